@@ -1,0 +1,104 @@
+"""Which element types does NKI have, and how are they stored and rounded?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+
+class DType(str):
+    """An element type: its NKI name, with the facts about it as attributes.
+
+    The official API says `DType = str`, and kernels compare, hash and print dtypes as strings, so this is one.
+
+    Attributes:
+        np: the NumPy dtype whose bytes hold one element.
+        itemsize: bytes of one element.
+        kind: "float", "int", "uint", "bool", "scale" (float8_e8m0fnu) or "packed" (four elements in one).
+        lanes: elements packed in one storage element (4 for the x4 types, else 1).
+    """
+
+    __slots__ = ("np", "itemsize", "kind", "lanes", "lane")
+    np: np.dtype[Any]
+    itemsize: int
+    kind: str
+    lanes: int
+    lane: DType | None
+
+    @property
+    def is_float(self) -> bool:
+        """True for a floating-point type that the engines compute with."""
+        return self.kind == "float"
+
+    @property
+    def is_integer(self) -> bool:
+        """True for signed and unsigned integers."""
+        return self.kind in ("int", "uint")
+
+    def __repr__(self) -> str:
+        return f"nl.{str(self)}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dtype_of, (str(self),)
+
+
+DTYPES: dict[str, DType] = {}
+
+
+def _define(
+    name: str, storage: Any, kind: str, lanes: int = 1, lane: DType | None = None
+) -> DType:
+    made = DType(name)
+    made.np = np.dtype(storage)
+    made.itemsize = made.np.itemsize
+    made.kind = kind
+    made.lanes = lanes
+    made.lane = lane
+    DTYPES[name] = made
+    return made
+
+
+# Names: nki/api/nki/language/__init__.py (NKI 0.6.0).
+bool_ = _define("bool_", np.bool_, "bool")
+int8 = _define("int8", np.int8, "int")
+int16 = _define("int16", np.int16, "int")
+int32 = _define("int32", np.int32, "int")
+uint8 = _define("uint8", np.uint8, "uint")
+uint16 = _define("uint16", np.uint16, "uint")
+uint32 = _define("uint32", np.uint32, "uint")
+float16 = _define("float16", np.float16, "float")
+float32 = _define("float32", np.float32, "float")
+bfloat16 = _define("bfloat16", ml_dtypes.bfloat16, "float")
+# tfloat32 occupies four bytes; the machine rounds what it writes to 10 mantissa bits.
+tfloat32 = _define("tfloat32", np.float32, "float")
+float8_e4m3 = _define("float8_e4m3", ml_dtypes.float8_e4m3, "float")
+float8_e4m3fn = _define("float8_e4m3fn", ml_dtypes.float8_e4m3fn, "float")
+float8_e5m2 = _define("float8_e5m2", ml_dtypes.float8_e5m2, "float")
+float8_e8m0fnu = _define("float8_e8m0fnu", ml_dtypes.float8_e8m0fnu, "scale")
+_float4_e2m1fn = DType("float4_e2m1fn")
+_float4_e2m1fn.np = np.dtype(ml_dtypes.float4_e2m1fn)
+_float4_e2m1fn.itemsize, _float4_e2m1fn.kind = 1, "float"
+_float4_e2m1fn.lanes, _float4_e2m1fn.lane = 1, None
+# Packed types for nki.isa.nc_matmul_mx: four lanes in one storage element.
+float8_e5m2_x4 = _define("float8_e5m2_x4", np.uint32, "packed", 4, float8_e5m2)
+float8_e4m3fn_x4 = _define("float8_e4m3fn_x4", np.uint32, "packed", 4, float8_e4m3fn)
+float4_e2m1fn_x4 = _define("float4_e2m1fn_x4", np.uint16, "packed", 4, _float4_e2m1fn)
+
+# NumPy dtypes that a kernel argument may have, and the NKI type each one becomes.
+_FROM_NUMPY = {d.np: d for d in DTYPES.values() if d.kind != "packed" and d is not tfloat32}
+
+
+
+
+def dtype_of(value: Any) -> DType | None:
+    """Return the NKI dtype for a DType, NKI name or NumPy dtype; None if NKI has no such type."""
+    if type(value) is DType:
+        return value
+    if isinstance(value, str):
+        return DTYPES.get("bool_" if value == "bool" else value)
+    try:
+        return _FROM_NUMPY.get(np.dtype(value))
+    except TypeError:
+        return None

@@ -1,0 +1,280 @@
+"""Which mistakes can a user of nki_lab make, and what does each one say?
+
+    NkiError                         everything shown to a kernel author
+    +-- LanguageError      NKI1xx    what the kernel's text may say
+    +-- InstructionError   NKI2xx    a rule of one instruction
+    +-- ResourceError      NKI3xx    memory that does not fit
+    +-- SimulationError    NKI4xx    found while values are computed
+    +-- ToolchainError     NKI5xx    hardware and the official tools
+    +-- UsageError         NKI6xx    notebooks, command line, files
+
+An error has a place in the author's text, says what was found and what was expected, and what to write instead.
+`str(error)` is the same on every run (no paths, ids or times), since nbval compares it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+from nki_lab.source import Span, Stack
+
+
+class NkiError(Exception):
+    """Base of every error shown to a kernel author.
+
+    Args:
+        message: one sentence: what was found and what was expected.
+        stack: places in the author's text, innermost first.
+        notes: facts that help, each one line.
+        help: what to write instead.
+    """
+
+    code = "NKI000"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        stack: Stack = (),
+        notes: Iterable[str] = (),
+        help: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.stack = stack
+        self.notes = tuple(notes)
+        self.help = help
+
+    @property
+    def spans(self) -> list[Span]:
+        """The places of this error, innermost first."""
+        return [Span.of(place) for place in self.stack]
+
+    @property
+    def span(self) -> Span | None:
+        """The innermost place in the author's text, or None where there is none."""
+        return Span.of(self.stack[0]) if self.stack else None
+
+    def render(self, heading: bool = False) -> list[str]:
+        """Return the error as lines; `heading` adds the cell number a notebook shows."""
+        lines = [f"error[{self.code}]: {self.message}"]
+        spans = self.spans
+        if spans:
+            where = spans[0]
+            lines.append(f"  --> {where.heading() if heading else where}")
+            lines += [f"   {line}" for line in where.excerpt()]
+            lines += [
+                f"  called from {s.heading() if heading else s} in {s.function}" for s in spans[1:]
+            ]
+        lines += [f"  note: {note}" for note in self.notes]
+        if self.help:
+            lines.append(f"  help: {self.help}")
+        return lines
+
+    def __str__(self) -> str:
+        return "\n".join(self.render())
+
+    def _render_traceback_(self) -> list[str]:
+        return self.render(heading=True)
+
+
+class LanguageError(NkiError):
+    """The kernel's text says something NKI does not allow."""
+
+    code = "NKI100"
+
+
+class InstructionError(NkiError):
+    """An instruction breaks one of its rules."""
+
+    code = "NKI200"
+
+
+class ResourceError(NkiError):
+    """On-chip memory does not hold what the kernel keeps in it."""
+
+    code = "NKI300"
+
+
+class SimulationError(NkiError):
+    """Something only the values could show."""
+
+    code = "NKI400"
+
+
+class ToolchainError(NkiError):
+    """The official toolchain or the device is missing or refused."""
+
+    code = "NKI500"
+
+
+class UsageError(NkiError):
+    """A notebook cell, command line or file was used wrongly."""
+
+    code = "NKI600"
+
+
+class OutsideKernel(LanguageError):
+    """An instruction or nki.language function was called outside a kernel."""
+
+    code = "NKI101"
+
+
+class NotModelled(LanguageError):
+    """A real NKI feature that this version does not model."""
+
+    code = "NKI102"
+
+
+class TensorOperator(LanguageError, TypeError):
+    """A Python operator was applied to a tensor."""
+
+    code = "NKI103"
+
+
+class TileAssignment(LanguageError, TypeError):
+    """A tensor was assigned to with `t[...] = value`."""
+
+    code = "NKI104"
+
+
+class ViewError(LanguageError, ValueError):
+    """A view of a tensor was asked for that its layout cannot give."""
+
+    code = "NKI105"
+
+
+class OutOfBounds(LanguageError, IndexError):
+    """An index or slice reaches outside its tensor."""
+
+    code = "NKI106"
+
+
+class TensorArgument(LanguageError, ValueError):
+    """A tensor was created with a shape, dtype, buffer or address NKI does not have."""
+
+    code = "NKI107"
+
+
+class UnknownName(LanguageError, AttributeError):
+    """A name that NKI does not have; close matches are offered."""
+
+    code = "NKI108"
+
+
+class KernelRaised(LanguageError):
+    """The author's own Python raised while the kernel was traced."""
+
+    code = "NKI109"
+
+
+class NotAllowed(LanguageError):
+    """A Python construct that no NKI front end compiles."""
+
+    code = "NKI110"
+
+
+class KernelResult(LanguageError):
+    """A kernel returned nothing, or something that is not a tensor in shared HBM."""
+
+    code = "NKI111"
+
+
+class KernelArgument(LanguageError, TypeError):
+    """A kernel was called with an argument it cannot take."""
+
+    code = "NKI112"
+
+
+class WrongCall(InstructionError, TypeError):
+    """An instruction was called with missing, extra or unknown arguments."""
+
+    code = "NKI201"
+
+
+class WrongOperand(InstructionError, TypeError):
+    """An operand is not a tensor, or not in a memory the instruction can reach."""
+
+    code = "NKI202"
+
+
+class RuleBroken(InstructionError, ValueError):
+    """A hardware rule of an instruction does not hold."""
+
+    code = "NKI203"
+
+
+class NotOnTarget(InstructionError):
+    """The target does not have the instruction or the form of it."""
+
+    code = "NKI204"
+
+
+class OverCapacity(ResourceError, MemoryError):
+    """Tensors in use at one time need more bytes than the memory has."""
+
+    code = "NKI301"
+
+
+class AddressConflict(ResourceError, ValueError):
+    """An explicit address is outside its memory, misaligned, or used by another tensor in use."""
+
+    code = "NKI302"
+
+
+class UninitializedRead(SimulationError):
+    """Elements that nothing has written since their tensor was made were read."""
+
+    code = "NKI401"
+
+
+class CheckFailed(UsageError, AssertionError):
+    """A result differs from its reference by more than the tolerance."""
+
+    code = "NKI601"
+
+
+class TimedOut(UsageError, TimeoutError):
+    """A kernel did not finish within its time limit."""
+
+    code = "NKI602"
+
+
+class UnknownOption(UsageError):
+    """An option that the magic or command does not have, or a value it cannot take."""
+
+    code = "NKI603"
+
+
+class BadFile(UsageError, ValueError):
+    """A file that is not what it should be: corrupt, of another kind or from a newer version."""
+
+    code = "NKI604"
+
+
+class UnknownTarget(UsageError, ValueError):
+    """A target name that nki_lab has no data for."""
+
+    code = "NKI605"
+
+
+class KernelErrors(NkiError):
+    """All independent errors of one kernel, in the order of their lines."""
+
+    code = "NKI001"
+
+    def __init__(self, errors: Sequence[NkiError]) -> None:
+        self.errors = tuple(errors)
+        super().__init__(f"{len(self.errors)} errors", stack=self.errors[0].stack)
+
+    def render(self, heading: bool = False) -> list[str]:
+        """Return every error as lines, one after the other."""
+        lines = [line for error in self.errors for line in (*error.render(heading), "")]
+        return [*lines, f"{len(self.errors)} errors in this kernel"]
+
+
+def close_matches(name: str, known: Iterable[str]) -> str:
+    """Return "did you mean ...?" for the names most like `name`, or an empty string."""
+    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
+    return "did you mean " + " or ".join(f"`{n}`" for n in near) + "?" if near else ""

@@ -1,0 +1,141 @@
+"""Where in the author's text did something happen?
+
+A *place* is `(code object, instruction offset)`: cheap to take while a kernel is traced, and turned into
+file, line and columns only when somebody looks (`Span.of`). A cell of a notebook and a file on disk are both
+`linecache` entries, so one look-up serves both.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from types import CodeType, FrameType, TracebackType
+
+Place = tuple[CodeType, int]
+Stack = tuple[Place, ...]
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+# Prebuilt kernels are kernel code: their lines are what an author wants to see.
+_AUTHOR_ROOMS = (_PACKAGE + "kernels" + os.sep,)
+_internal: dict[CodeType, bool] = {}
+
+_CELL_NAME = re.compile(r"(?:<ipython-input-(\d+)-[0-9a-f]+>|.*[\\/]ipykernel_\d+[\\/]\d+\.py)$")
+_cell_numbers: dict[str, int | None] = {}
+
+
+def is_internal(code: CodeType) -> bool:
+    """Tell whether `code` belongs to nki_lab itself, so that no author should be shown it."""
+    known = _internal.get(code)
+    if known is None:
+        name = code.co_filename
+        known = name.startswith(_PACKAGE) and not name.startswith(_AUTHOR_ROOMS)
+        # Binders of instructions are generated; their file name says so.
+        known = _internal[code] = known or name.startswith("<nki_lab")
+    return known
+
+
+def register_cell(filename: str, number: int | None) -> None:
+    """Declare that the linecache entry `filename` is the notebook cell `number`."""
+    _cell_numbers[filename] = number
+
+
+def is_cell(filename: str) -> bool:
+    """Tell whether a file name stands for a notebook cell."""
+    return filename in _cell_numbers or _CELL_NAME.match(filename) is not None
+
+
+@dataclass(frozen=True)
+class Span:
+    """A range of the author's text: 1-based lines, 0-based columns counted in characters."""
+
+    filename: str
+    line: int
+    column: int | None = None
+    end_line: int | None = None
+    end_column: int | None = None
+    function: str = ""
+
+    @classmethod
+    def of(cls, place: Place) -> Span:
+        """Turn a place into the span of the expression that was being evaluated there."""
+        code, offset = place
+        positions = list(code.co_positions())
+        line, end_line, column, end_column = (
+            positions[offset // 2] if offset // 2 < len(positions) else (None,) * 4
+        )
+        name = code.co_filename
+        if line is None:
+            return cls(name, code.co_firstlineno, function=code.co_name)
+        text = linecache.getline(name, line)
+        if column is not None:
+            column = _characters(text, column)
+        if end_column is not None:
+            end_column = _characters(linecache.getline(name, end_line or line), end_column)
+        return cls(name, line, column, end_line, end_column, code.co_name)
+
+    @cached_property
+    def text(self) -> str:
+        """The source line, without its line break."""
+        return linecache.getline(self.filename, self.line).rstrip("\n")
+
+    @property
+    def file_label(self) -> str:
+        """Name the file without its folder, or `cell`: the same on every machine and run."""
+        return "cell" if is_cell(self.filename) else os.path.basename(self.filename)
+
+    def __str__(self) -> str:
+        return f"{self.file_label}, line {self.line}"
+
+    def heading(self) -> str:
+        """Name the place as a person in a notebook knows it: with the cell number."""
+        number = _cell_numbers.get(self.filename)
+        return f"cell [{number}], line {self.line}" if number is not None else str(self)
+
+    def excerpt(self, context: int = 0) -> list[str]:
+        """Return the source line with carets under the span, after `context` lines before it."""
+        first = max(1, self.line - context)
+        width = len(str(self.line))
+        lines = []
+        for number in range(first, self.line + 1):
+            lines.append(f"{number:>{width}} | {linecache.getline(self.filename, number).rstrip()}")
+        text = self.text
+        if not text:
+            return []
+        if self.column is not None:
+            end = self.end_column if self.end_line == self.line and self.end_column else len(text)
+            marks = "^" * max(1, min(end, len(text)) - self.column)
+            lines.append(f"{'':>{width}} | {' ' * self.column}{marks}")
+        return lines
+
+
+def _characters(text: str, byte_column: int) -> int:
+    return len(text.encode()[:byte_column].decode(errors="ignore"))
+
+
+def stack_of_frame(frame: FrameType | None, root: CodeType | None = None) -> Stack:
+    """Return the author's places from `frame` outwards to `root`, innermost first."""
+    places = []
+    while frame is not None:
+        code = frame.f_code
+        if not is_internal(code):
+            places.append((code, frame.f_lasti))
+        if code is root:
+            break
+        frame = frame.f_back
+    return tuple(places)
+
+
+def stack_of_traceback(tb: TracebackType | None, root: CodeType | None = None) -> Stack:
+    """Return the author's places a traceback went through from `root` on, innermost first."""
+    places: list[Place] = []
+    seen_root = root is None
+    while tb is not None:
+        code = tb.tb_frame.f_code
+        seen_root = seen_root or code is root
+        if seen_root and not is_internal(code):
+            places.append((code, tb.tb_lasti))
+        tb = tb.tb_next
+    return tuple(reversed(places))

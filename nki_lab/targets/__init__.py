@@ -1,0 +1,1 @@
+"""What is the machine? Numbers only, each with the page it came from."""
