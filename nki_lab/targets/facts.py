@@ -1,0 +1,63 @@
+"""What does a number of a target rest on: which page says so, and how sure is it?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+# Pages, relative to the root of github.com/aws-neuron/aws-neuron-sdk; ":12" names a line.
+TRN1_ARCH = "nki/guides/architecture/trainium_inferentia2_arch.rst"
+TRN2_ARCH = "nki/guides/architecture/trainium2_arch.rst"
+TRN3_ARCH = "nki/guides/architecture/trainium3_arch.rst"
+ISA = "nki/api/nki/isa/__init__.py"
+LANGUAGE = "nki/api/nki/language/__init__.py"
+SHARED_API = "nki/api/nki.api.shared.rst"
+SIMULATOR = "nki/guides/nki_simulator.rst"
+PERF_GUIDE = "nki/deep-dives/nki_perf_guide.rst"
+DMA_BANDWIDTH = "nki/deep-dives/nki-dma-bandwidth-guide.rst"
+DMA_OVERVIEW = "nki/get-started/about/nki-dma-overview.rst"
+DGE = "nki/deep-dives/nki-dge.rst"
+EXPLORER_SUMMARY = "tools/neuron-explorer/overview-summary-page.rst"
+# The cycle formulas stood in the API pages until late 2025; this commit still has them.
+COSTS = "nki/api/nki/isa/__init__.py@1db4d74e"
+
+
+class Status(Enum):
+    """Say how a number came to be known."""
+
+    DOCUMENTED = "documented"  #: stated in the text of the page
+    MEASURED = "measured"  #: printed in a published picture or table of a real run
+    DERIVED = "derived"  #: computed or read off by us from such a picture
+    ASSUMED = "assumed"  #: ours; the note says why this value
+
+
+DOCUMENTED = Status.DOCUMENTED
+MEASURED = Status.MEASURED
+DERIVED = Status.DERIVED
+ASSUMED = Status.ASSUMED
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A value with its unit, the page it came from and how sure it is.
+
+    Args:
+        value: a number, string, tuple or frozenset.
+        unit: unit of `value`; "" for counts and names.
+        page: page (with line) that states it; may be empty only for an assumption.
+        status: one of `Status`.
+        note: what a reader should know besides; required for an assumption.
+    """
+
+    value: Any
+    unit: str
+    page: str
+    status: Status
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if self.status is ASSUMED:
+            assert self.note, "an assumed fact must say why"
+        else:
+            assert self.page, f"a {self.status.value} fact must name its page"
