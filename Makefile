@@ -1,0 +1,56 @@
+# What can be done here with nothing but Python 3.11 or newer and make?  `make help` lists it.
+
+PYTHON  ?= python3
+VENV    ?= .venv
+EXTRAS  ?= profile,test,workshop
+WORKERS ?= auto
+ARGS    ?=
+
+BIN   := $(VENV)/bin
+comma := ,
+# One stamp per set of extras: another set, or a changed pyproject.toml, installs again.
+STAMP := $(VENV)/installed-$(subst $(comma),-,$(EXTRAS))
+
+NOTEBOOKS := $(wildcard workshop/*.ipynb)
+SANITIZE  := $(wildcard tests/notebooks/sanitize.cfg)
+LAB_DIR   := $(or $(wildcard workshop),.)
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help venv lab check test
+
+help:
+	@echo 'make lab    open JupyterLab on 127.0.0.1   (ARGS=--no-browser prints the address)'
+	@echo 'make test   run every check that CI runs   (ARGS=-x stops at the first failure)'
+	@echo 'make check  run only the static checks: ruff, mypy, import contracts'
+	@echo 'make venv   only prepare $(VENV)             (EXTRAS=all adds torch, jax, dask, hub)'
+
+venv: $(STAMP)
+
+# venv without ensurepip (Debian: python3-venv missing) leaves a folder without pip behind, so a
+# folder counts as made only when its pip answers.
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "nki_lab needs Python 3.11 or newer; name one with: make PYTHON=python3.12")'
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	@echo 'Installing nki_lab with $(EXTRAS) into $(VENV); the first time takes a minute.'
+	@$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]'
+	@touch $@
+
+lab: $(STAMP)
+	@$(BIN)/python -m jupyterlab --ip=127.0.0.1 --ServerApp.root_dir='$(LAB_DIR)' \
+	  $(if $(filter 0,$(shell id -u)),--allow-root) $(ARGS)
+
+check: $(STAMP)
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m mypy
+	$(BIN)/lint-imports --no-logo
+
+# Last and alone, so that pytest's summary is the last line. One file stays on one worker: the
+# cells of a notebook share a kernel. One BLAS thread: the workers already share the cores.
+test: check
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 \
+	$(BIN)/python -m pytest -r fEs --numprocesses $(WORKERS) --maxprocesses 8 --dist loadfile \
+	  $(if $(NOTEBOOKS),--nbval --nbval-current-env --nbval-cell-timeout 120) \
+	  $(if $(SANITIZE),--nbval-sanitize-with $(SANITIZE)) \
+	  $(ARGS) tests $(NOTEBOOKS)

@@ -1,0 +1,26 @@
+"""What does a user of nki_lab reach with one import?
+
+Importing the package loads nothing else: each public name is fetched from its room the first
+time it is used. To publish a name, add one line to `_PUBLIC`: the name and the module that
+defines it. A name whose module does not exist does not belong there (a test imports them all).
+"""
+
+from importlib import import_module
+
+__version__ = "0.1.0"
+
+_PUBLIC: dict[str, str] = {}
+
+__all__ = ["__version__", *_PUBLIC]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_PUBLIC[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PUBLIC})

@@ -1,0 +1,1 @@
+"""Which promises does nki_lab keep?  A package, so that tests may import `tests.<module>`."""

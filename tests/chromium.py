@@ -1,0 +1,24 @@
+"""Which Chromium do browser tests drive, and when are they skipped?
+
+Debian's own package is used, never a downloaded build. Without one the test is skipped; where
+`NKI_LAB_REQUIRE_CHROMIUM` is set (as CI does) it fails instead, so that CI cannot pass by skipping.
+"""
+
+import os
+import shutil
+
+import pytest
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """Return the path of the browser's executable."""
+    for name in _NAMES:
+        if path := shutil.which(name):
+            return path
+    reason = "no Chromium on PATH (on Debian: apt-get install chromium)"
+    if os.environ.get("NKI_LAB_REQUIRE_CHROMIUM"):
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
