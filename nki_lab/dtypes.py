@@ -11,12 +11,14 @@ import numpy as np
 class DType(str):
     """An element type: its NKI name, with the facts about it as attributes.
 
-    The official API says `DType = str`, and kernels compare, hash and print dtypes as strings, so this is one.
+    The official API says `DType = str`, and kernels compare, hash and print dtypes as strings, so
+    this is one.
 
     Attributes:
         np: the NumPy dtype whose bytes hold one element.
         itemsize: bytes of one element.
-        kind: "float", "int", "uint", "bool", "scale" (float8_e8m0fnu) or "packed" (four elements in one).
+        kind: "float", "int", "uint", "bool", "scale" (float8_e8m0fnu) or "packed" (four elements
+            in one).
         lanes: elements packed in one storage element (4 for the x4 types, else 1).
     """
 
@@ -38,7 +40,7 @@ class DType(str):
         return self.kind in ("int", "uint")
 
     def __repr__(self) -> str:
-        return f"nl.{str(self)}"
+        return f"nl.{self!s}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dtype_of, (str(self),)
@@ -47,9 +49,7 @@ class DType(str):
 DTYPES: dict[str, DType] = {}
 
 
-def _define(
-    name: str, storage: Any, kind: str, lanes: int = 1, lane: DType | None = None
-) -> DType:
+def _define(name: str, storage: Any, kind: str, lanes: int = 1, lane: DType | None = None) -> DType:
     made = DType(name)
     made.np = np.dtype(storage)
     made.itemsize = made.np.itemsize
@@ -88,8 +88,6 @@ float4_e2m1fn_x4 = _define("float4_e2m1fn_x4", np.uint16, "packed", 4, _float4_e
 
 # NumPy dtypes that a kernel argument may have, and the NKI type each one becomes.
 _FROM_NUMPY = {d.np: d for d in DTYPES.values() if d.kind != "packed" and d is not tfloat32}
-
-
 
 
 def dtype_of(value: Any) -> DType | None:

@@ -1,8 +1,8 @@
 """Where in the author's text did something happen?
 
-A *place* is `(code object, instruction offset)`: cheap to take while a kernel is traced, and turned into
-file, line and columns only when somebody looks (`Span.of`). A cell of a notebook and a file on disk are both
-`linecache` entries, so one look-up serves both.
+A *place* is `(code object, instruction offset)`: cheap to take while a kernel is traced, and turned
+into file, line and columns only when somebody looks (`Span.of`). A cell of a notebook and a file on
+disk are both `linecache` entries, so one look-up serves both.
 """
 
 from __future__ import annotations
