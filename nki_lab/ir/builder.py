@@ -1,0 +1,324 @@
+"""How does a program grow while a kernel is traced?"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from nki_lab.dtypes import DType, dtype_of
+from nki_lab.errors import InstructionError, NkiError, OutsideKernel, TensorArgument
+from nki_lab.ir.instruction import Definition, Form, Instruction, active
+from nki_lab.ir.nodes import Finding, Loop
+from nki_lab.ir.tensor import Address, NkiTensor, Storage
+from nki_lab.source import Stack, is_internal
+from nki_lab.targets.spaces import SBUF, MemoryRegion
+from nki_lab.targets.spec import Target
+
+
+def current() -> Builder:
+    """Return the builder of the kernel being traced; an error outside one."""
+    builder = active.builder
+    if builder is None:
+        raise OutsideKernel(
+            "a nki.language function was called outside a kernel",
+            help="call it in a function decorated with @nki.jit, and call that function with arrays",
+        )
+    return builder
+
+
+class Builder:
+    """Collects storages, instructions, loops, errors and findings of one trace.
+
+    Attributes:
+        target: the machine traced for.
+        program: (program_id, num_programs) of the core.
+        strict: findings become errors.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        root: Any = None,
+        program: tuple[int, int] = (0, 1),
+        strict: bool = False,
+    ) -> None:
+        self.target = target
+        self.root = root
+        self.program = program
+        self.strict = strict
+        self.storages: list[Storage] = []
+        self.body: list[Instruction | Loop] = []
+        self.forms: dict[Any, Form] = {}
+        self.errors: list[NkiError] = []
+        self.findings: dict[tuple[str, str, Any], Finding] = {}
+        self._names: dict[str, int] = {}
+        self._stacks: dict[Stack, Stack] = {}
+        self._assigned: dict[Any, str] = {}
+
+    # -- places --------------------------------------------------------------------------------------------------
+
+    def stack(self, depth: int = 2) -> Stack:
+        """Return the author's places from `depth` frames up to the kernel, innermost first."""
+        frame: Any = sys._getframe(depth)
+        root = self.root
+        places = []
+        while frame is not None:
+            code = frame.f_code
+            if not is_internal(code):
+                places.append((code, frame.f_lasti))
+            if code is root:
+                break
+            frame = frame.f_back
+        found = tuple(places)
+        return self._stacks.setdefault(found, found)
+
+    # -- tensors -------------------------------------------------------------------------------------------------
+
+    def allocate(
+        self,
+        shape: Any,
+        dtype: DType | None,
+        buffer: MemoryRegion | str | None = None,
+        name: str = "",
+        *,
+        address: tuple[int, int] | None = None,
+        origin: str = "temporary",
+        data: np.ndarray | None = None,
+    ) -> NkiTensor:
+        """Create a tensor and return the view of all of it.
+
+        Args:
+            shape: positive integers; in SBUF and PSUM the partition axis first, at least two axes.
+            dtype: NKI dtype; None is float32.
+            buffer: memory; None is SBUF.
+            name: for errors, IR and profiles; by default the variable it is assigned to.
+            address: start partition and byte within the partition, on chip only.
+            origin: "input", "constant" or "temporary".
+            data: contents of a constant.
+        """
+        stack = self.stack() if origin == "temporary" else ()
+        space = _memory(buffer)
+        sizes = _shape(shape)
+        element = dtype_of(dtype) if dtype is not None else dtype_of("float32")
+        if element is None:
+            raise TensorArgument(
+                f"dtype {dtype!r} is not an NKI dtype",
+                help="use a dtype of nki.language, e.g. nl.float32 or nl.bfloat16",
+            )
+        if space.on_chip:
+            if len(sizes) < 2:
+                raise TensorArgument(
+                    f"shape {sizes} in {space.name}: SBUF and PSUM tensors have a partition axis and a free axis",
+                    help=f"write shape ({sizes[0]}, 1) for one value per partition, or (1, {sizes[0]}) for one row",
+                )
+            if sizes[0] > self.target.partitions:
+                raise TensorArgument(
+                    f"shape {sizes} in {space.name}: {sizes[0]} partitions, the memory has {self.target.partitions}",
+                    help="split axis 0 into tiles of 128, or put the extra rows on a free axis",
+                )
+        place = _address(address, space, sizes, element, self.target)
+        if not isinstance(name, str):
+            raise TensorArgument(f"name must be a string, found {type(name).__name__}")
+        storage = Storage(
+            len(self.storages), self._unique(name or self._variable(stack)), sizes, element, space,
+            address=place, origin=origin, data=data, stack=stack, owner=self,
+        )  # fmt: skip
+        self.storages.append(storage)
+        return storage.whole()
+
+    def _unique(self, name: str) -> str:
+        seen = self._names.get(name)
+        if seen is None:
+            self._names[name] = 0
+            return name
+        while True:
+            seen += 1
+            candidate = f"{name}.{seen}"
+            if candidate not in self._names:
+                self._names[name] = seen
+                self._names[candidate] = 0
+                return candidate
+
+    def _variable(self, stack: Stack) -> str:
+        if not stack:
+            return "tile"
+        place = stack[0]
+        name = self._assigned.get(place)
+        if name is None:
+            name = self._assigned[place] = assigned_name(place) or "tile"
+        return name
+
+    # -- instructions --------------------------------------------------------------------------------------------
+
+    def emit(self, definition: Definition, args: tuple[Any, ...]) -> Instruction:
+        """Append an instruction and return it; broken rules are collected, not raised."""
+        key: list[Any] = [definition]
+        plain = True
+        for value, keyed in zip(args, definition.keyed, strict=True):
+            kind = type(value)
+            if kind is NkiTensor:
+                storage = value.storage
+                first = value.offset * value.dtype.itemsize // storage.row_bytes
+                address = storage.address
+                key.append(
+                    (value.shape, value.strides, value.dtype, storage.buffer,
+                     first if address is None else first + address.partition)
+                )  # fmt: skip
+            elif keyed is None:
+                continue
+            elif keyed is False and (kind is float or kind is int):
+                key.append(kind)
+            elif kind is float or kind is int or kind is bool:
+                key.append((kind, value))
+            elif value is None or kind is str:
+                key.append(value)
+            else:
+                if kind is list or kind is tuple or isinstance(value, np.generic):
+                    plain = False
+                key.append(_key(value))
+        if not plain:
+            args = tuple(_plain(v) for v in args)
+        stack = self.stack(3)
+        made = Instruction(definition, args, stack)
+        form = self.forms.get(tuple(key))
+        if form is None:
+            form = self.forms[tuple(key)] = Form(made, self.target)
+        made.form = form
+        if form.broken:
+            self.errors += [rule_error(r, made) for r in form.broken]
+        self._check_owner(made)
+        self.body.append(made)
+        return made
+
+    def _check_owner(self, made: Instruction) -> None:
+        for value in made.args:
+            if type(value) is NkiTensor and value.storage.owner is not self:
+                raise InstructionError(
+                    f"{made.definition.name}: {value.describe()} was made by another kernel call",
+                    help="make every tensor inside the kernel that uses it",
+                )
+
+    def reform(self, made: Instruction) -> Instruction:
+        """Give an instruction whose arguments a pass changed its form."""
+        made.form = Form(made, self.target)
+        return made
+
+    # -- loops and findings --------------------------------------------------------------------------------------
+
+    def find(
+        self, kind: str, message: str, help: str = "", code: str = "", stack: Stack | None = None
+    ) -> None:
+        """Record a finding once per place."""
+        where = self.stack() if stack is None else stack
+        self.findings.setdefault((kind, message, where), Finding(kind, message, where, help, code))
+
+    @contextmanager
+    def active(self) -> Iterator[Builder]:
+        """Make this the builder that instructions and tensor creation use."""
+        previous = active.builder
+        active.builder = self
+        try:
+            yield self
+        finally:
+            active.builder = previous
+
+
+def rule_error(rule: Any, i: Instruction) -> NkiError:
+    """Return the error of a broken rule, describing what the rule is about."""
+    notes = []
+    for name in rule.about:
+        value = i.args[i.definition.position[name]]
+        for v in value if type(value) is tuple and value and type(value[0]) is NkiTensor else (value,):
+            shown = v.describe() if type(v) is NkiTensor else repr(v)
+            notes.append(f"{name} = {shown}")
+    return rule.error(f"{i.definition.name}: {rule.text}", stack=i.stack, notes=notes, help=rule.help)
+
+
+def assigned_name(place: tuple[Any, int]) -> str:
+    """Return the variable that the call at `place` is assigned to, or an empty string."""
+    import dis
+
+    code, offset = place
+    following = False
+    for op in dis.get_instructions(code):
+        if following:
+            return str(op.argval) if op.opname in ("STORE_FAST", "STORE_NAME", "STORE_DEREF") else ""
+        following = op.offset == offset
+    return ""
+
+
+def _key(value: Any) -> Any:
+    if type(value) in (list, tuple):
+        return tuple(_key(v) for v in value)
+    if type(value) is NkiTensor:
+        return (value.shape, value.strides, value.dtype, value.storage.buffer, value.start_partition)
+    if isinstance(value, (np.generic, float, int)):
+        return (type(value), float(value))
+    try:
+        hash(value)
+    except TypeError:
+        return id(value)
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """Return lists as tuples and NumPy scalars as Python numbers, so that no argument can change later."""
+    if type(value) in (list, tuple):
+        return tuple(_plain(v) for v in value)
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _memory(buffer: MemoryRegion | str | None) -> MemoryRegion:
+    if buffer is None:
+        return SBUF
+    if isinstance(buffer, MemoryRegion):
+        return buffer
+    raise TensorArgument(
+        f"buffer must be a memory of nki.language, found {buffer!r}",
+        help="use nl.sbuf, nl.psum, nl.hbm, nl.private_hbm or nl.shared_hbm",
+    )
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
+    try:
+        plain = tuple(n.__index__() for n in sizes)
+    except (AttributeError, TypeError):
+        raise TensorArgument(f"shape {shape!r} must be positive integers") from None
+    if not plain or min(plain) < 1:
+        raise TensorArgument(f"shape {plain} must be positive integers")
+    return plain
+
+
+def _address(
+    address: Any, space: MemoryRegion, shape: tuple[int, ...], dtype: DType, target: Target
+) -> Address | None:
+    if address is None:
+        return None
+    if not space.on_chip:
+        raise TensorArgument(f"address={address} in {space.name}: only SBUF and PSUM have addresses")
+    try:
+        partition, byte = (n.__index__() for n in address)
+    except (AttributeError, TypeError, ValueError):
+        raise TensorArgument(
+            f"address must be (start partition, byte within the partition), found {address!r}"
+        ) from None
+    if not 0 <= partition < target.partitions or partition + shape[0] > target.partitions:
+        raise TensorArgument(
+            f"address {tuple(address)} with {shape[0]} partitions does not fit {target.partitions} partitions"
+        )
+    if byte < 0:
+        raise TensorArgument(f"address {tuple(address)}: the byte must not be negative")
+    if space is MemoryRegion.psum and byte % target.psum_bank_bytes and (
+        byte % target.psum_bank_bytes + prod(shape[1:]) * dtype.itemsize > target.psum_bank_bytes
+    ):
+        raise TensorArgument(
+            f"address {tuple(address)} in psum: the tensor crosses a bank of {target.psum_bank_bytes} bytes"
+        )
+    return Address(partition, byte)

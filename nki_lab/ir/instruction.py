@@ -1,0 +1,441 @@
+"""How is an instruction defined, once, for every part of the project?
+
+    @instruction(engine=(VECTOR,), dst=writes(SBUF, PSUM), data=reads(SBUF, PSUM), rules=(...))
+    def reciprocal(dst, data, name=None):
+        '''Docstring: first line is the table row.'''
+
+    @reciprocal.semantics
+    def _(out, data): np.divide(1, data, out=out)
+
+The `def` is what an author sees; the facets below it are what the machine does. Printer, verifier, dependences,
+allocation, simulator, timing and documentation read the definition; none of them knows an instruction by name.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from nki_lab.dtypes import DType
+from nki_lab.errors import InstructionError, OutsideKernel, RuleBroken
+from nki_lab.ir.tensor import NkiTensor
+from nki_lab.targets.engines import Engine
+from nki_lab.targets.spaces import MemoryRegion
+
+if TYPE_CHECKING:
+    from nki_lab.source import Stack
+    from nki_lab.targets.spec import Target
+
+READ, WRITE, UPDATE = "read", "write", "update"
+
+
+class Shape(Enum):
+    """In which shape `.semantics` gets an operand."""
+
+    STREAM = "stream"  # the shape of `dst`: free axes are one stream, ranks may differ
+    VECTOR = "vector"  # one value per partition, shaped to broadcast against STREAM operands
+    FLAT = "flat"  # [partitions, elements per partition]
+    OWN = "own"  # the shape of the view
+
+
+class State(Enum):
+    """Registers no operand names, which an instruction may read and update."""
+
+    ACT_ACCUMULATOR = "act_accumulator"
+    DVE_ACCUMULATOR = "dve_accumulator"
+    DVE_RNG = "dve_rng"
+    POOL_RNG = "pool_rng"
+    PE_WEIGHTS = "pe_weights"
+
+
+RoleOf = Callable[["Instruction"], "str | None"]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What an instruction does with one of its parameters.
+
+    Attributes:
+        spaces: memories the tensor may live in.
+        role: READ, WRITE or UPDATE, or a function of the instruction giving one of them or None (not touched).
+        shape: how `.semantics` gets it.
+        optional: None is allowed.
+        scalar: a Python number is allowed.
+        many: a list of tensors.
+        dtypes: allowed element types, or None for any.
+    """
+
+    spaces: tuple[MemoryRegion, ...]
+    role: str | RoleOf
+    shape: Shape = Shape.STREAM
+    optional: bool = False
+    scalar: bool = False
+    many: bool = False
+    dtypes: frozenset[DType] | None = None
+
+
+def reads(*spaces: MemoryRegion, **facts: Any) -> Operand:
+    """Declare an operand that is read."""
+    return Operand(spaces, facts.pop("role", READ), **facts)
+
+
+def writes(*spaces: MemoryRegion, **facts: Any) -> Operand:
+    """Declare an operand of which every element of the view is written and none is read."""
+    return Operand(spaces, facts.pop("role", WRITE), **facts)
+
+
+def updates(*spaces: MemoryRegion, **facts: Any) -> Operand:
+    """Declare an operand that is read and written, or written only in part."""
+    return Operand(spaces, facts.pop("role", UPDATE), **facts)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One hardware constraint: the sentence of the docs and of the error, and its check.
+
+    Attributes:
+        text: the constraint as a sentence.
+        about: parameters it is about; the error marks the first and describes all.
+        holds: predicate of (instruction, target).
+        help: what to write instead.
+        error: class of the error.
+        source: page of the official documentation.
+    """
+
+    text: str
+    about: tuple[str, ...]
+    holds: Callable[[Instruction, Target], bool]
+    help: str = ""
+    error: type[InstructionError] = RuleBroken
+    source: str = ""
+
+
+def rule(
+    text: str,
+    *about: str,
+    help: str = "",
+    error: type[InstructionError] = RuleBroken,
+    source: str = "",
+) -> Callable[[Callable[[Instruction, Target], bool]], Rule]:
+    """Turn a predicate of (instruction, target) into a rule."""
+    return lambda holds: Rule(text, about, holds, help, error, source)
+
+
+class Form:
+    """All instructions with one operand signature: what is the same for them is settled once.
+
+    Attributes:
+        definition: the instruction's definition.
+        example: the first instruction of this form.
+        reads, writes: positions of the arguments whose tensors are read and written.
+        state: hidden registers it uses, as (state, role).
+        engine: engine chosen by `.place`.
+        errors: broken rules, as functions of the instruction that give the error.
+        cache: what consumers derive from the form (costs, compute types), by consumer.
+    """
+
+    __slots__ = ("definition", "example", "reads", "writes", "state", "engine", "broken", "cache")
+
+    def __init__(self, example: Instruction, target: Target) -> None:
+        definition = example.definition
+        self.definition = definition
+        self.example = example
+        example.form = self
+        self.cache: dict[Any, Any] = {}
+        self.broken: tuple[Rule, ...] = ()
+        self.reads: tuple[int, ...] = ()
+        self.writes: tuple[int, ...] = ()
+        self.state: tuple[tuple[State, str], ...] = ()
+        self.engine = definition.engines[0]
+        self.broken = tuple(definition.broken_rules(example, target))
+        if self.broken:
+            return
+        roles = definition.roles(example)
+        self.reads = tuple(k for k, role in roles if role != WRITE)
+        self.writes = tuple(k for k, role in roles if role != READ)
+        self.state = tuple(definition.state_of(example))
+        self.engine = definition.place_of(example, target)
+
+
+class Instruction:
+    """An instruction of a program: a definition and its bound arguments.
+
+    Arguments are attributes: `i.dst`, `i.data1`. This is also `nki.isa.NkiInstruction`, which authors get back.
+    """
+
+    __slots__ = ("definition", "args", "form", "stack", "after")
+
+    def __init__(self, definition: Definition, args: tuple[Any, ...], stack: Stack = ()) -> None:
+        self.definition = definition
+        self.args = args
+        self.form: Form = None  # type: ignore[assignment]  # set when it joins a program
+        self.stack = stack
+        self.after: tuple[Instruction, ...] = ()
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.args[self.definition.position[name]]
+        except KeyError:
+            raise AttributeError(f"{self.definition.name} has no argument `{name}`") from None
+
+    def read(self) -> list[NkiTensor]:
+        """Return the tensors it reads, those inside lists included."""
+        return _tensors(self.args, self.form.reads)
+
+    def written(self) -> list[NkiTensor]:
+        """Return the tensors it writes."""
+        return _tensors(self.args, self.form.writes)
+
+    def with_args(self, **changes: Any) -> Instruction:
+        """Return a copy with some arguments replaced; the builder must give it a form."""
+        args = list(self.args)
+        for name, value in changes.items():
+            args[self.definition.position[name]] = value
+        made = Instruction(self.definition, tuple(args), self.stack)
+        made.after = self.after
+        return made
+
+    def depends_on(self, *producers: Instruction) -> Instruction:
+        """Make this instruction wait for `producers`, beyond what its operands ask for."""
+        for producer in producers:
+            if not isinstance(producer, Instruction):
+                raise InstructionError(
+                    f"depends_on takes instructions, found {type(producer).__name__}",
+                    help="keep what the producing nki.isa call returned and pass it",
+                )
+        self.after += producers
+        return self
+
+    def __repr__(self) -> str:
+        return f"<{self.definition.name}>"
+
+
+def _tensors(args: tuple[Any, ...], positions: tuple[int, ...]) -> list[NkiTensor]:
+    found: list[NkiTensor] = []
+    for k in positions:
+        value = args[k]
+        if type(value) is tuple:
+            found += value
+        else:
+            found.append(value)
+    return found
+
+
+class _Active(threading.local):
+    builder: Any = None
+
+
+active = _Active()
+
+
+def _emit(definition: Definition, args: tuple[Any, ...]) -> Instruction:
+    builder = active.builder
+    if builder is None:
+        raise OutsideKernel(
+            f"nki.isa.{definition.name} was called outside a kernel",
+            help="call it in a function decorated with @nki.jit, and call that function with arrays",
+        )
+    return builder.emit(definition, args)
+
+
+Facet = Callable[..., Any]
+Numerics = Callable[[Instruction], Mapping[str, Any]]
+
+
+@dataclass(eq=False)
+class Definition:
+    """One instruction: signature, documentation, operands, rules and facets.
+
+    Attributes:
+        name: official name in nki.isa.
+        engines: engines that can run it, the preferred one first.
+        operands: parameter name -> Operand.
+        rules: constraints beyond those the operands declare.
+        numerics: gives, for an instruction, the NumPy type each operand is computed in (None: its stored bits).
+        state: hidden registers as (State, role) pairs, or a function of the instruction giving them.
+        requires: features (`Target.features`) a target must have.
+        opaque: parameters whose numeric value no rule, role, placement or cost looks at.
+        any_start: operands that may start at any partition (DMA).
+    """
+
+    name: str
+    engines: tuple[Engine, ...]
+    operands: dict[str, Operand]
+    rules: tuple[Rule, ...]
+    numerics: Numerics | None
+    state: Any
+    requires: tuple[str, ...]
+    opaque: frozenset[str]
+    any_start: frozenset[str]
+    signature: inspect.Signature
+    doc: str
+    params: tuple[str, ...]
+    position: dict[str, int]
+    facets: dict[str, Facet] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.__name__ = self.name
+        self.__qualname__ = self.name
+        self.__doc__ = self.doc
+        self.__signature__ = self.signature
+        # How emit keys an argument: "name" never, opaque numbers by type only, everything else by value.
+        self.keyed = tuple(
+            None if p == "name" else (p not in self.opaque) for p in self.params
+        )
+
+    # -- facets, used as decorators ------------------------------------------------------------------------------
+
+    def _attach(self, facet: str) -> Callable[[Facet], Facet]:
+        def attach(fn: Facet) -> Facet:
+            fn.__name__ = f"{self.name}.{facet}"
+            self.facets[facet] = fn
+            return fn
+
+        return attach
+
+    @property
+    def semantics(self) -> Callable[[Facet], Facet]:
+        """Attach the meaning: NumPy arrays in, results written into `out`."""
+        return self._attach("semantics")
+
+    @property
+    def result(self) -> Callable[[Facet], Facet]:
+        """Attach `(i) -> shape` that `dst` must have, as [partitions, elements per partition]."""
+        return self._attach("result")
+
+    @property
+    def place(self) -> Callable[[Facet], Facet]:
+        """Attach `(i, target) -> Engine`."""
+        return self._attach("place")
+
+    @property
+    def cost(self) -> Callable[[Facet], Facet]:
+        """Attach `(i, target) -> iterable of MicroOp or Transfer`."""
+        return self._attach("cost")
+
+    # -- what consumers ask --------------------------------------------------------------------------------------
+
+    def tensors(self, i: Instruction) -> Iterable[tuple[int, Operand, NkiTensor]]:
+        """Yield (argument position, operand, tensor) for every tensor argument."""
+        for name, operand in self.operands.items():
+            value = i.args[self.position[name]]
+            for tensor in value if type(value) is tuple else (value,):
+                if type(tensor) is NkiTensor:
+                    yield self.position[name], operand, tensor
+
+    def roles(self, i: Instruction) -> list[tuple[int, str]]:
+        """Return (argument position, role) of every operand whose tensor is accessed."""
+        found = []
+        for name, operand in self.operands.items():
+            value = i.args[self.position[name]]
+            if type(value) is NkiTensor or (type(value) is tuple and value):
+                role = operand.role(i) if callable(operand.role) else operand.role
+                if role is not None:
+                    found.append((self.position[name], role))
+        return found
+
+    def state_of(self, i: Instruction) -> Iterable[tuple[State, str]]:
+        """Return the hidden registers `i` uses, with their roles."""
+        return self.state(i) if callable(self.state) else self.state
+
+    def place_of(self, i: Instruction, target: Target) -> Engine:
+        """Return the engine that runs `i`."""
+        place = self.facets.get("place")
+        if place is not None:
+            return place(i, target)
+        asked = i.args[self.position["engine"]] if "engine" in self.position else Engine.unknown
+        return asked if asked is not Engine.unknown else self.engines[0]
+
+    def cost_of(self, i: Instruction, target: Target) -> tuple[Any, ...]:
+        """Return the micro-operations of `i`."""
+        return tuple(self.facets["cost"](i, target))
+
+    def all_rules(self) -> tuple[Rule, ...]:
+        """Return every rule in the order it is checked: operands first, then the instruction's own."""
+        from nki_lab.ir.operand_rules import operand_rules
+
+        return (*operand_rules(self), *self.rules)
+
+    def broken_rules(self, i: Instruction, target: Target) -> list[Rule]:
+        """Return the rules that do not hold; rules about a broken operand are not checked further."""
+        broken: list[Rule] = []
+        doubtful: set[str] = set()
+        for r in self.all_rules():
+            if doubtful.intersection(r.about):
+                continue
+            if not r.holds(i, target):
+                broken.append(r)
+                doubtful.update(r.about)
+        return broken
+
+    def check_complete(self) -> list[str]:
+        """Return what is missing or misnamed in this definition; empty when it is complete."""
+        problems = [
+            f"no {what}" for what, there in (
+                ("docstring", self.doc), ("semantics", "semantics" in self.facets), ("cost", "cost" in self.facets),
+                ("operand that is written", any(o.role != READ for o in self.operands.values())),
+            ) if not there
+        ]  # fmt: skip
+        known = {*self.params, "out", *(f"out_{n}" for n in self.operands), "written", "target",
+                 *(s.value for s in State)}  # fmt: skip
+        wanted = inspect.signature(self.facets["semantics"]).parameters if "semantics" in self.facets else {}
+        problems += [f"semantics asks for unknown `{n}`" for n in wanted if n not in known]
+        problems += [f"operand `{n}` is no parameter" for n in self.operands if n not in self.position]
+        problems += [
+            f"rule about unknown `{n}`" for r in self.rules for n in r.about if n not in self.position
+        ]
+        return problems
+
+
+registry: dict[str, Definition] = {}
+
+
+def instruction(
+    *,
+    engine: tuple[Engine, ...],
+    rules: Iterable[Rule] = (),
+    numerics: Numerics | None = None,
+    state: Any = (),
+    requires: tuple[str, ...] = (),
+    opaque: Iterable[str] = (),
+    any_start: Iterable[str] = (),
+    **operands: Operand,
+) -> Callable[[Callable[..., Any]], Any]:
+    """Define an instruction from its signature and docstring; attach facets below it.
+
+    Args:
+        engine: engines that can run it, the preferred one first.
+        rules: constraints beyond those of the operands.
+        numerics: `(i) -> {operand: NumPy dtype or None}`; None computes every operand in float32.
+        state: hidden registers it uses: (State, role) pairs or a function of the instruction.
+        requires: features a target must have.
+        opaque: parameters whose numeric value changes nothing but the values computed.
+        any_start: operands that may start at any partition (DMA).
+        operands: one Operand per tensor parameter, under the parameter's name.
+    """
+
+    def define(fn: Callable[..., Any]) -> Definition:
+        signature = inspect.signature(fn)
+        params = tuple(signature.parameters)
+        names = ", ".join(params)
+        defaults = {f"_{p}": v.default for p, v in signature.parameters.items()}
+        head = ", ".join(
+            p if v.default is v.empty else f"{p}=_{p}" for p, v in signature.parameters.items()
+        )
+        scope: dict[str, Any] = {"_emit": _emit, **defaults}
+        code = f"def {fn.__name__}(self, {head}):\n    return _emit(self, ({names},))\n"
+        exec(compile(code, f"<nki_lab binder of {fn.__name__}>", "exec"), scope)
+        # A class of its own per instruction, so that a call reaches the generated binder directly.
+        kind = type(fn.__name__, (Definition,), {"__call__": scope[fn.__name__], "__module__": fn.__module__})
+        made = kind(
+            fn.__name__, engine, operands, tuple(rules), numerics, state, requires, frozenset(opaque), frozenset(any_start),
+            signature, inspect.getdoc(fn) or "", params, {p: k for k, p in enumerate(params)},
+        )  # fmt: skip
+        registry[made.name] = made
+        return made
+
+    return define

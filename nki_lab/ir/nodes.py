@@ -1,0 +1,135 @@
+"""What is a program?
+
+    Kernel       = name, target, params, storages, body, outputs, and what passes found out
+    body         = tuple of Instruction | Loop
+    Loop         = kind ("for" | "while"), bounds, register, body
+    Param        = name, tensor (a Storage) or constant value
+
+A kernel is never changed: a pass returns another one (`with_`), which shares what stayed the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from nki_lab.ir.instruction import Form, Instruction
+from nki_lab.ir.tensor import Address, NkiTensor, Storage
+
+if TYPE_CHECKING:
+    from nki_lab.source import Stack
+    from nki_lab.targets.engines import Engine
+    from nki_lab.targets.spec import Target
+
+
+@dataclass(frozen=True)
+class Param:
+    """A parameter of the kernel: a tensor in HBM, a constant known while tracing, or a container of both."""
+
+    name: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop the device runs; everything unrolled while tracing is not one.
+
+    Attributes:
+        kind: "for" or "while".
+        bounds: (start, stop, step) of a "for" loop; each an integer or a register.
+        register: the register that holds the induction variable or the condition.
+        body: instructions and loops.
+        stack: where it was opened.
+    """
+
+    kind: str
+    bounds: tuple[Any, ...]
+    register: Any
+    body: tuple[Instruction | Loop, ...]
+    stack: Stack = ()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something an author should know that does not stop the kernel.
+
+    Attributes:
+        kind: "portability", "uninitialized", "capacity", "deprecation", "advice" or "hazard".
+        message: one sentence.
+        stack: places in the author's text, innermost first.
+        help: what to write instead.
+        code: the error's code when the same fact is an error under `strict`.
+    """
+
+    kind: str
+    message: str
+    stack: Stack = ()
+    help: str = ""
+    code: str = ""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A program for one core of one target.
+
+    Attributes:
+        name: the function's name.
+        target: the machine it was traced for.
+        params: parameters in order.
+        storages: every tensor's memory; `storages[s.id] is s`.
+        body: instructions and loops in program order.
+        outputs: tensors returned, flat.
+        result: what the function returned, with tensors replaced by positions in `outputs`.
+        forms: operand signatures met while tracing.
+        findings: what an author should know.
+        addresses: storage id -> Address, after allocation.
+        waits: per instruction, the positions of the instructions it waits for, after insert_waits.
+    """
+
+    name: str
+    target: Target
+    params: tuple[Param, ...] = ()
+    storages: tuple[Storage, ...] = ()
+    body: tuple[Instruction | Loop, ...] = ()
+    outputs: tuple[NkiTensor, ...] = ()
+    result: Any = None
+    forms: dict[Any, Form] = field(default_factory=dict, repr=False, compare=False)
+    findings: tuple[Finding, ...] = ()
+    addresses: dict[int, Address] | None = None
+    waits: tuple[tuple[int, ...], ...] | None = None
+
+    def with_(self, **changes: Any) -> Kernel:
+        """Return a copy with some fields replaced."""
+        return replace(self, **changes)
+
+    @cached_property
+    def instructions(self) -> tuple[Instruction, ...]:
+        """Every instruction in program order, loop bodies once."""
+        body = self.body
+        if all(type(node) is Instruction for node in body):
+            return body  # type: ignore[return-value]
+        return tuple(_walk(body))
+
+    @property
+    def has_loops(self) -> bool:
+        """True when the device runs a loop, so that the executed stream differs from the program."""
+        return any(type(node) is Loop for node in self.body)
+
+    @property
+    def inputs(self) -> tuple[Storage, ...]:
+        """Storages of the tensor parameters, in order."""
+        return tuple(s for s in self.storages if s.origin == "input")
+
+    def engine(self, i: Instruction) -> Engine:
+        """Return the engine `i` runs on."""
+        return i.form.engine
+
+
+def _walk(body: tuple[Instruction | Loop, ...]) -> Iterator[Instruction]:
+    for node in body:
+        if type(node) is Loop:
+            yield from _walk(node.body)
+        else:
+            yield node  # type: ignore[misc]

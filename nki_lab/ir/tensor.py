@@ -1,0 +1,558 @@
+"""What is a tensor, and which views of it can a kernel make?
+
+A view is shape, strides and offset over a storage, counted in elements of the view's dtype. On chip the first axis
+is the partition axis; one step along it is the storage's free size. (nki/api/nki/language/__init__.py, NkiTensor)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nki_lab.dtypes import DType, dtype_of
+from nki_lab.errors import NotModelled, OutOfBounds, TileAssignment, ViewError
+from nki_lab.ir.layout import contiguous_strides, merge_axes, rearrange_axes, reshape_strides
+from nki_lab.source import Stack
+from nki_lab.targets.spaces import MemoryRegion
+
+
+class Address(NamedTuple):
+    """A place in SBUF or PSUM: start partition and byte within the partition."""
+
+    partition: int
+    byte: int
+
+
+class Storage:
+    """Memory behind one or more views.
+
+    Attributes:
+        id: position among the kernel's storages.
+        shape, dtype, buffer: as created.
+        address: the place the author asked for, or None.
+        origin: "input", "constant" or "temporary".
+        data: initial contents of a constant (NumPy array), else None.
+        row_bytes: bytes of one partition on chip; all bytes in HBM.
+        stack: where it was created.
+        owner: the builder of the trace it belongs to; a tensor kept from another trace is an error.
+    """
+
+    __slots__ = (
+        "id", "name", "shape", "dtype", "buffer", "address", "origin", "data",
+        "on_chip", "partitions", "row_bytes", "nbytes", "stack", "owner",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        id: int,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: DType,
+        buffer: MemoryRegion,
+        *,
+        address: Address | None = None,
+        origin: str = "temporary",
+        data: np.ndarray | None = None,
+        stack: Stack = (),
+        owner: Any = None,
+    ) -> None:
+        self.id = id
+        self.name = name
+        self.shape = shape
+        self.dtype = dtype
+        self.buffer = buffer
+        self.address = address
+        self.origin = origin
+        self.data = data
+        self.on_chip = buffer.on_chip
+        self.nbytes = prod(shape) * dtype.itemsize
+        self.partitions = shape[0] if self.on_chip else 1
+        self.row_bytes = prod(shape[1:]) * dtype.itemsize if self.on_chip else self.nbytes
+        self.stack = stack
+        self.owner = owner
+
+    def whole(self) -> NkiTensor:
+        """Return the view of all elements in row-major order."""
+        return NkiTensor._make(self, self.shape, contiguous_strides(self.shape), 0, self.dtype)
+
+    def describe(self) -> str:
+        """Return name, shape, dtype and memory as errors show them."""
+        return f"`{self.name}` {list(self.shape)} {self.dtype} in {self.buffer.name}"
+
+
+class DynamicSlice(NamedTuple):
+    """`nl.ds(start, size)`: `size` elements from `start` on."""
+
+    start: Any
+    size: int
+
+
+class NkiTensor:
+    """A view of a storage: what instructions read and write.
+
+    Attributes:
+        shape: elements along each axis; axis 0 is the partition axis in SBUF and PSUM.
+        strides: steps along each axis, in elements of `dtype`.
+        offset: first element, in elements of `dtype`.
+        dtype: element type.
+    """
+
+    __slots__ = ("storage", "shape", "strides", "offset", "dtype", "box")
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        dtype: DType,
+        storage: Storage,
+        buffer: MemoryRegion | str = MemoryRegion.sbuf,
+        name: str = "",
+    ) -> None:
+        if not isinstance(storage, Storage):
+            raise NotModelled(
+                "NkiTensor binds a storage handle that nl.ndarray made",
+                help="make tensors with nl.ndarray(shape, dtype, buffer=...)",
+            )
+        self._set(storage, tuple(shape), contiguous_strides(tuple(shape)), 0, dtype)
+
+    def _set(self, storage, shape, strides, offset, dtype) -> None:
+        self.storage = storage
+        self.shape = shape
+        self.strides = strides
+        self.offset = offset
+        self.dtype = dtype
+        self.box = None
+
+    @classmethod
+    def _make(cls, storage, shape, strides, offset, dtype) -> NkiTensor:
+        made = cls.__new__(cls)
+        made.storage = storage
+        made.shape = shape
+        made.strides = strides
+        made.offset = offset
+        made.dtype = dtype
+        made.box = None
+        return made
+
+    def _view(self, shape: Sequence[int], strides: Sequence[int], offset: int) -> NkiTensor:
+        return NkiTensor._make(self.storage, tuple(shape), tuple(strides), offset, self.dtype)
+
+    # -- facts ---------------------------------------------------------------------------------------------------
+
+    @property
+    def buffer(self) -> MemoryRegion:
+        """The memory the tensor lives in."""
+        return self.storage.buffer
+
+    @property
+    def name(self) -> str:
+        """The name of the storage."""
+        return self.storage.name
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements of the view."""
+        return prod(self.shape)
+
+    @property
+    def partitions(self) -> int:
+        """Number of partitions the view covers (elements along axis 0)."""
+        return self.shape[0]
+
+    @property
+    def free_size(self) -> int:
+        """Elements per partition: the product of all axes but the first."""
+        return prod(self.shape[1:])
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes per partition of the view."""
+        return self.free_size * self.dtype.itemsize
+
+    @property
+    def start_partition(self) -> int:
+        """First partition of an on-chip view within its storage; 0 in HBM."""
+        storage = self.storage
+        return self.offset * self.dtype.itemsize // storage.row_bytes if storage.on_chip else 0
+
+    def is_contiguous(self) -> bool:
+        """Tell whether the view covers storage row-major; on chip per partition only."""
+        wanted = contiguous_strides(self.shape)
+        first = 1 if self.storage.on_chip else 0
+        return all(
+            n == 1 or a == b
+            for n, a, b in zip(
+                self.shape[first:], self.strides[first:], wanted[first:], strict=True
+            )
+        )
+
+    def get_pattern(self) -> list[list[int]]:
+        """Return the access pattern as `[[stride, count], ...]`, in elements."""
+        return [[s, n] for s, n in zip(self.strides, self.shape, strict=True)]
+
+    def is_indirect(self) -> bool:
+        """Tell whether the view's address depends on run-time values."""
+        return False
+
+    def describe(self) -> str:
+        """Return name, shape, dtype and memory of the view as errors show them."""
+        return f"`{self.name}` {list(self.shape)} {self.dtype} in {self.storage.buffer.name}"
+
+    def __repr__(self) -> str:
+        return f"<tensor {self.describe()}>"
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    # -- indexing ------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> NkiTensor:
+        """Index with integers, slices, `...` and `nl.ds`; see the class for what is kept."""
+        if type(key) is not tuple:
+            key = (key,)
+        shape, strides, rank = self.shape, self.strides, len(self.shape)
+        if any(k is Ellipsis for k in key):
+            at = next(n for n, k in enumerate(key) if k is Ellipsis)
+            key = key[:at] + (slice(None),) * (rank - len(key) + 1) + key[at + 1 :]
+            if any(k is Ellipsis for k in key):
+                raise ViewError("an index can hold `...` only once", help="write `:` for each axis")
+        if len(key) > rank:
+            raise OutOfBounds(
+                f"{len(key)} indices for {self.describe()}, which has {rank} axes",
+                help="index with at most one entry per axis",
+            )
+        new_shape: list[int] = []
+        new_strides: list[int] = []
+        offset = self.offset
+        keep = 1 if self.storage.on_chip else 0  # axis 0 on chip never goes away
+        last_dropped: int | None = None
+        for axis in range(rank):
+            size, step = shape[axis], strides[axis]
+            if axis >= len(key):
+                new_shape.append(size)
+                new_strides.append(step)
+                continue
+            entry = key[axis]
+            if type(entry) is slice:
+                start, stop, stride = self._bounds(entry, axis, size)
+                offset += start * step
+                new_shape.append(-(-(stop - start) // stride))
+                new_strides.append(step * stride)
+            elif isinstance(entry, DynamicSlice):
+                start = _static_index(entry.start, "nl.ds")
+                start, stop, _ = self._bounds(slice(start, start + entry.size), axis, size)
+                offset += start * step
+                new_shape.append(stop - start)
+                new_strides.append(step)
+            else:
+                index = self._element(entry, axis, size)
+                offset += index * step
+                if axis < keep:
+                    new_shape.append(1)
+                    new_strides.append(step)
+                else:
+                    last_dropped = step
+        least = 2 if self.storage.on_chip else 1
+        if len(new_shape) < least and last_dropped is not None:
+            new_shape.append(1)
+            new_strides.append(last_dropped)
+        return self._view(new_shape, new_strides, offset)
+
+    def _bounds(self, entry: slice, axis: int, size: int) -> tuple[int, int, int]:
+        start = 0 if entry.start is None else _static_index(entry.start, "a slice")
+        stop = size if entry.stop is None else _static_index(entry.stop, "a slice")
+        step = 1 if entry.step is None else _static_index(entry.step, "a slice")
+        start = start + size if start < 0 else start
+        stop = stop + size if stop < 0 else stop
+        if step < 1:
+            raise ViewError(
+                f"slice step {step} on axis {axis} of {self.describe()}",
+                help="slices step forward: use a step of 1 or more",
+            )
+        if not 0 <= start < stop <= size:
+            raise OutOfBounds(
+                f"slice {start}:{stop} on axis {axis} of {self.describe()}: need 0 <= start < stop <= {size}",
+                help="clip the slice to the tensor, e.g. with min(stop, tensor.shape[axis])",
+            )
+        return start, stop, step
+
+    def _element(self, entry: Any, axis: int, size: int) -> int:
+        index = _static_index(entry, "an index")
+        if not -size <= index < size:
+            raise OutOfBounds(
+                f"index {index} on axis {axis} of {self.describe()}: valid are 0 to {size - 1}",
+            )
+        return index + size if index < 0 else index
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise TileAssignment(
+            f"cannot assign to elements of {self.describe()}",
+            help="pass the view as dst of an instruction, e.g. nisa.tensor_copy(dst=tile[...], src=value)",
+        )
+
+    # -- views ---------------------------------------------------------------------------------------------------
+
+    def _axis(self, dim: int, what: str, partition_ok: bool = False) -> int:
+        dim = _static_index(dim, what)
+        if not -self.ndim <= dim < self.ndim:
+            raise ViewError(f"{what}: axis {dim} of {self.describe()}, which has {self.ndim} axes")
+        dim = dim + self.ndim if dim < 0 else dim
+        if dim == 0 and self.storage.on_chip and not partition_ok:
+            raise ViewError(
+                f"{what}: axis 0 of {self.describe()} is the partition axis and must stay",
+                help="only free axes (1 and up) of an SBUF or PSUM tensor can be changed",
+            )
+        return dim
+
+    def slice(self, dim: int, start: int, end: int, step: int = 1) -> NkiTensor:
+        """Return elements `start` to `end` (exclusive) of axis `dim`, every `step`-th."""
+        dim = self._axis(dim, "slice", partition_ok=True)
+        size = self.shape[dim]
+        start, end = _static_index(start, "slice"), _static_index(end, "slice")
+        if not (0 <= start < end <= size and step >= 1):
+            raise OutOfBounds(
+                f"slice({dim}, {start}, {end}, {step}) of {self.describe()}: need 0 <= start < end <= {size}, step >= 1"
+            )
+        return self[(np.s_[:],) * dim + (np.s_[start:end:step],)]
+
+    def select(self, dim: int, index: int) -> NkiTensor:
+        """Return element `index` of axis `dim`, without that axis (kept at 1 where `t[index]` keeps it)."""
+        dim = self._axis(dim, "select", partition_ok=True)
+        index = _static_index(index, "select")
+        if not 0 <= index < self.shape[dim]:
+            raise OutOfBounds(
+                f"select({dim}, {index}) of {self.describe()}: valid are 0 to {self.shape[dim] - 1}"
+            )
+        return self[(np.s_[:],) * dim + (index,)]
+
+    def permute(self, dims: Sequence[int]) -> NkiTensor:
+        """Return the axes in the order `dims`; on chip axis 0 stays first."""
+        dims = tuple(dims)
+        if sorted(dims) != list(range(self.ndim)):
+            raise ViewError(
+                f"permute{dims} of {self.describe()}: need each of 0 to {self.ndim - 1} once"
+            )
+        if self.storage.on_chip and dims[0] != 0:
+            raise ViewError(
+                f"permute{dims} of {self.describe()}: axis 0 is the partition axis and must stay first",
+                help="transpose across partitions with nisa.nc_transpose or nisa.dma_transpose",
+            )
+        return self._view(
+            [self.shape[d] for d in dims], [self.strides[d] for d in dims], self.offset
+        )
+
+    def broadcast(self, dim: int, size: int) -> NkiTensor:
+        """Repeat axis `dim`, which must have size 1, `size` times without copying."""
+        dim = self._axis(dim, "broadcast")
+        if self.shape[dim] != 1:
+            raise ViewError(
+                f"broadcast({dim}, {size}) of {self.describe()}: axis {dim} must have size 1"
+            )
+        shape, strides = list(self.shape), list(self.strides)
+        shape[dim], strides[dim] = int(size), 0
+        return self._view(shape, strides, self.offset)
+
+    def expand_dim(self, dim: int) -> NkiTensor:
+        """Insert an axis of size 1 at position `dim` (0 to ndim; on chip not 0)."""
+        dim = _static_index(dim, "expand_dim")
+        dim = dim + self.ndim + 1 if dim < 0 else dim
+        if not (1 if self.storage.on_chip else 0) <= dim <= self.ndim:
+            raise ViewError(
+                f"expand_dim({dim}) of {self.describe()}: need {1 if self.storage.on_chip else 0} to {self.ndim}"
+            )
+        shape, strides = list(self.shape), list(self.strides)
+        strides.insert(dim, shape[dim] * strides[dim] if dim < self.ndim else 1)
+        shape.insert(dim, 1)
+        return self._view(shape, strides, self.offset)
+
+    def squeeze_dim(self, dim: int) -> NkiTensor:
+        """Remove axis `dim`, which must have size 1."""
+        dim = self._axis(dim, "squeeze_dim")
+        if self.shape[dim] != 1:
+            raise ViewError(
+                f"squeeze_dim({dim}) of {self.describe()}: axis {dim} has size {self.shape[dim]}, need 1"
+            )
+        shape, strides = list(self.shape), list(self.strides)
+        del shape[dim], strides[dim]
+        return self._view(shape, strides, self.offset)
+
+    def reshape_dim(self, dim: int, shape: Sequence[int]) -> NkiTensor:
+        """Split axis `dim` into `shape`, one entry of which may be -1."""
+        sizes = list(shape)
+        trivial = len(sizes) == 1
+        dim = self._axis(dim, "reshape_dim", partition_ok=trivial)
+        size = self.shape[dim]
+        if sizes.count(-1) == 1 and size % max(1, -prod(sizes)) == 0:
+            sizes[sizes.index(-1)] = size // -prod(sizes)
+        if prod(sizes) != size or min(sizes, default=0) < 1:
+            raise ViewError(
+                f"reshape_dim({dim}, {tuple(shape)}) of {self.describe()}: the sizes must multiply to {size}"
+            )
+        strides = [s * self.strides[dim] for s in contiguous_strides(tuple(sizes))]
+        return self._view(
+            (*self.shape[:dim], *sizes, *self.shape[dim + 1 :]),
+            (*self.strides[:dim], *strides, *self.strides[dim + 1 :]),
+            self.offset,
+        )
+
+    def flatten_dims(self, start_dim: int, end_dim: int) -> NkiTensor:
+        """Merge axes `start_dim` to `end_dim` (inclusive) into one."""
+        start = self._axis(start_dim, "flatten_dims")
+        end = self._axis(end_dim, "flatten_dims")
+        if start > end:
+            raise ViewError(f"flatten_dims({start_dim}, {end_dim}): start is behind end")
+        merged = merge_axes(self.shape[start : end + 1], self.strides[start : end + 1])
+        if merged is None:
+            raise self._not_contiguous(f"flatten_dims({start_dim}, {end_dim})")
+        size, stride = merged
+        return self._view(
+            (*self.shape[:start], size, *self.shape[end + 1 :]),
+            (*self.strides[:start], stride, *self.strides[end + 1 :]),
+            self.offset,
+        )
+
+    def reshape(self, shape: Sequence[int]) -> NkiTensor:
+        """Return the same elements in another shape, where the layout allows it without a copy."""
+        sizes = tuple(int(n) for n in (shape if isinstance(shape, (tuple, list)) else (shape,)))
+        if prod(sizes) != self.size or min(sizes, default=0) < 1:
+            raise ViewError(
+                f"reshape{sizes} of {self.describe()}: {prod(sizes)} elements, need {self.size}"
+            )
+        if self.storage.on_chip and sizes[0] != self.shape[0]:
+            raise ViewError(
+                f"reshape{sizes} of {self.describe()}: axis 0 is the partition axis and must stay {self.shape[0]}"
+            )
+        strides = reshape_strides(self.shape, self.strides, sizes)
+        if strides is None:
+            raise self._not_contiguous(f"reshape{sizes}")
+        return self._view(sizes, strides, self.offset)
+
+    def _not_contiguous(self, what: str) -> ViewError:
+        return ViewError(
+            f"{what} of {self.describe()} with strides {list(self.strides)}: the axes are not contiguous in memory",
+            help="copy the view into a new tile first: nisa.tensor_copy(dst=tile, src=view)",
+        )
+
+    def rearrange(
+        self,
+        src_pattern: Sequence[Any],
+        dst_pattern: Sequence[Any],
+        fixed_sizes: dict[str, int] | None = None,
+    ) -> NkiTensor:
+        """Split, reorder and merge axes by name: `t.rearrange(("b", ("h", "w")), ("b", "w", "h"), {"h": 4})`."""
+        split, order, groups = rearrange_axes(
+            self.shape, src_pattern, dst_pattern, fixed_sizes or {}, self.describe()
+        )
+        view = self
+        for axis in reversed(range(len(split))):
+            if len(split[axis]) != 1:
+                view = view.reshape_dim(axis, split[axis])
+        view = view.permute(order)
+        start = 0
+        for size in groups:
+            if size == 0:
+                view = view.expand_dim(start)
+            elif size > 1:
+                view = view.flatten_dims(start, start + size - 1)
+            start += 1
+        return view
+
+    def view(self, dtype: DType) -> NkiTensor:
+        """Reinterpret the bytes as `dtype`; the last axis scales by the ratio of the sizes."""
+        wanted = dtype_of(dtype)
+        if wanted is None:
+            raise ViewError(f"view({dtype!r}): not an NKI dtype", help="use a dtype of nki.language")
+        old, new = self.dtype.itemsize, wanted.itemsize
+        shape, strides, offset = list(self.shape), list(self.strides), self.offset
+        if old != new:
+            if shape[-1] > 1 and strides[-1] != 1:
+                raise ViewError(f"view({wanted}) of {self.describe()}: the last axis must be contiguous")
+            steps = [*(s * old for s, n in zip(strides[:-1], shape[:-1], strict=True) if n > 1),
+                     shape[-1] * old, offset * old]  # fmt: skip
+            if any(step % new for step in steps):
+                raise ViewError(
+                    f"view({wanted}) of {self.describe()}: strides, last axis and offset must be multiples of {new} bytes"
+                )
+            shape[-1] = shape[-1] * old // new
+            strides = [s * old // new for s in strides[:-1]] + [1]
+            offset = offset * old // new
+        return NkiTensor._make(self.storage, tuple(shape), tuple(strides), offset, wanted)
+
+    reinterpret_cast = view
+
+    def ap(
+        self,
+        pattern: Sequence[Sequence[int]],
+        offset: int | None = None,
+        scalar_offset: Any = None,
+        vector_offset: Any = None,
+        indirect_dim: int = 0,
+        dtype: DType | None = None,
+    ) -> NkiTensor:
+        """Return an explicit access pattern `[[stride, count], ...]` over the storage, in elements.
+
+        `offset` is added to this view's own offset (API stub; the language guide also says it is ignored, the
+        migration guide that it is absolute).
+        """
+        if scalar_offset is not None or vector_offset is not None:
+            raise NotModelled(
+                "ap(scalar_offset=...) and ap(vector_offset=...) are not modelled yet",
+                help="use a static offset",
+            )
+        element = dtype_of(dtype) if dtype is not None else self.dtype
+        if element is None:
+            raise ViewError(f"ap(dtype={dtype!r}): not an NKI dtype")
+        if not pattern or any(len(pair) != 2 or int(pair[1]) < 1 for pair in pattern):
+            raise ViewError(f"ap(pattern={pattern}): need [[stride, count], ...] with counts of 1 or more")
+        strides = tuple(_static_index(pair[0], "ap") for pair in pattern)
+        shape = tuple(_static_index(pair[1], "ap") for pair in pattern)
+        start_bytes = self.offset * self.dtype.itemsize
+        if start_bytes % element.itemsize:
+            raise ViewError(f"ap(dtype={element}) of {self.describe()}: offset is not a multiple of its size")
+        start = start_bytes // element.itemsize + (0 if offset is None else _static_index(offset, "ap"))
+        storage = self.storage
+        if storage.on_chip:
+            row = storage.row_bytes // element.itemsize
+            if shape[0] > 1 and strides[0] != row:
+                raise ViewError(
+                    f"ap(pattern={[list(p) for p in pattern]}) of {self.describe()}: the partition stride is {strides[0]},"
+                    f" need {row}, the free size of the storage"
+                )
+        reach = sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if s > 0)
+        low = start + sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if s < 0)
+        limit = storage.nbytes // element.itemsize
+        if low < 0 or start + reach >= limit:
+            raise OutOfBounds(
+                f"ap(pattern={[list(p) for p in pattern]}, offset={offset}) reaches elements {low} to {start + reach}"
+                f" of {storage.describe()}, which has {limit}"
+            )
+        return NkiTensor._make(storage, shape, strides, start, element)
+
+    def vector_select(self, dim: int, vector_offset: Any) -> NkiTensor:
+        """Select a row per partition by a tensor of indices."""
+        raise NotModelled("vector_select is not modelled yet", help="use static indices")
+
+    def indirect(self, index: Any, num_elem: int | None = None) -> NkiTensor:
+        """Select elements by a tensor of offsets (Tensor Indirection)."""
+        raise NotModelled("indirect is not modelled yet", help="use static indices")
+
+
+def _static_index(value: Any, what: str) -> int:
+    if isinstance(value, NkiTensor):
+        raise NotModelled(
+            f"{what} by the tensor {value.describe()}: dynamic addressing is not modelled yet",
+            help="use an integer known while the kernel is traced",
+        )
+    try:
+        return value.__index__()
+    except (AttributeError, TypeError):
+        raise ViewError(
+            f"{what} takes integers, slices, `...` and nl.ds; found {type(value).__name__} {value!r}"
+        ) from None
