@@ -9,7 +9,8 @@
     +-- UsageError         NKI6xx    notebooks, command line, files
 
 An error has a place in the author's text, says what was found and what was expected, and what to
-write instead. `str(error)` is the same on every run (no paths, ids or times), since nbval compares it.
+write instead. `str(error)` is the same on every run (no paths, ids or times), since nbval compares
+it.
 """
 
 from __future__ import annotations
