@@ -40,8 +40,8 @@ COMMON: dict[str, Fact] = {
     ),
     "loop_trip_ns": Fact(50, "ns", "", ASSUMED, "branch and register update: tens of ns"),
     # --- Tensor Engine ---
-    "pe_rows": Fact(128, "rows", f"{TRN1_ARCH}:101", DOCUMENTED),
-    "pe_columns": Fact(128, "columns", f"{TRN1_ARCH}:101", DOCUMENTED),
+    "pe_rows": Fact(128, "rows", f"{TRN1_ARCH}:99", DOCUMENTED),
+    "pe_columns": Fact(128, "columns", f"{TRN1_ARCH}:99", DOCUMENTED),
     "matmul_stationary_free_max": Fact(128, "elements", f"{TRN1_ARCH}:166", DOCUMENTED),
     "matmul_min_cycles": Fact(64, "cycles", f"{TRN1_ARCH}:267", DOCUMENTED),
     "matmul_fp32_cycle_factor": Fact(4, "", f"{COSTS}:906", DOCUMENTED),

@@ -28,7 +28,7 @@ TRN1 = build_target(
         "name": Fact("trn1", "", f"{SIMULATOR}:112", DOCUMENTED),
         "aliases": Fact(("inf2", "gen2"), "", f"{ISA}:114", DOCUMENTED),
         "generation": Fact(2, "", f"{ISA}:114", DOCUMENTED),
-        "core_name": Fact("NeuronCore-v2", "", f"{SIMULATOR}:113", DOCUMENTED),
+        "core_name": Fact("NeuronCore-v2", "", f"{SIMULATOR}:112", DOCUMENTED),
         "cores_per_chip": Fact(2, "cores", f"{TRN1_ARCH}:20", DOCUMENTED),
         "lnc_max": Fact(1, "cores", f"{ISA}:2618", DOCUMENTED, "LNC2 needs NeuronCore-v3"),
         # --- on-chip memory ---
@@ -109,8 +109,8 @@ TRN1 = build_target(
         "dma_software_issue_ns": Fact(
             600, "ns", "", ASSUMED, "as measured on trn2; trn1 kernels mostly use static DMA"
         ),
-        "dma_hardware_issue_ns": Fact(None, "ns", f"{DGE}:170", DOCUMENTED, "no hardware block"),
-        "dma_hardware_blocks": Fact(0, "blocks", f"{DGE}:170", DOCUMENTED),
+        "dma_hardware_issue_ns": Fact(None, "ns", f"{DGE}:176", DOCUMENTED, "NeuronCore-v3 and later"),
+        "dma_hardware_blocks": Fact(0, "blocks", f"{DGE}:176", DOCUMENTED),
         "dma_start_ns": Fact(284, "ns", _VECTOR_ADD_TRACE, DERIVED, "static descriptors"),
         "dma_transpose_hbm_efficiency": Fact(
             None, "", "", ASSUMED, "only trn2 and later document a DMA transpose rate"

@@ -33,7 +33,7 @@ TRN2 = build_target(
         "name": Fact("trn2", "", f"{SIMULATOR}:114", DOCUMENTED),
         "aliases": Fact(("gen3",), "", f"{ISA}:117", DOCUMENTED),
         "generation": Fact(3, "", f"{ISA}:117", DOCUMENTED),
-        "core_name": Fact("NeuronCore-v3", "", f"{SIMULATOR}:115", DOCUMENTED),
+        "core_name": Fact("NeuronCore-v3", "", f"{SIMULATOR}:114", DOCUMENTED),
         "cores_per_chip": Fact(8, "cores", f"{TRN2_ARCH}:15", DOCUMENTED),
         "lnc_max": Fact(2, "cores", f"{ISA}:2618", DOCUMENTED),
         # --- on-chip memory ---
@@ -71,14 +71,14 @@ TRN2 = build_target(
         "pe_throttle_fraction": Fact(0.5, "", f"{EXPLORER_SUMMARY}:131", DOCUMENTED),
         "pe_throttle_window_ns": Fact(3000, "ns", f"{EXPLORER_SUMMARY}:131", DOCUMENTED),
         # --- Vector Engine ---
-        "vector_ghz": Fact(0.96, "GHz", f"{TRN2_ARCH}:55", DOCUMENTED),
+        "vector_ghz": Fact(0.96, "GHz", f"{TRN2_ARCH}:56", DOCUMENTED),
         "vector_fixed_latency_ns": Fact(
             148, "ns", _NORM_TRACE, DERIVED, "128 to 167 ns in three traces"
         ),
-        "vector_fast_bits": Fact(frozenset({16}), "bits", f"{TRN2_ARCH}:226", DOCUMENTED),
-        "vector_copy_fast_sbuf_cycles": Fact(0.25, "cycles", f"{TRN2_ARCH}:228", DOCUMENTED),
-        "vector_copy_fast_strided_cycles": Fact(0.5, "cycles", f"{TRN2_ARCH}:236", DOCUMENTED),
-        "vector_copy_fast_psum_cycles": Fact(0.5, "cycles", f"{TRN2_ARCH}:237", DOCUMENTED),
+        "vector_fast_bits": Fact(frozenset({16}), "bits", f"{TRN2_ARCH}:228", DOCUMENTED),
+        "vector_copy_fast_sbuf_cycles": Fact(0.25, "cycles", f"{TRN2_ARCH}:226", DOCUMENTED),
+        "vector_copy_fast_strided_cycles": Fact(0.5, "cycles", f"{TRN2_ARCH}:234", DOCUMENTED),
+        "vector_copy_fast_psum_cycles": Fact(0.5, "cycles", f"{TRN2_ARCH}:235", DOCUMENTED),
         "vector_binary_cycles": Fact(
             1.0,
             "cycles",
@@ -87,20 +87,20 @@ TRN2 = build_target(
             "float32 add of N=2000 takes 2250 ns; the older formula says 2",
         ),
         "vector_binary_fast_cycles": Fact(
-            0.5, "cycles", f"{TRN2_ARCH}:239", DOCUMENTED, "taken as half of one cycle"
+            0.5, "cycles", f"{TRN2_ARCH}:237", DOCUMENTED, "taken as half of one cycle"
         ),
         "vector_ternary_cycles": Fact(
             1.0, "cycles", _NORM_TRACE, DERIVED, "661 ns at N=512; the older formula says 2"
         ),
         # --- Scalar Engine ---
-        "scalar_ghz": Fact(1.2, "GHz", f"{TRN2_ARCH}:59", DOCUMENTED),
+        "scalar_ghz": Fact(1.2, "GHz", f"{TRN2_ARCH}:60", DOCUMENTED),
         "scalar_fixed_latency_ns": Fact(
             300, "ns", _DMA_TRACE, DERIVED, "400, 3710, 13960 ns at N=128, 4096, 16384"
         ),
         "scalar_copy_fast_cycles": Fact(1.0, "cycles", f"{TRN2_ARCH}:59", DOCUMENTED),
         "scalar_table_load_ns": Fact(1280, "ns", _DMA_TRACE, DERIVED, "two traces"),
         # --- GpSimd and Sync Engines ---
-        "gpsimd_ghz": Fact(1.2, "GHz", f"{TRN2_ARCH}:62", DOCUMENTED),
+        "gpsimd_ghz": Fact(1.2, "GHz", f"{TRN2_ARCH}:64", DOCUMENTED),
         "sync_ghz": Fact(1.2, "GHz", "", ASSUMED, "no page gives it; as Scalar and GpSimd"),
         # --- DMA ---
         "dma_bytes_per_ns": Fact(23.0, "B/ns", f"{DMA_BANDWIDTH}:62", DOCUMENTED),
@@ -153,8 +153,8 @@ TRN2 = build_target(
         "nonzero_with_count": Fact(True, "", f"{ISA}:3226", DOCUMENTED),
         "parallel_vector_gpsimd": Fact(True, "", f"{TRN2_ARCH}:268", DOCUMENTED),
         "parallel_vector_scalar": Fact(True, "", f"{TRN2_ARCH}:271", DOCUMENTED),
-        "hwdge": Fact(True, "", f"{DGE}:107", DOCUMENTED),
-        "dma_indirect": Fact(True, "", f"{DGE}:101", DOCUMENTED),
+        "hwdge": Fact(True, "", f"{DGE}:176", DOCUMENTED),
+        "dma_indirect": Fact(True, "", f"{DGE}:102", DOCUMENTED),
         "lnc2": Fact(True, "", f"{ISA}:2618", DOCUMENTED),
     },
 )

@@ -64,7 +64,7 @@ TRN3 = build_target(
         "name": Fact("trn3", "", f"{SIMULATOR}:116", DOCUMENTED),
         "aliases": Fact(("gen4",), "", f"{ISA}:120", DOCUMENTED),
         "generation": Fact(4, "", f"{ISA}:120", DOCUMENTED),
-        "core_name": Fact("NeuronCore-v4", "", f"{SIMULATOR}:117", DOCUMENTED),
+        "core_name": Fact("NeuronCore-v4", "", f"{SIMULATOR}:116", DOCUMENTED),
         "cores_per_chip": Fact(8, "cores", f"{TRN3_ARCH}:15", DOCUMENTED),
         "lnc_max": Fact(2, "cores", f"{ISA}:2618", DOCUMENTED),
         # --- on-chip memory ---
