@@ -14,7 +14,8 @@ from nki_lab.dtypes import DType, dtype_of
 from nki_lab.errors import InstructionError, NkiError, OutsideKernel, TensorArgument
 from nki_lab.ir.instruction import Definition, Form, Instruction, active
 from nki_lab.ir.nodes import Finding, Loop
-from nki_lab.ir.tensor import Address, NkiTensor, Storage
+from nki_lab.ir.storage import Address, Storage
+from nki_lab.ir.tensor import NkiTensor
 from nki_lab.source import Stack, is_internal
 from nki_lab.targets.spaces import SBUF, MemoryRegion
 from nki_lab.targets.spec import Target
@@ -234,10 +235,14 @@ def rule_error(rule: Any, i: Instruction) -> NkiError:
     notes = []
     for name in rule.about:
         value = i.args[i.definition.position[name]]
-        for v in value if type(value) is tuple and value and type(value[0]) is NkiTensor else (value,):
+        for v in (
+            value if type(value) is tuple and value and type(value[0]) is NkiTensor else (value,)
+        ):
             shown = v.describe() if type(v) is NkiTensor else repr(v)
             notes.append(f"{name} = {shown}")
-    return rule.error(f"{i.definition.name}: {rule.text}", stack=i.stack, notes=notes, help=rule.help)
+    return rule.error(
+        f"{i.definition.name}: {rule.text}", stack=i.stack, notes=notes, help=rule.help
+    )
 
 
 def assigned_name(place: tuple[Any, int]) -> str:
@@ -248,7 +253,9 @@ def assigned_name(place: tuple[Any, int]) -> str:
     following = False
     for op in dis.get_instructions(code):
         if following:
-            return str(op.argval) if op.opname in ("STORE_FAST", "STORE_NAME", "STORE_DEREF") else ""
+            return (
+                str(op.argval) if op.opname in ("STORE_FAST", "STORE_NAME", "STORE_DEREF") else ""
+            )
         following = op.offset == offset
     return ""
 
@@ -257,7 +264,13 @@ def _key(value: Any) -> Any:
     if type(value) in (list, tuple):
         return tuple(_key(v) for v in value)
     if type(value) is NkiTensor:
-        return (value.shape, value.strides, value.dtype, value.storage.buffer, value.start_partition)
+        return (
+            value.shape,
+            value.strides,
+            value.dtype,
+            value.storage.buffer,
+            value.start_partition,
+        )
     if isinstance(value, (np.generic, float, int)):
         return (type(value), float(value))
     try:
@@ -302,7 +315,9 @@ def _address(
     if address is None:
         return None
     if not space.on_chip:
-        raise TensorArgument(f"address={address} in {space.name}: only SBUF and PSUM have addresses")
+        raise TensorArgument(
+            f"address={address} in {space.name}: only SBUF and PSUM have addresses"
+        )
     try:
         partition, byte = (n.__index__() for n in address)
     except (AttributeError, TypeError, ValueError):
@@ -315,8 +330,13 @@ def _address(
         )
     if byte < 0:
         raise TensorArgument(f"address {tuple(address)}: the byte must not be negative")
-    if space is MemoryRegion.psum and byte % target.psum_bank_bytes and (
-        byte % target.psum_bank_bytes + prod(shape[1:]) * dtype.itemsize > target.psum_bank_bytes
+    if (
+        space is MemoryRegion.psum
+        and byte % target.psum_bank_bytes
+        and (
+            byte % target.psum_bank_bytes + prod(shape[1:]) * dtype.itemsize
+            > target.psum_bank_bytes
+        )
     ):
         raise TensorArgument(
             f"address {tuple(address)} in psum: the tensor crosses a bank of {target.psum_bank_bytes} bytes"

@@ -283,9 +283,7 @@ class Definition:
         self.__doc__ = self.doc
         self.__signature__ = self.signature
         # How emit keys an argument: "name" never, opaque numbers by type only, everything else by value.
-        self.keyed = tuple(
-            None if p == "name" else (p not in self.opaque) for p in self.params
-        )
+        self.keyed = tuple(None if p == "name" else (p not in self.opaque) for p in self.params)
 
     # -- facets, used as decorators ------------------------------------------------------------------------------
 
@@ -382,11 +380,20 @@ class Definition:
         ]  # fmt: skip
         known = {*self.params, "out", *(f"out_{n}" for n in self.operands), "written", "target",
                  *(s.value for s in State)}  # fmt: skip
-        wanted = inspect.signature(self.facets["semantics"]).parameters if "semantics" in self.facets else {}
+        wanted = (
+            inspect.signature(self.facets["semantics"]).parameters
+            if "semantics" in self.facets
+            else {}
+        )
         problems += [f"semantics asks for unknown `{n}`" for n in wanted if n not in known]
-        problems += [f"operand `{n}` is no parameter" for n in self.operands if n not in self.position]
         problems += [
-            f"rule about unknown `{n}`" for r in self.rules for n in r.about if n not in self.position
+            f"operand `{n}` is no parameter" for n in self.operands if n not in self.position
+        ]
+        problems += [
+            f"rule about unknown `{n}`"
+            for r in self.rules
+            for n in r.about
+            if n not in self.position
         ]
         return problems
 
@@ -430,10 +437,15 @@ def instruction(
         code = f"def {fn.__name__}(self, {head}):\n    return _emit(self, ({names},))\n"
         exec(compile(code, f"<nki_lab binder of {fn.__name__}>", "exec"), scope)
         # A class of its own per instruction, so that a call reaches the generated binder directly.
-        kind = type(fn.__name__, (Definition,), {"__call__": scope[fn.__name__], "__module__": fn.__module__})
+        kind = type(
+            fn.__name__,
+            (Definition,),
+            {"__call__": scope[fn.__name__], "__module__": fn.__module__},
+        )
         made = kind(
-            fn.__name__, engine, operands, tuple(rules), numerics, state, requires, frozenset(opaque), frozenset(any_start),
-            signature, inspect.getdoc(fn) or "", params, {p: k for k, p in enumerate(params)},
+            fn.__name__, engine, operands, tuple(rules), numerics, state, requires,
+            frozenset(opaque), frozenset(any_start), signature,
+            inspect.getdoc(fn) or "", params, {p: k for k, p in enumerate(params)},
         )  # fmt: skip
         registry[made.name] = made
         return made

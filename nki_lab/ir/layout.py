@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -24,7 +25,7 @@ def merge_axes(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int] 
     steps = [(n, s) for n, s in zip(shape, strides, strict=True) if n > 1]
     if not steps:
         return 1, strides[-1]
-    for (_, outer), (size, inner) in zip(steps[:-1], steps[1:], strict=True):
+    for (_, outer), (size, inner) in pairwise(steps):
         if outer != size * inner:
             return None
     return prod(shape), steps[-1][1]

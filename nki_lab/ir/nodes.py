@@ -16,7 +16,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from nki_lab.ir.instruction import Form, Instruction
-from nki_lab.ir.tensor import Address, NkiTensor, Storage
+from nki_lab.ir.storage import Address, Storage
+from nki_lab.ir.tensor import NkiTensor
 
 if TYPE_CHECKING:
     from nki_lab.source import Stack

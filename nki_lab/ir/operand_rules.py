@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING
 
 from nki_lab.errors import NotOnTarget, WrongOperand
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from nki_lab.ir.instruction import Definition
 
 
-@lru_cache(maxsize=None)
+@cache
 def operand_rules(definition: Definition) -> tuple[Rule, ...]:
     """Return the rules of availability, kind, memory, element type, rank and partitions."""
     rules = [_available(feature) for feature in definition.requires]
@@ -92,11 +92,12 @@ def _memory(name: str, operand: Operand) -> Rule:
 
 
 def _dtypes(name: str, operand: Operand) -> Rule:
-    assert operand.dtypes is not None
+    allowed = operand.dtypes
+    assert allowed is not None
     return Rule(
-        f"`{name}` must have dtype {' or '.join(sorted(operand.dtypes))}",
+        f"`{name}` must have dtype {' or '.join(sorted(allowed))}",
         (name,),
-        lambda i, hw: all(t.dtype in operand.dtypes for t in _tensors(i, name)),
+        lambda i, hw: all(t.dtype in allowed for t in _tensors(i, name)),
         help="cast it with nisa.tensor_copy into a tile of an allowed dtype",
     )
 
@@ -147,7 +148,8 @@ def _free_axes(name: str) -> Rule:
         f"`{name}` may have at most 4 free axes with different strides",
         (name,),
         lambda i, hw: all(
-            len(t.shape) - 1 <= hw.access_pattern_free_dims_max for t in _tensors(i, name, on_chip=True)
+            len(t.shape) - 1 <= hw.access_pattern_free_dims_max
+            for t in _tensors(i, name, on_chip=True)
         ),
         help="merge axes with flatten_dims or reshape",
         source="nki/deep-dives/nki-aps.rst",

@@ -15,72 +15,8 @@ import numpy as np
 from nki_lab.dtypes import DType, dtype_of
 from nki_lab.errors import NotModelled, OutOfBounds, TileAssignment, ViewError
 from nki_lab.ir.layout import contiguous_strides, merge_axes, rearrange_axes, reshape_strides
-from nki_lab.source import Stack
+from nki_lab.ir.storage import Storage
 from nki_lab.targets.spaces import MemoryRegion
-
-
-class Address(NamedTuple):
-    """A place in SBUF or PSUM: start partition and byte within the partition."""
-
-    partition: int
-    byte: int
-
-
-class Storage:
-    """Memory behind one or more views.
-
-    Attributes:
-        id: position among the kernel's storages.
-        shape, dtype, buffer: as created.
-        address: the place the author asked for, or None.
-        origin: "input", "constant" or "temporary".
-        data: initial contents of a constant (NumPy array), else None.
-        row_bytes: bytes of one partition on chip; all bytes in HBM.
-        stack: where it was created.
-        owner: the builder of the trace it belongs to; a tensor kept from another trace is an error.
-    """
-
-    __slots__ = (
-        "id", "name", "shape", "dtype", "buffer", "address", "origin", "data",
-        "on_chip", "partitions", "row_bytes", "nbytes", "stack", "owner",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        id: int,
-        name: str,
-        shape: tuple[int, ...],
-        dtype: DType,
-        buffer: MemoryRegion,
-        *,
-        address: Address | None = None,
-        origin: str = "temporary",
-        data: np.ndarray | None = None,
-        stack: Stack = (),
-        owner: Any = None,
-    ) -> None:
-        self.id = id
-        self.name = name
-        self.shape = shape
-        self.dtype = dtype
-        self.buffer = buffer
-        self.address = address
-        self.origin = origin
-        self.data = data
-        self.on_chip = buffer.on_chip
-        self.nbytes = prod(shape) * dtype.itemsize
-        self.partitions = shape[0] if self.on_chip else 1
-        self.row_bytes = prod(shape[1:]) * dtype.itemsize if self.on_chip else self.nbytes
-        self.stack = stack
-        self.owner = owner
-
-    def whole(self) -> NkiTensor:
-        """Return the view of all elements in row-major order."""
-        return NkiTensor._make(self, self.shape, contiguous_strides(self.shape), 0, self.dtype)
-
-    def describe(self) -> str:
-        """Return name, shape, dtype and memory as errors show them."""
-        return f"`{self.name}` {list(self.shape)} {self.dtype} in {self.buffer.name}"
 
 
 class DynamicSlice(NamedTuple):
@@ -115,13 +51,10 @@ class NkiTensor:
                 "NkiTensor binds a storage handle that nl.ndarray made",
                 help="make tensors with nl.ndarray(shape, dtype, buffer=...)",
             )
-        self._set(storage, tuple(shape), contiguous_strides(tuple(shape)), 0, dtype)
-
-    def _set(self, storage, shape, strides, offset, dtype) -> None:
         self.storage = storage
-        self.shape = shape
-        self.strides = strides
-        self.offset = offset
+        self.shape = tuple(shape)
+        self.strides = contiguous_strides(self.shape)
+        self.offset = 0
         self.dtype = dtype
         self.box = None
 
@@ -455,30 +388,33 @@ class NkiTensor:
             if len(split[axis]) != 1:
                 view = view.reshape_dim(axis, split[axis])
         view = view.permute(order)
-        start = 0
-        for size in groups:
+        for start, size in enumerate(groups):
             if size == 0:
                 view = view.expand_dim(start)
             elif size > 1:
                 view = view.flatten_dims(start, start + size - 1)
-            start += 1
         return view
 
     def view(self, dtype: DType) -> NkiTensor:
         """Reinterpret the bytes as `dtype`; the last axis scales by the ratio of the sizes."""
         wanted = dtype_of(dtype)
         if wanted is None:
-            raise ViewError(f"view({dtype!r}): not an NKI dtype", help="use a dtype of nki.language")
+            raise ViewError(
+                f"view({dtype!r}): not an NKI dtype", help="use a dtype of nki.language"
+            )
         old, new = self.dtype.itemsize, wanted.itemsize
         shape, strides, offset = list(self.shape), list(self.strides), self.offset
         if old != new:
             if shape[-1] > 1 and strides[-1] != 1:
-                raise ViewError(f"view({wanted}) of {self.describe()}: the last axis must be contiguous")
+                raise ViewError(
+                    f"view({wanted}) of {self.describe()}: the last axis must be contiguous"
+                )
             steps = [*(s * old for s, n in zip(strides[:-1], shape[:-1], strict=True) if n > 1),
                      shape[-1] * old, offset * old]  # fmt: skip
             if any(step % new for step in steps):
                 raise ViewError(
-                    f"view({wanted}) of {self.describe()}: strides, last axis and offset must be multiples of {new} bytes"
+                    f"view({wanted}) of {self.describe()}: strides, last axis and offset must be"
+                    f" multiples of {new} bytes"
                 )
             shape[-1] = shape[-1] * old // new
             strides = [s * old // new for s in strides[:-1]] + [1]
@@ -510,20 +446,26 @@ class NkiTensor:
         if element is None:
             raise ViewError(f"ap(dtype={dtype!r}): not an NKI dtype")
         if not pattern or any(len(pair) != 2 or int(pair[1]) < 1 for pair in pattern):
-            raise ViewError(f"ap(pattern={pattern}): need [[stride, count], ...] with counts of 1 or more")
+            raise ViewError(
+                f"ap(pattern={pattern}): need [[stride, count], ...] with counts of 1 or more"
+            )
         strides = tuple(_static_index(pair[0], "ap") for pair in pattern)
         shape = tuple(_static_index(pair[1], "ap") for pair in pattern)
         start_bytes = self.offset * self.dtype.itemsize
         if start_bytes % element.itemsize:
-            raise ViewError(f"ap(dtype={element}) of {self.describe()}: offset is not a multiple of its size")
-        start = start_bytes // element.itemsize + (0 if offset is None else _static_index(offset, "ap"))
+            raise ViewError(
+                f"ap(dtype={element}) of {self.describe()}: offset is not a multiple of its size"
+            )
+        start = start_bytes // element.itemsize + (
+            0 if offset is None else _static_index(offset, "ap")
+        )
         storage = self.storage
         if storage.on_chip:
             row = storage.row_bytes // element.itemsize
             if shape[0] > 1 and strides[0] != row:
                 raise ViewError(
-                    f"ap(pattern={[list(p) for p in pattern]}) of {self.describe()}: the partition stride is {strides[0]},"
-                    f" need {row}, the free size of the storage"
+                    f"ap(pattern={[list(p) for p in pattern]}) of {self.describe()}: the partition stride"
+                    f" is {strides[0]}, need {row}, the free size of the storage"
                 )
         reach = sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if s > 0)
         low = start + sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if s < 0)

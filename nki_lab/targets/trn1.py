@@ -109,7 +109,9 @@ TRN1 = build_target(
         "dma_software_issue_ns": Fact(
             600, "ns", "", ASSUMED, "as measured on trn2; trn1 kernels mostly use static DMA"
         ),
-        "dma_hardware_issue_ns": Fact(None, "ns", f"{DGE}:176", DOCUMENTED, "NeuronCore-v3 and later"),
+        "dma_hardware_issue_ns": Fact(
+            None, "ns", f"{DGE}:176", DOCUMENTED, "NeuronCore-v3 and later"
+        ),
         "dma_hardware_blocks": Fact(0, "blocks", f"{DGE}:176", DOCUMENTED),
         "dma_start_ns": Fact(284, "ns", _VECTOR_ADD_TRACE, DERIVED, "static descriptors"),
         "dma_transpose_hbm_efficiency": Fact(

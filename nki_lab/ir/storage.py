@@ -1,0 +1,82 @@
+"""Which memory lies behind a tensor?"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from nki_lab.dtypes import DType
+from nki_lab.ir.layout import contiguous_strides
+from nki_lab.source import Stack
+from nki_lab.targets.spaces import MemoryRegion
+
+if TYPE_CHECKING:
+    from nki_lab.ir.tensor import NkiTensor
+
+
+class Address(NamedTuple):
+    """A place in SBUF or PSUM: start partition and byte within the partition."""
+
+    partition: int
+    byte: int
+
+
+class Storage:
+    """Memory behind one or more views.
+
+    Attributes:
+        id: position among the kernel's storages.
+        shape, dtype, buffer: as created.
+        address: the place the author asked for, or None.
+        origin: "input", "constant" or "temporary".
+        data: initial contents of a constant (NumPy array), else None.
+        row_bytes: bytes of one partition on chip; all bytes in HBM.
+        stack: where it was created.
+        owner: the builder of the trace it belongs to; a tensor kept from another trace is an error.
+    """
+
+    __slots__ = (
+        "id", "name", "shape", "dtype", "buffer", "address", "origin", "data",
+        "on_chip", "partitions", "row_bytes", "nbytes", "stack", "owner",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        id: int,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: DType,
+        buffer: MemoryRegion,
+        *,
+        address: Address | None = None,
+        origin: str = "temporary",
+        data: np.ndarray | None = None,
+        stack: Stack = (),
+        owner: Any = None,
+    ) -> None:
+        self.id = id
+        self.name = name
+        self.shape = shape
+        self.dtype = dtype
+        self.buffer = buffer
+        self.address = address
+        self.origin = origin
+        self.data = data
+        self.on_chip = buffer.on_chip
+        self.nbytes = prod(shape) * dtype.itemsize
+        self.partitions = shape[0] if self.on_chip else 1
+        self.row_bytes = prod(shape[1:]) * dtype.itemsize if self.on_chip else self.nbytes
+        self.stack = stack
+        self.owner = owner
+
+    def whole(self) -> NkiTensor:
+        """Return the view of all elements in row-major order."""
+        from nki_lab.ir.tensor import NkiTensor
+
+        return NkiTensor._make(self, self.shape, contiguous_strides(self.shape), 0, self.dtype)
+
+    def describe(self) -> str:
+        """Return name, shape, dtype and memory as errors show them."""
+        return f"`{self.name}` {list(self.shape)} {self.dtype} in {self.buffer.name}"
