@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import dis
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -248,16 +249,12 @@ def rule_error(rule: Any, i: Instruction) -> NkiError:
 
 def assigned_name(place: tuple[Any, int]) -> str:
     """Return the variable that the call at `place` is assigned to, or an empty string."""
-    import dis
-
     code, offset = place
-    following = False
+    # The offset lies on the call or in its inline caches; what follows is the next instruction.
     for op in dis.get_instructions(code):
-        if following:
-            return (
-                str(op.argval) if op.opname in ("STORE_FAST", "STORE_NAME", "STORE_DEREF") else ""
-            )
-        following = op.offset == offset
+        if op.offset > offset:
+            stored = op.opname in ("STORE_FAST", "STORE_NAME", "STORE_DEREF")
+            return str(op.argval) if stored else ""
     return ""
 
 
