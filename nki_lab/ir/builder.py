@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dis
-import dis
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
