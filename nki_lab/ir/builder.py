@@ -240,9 +240,8 @@ def rule_error(rule: Any, i: Instruction) -> NkiError:
         ):
             shown = v.describe() if type(v) is NkiTensor else repr(v)
             notes.append(f"{name} = {shown}")
-    return rule.error(
-        f"{i.definition.name}: {rule.text}", stack=i.stack, notes=notes, help=rule.help
-    )
+    advice = rule.help(i) if callable(rule.help) else rule.help
+    return rule.error(f"{i.definition.name}: {rule.text}", stack=i.stack, notes=notes, help=advice)
 
 
 def assigned_name(place: tuple[Any, int]) -> str:

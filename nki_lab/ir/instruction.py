@@ -101,7 +101,7 @@ class Rule:
         text: the constraint as a sentence.
         about: parameters it is about; the error marks the first and describes all.
         holds: predicate of (instruction, target).
-        help: what to write instead.
+        help: what to write instead, or a function of the instruction that says it.
         error: class of the error.
         source: page of the official documentation.
     """
@@ -109,7 +109,7 @@ class Rule:
     text: str
     about: tuple[str, ...]
     holds: Callable[[Instruction, Target], bool]
-    help: str = ""
+    help: str | Callable[[Instruction], str] = ""
     error: type[InstructionError] = RuleBroken
     source: str = ""
 
@@ -117,7 +117,7 @@ class Rule:
 def rule(
     text: str,
     *about: str,
-    help: str = "",
+    help: str | Callable[[Instruction], str] = "",
     error: type[InstructionError] = RuleBroken,
     source: str = "",
 ) -> Callable[[Callable[[Instruction, Target], bool]], Rule]:

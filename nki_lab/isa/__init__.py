@@ -1,0 +1,10 @@
+"""What can the machine do? One definition per instruction, in a module per family.
+
+Importing this package fills `registry`. A new family adds its import below.
+"""
+
+from __future__ import annotations
+
+from nki_lab.ir.instruction import registry
+
+__all__ = ["registry"]

@@ -1,0 +1,60 @@
+"""Which named choices do instructions take? Names and values of nki/api/nki/isa/__init__.py."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class _Choice(Enum):
+    def __repr__(self) -> str:
+        return f"nisa.{type(self).__name__}.{self.name}"
+
+    __hash__ = object.__hash__  # members are singletons; Enum's hash costs a Python call
+
+
+class reduce_cmd(_Choice):
+    """What an instruction does with the accumulator registers of its engine."""
+
+    idle = 0  # leaves them alone
+    reset = 1  # sets them to the initial value
+    reduce = 2  # accumulates onto what they hold
+    reset_reduce = 3  # resets, then accumulates
+    load_reduce = 4  # loads a value, then accumulates
+
+
+class dge_mode(_Choice):
+    """Who makes the descriptors of a DMA transfer."""
+
+    unknown = 0  # the compiler decides
+    swdge = 1  # software, run by GpSimd
+    hwdge = 2  # the hardware block
+    none = 3  # they lie ready in memory
+
+
+class oob_mode(_Choice):
+    """What an access outside its tensor does at run time."""
+
+    error = 0
+    skip = 1
+
+
+class matmul_perf_mode(_Choice):
+    """How fast a matmul runs and what it asks of its operands."""
+
+    none = "none"
+    double_row = "double_row"  # two FP8 rows at a time
+
+
+class nc_version(_Choice):
+    """Generation of a NeuronCore."""
+
+    gen2 = 2
+    gen3 = 3
+    gen4 = 4
+
+
+class dma_engine(_Choice):
+    """Which DMA moves data between two cores."""
+
+    dma = 1
+    gpsimd_dma = 2

@@ -1,0 +1,319 @@
+"""Which operators can an instruction apply, what do they mean, and which of them may it be given?
+
+`nl.add` is the object OPS["add"]: instructions take it as `op=`, and called inside a kernel it is the composite that
+`nki_lab.language` registers. The table ALU has one row per operator of nki/api/nki.api.shared.rst (nki-aluop);
+activation functions stand in `activations.py`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nki_lab.errors import OutsideKernel, SimulationError
+from nki_lab.isa.scratch import scratch
+from nki_lab.targets.engines import GPSIMD, VECTOR, Engine
+
+if TYPE_CHECKING:
+    from nki_lab.isa.activations import Activation
+
+
+class OpClass(Enum):
+    """Groups of operators that instructions accept or refuse together."""
+
+    BITVEC = "bitvec"  # integers as bit patterns, nothing is cast
+    ARITHMETIC = "arithmetic"
+    COMPARE = "compare"  # arithmetic with the result 1.0 or 0.0
+    LOGICAL = "logical"  # arithmetic on truth values, result 1.0 or 0.0
+    UNARY = "unary"  # arithmetic with one operand
+
+    __hash__ = object.__hash__
+
+
+@dataclass(frozen=True, eq=False)
+class AluOperator:
+    """One row of the table of ALU operators.
+
+    Attributes:
+        kind: its class.
+        apply: `apply(a, b, out)`, or `apply(a, out)` with one operand; `out` may be `a` or `b` itself.
+        operands: 1 or 2.
+        reduction: `reduction(array, axis=..., out=...)` where the operator may reduce, else None.
+        identity: the value a reduction starts from, None where there is none.
+        engines: engines that have it in element-wise instructions.
+        feature: ability a target must have, or an empty string.
+        commutative: whether the order of the operands does not matter.
+    """
+
+    kind: OpClass
+    apply: Callable[..., Any]
+    operands: int = 2
+    reduction: Callable[..., Any] | None = None
+    identity: float | None = None
+    engines: tuple[Engine, ...] = (VECTOR, GPSIMD)
+    feature: str = ""
+    commutative: bool = False
+
+
+class Op:
+    """An operator of nki.language: a value for `op=` of instructions, and a function inside kernels.
+
+    Compared by identity; copies and pickles give the same object.
+
+    Attributes:
+        name: name in nki.language.
+        alu: its row in the table of ALU operators, or None.
+        activation: its row in the table of activation functions, or None.
+        refusal: for operators no instruction takes: the reason, as a sentence.
+    """
+
+    def __init__(self, name: str, alu: AluOperator | None = None, refusal: str = "") -> None:
+        self.name = self.__name__ = name
+        self.alu = alu
+        self.activation: Activation | None = None
+        self.refusal = refusal
+        self._expand: Callable[..., Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"nl.{self.name}"
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return op_named, (self.name,)
+
+    @property
+    def expand(self) -> Callable[..., Any] | None:
+        """The function behind `nl.add(x, y)`, set by nki_lab.language; gives signature and docstring."""
+        return self._expand
+
+    @expand.setter
+    def expand(self, function: Callable[..., Any]) -> None:
+        self._expand = function
+        self.__doc__ = function.__doc__
+        self.__signature__ = inspect.signature(function)
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Call the composite behind the name; an error where it has none."""
+        if self._expand is None:
+            raise OutsideKernel(
+                f"nl.{self.name} is only a value for `op=` of an instruction; it cannot be called",
+                help=f"pass it, e.g. nisa.tensor_tensor(..., op=nl.{self.name})",
+            )
+        return self._expand(*args, **options)
+
+    # -- what instructions ask -----------------------------------------------------------------------------------
+
+    @property
+    def is_bitvec(self) -> bool:
+        """Whether it works on bit patterns of integers."""
+        return self.alu is not None and self.alu.kind is OpClass.BITVEC
+
+    @property
+    def is_arithmetic(self) -> bool:
+        """Whether it computes in float32: every ALU operator that is not bitvec."""
+        return self.alu is not None and self.alu.kind is not OpClass.BITVEC
+
+    @property
+    def is_compare(self) -> bool:
+        """Whether it compares, with 1.0 or 0.0 as the result."""
+        return self.alu is not None and self.alu.kind is OpClass.COMPARE
+
+    @property
+    def is_unary(self) -> bool:
+        """Whether it takes one operand."""
+        return self.alu is not None and self.alu.operands == 1
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether it takes two operands."""
+        return self.alu is not None and self.alu.operands == 2
+
+    @property
+    def is_commutative(self) -> bool:
+        """Whether the order of its operands does not matter."""
+        return self.alu is not None and self.alu.commutative
+
+    @property
+    def can_reduce(self) -> bool:
+        """Whether it is a legal reduction operator."""
+        return self.alu is not None and self.alu.reduction is not None
+
+    def apply(self, a: Any, b: Any, out: np.ndarray) -> None:
+        """Write `a op b` into `out`, which may be `a` or `b` itself."""
+        self.alu.apply(a, b, out)  # type: ignore[union-attr]
+
+    def apply_unary(self, a: Any, out: np.ndarray) -> None:
+        """Write `op a` into `out`, which may be `a` itself."""
+        self.alu.apply(a, out)  # type: ignore[union-attr]
+
+    def reduce(self, array: np.ndarray, axes: int | tuple[int, ...], out: np.ndarray) -> None:
+        """Reduce `axes` of `array` into `out`, which has the shape of the remaining axes."""
+        self.alu.reduction(array, axis=axes, out=out)  # type: ignore[misc, union-attr]
+
+
+# -- meanings that are not one ufunc ---------------------------------------------------------------------------
+
+
+def _subtract_all(array: np.ndarray, axis: Any, out: np.ndarray) -> None:
+    # ((x0 - x1) - x2) - ...: the documents allow subtract as a reduction without saying which element is the
+    # minuend; the first one is, as in a left fold. Reduced axes are the last ones of every instruction.
+    count = 1 if isinstance(axis, int) else len(axis)
+    np.subtract.reduce(array.reshape((*array.shape[:-count], -1)), axis=-1, out=out)
+
+
+def _by_magnitude(compare: np.ufunc) -> Callable[..., None]:
+    # nki/api/nki/language/__init__.py:838: the signed operand with the larger magnitude; `y` on a tie. A NaN
+    # compares false, so `y` is taken when `x` is NaN.
+    def apply(a: Any, b: Any, out: np.ndarray) -> None:
+        left, right = (
+            scratch(out.shape, out.dtype, "magnitude1"),
+            scratch(out.shape, out.dtype, "magnitude2"),
+        )
+        np.abs(a, out=left)
+        np.abs(b, out=right)
+        chosen = compare(left, right, out=scratch(out.shape, np.dtype(bool), "magnitude"))
+        np.copyto(left, b)
+        np.copyto(left, a, where=chosen)
+        np.copyto(out, left)
+
+    return apply
+
+
+def _power(a: Any, b: Any, out: np.ndarray) -> None:
+    if out.dtype.kind in "iu" and np.any(np.less(b, 0)):
+        raise SimulationError(
+            "power of 32-bit integers with a negative exponent has no integer result",
+            help="cast both tiles to float32 first",
+        )
+    np.power(a, b, out=out)
+
+
+def _rsqrt(a: Any, out: np.ndarray) -> None:
+    np.sqrt(a, out=out)
+    np.divide(1, out, out=out)
+
+
+def _relu(a: Any, out: np.ndarray) -> None:
+    np.maximum(a, 0, out=out)
+
+
+def _reciprocal(a: Any, out: np.ndarray) -> None:
+    np.divide(1, a, out=out)
+
+
+def _bits(ufunc: np.ufunc) -> Callable[..., None]:
+    # Operands are unsigned, so >> is the logical shift (there is no arithmetic one) and a shift by the width
+    # or more gives 0 in NumPy. Python integers are taken modulo the width: -1 is all ones.
+    def apply(a: Any, b: Any, out: np.ndarray) -> None:
+        ones = (1 << 8 * out.itemsize) - 1
+        if type(a) is int:
+            a = out.dtype.type(a & ones)
+        if type(b) is int:
+            b = out.dtype.type(b & ones)
+        ufunc(a, b, out=out)
+
+    return apply
+
+
+def _row(kind: OpClass, ufunc: np.ufunc, **facts: Any) -> AluOperator:
+    return AluOperator(kind, ufunc, commutative=facts.pop("commutative", True), **facts)
+
+
+def _bit_row(ufunc: np.ufunc, **facts: Any) -> AluOperator:
+    return AluOperator(OpClass.BITVEC, _bits(ufunc), engines=(VECTOR,), **facts)
+
+
+def _compare_row(ufunc: np.ufunc, commutative: bool = False) -> AluOperator:
+    return _row(OpClass.COMPARE, ufunc, commutative=commutative)
+
+
+def _unary_row(apply: Callable[..., Any], **facts: Any) -> AluOperator:
+    return AluOperator(OpClass.UNARY, apply, operands=1, **facts)
+
+
+_INF = float("inf")
+
+#: Rows of nki/api/nki.api.shared.rst, "Supported Math Operators for NKI ISA".
+ALU: dict[str, AluOperator] = {
+    "invert": AluOperator(OpClass.BITVEC, np.invert, operands=1, engines=(VECTOR,)),
+    "bitwise_and": _bit_row(np.bitwise_and, reduction=np.bitwise_and.reduce, commutative=True),
+    "bitwise_or": _bit_row(np.bitwise_or, reduction=np.bitwise_or.reduce, commutative=True),
+    "bitwise_xor": _bit_row(np.bitwise_xor, reduction=np.bitwise_xor.reduce, commutative=True),
+    "left_shift": _bit_row(np.left_shift),
+    "right_shift": _bit_row(np.right_shift),
+    "add": _row(OpClass.ARITHMETIC, np.add, reduction=np.add.reduce, identity=0.0),
+    "subtract": _row(
+        OpClass.ARITHMETIC,
+        np.subtract,
+        reduction=_subtract_all,
+        identity=0.0,
+        commutative=False,
+    ),
+    "multiply": _row(OpClass.ARITHMETIC, np.multiply, reduction=np.multiply.reduce, identity=1.0),
+    # NaN wins in maximum and minimum, as in NumPy (and unlike C's fmax).
+    "maximum": _row(OpClass.ARITHMETIC, np.maximum, reduction=np.maximum.reduce, identity=-_INF),
+    "minimum": _row(OpClass.ARITHMETIC, np.minimum, reduction=np.minimum.reduce, identity=_INF),
+    "equal": _compare_row(np.equal, commutative=True),
+    "not_equal": _compare_row(np.not_equal, commutative=True),
+    "greater_equal": _compare_row(np.greater_equal),
+    "greater": _compare_row(np.greater),
+    "less_equal": _compare_row(np.less_equal),
+    "less": _compare_row(np.less),
+    "logical_and": _row(OpClass.LOGICAL, np.logical_and, reduction=np.logical_and.reduce),
+    "logical_or": _row(OpClass.LOGICAL, np.logical_or, reduction=np.logical_or.reduce),
+    "logical_xor": _row(OpClass.LOGICAL, np.logical_xor, reduction=np.logical_xor.reduce),
+    # Only GpSimd has it (page of tensor_tensor).
+    "power": AluOperator(OpClass.ARITHMETIC, _power, engines=(GPSIMD,)),
+    "abs_max": AluOperator(
+        OpClass.ARITHMETIC, _by_magnitude(np.greater), feature="abs_max_abs_min"
+    ),
+    "abs_min": AluOperator(OpClass.ARITHMETIC, _by_magnitude(np.less), feature="abs_max_abs_min"),
+    "abs": _unary_row(np.absolute),
+    "square": _unary_row(np.square),
+    "relu": _unary_row(_relu),
+    "rsqrt": _unary_row(_rsqrt, engines=(GPSIMD,)),
+    "reciprocal": _unary_row(_reciprocal),
+}
+
+_NO_DIVISION = (
+    "division is no hardware instruction; multiply by nl.reciprocal of the divisor"
+    " (release-notes/components/nki.rst)"
+)
+_NO_REMAINDER = "the remainder exists only as a function of the official CPU simulator"
+
+#: Every operator object, by its name in nki.language.
+OPS: dict[str, Op] = {name: Op(name, row) for name, row in ALU.items()}
+OPS |= {
+    # nl.max and nl.min reduce when called; as `op=` they are maximum and minimum (nki.isa.tensor_scalar_reduce).
+    "max": Op("max", ALU["maximum"]),
+    "min": Op("min", ALU["minimum"]),
+    # Values with a meaning of their own in the instructions that take them.
+    "bypass": Op("bypass"),
+    "average": Op("average"),
+    "divide": Op("divide", refusal=_NO_DIVISION),
+    "mod": Op("mod", refusal=_NO_REMAINDER),
+    "fmod": Op("fmod", refusal=_NO_REMAINDER),
+}
+
+
+def op_named(name: str) -> Op:
+    """Return the operator nki.language calls `name`; KeyError where there is none."""
+    return OPS[name]
+
+
+def suggested_name(value: object) -> str | None:
+    """Return the nki.language name meant by a string, NumPy function or ufunc, or None."""
+    name = value if isinstance(value, str) else getattr(value, "__name__", "")
+    name = str(name).removeprefix("nl.").removeprefix("np.").removeprefix("numpy.")
+    name = {
+        "sum": "add",
+        "prod": "multiply",
+        "amax": "maximum",
+        "amin": "minimum",
+        "absolute": "abs",
+    }.get(name, name)
+    return name if name in OPS else None
