@@ -18,6 +18,7 @@ PERF_GUIDE = "nki/deep-dives/nki_perf_guide.rst"
 DMA_BANDWIDTH = "nki/deep-dives/nki-dma-bandwidth-guide.rst"
 DMA_OVERVIEW = "nki/get-started/about/nki-dma-overview.rst"
 DGE = "nki/deep-dives/nki-dge.rst"
+EXPLORER_SCHEMA = "tools/neuron-explorer/profile-schema-reference.rst"
 EXPLORER_SUMMARY = "tools/neuron-explorer/overview-summary-page.rst"
 # The cycle formulas stood in the API pages until late 2025; this commit still has them.
 COSTS = "nki/api/nki/isa/__init__.py@1db4d74e"

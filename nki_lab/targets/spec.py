@@ -47,6 +47,7 @@ class Target:
     tensor_access_cycles: int
 
     # --- instructions of every engine ---
+    core_ghz: float  # the base clock profilers count core cycles with
     min_interval_cycles: int  # floor of the initiation interval
     dynamic_address_min_cycles: int  # floor when an address is in a register
     dependent_overhead_cycles: int  # what the guide adds to short or dependent instructions
@@ -171,6 +172,11 @@ class Target:
     def hbm_bytes_per_core(self) -> int:
         """Device memory of one core: an equal share of the chip's."""
         return self.hbm_bytes_per_chip // self.cores_per_chip
+
+    @property
+    def hbm_stack_bytes_per_ns(self) -> float:
+        """Bandwidth of one HBM stack, which the official profiler measures utilisation against."""
+        return self.hbm_bytes_per_ns_per_chip / self.hbm_stacks_per_chip
 
     @property
     def dma_bytes_per_ns_all_engines(self) -> float:

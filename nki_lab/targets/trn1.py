@@ -10,6 +10,7 @@ from nki_lab.targets.facts import (
     DMA_BANDWIDTH,
     DMA_OVERVIEW,
     DOCUMENTED,
+    EXPLORER_SCHEMA,
     ISA,
     MEASURED,
     SIMULATOR,
@@ -44,6 +45,7 @@ TRN1 = build_target(
         "strided_access_bytes": Fact(16, "bytes", f"{TRN1_ARCH}:758", DOCUMENTED),
         "strided_access_factor": Fact(2.0, "", f"{TRN1_ARCH}:761", DOCUMENTED),
         "tensor_access_cycles": Fact(60, "cycles", f"{TRN1_ARCH}:774", DOCUMENTED),
+        "core_ghz": Fact(1.4, "GHz", f"{EXPLORER_SCHEMA}:3364", DOCUMENTED),
         # --- Tensor Engine ---
         "tensor_ghz": Fact(2.8, "GHz", f"{TRN1_ARCH}:67", DOCUMENTED),
         "pe_tile_rows": Fact((128, 64), "rows", f"{ISA}:517", DOCUMENTED),

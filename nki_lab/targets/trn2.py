@@ -9,6 +9,7 @@ from nki_lab.targets.facts import (
     DMA_BANDWIDTH,
     DMA_OVERVIEW,
     DOCUMENTED,
+    EXPLORER_SCHEMA,
     EXPLORER_SUMMARY,
     ISA,
     MEASURED,
@@ -55,6 +56,7 @@ TRN2 = build_target(
         "tensor_access_cycles": Fact(
             60, "cycles", f"{TRN1_ARCH}:774", DOCUMENTED, "stated for NeuronCore-v2"
         ),
+        "core_ghz": Fact(1.2, "GHz", f"{EXPLORER_SCHEMA}:3364", DOCUMENTED),
         # --- Tensor Engine ---
         "tensor_ghz": Fact(2.4, "GHz", f"{TRN2_ARCH}:52", DOCUMENTED),
         "pe_tile_rows": Fact((128, 64, 32), "rows", f"{ISA}:518", DOCUMENTED),

@@ -71,6 +71,7 @@ TRN3 = build_target(
         "sbuf_bytes_per_partition": Fact(
             256 * 1024, "bytes", f"{TRN3_ARCH}:36", DOCUMENTED, "32 MiB over 128 partitions"
         ),
+        "core_ghz": Fact(1.2, "GHz", "", ASSUMED, "the clock of Scalar and GpSimd, as on trn2"),
         # --- Tensor Engine ---
         "tensor_ghz": Fact(2.4, "GHz", f"{TRN3_ARCH}:49", DOCUMENTED),
         "pe_tile_rows": Fact((128, 64, 32), "rows", f"{ISA}:518", DOCUMENTED),

@@ -1,0 +1,1 @@
+"""Where did the time go? Tables of a run, whoever measured or modelled it."""

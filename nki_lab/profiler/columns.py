@@ -1,0 +1,147 @@
+"""How is one column of a table held in memory?
+
+    integers, floats, booleans   NumPy array; a masked array where some values are unknown
+    strings                      `Strings`: small integers into a list of distinct texts
+
+A column nobody knows is left out of its table. A million rows must stay small, so a constant
+column is a broadcast scalar and a string is stored once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nki_lab.profiler.schema import Field
+
+_DTYPES: dict[str, type] = {
+    "int64": np.int64,
+    "int32": np.int64,
+    "float": np.float64,
+    "bool": np.bool_,
+}
+
+
+class Strings:
+    """Hold a column of strings as codes into the tuple `values`; code -1 is an unknown value.
+
+    Args:
+        codes: integers, one per row.
+        values: the distinct strings.
+    """
+
+    __slots__ = ("codes", "values")
+
+    def __init__(self, codes: np.ndarray, values: Iterable[str]) -> None:
+        self.codes = np.asarray(codes, dtype=np.int32)
+        self.values = tuple(values)
+        highest = int(self.codes.max(initial=-1))
+        assert int(self.codes.min(initial=-1)) >= -1 and highest < len(self.values)
+
+    @classmethod
+    def of(cls, texts: Iterable[str | None]) -> Strings:
+        """Code a sequence of strings; None stands for unknown."""
+        known: dict[str, int] = {}
+        codes = [-1 if t is None else known.setdefault(t, len(known)) for t in texts]
+        return cls(np.array(codes, dtype=np.int32), known)
+
+    @classmethod
+    def constant(cls, text: str, rows: int) -> Strings:
+        """Make a column with the same string in every row."""
+        return cls(np.broadcast_to(np.int32(0), (rows,)), (text,))
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, row: int) -> str | None:
+        code = int(self.codes[row])
+        return None if code < 0 else self.values[code]
+
+    def take(self, rows: Any) -> Strings:
+        """Return the rows chosen by a slice, mask or index array."""
+        return Strings(self.codes[rows], self.values)
+
+    def equal_to(self, text: str) -> np.ndarray:
+        """Return a boolean array: which rows hold `text`."""
+        chosen = [i for i, value in enumerate(self.values) if value == text]
+        return np.isin(self.codes, chosen)
+
+    def to_list(self) -> list[str | None]:
+        """Return the strings themselves, None where unknown."""
+        values = (*self.values, None)  # code -1 picks the last one
+        return [values[code] for code in self.codes.tolist()]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Strings) and self.to_list() == other.to_list()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Strings({self.to_list()!r})"
+
+
+Column = np.ndarray | Strings
+
+
+def make_column(values: Any, field: Field, rows: int) -> Column:
+    """Turn `values` into the column `field` with `rows` rows.
+
+    Args:
+        values: an array, a sequence (None where unknown), a `Strings`, or one value for all rows.
+        field: the column's name and type.
+        rows: number of rows of the table.
+
+    Raises ValueError with one sentence when type or length do not fit.
+    """
+    column = _strings(values, field, rows) if field.type == "string" else _numbers(values, field)
+    if not isinstance(column, Strings) and column.ndim == 0:
+        return np.broadcast_to(column, (rows,))
+    if len(column) != rows:
+        raise ValueError(f"column {field.name} has {len(column)} rows, its table has {rows}")
+    return column
+
+
+def _strings(values: Any, field: Field, rows: int) -> Strings:
+    if isinstance(values, Strings):
+        return values
+    if isinstance(values, str):
+        return Strings.constant(values, rows)
+    if isinstance(values, Sequence | np.ndarray):
+        texts = list(values)
+        if all(text is None or isinstance(text, str) for text in texts):
+            return Strings.of(texts)
+    raise ValueError(f"column {field.name} must hold strings")
+
+
+def _numbers(values: Any, field: Field) -> np.ndarray:
+    if isinstance(values, list | tuple) and any(value is None for value in values):
+        unknown = np.array([value is None for value in values])
+        filled = _numbers([0 if value is None else value for value in values], field)
+        return np.ma.MaskedArray(filled, unknown)
+    if isinstance(values, np.ma.MaskedArray):
+        unknown = np.ma.getmaskarray(values)
+        filled = _numbers(np.asarray(values.filled(0)), field)
+        return np.ma.MaskedArray(filled, unknown) if unknown.any() else filled
+    array = np.asarray(values)
+    wanted = np.dtype(_DTYPES[field.type])
+    safe = {"f": "iuf", "i": "iu", "b": "b"}[wanted.kind]
+    if array.size and array.dtype.kind not in safe:
+        raise ValueError(f"column {field.name} must hold {field.type} values")
+    return array.astype(wanted, copy=False)
+
+
+def to_list(column: Column) -> list[Any]:
+    """Return a column as Python values, None where unknown."""
+    return column.to_list() if isinstance(column, Strings) else column.tolist()
+
+
+def take(column: Column, rows: Any) -> Column:
+    """Return the rows of a column chosen by a slice, mask or index array."""
+    return column.take(rows) if isinstance(column, Strings) else column[rows]
+
+
+def known(column: np.ndarray) -> np.ndarray:
+    """Return the numbers of a column, zero where unknown."""
+    return np.asarray(np.ma.filled(column, 0))

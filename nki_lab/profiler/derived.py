@@ -1,0 +1,158 @@
+"""Which tables follow from the instructions and transfers of a profile?
+
+Makers of profiles supply Instruction and DmaPacketAggregated; the tables here are computed from
+them when somebody asks and the maker did not supply them (a measured profile brings its own).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nki_lab.profiler import intervals, metrics
+from nki_lab.profiler.columns import Strings
+from nki_lab.profiler.schema import ENGINES, SCHEMA_VERSION, TRANSFERS
+
+if TYPE_CHECKING:
+    from nki_lab.profiler.profile import Profile
+
+
+def active_time(profile: Profile) -> Mapping[str, Any]:
+    """Merge the instructions of each engine into the spans in which it is busy."""
+    engine = profile.strings("Instruction", "engine")
+    start = profile.numbers("Instruction", "start_ts")
+    end = profile.numbers("Instruction", "end_ts")
+    core = profile.numbers("Instruction", "pcore_idx")
+    starts, ends, engines, cores = [], [], [], []
+    for number in np.unique(core):
+        for code, name in enumerate(ENGINES):
+            rows = engine.equal_to(name) & (core == number)
+            first, last = intervals.merge(start[rows], end[rows])
+            starts.append(first)
+            ends.append(last)
+            engines.append(np.full(len(first), code))
+            cores.append(np.full(len(first), number))
+    if not starts:
+        return {}
+    return {
+        "start_ts": np.concatenate(starts),
+        "end_ts": np.concatenate(ends),
+        "engine": Strings(np.concatenate(engines), ENGINES),
+        "pcore_idx": np.concatenate(cores),
+    }
+
+
+def opcode_summary(profile: Profile) -> Mapping[str, Any]:
+    """Count and time the instructions of each engine and opcode."""
+    engine = profile.strings("Instruction", "engine")
+    opcode = profile.strings("Instruction", "opcode")
+    start = profile.numbers("Instruction", "start_ts")
+    end = profile.numbers("Instruction", "end_ts")
+    first, last = profile.span_ns
+    rows = []
+    for name in ENGINES:
+        of_engine = engine.equal_to(name)
+        for code in np.unique(opcode.codes[of_engine]).tolist():
+            chosen = of_engine & (opcode.codes == code)
+            active = intervals.covered_ns(start[chosen], end[chosen])
+            rows.append(
+                (
+                    name,
+                    opcode.values[code] if code >= 0 else "",
+                    int(chosen.sum()),
+                    int((end[chosen] - start[chosen]).sum()),
+                    active,
+                    active / (last - first) if last > first else 0.0,
+                )
+            )
+    names = ("engine", "opcode", "instruction_count", "instruction_time_ns", "active_time_ns")
+    if not rows:
+        return {}
+    columns = zip(*rows, strict=True)
+    return dict(zip((*names, "active_time_percent"), map(list, columns), strict=True))
+
+
+def pending_dma(profile: Profile) -> Mapping[str, Any]:
+    """Count the transfers that are under way, at every moment the count changes."""
+    start, end = profile.numbers(TRANSFERS, "start_ts"), profile.numbers(TRANSFERS, "end_ts")
+    if not len(start):
+        return {}
+    times, value = intervals.steps(start, end)
+    return {"timestamp": times, "value": value, "pcore_idx": 0}
+
+
+def dma_usage(profile: Profile) -> Mapping[str, Any]:
+    """Sum the throughput of all transfers over time."""
+    rows = np.ones(profile.count(TRANSFERS), dtype=bool)
+    return _throughput(profile, rows, profile.numbers(TRANSFERS, "transfer_bytes"))
+
+
+def hbm_usage(profile: Profile) -> Mapping[str, Any]:
+    """Sum the throughput of what transfers read from and write to device memory over time."""
+    moved = profile.hbm_bytes("read") + profile.hbm_bytes("write")
+    return _throughput(profile, moved > 0, moved)
+
+
+def _throughput(profile: Profile, rows: np.ndarray, moved: np.ndarray) -> Mapping[str, Any]:
+    if not rows.any():
+        return {}
+    start, end = (
+        profile.numbers(TRANSFERS, "start_ts")[rows],
+        profile.numbers(TRANSFERS, "end_ts")[rows],
+    )
+    rate = moved[rows] / np.maximum(end - start, 1)
+    times, bytes_per_ns = intervals.steps(start, end, rate)
+    # What has arrived by then: the rate up to each moment, integrated.
+    so_far = np.concatenate(([0.0], np.cumsum(bytes_per_ns[:-1] * np.diff(times))))
+    return {
+        "timestamp": times,
+        "current_throughput": np.maximum(bytes_per_ns, 0.0) * 1e9,
+        "total_transfer_bytes": np.rint(so_far).astype(np.int64),
+        "pcore_idx": 0,
+    }
+
+
+def metadata(profile: Profile) -> Mapping[str, Any]:
+    """Describe the chip and the run, as far as a model can know them."""
+    target = profile.target
+    first, last = profile.span_ns
+    return {
+        "profile_schema_version": SCHEMA_VERSION,
+        "num_physical_cores": int(profile.numbers("Instruction", "pcore_idx").max(initial=0)) + 1,
+        "first_hw_timestamp": first,
+        "last_hw_timestamp": last,
+        "dma_ddr_bandwidth": target.dma_bytes_per_ns_all_engines * 1e9,
+        "num_dma_engines_per_neuroncore": target.dma_engines,
+        "hbm_ddr_bandwidth": target.hbm_stack_bytes_per_ns * 1e9,
+        "tensor_engine_num_rows": target.pe_rows,
+        "tensor_engine_num_cols": target.pe_columns,
+        "tensor_engine_clock_freq": target.tensor_ghz,
+        "vector_engine_clock_freq": target.vector_ghz,
+        "vector_engine_num_channels": target.partitions,
+        "scalar_engine_clock_freq": target.scalar_ghz,
+        "scalar_engine_num_channels": target.partitions,
+        "gpsimd_engine_clock_freq": target.gpsimd_ghz,
+        "gpsimd_engine_num_channels": target.partitions,
+        "neuroncore_clock_freq": target.core_ghz,
+        "profile_name": profile.name,
+        "is_simulation": profile.is_simulation,
+    }
+
+
+def summary(profile: Profile) -> Mapping[str, Any]:
+    """Compute the Summary metrics and add those only the maker knows."""
+    return metrics.summarise(profile) | profile.metrics
+
+
+#: Table -> how to compute it.
+DERIVED: dict[str, Callable[[Profile], Mapping[str, Any]]] = {
+    "ActiveTime": active_time,
+    "DmaUsage": dma_usage,
+    "HbmUsage": hbm_usage,
+    "Metadata": metadata,
+    "OpcodeSummary": opcode_summary,
+    "PendingDma": pending_dma,
+    "Summary": summary,
+}

@@ -1,0 +1,225 @@
+"""How well did a run use the chip? Neuron Explorer's Summary metrics, and what bounds the run.
+
+The formulas are those of the Summary table in tools/neuron-explorer/profile-schema-reference.rst.
+A metric that the tables do not determine is left out (Explorer prints 0 for some of them).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nki_lab.profiler import intervals
+from nki_lab.profiler.schema import ENGINES, TRANSFERS
+
+if TYPE_CHECKING:
+    from nki_lab.profiler.profile import Profile
+
+#: Opcodes that set up or tear down and do not count as execution (page, `total_exec_time`).
+SETUP_OPCODES = frozenset(
+    (
+        "NOP",
+        "SET_ORDERING_MODE",
+        "EVENT_SEMAPHORE",
+        "EVENT_SEMAPHORE_RANGE_CLEAR",
+        "NOTIFY",
+        "COMPARE_BRANCH",
+        "DRAIN",
+        "WRITE",
+        "TENSOR_LOAD",
+        "MODIFY_POOL_CONFIG",
+    )
+)
+#: Queue types whose descriptors lie ready when the program starts.
+STATIC_QUEUES = ("input", "output", "data")
+#: An engine that is busy less than this share of the time does not bound the run.
+BOUND_SHARE = 0.5
+
+
+def summarise(profile: Profile) -> dict[str, Any]:
+    """Compute every Summary metric the tables determine: seconds, bytes, fractions of 1."""
+    total_ns = profile.total_ns
+    result: dict[str, Any] = {
+        "total_time": total_ns * 1e-9,
+        "neuroncore_cycle_count": round(total_ns * profile.target.core_ghz),
+        "event_count": profile.count("SemaphoreUpdate"),
+        "trace_count": profile.count("SemaphoreUpdate")
+        + profile.count("Instruction")
+        + profile.count(TRANSFERS),
+    }
+    result |= _engine_times(profile, total_ns)
+    result |= _dma(profile, total_ns)
+    result |= _flops(profile, result, total_ns)
+    result |= _on_chip_traffic(profile)
+    result |= _whole_run(profile)
+    return result
+
+
+def _share(part_ns: float, total_ns: int) -> float:
+    return part_ns / total_ns if total_ns else 0.0
+
+
+def _engine_times(profile: Profile, total_ns: int) -> dict[str, Any]:
+    engine = profile.strings("Instruction", "engine")
+    opcode = profile.strings("Instruction", "opcode")
+    start = profile.numbers("Instruction", "start_ts")
+    end = profile.numbers("Instruction", "end_ts")
+    cores = max(1, int(profile.numbers("Instruction", "pcore_idx").max(initial=0)) + 1)
+    active = profile.table("ActiveTime")
+    result: dict[str, Any] = {}
+    for name in ENGINES:
+        rows = engine.equal_to(name)
+        busy_ns = 0
+        if active:
+            spans = profile.strings("ActiveTime", "engine").equal_to(name)
+            busy_ns = int(profile.numbers("ActiveTime", "duration_ns")[spans].sum())
+        result[f"{name}_engine_instruction_count"] = int(rows.sum())
+        result[f"{name}_engine_instruction_time"] = int((end[rows] - start[rows]).sum()) * 1e-9
+        result[f"{name}_engine_active_time"] = busy_ns * 1e-9 / cores
+        result[f"{name}_engine_active_time_percent"] = _share(busy_ns / cores, total_ns)
+    activate = opcode.equal_to("ACTIVATE") | opcode.equal_to("ACTIVATE_QUANTIZE")
+    result["activate_instruction_count"] = int(activate.sum())
+    result["activate_instruction_time"] = int((end - start)[activate].sum()) * 1e-9
+    result["matmul_instruction_count"] = int(opcode.equal_to("MATMUL").sum())
+    return result
+
+
+def _dma(profile: Profile, total_ns: int) -> dict[str, Any]:
+    start = profile.numbers(TRANSFERS, "start_ts")
+    end = profile.numbers(TRANSFERS, "end_ts")
+    size = profile.numbers(TRANSFERS, "transfer_bytes")
+    queue = profile.strings(TRANSFERS, "queue_type")
+    read = int(profile.hbm_bytes("read").sum())
+    written = int(profile.hbm_bytes("write").sum())
+    busy_ns = intervals.covered_ns(start, end)
+    moved = int(size.sum())
+    peak = profile.target.hbm_stack_bytes_per_ns
+    result: dict[str, Any] = {
+        "dma_active_time": busy_ns * 1e-9,
+        "dma_active_time_percent": _share(busy_ns, total_ns),
+        "dma_active_cycles": round(busy_ns * profile.target.core_ghz),
+        "dma_transfer_count": len(start),
+        "dma_transfer_time": int((end - start).sum()) * 1e-9,
+        "dma_transfer_total_bytes": moved,
+        "hbm_read_bytes": read,
+        "hbm_write_bytes": written,
+        "mbu_estimated_percent": _share((read + written) / peak, total_ns),
+    }
+    if len(start):
+        result["dma_transfer_average_bytes"] = moved / len(start)
+    static = np.zeros(len(start), dtype=bool)
+    for name in STATIC_QUEUES:
+        rows = queue.equal_to(name)
+        static |= rows
+        field = "weight" if name == "data" else name
+        result[f"{field}_queue_bytes"] = int(size[rows].sum())
+    for prefix, rows in (
+        ("static_dma", static),
+        ("software_dynamic_dma", queue.equal_to("software_dynamic")),
+        ("hardware_dynamic_dma", queue.equal_to("hardware_dynamic")),
+    ):
+        part_ns = intervals.covered_ns(start[rows], end[rows])
+        result[f"{prefix}_active_time"] = part_ns * 1e-9
+        result[f"{prefix}_active_time_percent"] = _share(part_ns, total_ns)
+        result[f"{prefix}_size"] = int(size[rows].sum())
+        result[f"{prefix}_size_percent"] = int(size[rows].sum()) / moved if moved else 0.0
+    dynamic_ns = intervals.covered_ns(start[~static], end[~static])
+    result["dynamic_dma_active_time_percent"] = _share(dynamic_ns, total_ns)
+    result["dynamic_dma_size_percent"] = int(size[~static].sum()) / moved if moved else 0.0
+    return result
+
+
+def _flops(profile: Profile, known: dict[str, Any], total_ns: int) -> dict[str, Any]:
+    def total(column: str) -> int:
+        return int(profile.numbers("Instruction", column).sum())
+
+    flops, transposes = total("raw_flops"), total("flops_transpose")
+    useful = flops - transposes
+    peak = profile.target.tensor_peak_flops_per_ns
+    balance = peak / profile.target.hbm_stack_bytes_per_ns
+    utilisation = _share(useful / peak, total_ns)
+    result: dict[str, Any] = {
+        "hardware_flops": flops,
+        "transpose_flops": transposes,
+        "adjusted_hardware_flops": total("adjusted_flops"),
+        "adjusted_transpose_flops": total("adjusted_flops_transpose"),
+        "peak_flops_bandwidth_ratio": balance,
+        # A kernel has no model graph, so Explorer takes both from the executed instructions.
+        "mfu_estimated_percent": utilisation,
+        "mfu_inst_estimated_percent": utilisation,
+        "hfu_estimated_percent": _share(flops / peak, total_ns),
+    }
+    moved = known["hbm_read_bytes"] + known["hbm_write_bytes"]
+    if moved:
+        result["mm_arithmetic_intensity"] = useful / moved
+        best = min(1.0, useful / moved / balance)
+        result["mfu_max_achievable_estimated_percent"] = best
+        result["mfu_inst_max_achievable_estimated_percent"] = best
+    return result
+
+
+def _on_chip_traffic(profile: Profile) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for field in (
+        "sbuf_read_bytes",
+        "sbuf_write_bytes",
+        "psum_read_bytes",
+        "psum_write_bytes",
+        "psum_read_sbuf_write_bytes",
+        "spill_save_bytes",
+        "spill_reload_bytes",
+    ):
+        column = profile.column("Instruction", field)
+        if column is not None:
+            result[field] = int(profile.numbers("Instruction", field).sum())
+    if "psum_read_sbuf_write_bytes" in result:
+        moved = profile.numbers("Instruction", "psum_read_sbuf_write_bytes")
+        result["psum_read_sbuf_write_count"] = int((moved > 0).sum())
+    return result
+
+
+def _whole_run(profile: Profile) -> dict[str, Any]:
+    opcode = profile.strings("Instruction", "opcode")
+    setup = [code for code, name in enumerate(opcode.values) if name in SETUP_OPCODES]
+    real = ~np.isin(opcode.codes, setup)
+    start = np.concatenate(
+        (profile.numbers("Instruction", "start_ts")[real], profile.numbers(TRANSFERS, "start_ts"))
+    )
+    end = np.concatenate(
+        (profile.numbers("Instruction", "end_ts")[real], profile.numbers(TRANSFERS, "end_ts"))
+    )
+    if not len(start):
+        return {}
+    exec_ns = int(end.max() - start.min())
+    active_ns = intervals.covered_ns(start, end)
+    return {
+        "total_exec_time": exec_ns * 1e-9,
+        "total_active_time": active_ns * 1e-9,
+        "total_active_time_percent": _share(active_ns, exec_ns),
+    }
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Say what holds a run back.
+
+    Attributes:
+        resource: "tensor", "vector", "scalar", "gpsimd", "sync" or "dma"; the busiest one.
+        share: fraction of the time it is busy.
+        is_bound: False when even the busiest is idle most of the time (latency-bound).
+    """
+
+    resource: str
+    share: float
+    is_bound: bool
+
+
+def bound_by(profile: Profile) -> Bound:
+    """Find the resource with the largest active share; ties go to the first in a timeline."""
+    summary = profile.summary
+    shares = {name: summary.get(f"{name}_engine_active_time_percent", 0.0) for name in ENGINES}
+    shares["dma"] = summary.get("dma_active_time_percent", 0.0)
+    resource = max(shares, key=lambda name: shares[name])
+    return Bound(resource, shares[resource], shares[resource] >= BOUND_SHARE)

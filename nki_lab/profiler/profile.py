@@ -1,0 +1,282 @@
+"""What is known about one run of a kernel: the tables, and how to ask them.
+
+Who makes a profile (the timing model, or an importer of a measured one) hands over whole columns:
+
+    profile = Profile.from_tables(
+        target,
+        {
+            "Instruction": {
+                "start_ts": starts, "end_ts": ends,        # whole ns, see to_ns()
+                "engine": Strings(codes, ENGINES),         # "tensor", "vector", ...
+                "timeline_track": ...,                     # "TensorMatrix" beside "Tensor"
+                "opcode": ..., "operands": ...,            # strings
+                "id": ..., "pc": ...,                      # execution; place in its queue
+                "compiler_pc": ...,                        # position in the compiled program
+                "nki_source_location": ...,                # "add.py:42" or "cell:12"
+                "evt_wait_time_ns": ...,                   # waiting before start_ts
+                "raw_flops": ..., "sbuf_read_bytes": ...,  # and whatever else is known
+            },
+            "DmaPacketAggregated": {
+                "start_ts": ..., "end_ts": ...,            # first byte moves, last byte arrived
+                "id": ..., "variable": ...,
+                "queue_name": ..., "queue_type": ...,      # see schema.QUEUE_TYPES
+                "source": ..., "dest": ...,                # SBUF_PLACE or a name of device memory
+                "read_bytes": ..., "write_bytes": ..., "transfer_bytes": ...,
+                "trigger": ..., "completion": ...,         # times of the issuing instruction
+            },
+            "Flow": ..., "SbufUsage": ..., "PsumUsage": ..., "TensorInfo": ...,   # see usage.py
+            "Warning": {"message": [...], "category": [...]},
+            "DmaPacket": make_packets,   # any table may be a function, called when asked for
+        },
+        is_simulation=True,
+        name="add_kernel",
+        metrics={"inputs_and_weights_size_bytes": 4096},   # Summary fields only the maker knows
+    )
+
+A column is an array, a list (None where unknown), a `Strings`, or one value for all rows. A column
+that is left out is unknown; nothing is invented for it. In Flow, the one edge from an "instruction"
+to a "dma_block" comes from the instruction that issues the transfer. Three things are filled in
+when missing: `duration_ns` from start and end, `throughput` from bytes and duration, and the tables
+in `derived.DERIVED` (ActiveTime, OpcodeSummary, Summary, Metadata, ...), made when asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from nki_lab.profiler import derived
+from nki_lab.profiler.columns import Column, Strings, known, make_column, take, to_list
+from nki_lab.profiler.schema import SBUF_PLACE, TABLES, TRANSFERS
+from nki_lab.targets import Target
+
+Table = dict[str, Column]
+#: What a maker may give for a table: its columns, or a function that returns them.
+TableSource = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
+
+
+class BadTable(ValueError):
+    """A table or column that the schema does not have, or of the wrong type or length."""
+
+
+class Profile:
+    """Hold the tables of one run, in Neuron Explorer's names and units.
+
+    Attributes:
+        target: the chip it ran on or was modelled for.
+        is_simulation: True when the times are modelled, False when a device measured them.
+        name: what ran, usually the kernel's name.
+        metrics: Summary fields that cannot be computed from the tables.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        tables: Mapping[str, TableSource],
+        *,
+        is_simulation: bool,
+        name: str,
+        metrics: Mapping[str, float | int],
+    ) -> None:
+        self.target = target
+        self.is_simulation = is_simulation
+        self.name = name
+        self.metrics = dict(metrics)
+        self._given: dict[str, Table] = {}
+        self._made: dict[str, Table] = {}
+        self._makers: dict[str, Callable[[], Mapping[str, Any]]] = {}
+        self._supplied = frozenset(tables)
+        for table, source in tables.items():
+            if table not in TABLES:
+                raise BadTable(f"the profile schema has no table {table}")
+            if callable(source):
+                self._makers[table] = source
+            else:
+                self._given[table] = _complete(table, source)
+        for table, make in derived.DERIVED.items():
+            if table not in tables:
+                self._makers[table] = partial(make, self)
+        for field in metrics:
+            if field not in TABLES["Summary"]:
+                raise BadTable(f"table Summary has no column {field}")
+
+    @classmethod
+    def from_tables(
+        cls,
+        target: Target,
+        tables: Mapping[str, TableSource],
+        *,
+        is_simulation: bool,
+        name: str = "",
+        metrics: Mapping[str, float | int] | None = None,
+    ) -> Profile:
+        """Make a profile from whole columns; the module's text shows the contract.
+
+        Raises BadTable when a table or column does not fit the schema.
+        """
+        return cls(target, tables, is_simulation=is_simulation, name=name, metrics=metrics or {})
+
+    @property
+    def stored(self) -> dict[str, Table]:
+        """The tables that a file keeps: all the maker supplied but single packets.
+
+        Tables the maker would make on demand are made now. Packets are left out because there can
+        be hundreds per transfer.
+        """
+        supplied = [n for n in TABLES if n in self._supplied and n != "DmaPacket"]
+        return {name: columns for name in supplied if (columns := self.table(name))}
+
+    @property
+    def table_names(self) -> tuple[str, ...]:
+        """Names of every table this profile has or can make, in the schema's order."""
+        return tuple(name for name in TABLES if name in self._given or name in self._makers)
+
+    def table(self, name: str) -> Table:
+        """Return the columns of a table by name; an empty dict when nothing is known of it."""
+        if name not in TABLES:
+            raise BadTable(f"the profile schema has no table {name}")
+        if name in self._given:
+            return self._given[name]
+        if name not in self._made:
+            make = self._makers.get(name)
+            self._made[name] = _complete(name, make()) if make else {}
+        return self._made[name]
+
+    def count(self, name: str) -> int:
+        """Return the number of rows of a table."""
+        return _rows(self.table(name))
+
+    def column(self, table: str, name: str) -> Column | None:
+        """Return one column, or None when its values are unknown."""
+        if name not in TABLES[table]:
+            raise BadTable(f"table {table} has no column {name}")
+        return self.table(table).get(name)
+
+    def numbers(self, table: str, name: str) -> np.ndarray:
+        """Return a column of numbers as a plain array, zeros where unknown."""
+        column = self.column(table, name)
+        if column is None:
+            return np.zeros(self.count(table), dtype=np.int64)
+        assert isinstance(column, np.ndarray), f"{table}.{name} holds strings"
+        return known(column)
+
+    def strings(self, table: str, name: str) -> Strings:
+        """Return a column of strings, every row unknown when the column is missing."""
+        column = self.column(table, name)
+        if column is None:
+            return Strings(np.full(self.count(table), -1), ())
+        assert isinstance(column, Strings), f"{table}.{name} holds numbers"
+        return column
+
+    def records(self, table: str, start: int = 0, stop: int | None = None) -> Iterator[dict]:
+        """Yield rows as dicts with every column of the schema, None where unknown."""
+        columns = self.table(table)
+        rows = range(_rows(columns))[start:stop]
+        part = slice(rows.start, rows.stop)
+        nothing = [None] * len(rows)
+        lists = [
+            to_list(take(columns[field], part)) if field in columns else nothing
+            for field in TABLES[table]
+        ]
+        for values in zip(*lists, strict=True):
+            yield dict(zip(TABLES[table], values, strict=True))
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The Summary metrics by Neuron Explorer's names, only those that are known.
+
+        Times are seconds and shares fractions of 1, as in Explorer's own output.
+        """
+        row = next(self.records("Summary"), {})
+        return {field: value for field, value in row.items() if value is not None}
+
+    @property
+    def total_ns(self) -> int:
+        """Time from the start of the run to the end of the last instruction or transfer."""
+        first, last = self.span_ns
+        return last - first
+
+    @property
+    def span_ns(self) -> tuple[int, int]:
+        """Start and end of the run in ns: from its metadata, else 0 and the last event's end."""
+        if "Metadata" in self._given:
+            first = self.numbers("Metadata", "first_hw_timestamp")
+            last = self.numbers("Metadata", "last_hw_timestamp")
+            return int(first[0]), int(last[0])
+        ends = [self.numbers(t, "end_ts").max(initial=0) for t in ("Instruction", TRANSFERS)]
+        return 0, int(max(ends))
+
+    def hbm_bytes(self, way: str) -> np.ndarray:
+        """Return per transfer the bytes it reads from device memory, or writes to it.
+
+        `way` is "read" or "write"; a transfer's side in SBUF counts zero.
+        """
+        place = self.strings(TRANSFERS, "source" if way == "read" else "dest")
+        in_sbuf = place.equal_to(SBUF_PLACE)
+        return np.where(in_sbuf, 0, self.numbers(TRANSFERS, f"{way}_bytes"))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Profile)
+            and self.target is other.target
+            and (self.is_simulation, self.name) == (other.is_simulation, other.name)
+            and self.metrics == other.metrics
+            and self.stored.keys() == other.stored.keys()
+            and all(_same(table, other.stored[name]) for name, table in self.stored.items())
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        kind = "modelled" if self.is_simulation else "measured"
+        return (
+            f"<Profile {self.name or 'kernel'} on {self.target.name}: {kind}, "
+            f"{self.total_ns / 1000:.3f} us, {self.count('Instruction')} instructions>"
+        )
+
+
+def to_ns(picoseconds: np.ndarray) -> np.ndarray:
+    """Round times from picoseconds to whole nanoseconds.
+
+    Starts and ends are rounded by the same rule, so spans that do not overlap still do not.
+    """
+    return (np.asarray(picoseconds, dtype=np.int64) + 500) // 1000
+
+
+def _rows(table: Table) -> int:
+    return len(next(iter(table.values()))) if table else 0
+
+
+def _complete(table: str, source: Mapping[str, Any]) -> Table:
+    """Check the columns of a table and fill in what follows from the others."""
+    fields = TABLES[table]
+    for name in source:
+        if name not in fields:
+            raise BadTable(f"table {table} has no column {name}")
+    sized = [v for v in source.values() if hasattr(v, "__len__") and not isinstance(v, str)]
+    rows = len(sized[0]) if sized else 1
+    try:
+        # In the schema's order, whatever the maker's.
+        columns = {
+            name: make_column(source[name], fields[name], rows) for name in fields if name in source
+        }
+    except ValueError as error:
+        raise BadTable(f"table {table}: {error}") from None
+    if "start_ts" in columns and "end_ts" in columns:
+        start, end = known(columns["start_ts"]), known(columns["end_ts"])  # type: ignore[arg-type]
+        if (end < start).any():
+            row = int(np.argmax(end < start))
+            raise BadTable(f"table {table}: row {row} ends before it starts")
+        if "duration_ns" in fields and "duration_ns" not in columns:
+            columns["duration_ns"] = end - start
+        if "throughput" in fields and "throughput" not in columns and "transfer_bytes" in columns:
+            moved = known(columns["transfer_bytes"])  # type: ignore[arg-type]
+            columns["throughput"] = moved * 1e9 / np.maximum(end - start, 1)
+    return {name: columns[name] for name in fields if name in columns}
+
+
+def _same(one: Table, other: Table) -> bool:
+    return one.keys() == other.keys() and all(to_list(one[n]) == to_list(other[n]) for n in one)

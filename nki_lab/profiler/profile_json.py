@@ -1,0 +1,133 @@
+"""How is a profile kept in a file?
+
+One JSON document: a marker and version, the chip, and for each table its columns. Numbers are
+lists with null where unknown; strings are codes into a list of the distinct texts. Tables that
+follow from others, and single DMA packets, are not stored.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from nki_lab.errors import BadFile, UnknownTarget
+from nki_lab.profiler.columns import Column, Strings, to_list
+from nki_lab.profiler.profile import BadTable, Profile
+from nki_lab.profiler.schema import SCHEMA_VERSION
+from nki_lab.targets import get_target
+
+#: Raised when a file of an older version would be read wrongly.
+FORMAT_VERSION = 1
+#: Larger files are refused before they are read.
+MAX_BYTES = 1 << 30
+
+_MARK = "nki_lab profile"
+_HEAD = re.compile(rb'\s*\{\s*"format"\s*:\s*"nki_lab profile"\s*,\s*"version"\s*:\s*(\d+)\s*,')
+
+
+def to_json(profile: Profile) -> str:
+    """Return a profile as a JSON document; `from_json` gives an equal profile back."""
+    tables = {
+        name: {column: _write(values) for column, values in columns.items()}
+        for name, columns in profile.stored.items()
+    }
+    document = {
+        "format": _MARK,
+        "version": FORMAT_VERSION,
+        "schema_version": SCHEMA_VERSION,
+        "target": profile.target.name,
+        "is_simulation": profile.is_simulation,
+        "name": profile.name,
+        "metrics": profile.metrics,
+        "tables": tables,
+    }
+    return json.dumps(document, separators=(",", ":"), allow_nan=False)
+
+
+def from_json(text: str, source: str = "this text") -> Profile:
+    """Read a profile from the JSON document that `to_json` wrote.
+
+    Args:
+        text: the document.
+        source: what to call it in an error.
+
+    Raises BadFile with one sentence when it is not a profile, damaged, or from a newer version.
+    """
+    head = _HEAD.match(text[:200].encode("utf-8", "replace"))
+    if head is None:
+        raise BadFile(
+            f"{source} is not a profile saved by nki_lab",
+            help="profiles of Neuron Explorer are read by their own importer",
+        )
+    if int(head[1]) > FORMAT_VERSION:
+        raise BadFile(
+            f"{source} is a profile of format version {int(head[1])}; "
+            f"this nki_lab reads versions up to {FORMAT_VERSION}",
+            help="update nki_lab to read it",
+        )
+    try:
+        return _read(json.loads(text))
+    except (json.JSONDecodeError, RecursionError):
+        problem = "the JSON is damaged or cut off"
+    except BadTable as error:
+        problem = str(error)
+    except UnknownTarget as error:
+        problem = error.message
+    except (KeyError, TypeError, AttributeError, AssertionError, ValueError, OverflowError):
+        problem = "a part of it is missing or of the wrong type"
+    raise BadFile(f"{source} is not a readable profile: {problem}")
+
+
+def save(profile: Profile, path: str | Path) -> Path:
+    """Write a profile to a file and return its path."""
+    path = Path(path)
+    path.write_text(to_json(profile), encoding="utf-8")
+    return path
+
+
+def load(path: str | Path) -> Profile:
+    """Read a profile that `save` wrote. Raises BadFile with one sentence when it cannot."""
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            head = file.read(200)
+            if path.stat().st_size > MAX_BYTES:
+                raise BadFile(f"{path.name} is larger than {MAX_BYTES >> 20} MiB")
+            # Anything else is refused before it is read whole.
+            rest = file.read() if _HEAD.match(head) else b""
+        return from_json((head + rest).decode("utf-8"), path.name)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise BadFile(f"{path.name} cannot be read: {reason}") from None
+    except UnicodeDecodeError:
+        raise BadFile(f"{path.name} is not a profile saved by nki_lab") from None
+
+
+def _write(values: Column) -> Any:
+    if isinstance(values, Strings):
+        return {"codes": values.codes.tolist(), "values": list(values.values)}
+    return to_list(values)
+
+
+def _read(document: dict[str, Any]) -> Profile:
+    tables = {
+        name: {column: _read_column(values) for column, values in columns.items()}
+        for name, columns in document["tables"].items()
+    }
+    return Profile.from_tables(
+        get_target(document["target"]),
+        tables,
+        is_simulation=bool(document["is_simulation"]),
+        name=str(document["name"]),
+        metrics={str(field): value for field, value in document["metrics"].items()},
+    )
+
+
+def _read_column(values: Any) -> Any:
+    if isinstance(values, dict):
+        return Strings(values["codes"], (str(text) for text in values["values"]))
+    if not isinstance(values, list):
+        raise TypeError("a column is a list")
+    return values

@@ -1,0 +1,197 @@
+"""What does a profile say in plain text?
+
+The report is the text form of every display of a profile: the same on every run and machine,
+ASCII, at most 92 columns, and always saying whether its times were modelled or measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nki_lab.profiler.metrics import bound_by
+from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.schema import ENGINES
+from nki_lab.profiler.source_lines import by_line
+
+_TITLES = {
+    "tensor": "Tensor",
+    "vector": "Vector",
+    "scalar": "Scalar",
+    "gpsimd": "GpSimd",
+    "sync": "Sync",
+    "dma": "DMA",
+}
+_ROW = "{:<10}{:>14}{:>9}{:>15}{:>14}"
+_UNKNOWN = "-"
+_LINES_SHOWN = 5
+_WARNINGS_SHOWN = 8
+
+
+def report(profile: Profile) -> str:
+    """Return the report of a profile as text, without a final line break."""
+    lines = [_heading(profile), "", *_times(profile), "", *_engines(profile), ""]
+    lines += _rates(profile)
+    lines += _memories(profile)
+    lines += _busiest_lines(profile)
+    lines += _warnings(profile)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def badge(profile: Profile) -> str:
+    """Say in a few words where the times of a profile come from."""
+    if profile.is_simulation:
+        return "modelled from public documents, not measured"
+    return "measured on a device"
+
+
+def bound_sentence(profile: Profile) -> str:
+    """Say in one sentence what holds the run back."""
+    bound = bound_by(profile)
+    name = _TITLES[bound.resource]
+    if bound.share == 0.0:
+        return "nothing ran"
+    if not bound.is_bound:
+        busiest = f"{name} with {_percent(bound.share)}"
+        return f"latency: nothing is busy half of the time, the most is {busiest}"
+    if bound.resource != "dma":
+        return f"{name}: busy {_percent(bound.share)} of the time"
+    text = f"DMA: busy {_percent(bound.share)} of the time"
+    rate, limit = _dma_rate(profile), profile.target.dma_bytes_per_ns_all_engines
+    return text if rate is None else f"{text}, at {_percent(rate / limit)} of its rate"
+
+
+def _heading(profile: Profile) -> str:
+    what = profile.name or "kernel"
+    return f"{what} on {profile.target.name} ({profile.target.core_name}): {badge(profile)}"
+
+
+def _times(profile: Profile) -> list[str]:
+    ghz = profile.target.core_ghz
+    cycles = round(profile.total_ns * ghz)
+    return [
+        f"total time   {profile.total_ns / 1000:,.3f} us ({cycles:,} cycles at {ghz} GHz)",
+        f"bound by     {bound_sentence(profile)}",
+    ]
+
+
+def _engines(profile: Profile) -> list[str]:
+    summary = profile.summary
+    engine = profile.strings("Instruction", "engine")
+    waiting = profile.column("Instruction", "evt_wait_time_ns")
+    waits_ns = profile.numbers("Instruction", "evt_wait_time_ns")
+    lines = [_ROW.format("engine", "active us", "share", "count", "waiting us")]
+    for name in (*ENGINES, "dma"):
+        prefix = "dma" if name == "dma" else f"{name}_engine"
+        active = summary.get(f"{prefix}_active_time")
+        share = summary.get(f"{prefix}_active_time_percent")
+        count = summary.get(
+            "dma_transfer_count" if name == "dma" else f"{prefix}_instruction_count"
+        )
+        wait_ns = None
+        if waiting is not None and name != "dma":
+            wait_ns = int(waits_ns[engine.equal_to(name)].sum())
+        lines.append(
+            _ROW.format(
+                _TITLES[name],
+                _UNKNOWN if active is None else f"{active * 1e6:,.3f}",
+                _UNKNOWN if share is None else _percent(share),
+                _UNKNOWN if count is None else f"{count:,}",
+                "" if wait_ns is None else f"{wait_ns / 1000:,.3f}",
+            )
+        )
+    return lines
+
+
+def _rates(profile: Profile) -> list[str]:
+    summary = profile.summary
+    lines = []
+    rate = _dma_rate(profile)
+    if rate is not None and "dma_transfer_average_bytes" in summary:
+        limit = profile.target.dma_bytes_per_ns_all_engines
+        lines.append(
+            f"DMA          {_size(summary['dma_transfer_total_bytes'])} in transfers of "
+            f"{_size(summary['dma_transfer_average_bytes'])}; "
+            f"{rate:.1f} of {limit:g} B/ns while busy"
+        )
+    if summary.get("hbm_read_bytes", 0) + summary.get("hbm_write_bytes", 0):
+        lines.append(
+            f"HBM          {_size(summary.get('hbm_read_bytes', 0))} read, "
+            f"{_size(summary.get('hbm_write_bytes', 0))} written"
+            + _note(summary, "mbu_estimated_percent", "; {} of one stack (MBU)", _percent)
+        )
+    if summary.get("hardware_flops"):
+        lines.append(
+            f"Tensor       {summary['hardware_flops'] / 1e9:,.3f} GFLOP"
+            + _note(summary, "mfu_estimated_percent", ", {} of the bf16 peak (MFU)", _percent)
+            + _note(summary, "mm_arithmetic_intensity", "; {} FLOP per HBM byte", "{:.1f}".format)
+            + _note(summary, "peak_flops_bandwidth_ratio", ", balance {}", "{:.0f}".format)
+        )
+    return lines
+
+
+def _note(summary: dict[str, Any], field: str, text: str, write: Callable[[float], str]) -> str:
+    return text.format(write(summary[field])) if field in summary else ""
+
+
+def _memories(profile: Profile) -> list[str]:
+    target = profile.target
+    lines = []
+    probes = [profile.numbers("SbufUsage", f"partition_{p}_util_percent") for p in (0, 32, 64, 96)]
+    if profile.count("SbufUsage"):
+        peak = max(float(probe.max()) for probe in probes)
+        used = round(peak * target.sbuf_bytes_per_partition)
+        usable = target.sbuf_usable_bytes_per_partition
+        lines.append(f"SBUF peak    {_size(used)} of {_size(usable)} usable per partition")
+    if profile.count("PsumUsage"):
+        banks = [
+            profile.numbers("PsumUsage", f"bank_{b}_util_percent") for b in range(target.psum_banks)
+        ]
+        in_use = np.count_nonzero(np.stack(banks), axis=0)
+        lines.append(f"PSUM peak    {int(in_use.max())} of {target.psum_banks} banks")
+    return lines
+
+
+def _busiest_lines(profile: Profile) -> list[str]:
+    found = by_line(profile)
+    if not found:
+        return []
+    row = "{:<32}{:>14}{:>14}{:>14}"
+    lines = ["", row.format("line", "engine us", "DMA us", "instructions")]
+    for line in found[:_LINES_SHOWN]:
+        times = (f"{ns / 1000:,.3f}" for ns in (line.engine_ns, line.transfer_ns))
+        lines.append(row.format(line.place, *times, f"{line.instructions:,}"))
+    if len(found) > _LINES_SHOWN:
+        lines.append(f"... {len(found) - _LINES_SHOWN} more lines")
+    return lines
+
+
+def _warnings(profile: Profile) -> list[str]:
+    if not profile.count("Warning"):
+        return []
+    rows = list(profile.records("Warning"))
+    lines = ["", "warnings"]
+    lines += [f"  {row['category']}: {row['message']}" for row in rows[:_WARNINGS_SHOWN]]
+    if len(rows) > _WARNINGS_SHOWN:
+        lines.append(f"  ... {len(rows) - _WARNINGS_SHOWN} more")
+    return lines
+
+
+def _dma_rate(profile: Profile) -> float | None:
+    """Bytes per nanosecond while at least one transfer is under way, None where unknown."""
+    busy_s = profile.summary.get("dma_active_time")
+    moved = profile.summary.get("dma_transfer_total_bytes")
+    return moved / (busy_s * 1e9) if busy_s and moved is not None else None
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _size(count: float) -> str:
+    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= scale:
+            return f"{count / scale:,.2f} {unit}"
+    return f"{count:,.0f} B"

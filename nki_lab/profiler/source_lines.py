@@ -1,0 +1,76 @@
+"""How much time does each line of the kernel ask for?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.schema import TRANSFERS
+
+
+@dataclass(frozen=True)
+class LineTime:
+    """What one source line asked for.
+
+    Attributes:
+        place: the line, as in `nki_source_location`.
+        instructions: how many instructions it executed.
+        engine_ns: their summed time on the engines.
+        transfer_ns: summed time of the DMA transfers they issued.
+    """
+
+    place: str
+    instructions: int
+    engine_ns: int
+    transfer_ns: int
+
+
+def by_line(profile: Profile) -> list[LineTime]:
+    """Return the time of every source line, the most expensive first.
+
+    Work of several engines at once is added up, so the sum may exceed the run's time. Instructions
+    without a source line are left out.
+    """
+    line = profile.strings("Instruction", "nki_source_location")
+    rows = line.codes >= 0
+    lines = len(line.values)
+    duration = profile.numbers("Instruction", "duration_ns")
+    counts = np.bincount(line.codes[rows], minlength=lines)
+    engine = np.bincount(line.codes[rows], weights=duration[rows], minlength=lines)
+    issuer = issuers(profile)
+    code = np.where(issuer >= 0, line.codes[issuer], -1) if lines else issuer
+    issued = code >= 0
+    moved = profile.numbers(TRANSFERS, "duration_ns")
+    transfer = np.bincount(code[issued], weights=moved[issued], minlength=lines)
+    found = [
+        LineTime(place, int(n), int(engine_ns), int(transfer_ns))
+        for place, n, engine_ns, transfer_ns in zip(
+            line.values, counts, engine, transfer, strict=True
+        )
+        if n
+    ]
+    return sorted(found, key=lambda entry: (-entry.engine_ns - entry.transfer_ns, entry.place))
+
+
+def issuers(profile: Profile) -> np.ndarray:
+    """Return per transfer the row of the instruction that issued it, -1 where unknown."""
+    result = np.full(profile.count(TRANSFERS), -1)
+    if not profile.count("Flow") or not len(result):
+        return result
+    edges = profile.strings("Flow", "in_table").equal_to("instruction")
+    edges &= profile.strings("Flow", "out_table").equal_to("dma_block")
+    instruction = _rows_of(profile, "Instruction", profile.numbers("Flow", "in_id")[edges])
+    transfer = _rows_of(profile, TRANSFERS, profile.numbers("Flow", "out_id")[edges])
+    known = (instruction >= 0) & (transfer >= 0)
+    result[transfer[known]] = instruction[known]
+    return result
+
+
+def _rows_of(profile: Profile, table: str, ids: np.ndarray) -> np.ndarray:
+    own = profile.numbers(table, "id")
+    order = np.argsort(own, kind="stable")
+    place = np.minimum(np.searchsorted(own[order], ids), len(own) - 1)
+    rows = order[place] if len(own) else np.full(len(ids), -1)
+    return np.where(own[rows] == ids, rows, -1) if len(own) else rows

@@ -1,0 +1,95 @@
+"""Files: round trips, and one clear sentence for a file that is not a profile."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+from nki_lab.errors import BadFile
+from nki_lab.profiler.export_tables import save_tables, table_csv, table_json
+from nki_lab.profiler.profile_json import FORMAT_VERSION, from_json, load, save, to_json
+from nki_lab.profiler.schema import TABLES
+
+from .example import profile
+
+
+def test_round_trip_gives_an_equal_profile(tmp_path) -> None:
+    p = profile()
+    again = load(save(p, tmp_path / "run.json"))
+    assert again == p
+    assert again.summary == p.summary
+    assert to_json(again) == to_json(p)
+
+
+def test_document_is_plain_json_with_its_version() -> None:
+    document = json.loads(to_json(profile()))
+    assert document["format"] == "nki_lab profile"
+    assert document["version"] == FORMAT_VERSION
+    assert document["tables"]["Instruction"]["evt_wait_time_ns"] == [0, 1000, None, None, 100, 450]
+    assert "Summary" not in document["tables"]
+
+
+def test_newer_version_is_refused() -> None:
+    newer = to_json(profile()).replace('"version":1', '"version":2', 1)
+    with pytest.raises(BadFile, match="is a profile of format version 2; this nki_lab reads") as e:
+        from_json(newer)
+    assert e.value.help == "update nki_lab to read it"
+
+
+def broken(text: str) -> dict[str, str]:
+    document = json.loads(text)
+    return {
+        "cut off": text[:-200],
+        "nested": '{"format":"nki_lab profile","version":1,"x":' + "[" * 200_000,
+        "no tables": json.dumps({k: v for k, v in document.items() if k != "tables"}),
+        "unknown target": text.replace('"target":"trn2"', '"target":"trn9"'),
+        "unknown table": text.replace('"Flow"', '"Flaw"'),
+        "wrong length": text.replace('"gap_time":[50,100]', '"gap_time":[50]'),
+        "wrong type": text.replace('"gap_time":[50,100]', '"gap_time":["a","b"]'),
+        "code out of range": text.replace(
+            '"codes":[0,1],"values":["x","y"]', '"codes":[0,7],"values":["x"]'
+        ),
+        "column is a number": text.replace('"gap_time":[50,100]', '"gap_time":50'),
+        "too large": text.replace('"gap_time":[50,100]', '"gap_time":[50,1' + "0" * 30 + "]"),
+        "NaN": text.replace('"gap_time":[50,100]', '"gap_time":[NaN,1]'),
+    }
+
+
+@pytest.mark.parametrize("kind", broken(to_json(profile())))
+def test_damaged_documents_say_so_in_one_line(kind) -> None:
+    text = broken(to_json(profile()))[kind]
+    assert text != to_json(profile())
+    with pytest.raises(BadFile, match="is not a readable profile") as error:
+        from_json(text, "run.json")
+    assert "\n" not in error.value.message
+    assert error.value.message.startswith("run.json")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\x80\x04\x95pickle", b'{"format":"other"}', b"\xff" * 9]
+)
+def test_other_files_are_refused_unread(tmp_path, content) -> None:
+    path = tmp_path / "run.json"
+    path.write_bytes(content)
+    with pytest.raises(BadFile, match=r"^error\[NKI604\]: run.json is not a profile"):
+        load(path)
+
+
+def test_missing_file(tmp_path) -> None:
+    with pytest.raises(BadFile, match=r"none.json cannot be read: No such file"):
+        load(tmp_path / "none.json")
+
+
+def test_csv_and_json_of_a_table(tmp_path) -> None:
+    p = profile()
+    rows = list(csv.DictReader(io.StringIO(table_csv(p, "Instruction"))))
+    assert list(rows[0]) == list(TABLES["Instruction"])
+    assert [row["duration_ns"] for row in rows] == ["50", "1100", "200", "300", "400", "300"]
+    assert rows[2]["evt_wait_time_ns"] == ""
+    assert json.loads(table_json(p, "Flow"))[1]["gap_time"] == 100
+    names = {path.name for path in save_tables(p, tmp_path)}
+    assert {"Instruction.csv", "Summary.csv", "ActiveTime.csv"} <= names
+    assert "DmaPacket.csv" not in names

@@ -1,0 +1,62 @@
+"""The plain-text report: the same text every time, and never silent about what was modelled."""
+
+from __future__ import annotations
+
+import pytest
+
+from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.report import badge, bound_sentence, report
+from nki_lab.targets import TRN2
+
+from .example import DMA, INSTRUCTION, WARNING, profile
+
+
+def test_report_of_the_example(golden) -> None:
+    golden(report(profile()) + "\n", "report.txt")
+
+
+def test_report_of_nothing(golden) -> None:
+    empty = Profile.from_tables(TRN2, {}, is_simulation=False, name="idle")
+    golden(report(empty) + "\n", "report_empty.txt")
+
+
+def test_report_is_narrow_ascii() -> None:
+    text = report(profile())
+    assert text.isascii()
+    assert max(map(len, text.splitlines())) <= 92
+    assert report(profile()) == text
+
+
+@pytest.mark.parametrize(
+    ("is_simulation", "words"),
+    [(True, "modelled from public documents, not measured"), (False, "measured on a device")],
+)
+def test_badge(is_simulation, words) -> None:
+    p = Profile.from_tables(TRN2, {}, is_simulation=is_simulation)
+    assert badge(p) == words
+    assert report(p).splitlines()[0].endswith(words)
+
+
+def test_bound_sentences() -> None:
+    assert bound_sentence(profile()) == "DMA: busy 74.2 % of the time, at 5.7 % of its rate"
+    only = Profile.from_tables(TRN2, {"Instruction": INSTRUCTION}, is_simulation=True)
+    assert bound_sentence(only) == "Vector: busy 64.5 % of the time"
+    late = DMA | {"start_ts": [0, 9000], "end_ts": [100, 9900]}
+    assert bound_sentence(profile(DmaPacketAggregated=late)) == (
+        "latency: nothing is busy half of the time, the most is Vector with 20.2 %"
+    )
+
+
+def test_what_a_measured_profile_does_not_say_stays_open() -> None:
+    measured = {"total_time": [3.1e-6], "vector_engine_active_time_percent": [0.8]}
+    tables = {"Summary": measured, "Instruction": INSTRUCTION}
+    lines = report(Profile.from_tables(TRN2, tables, is_simulation=False)).splitlines()
+    assert "bound by     Vector: busy 80.0 % of the time" in lines
+    assert next(line for line in lines if line.startswith("Scalar")).split()[1:4] == ["-"] * 3
+
+
+def test_long_lists_are_cut_with_a_count() -> None:
+    warnings = WARNING | {"message": [f"note {n}" for n in range(20)]}
+    text = report(profile(Warning=warnings))
+    assert "... 12 more" in text
+    assert "note 19" not in text
