@@ -18,7 +18,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 
-from nki_lab.source import Span, Stack
+from nki_lab.source import Span, Stack, blanks
 
 
 class NkiError(Exception):
@@ -212,6 +212,12 @@ class NotOnTarget(InstructionError):
     code = "NKI204"
 
 
+class BrokenProgram(InstructionError):
+    """Parts of a program do not fit together: a faulty pass, or a text form edited by hand."""
+
+    code = "NKI205"
+
+
 class OverCapacity(ResourceError, MemoryError):
     """Tensors in use at one time need more bytes than the memory has."""
 
@@ -258,6 +264,39 @@ class UnknownTarget(UsageError, ValueError):
     """A target name that nki_lab has no data for."""
 
     code = "NKI605"
+
+
+class BadKernelText(BadFile):
+    """The text form of a kernel (.nkir) says something that cannot be read.
+
+    Args:
+        line, column: where, both counted from 1.
+        text: the whole line.
+    """
+
+    code = "NKI606"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        line: int,
+        column: int,
+        text: str,
+        notes: Iterable[str] = (),
+        help: str = "",
+    ) -> None:
+        super().__init__(f"line {line}, column {column}: {message}", notes=notes, help=help)
+        self.line = line
+        self.column = column
+        self.text = text
+
+    def render(self, heading: bool = False) -> list[str]:
+        """Return the error as lines, the line of the text among them."""
+        first, *rest = super().render(heading)
+        gutter = f"   {self.line} | "
+        mark = f"{'| ':>{len(gutter)}}{blanks(self.text[: self.column - 1])}^"
+        return [first, f"{gutter}{self.text}", mark, *rest]
 
 
 class KernelErrors(NkiError):

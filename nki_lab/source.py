@@ -10,6 +10,7 @@ from __future__ import annotations
 import linecache
 import os
 import re
+import unicodedata
 from dataclasses import dataclass
 from functools import cached_property
 from types import CodeType, FrameType, TracebackType
@@ -106,9 +107,20 @@ class Span:
             return []
         if self.column is not None:
             end = self.end_column if self.end_line == self.line and self.end_column else len(text)
-            marks = "^" * max(1, min(end, len(text)) - self.column)
-            lines.append(f"{'':>{width}} | {' ' * self.column}{marks}")
+            marks = "^" * max(1, len(blanks(text[self.column : end]).expandtabs(1)))
+            lines.append(f"{'':>{width}} | {blanks(text[: self.column])}{marks}")
         return lines
+
+
+def blanks(text: str) -> str:
+    """Return white space as wide as `text` in a fixed-width font; tabs stay tabs."""
+    return "".join(
+        "\t" if c == "\t"
+        else "" if unicodedata.combining(c)
+        else "  " if unicodedata.east_asian_width(c) in "WF"
+        else " "
+        for c in text
+    )  # fmt: skip
 
 
 def _characters(text: str, byte_column: int) -> int:

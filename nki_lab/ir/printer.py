@@ -1,0 +1,164 @@
+"""How is a program written as text?
+
+    nkir 1
+    kernel scale on trn2 with addresses, waits {
+      param x = %x
+      param factor = 2.0
+      storage %x: float32[256x512] in shared_hbm, input
+      storage %tile: float32[128x512] in sbuf, at (0, 0)  // cell, line 4
+      storage %out: float32[256x512] in shared_hbm  // cell, line 3
+
+      #0 dma_copy(dst=%tile, src=%x[128:256, 0:512]) on dma  // cell, line 5
+      #1 tensor_scalar(dst=%tile, data=%tile, op0=nl.multiply, operand0=2.0) on vector waits #0  // cell, line 6
+      return %out
+    }
+
+The text is the same on every machine and run. `parser.parse_kernel` reads it back; it ignores comments, so places in
+the author's text and findings are for the reader only. Arguments that have their default are left out, and only
+instructions that others wait for have a label. `literals` says how tensors and values are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import Parameter
+from typing import Any
+
+from nki_lab.ir.instruction import Instruction
+from nki_lab.ir.literals import (
+    data_text,
+    dims_text,
+    leaf_text,
+    name_text,
+    param_text,
+    value_text,
+    view_text,
+)
+from nki_lab.ir.nodes import Kernel, Loop
+from nki_lab.ir.storage import Storage
+from nki_lab.ir.tensor import NkiTensor
+from nki_lab.source import Span, Stack
+
+FORMAT = 1
+
+
+def print_kernel(kernel: Kernel, *, comments: bool = True) -> str:
+    """Return the text form of a kernel; without `comments`, only what `parse_kernel` reads."""
+    return _Printer(kernel, comments).text()
+
+
+def print_instruction(i: Instruction, *, comments: bool = True) -> str:
+    """Return one instruction as text, e.g. `reciprocal(dst=%y, data=%x) on vector  // cell, line 7`."""
+    place = f"  // {Span.of(i.stack[0])}" if comments and i.stack else ""
+    return _call_text(i, leaf_text) + place
+
+
+def _call_text(i: Instruction, leaf: Callable[[Any], str]) -> str:
+    definition = i.definition
+    parts = []
+    for name, value in zip(definition.params, i.args, strict=True):
+        shown = value_text(value, leaf)
+        default = definition.signature.parameters[name].default
+        if default is Parameter.empty or shown != value_text(default):
+            parts.append(f"{name}={shown}")
+    engine = f" on {i.form.engine.name}" if i.form is not None else ""
+    return f"{definition.name}({', '.join(parts)}){engine}"
+
+
+class _Printer:
+    """Writes one kernel; views and places that occur often are turned into text once."""
+
+    def __init__(self, kernel: Kernel, comments: bool) -> None:
+        self.kernel = kernel
+        self.comments = comments
+        self.views: dict[Any, str] = {}
+        self.places: dict[Any, str] = {}
+        self.position = {id(i): k for k, i in enumerate(kernel.instructions)}
+        waited = {k for positions in kernel.waits or () for k in positions}
+        followed = {self.position.get(id(p), -1) for i in kernel.instructions for p in i.after}
+        self.labelled = waited | followed
+        self.written = 0
+
+    def text(self) -> str:
+        kernel = self.kernel
+        known = {"addresses": kernel.addresses, "waits": kernel.waits}
+        passes = ", ".join(what for what, found in known.items() if found is not None)
+        heading = f"kernel {name_text(kernel.name)} on {kernel.target.name}"
+        lines = [f"nkir {FORMAT}", f"{heading} with {passes} {{" if passes else f"{heading} {{"]
+        lines += [f"  param {name_text(p.name)} = {param_text(p.value)}" for p in kernel.params]
+        for storage in kernel.storages:
+            lines += self.storage(storage)
+        if kernel.body:
+            lines += ["", *self.block(kernel.body, "  ")]
+        if kernel.outputs or kernel.result is not None:
+            lines.append(f"  return {self.returned()}")
+        lines.append("}")
+        if self.comments:
+            for f in kernel.findings:
+                message = f"{f.kind}: {f.message}{f' ({f.help})' if f.help else ''}"
+                lines.append(f"// {' '.join(message.split())}{self.place(f.stack)}")
+        return "\n".join(lines) + "\n"
+
+    def place(self, stack: Stack) -> str:
+        if not self.comments or not stack:
+            return ""
+        shown = self.places.get(stack[0])
+        if shown is None:
+            shown = self.places[stack[0]] = f"  // {Span.of(stack[0])}"
+        return shown
+
+    def storage(self, s: Storage) -> list[str]:
+        facts = f"storage %{name_text(s.name)}: {s.dtype}[{dims_text(s.shape)}] in {s.buffer.name}"
+        if s.origin != "temporary":
+            facts += f", {s.origin}"
+        if s.address is not None:
+            facts += f", requested ({s.address.partition}, {s.address.byte})"
+        given = (self.kernel.addresses or {}).get(s.id)
+        if given is not None:
+            facts += f", at ({given.partition}, {given.byte})"
+        if s.data is None:
+            return [f"  {facts}{self.place(s.stack)}"]
+        return [f"  {facts}, data{self.place(s.stack)}", *(f"    {d}" for d in data_text(s.data))]
+
+    def block(self, body: tuple[Instruction | Loop, ...], indent: str) -> list[str]:
+        lines = []
+        for node in body:
+            if isinstance(node, Loop):
+                bounds = f" in {value_text(node.bounds)}" if node.kind == "for" else ""
+                opening = f"{node.kind} {value_text(node.register)}{bounds} {{"
+                lines.append(f"{indent}{opening}{self.place(node.stack)}")
+                lines += self.block(node.body, indent + "  ")
+                lines.append(f"{indent}}}")
+            else:
+                lines.append(f"{indent}{self.instruction(node)}{self.place(node.stack)}")
+        return lines
+
+    def instruction(self, i: Instruction) -> str:
+        position, waits = self.written, self.kernel.waits
+        self.written += 1
+        text = f"#{position} " if position in self.labelled else ""
+        text += _call_text(i, self.leaf)
+        if i.after:
+            # An instruction that a pass dropped has no label, which the parser reports.
+            labels = (str(self.position.get(id(p), "missing")) for p in i.after)
+            text += f" after {', '.join(f'#{label}' for label in labels)}"
+        if waits is not None and position < len(waits) and waits[position]:
+            text += f" waits {', '.join(f'#{k}' for k in waits[position])}"
+        return text
+
+    def leaf(self, value: Any) -> str:
+        return self.view(value) if type(value) is NkiTensor else leaf_text(value)
+
+    def view(self, t: NkiTensor) -> str:
+        key = (t.storage.id, t.shape, t.strides, t.offset, t.dtype)
+        shown = self.views.get(key)
+        if shown is None:
+            shown = self.views[key] = view_text(t)
+        return shown
+
+    def returned(self) -> str:
+        outputs, result = self.kernel.outputs, self.kernel.result
+        shown = ", ".join(map(self.view, outputs))
+        if len(outputs) == 1 and type(result) is int and result == 0:
+            return shown
+        return f"{shown} as {value_text(result)}".lstrip()
