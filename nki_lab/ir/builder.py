@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -191,6 +192,7 @@ class Builder:
         if form is None:
             form = self.forms[tuple(key)] = Form(made, self.target)
         made.form = form
+        made.ident = len(self.body)
         if form.broken:
             self.errors += [rule_error(r, made) for r in form.broken]
         self._check_owner(made)

@@ -167,7 +167,7 @@ class Instruction:
     Arguments are attributes: `i.dst`, `i.data1`. This is also `nki.isa.NkiInstruction`, which authors get back.
     """
 
-    __slots__ = ("definition", "args", "form", "stack", "after")
+    __slots__ = ("definition", "args", "form", "stack", "after", "ident")
 
     def __init__(self, definition: Definition, args: tuple[Any, ...], stack: Stack = ()) -> None:
         self.definition = definition
@@ -175,6 +175,9 @@ class Instruction:
         self.form: Form = None  # type: ignore[assignment]  # set when it joins a program
         self.stack = stack
         self.after: tuple[Instruction, ...] = ()
+        self.ident = (
+            -1
+        )  # place in the order of emission; a pass that rewrites an instruction keeps it
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -197,6 +200,7 @@ class Instruction:
             args[self.definition.position[name]] = value
         made = Instruction(self.definition, tuple(args), self.stack)
         made.after = self.after
+        made.ident = self.ident
         return made
 
     def depends_on(self, *producers: Instruction) -> Instruction:
@@ -259,6 +263,7 @@ class Definition:
         state: hidden registers as (State, role) pairs, or a function of the instruction giving them.
         requires: features (`Target.features`) a target must have.
         opaque: parameters whose numeric value no rule, role, placement or cost looks at.
+        in_place_safe: `out` may share memory with an operand that is read.
         any_start: operands that may start at any partition (DMA).
     """
 
@@ -270,6 +275,7 @@ class Definition:
     state: Any
     requires: tuple[str, ...]
     opaque: frozenset[str]
+    in_place_safe: bool
     any_start: frozenset[str]
     signature: inspect.Signature
     doc: str
@@ -409,6 +415,7 @@ def instruction(
     state: Any = (),
     requires: tuple[str, ...] = (),
     opaque: Iterable[str] = (),
+    in_place_safe: bool = False,
     any_start: Iterable[str] = (),
     **operands: Operand,
 ) -> Callable[[Callable[..., Any]], Any]:
@@ -421,6 +428,7 @@ def instruction(
         state: hidden registers it uses: (State, role) pairs or a function of the instruction.
         requires: features a target must have.
         opaque: parameters whose numeric value changes nothing but the values computed.
+        in_place_safe: the meaning is exactly one ufunc call, which copes with `out` sharing memory with an operand.
         any_start: operands that may start at any partition (DMA).
         operands: one Operand per tensor parameter, under the parameter's name.
     """
@@ -444,7 +452,7 @@ def instruction(
         )
         made = kind(
             fn.__name__, engine, operands, tuple(rules), numerics, state, requires,
-            frozenset(opaque), frozenset(any_start), signature,
+            frozenset(opaque), in_place_safe, frozenset(any_start), signature,
             inspect.getdoc(fn) or "", params, {p: k for k, p in enumerate(params)},
         )  # fmt: skip
         registry[made.name] = made

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from nki_lab.ir.instruction import Form, Instruction
+from nki_lab.ir.lifetimes import Lifetime, lifetimes
 from nki_lab.ir.storage import Address, Storage
 from nki_lab.ir.tensor import NkiTensor
 
@@ -86,6 +87,9 @@ class Kernel:
         forms: operand signatures met while tracing.
         findings: what an author should know.
         addresses: storage id -> Address, after allocation.
+        overlaps: groups of storages whose bytes overlap while both are in use, after allocation.
+        poisoned: storages that are read before they are written, filled with NaN (integers: 4) before use.
+        placed: the engines of the instructions have been chosen and are shown.
         waits: per instruction, the positions of the instructions it waits for, after insert_waits.
     """
 
@@ -99,11 +103,22 @@ class Kernel:
     forms: dict[Any, Form] = field(default_factory=dict, repr=False, compare=False)
     findings: tuple[Finding, ...] = ()
     addresses: dict[int, Address] | None = None
+    overlaps: tuple[frozenset[int], ...] = ()
+    poisoned: frozenset[int] = frozenset()
+    placed: bool = False
     waits: tuple[tuple[int, ...], ...] | None = None
 
     def with_(self, **changes: Any) -> Kernel:
         """Return a copy with some fields replaced."""
-        return replace(self, **changes)
+        made = replace(self, **changes)
+        if "body" not in changes:  # what was derived from the body stays true
+            made.__dict__.update({k: v for k, v in self.__dict__.items() if k in _FROM_BODY})
+        return made
+
+    @cached_property
+    def lifetimes(self) -> dict[int, Lifetime]:
+        """Lifetime of every storage that is touched, by id."""
+        return lifetimes(self.instructions)
 
     @cached_property
     def instructions(self) -> tuple[Instruction, ...]:
@@ -126,6 +141,9 @@ class Kernel:
     def engine(self, i: Instruction) -> Engine:
         """Return the engine `i` runs on."""
         return i.form.engine
+
+
+_FROM_BODY = ("instructions", "lifetimes")
 
 
 def _walk(body: tuple[Instruction | Loop, ...]) -> Iterator[Instruction]:

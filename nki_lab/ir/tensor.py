@@ -56,7 +56,7 @@ class NkiTensor:
         self.strides = contiguous_strides(self.shape)
         self.offset = 0
         self.dtype = dtype
-        self.box = None
+        self.box: Any = None
 
     @classmethod
     def _make(cls, storage, shape, strides, offset, dtype) -> NkiTensor:

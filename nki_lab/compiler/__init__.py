@@ -1,0 +1,1 @@
+"""How does a Python function become a program?"""

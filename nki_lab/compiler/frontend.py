@@ -1,0 +1,163 @@
+"""What did the author write, and can it ever be a kernel?
+
+The text is read, never rewritten. A kernel keeps its source from the moment it is defined, since a worker process or
+a later look finds neither the cell nor the file.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import dis
+import inspect
+import linecache
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from types import CodeType
+from typing import Any
+
+from nki_lab.errors import KernelErrors, NkiError, NotAllowed, UnknownName, close_matches
+from nki_lab.source import Place
+
+
+@dataclass(frozen=True, eq=False)
+class SourceKernel:
+    """A function that is to be a kernel, with its text.
+
+    Attributes:
+        function: the author's own function object; it is what is run.
+        text: its source, dedented; empty where Python cannot find it.
+        filename: file or cell it stands in.
+        first_line: line of the first line of `text` in that file.
+    """
+
+    function: Callable[..., Any]
+    text: str
+    filename: str
+    first_line: int
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> SourceKernel:
+        """Take the source of a function as it is now."""
+        code = function.__code__
+        try:
+            lines, first = inspect.getsourcelines(function)
+        except (OSError, TypeError):
+            lines, first = [], code.co_firstlineno
+        text = textwrap.dedent("".join(lines))
+        return cls(function, text, code.co_filename, first or 1)
+
+    @property
+    def name(self) -> str:
+        """Name of the function."""
+        return self.function.__name__
+
+    @property
+    def code(self) -> CodeType:
+        """Code object of the function."""
+        return self.function.__code__
+
+    @cached_property
+    def signature(self) -> inspect.Signature:
+        """Signature of the function."""
+        return inspect.signature(self.function)
+
+    def restore_lines(self) -> None:
+        """Put the text back into linecache if it is gone, so that errors can show it."""
+        if self.text and not linecache.getline(self.filename, self.first_line):
+            padding = ["\n"] * (self.first_line - 1)
+            lines = padding + self.text.splitlines(keepends=True)
+            linecache.cache[self.filename] = (sum(map(len, lines)), None, lines, self.filename)
+
+    def check(self) -> None:
+        """Raise for everything in the text that no NKI front end compiles, all at once."""
+        self.restore_lines()
+        errors = [*unknown_names(self.function), *forbidden(self)]
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise KernelErrors(sorted(errors, key=_line))
+
+
+def _line(error: NkiError) -> int:
+    return error.span.line if error.span else 0
+
+
+# What to write instead of each construct that can never work while a kernel is traced.
+_FORBIDDEN: dict[type[ast.AST], tuple[str, str]] = {
+    ast.Yield: ("`yield`", "a kernel runs once from top to bottom: return its output tensors"),
+    ast.YieldFrom: ("`yield from`", "a kernel runs once from top to bottom: return its output tensors"),
+    ast.Await: ("`await`", "call nki.isa instructions directly; engines overlap by themselves"),
+    ast.AsyncFor: ("`async for`", "write a plain `for` over nl.affine_range"),
+    ast.AsyncWith: ("`async with`", "remove it; engines overlap by themselves"),
+    ast.AsyncFunctionDef: ("`async def`", "write a plain `def`"),
+    ast.Try: ("`try`", "check with `if` or `assert` on values known while the kernel is traced"),
+    ast.TryStar: ("`try`", "check with `if` or `assert` on values known while the kernel is traced"),
+    ast.Global: ("`global`", "pass the value as an argument, or read it without `global`"),
+    ast.Nonlocal: ("`nonlocal`", "pass the value as an argument and return the new one"),
+    ast.Delete: ("`del`", "leave it out: a tile is free after its last use"),
+}  # fmt: skip
+
+
+def forbidden(source: SourceKernel) -> Iterator[NkiError]:
+    """Yield an error for each construct of the kernel's text that no front end compiles."""
+    if not source.text:
+        return
+    try:
+        tree = ast.parse(source.text)
+    except SyntaxError:  # a lambda cut out of a longer line: nothing to check
+        return
+    for node in ast.walk(tree):
+        if type(node) in _FORBIDDEN:
+            what, instead = _FORBIDDEN[type(node)]
+            line = source.first_line + node.lineno - 1  # type: ignore[attr-defined]
+            yield NotAllowed(
+                f"{what} is not supported in a kernel",
+                stack=_place_on_line(source.code, line),
+                help=instead,
+            )
+
+
+def unknown_names(function: Callable[..., Any]) -> Iterator[NkiError]:
+    """Yield an error for each global name the function reads that does not exist."""
+    scope = function.__globals__
+    for code in _codes(function.__code__):
+        for instruction in _loads(code):
+            name = instruction.argval
+            if name in scope or hasattr(builtins, name):
+                continue
+            known = {*scope, *dir(builtins), *code.co_varnames}
+            yield UnknownName(
+                f"name `{name}` is not defined",
+                stack=((code, instruction.offset),),
+                help=close_matches(name, known)
+                or "define it in this cell or an earlier one, or import it",
+            )
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+def _loads(code: CodeType) -> Iterator[Any]:
+    stored = {
+        i.argval for i in dis.get_instructions(code) if i.opname in ("STORE_NAME", "STORE_GLOBAL")
+    }
+    seen: set[str] = set()
+    for i in dis.get_instructions(code):
+        if i.opname in ("LOAD_GLOBAL", "LOAD_NAME") and i.argval not in seen | stored:
+            seen.add(i.argval)
+            yield i
+
+
+def _place_on_line(code: CodeType, line: int) -> tuple[Place, ...]:
+    for inner in _codes(code):
+        for offset, positions in enumerate(inner.co_positions()):
+            if positions[0] == line:
+                return ((inner, offset * 2),)
+    return ((code, 0),)

@@ -1,0 +1,27 @@
+"""Which choices change what the compiler does?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nki_lab.settings import Settings
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """Choices of one compilation.
+
+    Attributes:
+        capacity: "error", or "finding" to run a kernel that does not fit in addresses past the end.
+        strict: findings are errors.
+        record: keep the program as it was after each pass.
+    """
+
+    capacity: str = "error"
+    strict: bool = False
+    record: bool = True
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> CompileOptions:
+        """Take the choices the environment makes."""
+        return cls(capacity=settings.capacity, strict=settings.strict)

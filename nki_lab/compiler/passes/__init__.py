@@ -1,0 +1,1 @@
+"""One file per pass; each takes a kernel and returns another one."""

@@ -1,0 +1,91 @@
+"""Which elements are read although nothing has written them?
+
+On the chip such a read gives whatever was there before; here it gives NaN (4 for integers, as in the official
+simulator, nki/guides/nki_simulator.rst), never a former tensor's bytes, and a finding says where.
+"""
+
+from __future__ import annotations
+
+from nki_lab.compiler.options import CompileOptions
+from nki_lab.ir.coverage import Coverage, Written
+from nki_lab.ir.instruction import UPDATE, WRITE, Instruction
+from nki_lab.ir.nodes import Finding, Kernel
+from nki_lab.ir.tensor import NkiTensor
+
+
+def find_uninitialized(kernel: Kernel, options: CompileOptions) -> Kernel:
+    """Return the kernel with a finding per unwritten read and the storages to fill before use."""
+    coverage: dict[int, Coverage] = {}
+    poisoned: set[int] = set()
+    findings = {(f.message, f.stack): f for f in kernel.findings}
+    for i in kernel.instructions:
+        form = i.form
+        updated = form.cache.get(find_uninitialized)
+        if updated is None:
+            updated = form.cache[find_uninitialized] = _update_kinds(i)
+        for position in form.reads:
+            value = i.args[position]
+            for view in value if type(value) is tuple else (value,):
+                storage = view.storage
+                if storage.origin != "temporary":
+                    continue
+                seen = coverage.get(storage.id)
+                if seen is None:
+                    seen = coverage[storage.id] = Coverage(storage)
+                if seen.whole or seen.written(view) is Written.ALL:
+                    continue
+                poisoned.add(storage.id)
+                kind = updated.get(position)
+                if kind == "partial" or (
+                    kind == "first" and i.args[i.definition.position["accumulate"]] is None
+                ):
+                    continue
+                finding = _finding(i, position, view, seen)
+                findings.setdefault((finding.message, finding.stack), finding)
+        for view in i.written():
+            storage = view.storage
+            seen = coverage.get(storage.id)
+            if seen is None:
+                seen = coverage[storage.id] = Coverage(storage)
+            if not seen.whole:
+                seen.write(view)
+    for view in kernel.outputs:
+        storage = view.storage
+        seen = coverage.get(storage.id) or Coverage(storage)
+        if storage.origin == "temporary" and seen.written(view) is not Written.ALL:
+            poisoned.add(storage.id)
+            missing = seen.missing(view)
+            finding = Finding(
+                "uninitialized",
+                f"{missing} of {view.size} elements of the result {view.describe()} are never written",
+                storage.stack,
+                help="write every element with nisa.dma_copy before the kernel returns",
+                code="NKI401",
+            )
+            findings.setdefault((finding.message, finding.stack), finding)
+    return kernel.with_(findings=tuple(findings.values()), poisoned=frozenset(poisoned))
+
+
+def _update_kinds(i: Instruction) -> dict[int, str]:
+    """Say, per updated operand, whether its old value counts as read where nothing was written."""
+    kinds = {}
+    for position, role in i.definition.roles(i):
+        if role == UPDATE:
+            # With `accumulate` the first write needs no old value; otherwise some elements may just keep theirs.
+            kinds[position] = "first" if "accumulate" in i.definition.position else "partial"
+        assert role != WRITE or position not in i.form.reads
+    return kinds
+
+
+def _finding(i: Instruction, position: int, view: NkiTensor, seen: Coverage) -> Finding:
+    missing = seen.missing(view)
+    where = seen.first_missing(view)
+    what = "all" if missing == view.size else f"{missing} of {view.size}"
+    return Finding(
+        "uninitialized",
+        f"{i.definition.name}: {what} elements of {i.definition.params[position]} = {view.describe()} are read"
+        f" but were never written, the first at index {list(where)}",
+        i.stack,
+        help="write the tile first, e.g. nisa.memset(dst=tile, value=0.0) or nisa.dma_copy",
+        code="NKI401",
+    )

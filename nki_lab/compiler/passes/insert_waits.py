@@ -1,0 +1,253 @@
+"""Which earlier instructions must each instruction wait for?
+
+Engines run side by side, so an instruction waits for the writers of what it reads, and for the readers and writers of
+what it overwrites. Bytes decide, not tensors: a tile placed where another one was waits for that one's last users.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Any
+
+from nki_lab.compiler.options import CompileOptions
+from nki_lab.ir.footprint import Footprint, covers, footprint, overlap
+from nki_lab.ir.instruction import READ
+from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.storage import Storage
+from nki_lab.targets.engines import DMA
+from nki_lab.targets.spaces import PSUM, SBUF
+
+_ROWS_PER_BUCKET = 128
+
+
+class _Uses:
+    """Uses of one storage that a later instruction may have to wait for."""
+
+    __slots__ = ("writers", "readers")
+
+    def __init__(self) -> None:
+        self.writers: list[tuple[Footprint, int]] = []
+        self.readers: list[tuple[Footprint, int]] = []
+
+    def read(self, box: Footprint, n: int, found: set[int]) -> None:
+        for other, at in self.writers:
+            if overlap(other, box):
+                found.add(at)
+        self.readers.append((box, n))
+
+    def write(self, box: Footprint, n: int, found: set[int]) -> None:
+        # A use that the new write covers can be forgotten: whoever comes later waits for the write.
+        kept = []
+        for entry in self.writers:
+            if overlap(entry[0], box):
+                found.add(entry[1])
+                if covers(box, entry[0]):
+                    continue
+            kept.append(entry)
+        kept.append((box, n))
+        self.writers = kept
+        if self.readers:
+            left = []
+            for entry in self.readers:
+                if overlap(entry[0], box):
+                    if entry[1] != n:
+                        found.add(entry[1])
+                    if covers(box, entry[0]):
+                        continue
+                left.append(entry)
+            self.readers = left
+
+    def all(self) -> set[int]:
+        return {n for _, n in self.writers} | {n for _, n in self.readers}
+
+
+class _BucketedUses(_Uses):
+    """Uses of a large HBM tensor: rows are bucketed, so that storing many tiles does not compare all with all."""
+
+    __slots__ = ("buckets",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.buckets: dict[Any, _Uses] = {}
+
+    def _parts(self, box: Footprint) -> list[_Uses]:
+        first = box.first_row // _ROWS_PER_BUCKET
+        last = (box.end_row - 1) // _ROWS_PER_BUCKET
+        return [self.buckets.setdefault(k, _Uses()) for k in range(first, last + 1)]
+
+    def read(self, box: Footprint, n: int, found: set[int]) -> None:
+        for part in self._parts(box):
+            part.read(box, n, found)
+
+    def write(self, box: Footprint, n: int, found: set[int]) -> None:
+        for part in self._parts(box):
+            part.write(box, n, found)
+
+
+class _Occupants:
+    """Which storage used each range of addresses last."""
+
+    def __init__(self) -> None:
+        self.ends: list[int] = []
+        self.ranges: list[tuple[int, int, Storage]] = []
+
+    def replace(self, low: int, high: int, storage: Storage) -> list[Storage]:
+        """Put `storage` at [low, high) and return who was there."""
+        start = bisect_right(self.ends, low)
+        stop = start
+        while stop < len(self.ranges) and self.ranges[stop][0] < high:
+            stop += 1
+        hit = self.ranges[start:stop]
+        pieces = [(low, high, storage)]
+        if hit:
+            first, last = hit[0], hit[-1]
+            if first[0] < low:
+                pieces.insert(0, (first[0], low, first[2]))
+            if last[1] > high:
+                pieces.append((high, last[1], last[2]))
+        self.ranges[start:stop] = pieces
+        self.ends[start:stop] = [p[1] for p in pieces]
+        return [h[2] for h in hit]
+
+
+def insert_waits(kernel: Kernel, options: CompileOptions) -> Kernel:
+    """Return the kernel with, for every instruction, the positions of those it waits for.
+
+    Waits that an earlier wait of the same engine already implies are left out; engines finish in order, DMA
+    transfers do not.
+    """
+    engines = [i.form.engine for i in kernel.instructions]
+    waited: dict[Any, dict[Any, int]] = {}
+    waited_dma: dict[Any, set[int]] = {}
+    waits = tuple(
+        _reduced(found, engines[n], engines, waited, waited_dma) if found else ()
+        for n, found in enumerate(_dependences(kernel))
+    )
+    return kernel.with_(waits=waits)
+
+
+def dependences(kernel: Kernel) -> list[tuple[int, ...]]:
+    """Return, per instruction, the earlier ones it must follow in whatever order the rest runs."""
+    return [tuple(sorted(found)) for found in _dependences(kernel)]
+
+
+def _dependences(kernel: Kernel) -> Iterator[set[int]]:
+    addresses = kernel.addresses or {}
+    instructions = kernel.instructions
+    position_of = _positions(instructions)
+    written = {v.storage.id for i in instructions for v in i.written()}
+    uses: dict[Any, _Uses] = {}
+    occupants = {SBUF: _Occupants(), PSUM: _Occupants()}
+    roots = _shared_roots(kernel)
+    state_users: dict[Any, list[int]] = {}
+
+    def uses_of(storage: Storage, found: set[int]) -> _Uses:
+        key = storage.id
+        known = uses.get(key)
+        if known is not None:
+            return known
+        if not storage.on_chip:
+            known = uses[key] = _BucketedUses()
+            return known
+        root = roots.get(key)
+        known = uses[key] = (
+            uses.setdefault(("group", root), _Uses()) if root is not None else _Uses()
+        )
+        address = addresses.get(key)
+        if address is not None:
+            for other in occupants[storage.buffer].replace(
+                address.byte, address.byte + storage.row_bytes, storage
+            ):
+                # Whoever was here has been used for the last time; the new tile waits for all of it.
+                before = uses[other.id]
+                if before is not known:
+                    found.update(before.all())
+        return known
+
+    for n, i in enumerate(instructions):
+        found: set[int] = set()
+        form = i.form
+        args = i.args
+        for position in form.reads:
+            value = args[position]
+            for view in value if type(value) is tuple else (value,):
+                storage = view.storage
+                if storage.id in written:
+                    box = footprint(view)
+                    if storage.id in roots:
+                        box = _moved(box, addresses[storage.id])
+                    uses_of(storage, found).read(box, n, found)
+        for position in form.writes:
+            value = args[position]
+            for view in value if type(value) is tuple else (value,):
+                storage = view.storage
+                box = footprint(view)
+                if storage.id in roots:
+                    box = _moved(box, addresses[storage.id])
+                uses_of(storage, found).write(box, n, found)
+        for state, role in form.state:
+            users = state_users.setdefault(state, [])
+            found.update(users)
+            if role != READ:
+                users.clear()
+            users.append(n)
+        for producer in i.after:
+            if producer.ident in position_of:  # else it was removed
+                found.add(position_of[producer.ident])
+        found.discard(n)
+        yield found
+
+
+def _reduced(
+    found: set[int],
+    engine: Any,
+    engines: list[Any],
+    waited: dict[Any, dict[Any, int]],
+    waited_dma: dict[Any, set[int]],
+) -> tuple[int, ...]:
+    """Return the waits that no earlier wait of `engine` implies."""
+    seen = waited.setdefault(engine, {})
+    seen_dma = waited_dma.setdefault(engine, set())
+    latest: dict[Any, int] = {}
+    kept = []
+    for n in found:
+        other = engines[n]
+        if other is DMA:
+            # Transfers finish in any order: each one is waited for, once per engine (a queue of transfers starts
+            # them side by side, so there each waits for itself).
+            if engine is DMA or n not in seen_dma:
+                seen_dma.add(n)
+                kept.append(n)
+        elif latest.get(other, -1) < n:
+            latest[other] = n
+    for other, n in latest.items():
+        if other is engine or engine is DMA:
+            kept.append(n)
+        elif seen.get(other, -1) < n:
+            seen[other] = n
+            kept.append(n)
+    kept.sort()
+    return tuple(kept)
+
+
+def _shared_roots(kernel: Kernel) -> dict[int, int]:
+    """Return, for storages whose bytes overlap another's while both are in use, one id per such group."""
+    return {member: group for group, members in enumerate(kernel.overlaps) for member in members}
+
+
+def _moved(box: Footprint, address: Any) -> Footprint:
+    # Tensors that share bytes have rows of different length: compare them at their absolute address.
+    return Footprint(
+        1 << 20,
+        box.first_row + address.partition,
+        box.end_row + address.partition,
+        box.first_byte + address.byte,
+        box.end_byte + address.byte,
+    )
+
+
+def _positions(instructions: Any) -> dict[int, int]:
+    if not any(i.after for i in instructions):
+        return {}
+    return {i.ident: n for n, i in enumerate(instructions)}

@@ -1,0 +1,14 @@
+"""Which engine runs each instruction?"""
+
+from __future__ import annotations
+
+from nki_lab.compiler.options import CompileOptions
+from nki_lab.ir.nodes import Kernel
+
+
+def place_engines(kernel: Kernel, options: CompileOptions) -> Kernel:
+    """Return the kernel with its placement made visible.
+
+    The engine of an instruction follows from its form (`.place` of the definition), so nothing else changes.
+    """
+    return kernel.with_(placed=True)

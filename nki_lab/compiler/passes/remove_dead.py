@@ -1,0 +1,44 @@
+"""Which instructions compute something nobody reads?"""
+
+from __future__ import annotations
+
+from nki_lab.compiler.options import CompileOptions
+from nki_lab.ir.instruction import READ
+from nki_lab.ir.nodes import Finding, Kernel
+
+
+def remove_dead(kernel: Kernel, options: CompileOptions) -> Kernel:
+    """Return the kernel without instructions that only write on-chip tiles nobody reads later.
+
+    Whole tensors are looked at: a tile that is read in part keeps all its writers. Instructions that change hidden
+    registers stay, since later ones may read those.
+    """
+    if kernel.has_loops:  # a read earlier in a loop's body may come after a write in it
+        return kernel
+    read: set[int] = set()
+    kept = []
+    findings = list(kernel.findings)
+    for i in reversed(kernel.instructions):
+        form = i.form
+        written = i.written()
+        alive = (
+            not written
+            or any(role != READ for _, role in form.state)
+            or any(not v.storage.on_chip or v.storage.id in read for v in written)
+        )
+        if not alive:
+            findings.append(
+                Finding(
+                    "advice",
+                    f"{i.definition.name} writes {written[0].describe()}, which is never read: removed",
+                    i.stack,
+                    help="delete the line, or store the tile",
+                )
+            )
+            continue
+        kept.append(i)
+        for view in i.read():
+            read.add(view.storage.id)
+    if len(kept) == len(kernel.instructions):
+        return kernel
+    return kernel.with_(body=tuple(reversed(kept)), findings=tuple(findings))

@@ -1,0 +1,102 @@
+"""Which passes make a program that can run, and in which order?
+
+The list is flat: a pass is one file, named once, and its result is recorded so that a viewer can step through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from nki_lab.compiler.frontend import SourceKernel
+from nki_lab.compiler.options import CompileOptions
+from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
+from nki_lab.compiler.passes.find_uninitialized import find_uninitialized
+from nki_lab.compiler.passes.insert_waits import insert_waits
+from nki_lab.compiler.passes.place_engines import place_engines
+from nki_lab.compiler.passes.remove_dead import remove_dead
+from nki_lab.compiler.passes.settle_accumulate import settle_accumulate
+from nki_lab.compiler.trace import trace
+from nki_lab.errors import KernelErrors, LanguageError, NkiError
+from nki_lab.ir.nodes import Finding, Kernel
+from nki_lab.targets.spec import Target
+
+Pass = Callable[[Kernel, CompileOptions], Kernel]
+
+PASSES: tuple[tuple[str, Pass], ...] = (
+    ("settle_accumulate", settle_accumulate),
+    ("find_uninitialized", find_uninitialized),
+    ("remove_dead", remove_dead),
+    ("place_engines", place_engines),
+    ("allocate_sbuf", allocate_sbuf),
+    ("allocate_psum", allocate_psum),
+    ("insert_waits", insert_waits),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledKernel:
+    """A program that can be simulated and timed without its source.
+
+    Attributes:
+        kernel: the program after the last pass.
+        stages: (pass name, program after it), the traced program first.
+        source: the kernel it was traced from.
+    """
+
+    kernel: Kernel
+    stages: tuple[tuple[str, Kernel], ...]
+    source: SourceKernel
+
+    @property
+    def target(self) -> Target:
+        """The machine it was compiled for."""
+        return self.kernel.target
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the author should know, from tracing and all passes."""
+        return self.kernel.findings
+
+
+def compile_kernel(
+    source: SourceKernel,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    target: Target,
+    options: CompileOptions,
+) -> CompiledKernel:
+    """Trace a kernel for these arguments and run every pass.
+
+    Raises:
+        NkiError: with a place in the author's text; KernelErrors when there are several.
+    """
+    kernel = trace(source, args, kwargs, target, options)
+    stages = [("trace", kernel)]
+    for name, run in PASSES:
+        kernel = run(kernel, options)
+        if options.record:
+            stages.append((name, kernel))
+    if options.strict:
+        refuse_findings(kernel.findings)
+    return CompiledKernel(kernel, tuple(stages), source)
+
+
+def refuse_findings(findings: tuple[Finding, ...]) -> None:
+    """Raise the findings that `strict` does not let pass."""
+    errors: list[NkiError] = [
+        StrictFinding(f"{f.kind}: {f.message}", stack=f.stack, help=f.help)
+        for f in findings
+        if f.kind != "advice"
+    ]
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise KernelErrors(errors)
+
+
+class StrictFinding(LanguageError):
+    """A finding, where `strict` asks for none."""
+
+    code = "NKI113"

@@ -1,0 +1,294 @@
+"""What does a kernel do? Run it once, on symbolic tiles, and write down every instruction.
+
+The author's own function is run by CPython, so helpers, methods, closures and other modules work alike, and `print`,
+`assert` and a debugger act while tracing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from nki_lab.compiler.frontend import SourceKernel
+from nki_lab.compiler.options import CompileOptions
+from nki_lab.dtypes import DType, dtype_of
+from nki_lab.errors import (
+    KernelArgument,
+    KernelErrors,
+    KernelRaised,
+    KernelResult,
+    NkiError,
+    WrongCall,
+    close_matches,
+)
+from nki_lab.ir.builder import Builder
+from nki_lab.ir.instruction import registry
+from nki_lab.ir.nodes import Kernel, Param
+from nki_lab.ir.tensor import NkiTensor
+from nki_lab.language.nkiobject import NKIObject
+from nki_lab.source import stack_of_traceback
+from nki_lab.targets.spaces import SHARED_HBM
+from nki_lab.targets.spec import Target
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorSpec:
+    """Shape and dtype of an argument that will be an array."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+
+
+@dataclasses.dataclass(frozen=True)
+class OutputRef:
+    """In `Kernel.result`, stands for `Kernel.outputs[index]`."""
+
+    index: int
+
+
+def trace(
+    source: SourceKernel,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    target: Target,
+    options: CompileOptions,
+    program: tuple[int, int] = (0, 1),
+) -> Kernel:
+    """Run the kernel on symbolic tiles and return the program it describes.
+
+    Args:
+        source: the kernel.
+        args, kwargs: call arguments; arrays and TensorSpecs become HBM tensors, everything else is a constant.
+        target: the machine to compile for.
+        options: `strict` turns findings into errors.
+        program: (program_id, num_programs).
+    """
+    source.check()
+    bound = bind_arguments(source, args, kwargs)
+    builder = Builder(target, root=source.code, program=program, strict=options.strict)
+    values = {name: _symbolic(builder, name, value) for name, value in bound.items()}
+    params = tuple(Param(name, value) for name, value in values.items())
+    positional, keywords = _call_form(source, values)
+    with builder.active(), _collector_paused():
+        try:
+            result = source.function(*positional, **keywords)
+        except Exception as error:
+            raise _explained(error, source, builder) from None
+    if builder.errors:
+        raise _all(builder.errors)
+    outputs: list[NkiTensor] = []
+    structure = _outputs(result, outputs, source, builder)
+    _check_result(result, outputs, source, builder)
+    return Kernel(
+        name=source.name,
+        target=target,
+        params=params,
+        storages=tuple(builder.storages),
+        body=tuple(builder.body),
+        outputs=tuple(outputs),
+        result=structure,
+        forms=builder.forms,
+        findings=tuple(builder.findings.values()),
+    )
+
+
+def bind_arguments(
+    source: SourceKernel, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    """Match call arguments to parameters, defaults included; an error names what does not fit."""
+    try:
+        bound = source.signature.bind(*args, **kwargs)
+    except TypeError as error:
+        names = list(source.signature.parameters)
+        unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        raise KernelArgument(
+            f"{source.name}: {error}",
+            stack=((source.code, 0),),
+            notes=(f"parameters: {', '.join(names)}",),
+            help=close_matches(unknown[1], names) if unknown else "",
+        ) from None
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
+def _call_form(source: SourceKernel, values: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    positional: list[Any] = []
+    keywords: dict[str, Any] = {}
+    for name, parameter in source.signature.parameters.items():
+        value = values[name]
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            positional += value
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            keywords.update(value)
+        elif parameter.kind is parameter.KEYWORD_ONLY:
+            keywords[name] = value
+        else:
+            positional.append(value)
+    return positional, keywords
+
+
+def is_array(value: Any) -> bool:
+    """Tell whether a call argument becomes a tensor of the kernel."""
+    return isinstance(value, (np.ndarray, TensorSpec))
+
+
+def map_arguments(
+    name: str,
+    value: Any,
+    leaf: Callable[[str, Any], Any],
+    is_leaf: Callable[[Any], bool] = is_array,
+) -> Any:
+    """Return `value` with everything inside that `is_leaf` replaced by `leaf(name, it)`.
+
+    Looks into tuples, lists, dicts, NKIObjects and dataclasses, in a fixed order.
+    """
+    if is_leaf(value):
+        return leaf(name, value)
+
+    def inner(key: Any, item: Any) -> Any:
+        return map_arguments(f"{name}.{key}", item, leaf, is_leaf)
+
+    if type(value) in (tuple, list):
+        return type(value)(inner(k, v) for k, v in enumerate(value))
+    if isinstance(value, tuple):  # a NamedTuple
+        return type(value)(*(inner(k, v) for k, v in enumerate(value)))
+    if type(value) is dict:
+        return {k: inner(k, v) for k, v in value.items()}
+    if isinstance(value, NKIObject) or (
+        dataclasses.is_dataclass(value) and not isinstance(value, (type, Enum))
+    ):
+        fields = {k: inner(k, v) for k, v in vars(value).items()}
+        if all(fields[k] is v for k, v in vars(value).items()):
+            return value
+        made = object.__new__(type(value))
+        made.__dict__.update(fields)
+        return made
+    return value
+
+
+def _symbolic(builder: Builder, name: str, value: Any) -> Any:
+    def leaf(path: str, array: np.ndarray | TensorSpec) -> NkiTensor | Any:
+        if isinstance(array, np.ndarray) and array.ndim == 0:
+            return array.item()
+        dtype = dtype_of(array.dtype)
+        if dtype is None:
+            raise KernelArgument(
+                f"argument `{path}` has dtype {array.dtype}, which NKI does not have",
+                help=_cast_help(array.dtype),
+            )
+        if 0 in array.shape:
+            raise KernelArgument(
+                f"argument `{path}` has shape {list(array.shape)}: a tensor holds at least one element"
+            )
+        return builder.allocate(array.shape, dtype, SHARED_HBM, path, origin="input")
+
+    return map_arguments(name, value, leaf)
+
+
+def _cast_help(dtype: Any) -> str:
+    kind = getattr(dtype, "kind", "")
+    if kind == "f":
+        return "cast it first, e.g. array.astype(np.float32)"
+    if kind in "iu":
+        return "cast it first, e.g. array.astype(np.int32)"
+    return "use float32, bfloat16, float16, an 8-bit float, or an integer of 8, 16 or 32 bits"
+
+
+def _outputs(result: Any, found: list[NkiTensor], source: SourceKernel, builder: Builder) -> Any:
+    if isinstance(result, NkiTensor):
+        if result.storage.owner is not builder or result.buffer is not SHARED_HBM:
+            raise KernelResult(
+                f"{source.name} returns {result.describe()}: a result must be in shared_hbm",
+                stack=((source.code, 0),),
+                help="make it with nl.ndarray(shape, dtype, buffer=nl.shared_hbm) and write it with nisa.dma_copy",
+            )
+        found.append(result)
+        return OutputRef(len(found) - 1)
+    if type(result) in (tuple, list):
+        return type(result)(_outputs(r, found, source, builder) for r in result)
+    if isinstance(result, tuple):
+        return type(result)(*(_outputs(r, found, source, builder) for r in result))
+    if type(result) is dict:
+        return {k: _outputs(r, found, source, builder) for k, r in result.items()}
+    if result is None or isinstance(result, (int, float, str, bool)):
+        return result
+    raise KernelResult(
+        f"{source.name} returns {type(result).__name__}: a kernel returns tensors in shared_hbm",
+        stack=((source.code, 0),),
+        help="return the output tensor, or a tuple of output tensors",
+    )
+
+
+def _check_result(
+    result: Any, outputs: list[NkiTensor], source: SourceKernel, builder: Builder
+) -> None:
+    if outputs:
+        return
+    writes_input = any(t.storage.origin == "input" for i in builder.body for t in _written(i))
+    if not writes_input:
+        raise KernelResult(
+            f"{source.name} returns {'nothing' if result is None else 'no tensor'}",
+            stack=((source.code, 0),),
+            help="return the tensor made with nl.ndarray(..., buffer=nl.shared_hbm); is the `return` missing?",
+        )
+
+
+def _written(node: Any) -> list[NkiTensor]:
+    return node.written() if hasattr(node, "written") else []
+
+
+def _explained(error: Exception, source: SourceKernel, builder: Builder) -> NkiError:
+    """Return what a kernel raised as an error at the author's line, with the rule errors before it."""
+    stack = stack_of_traceback(error.__traceback__, source.code)
+    if isinstance(error, NkiError):
+        if not error.stack:
+            error.stack = stack
+        return _all([*builder.errors, error])
+    if isinstance(error, TypeError):
+        call = re.match(r"(?:\w+\.)?(\w+)\(\) (.*)", str(error))
+        if call and call[1] in registry:
+            return _all([*builder.errors, _wrong_call(call[1], call[2], stack)])
+    made = KernelRaised(
+        f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
+        stack=stack,
+        notes=("raised by the kernel's own Python while it was traced",),
+    )
+    made.__cause__ = error
+    return _all([*builder.errors, made])
+
+
+def _wrong_call(name: str, what: str, stack: Any) -> WrongCall:
+    params = registry[name].params
+    unknown = re.search(r"unexpected keyword argument '(\w+)'", what)
+    return WrongCall(
+        f"{name}: {what}",
+        stack=stack,
+        notes=(f"parameters: {', '.join(params)}",),
+        help=close_matches(unknown[1], params) if unknown else "",
+    )
+
+
+def _all(errors: list[NkiError]) -> NkiError:
+    flat: list[NkiError] = []
+    for error in errors:
+        flat += error.errors if isinstance(error, KernelErrors) else [error]
+    return flat[0] if len(flat) == 1 else KernelErrors(flat)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    # The cyclic collector walks every live instruction again and again; at 1e5 of them it triples the cost.
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()

@@ -1,0 +1,6 @@
+"""What does a program compute? NumPy values on byte-accurate memories."""
+
+from nki_lab.simulator.machine import Program, simulate
+from nki_lab.simulator.options import SimulatorOptions
+
+__all__ = ["Program", "SimulatorOptions", "simulate"]

@@ -1,0 +1,220 @@
+"""How does one instruction run on NumPy arrays?
+
+Everything that can be decided before a run is decided here: which arrays `.semantics` gets, in which shape and type,
+whether the result may be written in place, and which casts stand before and after. What is left is a list of calls.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import cache, partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from nki_lab.ir.instruction import READ, UPDATE, Definition, Instruction, Shape
+from nki_lab.ir.layout import reshape_strides
+from nki_lab.ir.tensor import NkiTensor
+from nki_lab.isa.numerics import BITS, FLOAT32, bits_of, load_cast, store_cast
+from nki_lab.simulator.memory import Memory
+
+# A call with keyword arguments only: `Program` replaces those that lie outside before each run.
+Step = partial
+
+
+class Scratch:
+    """Reused arrays for operands that need a cast and for results that cannot go to their place directly."""
+
+    def __init__(self) -> None:
+        self._flat: dict[tuple[str, np.dtype], np.ndarray] = {}
+
+    def array(self, use: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        """Return an array that is valid until the next instruction."""
+        size = prod(shape)
+        flat = self._flat.get((use, dtype))
+        if flat is None or flat.size < size:
+            flat = self._flat[use, dtype] = np.empty(max(size, 1024), dtype)
+        return flat[:size].reshape(shape)
+
+
+@cache
+def _wanted(definition: Definition) -> tuple[str, ...]:
+    return tuple(inspect.signature(definition.facets["semantics"]).parameters)
+
+
+class Binder:
+    """Binds instructions to the arrays of one memory."""
+
+    def __init__(self, memory: Memory, registers: dict[Any, np.ndarray]) -> None:
+        self.memory = memory
+        self.registers = registers
+        self.scratch = Scratch()
+        self.written: dict[
+            int, np.ndarray
+        ] = {}  # PSUM storages with an undecided first write -> mask
+
+    def bind(self, i: Instruction) -> list[Step]:
+        """Return the calls that perform `i`."""
+        definition = i.definition
+        numerics = definition.numerics(i) if definition.numerics is not None else {}
+        roles = {definition.params[k]: role for k, role in definition.roles(i)}
+        before: list[Step] = []
+        after: list[Step] = []
+        given: dict[str, Any] = {}
+        shape = self._result_shape(i)
+        read_arrays: list[np.ndarray] = []
+        for name, operand in definition.operands.items():
+            value = i.args[definition.position[name]]
+            if roles.get(name) in (READ, UPDATE):
+                if type(value) is tuple:
+                    given[name] = tuple(
+                        self._operand(f"{name}{k}", v, operand, numerics.get(name, FLOAT32), shape, before, read_arrays)
+                        for k, v in enumerate(value)
+                    )  # fmt: skip
+                else:
+                    given[name] = self._operand(
+                        name,
+                        value,
+                        operand,
+                        numerics.get(name, FLOAT32),
+                        shape,
+                        before,
+                        read_arrays,
+                    )
+            elif type(value) is not NkiTensor:
+                given[name] = value
+        wanted = _wanted(definition)
+        for name, role in roles.items():
+            if role != READ:
+                out = "out" if name == "dst" else f"out_{name}"
+                value = i.args[definition.position[name]]
+                given[out] = self._result(
+                    name, value, definition.operands[name].shape, numerics.get(name, FLOAT32), shape,
+                    read_arrays, after, definition.in_place_safe,
+                )  # fmt: skip
+        for name in definition.params:
+            if name not in definition.operands:
+                given.setdefault(name, i.args[definition.position[name]])
+        given["target"] = self.memory.kernel.target
+        for state, _ in i.form.state:
+            given[state.value] = self._register(i, state)
+        if "written" in wanted:
+            given["written"] = self._mask(i)
+        for name in wanted:
+            given.setdefault(name, None)
+        call = partial(definition.facets["semantics"], **{name: given[name] for name in wanted})
+        return [*before, call, *after, *self._mask_updates(i)]
+
+    # -- operands ------------------------------------------------------------------------------------------------
+
+    def _result_shape(self, i: Instruction) -> tuple[int, ...]:
+        position = i.definition.position.get("dst")
+        dst = i.args[position] if position is not None else None
+        return dst.shape if type(dst) is NkiTensor else (1, 1)
+
+    def _operand(self, name, value, operand, compute, shape, before, read_arrays) -> Any:
+        if type(value) is not NkiTensor:
+            return value
+        array = self.memory.array(value)
+        read_arrays.append(array)
+        cast = None
+        held = self.memory.held_as(value.dtype)
+        if compute is BITS:
+            array = array.view(bits_of(held))
+        elif compute is not None:
+            cast = load_cast(held, compute)
+        wanted = self._shaped(value.shape, operand.shape, shape)
+        viewed = _reshaped(array, wanted)
+        if cast is None and viewed is not None:
+            return viewed
+        kind = np.dtype(compute) if cast is not None else array.dtype
+        copy = self.scratch.array(f"in_{name}", value.shape, kind)
+        before.append(partial(_cast(cast), source=array, out=copy))
+        return copy.reshape(wanted)
+
+    @staticmethod
+    def _shaped(own: tuple[int, ...], kind: Shape, shape: tuple[int, ...]) -> tuple[int, ...]:
+        if kind is Shape.OWN:
+            return own
+        if kind is Shape.FLAT:
+            return (own[0], prod(own[1:]))
+        if kind is Shape.VECTOR:
+            return (own[0], *(1,) * (len(shape) - 1))
+        return shape if prod(own) == prod(shape) else own
+
+    def _result(
+        self, name, value, kind, compute, shape, read_arrays, after, in_place_safe
+    ) -> np.ndarray:
+        array = self.memory.array(value)
+        held = self.memory.held_as(value.dtype)
+        if compute is BITS:
+            array = array.view(bits_of(held))
+        wanted = self._shaped(value.shape, kind, shape)
+        cast = store_cast(compute, held) if compute is not BITS else None
+        viewed = _reshaped(array, wanted)
+        clear = in_place_safe or not any(np.may_share_memory(array, r) for r in read_arrays)
+        if cast is None and viewed is not None and clear:
+            return viewed
+        kind_of = array.dtype if compute is None or compute is BITS else np.dtype(compute)
+        result = self.scratch.array(f"out_{name}", value.shape, kind_of)
+        after.append(partial(_cast(cast), source=result, out=array))
+        return result.reshape(wanted)
+
+    # -- hidden registers ----------------------------------------------------------------------------------------
+
+    def _register(self, i: Instruction, state: Any) -> np.ndarray:
+        view = next(iter(i.read()), None) or i.written()[0]
+        first = view.start_partition
+        address = (self.memory.kernel.addresses or {}).get(view.storage.id)
+        first += address.partition if address is not None else 0
+        return self.registers[state][first : first + view.shape[0]]
+
+    # -- first writes of PSUM ------------------------------------------------------------------------------------
+
+    def _mask(self, i: Instruction) -> Any:
+        """Return which elements of `dst` were written before, where that was left to be decided per element."""
+        dst = i.dst
+        mask = self.written.get(dst.storage.id)
+        if mask is None or i.accumulate is not None:
+            return None
+        return _mask_view(mask, dst)
+
+    def _mask_updates(self, i: Instruction) -> list[Step]:
+        if not self.written:
+            return []
+        return [
+            partial(_set, mask=_mask_view(self.written[v.storage.id], v))
+            for v in i.written()
+            if v.storage.id in self.written
+        ]
+
+
+def _mask_view(mask: np.ndarray, view: NkiTensor) -> np.ndarray:
+    assert view.dtype.itemsize == view.storage.dtype.itemsize, (
+        "an accumulator is written as it was made"
+    )
+    return np.ndarray(view.shape, bool, mask, view.offset, view.strides)
+
+
+def _cast(cast: Any) -> Any:
+    return _copy if cast is None else cast
+
+
+def _set(mask: np.ndarray) -> None:
+    mask[...] = True
+
+
+def _copy(source: np.ndarray, out: np.ndarray) -> None:
+    np.copyto(out, source, casting="unsafe")
+
+
+def _reshaped(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
+    """Return a view of `array` in another shape, or None where that needs a copy."""
+    if array.shape == shape:
+        return array
+    strides = reshape_strides(array.shape, array.strides, shape)
+    if strides is None:
+        return None
+    # An axis of size 1 has no stride of its own; NumPy only wants one.
+    return np.lib.stride_tricks.as_strided(array, shape, strides)

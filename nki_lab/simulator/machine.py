@@ -1,0 +1,246 @@
+"""How is a program run?
+
+On-chip addresses are fixed, so a program is bound once to a list of calls and then run any number of times. Only what
+lies outside, the caller's arrays and the results, is put in anew before each run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from nki_lab.errors import KernelArgument
+from nki_lab.ir.instruction import State
+from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.storage import Storage
+from nki_lab.simulator.bind import Binder, Step
+from nki_lab.simulator.memory import Memory, fill_unwritten
+from nki_lab.simulator.options import SimulatorOptions
+
+
+class _Outside(NamedTuple):
+    """An argument of a bound call that is a window on a caller's array or a result."""
+
+    keywords: dict[str, Any]
+    name: str
+    storage: int
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    offset: int
+    strides: tuple[int, ...]
+
+
+class Program:
+    """A compiled kernel bound to memories; `run` computes its results.
+
+    A program holds one set of on-chip memories, so one thread at a time may run it.
+    """
+
+    def __init__(self, kernel: Kernel, options: SimulatorOptions | None = None) -> None:
+        assert not kernel.has_loops
+        self.kernel = kernel
+        self.options = options or SimulatorOptions()
+        self.memory = Memory(kernel, self.options)
+        self.registers = {s: np.zeros((kernel.target.partitions, 1), np.float32) for s in State}
+        self._written = {v.storage.id for i in kernel.instructions for v in i.written()}
+        self._steps: list[Step] = []
+        self._outside: list[_Outside] = []
+        self._bind_all()
+
+    # -- binding -------------------------------------------------------------------------------------------------
+
+    def _bind_all(self) -> None:
+        kernel, memory = self.kernel, self.memory
+        binder = Binder(memory, self.registers)
+        starting: dict[int, list[Storage]] = {}
+        ending: dict[int, list[Storage]] = {}
+        for key, life in kernel.lifetimes.items():
+            storage = kernel.storages[key]
+            starting.setdefault(life.first, []).append(storage)
+            if storage.on_chip:
+                ending.setdefault(life.last, []).append(storage)
+        undecided = _undecided(kernel)
+        stand_ins = {}
+        for storage in kernel.storages:
+            if storage.id in memory.outside:
+                stand_ins[storage.id] = self._new_array(storage)
+                memory.bind(storage, stand_ins[storage.id])
+        for n, i in enumerate(kernel.instructions):
+            for storage in starting.get(n, ()):
+                if storage.id in kernel.poisoned and storage.id not in memory.outside:
+                    array = memory.array(storage.whole())
+                    self._steps.append(partial(fill_unwritten, array=array, dtype=storage.dtype))
+                if storage.id in undecided:
+                    mask = np.zeros(storage.nbytes // storage.dtype.itemsize, bool)
+                    binder.written[storage.id] = mask
+                    self._steps.append(partial(_clear, mask=mask))
+            touches_outside = [
+                v.storage.id for v in (*i.read(), *i.written()) if v.storage.id in memory.outside
+            ]
+            for step in binder.bind(i):
+                self._steps.append(step)
+                if touches_outside:
+                    self._note_outside(step, touches_outside, stand_ins)
+            for storage in ending.get(n, ()):
+                memory.give_back(storage)
+                binder.written.pop(storage.id, None)
+
+    def _note_outside(
+        self, step: Step, candidates: list[int], stand_ins: dict[int, np.ndarray]
+    ) -> None:
+        for name, value in step.keywords.items():
+            arrays = value if type(value) is tuple else (value,)
+            for position, array in enumerate(arrays):
+                if not isinstance(array, np.ndarray):
+                    continue
+                for key in candidates:
+                    stand_in = stand_ins[key]
+                    offset = array.ctypes.data - stand_in.ctypes.data
+                    if 0 <= offset < stand_in.nbytes and np.may_share_memory(array, stand_in):
+                        assert type(value) is not tuple, (
+                            f"operand {position} of a list lies outside"
+                        )
+                        self._outside.append(
+                            _Outside(
+                                step.keywords,
+                                name,
+                                key,
+                                array.shape,
+                                array.dtype,
+                                offset,
+                                array.strides,
+                            )
+                        )
+                        break
+
+    def _new_array(self, storage: Storage) -> np.ndarray:
+        return np.empty(storage.shape, self.memory.held_as(storage.dtype).np)
+
+    # -- running -------------------------------------------------------------------------------------------------
+
+    def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Run once and return the outputs, in the order of `kernel.outputs`.
+
+        Args:
+            arrays: one per input of the kernel, in order, with its shape and dtype. An array the kernel writes is
+                updated in place; a read-only one that it writes is an error.
+        """
+        kernel, memory = self.kernel, self.memory
+        copied_back = self._bind_inputs(arrays)
+        results: dict[int, np.ndarray] = {}
+        for view in kernel.outputs:
+            storage = view.storage
+            if storage.origin == "temporary" and storage.id not in results:
+                array = results[storage.id] = self._new_array(storage)
+                if storage.id in kernel.poisoned:
+                    fill_unwritten(array, storage.dtype)
+                memory.bind(storage, array)
+        self._put_outside()
+        for register in self.registers.values():
+            register[...] = 0
+        with np.errstate(all="ignore"), _one_blas_thread():
+            for step in self._steps:
+                step()
+        for array, held in copied_back:
+            array[...] = held
+        return [self._output(view, arrays) for view in kernel.outputs]
+
+    def _bind_inputs(self, arrays: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Make the caller's arrays the inputs; return (array, copy) pairs to write back after the run."""
+        inputs = self.kernel.inputs
+        if len(arrays) != len(inputs):
+            raise KernelArgument(
+                f"{self.kernel.name} takes {len(inputs)} arrays, found {len(arrays)}"
+            )
+        copied_back = []
+        for storage, array in zip(inputs, arrays, strict=True):
+            _check_input(storage, array)
+            written = storage.id in self._written
+            if written:
+                self._check_writable(storage, array, inputs, arrays)
+            held = np.ascontiguousarray(array, self.memory.held_as(storage.dtype).np)
+            if held.ndim != array.ndim:  # ascontiguousarray makes 0-d arrays 1-d
+                held = held.reshape(array.shape)
+            if written and not np.shares_memory(held, array):
+                copied_back.append((array, held))
+            self.memory.bind(storage, held)
+        return copied_back
+
+    def _check_writable(
+        self,
+        storage: Storage,
+        array: np.ndarray,
+        inputs: Sequence[Storage],
+        arrays: Sequence[np.ndarray],
+    ) -> None:
+        if not array.flags.writeable:
+            raise KernelArgument(
+                f"{self.kernel.name} writes its argument `{storage.name}`, but the array is read-only",
+                help="pass a copy: array.copy()",
+            )
+        for other, second in zip(inputs, arrays, strict=True):
+            if other is not storage and np.may_share_memory(array, second):
+                raise KernelArgument(
+                    f"{self.kernel.name} writes its argument `{storage.name}`, which shares memory with `{other.name}`",
+                    help="pass a copy of one of them",
+                )
+
+    def _put_outside(self) -> None:
+        bases = {
+            key: self.memory.base(self.kernel.storages[key]).bytes for key in self.memory.outside
+        }
+        for keywords, name, key, shape, dtype, offset, strides in self._outside:
+            keywords[name] = np.ndarray(shape, dtype, bases[key], offset, strides)
+
+    def _output(self, view: Any, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        array = self.memory.array(view)
+        if view.storage.origin == "input":
+            for storage, given in zip(self.kernel.inputs, arrays, strict=True):
+                if storage is view.storage and given.shape == array.shape:
+                    return given
+        return array
+
+
+def simulate(
+    kernel: Kernel, arrays: Sequence[np.ndarray], options: SimulatorOptions | None = None
+) -> list[np.ndarray]:
+    """Run a compiled kernel once on NumPy arrays and return its outputs."""
+    return Program(kernel, options).run(arrays)
+
+
+def _undecided(kernel: Kernel) -> set[int]:
+    """Return the storages with a product whose first write is decided per element while running."""
+    found = set()
+    for i in kernel.instructions:
+        position = i.definition.position.get("accumulate")
+        if position is not None and i.args[position] is None:
+            found.add(i.dst.storage.id)
+    return found
+
+
+def _check_input(storage: Storage, array: np.ndarray) -> None:
+    if array.shape != storage.shape or array.dtype != storage.dtype.np:
+        raise KernelArgument(
+            f"argument `{storage.name}` is {list(array.shape)} {array.dtype}, the kernel was compiled for"
+            f" {list(storage.shape)} {storage.dtype}",
+            help="compile it for these arrays: call the kernel itself instead of the compiled one",
+        )
+
+
+def _clear(mask: np.ndarray) -> None:
+    mask[...] = False
+
+
+_controller: ThreadpoolController | None = None
+
+
+def _one_blas_thread() -> Any:
+    # Tiles are too small to split; two BLAS threads on a busy machine make a run many times slower.
+    global _controller
+    if _controller is None:
+        _controller = ThreadpoolController()
+    return _controller.limit(limits=1, user_api="blas")

@@ -1,0 +1,172 @@
+"""Which bytes does each tensor have while a program runs?
+
+Addresses decide what aliases. Tensors whose bytes never overlap while both are in use get contiguous arrays of their
+own, taken from and given back to a pool in program order, so that NumPy runs at full speed and arrays stay in cache.
+Tensors that do overlap share one byte array and are strided views of it: an overlap corrupts data as on the chip.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nki_lab.dtypes import DType, dtype_of
+from nki_lab.errors import NotModelled
+from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.storage import Storage
+from nki_lab.ir.tensor import NkiTensor
+from nki_lab.simulator.options import SimulatorOptions
+from nki_lab.targets.spaces import SBUF
+
+_FLOAT32 = dtype_of("float32")
+assert _FLOAT32 is not None
+# What an unwritten element reads as: NaN, for integers 4 (nki/guides/nki_simulator.rst).
+_UNWRITTEN_INTEGER = 4
+
+
+class Base:
+    """The array a storage's views are cut from: flat bytes, and the bytes from one partition to the next."""
+
+    __slots__ = ("bytes", "start", "pitch")
+
+    def __init__(self, data: np.ndarray, start: int, pitch: int) -> None:
+        self.bytes = data
+        self.start = start
+        self.pitch = pitch
+
+
+class Memory:
+    """Arrays of every storage of one kernel, on chip and in HBM.
+
+    Arguments and results change from run to run: `outside` holds the ids of their storages.
+    """
+
+    def __init__(self, kernel: Kernel, options: SimulatorOptions) -> None:
+        self.kernel = kernel
+        self.options = options
+        self.outside = {s.id for s in kernel.inputs} | {v.storage.id for v in kernel.outputs}
+        self._bases: dict[int, Base] = {}
+        self._pool: dict[int, list[np.ndarray]] = {}
+        self._chips: dict[Any, np.ndarray] = {}
+        self._shared = (
+            {s.id for s in kernel.storages if s.on_chip}
+            if options.shared_bytes
+            else {k for group in kernel.overlaps for k in group}
+        )
+        if self._shared and not options.precise_fp:
+            raise NotModelled(
+                "NKI_PRECISE_FP=0 keeps floats wider than their tiles, so tensors cannot share bytes",
+                help="run with NKI_PRECISE_FP=1, or give overlapping tensors addresses of their own",
+            )
+
+    def held_as(self, dtype: DType) -> DType:
+        """Return the dtype elements are held in: float32 for narrow floats without precise_fp."""
+        if self.options.precise_fp or not dtype.is_float:
+            return dtype
+        assert _FLOAT32 is not None
+        return _FLOAT32
+
+    def base(self, storage: Storage) -> Base:
+        """Return the bytes of a storage, taking an array for it on first use."""
+        base = self._bases.get(storage.id)
+        if base is None:
+            base = self._bases[storage.id] = self._take(storage)
+        return base
+
+    def bind(self, storage: Storage, array: np.ndarray) -> None:
+        """Make `array` (C-contiguous) the bytes of an HBM storage."""
+        data = array.reshape(-1).view(np.uint8)
+        self._bases[storage.id] = Base(data, 0, data.nbytes)
+
+    def give_back(self, storage: Storage) -> None:
+        """Let the next tile of its size have the array of a storage, after its last use."""
+        base = self._bases[storage.id]
+        if storage.id not in self._shared:
+            self._pool.setdefault(base.bytes.nbytes, []).append(base.bytes)
+
+    def _take(self, storage: Storage) -> Base:
+        if storage.id in self._shared:
+            return self._chip(storage)
+        scale = self.held_as(storage.dtype).itemsize
+        size = storage.nbytes // storage.dtype.itemsize * scale
+        if storage.data is not None:
+            held = self.held_as(storage.dtype).np
+            data = np.array(storage.data, dtype=held, order="C").reshape(-1).view(np.uint8)
+        else:
+            pool = self._pool.get(size)
+            data = pool.pop() if pool else _aligned(size)
+        return Base(data, 0, size // storage.partitions)
+
+    def _chip(self, storage: Storage) -> Base:
+        assert self.kernel.addresses is not None
+        address = self.kernel.addresses[storage.id]
+        target = self.kernel.target
+        space = storage.buffer
+        pitch = (
+            target.sbuf_bytes_per_partition if space is SBUF else target.psum_bytes_per_partition
+        )
+        chip = self._chips.get(space)
+        needed = max(
+            (a.byte + self.kernel.storages[k].row_bytes
+             for k, a in self.kernel.addresses.items() if self.kernel.storages[k].buffer is space),
+            default=0,
+        )  # fmt: skip
+        pitch = max(pitch, -(-needed // 64) * 64)  # past the end when capacity is only a finding
+        if chip is None:
+            chip = self._chips[space] = _aligned(pitch * target.partitions)
+        return Base(chip, address.partition * pitch + address.byte, pitch)
+
+    def array(self, view: NkiTensor) -> np.ndarray:
+        """Return the NumPy view of a tensor view, in the dtype it is held in."""
+        storage = view.storage
+        base = self.base(storage)
+        held = self.held_as(view.dtype)
+        if held is not view.dtype or (not self.options.precise_fp and storage.dtype.is_float):
+            if view.dtype is not storage.dtype and view.dtype.itemsize != storage.dtype.itemsize:
+                raise NotModelled(
+                    f"NKI_PRECISE_FP=0 cannot show {storage.describe()} as {view.dtype}",
+                    help="run with NKI_PRECISE_FP=1",
+                )
+            if view.dtype is not storage.dtype:
+                raise NotModelled(
+                    f"NKI_PRECISE_FP=0 cannot reinterpret {storage.describe()} as {view.dtype}",
+                    help="run with NKI_PRECISE_FP=1",
+                )
+        size = held.itemsize
+        offset, strides = view.offset, view.strides
+        start = base.start + offset * size
+        steps = [s * size for s in strides]
+        if storage.on_chip:
+            row = storage.row_bytes // view.dtype.itemsize
+            if row * size != base.pitch:
+                # The tensor's rows lie further apart than its own length: only partition steps feel that.
+                partition, inner = divmod(offset, row)
+                start = base.start + partition * base.pitch + inner * size
+                if view.shape[0] > 1:
+                    assert strides[0] % row == 0, "a view steps over partitions in whole rows"
+                    steps[0] = strides[0] // row * base.pitch
+        return np.ndarray(view.shape, held.np, base.bytes, start, steps)
+
+    def fill_unwritten(self, storage: Storage) -> np.ndarray:
+        """Return the whole array of a storage and fill it with what unwritten memory reads as."""
+        array = self.array(storage.whole())
+        fill_unwritten(array, storage.dtype)
+        return array
+
+
+def fill_unwritten(array: np.ndarray, dtype: DType) -> None:
+    """Fill with NaN, or 4 for types without one."""
+    if dtype.kind in ("float", "scale"):
+        array[...] = np.nan
+    elif dtype.kind == "packed":
+        array[...] = np.iinfo(array.dtype).max
+    else:
+        array[...] = _UNWRITTEN_INTEGER
+
+
+def _aligned(size: int) -> np.ndarray:
+    """Return `size` bytes that start at a multiple of 64, where vector instructions are fastest."""
+    raw = np.empty(size + 64, np.uint8)
+    shift = -raw.ctypes.data % 64
+    return raw[shift : shift + size]

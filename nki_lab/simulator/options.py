@@ -1,0 +1,20 @@
+"""Which choices change how a program is simulated?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SimulatorOptions:
+    """Choices of one simulation.
+
+    Attributes:
+        precise_fp: round to the tile's dtype on every write; False keeps narrow floats in float32, which separates
+            errors of the algorithm from rounding (nki/guides/nki_simulator.rst, NKI_PRECISE_FP).
+        shared_bytes: put every on-chip tensor into one byte array per memory at its address, as on the chip. Slower;
+            values are the same unless the allocation is wrong.
+    """
+
+    precise_fp: bool = True
+    shared_bytes: bool = False
