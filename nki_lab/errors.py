@@ -188,6 +188,12 @@ class KernelArgument(LanguageError, TypeError):
     code = "NKI112"
 
 
+class ObjectFields(LanguageError, TypeError):
+    """An NKIObject was built with fields that its class does not have."""
+
+    code = "NKI113"
+
+
 class WrongCall(InstructionError, TypeError):
     """An instruction was called with missing, extra or unknown arguments."""
 

@@ -16,6 +16,7 @@ from nki_lab.dtypes import DType, dtype_of
 from nki_lab.errors import NotModelled, OutOfBounds, TileAssignment, ViewError
 from nki_lab.ir.layout import contiguous_strides, merge_axes, rearrange_axes, reshape_strides
 from nki_lab.ir.storage import Storage
+from nki_lab.ir.tensor_operators import TensorOperators
 from nki_lab.targets.spaces import MemoryRegion
 
 
@@ -26,7 +27,7 @@ class DynamicSlice(NamedTuple):
     size: int
 
 
-class NkiTensor:
+class NkiTensor(TensorOperators):
     """A view of a storage: what instructions read and write.
 
     Attributes:
@@ -319,8 +320,7 @@ class NkiTensor:
     def reshape_dim(self, dim: int, shape: Sequence[int]) -> NkiTensor:
         """Split axis `dim` into `shape`, one entry of which may be -1."""
         sizes = list(shape)
-        trivial = len(sizes) == 1
-        dim = self._axis(dim, "reshape_dim", partition_ok=trivial)
+        dim = self._axis(dim, "reshape_dim", partition_ok=len(sizes) == 1)
         size = self.shape[dim]
         if sizes.count(-1) == 1 and size % max(1, -prod(sizes)) == 0:
             sizes[sizes.index(-1)] = size // -prod(sizes)

@@ -1,0 +1,128 @@
+"""How are objects built from the classes that kernels define?
+
+NKI builds them by rules of its own (nki/get-started/nki-language-guide.rst, "Class Support"): with or without
+`@dataclass`, a class that defines `__init__` is built by it; for any other class the initializer takes every field,
+and a field that is not given has its default, or None where it has none.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from typing import Any, ClassVar, get_origin
+
+from nki_lab.errors import ObjectFields, close_matches
+
+
+class _Construction(type):
+    """Metaclass of NKIObject: calls a class's own `__init__`, or fills in the fields."""
+
+    def __init__(cls, name: str, bases: tuple[type, ...], space: dict[str, Any], **options: Any):
+        super().__init__(name, bases, space, **options)
+        # Recorded before a decorator runs: @dataclass adds an `__init__` that NKI does not use.
+        own = space.get("__init__")
+        if "__dataclass_fields__" in space:  # @dataclass(slots=True) makes the class a second time
+            code = getattr(own, "__code__", None)
+            own = None if code is None or code.co_filename == "<string>" else own
+        cls._own_init = own is not None
+        cls._fields: dict[str, bool] | None = None
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if any(_defines_init(base) for base in cls._bases()):
+            return super().__call__(*args, **kwargs)
+        made = cls.__new__(cls)
+        _fill(made, args, kwargs)
+        after = getattr(made, "__post_init__", None)
+        if after is not None:
+            after()
+        return made
+
+    def _bases(cls) -> tuple[type, ...]:
+        return cls.__mro__[: cls.__mro__.index(NKIObject)]
+
+    def fields(cls) -> dict[str, bool]:
+        """Return the names an initializer takes, those of bases first; True for annotated ones."""
+        if cls._fields is None:
+            found: dict[str, bool] = {}
+            for base in reversed(cls._bases()):
+                space = base.__dict__
+                for name, kind in space.get("__annotations__", {}).items():
+                    if not _is_class_variable(kind):
+                        found[name] = True
+                for name, value in space.items():
+                    if not name.startswith("_") and name not in found and _is_data(value):
+                        found[name] = False
+            declared = getattr(cls, "__dataclass_fields__", {})
+            cls._fields = {n: a for n, a in found.items() if n not in declared or declared[n].init}
+        return cls._fields
+
+
+class NKIObject(metaclass=_Construction):
+    """Base of the classes that kernels use for configurations and state.
+
+    Fields are the annotated names of a class and its class attributes. Arguments by position follow the order of the
+    annotated ones; a list, dict or set that is a default is copied for each object. `__post_init__` is called at the
+    end. A class that defines `__init__` is built by that, also under `@dataclass`.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        _fill(self, args, kwargs)
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({values})"
+
+
+def _defines_init(cls: type) -> bool:
+    return cls._own_init if isinstance(cls, _Construction) else "__init__" in cls.__dict__
+
+
+def _fill(made: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    cls = type(made)
+    fields = cls.fields()
+    positions = [name for name, annotated in fields.items() if annotated]
+    if len(args) > len(positions):
+        raise ObjectFields(
+            f"{cls.__name__} takes {len(positions)} values by position, found {len(args)}",
+            notes=[f"its fields in order: {', '.join(positions)}"] if positions else [],
+        )
+    given = dict(zip(positions, args, strict=False))
+    for name, value in kwargs.items():
+        if name in given:
+            raise ObjectFields(f"{cls.__name__}: the field `{name}` is given twice")
+        # A class that declares nothing takes what it is given, as NKIObject(**kwargs) does.
+        if fields and name not in fields:
+            raise ObjectFields(
+                f"{cls.__name__} has no field `{name}`",
+                notes=[f"its fields: {', '.join(fields)}"],
+                help=close_matches(name, fields),
+            )
+        given[name] = value
+    for name in fields:
+        if name not in given:
+            object.__setattr__(made, name, _default(cls, name))
+        else:
+            object.__setattr__(made, name, given.pop(name))
+    for name, value in given.items():
+        object.__setattr__(made, name, value)
+
+
+def _default(cls: type, name: str) -> Any:
+    declared = getattr(cls, "__dataclass_fields__", {}).get(name)
+    value = declared if declared is not None else getattr(cls, name, None)
+    if isinstance(value, dataclasses.Field):
+        if value.default_factory is not dataclasses.MISSING:
+            return value.default_factory()
+        value = None if value.default is dataclasses.MISSING else value.default
+    return copy.copy(value) if isinstance(value, (list, dict, set)) else value
+
+
+def _is_data(value: Any) -> bool:
+    # Methods, properties and nested classes are none; an operator such as nl.add, which can be called, is.
+    return not (isinstance(value, type) or hasattr(type(value), "__get__"))
+
+
+def _is_class_variable(kind: Any) -> bool:
+    if isinstance(kind, str):
+        return kind.replace("typing.", "").startswith("ClassVar")
+    return kind is ClassVar or get_origin(kind) is ClassVar

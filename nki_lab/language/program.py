@@ -1,0 +1,38 @@
+"""Which of the cores of a launch does the kernel run on?
+
+The grid of `kernel[cores](...)` has one axis of one or two cores (nki/api/nki/language/__init__.py: program_id).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nki_lab.errors import OutOfBounds
+from nki_lab.ir.builder import current
+
+
+def program_id(axis: int = 0) -> int:
+    """Return the index of the core this program runs on, from 0."""
+    _check_axis("program_id", axis)
+    return current().program[0]
+
+
+def num_programs(axes: Any = 0) -> int:
+    """Return the number of cores the kernel was launched on."""
+    for axis in axes if isinstance(axes, (tuple, list)) else (axes,):
+        if axis is not None:  # None means all axes, of which there is one
+            _check_axis("num_programs", axis)
+    return current().program[1]
+
+
+def program_ndim() -> int:
+    """Return the number of axes of the launch grid: 1 with more than one core, else 0."""
+    return 1 if current().program[1] > 1 else 0
+
+
+def _check_axis(name: str, axis: Any) -> None:
+    if axis not in (0, -1) or isinstance(axis, bool):
+        raise OutOfBounds(
+            f"nl.{name}: axis {axis!r} of the launch grid, which has the axis 0 only",
+            help=f"write nl.{name}(0): kernels are launched on 1 or 2 cores, as kernel[2](...)",
+        )

@@ -1,0 +1,102 @@
+"""How large can a tile be on the chip the kernel is compiled for?"""
+
+from __future__ import annotations
+
+from nki_lab.ir.instruction import active
+from nki_lab.settings import Settings
+from nki_lab.targets import Target, get_target
+
+_FP32_BYTES = 4
+
+
+def active_target() -> Target:
+    """Return the target of the kernel being traced, or outside one the one the environment names."""
+    builder = active.builder
+    return builder.target if builder is not None else get_target(Settings.read().target)
+
+
+class TileSize:
+    """Limits of tiles, as plain numbers read from the target when they are asked for.
+
+    Names and meaning: nki/api/nki.language.tile_size.rst. A module that stores one outside a kernel gets the number
+    of the target that the environment names at that moment.
+    """
+
+    @property
+    def pmax(self) -> int:
+        """Most partitions a tile can have."""
+        return active_target().partitions
+
+    @property
+    def psum_fmax(self) -> int:
+        """Deprecated name of `psum_bank_fmax`."""
+        return self.psum_bank_fmax
+
+    @property
+    def psum_bank_fmax(self) -> int:
+        """Elements of float32 in one partition of a PSUM bank."""
+        return self.psum_bank_fmax_bytes // _FP32_BYTES
+
+    @property
+    def psum_bank_fmax_bytes(self) -> int:
+        """Bytes in one partition of a PSUM bank."""
+        return active_target().psum_bank_bytes
+
+    @property
+    def psum_num_banks(self) -> int:
+        """PSUM banks of one partition."""
+        return active_target().psum_banks
+
+    @property
+    def gemm_stationary_fmax(self) -> int:
+        """Most columns of the stationary operand of a matmul."""
+        return active_target().matmul_stationary_free_max
+
+    @property
+    def gemm_moving_fmax(self) -> int:
+        """Columns of the moving operand of a matmul whose float32 result fills one PSUM bank.
+
+        It is 512 on every chip (nki/get-started/about/tiling-overview.rst), also where `nki.isa.nc_matmul` takes more.
+        """
+        return self.psum_bank_fmax
+
+    @property
+    def bn_stats_fmax(self) -> int:
+        """Most elements per partition that bn_stats reads."""
+        return active_target().bn_stats_free_max
+
+    @property
+    def psum_min_align(self) -> int:
+        """Alignment in bytes of an address within a PSUM partition."""
+        return active_target().psum_min_align_bytes
+
+    @property
+    def sbuf_min_align(self) -> int:
+        """Alignment in bytes of an address within an SBUF partition."""
+        return active_target().sbuf_min_align_bytes
+
+    @property
+    def sbuf_size_bytes(self) -> int:
+        """Bytes of the whole SBUF, over all partitions."""
+        return active_target().sbuf_bytes
+
+    @property
+    def sbuf_fmax(self) -> int:
+        """Elements of float32 that a tile can have in one SBUF partition."""
+        return self.sbuf_fmax_bytes // _FP32_BYTES
+
+    @property
+    def sbuf_fmax_bytes(self) -> int:
+        """Bytes that a kernel can use in one SBUF partition."""
+        return active_target().sbuf_usable_bytes_per_partition
+
+    @property
+    def total_available_sbuf_size(self) -> int:
+        """Deprecated name of `sbuf_fmax_bytes`: bytes of one partition, not of the whole SBUF."""
+        return self.sbuf_fmax_bytes
+
+    def __repr__(self) -> str:
+        return f"nl.tile_size of {active_target().name}"
+
+
+tile_size = TileSize()
