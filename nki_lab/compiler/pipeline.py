@@ -5,7 +5,9 @@ The list is flat: a pass is one file, named once, and its result is recorded so 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,15 +74,28 @@ def compile_kernel(
     Raises:
         NkiError: with a place in the author's text; KernelErrors when there are several.
     """
-    kernel = trace(source, args, kwargs, target, options)
-    stages = [("trace", kernel)]
-    for name, run in PASSES:
-        kernel = run(kernel, options)
-        if options.record:
-            stages.append((name, kernel))
+    with _collector_paused():
+        kernel = trace(source, args, kwargs, target, options)
+        stages = [("trace", kernel)]
+        for name, run in PASSES:
+            kernel = run(kernel, options)
+            if options.record:
+                stages.append((name, kernel))
     if options.strict:
         refuse_findings(kernel.findings)
     return CompiledKernel(kernel, tuple(stages), source)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    # The cyclic collector walks every live instruction again and again; at 1e5 of them it triples the cost.
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
 
 
 def refuse_findings(findings: tuple[Finding, ...]) -> None:

@@ -7,10 +7,8 @@ The author's own function is run by CPython, so helpers, methods, closures and o
 from __future__ import annotations
 
 import dataclasses
-import gc
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
@@ -76,7 +74,7 @@ def trace(
     values = {name: _symbolic(builder, name, value) for name, value in bound.items()}
     params = tuple(Param(name, value) for name, value in values.items())
     positional, keywords = _call_form(source, values)
-    with builder.active(), _collector_paused():
+    with builder.active():
         try:
             result = source.function(*positional, **keywords)
         except Exception as error:
@@ -280,15 +278,3 @@ def _all(errors: list[NkiError]) -> NkiError:
     for error in errors:
         flat += error.errors if isinstance(error, KernelErrors) else [error]
     return flat[0] if len(flat) == 1 else KernelErrors(flat)
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    # The cyclic collector walks every live instruction again and again; at 1e5 of them it triples the cost.
-    running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if running:
-            gc.enable()
