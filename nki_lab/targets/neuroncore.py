@@ -71,6 +71,7 @@ COMMON: dict[str, Fact] = {
     ),
     "vector_memset_fast_cycles": Fact(0.5, "cycles", f"{COSTS}:714", DOCUMENTED),
     "vector_predicated_sbuf_cycles": Fact(2.0, "cycles", COSTS, DOCUMENTED),
+    "vector_transpose_max": Fact(32, "", f"{ISA}:858", DOCUMENTED),
     # --- Scalar Engine ---
     "scalar_issue_overhead_cycles": Fact(
         0, "cycles", "", ASSUMED, "no published run separates it from the data cycles"

@@ -93,6 +93,7 @@ class Target:
     vector_reciprocal_cycles: float
     vector_memset_fast_cycles: float  # zeros of a 16-bit type
     vector_predicated_sbuf_cycles: float  # tensor_copy_predicated, both operands in SBUF
+    vector_transpose_max: int  # partitions and elements of a block
 
     # --- Scalar Engine ---
     scalar_ghz: float

@@ -127,5 +127,5 @@ def test_bytes_of_a_run():
 
 
 def test_different_sizes_are_refused():
-    with pytest.raises(InstructionError, match="has 12 and .* has 11"):
+    with pytest.raises(InstructionError, match=r"has 12 and .* has 11"):
         runs(tensor((11,)), tensor((12,)))
