@@ -6,5 +6,6 @@ Importing this package fills `registry`. A new family adds its import below.
 from __future__ import annotations
 
 from nki_lab.ir.instruction import registry
+from nki_lab.isa import dma, dma_transpose, matmul, positions, selection, transpose  # noqa: F401
 
 __all__ = ["registry"]

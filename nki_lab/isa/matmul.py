@@ -1,14 +1,13 @@
-"""How does the Tensor engine multiply and transpose?"""
+"""What does nc_matmul compute, and how long does it take?"""
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
 
-from nki_lab.dtypes import float8_e4m3fn, float32, tfloat32
-from nki_lab.errors import NotOnTarget, SimulationError
+from nki_lab.dtypes import float32
+from nki_lab.errors import SimulationError
 from nki_lab.ir.instruction import (
     UPDATE,
     WRITE,
@@ -21,11 +20,8 @@ from nki_lab.ir.instruction import (
 )
 from nki_lab.isa.enums import matmul_perf_mode
 from nki_lab.isa.matmul_rules import MATMUL_RULES, columns, double_row, moves_bits
-from nki_lab.isa.rules import engine_in, same_dtype
-from nki_lab.isa.streaming import stream
-from nki_lab.isa.systolic import INPUTS, TRANSPOSE_MODE, array_passes
-from nki_lab.targets.engines import TENSOR, VECTOR, Engine
-from nki_lab.targets.facts import ISA, TRN2_ARCH
+from nki_lab.isa.systolic import INPUTS, TRANSPOSE_MODE, array_passes, identity
+from nki_lab.targets.engines import TENSOR
 from nki_lab.targets.spaces import PSUM, SBUF
 
 _AS_STORED: dict[str, Any] = {"dst": None, "stationary": None, "moving": None}
@@ -51,7 +47,7 @@ def nc_matmul(
     tile_size=(),
     perf_mode=matmul_perf_mode.none,
     name=None,
-):
+) -> None:
     """Multiply `stationary.T @ moving` into a PSUM tile.
 
     The partition axis of both inputs is the contracted one: `stationary` [K, M] and `moving` [K, N] give `dst`
@@ -88,24 +84,19 @@ def _(out, dst, stationary, moving, accumulate, written, perf_mode, is_transpose
     if accumulate or (accumulate is None and written is True):
         np.add(out, dst, out=out)
     elif accumulate is None and isinstance(written, np.ndarray):
-        np.add(out, dst, out=out, where=written)
+        np.add(out, dst, out=out, where=written.reshape(out.shape))
 
 
 def _transpose(out, stationary, moving, target):
     if not target.supports(TRANSPOSE_MODE):
         np.matmul(stationary.T.astype(np.float32), moving.astype(np.float32), out=out)
         return
-    if not np.array_equal(moving, _identity(len(moving), moving.dtype)):
+    if not np.array_equal(moving, identity(len(moving), moving.dtype)):
         raise SimulationError(
             "nc_matmul: `is_transpose` is True, but `moving` does not hold an identity matrix",
             help="pass nl.shared_identity_matrix(K, dtype=...) as `moving`, or leave `is_transpose` out",
         )
     np.copyto(out, stationary.T, casting="unsafe")
-
-
-@cache
-def _identity(size: int, dtype: np.dtype) -> np.ndarray:
-    return np.eye(size).astype(dtype)
 
 
 @nc_matmul.cost
@@ -124,139 +115,3 @@ def _(i, hw):
         full_float32=any(wide),
         half_float32=hinted or moves_bits(i, hw),
     )
-
-
-# -- nc_transpose ----------------------------------------------------------------------------------
-
-
-def _engine(i: Instruction) -> Engine:
-    # release-notes/components/nki.rst:302: an engine asked for is honoured, otherwise the memory of `dst` decides.
-    if i.engine is not Engine.unknown:
-        return i.engine
-    return TENSOR if i.dst.buffer is PSUM and i.data.buffer is SBUF else VECTOR
-
-
-@rule(
-    "`dst` must have a partition for each element of a partition of `data`, and the other way round",
-    "dst",
-    "data",
-    help="[P, F] transposes to [F, P]; further free axes of `data` are flattened",
-    source=f"{ISA}:854",
-)
-def _transposed_shape(i, hw):
-    return (i.dst.partitions, i.dst.free_size) == (i.data.free_size, i.data.partitions)
-
-
-@rule(
-    "on the Tensor engine `data` must be in sbuf and `dst` in psum",
-    "data",
-    "dst",
-    "engine",
-    help="leave `engine` out, or make `dst` in nl.psum and copy it to SBUF afterwards",
-    source=f"{ISA}:845",
-)
-def _tensor_memories(i, hw):
-    return _engine(i) is not TENSOR or (i.data.buffer is SBUF and i.dst.buffer is PSUM)
-
-
-@rule(
-    "on the Vector engine `data` must be at most 32 x 32",
-    "data",
-    "dst",
-    "engine",
-    help="make `dst` in nl.psum: the Tensor engine transposes up to 128 x 128 from SBUF",
-    source=f"{ISA}:858",
-)
-def _vector_limit(i, hw):
-    longest = max(i.data.partitions, i.data.free_size)
-    return _engine(i) is not VECTOR or longest <= hw.vector_transpose_max
-
-
-@rule(
-    "this target's Tensor engine transposes by multiplying, so `data` must have a type of nc_matmul",
-    "data",
-    "engine",
-    help="use engine=nisa.engine.vector in blocks of 32 x 32, or cast to float32",
-    error=NotOnTarget,
-    source=f"{ISA}:836",
-)
-def _multiplied_dtype(i, hw):
-    multiplies = _engine(i) is TENSOR and not hw.supports(TRANSPOSE_MODE)
-    return not multiplies or i.data.dtype in INPUTS - {float8_e4m3fn}
-
-
-@rule(
-    "8-bit `data` leaves the Tensor engine as 16-bit elements, so `dst` must step over every second element",
-    "dst",
-    "data",
-    "engine",
-    help="make a PSUM tile of twice the free size and pass tile[:, ::2], or cast `data` to bfloat16 first",
-    source=f"{TRN2_ARCH}:204",
-)
-def _padded_bytes(i, hw):
-    if _engine(i) is not TENSOR or not hw.supports(TRANSPOSE_MODE) or i.data.dtype.itemsize > 1:
-        return True
-    steps = [s for s, n in zip(i.dst.strides[1:], i.dst.shape[1:], strict=True) if n > 1]
-    return not steps or steps[-1] == 2
-
-
-@instruction(
-    engine=(TENSOR, VECTOR),
-    dst=writes(SBUF, PSUM, shape=Shape.FLAT),
-    data=reads(SBUF, PSUM, shape=Shape.FLAT),
-    rules=(
-        engine_in(TENSOR, VECTOR),
-        same_dtype("dst", "data"),
-        _transposed_shape,
-        _tensor_memories,
-        _vector_limit,
-        _multiplied_dtype,
-        _padded_bytes,
-    ),
-    numerics=lambda i: _AS_STORED,
-)
-def nc_transpose(dst, data, engine=Engine.unknown, name=None):
-    """Swap the partition axis and the free axis of a tile.
-
-    `data` [P, F] becomes `dst` [F, P] of the same dtype; further free axes are flattened. The Tensor engine takes up
-    to 128 x 128 from SBUF to PSUM, the Vector engine up to 32 x 32 between any of the two. Without `engine`, a PSUM
-    `dst` with `data` in SBUF goes to the Tensor engine, everything else to the Vector engine.
-
-    Bits are kept, except on the Tensor engine of NeuronCore-v2: it multiplies by an identity matrix, so one NaN or
-    infinity in a column of `data` spoils that row of `dst`.
-
-    Source: nki/api/nki/isa/__init__.py:829; nki/guides/architecture/trainium2_arch.rst:194.
-    """
-
-
-@nc_transpose.place
-def _(i, hw):
-    return _engine(i)
-
-
-@nc_transpose.semantics
-def _(out, data, engine, target):
-    if engine is TENSOR and not target.supports(TRANSPOSE_MODE):
-        values = data.T.astype(np.float32)
-        np.copyto(out, values @ _identity(len(data), values.dtype), casting="unsafe")
-    else:
-        np.copyto(out, data.T)
-
-
-@nc_transpose.cost
-def _(i, hw):
-    data = i.data
-    if _engine(i) is VECTOR:
-        yield stream(i, hw, "NC_TRANSPOSE", hw.vector_copy_cycles, data.free_size)
-    else:
-        yield from array_passes(
-            hw,
-            data,
-            i.dst,
-            columns=data.free_size,
-            stream=data.partitions,  # columns of the identity matrix
-            depth=0,
-            moving_bytes=data.partitions**2 * data.dtype.itemsize,
-            full_float32=data.dtype.itemsize == 4 and data.dtype is not tfloat32,
-            half_float32=hw.supports(TRANSPOSE_MODE),
-        )

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
+
+import numpy as np
 
 from nki_lab.dtypes import (
     bfloat16,
@@ -25,6 +28,14 @@ WIDE = frozenset((float32, tfloat32))
 INPUTS = FP8 | WIDE | {bfloat16, float16}
 #: Name of the ability to move bits instead of multiplying by an identity matrix.
 TRANSPOSE_MODE = "tensor_transpose_mode"
+
+
+@cache
+def identity(size: int, dtype: np.dtype) -> np.ndarray:
+    """Return the identity matrix that transposes are made with; callers must not change it."""
+    matrix = np.eye(size).astype(dtype)
+    matrix.setflags(write=False)
+    return matrix
 
 
 def array_passes(
