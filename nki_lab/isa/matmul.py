@@ -11,11 +11,9 @@ from nki_lab.errors import SimulationError
 from nki_lab.ir.instruction import (
     UPDATE,
     WRITE,
-    Instruction,
     Shape,
     instruction,
     reads,
-    rule,
     writes,
 )
 from nki_lab.isa.enums import matmul_perf_mode
