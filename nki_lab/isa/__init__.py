@@ -6,7 +6,18 @@ Importing this package fills `registry`. A new family adds its import below.
 from __future__ import annotations
 
 from nki_lab.ir.instruction import registry
-from nki_lab.isa import dma, dma_transpose, matmul, positions, selection, transpose  # noqa: F401
-from nki_lab.isa import activations as activations
+from nki_lab.isa import (  # noqa: F401
+    activation,
+    activations,
+    copies,
+    dma,
+    dma_transpose,
+    elementwise,
+    matmul,
+    positions,
+    reduction,
+    selection,
+    transpose,
+)
 
 __all__ = ["registry"]

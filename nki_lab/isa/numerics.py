@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nki_lab.dtypes import DType, bool_, float8_e8m0fnu, tfloat32
+from nki_lab.dtypes import (
+    DType,
+    bfloat16,
+    bool_,
+    float8_e8m0fnu,
+    float16,
+    float32,
+    tfloat32,
+)
 from nki_lab.errors import NotModelled
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.scratch import scratch
@@ -57,16 +65,30 @@ def stored(*names: str) -> Callable[[Instruction], Mapping[str, Compute]]:
     return lambda i: mapping
 
 
-def copy_exact(*names: str) -> Callable[[Instruction], Mapping[str, Compute]]:
-    """Keep bits when all tensors among `names` have one dtype; go through float32 otherwise.
+# Pairs that np.copyto converts itself as the way through float32 would: floats of 16 and 32 bits, and anything to
+# float32 but the 8-bit floats, for which a table is faster.
+_WIDE_FLOATS = frozenset((float32, bfloat16, float16))
 
-    nki/api/nki/isa/__init__.py:395 (Vector, GpSimd), nki/guides/architecture/trainium2_arch.rst:245 (Scalar).
+
+def _converts_directly(source: DType, dtype: DType) -> bool:
+    if source in _WIDE_FLOATS or source is tfloat32:
+        return dtype in _WIDE_FLOATS
+    return dtype is float32 and source.kind in ("int", "uint", "bool")
+
+
+def copy_exact(dst: str, src: str) -> Callable[[Instruction], Mapping[str, Compute]]:
+    """Keep bits when both tensors have one dtype; convert values as through float32 otherwise.
+
+    nki/api/nki/isa/__init__.py:395 (Vector, GpSimd), nki/guides/architecture/trainium2_arch.rst:245 (Scalar). The
+    definition copies with `casting="unsafe"`.
     """
-    as_stored: dict[str, Compute] = dict.fromkeys(names)
+    as_stored: dict[str, Compute] = {dst: None, src: None}
     converted: dict[str, Compute] = {}
 
     def numerics(i: Instruction) -> Mapping[str, Compute]:
-        return as_stored if len({t.dtype for t in _tensors(i, names)}) == 1 else converted
+        source, target = getattr(i, src).dtype, getattr(i, dst).dtype
+        same = source is target or _converts_directly(source, target)
+        return as_stored if same else converted
 
     return numerics
 

@@ -15,6 +15,7 @@ FEATURES: dict[str, str] = {
     # Vector Engine
     "range_select": "the range_select instruction",
     "quantize_mx": "the quantize_mx instruction",
+    "vector_performance_mode": "Vector streams narrow tiles faster, whatever the operator",
     "exponential": "the exponential instruction",
     "rand2": "the rand2 instruction (XORWOW)",
     "rand_state": "loading and storing random states with GpSimd",
@@ -23,6 +24,7 @@ FEATURES: dict[str, str] = {
     "scalar_tensor_copy": "tensor_copy on Scalar",
     "scalar_tensor_scalar": "tensor_scalar on Scalar: multiply-add, multiply or add",
     "scalar_tensor_scalar_any": "tensor_scalar on Scalar with the operators of Vector",
+    "scalar_reciprocal_bias": "a bias with the activation function nl.reciprocal",
     "scalar_activation_bias": "a compile-time number as `bias` of an activation",
     "scalar_reduce_any": "activation_reduce with another operator than add",
     "activate2": "the activate2 instruction",

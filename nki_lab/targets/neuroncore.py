@@ -82,6 +82,13 @@ COMMON: dict[str, Fact] = {
     "gpsimd_cycles": Fact(
         1.0, "cycles", f"{COSTS}:291", DOCUMENTED, "iota and affine_select; assumed for the rest"
     ),
+    "gpsimd_rsqrt_cycles": Fact(
+        4.0,
+        "cycles",
+        f"{SHARED_API}:262",
+        DOCUMENTED,
+        "four times Scalar's; their clocks are equal",
+    ),
     "gpsimd_fixed_latency_ns": Fact(
         0, "ns", "", ASSUMED, "the documented start cycles are taken to cover it"
     ),

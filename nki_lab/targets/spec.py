@@ -107,6 +107,7 @@ class Target:
     gpsimd_ghz: float
     gpsimd_start_cycles: int
     gpsimd_cycles: float  # per element and partition
+    gpsimd_rsqrt_cycles: float  # per element and partition, of the operator rsqrt
     gpsimd_fixed_latency_ns: int
 
     # --- Sync Engine ---

@@ -13,6 +13,7 @@ from nki_lab.targets.facts import (
     EXPLORER_SUMMARY,
     ISA,
     MEASURED,
+    SHARED_API,
     SIMULATOR,
     TRN1_ARCH,
     TRN2_ARCH,
@@ -150,6 +151,10 @@ TRN2 = build_target(
         "gpsimd_rng": Fact(True, "", f"{ISA}:2115", DOCUMENTED),
         "scalar_tensor_copy": Fact(True, "", f"{ISA}:403", DOCUMENTED),
         "scalar_tensor_scalar": Fact(True, "", f"{ISA}:1106", DOCUMENTED),
+        "scalar_reciprocal_bias": Fact(
+            True, "", f"{SHARED_API}:256", DOCUMENTED, "only v2 lacks it"
+        ),
+        "vector_performance_mode": Fact(True, "", f"{TRN2_ARCH}:222", DOCUMENTED),
         "scalar_activation_bias": Fact(True, "", f"{ISA}:1406", DOCUMENTED),
         "scalar_reduce_any": Fact(True, "", f"{ISA}:1476", DOCUMENTED),
         "nonzero_with_count": Fact(True, "", f"{ISA}:3226", DOCUMENTED),

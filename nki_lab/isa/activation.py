@@ -1,0 +1,287 @@
+"""Which instructions apply activation functions on the Scalar engine?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nki_lab.errors import NotOnTarget, WrongOperand
+from nki_lab.ir.cost import MicroOp
+from nki_lab.ir.instruction import (
+    READ,
+    UPDATE,
+    WRITE,
+    Rule,
+    Shape,
+    State,
+    instruction,
+    reads,
+    rule,
+    writes,
+)
+from nki_lab.ir.tensor import NkiTensor
+from nki_lab.isa.activations import ACTIVATIONS
+from nki_lab.isa.enums import reduce_cmd
+from nki_lab.isa.operators import OPS, Op, suggested_name
+from nki_lab.isa.rules import (
+    choice,
+    float32_vectors,
+    not_packed,
+    one_of_operators,
+    same_free_size,
+    same_partitions,
+)
+from nki_lab.isa.scratch import scratch
+from nki_lab.isa.streaming import stream
+from nki_lab.targets.engines import SCALAR
+from nki_lab.targets.facts import ISA, SHARED_API
+from nki_lab.targets.spaces import PSUM, SBUF
+
+_ADD = OPS["add"]
+_IDLE, _RESET = reduce_cmd.idle, reduce_cmd.reset
+_REDUCE, _RESET_REDUCE = reduce_cmd.reduce, reduce_cmd.reset_reduce
+
+
+# -- rules ------------------------------------------------------------------------------------------------------------
+
+
+def _function_help(i):
+    value = i.op
+    if isinstance(value, Op) and value.name == "prelu":
+        return "nl.prelu takes its slope from the relu_param of nisa.activate2 (NeuronCore-v4)"
+    meant = suggested_name(value)
+    if not isinstance(value, Op) and meant in ACTIVATIONS:
+        return f"write op=nl.{meant}"
+    return "one of " + ", ".join(f"nl.{n}" for n in ACTIVATIONS if n != "prelu")
+
+
+@rule(
+    "`op` must be an activation function of nki.language, without a parameter",
+    "op",
+    help=_function_help,
+    error=WrongOperand,
+    source=f"{SHARED_API} (nki-act-func)",
+)
+def _is_function(i, hw):
+    return isinstance(i.op, Op) and i.op.activation is not None and i.op.name != "prelu"
+
+
+@rule(
+    "`bias` must be a [partitions, 1] tile on a target without a number as bias",
+    "bias",
+    help="fill a [partitions, 1] tile with nisa.memset and pass it",
+    error=NotOnTarget,
+    source=f"{ISA}:1406",
+)
+def _bias_is_tile(i, hw):
+    number = i.bias is not None and type(i.bias) is not NkiTensor
+    return not number or hw.supports("scalar_activation_bias")
+
+
+@rule(
+    "`bias` must have any dtype but tfloat32",
+    "bias",
+    help="cast it with nisa.tensor_copy into a float32 tile",
+    source=f"{ISA}:1400",
+)
+def _bias_dtype(i, hw):
+    return type(i.bias) is not NkiTensor or i.bias.dtype != "tfloat32"
+
+
+@rule(
+    "`bias` must be left out with nl.reciprocal on a target without that combination",
+    "bias",
+    "op",
+    help="add it before with nisa.tensor_scalar",
+    error=NotOnTarget,
+    source=f"{SHARED_API}:256",
+)
+def _reciprocal_bias(i, hw):
+    combined = i.op.name == "reciprocal" and i.bias is not None
+    return not combined or hw.supports("scalar_reciprocal_bias")
+
+
+@rule(
+    "`reduce_op` must be nl.add when `reduce_cmd` accumulates",
+    "reduce_op",
+    "reduce_cmd",
+    help="pass reduce_op=nl.add",
+    source=f"{ISA}:1347",
+)
+def _reduces_with_add(i, hw):
+    return i.reduce_op is not None or i.reduce_cmd not in (_REDUCE, _RESET_REDUCE)
+
+
+_REDUCTIONS = ("add", "multiply", "maximum", "minimum", "max", "min")
+
+
+@rule(
+    "`reduce_op` must be nl.add on a target without other reductions on Scalar",
+    "reduce_op",
+    help="reduce the result with nisa.tensor_reduce",
+    error=NotOnTarget,
+    source=f"{ISA}:1476",
+)
+def _reduction_on_target(i, hw):
+    return i.reduce_op is _ADD or hw.supports("scalar_reduce_any")
+
+
+_SHARED_RULES: tuple[Rule, ...] = (
+    same_partitions("dst", "data"),
+    same_free_size("dst", "data"),
+    not_packed("dst", "data", "bias"),
+    _is_function,
+    float32_vectors("scale"),
+    _bias_is_tile,
+    _bias_dtype,
+    _reciprocal_bias,
+)
+
+
+# -- meaning and cost of both -----------------------------------------------------------------------------------------
+
+
+def _activate(out, op, data, bias, scale):
+    x = data
+    if type(scale) is np.ndarray or scale != 1:
+        x = np.multiply(data, scale, out=scratch(data.shape, data.dtype, "scaled"))
+    if bias is not None:
+        x = np.add(x, bias, out=scratch(data.shape, data.dtype, "scaled"))
+    op.activation.apply(x, out)
+
+
+def _micro_operations(i, hw):
+    # One Activate, and an ActReadAccumulator when the registers are wanted
+    # (nki/guides/architecture/trainium_inferentia2_arch.rst:489).
+    yield stream(i, hw, "ACTIVATE", 1.0, i.data.free_size, table=i.op.activation.table)
+    if i.reduce_res is not None:
+        yield MicroOp(
+            "ACT_READ_ACCUMULATOR",
+            hw.scalar_read_accumulator_cycles,
+            bytes_written=i.reduce_res.size * i.reduce_res.dtype.itemsize,
+        )
+
+
+# -- activation -------------------------------------------------------------------------------------------------------
+
+
+def _accumulator_use(i):
+    role = {_RESET: WRITE, _RESET_REDUCE: WRITE, _REDUCE: UPDATE}.get(i.reduce_cmd)
+    if role is None and i.reduce_res is not None:
+        role = READ
+    return () if role is None else ((State.ACT_ACCUMULATOR, role),)
+
+
+@instruction(
+    engine=(SCALAR,),
+    dst=writes(SBUF, PSUM),
+    data=reads(SBUF, PSUM),
+    bias=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True, optional=True),
+    scale=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True),
+    reduce_res=writes(SBUF, PSUM, shape=Shape.VECTOR, optional=True),
+    rules=(
+        *_SHARED_RULES,
+        one_of_operators("reduce_op", "add", optional=True),
+        choice("reduce_cmd", reduce_cmd, _IDLE, _RESET, _REDUCE, _RESET_REDUCE),
+        _reduces_with_add,
+        not_packed("reduce_res"),
+    ),
+    state=_accumulator_use,
+    opaque=("bias", "scale"),
+    in_place_safe=True,
+)
+def activation(
+    dst: NkiTensor,
+    op: Op,
+    data: NkiTensor,
+    bias: float | NkiTensor | None = None,
+    scale: float | NkiTensor = 1.0,
+    reduce_op: Op | None = None,
+    reduce_res: NkiTensor | None = None,
+    reduce_cmd: reduce_cmd = reduce_cmd.idle,
+    name: str | None = None,
+) -> Any:
+    """Apply an activation function to `data * scale + bias`; optionally sum the results per partition.
+
+    `scale` is a number or a float32 tile with one value per partition, `bias` such a tile of any dtype or, from
+    NeuronCore-v3 on, a number. Everything is computed in float32 and rounded once to the dtype of `dst`.
+
+    The engine has one float32 accumulator per partition that outlives the instruction. `reduce_cmd` says what becomes
+    of it: idle leaves it, reset makes it 0, reduce adds the sum of the results (before they are rounded to `dst`),
+    reset_reduce makes it that sum. `reduce_res` reads it out afterwards, with every command, as a second short
+    instruction; with the default idle it gets what earlier instructions left.
+
+    Functions with a valid input range (log, sin, arctan, sqrt, rsqrt, reciprocal) give invalid results outside it on
+    hardware; sin then continues as a cubic, also here. nl.sin reduces its input first, this instruction does not.
+
+    Source: nki/api/nki/isa/__init__.py:1336.
+    """
+
+
+@activation.semantics
+def _(out, op, data, bias, scale, reduce_cmd, out_reduce_res, act_accumulator):
+    _activate(out, op, data, bias, scale)
+    if reduce_cmd is not _IDLE:
+        if reduce_cmd is not _REDUCE:
+            act_accumulator.fill(0)
+        if reduce_cmd is not _RESET:
+            total = np.add.reduce(out, axis=tuple(range(1, out.ndim)), keepdims=True)
+            np.add(act_accumulator, total.reshape(-1, 1), out=act_accumulator)
+    if out_reduce_res is not None:
+        np.copyto(out_reduce_res, act_accumulator.reshape(out_reduce_res.shape))
+
+
+activation.cost(_micro_operations)
+
+
+# -- activation_reduce ------------------------------------------------------------------------------------------------
+
+
+@instruction(
+    engine=(SCALAR,),
+    dst=writes(SBUF, PSUM),
+    data=reads(SBUF, PSUM),
+    reduce_res=writes(SBUF, PSUM, shape=Shape.VECTOR, optional=True),
+    bias=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True, optional=True),
+    scale=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True),
+    rules=(
+        *_SHARED_RULES,
+        one_of_operators("reduce_op", *_REDUCTIONS),
+        _reduction_on_target,
+        not_packed("reduce_res"),
+    ),
+    state=((State.ACT_ACCUMULATOR, WRITE),),
+    opaque=("bias", "scale"),
+    in_place_safe=True,
+)
+def activation_reduce(
+    dst: NkiTensor,
+    op: Op,
+    data: NkiTensor,
+    reduce_op: Op,
+    reduce_res: NkiTensor,
+    bias: float | NkiTensor | None = None,
+    scale: float | NkiTensor = 1.0,
+    name: str | None = None,
+) -> Any:
+    """Apply an activation function as `activation` does and reduce the results per partition.
+
+    The same as activation with reduce_cmd.reset_reduce, kept for older kernels. The engine's accumulator starts from
+    the identity of `reduce_op`, takes in all free axes and is written to `reduce_res`; None leaves it in the
+    accumulator. NeuronCore-v2 only adds; which other operators later chips have is not listed, so add, multiply,
+    maximum and minimum are accepted.
+
+    Source: nki/api/nki/isa/__init__.py:1461.
+    """
+
+
+@activation_reduce.semantics
+def _(out, op, data, bias, scale, reduce_op, out_reduce_res, act_accumulator):
+    _activate(out, op, data, bias, scale)
+    reduce_op.reduce(out, tuple(range(1, out.ndim)), act_accumulator.reshape(-1))
+    if out_reduce_res is not None:
+        np.copyto(out_reduce_res, act_accumulator.reshape(out_reduce_res.shape))
+
+
+activation_reduce.cost(_micro_operations)

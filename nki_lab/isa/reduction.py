@@ -1,0 +1,128 @@
+"""Which instructions reduce a tile along its free axes?"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from nki_lab.ir.instruction import Shape, instruction, reads, rule, writes
+from nki_lab.ir.tensor import NkiTensor
+from nki_lab.isa import numerics
+from nki_lab.isa.operators import OPS, Op
+from nki_lab.isa.rules import (
+    flag,
+    integers_for_bitvec,
+    not_packed,
+    reduction_operator,
+    same_partitions,
+)
+from nki_lab.isa.streaming import narrow, stream
+from nki_lab.targets.engines import VECTOR
+from nki_lab.targets.facts import ISA
+from nki_lab.targets.spaces import PSUM, SBUF
+
+_FAST_REDUCTIONS = (OPS["add"].alu, OPS["maximum"].alu)
+
+
+def _reduced_axes(i) -> tuple[int, ...] | None:
+    """Return the reduced axes in order, counted from the front; None where `axis` is not a set of axes."""
+    axes = i.axis if type(i.axis) is tuple else (i.axis,)
+    rank = len(i.data.shape)
+    if not axes or any(type(a) is not int or not -rank <= a < rank for a in axes):
+        return None
+    counted = sorted(a % rank for a in axes)
+    return tuple(counted) if len(set(counted)) == len(counted) else None
+
+
+@rule(
+    "`axis` must name the last free axes of `data`, up to the very last, and not axis 0",
+    "axis",
+    "data",
+    help="e.g. axis=1 for [P, N], axis=(1, 2) or 2 for [P, M, N]; move an axis to the end with .permute()",
+    source=f"{ISA}:1173",
+)
+def _last_axes(i, hw):
+    axes, rank = _reduced_axes(i), len(i.data.shape)
+    return axes is not None and axes[0] > 0 and axes == tuple(range(axes[0], rank))
+
+
+@rule(
+    "`dst` must have one element per partition for each element of the axes of `data` that are kept",
+    "dst",
+    "data",
+    "axis",
+    help="make dst with the shape of data without the reduced axes, or with 1 in their place",
+    source=f"{ISA}:1219",
+)
+def _result_size(i, hw):
+    return i.dst.free_size == prod(i.data.shape[1 : _reduced_axes(i)[0]])
+
+
+@rule(
+    "`negate` must be False for a bitvec operator",
+    "negate",
+    "op",
+    help="negate with an instruction of its own",
+    source=f"{ISA}:1234",
+)
+def _negate_arithmetic(i, hw):
+    return not (i.negate and i.op.is_bitvec)
+
+
+@instruction(
+    engine=(VECTOR,),
+    dst=writes(SBUF, PSUM, shape=Shape.FLAT),
+    data=reads(SBUF, PSUM, shape=Shape.OWN),
+    rules=(
+        same_partitions("dst", "data"),
+        not_packed("dst", "data"),
+        reduction_operator("op"),
+        _last_axes,
+        _result_size,
+        integers_for_bitvec("op", "dst", "data"),
+        flag("negate", "keepdims"),
+        _negate_arithmetic,
+    ),
+    numerics=numerics.by_operator("op", "dst", "data"),
+)
+def tensor_reduce(
+    dst: NkiTensor,
+    op: Op,
+    data: NkiTensor,
+    axis: int | tuple[int, ...] | list[int],
+    negate: bool = False,
+    keepdims: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Reduce the last free axes of a tile with an operator.
+
+    `axis` is one axis or several: the last ones of `data`, never axis 0 (transpose first, or multiply by ones on the
+    Tensor engine). Arithmetic operators accumulate in float32 and round once to the dtype of `dst`; `negate` changes
+    the sign of the result. Bitvec operators see the bits of integer tiles. nl.subtract takes the later elements from
+    the first. `keepdims` says that `dst` keeps the reduced axes with size 1; only its number of elements is checked.
+
+    Source: nki/api/nki/isa/__init__.py:1161.
+    """
+
+
+@tensor_reduce.result
+def _(i):
+    return i.data.shape[0], prod(i.data.shape[1 : _reduced_axes(i)[0]])
+
+
+@tensor_reduce.semantics
+def _(out, op, data, axis, negate):
+    count = 1 if type(axis) is int else len(axis)
+    kept = data.shape[: data.ndim - count]
+    op.reduce(data, tuple(range(data.ndim - count, data.ndim)), out.reshape(kept))
+    if negate:
+        np.negative(out, out=out)
+
+
+@tensor_reduce.cost
+def _(i, hw):
+    fast = narrow(hw, [i.dst, i.data]) and i.op.alu in _FAST_REDUCTIONS
+    cycles = hw.vector_reduce_fast_cycles if fast else hw.vector_reduce_cycles
+    yield stream(i, hw, "REDUCE", cycles, i.data.free_size)
