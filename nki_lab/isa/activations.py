@@ -241,14 +241,10 @@ _EXACT = {
 }
 
 
-def _row(name: str, apply: Callable[..., Any], *valid: float, **facts: Any) -> Activation:
-    return Activation(apply, *valid, table=name, **facts)
-
-
 #: Rows of nki/api/nki.api.shared.rst, "Supported Activation Functions for NKI ISA", by name in nki.language.
 ACTIVATIONS: dict[str, Activation] = _EXACT | {
-    name: _row(name, *facts)
-    for name, *facts in (
+    name: Activation(apply, table=name)
+    for name, apply in (
         ("sigmoid", _sigmoid),
         ("gelu", _gelu),
         ("gelu_dx", _gelu_dx),
@@ -263,14 +259,19 @@ ACTIVATIONS: dict[str, Activation] = _EXACT | {
         ("erf", _erf),
         ("erf_dx", _erf_dx),
         ("exp", np.exp),
+    )
+}
+ACTIVATIONS |= {
+    name: Activation(apply, low, high, by_magnitude=name == "reciprocal", table=name)
+    for name, apply, low, high in (
         ("log", np.log, 2.0**-64, 2.0**64),
         ("sin", _sin, -math.pi, math.pi),
         ("arctan", np.arctan, -math.pi / 2, math.pi / 2),
         ("sqrt", np.sqrt, 2.0**-116, 2.0**118),
         ("rsqrt", rsqrt, 2.0**-87, 2.0**97),
+        ("reciprocal", reciprocal, 2.0**-42, 2.0**42),
     )
 }
-ACTIVATIONS["reciprocal"] = _row("reciprocal", reciprocal, 2.0**-42, 2.0**42, by_magnitude=True)
 
 for _name, _function in ACTIVATIONS.items():
     OPS.setdefault(_name, Op(_name)).activation = _function

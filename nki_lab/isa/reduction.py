@@ -36,6 +36,12 @@ def _reduced_axes(i) -> tuple[int, ...] | None:
     return tuple(counted) if len(set(counted)) == len(counted) else None
 
 
+def _kept(i) -> int:
+    axes = _reduced_axes(i)
+    assert axes is not None, "the rule about axis comes first"
+    return prod(i.data.shape[1 : axes[0]])
+
+
 @rule(
     "`axis` must name the last free axes of `data`, up to the very last, and not axis 0",
     "axis",
@@ -57,7 +63,7 @@ def _last_axes(i, hw):
     source=f"{ISA}:1219",
 )
 def _result_size(i, hw):
-    return i.dst.free_size == prod(i.data.shape[1 : _reduced_axes(i)[0]])
+    return i.dst.free_size == _kept(i)
 
 
 @rule(
@@ -109,7 +115,7 @@ def tensor_reduce(
 
 @tensor_reduce.result
 def _(i):
-    return i.data.shape[0], prod(i.data.shape[1 : _reduced_axes(i)[0]])
+    return i.data.shape[0], _kept(i)
 
 
 @tensor_reduce.semantics
