@@ -18,6 +18,7 @@ from nki_lab.ir.instruction import (
 )
 from nki_lab.isa.enums import matmul_perf_mode
 from nki_lab.isa.matmul_rules import MATMUL_RULES, columns, double_row, moves_bits
+from nki_lab.isa.scratch import scratch
 from nki_lab.isa.systolic import INPUTS, TRANSPOSE_MODE, array_passes, identity
 from nki_lab.targets.engines import TENSOR
 from nki_lab.targets.spaces import PSUM, SBUF
@@ -32,6 +33,7 @@ _AS_STORED: dict[str, Any] = {"dst": None, "stationary": None, "moving": None}
     moving=reads(SBUF, shape=Shape.FLAT, dtypes=INPUTS),
     rules=MATMUL_RULES,
     numerics=lambda i: _AS_STORED if i.is_transpose else {},
+    in_place_safe=True,  # the inputs are in SBUF, and `dst` is read by the addition that writes `out`
 )
 def nc_matmul(
     dst,
@@ -70,19 +72,21 @@ def nc_matmul(
 
 @nc_matmul.semantics
 def _(out, dst, stationary, moving, accumulate, written, perf_mode, is_transpose, target):
+    partly = accumulate is None and isinstance(written, np.ndarray)
+    adds = partly or accumulate or (accumulate is None and written)
+    product = scratch(out.shape, out.dtype, "product") if adds else out
     if is_transpose:
-        _transpose(out, stationary, moving, target)
+        _transpose(product, stationary, moving, target)
     else:
-        if (
-            perf_mode is matmul_perf_mode.double_row
-        ):  # [K, 2, M] as [2K, M]: more rows of one contraction
+        if perf_mode is matmul_perf_mode.double_row:  # [K, 2, M] as [2K, M]: more rows to contract
             stationary = stationary.reshape(2 * len(stationary), -1)
             moving = moving.reshape(2 * len(moving), -1)
-        np.matmul(stationary.T, moving, out=out)
-    if accumulate or (accumulate is None and written is True):
-        np.add(out, dst, out=out)
-    elif accumulate is None and isinstance(written, np.ndarray):
-        np.add(out, dst, out=out, where=written.reshape(out.shape))
+        np.matmul(stationary.T, moving, out=product)
+    if partly:
+        np.add(dst, product, out=product, where=written.reshape(out.shape))
+        np.copyto(out, product)
+    elif adds:
+        np.add(dst, product, out=out)
 
 
 def _transpose(out, stationary, moving, target):

@@ -96,6 +96,8 @@ class Binder:
         for name in definition.params:
             if name not in definition.operands:
                 given.setdefault(name, i.args[definition.position[name]])
+        if "engine" in definition.position:
+            given["engine"] = i.form.engine  # the one that runs it, where the author left it open
         given["target"] = self.memory.kernel.target
         for state, _ in i.form.state:
             given[state.value] = self._register(i, state)
