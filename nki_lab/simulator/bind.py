@@ -218,5 +218,6 @@ def _reshaped(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
     strides = reshape_strides(array.shape, array.strides, shape)
     if strides is None:
         return None
-    # An axis of size 1 has no stride of its own; NumPy only wants one.
-    return np.lib.stride_tricks.as_strided(array, shape, strides)
+    # An axis of size 1 has no stride of its own; NumPy only wants one. as_strided does not know ml_dtypes.
+    patterns = array.view(f"u{array.itemsize}")
+    return np.lib.stride_tricks.as_strided(patterns, shape, strides).view(array.dtype)
