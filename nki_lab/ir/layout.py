@@ -1,4 +1,4 @@
-"""How do shape and strides change when axes are merged, split or renamed?"""
+"""How do shape and strides change when axes are merged, split, renamed or rescaled?"""
 
 from __future__ import annotations
 
@@ -76,6 +76,25 @@ def reshape_strides(
     return tuple(result)
 
 
+def rescale_axes(
+    shape: Sequence[int], strides: Sequence[int], offset: int, old: int, new: int, what: str
+) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """Return shape, strides and offset of the same bytes in elements of `new` instead of `old` bytes."""
+    if old == new:
+        return tuple(shape), tuple(strides), offset
+    if shape[-1] > 1 and strides[-1] != 1:
+        raise ViewError(f"{what}: the last axis must be contiguous")
+    last = shape[-1] * old
+    walked = [s * old for s, n in zip(strides[:-1], shape[:-1], strict=True) if n > 1]
+    if any(step % new for step in (*walked, last, offset * old)):
+        raise ViewError(f"{what}: strides, last axis and offset must be multiples of {new} bytes")
+    return (
+        (*shape[:-1], last // new),
+        (*(s * old // new for s in strides[:-1]), 1),
+        offset * old // new,
+    )
+
+
 def rearrange_axes(
     shape: Sequence[int],
     source: Sequence[Any],
@@ -88,12 +107,14 @@ def rearrange_axes(
     Returns:
         For each axis the sizes it splits into; the order of the split axes; how many of them each new axis merges.
     """
-    if len(source) != len(shape):
-        raise ViewError(f"rearrange of {what}: source pattern names {len(source)} axes")
+    before, after = _axis_names(source, what), _axis_names(target, what)
+    if len(before) != len(shape):
+        raise ViewError(f"rearrange of {what}: the source pattern names {len(before)} axes")
+    if not all(hasattr(n, "__index__") for n in sizes.values()):
+        raise ViewError(f"rearrange of {what}: fixed sizes are integers, found {sizes}")
     names: list[str] = []
     split: list[tuple[int, ...]] = []
-    for entry, size in zip(source, shape, strict=True):
-        group = [entry] if isinstance(entry, str) else list(entry)
+    for group, size in zip(before, shape, strict=True):
         known = [sizes.get(n, -1) if len(group) > 1 else sizes.get(n, size) for n in group]
         if known.count(-1) > 1:
             raise ViewError(f"rearrange of {what}: give the sizes of all but one of {group}")
@@ -104,14 +125,20 @@ def rearrange_axes(
             raise ViewError(f"rearrange of {what}: {group} = {known} does not multiply to {size}")
         names += group
         split.append(tuple(known))
-    flat: list[str] = []
-    groups: list[int] = []
-    for entry in target:
-        group = [entry] if isinstance(entry, str) else list(entry)
-        flat += group
-        groups.append(len(group))
+    flat = [name for group in after for name in group]
     if sorted(flat) != sorted(names) or len(set(names)) != len(names):
         raise ViewError(
             f"rearrange of {what}: both patterns must hold the same names once, found {names} and {flat}"
         )
-    return split, tuple(names.index(n) for n in flat), groups
+    return split, tuple(names.index(n) for n in flat), [len(group) for group in after]
+
+
+def _axis_names(pattern: Any, what: str) -> list[list[str]]:
+    """Return the names of each axis of a pattern: several where it is split or merged."""
+    if isinstance(pattern, (tuple, list)):
+        groups = [[entry] if isinstance(entry, str) else entry for entry in pattern]
+        if all(isinstance(g, (tuple, list)) and all(isinstance(n, str) for n in g) for g in groups):
+            return [list(group) for group in groups]
+    raise ViewError(
+        f"rearrange of {what}: a pattern is a tuple of names and tuples of names, found {pattern!r}"
+    )

@@ -22,7 +22,7 @@ def operand_rules(definition: Definition) -> tuple[Rule, ...]:
         rules.append(_memory(name, operand))
         if operand.dtypes is not None:
             rules.append(_dtypes(name, operand))
-        rules += (_rank(name), _partitions(name), _start(name), _free_axes(name))
+        rules += (_rank(name), _partitions(name), _start(name), _adjacent(name), _free_axes(name))
         if operand.shape is Shape.VECTOR:
             rules.append(_vector(name))
     return tuple(rules)
@@ -140,6 +140,22 @@ def _start(name: str) -> Rule:
         holds,
         help="copy the rows with nisa.dma_copy, which may start at any partition",
         source="nki/guides/architecture/trainium_inferentia2_arch.rst",
+    )
+
+
+def _adjacent(name: str) -> Rule:
+    def holds(i, hw):
+        return name in i.definition.any_start or all(
+            t.shape[0] == 1 or t.strides[0] * t.dtype.itemsize == t.storage.row_bytes
+            for t in _tensors(i, name, on_chip=True)
+        )
+
+    return Rule(
+        f"`{name}` must be on adjacent partitions",
+        (name,),
+        holds,
+        help="copy every other row with nisa.dma_copy, which may step over partitions",
+        source="nki/deep-dives/nki-aps.rst",
     )
 
 

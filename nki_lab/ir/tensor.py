@@ -14,7 +14,8 @@ import numpy as np
 
 from nki_lab.dtypes import DType, dtype_of
 from nki_lab.errors import NotModelled, OutOfBounds, TileAssignment, ViewError
-from nki_lab.ir.layout import contiguous_strides, merge_axes, rearrange_axes, reshape_strides
+from nki_lab.ir import layout
+from nki_lab.ir.bounds import leaves_storage
 from nki_lab.ir.storage import Storage
 from nki_lab.ir.tensor_operators import TensorOperators
 from nki_lab.targets.spaces import MemoryRegion
@@ -54,7 +55,7 @@ class NkiTensor(TensorOperators):
             )
         self.storage = storage
         self.shape = tuple(shape)
-        self.strides = contiguous_strides(self.shape)
+        self.strides = layout.contiguous_strides(self.shape)
         self.offset = 0
         self.dtype = dtype
         self.box: Any = None
@@ -118,7 +119,7 @@ class NkiTensor(TensorOperators):
 
     def is_contiguous(self) -> bool:
         """Tell whether the view covers storage row-major; on chip per partition only."""
-        wanted = contiguous_strides(self.shape)
+        wanted = layout.contiguous_strides(self.shape)
         first = 1 if self.storage.on_chip else 0
         return all(
             n == 1 or a == b
@@ -268,7 +269,7 @@ class NkiTensor(TensorOperators):
 
     def permute(self, dims: Sequence[int]) -> NkiTensor:
         """Return the axes in the order `dims`; on chip axis 0 stays first."""
-        dims = tuple(dims)
+        dims = _integers(dims, "permute")
         if sorted(dims) != list(range(self.ndim)):
             raise ViewError(
                 f"permute{dims} of {self.describe()}: need each of 0 to {self.ndim - 1} once"
@@ -284,13 +285,13 @@ class NkiTensor(TensorOperators):
 
     def broadcast(self, dim: int, size: int) -> NkiTensor:
         """Repeat axis `dim`, which must have size 1, `size` times without copying."""
-        dim = self._axis(dim, "broadcast")
-        if self.shape[dim] != 1:
+        dim, size = self._axis(dim, "broadcast"), _static_index(size, "broadcast")
+        if self.shape[dim] != 1 or size < 1:
             raise ViewError(
-                f"broadcast({dim}, {size}) of {self.describe()}: axis {dim} must have size 1"
+                f"broadcast({dim}, {size}) of {self.describe()}: axis {dim} must have size 1, and get 1 or more"
             )
         shape, strides = list(self.shape), list(self.strides)
-        shape[dim], strides[dim] = int(size), 0
+        shape[dim], strides[dim] = size, 0
         return self._view(shape, strides, self.offset)
 
     def expand_dim(self, dim: int) -> NkiTensor:
@@ -319,7 +320,7 @@ class NkiTensor(TensorOperators):
 
     def reshape_dim(self, dim: int, shape: Sequence[int]) -> NkiTensor:
         """Split axis `dim` into `shape`, one entry of which may be -1."""
-        sizes = list(shape)
+        sizes = list(_integers(shape, "reshape_dim"))
         dim = self._axis(dim, "reshape_dim", partition_ok=len(sizes) == 1)
         size = self.shape[dim]
         if sizes.count(-1) == 1 and size % max(1, -prod(sizes)) == 0:
@@ -328,7 +329,7 @@ class NkiTensor(TensorOperators):
             raise ViewError(
                 f"reshape_dim({dim}, {tuple(shape)}) of {self.describe()}: the sizes must multiply to {size}"
             )
-        strides = [s * self.strides[dim] for s in contiguous_strides(tuple(sizes))]
+        strides = [s * self.strides[dim] for s in layout.contiguous_strides(tuple(sizes))]
         return self._view(
             (*self.shape[:dim], *sizes, *self.shape[dim + 1 :]),
             (*self.strides[:dim], *strides, *self.strides[dim + 1 :]),
@@ -341,7 +342,7 @@ class NkiTensor(TensorOperators):
         end = self._axis(end_dim, "flatten_dims")
         if start > end:
             raise ViewError(f"flatten_dims({start_dim}, {end_dim}): start is behind end")
-        merged = merge_axes(self.shape[start : end + 1], self.strides[start : end + 1])
+        merged = layout.merge_axes(self.shape[start : end + 1], self.strides[start : end + 1])
         if merged is None:
             raise self._not_contiguous(f"flatten_dims({start_dim}, {end_dim})")
         size, stride = merged
@@ -353,7 +354,7 @@ class NkiTensor(TensorOperators):
 
     def reshape(self, shape: Sequence[int]) -> NkiTensor:
         """Return the same elements in another shape, where the layout allows it without a copy."""
-        sizes = tuple(int(n) for n in (shape if isinstance(shape, (tuple, list)) else (shape,)))
+        sizes = _integers(shape if isinstance(shape, (tuple, list)) else (shape,), "reshape")
         if prod(sizes) != self.size or min(sizes, default=0) < 1:
             raise ViewError(
                 f"reshape{sizes} of {self.describe()}: {prod(sizes)} elements, need {self.size}"
@@ -362,7 +363,7 @@ class NkiTensor(TensorOperators):
             raise ViewError(
                 f"reshape{sizes} of {self.describe()}: axis 0 is the partition axis and must stay {self.shape[0]}"
             )
-        strides = reshape_strides(self.shape, self.strides, sizes)
+        strides = layout.reshape_strides(self.shape, self.strides, sizes)
         if strides is None:
             raise self._not_contiguous(f"reshape{sizes}")
         return self._view(sizes, strides, self.offset)
@@ -380,7 +381,7 @@ class NkiTensor(TensorOperators):
         fixed_sizes: dict[str, int] | None = None,
     ) -> NkiTensor:
         """Split, reorder and merge axes by name: `t.rearrange(("b", ("h", "w")), ("b", "w", "h"), {"h": 4})`."""
-        split, order, groups = rearrange_axes(
+        split, order, groups = layout.rearrange_axes(
             self.shape, src_pattern, dst_pattern, fixed_sizes or {}, self.describe()
         )
         view = self
@@ -402,24 +403,11 @@ class NkiTensor(TensorOperators):
             raise ViewError(
                 f"view({dtype!r}): not an NKI dtype", help="use a dtype of nki.language"
             )
-        old, new = self.dtype.itemsize, wanted.itemsize
-        shape, strides, offset = list(self.shape), list(self.strides), self.offset
-        if old != new:
-            if shape[-1] > 1 and strides[-1] != 1:
-                raise ViewError(
-                    f"view({wanted}) of {self.describe()}: the last axis must be contiguous"
-                )
-            steps = [*(s * old for s, n in zip(strides[:-1], shape[:-1], strict=True) if n > 1),
-                     shape[-1] * old, offset * old]  # fmt: skip
-            if any(step % new for step in steps):
-                raise ViewError(
-                    f"view({wanted}) of {self.describe()}: strides, last axis and offset must be"
-                    f" multiples of {new} bytes"
-                )
-            shape[-1] = shape[-1] * old // new
-            strides = [s * old // new for s in strides[:-1]] + [1]
-            offset = offset * old // new
-        return NkiTensor._make(self.storage, tuple(shape), tuple(strides), offset, wanted)
+        shape, strides, offset = layout.rescale_axes(
+            self.shape, self.strides, self.offset, self.dtype.itemsize, wanted.itemsize,
+            f"view({wanted}) of {self.describe()}",
+        )  # fmt: skip
+        return NkiTensor._make(self.storage, shape, strides, offset, wanted)
 
     reinterpret_cast = view
 
@@ -445,36 +433,36 @@ class NkiTensor(TensorOperators):
         element = dtype_of(dtype) if dtype is not None else self.dtype
         if element is None:
             raise ViewError(f"ap(dtype={dtype!r}): not an NKI dtype")
-        if not pattern or any(len(pair) != 2 or int(pair[1]) < 1 for pair in pattern):
-            raise ViewError(
-                f"ap(pattern={pattern}): need [[stride, count], ...] with counts of 1 or more"
-            )
-        strides = tuple(_static_index(pair[0], "ap") for pair in pattern)
-        shape = tuple(_static_index(pair[1], "ap") for pair in pattern)
+        pairs = [_integers(pair, "ap") for pair in _entries(pattern, "ap")]
+        shown = (
+            f"ap(pattern={[list(pair) for pair in pairs]}, offset={offset}) of {self.describe()}"
+        )
+        if not pairs or any(len(pair) != 2 or pair[1] < 1 for pair in pairs):
+            raise ViewError(f"{shown}: need [[stride, count], ...] with counts of 1 or more")
+        strides = tuple(pair[0] for pair in pairs)
+        shape = tuple(pair[1] for pair in pairs)
         start_bytes = self.offset * self.dtype.itemsize
         if start_bytes % element.itemsize:
             raise ViewError(
-                f"ap(dtype={element}) of {self.describe()}: offset is not a multiple of its size"
+                f"{shown}: its start is not a multiple of the {element.itemsize} bytes of {element}"
             )
         start = start_bytes // element.itemsize + (
             0 if offset is None else _static_index(offset, "ap")
         )
         storage = self.storage
         if storage.on_chip:
+            if len(shape) < 2:
+                raise ViewError(
+                    f"{shown}: on chip a pattern has a partition axis and at least one free axis"
+                )
             row = storage.row_bytes // element.itemsize
             if shape[0] > 1 and strides[0] != row:
                 raise ViewError(
-                    f"ap(pattern={[list(p) for p in pattern]}) of {self.describe()}: the partition stride"
-                    f" is {strides[0]}, need {row}, the free size of the storage"
+                    f"{shown}: the partition stride is {strides[0]}, need {row}, the free size of the storage"
                 )
-        reach = sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if s > 0)
-        low = start + sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if s < 0)
-        limit = storage.nbytes // element.itemsize
-        if low < 0 or start + reach >= limit:
-            raise OutOfBounds(
-                f"ap(pattern={[list(p) for p in pattern]}, offset={offset}) reaches elements {low} to {start + reach}"
-                f" of {storage.describe()}, which has {limit}"
-            )
+        outside = leaves_storage(storage, shape, strides, start, element.itemsize)
+        if outside:
+            raise OutOfBounds(f"{shown} {outside}")
         return NkiTensor._make(storage, shape, strides, start, element)
 
     def vector_select(self, dim: int, vector_offset: Any) -> NkiTensor:
@@ -486,6 +474,16 @@ class NkiTensor(TensorOperators):
         raise NotModelled("indirect is not modelled yet", help="use static indices")
 
 
+def _entries(value: Any, what: str) -> tuple[Any, ...]:
+    if isinstance(value, (tuple, list, range)):
+        return tuple(value)
+    raise ViewError(f"{what} takes a tuple or list; found {type(value).__name__} {value!r}")
+
+
+def _integers(value: Any, what: str) -> tuple[int, ...]:
+    return tuple(_static_index(n, what) for n in _entries(value, what))
+
+
 def _static_index(value: Any, what: str) -> int:
     if isinstance(value, NkiTensor):
         raise NotModelled(
@@ -493,8 +491,10 @@ def _static_index(value: Any, what: str) -> int:
             help="use an integer known while the kernel is traced",
         )
     try:
-        return value.__index__()
+        if value is not True and value is not False:  # a comparison, not a place
+            return value.__index__()
     except (AttributeError, TypeError):
-        raise ViewError(
-            f"{what} takes integers, slices, `...` and nl.ds; found {type(value).__name__} {value!r}"
-        ) from None
+        pass
+    raise ViewError(
+        f"{what} takes integers, slices, `...` and nl.ds; found {type(value).__name__} {value!r}"
+    )
