@@ -194,6 +194,12 @@ class ObjectFields(LanguageError, TypeError):
     code = "NKI113"
 
 
+class OlderDialect(LanguageError, ImportError):
+    """A module of the older dialect, neuronxcc.nki, was imported."""
+
+    code = "NKI114"
+
+
 class WrongCall(InstructionError, TypeError):
     """An instruction was called with missing, extra or unknown arguments."""
 

@@ -8,26 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from numbers import Number
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from nki_lab.errors import TensorOperator
 
+# Dunder name -> (symbol, what to write for two tensors or a tensor and a number; {i} is the instruction).
 _BINARY = {
-    "add": ("+", "nl.add({a}, {b}), or nisa.tensor_tensor(dst, a, b, op=nl.add)"),
-    "sub": ("-", "nl.subtract({a}, {b}), or nisa.tensor_tensor(dst, a, b, op=nl.subtract)"),
-    "mul": ("*", "nl.multiply({a}, {b}), or nisa.tensor_tensor(dst, a, b, op=nl.multiply)"),
+    "add": ("+", "nl.add({a}, {b}), or {i}, op{n}=nl.add)"),
+    "sub": ("-", "nl.subtract({a}, {b}), or {i}, op{n}=nl.subtract)"),
+    "mul": ("*", "nl.multiply({a}, {b}), or {i}, op{n}=nl.multiply)"),
     "truediv": ("/", "nl.multiply({a}, nl.reciprocal({b})): no engine divides"),
     "floordiv": ("//", "nl.floor(nl.multiply({a}, nl.reciprocal({b}))): no engine divides"),
     "mod": ("%", "nl.subtract with nl.floor and nl.reciprocal: no engine divides"),
     "divmod": ("divmod", "nl.floor and nl.reciprocal: no engine divides"),
-    "pow": ("**", "nl.power({a}, {b}), or nl.square({a})"),
-    "matmul": ("@", "nl.matmul(x, y, transpose_x=True), or nisa.nc_matmul(dst, stationary, moving)"),
+    "pow": ("**", "nl.power({a}, {b}) of two tiles, or nl.square(tile)"),
+    "matmul": (
+        "@",
+        "nl.matmul({a}, {b}, transpose_x=True), or nisa.nc_matmul(dst, stationary, moving)",
+    ),
     "and": ("&", "nl.bitwise_and({a}, {b})"),
     "or": ("|", "nl.bitwise_or({a}, {b})"),
     "xor": ("^", "nl.bitwise_xor({a}, {b})"),
     "lshift": ("<<", "nl.left_shift({a}, {b})"),
     "rshift": (">>", "nl.right_shift({a}, {b})"),
-}  # fmt: skip
+}
 _COMPARE = {
     "lt": ("<", "nl.less({a}, {b})"),
     "le": ("<=", "nl.less_equal({a}, {b})"),
@@ -35,38 +39,46 @@ _COMPARE = {
     "ge": (">=", "nl.greater_equal({a}, {b})"),
 }
 _UNARY = {
-    "neg": ("-a", "nl.negative(a)"),
-    "pos": ("+a", "the tensor itself"),
-    "invert": ("~a", "nl.invert(a)"),
-    "abs": ("abs(a)", "nl.abs(a)"),
-    "round": ("round(a)", "nl.floor, nl.ceil or nl.trunc"),
+    "neg": ("-{a}", "nl.negative({a})"),
+    "pos": ("+{a}", "{a} alone"),
+    "invert": ("~{a}", "nl.invert({a})"),
+    "abs": ("abs({a})", "nl.abs({a})"),
+    "round": ("round({a})", "nl.floor({a}), nl.ceil({a}) or nl.trunc({a})"),
 }
 _VALUE = "the value of a tensor is not known while the kernel is traced"
 
 
-def _refuse(expression: str, instead: str, *tensors: Any) -> NoReturn:
-    shown = [t.describe() for t in tensors if isinstance(t, TensorOperators)]
+def _name(value: Any) -> str:
+    return value.name if isinstance(value, TensorOperators) else repr(value)
+
+
+def _refuse(expression: str, instead: str, *operands: Any) -> NoReturn:
     raise TensorOperator(
         f"`{expression}`: Python operators do not work on tensors",
-        notes=shown,
+        notes=[t.describe() for t in operands if isinstance(t, TensorOperators)],
         help=f"write {instead}",
     )
 
 
-def _binary(symbol: str, instead: str, reflected: bool) -> Callable[[Any, Any], Any]:
+def _binary(symbol: str, instead: str, reflected: bool) -> Callable[..., Any]:
     def operator(self: Any, other: Any, *_: Any) -> Any:
         left, right = (other, self) if reflected else (self, other)
-        a = "a" if isinstance(left, TensorOperators) else repr(left)
-        b = "b" if isinstance(right, TensorOperators) else repr(right)
+        a, b = _name(left), _name(right)
+        if isinstance(other, TensorOperators):
+            instruction, number = f"nisa.tensor_tensor(dst, {a}, {b}", ""
+        else:
+            reverse = ", reverse0=True" if reflected else ""
+            instruction = f"nisa.tensor_scalar(dst, {_name(self)}, operand0={other!r}{reverse}"
+            number = "0"
         written = f"divmod({a}, {b})" if symbol == "divmod" else f"{a} {symbol} {b}"
-        _refuse(written, instead.format(a=a, b=b), left, right)
+        _refuse(written, instead.format(a=a, b=b, i=instruction, n=number), left, right)
 
     return operator
 
 
 def _unary(expression: str, instead: str) -> Callable[..., Any]:
     def operator(self: Any, *_: Any) -> Any:
-        _refuse(expression, instead, self)
+        _refuse(expression.format(a=self.name), instead.format(a=self.name), self)
 
     return operator
 
@@ -75,10 +87,11 @@ def _equality(symbol: str, function: str, absent: bool) -> Callable[[Any, Any], 
     def operator(self: Any, other: Any) -> Any:
         if other is None:
             return absent
-        if isinstance(other, (TensorOperators, Number)):
-            b = "b" if isinstance(other, TensorOperators) else repr(other)
-            _refuse(f"a {symbol} {b}", f"{function}(a, {b}), or `a is b` for the same view", self, other)  # fmt: skip
-        return NotImplemented
+        if not isinstance(other, (TensorOperators, Number)):
+            return NotImplemented
+        a, b = self.name, _name(other)
+        same = f", or `{a} is {b}` to ask for the same view" if isinstance(other, TensorOperators) else ""  # fmt: skip
+        _refuse(f"{a} {symbol} {b}", f"{function}({a}, {b}){same}", self, other)
 
     return operator
 
@@ -87,16 +100,16 @@ class TensorOperators:
     """Base of NkiTensor: every operator of Python, answered with what to write instead."""
 
     __slots__ = ()
-    # NumPy then leaves `np.float32(2) * tensor` to the reflected operator below.
-    __array_ufunc__ = None
     __hash__ = object.__hash__
 
     __eq__ = _equality("==", "nl.equal", False)
     __ne__ = _equality("!=", "nl.not_equal", True)
 
-    def describe(self) -> str:
-        """Return what the tensor is, as errors show it."""
-        raise AssertionError("the tensor class describes itself")
+    if TYPE_CHECKING:  # what NkiTensor has
+        name: str
+
+        def describe(self) -> str:  # noqa: D102
+            ...
 
     def __bool__(self) -> bool:
         """Answer a presence test: a tensor is there, whatever its values are."""
@@ -129,17 +142,26 @@ class TensorOperators:
     def __index__(self) -> int:
         self._number("an integer is needed instead")
 
-    def __array__(self, *_: Any, **__: Any) -> Any:
+    def _array(self, function: str) -> NoReturn:
         raise TensorOperator(
-            f"NumPy was asked for the values of {self.describe()}: {_VALUE}",
+            f"{function} of {self.describe()}: {_VALUE}",
             help="compute with functions of nki.language or nki.isa",
         )
 
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        self._array("np.asarray")
 
-for _name, (_symbol, _instead) in _BINARY.items():
-    setattr(TensorOperators, f"__{_name}__", _binary(_symbol, _instead, reflected=False))
-    setattr(TensorOperators, f"__r{_name}__", _binary(_symbol, _instead, reflected=True))
-for _name, (_symbol, _instead) in _COMPARE.items():
-    setattr(TensorOperators, f"__{_name}__", _binary(_symbol, _instead, reflected=False))
-for _name, (_symbol, _instead) in _UNARY.items():
-    setattr(TensorOperators, f"__{_name}__", _unary(_symbol, _instead))
+    def __array_ufunc__(self, ufunc: Any, *_: Any, **__: Any) -> Any:
+        self._array(f"np.{ufunc.__name__}")
+
+    def __array_function__(self, function: Any, *_: Any, **__: Any) -> Any:
+        self._array(f"np.{function.__name__}")
+
+
+for _dunder, (_symbol, _instead) in _BINARY.items():
+    setattr(TensorOperators, f"__{_dunder}__", _binary(_symbol, _instead, reflected=False))
+    setattr(TensorOperators, f"__r{_dunder}__", _binary(_symbol, _instead, reflected=True))
+for _dunder, (_symbol, _instead) in _COMPARE.items():
+    setattr(TensorOperators, f"__{_dunder}__", _binary(_symbol, _instead, reflected=False))
+for _dunder, (_symbol, _instead) in _UNARY.items():
+    setattr(TensorOperators, f"__{_dunder}__", _unary(_symbol, _instead))

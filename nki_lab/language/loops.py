@@ -44,7 +44,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], None], step: int
 
 def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> NoReturn:
     """Refuse a loop that ends on a value of the device: not modelled yet."""
-    _refuse("while_loop", "loop with range() over the largest number of iterations and mask the rest with nl.where")  # fmt: skip
+    _refuse("while_loop", "loop with range() over the most iterations and mask with nl.where")
 
 
 def _unrolled(name: str, start: Any, stop: Any, step: Any) -> range:

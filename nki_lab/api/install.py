@@ -1,0 +1,131 @@
+"""How does `import nki` find nki_lab, without ever hiding a really installed official package?
+
+install()           for the process; does nothing where the official package is installed
+with aliases(): ... for a block, e.g. while a notebook cell runs on the simulator; the official package is back after
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, NoReturn
+
+from nki_lab.errors import OlderDialect, close_matches
+
+ALIASES = {
+    "nki": "nki_lab.api.nki",
+    "nki.collectives": "nki_lab.api.collectives",
+    "nki.compiler": "nki_lab.api.compiler",
+    "nki.dtype": "nki_lab.api.dtype",
+    "nki.isa": "nki_lab.api.isa",
+    "nki.isa.constants": "nki_lab.api.isa_constants",
+    "nki.language": "nki_lab.language",
+    "nki.tensor": "nki_lab.api.tensor",
+    "nki.typing": "nki_lab.api.typing",
+}
+_ROOTS = ("nki", "neuronxcc")
+
+
+class _AliasLoader(Loader):
+    """Gives the module of nki_lab itself, so that both names mean one object."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self.own_spec: ModuleSpec | None = None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = import_module(self.target)
+        self.own_spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self.own_spec  # the import system has put the alias's there
+
+
+class _OlderDialectLoader(Loader):
+    def create_module(self, spec: ModuleSpec) -> NoReturn:
+        raise OlderDialect(
+            f"{spec.name}: the older dialect (neuronxcc.nki) is not covered",
+            help=(
+                "write the kernel for today's NKI: import nki, nki.language and nki.isa; instructions write to dst="
+                " instead of returning tiles (nki/migration/index.rst lists every change)"
+            ),
+        )
+
+    def exec_module(self, module: ModuleType) -> None:
+        raise AssertionError("create_module has raised")
+
+
+class _AliasFinder(MetaPathFinder):
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        root = name.partition(".")[0]
+        if root == "neuronxcc":
+            return None if _installed(root) else ModuleSpec(name, _OlderDialectLoader())
+        if root != "nki":
+            return None
+        if name not in ALIASES:
+            near = close_matches(name, ALIASES)
+            raise ModuleNotFoundError(f"nki_lab has no module {name!r}; {near}".rstrip("; "), name=name)  # fmt: skip
+        return ModuleSpec(name, _AliasLoader(ALIASES[name]), is_package=name in ("nki", "nki.isa"))
+
+
+_finder = _AliasFinder()
+
+
+def install() -> bool:
+    """Make `import nki` find nki_lab for the rest of the process; return whether it does.
+
+    False, and nothing changes, where an official package is installed or already imported: use `aliases()` to run
+    on the simulator beside it. Installing twice is the same as once.
+    """
+    if _finder in sys.meta_path:
+        return True
+    if _installed("nki") or "nki" in sys.modules:
+        return False
+    sys.meta_path.insert(0, _finder)
+    return True
+
+
+def uninstall() -> None:
+    """Take the aliases back; names that were imported stay bound where they are."""
+    if _finder in sys.meta_path:
+        sys.meta_path.remove(_finder)
+        for name in _loaded():
+            del sys.modules[name]
+
+
+@contextmanager
+def aliases() -> Iterator[None]:
+    """Make `import nki` find nki_lab inside a `with` block, also where the official package is installed."""
+    if _finder in sys.meta_path:
+        yield
+        return
+    hidden: dict[str, Any] = {name: sys.modules.pop(name) for name in _loaded()}
+    sys.meta_path.insert(0, _finder)
+    try:
+        yield
+    finally:
+        uninstall()
+        sys.modules.update(hidden)
+
+
+def _loaded() -> list[str]:
+    return [n for n in sys.modules if n == "nki" or n.startswith("nki.")]
+
+
+def _installed(root: str) -> bool:
+    assert root in _ROOTS
+    for finder in sys.meta_path:
+        if finder is not _finder and hasattr(finder, "find_spec"):
+            spec = finder.find_spec(root, None)
+            # A folder that happens to have the name is a namespace package without an origin.
+            if spec is not None and spec.origin is not None:
+                return True
+    return False

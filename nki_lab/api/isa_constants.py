@@ -1,0 +1,23 @@
+"""What does `nki.isa.constants` offer? The named choices of instructions, under their second import name."""
+
+from nki_lab.isa.enums import (
+    dge_mode,
+    dma_engine,
+    matmul_perf_mode,
+    nc_version,
+    oob_mode,
+    reduce_cmd,
+)
+from nki_lab.targets.engines import Engine
+
+engine = Engine
+
+__all__ = [
+    "dge_mode",
+    "dma_engine",
+    "engine",
+    "matmul_perf_mode",
+    "nc_version",
+    "oob_mode",
+    "reduce_cmd",
+]

@@ -1,0 +1,153 @@
+"""How does a kernel get a new tensor?"""
+
+from __future__ import annotations
+
+import os
+from math import prod
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from nki_lab.dtypes import DType, dtype_of, uint8
+from nki_lab.errors import TensorArgument
+from nki_lab.ir.builder import Builder, current
+from nki_lab.ir.tensor import NkiTensor
+from nki_lab.isa.copies import memset
+from nki_lab.isa.dma import dma_copy
+from nki_lab.targets.spaces import SBUF, SHARED_HBM, MemoryRegion
+
+# Bytes per partition of the tile that fills HBM: the DMA guide's recommended minimum.
+_FILL_BYTES = 2048
+_identities: WeakKeyDictionary[Builder, dict[tuple[int, DType], NkiTensor]] = WeakKeyDictionary()
+
+
+def ndarray(
+    shape: Any,
+    dtype: DType,
+    buffer: MemoryRegion = SBUF,
+    name: str = "",
+    address: tuple[int, int] | None = None,
+) -> NkiTensor:
+    """Return a new tensor whose elements nothing has written yet.
+
+    In SBUF and PSUM the first axis counts partitions and at least one free axis follows.
+
+    Args:
+        shape: positive integers.
+        dtype: element type of nki.language.
+        buffer: nl.sbuf, nl.psum, nl.private_hbm (also called nl.hbm) or nl.shared_hbm; what a kernel returns
+            must be in shared_hbm.
+        name: shown in errors and profiles; by default the variable it is assigned to.
+        address: start partition and byte within the partition; on chip only.
+    """
+    return current().allocate(shape, dtype, buffer, name, address=address)
+
+
+def zeros(shape: Any, dtype: DType, buffer: MemoryRegion = SBUF, name: str = "") -> NkiTensor:
+    """Return a new tensor filled with zeros."""
+    return full(shape, 0, dtype, buffer, name)
+
+
+def ones(shape: Any, dtype: DType, buffer: MemoryRegion = SBUF, name: str = "") -> NkiTensor:
+    """Return a new tensor filled with ones."""
+    return full(shape, 1, dtype, buffer, name)
+
+
+def full(
+    shape: Any, fill_value: Any, dtype: DType, buffer: MemoryRegion = SBUF, name: str = ""
+) -> NkiTensor:
+    """Return a new tensor filled with one value.
+
+    On chip it is one `nisa.memset`. In HBM a filled SBUF tile is copied as often as needed.
+    """
+    made = current().allocate(shape, dtype, buffer, name)
+    value = _fill_value(fill_value, made.dtype)
+    if made.storage.on_chip:
+        memset(dst=made, value=value)
+    else:
+        _fill_hbm(made, value)
+    return made
+
+
+def zeros_like(
+    x: NkiTensor, dtype: DType | None = None, buffer: MemoryRegion | None = None, name: str = ""
+) -> NkiTensor:
+    """Return a tensor of zeros with the shape of `x`, and its dtype and memory unless others are given."""
+    return zeros(x.shape, dtype or x.dtype, buffer or x.buffer, name)
+
+
+def empty_like(
+    x: NkiTensor, dtype: DType | None = None, buffer: MemoryRegion | None = None, name: str = ""
+) -> NkiTensor:
+    """Return an unwritten tensor with the shape of `x`, and its dtype and memory unless others are given."""
+    return ndarray(x.shape, dtype or x.dtype, buffer or x.buffer, name)
+
+
+def shared_constant(constant: Any) -> NkiTensor:
+    """Return a tensor in shared HBM that holds an array known while the kernel is traced.
+
+    Args:
+        constant: a NumPy array, or the path of an `.npy` file. Its dtype must be one of nki.language; NumPy's
+            default float64 and int64 are not.
+    """
+    if isinstance(constant, (str, os.PathLike)):
+        constant = np.load(constant)
+    array = np.array(constant, order="C", ndmin=1)  # a copy: later changes are not the kernel's
+    element = dtype_of(array.dtype)
+    if element is None or array.size == 0:
+        raise TensorArgument(
+            f"nl.shared_constant: an array of shape {array.shape} and dtype {array.dtype} cannot be a tensor",
+            help="cast it, e.g. array.astype(np.float32), np.int32 or ml_dtypes.bfloat16",
+        )
+    array.flags.writeable = False
+    return current().allocate(array.shape, element, SHARED_HBM, "constant", origin="constant", data=array)  # fmt: skip
+
+
+def shared_identity_matrix(n: int, dtype: DType = uint8, dst: NkiTensor | None = None) -> NkiTensor:
+    """Return an identity matrix of `n` rows and columns in SBUF.
+
+    The matrix lies in shared HBM once per size and dtype, and is copied to a new tile, or to `dst`.
+    """
+    tile = dst if dst is not None else current().allocate((n, n), dtype, SBUF)
+    if tile.shape != (n, n):
+        raise TensorArgument(
+            f"nl.shared_identity_matrix: dst is {tile.describe()}, expected the shape [{n}, {n}]"
+        )
+    if tile.dtype.kind == "packed":
+        raise TensorArgument(f"nl.shared_identity_matrix: there is no one in {tile.dtype}")
+    known = _identities.setdefault(current(), {})
+    matrix = known.get((n, tile.dtype))
+    if matrix is None:
+        data = np.eye(n).astype(tile.dtype.np)
+        data.flags.writeable = False
+        matrix = known[n, tile.dtype] = current().allocate(
+            (n, n), tile.dtype, SHARED_HBM, "identity", origin="constant", data=data
+        )
+    dma_copy(dst=tile, src=matrix)
+    return tile
+
+
+def _fill_value(value: Any, dtype: DType) -> Any:
+    # memset takes a value of the tile's kind (nki/migration/index.rst); 0 and 1 are meant for every dtype.
+    if isinstance(value, np.generic):
+        value = value.item()
+    if dtype.is_float and isinstance(value, (int, bool)):
+        return float(value)
+    return int(value) if isinstance(value, float) and value.is_integer() and not dtype.is_float else value  # fmt: skip
+
+
+def _fill_hbm(tensor: NkiTensor, value: Any) -> None:
+    columns = min(tensor.size, _FILL_BYTES // tensor.dtype.itemsize)
+    rows, rest = divmod(tensor.size, columns)
+    partitions = current().target.partitions
+    tile = current().allocate((min(rows, partitions), columns), tensor.dtype, SBUF, "filler")
+    memset(dst=tile, value=value)
+    flat = tensor.reshape((tensor.size,))
+    for first in range(0, rows, partitions):
+        count = min(partitions, rows - first)
+        part = flat[first * columns : (first + count) * columns]
+        dma_copy(dst=part.reshape((count, columns)), src=tile[0:count])
+    if rest:
+        dma_copy(dst=flat[rows * columns :].reshape((1, rest)), src=tile[0:1, 0:rest])
+    assert prod(tensor.shape) == rows * columns + rest

@@ -1,0 +1,114 @@
+"""What may a composite of nki.language be given, and which tile does it return?
+
+Composites return new SBUF tiles. They take tiles of equal shape and do not broadcast
+(release-notes/components/nki.rst, NKI Language: known limitations).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nki_lab.dtypes import DType
+from nki_lab.errors import NotModelled, RuleBroken, WrongOperand
+from nki_lab.ir.builder import current
+from nki_lab.ir.tensor import NkiTensor
+from nki_lab.targets.spaces import SBUF, MemoryRegion
+
+#: Intermediate values are kept in the type that the engines compute in.
+FLOAT32 = "float32"
+
+
+def on_chip(function: str, parameter: str, value: Any) -> NkiTensor:
+    """Return `value` if it is a tile in SBUF or PSUM; otherwise raise WrongOperand."""
+    if not isinstance(value, NkiTensor):
+        raise WrongOperand(
+            f"nl.{function}: `{parameter}` must be a tile, found {type(value).__name__} {value!r}",
+            help="make tiles with nl.load, nl.full or nl.ndarray",
+        )
+    if not value.storage.on_chip:
+        raise WrongOperand(
+            f"nl.{function}: `{parameter}` is {value.describe()}; instructions compute on SBUF and PSUM",
+            help="load it first: tile = nl.load(tensor), or nisa.dma_copy into an SBUF tile",
+        )
+    return value
+
+
+def new_tile(
+    shape: Sequence[int], dtype: Any, buffer: MemoryRegion = SBUF, name: str = ""
+) -> NkiTensor:
+    """Return a new on-chip tile."""
+    return current().allocate(tuple(shape), dtype, buffer, name)
+
+
+def result_like(x: NkiTensor, dtype: DType | None) -> NkiTensor:
+    """Return a new SBUF tile of the shape of `x`, and of its dtype where none is asked for."""
+    return new_tile(x.shape, x.dtype if dtype is None else dtype)
+
+
+def same_shape(function: str, first: str, x: NkiTensor, second: str, y: NkiTensor) -> None:
+    """Raise RuleBroken unless both tiles have one shape."""
+    if x.shape == y.shape:
+        return
+    if x.shape[0] == y.shape[0] and 1 in (x.free_size, y.free_size):
+        whole, column = (first, second) if y.free_size == 1 else (second, first)
+        help = (
+            f"write nisa.tensor_scalar(dst, data={whole}, op0=..., operand0={column}) for one value per"
+            f" partition (float32), or repeat it first: nl.broadcast_to({column}, {whole}.shape)"
+        )
+    else:
+        help = "slice the larger tile, or repeat axes of size 1 with nl.broadcast_to"
+    raise RuleBroken(
+        f"nl.{function}: `{first}` and `{second}` must have the same shape; composites do not broadcast",
+        notes=[f"{first} = {x.describe()}", f"{second} = {y.describe()}"],
+        help=help,
+    )
+
+
+def settle_dtype(function: str, x: NkiTensor, y: NkiTensor, dtype: DType | None) -> Any:
+    """Return the dtype of a result of two tiles: the one asked for, else that of the first tile.
+
+    The documentation says "the input tile's" and does not say whose where they differ, so that is a finding.
+    """
+    if dtype is None and x.dtype is not y.dtype:
+        current().find(
+            "portability",
+            f"nl.{function} of {x.dtype} and {y.dtype} tiles: the result is {x.dtype}, the dtype of the first one",
+            help=f"say what you want: nl.{function}(x, y, dtype=nl.{x.dtype})",
+        )
+    return x.dtype if dtype is None else dtype
+
+
+def trailing_axes(function: str, x: NkiTensor, axis: Any) -> tuple[int, ...]:
+    """Return the axes to reduce, ascending: the last free axes, without a gap (nki.language.sum)."""
+    asked = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    try:
+        axes = sorted({a.__index__() % x.ndim if -x.ndim <= a < x.ndim else x.ndim for a in asked})
+    except (AttributeError, TypeError):
+        axes = []
+    if not axes or axes != list(range(x.ndim - len(axes), x.ndim)) or axes[0] == 0:
+        last = ", ".join(str([*range(k, x.ndim)]) for k in range(x.ndim - 1, 0, -1))
+        help = (
+            "axis 0 is the partition axis: reduce over it with nisa.nc_matmul (a column of ones as one operand) or"
+            " after nl.transpose"
+            if 0 in axes
+            else f"reduce the last free axes: {last}"
+        )
+        raise RuleBroken(
+            f"nl.{function}: axis={axis!r} of {x.describe()} must be the last free axes, without a gap",
+            help=help,
+        )
+    return tuple(axes)
+
+
+def reduced_shape(x: NkiTensor, axes: tuple[int, ...], keepdims: bool) -> tuple[int, ...]:
+    """Return the shape left after reducing the trailing `axes`; a tile keeps at least one free axis."""
+    kept = x.shape[: axes[0]]
+    if keepdims:
+        return kept + (1,) * len(axes)
+    return kept if len(kept) > 1 else (*kept, 1)
+
+
+def not_modelled(function: str, what: str, instead: str = "") -> NotModelled:
+    """Return the error of a real feature of nki.language that is not modelled."""
+    return NotModelled(f"nl.{function}: {what} not modelled yet", help=instead)
