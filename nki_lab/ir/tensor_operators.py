@@ -106,7 +106,10 @@ class TensorOperators:
     __ne__ = _equality("!=", "nl.not_equal", True)
 
     if TYPE_CHECKING:  # what NkiTensor has
-        name: str
+
+        @property
+        def name(self) -> str:  # noqa: D102
+            ...
 
         def describe(self) -> str:  # noqa: D102
             ...

@@ -30,7 +30,7 @@ class _Construction(type):
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if any(_defines_init(base) for base in cls._bases()):
             return super().__call__(*args, **kwargs)
-        made = cls.__new__(cls)
+        made = cls.__new__(cls)  # type: ignore[call-overload]
         _fill(made, args, kwargs)
         after = getattr(made, "__post_init__", None)
         if after is not None:
