@@ -33,7 +33,7 @@ from nki_lab.isa.rules import (
     same_partitions,
 )
 from nki_lab.isa.scratch import scratch
-from nki_lab.isa.streaming import stream
+from nki_lab.isa.streaming import stored_bytes, stream
 from nki_lab.targets.engines import SCALAR
 from nki_lab.targets.facts import ISA, SHARED_API
 from nki_lab.targets.spaces import PSUM, SBUF
@@ -154,12 +154,15 @@ def _activate(out, op, data, bias, scale):
 def _micro_operations(i, hw):
     # One Activate, and an ActReadAccumulator when the registers are wanted
     # (nki/guides/architecture/trainium_inferentia2_arch.rst:489).
-    yield stream(i, hw, "ACTIVATE", 1.0, i.data.free_size, table=i.op.activation.table)
+    yield stream(
+        i, hw, "ACTIVATE", 1.0, i.data.free_size,
+        table=i.op.activation.table, bytes_written=stored_bytes(i.dst),
+    )  # fmt: skip
     if i.reduce_res is not None:
         yield MicroOp(
             "ACT_READ_ACCUMULATOR",
             hw.scalar_read_accumulator_cycles,
-            bytes_written=i.reduce_res.size * i.reduce_res.dtype.itemsize,
+            bytes_written=stored_bytes(i.reduce_res),
         )
 
 

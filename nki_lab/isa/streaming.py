@@ -95,15 +95,19 @@ def stream(
 ) -> MicroOp:  # fmt: skip
     """Return the micro-operation of an instruction that passes `elements` per partition through its engine."""
     form = i.form
-    engine = form.engine
     read = [i.args[k] for k in form.reads if type(i.args[k]) is NkiTensor]
     written = [i.args[k] for k in form.writes if type(i.args[k]) is NkiTensor]
     touched = [*read, *written]
+    facts.setdefault("bytes_written", stored_bytes(*written))
     return MicroOp(
         opcode,
-        interval(hw, engine, elements * cycles_per_element * stride_factor(hw, touched)),
-        ports=ports(hw, engine, touched, fast),
-        bytes_read=sum(t.size * t.dtype.itemsize for t in read),
-        bytes_written=sum(t.size * t.dtype.itemsize for t in written),
+        interval(hw, form.engine, elements * cycles_per_element * stride_factor(hw, touched)),
+        ports=ports(hw, form.engine, touched, fast),
+        bytes_read=stored_bytes(*read),
         **facts,
     )
+
+
+def stored_bytes(*tensors: NkiTensor) -> int:
+    """Return the bytes of all elements of `tensors`."""
+    return sum(t.size * t.dtype.itemsize for t in tensors)
