@@ -28,7 +28,7 @@ from nki_lab.errors import (
 )
 from nki_lab.ir.builder import Builder
 from nki_lab.ir.instruction import registry
-from nki_lab.ir.nodes import Kernel, Param
+from nki_lab.ir.nodes import Kernel, OutputRef, Param
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.language.nkiobject import NKIObject
 from nki_lab.source import stack_of_traceback
@@ -42,13 +42,6 @@ class TensorSpec:
 
     shape: tuple[int, ...]
     dtype: DType
-
-
-@dataclasses.dataclass(frozen=True)
-class OutputRef:
-    """In `Kernel.result`, stands for `Kernel.outputs[index]`."""
-
-    index: int
 
 
 def trace(

@@ -94,19 +94,6 @@ def leaf_text(value: Any) -> str:
     return shown if _DOTTED.fullmatch(shown) else repr(Opaque(kind.__name__))
 
 
-def param_text(value: Any) -> str:
-    """Return the value of a parameter as text; a whole storage and a view of it differ."""
-    return value_text(value, _param_leaf)
-
-
-def _param_leaf(value: Any) -> str:
-    if type(value) is Storage:
-        return f"%{name_text(value.name)}"
-    if type(value) is NkiTensor:
-        return f"%{name_text(value.storage.name)}[{_pattern_text(value)}]"
-    return leaf_text(value)
-
-
 def name_text(name: str) -> str:
     """Return a name, quoted unless it is an identifier or several joined by dots."""
     return name if _BARE_NAME.fullmatch(name) else _string_text(name)

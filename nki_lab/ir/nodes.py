@@ -3,7 +3,7 @@
     Kernel       = name, target, params, storages, body, outputs, and what passes found out
     body         = tuple of Instruction | Loop
     Loop         = kind ("for" | "while"), bounds, register, body
-    Param        = name, tensor (a Storage) or constant value
+    Param        = name, tensor or constant value
 
 A kernel is never changed: a pass returns another one (`with_`), which shares what stayed the same.
 """
@@ -32,6 +32,13 @@ class Param:
 
     name: str
     value: Any
+
+
+@dataclass(frozen=True)
+class OutputRef:
+    """In `Kernel.result`, stands for `Kernel.outputs[index]`."""
+
+    index: int
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,7 @@ class Kernel:
         storages: every tensor's memory; `storages[s.id] is s`.
         body: instructions and loops in program order.
         outputs: tensors returned, flat.
-        result: what the function returned, with tensors replaced by positions in `outputs`.
+        result: what the function returned, with an OutputRef for each tensor.
         forms: operand signatures met while tracing.
         findings: what an author should know.
         addresses: storage id -> Address, after allocation.

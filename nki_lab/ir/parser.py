@@ -16,7 +16,7 @@ from nki_lab.errors import NkiError, close_matches
 from nki_lab.ir.builder import Builder
 from nki_lab.ir.instruction import Definition, Form, Instruction, registry
 from nki_lab.ir.literals import Literals, Reference
-from nki_lab.ir.nodes import Kernel, Loop, Param
+from nki_lab.ir.nodes import Kernel, Loop, OutputRef, Param
 from nki_lab.ir.printer import FORMAT
 from nki_lab.ir.storage import Address, Storage
 from nki_lab.ir.tensor import NkiTensor
@@ -73,6 +73,8 @@ class _Parser:
         self.storages: dict[str, Storage] = {}
         self.addresses: dict[int, Address] | None = None
         self.waits: list[tuple[int, ...]] | None = None
+        self.engines = False
+        self.poisoned: set[int] = set()
         self.labels: dict[str, tuple[int, Instruction]] = {}
         self.count = 0
         self.placed: dict[tuple[Form, Engine], Form] = {}
@@ -98,17 +100,22 @@ class _Parser:
             written.append((param, w.value()))
         while w.skip("storage"):
             self.storage()
+        overlaps = []
+        while w.skip("overlap"):
+            overlaps.append(self.overlap())
         # Parameters stand before the storages that they name.
-        params = tuple(Param(n, self.resolved(value, param=True)) for n, value in written)
+        params = tuple(Param(n, self.resolved(value)) for n, value in written)
         body = self.block("`return`, `}`")
-        outputs, result = self.returned() if w.skip("return") else ((), None)
+        outputs: list[NkiTensor] = []
+        result = self.resolved(w.value(), outputs) if w.skip("return") else None
         w.expect("}")
         if w.next.kind != "end":
             w.fail("the end of the text", w.next)
         waits = None if self.waits is None else tuple(self.waits)
         return Kernel(
-            name, self.program.target, params, tuple(self.program.storages), body, outputs, result,
-            self.program.forms, addresses=self.addresses, waits=waits,
+            name, self.program.target, params, tuple(self.program.storages), body, tuple(outputs), result,
+            self.program.forms, addresses=self.addresses, overlaps=tuple(overlaps),
+            poisoned=frozenset(self.poisoned), placed=self.engines, waits=waits,
         )  # fmt: skip
 
     def target(self) -> Target:
@@ -124,25 +131,14 @@ class _Parser:
             token = self.words.take()
             if token.text == "addresses":
                 self.addresses = {}
+            elif token.text == "engines":
+                self.engines = True
             elif token.text == "waits":
                 self.waits = []
             else:
-                self.words.fail("`addresses` or `waits`", token)
+                self.words.fail("`addresses`, `engines` or `waits`", token)
             if not self.words.skip(","):
                 return
-
-    def returned(self) -> tuple[tuple[NkiTensor, ...], Any]:
-        w = self.words
-        outputs = []
-        while w.next.text == "%":
-            outputs.append(self.tensor(w.reference()))
-            if not w.skip(","):
-                break
-        if w.skip("as"):
-            return tuple(outputs), self.resolved(w.value())
-        if len(outputs) != 1:
-            w.fail("`as` and the structure of the result", w.next)
-        return tuple(outputs), 0
 
     # -- storages ------------------------------------------------------------------------------------------------
 
@@ -172,6 +168,8 @@ class _Parser:
         token = self.words.take()
         if token.text in _ORIGINS:
             s.origin = token.text
+        elif token.text == "poisoned":
+            self.poisoned.add(s.id)
         elif token.text == "requested":
             s.address = self.address()
         elif token.text == "at":
@@ -183,7 +181,15 @@ class _Parser:
         elif token.text == "data":
             s.data = self.words.data(s, token)
         else:
-            self.words.fail(f"{', '.join(_ORIGINS)}, requested, at or data", token)
+            self.words.fail(f"{', '.join(_ORIGINS)}, requested, poisoned, at or data", token)
+
+    def overlap(self) -> frozenset[int]:
+        w = self.words
+        members = []
+        while True:
+            members.append(self.tensor(w.reference()).storage.id)
+            if not w.skip(","):
+                return frozenset(members)
 
     def address(self) -> Address:
         w = self.words
@@ -237,8 +243,9 @@ class _Parser:
             near = close_matches(called, self.definitions)
             w.fail("the name of an instruction", token, near)
         made = self.emit(definition, self.arguments(definition, token), token)
+        start = w.next
         if w.skip("on"):
-            self.place(made)
+            self.place(made, start)
         if w.skip("after"):
             made.after = tuple(i for _, i in self.earlier())
         start = w.next
@@ -286,7 +293,11 @@ class _Parser:
                 notes=[f"checking them raised {type(error).__name__}: {error}"],
             )  # fmt: skip
 
-    def place(self, made: Instruction) -> None:
+    def place(self, made: Instruction, on: Token) -> None:
+        if not self.engines:
+            self.words.refuse(
+                "the kernel has no engines", on, "write `with engines` behind its target"
+            )
         token = self.words.take()
         if token.text not in Engine.__members__:
             self.words.fail(f"an engine: {', '.join(Engine.__members__)}", token)
@@ -313,17 +324,19 @@ class _Parser:
 
     # -- tensors -------------------------------------------------------------------------------------------------
 
-    def resolved(self, value: Any, param: bool = False) -> Any:
-        """Return a value with the tensors its references mean; a parameter is a whole storage."""
+    def resolved(self, value: Any, outputs: list[NkiTensor] | None = None) -> Any:
+        """Return a value with the tensors its references mean; with `outputs`, they go there instead."""
         kind = type(value)
         if kind is Reference:
-            whole = param and value.index is None and value.pattern is None
             tensor = self.tensor(value)
-            return tensor.storage if whole else tensor
+            if outputs is None:
+                return tensor
+            outputs.append(tensor)
+            return OutputRef(len(outputs) - 1)
         if kind in (tuple, list):
-            return kind(self.resolved(v, param) for v in value)
+            return kind(self.resolved(v, outputs) for v in value)
         if kind is dict:
-            return {key: self.resolved(v, param) for key, v in value.items()}
+            return {key: self.resolved(v, outputs) for key, v in value.items()}
         return value
 
     def tensor(self, reference: Reference) -> NkiTensor:

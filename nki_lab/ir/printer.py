@@ -1,7 +1,7 @@
 """How is a program written as text?
 
     nkir 1
-    kernel scale on trn2 with addresses, waits {
+    kernel scale on trn2 with addresses, engines, waits {
       param x = %x
       param factor = 2.0
       storage %x: float32[256x512] in shared_hbm, input
@@ -30,11 +30,10 @@ from nki_lab.ir.literals import (
     dims_text,
     leaf_text,
     name_text,
-    param_text,
     value_text,
     view_text,
 )
-from nki_lab.ir.nodes import Kernel, Loop
+from nki_lab.ir.nodes import Kernel, Loop, OutputRef
 from nki_lab.ir.storage import Storage
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.source import Span, Stack
@@ -49,8 +48,9 @@ def print_kernel(kernel: Kernel, *, comments: bool = True) -> str:
 
 def print_instruction(i: Instruction, *, comments: bool = True) -> str:
     """Return one instruction as text, e.g. `reciprocal(dst=%y, data=%x) on vector  // cell, line 7`."""
+    engine = f" on {i.form.engine.name}" if i.form is not None else ""
     place = f"  // {Span.of(i.stack[0])}" if comments and i.stack else ""
-    return _call_text(i, leaf_text) + place
+    return _call_text(i, leaf_text) + engine + place
 
 
 def _call_text(i: Instruction, leaf: Callable[[Any], str]) -> str:
@@ -61,8 +61,7 @@ def _call_text(i: Instruction, leaf: Callable[[Any], str]) -> str:
         default = definition.signature.parameters[name].default
         if default is Parameter.empty or shown != value_text(default):
             parts.append(f"{name}={shown}")
-    engine = f" on {i.form.engine.name}" if i.form is not None else ""
-    return f"{definition.name}({', '.join(parts)}){engine}"
+    return f"{definition.name}({', '.join(parts)})"
 
 
 class _Printer:
@@ -73,25 +72,33 @@ class _Printer:
         self.comments = comments
         self.views: dict[Any, str] = {}
         self.places: dict[Any, str] = {}
-        self.position = {id(i): k for k, i in enumerate(kernel.instructions)}
+        # A pass that rewrites an instruction keeps its `ident`; what it removed needs no waiting for.
+        self.position = {i.ident: k for k, i in enumerate(kernel.instructions)}
         waited = {k for positions in kernel.waits or () for k in positions}
-        followed = {self.position.get(id(p), -1) for i in kernel.instructions for p in i.after}
+        followed = {self.position.get(p.ident, -1) for i in kernel.instructions for p in i.after}
         self.labelled = waited | followed
         self.written = 0
 
     def text(self) -> str:
         kernel = self.kernel
-        known = {"addresses": kernel.addresses, "waits": kernel.waits}
+        known = {
+            "addresses": kernel.addresses,
+            "engines": kernel.placed or None,
+            "waits": kernel.waits,
+        }
         passes = ", ".join(what for what, found in known.items() if found is not None)
         heading = f"kernel {name_text(kernel.name)} on {kernel.target.name}"
         lines = [f"nkir {FORMAT}", f"{heading} with {passes} {{" if passes else f"{heading} {{"]
-        lines += [f"  param {name_text(p.name)} = {param_text(p.value)}" for p in kernel.params]
+        lines += [f"  param {name_text(p.name)} = {value_text(p.value)}" for p in kernel.params]
         for storage in kernel.storages:
             lines += self.storage(storage)
+        for group in kernel.overlaps:
+            names = (name_text(kernel.storages[k].name) for k in sorted(group))
+            lines.append(f"  overlap {', '.join(f'%{name}' for name in names)}")
         if kernel.body:
             lines += ["", *self.block(kernel.body, "  ")]
-        if kernel.outputs or kernel.result is not None:
-            lines.append(f"  return {self.returned()}")
+        if kernel.result is not None:
+            lines.append(f"  return {value_text(kernel.result, self.leaf)}")
         lines.append("}")
         if self.comments:
             for f in kernel.findings:
@@ -114,6 +121,8 @@ class _Printer:
         if s.address is not None:
             facts += f", requested ({s.address.partition}, {s.address.byte})"
         given = (self.kernel.addresses or {}).get(s.id)
+        if s.id in self.kernel.poisoned:
+            facts += ", poisoned"
         if given is not None:
             facts += f", at ({given.partition}, {given.byte})"
         if s.data is None:
@@ -138,15 +147,18 @@ class _Printer:
         self.written += 1
         text = f"#{position} " if position in self.labelled else ""
         text += _call_text(i, self.leaf)
-        if i.after:
-            # An instruction that a pass dropped has no label, which the parser reports.
-            labels = (str(self.position.get(id(p), "missing")) for p in i.after)
-            text += f" after {', '.join(f'#{label}' for label in labels)}"
+        if self.kernel.placed:
+            text += f" on {i.form.engine.name}"
+        after = [self.position[p.ident] for p in i.after if p.ident in self.position]
+        if after:
+            text += f" after {', '.join(f'#{k}' for k in after)}"
         if waits is not None and position < len(waits) and waits[position]:
             text += f" waits {', '.join(f'#{k}' for k in waits[position])}"
         return text
 
     def leaf(self, value: Any) -> str:
+        if type(value) is OutputRef:
+            value = self.kernel.outputs[value.index]
         return self.view(value) if type(value) is NkiTensor else leaf_text(value)
 
     def view(self, t: NkiTensor) -> str:
@@ -155,10 +167,3 @@ class _Printer:
         if shown is None:
             shown = self.views[key] = view_text(t)
         return shown
-
-    def returned(self) -> str:
-        outputs, result = self.kernel.outputs, self.kernel.result
-        shown = ", ".join(map(self.view, outputs))
-        if len(outputs) == 1 and type(result) is int and result == 0:
-            return shown
-        return f"{shown} as {value_text(result)}".lstrip()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from nki_lab.dtypes import bfloat16, float32
 from nki_lab.errors import RuleBroken
 from nki_lab.ir.builder import Builder
 from nki_lab.ir.cost import MicroOp
 from nki_lab.ir.instruction import (
     READ,
     UPDATE,
+    Instruction,
     Shape,
     instruction,
     reads,
@@ -18,7 +18,9 @@ from nki_lab.ir.instruction import (
     updates,
     writes,
 )
-from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.nodes import Kernel, Loop, OutputRef, Param
+from nki_lab.ir.storage import Address, Storage
+from nki_lab.ir.tensor import NkiTensor
 from nki_lab.targets import TRN2
 from nki_lab.targets.engines import DMA, GPSIMD, TENSOR, VECTOR, Engine
 from nki_lab.targets.spaces import PRIVATE_HBM, PSUM, SBUF, SHARED_HBM
@@ -106,27 +108,70 @@ DEFINITIONS = {
 def scaled() -> Builder:
     """Return a builder that holds a small kernel: load, scale, store."""
     b = Builder(TRN2)
-    x = b.allocate((256, 512), "float32", SHARED_HBM, "x", origin="input")
+    x = b.allocate((256, 512), float32, SHARED_HBM, "x", origin="input")
     with b.active():
-        out = b.allocate((256, 512), "float32", SHARED_HBM, "out")
+        out = b.allocate((256, 512), float32, SHARED_HBM, "out")
         for row in range(0, 256, 128):
-            tile = b.allocate((128, 512), "bfloat16", SBUF)
-            probe_move(tile, x[row : row + 128])
-            probe_scale(tile, tile, scale=0.1 + row)
-            probe_move(out[row : row + 128], tile)
+            part = b.allocate((128, 512), bfloat16, SBUF)
+            probe_move(part, x[row : row + 128])
+            probe_scale(part, part, scale=0.1 + row)
+            probe_move(out[row : row + 128], part)
     return b
 
 
 def kernel_of(b: Builder, name: str = "probe", **facts) -> Kernel:
     """Return the kernel that a builder holds."""
     return Kernel(
-        name, b.target, storages=tuple(b.storages), body=tuple(b.body), forms=b.forms,
-        findings=tuple(b.findings.values()), **facts,
+        name, b.target, storages=tuple(b.storages), forms=b.forms, findings=tuple(b.findings.values()),
+        **{"body": tuple(b.body), **facts},
     )  # fmt: skip
 
 
-def same_bits(a: np.ndarray | None, b: np.ndarray | None) -> bool:
-    """Tell whether two constants hold the same bytes in the same form."""
-    if a is None or b is None:
-        return a is b
-    return (a.shape, a.dtype) == (b.shape, b.dtype) and a.tobytes() == b.tobytes()
+def finished() -> Kernel:
+    """Return `scaled` as a whole kernel, with what every pass adds."""
+    b = scaled()
+    x, out = b.storages[0].whole(), b.storages[1].whole()
+    return kernel_of(
+        b, "scale", params=(Param("x", x), Param("factor", 2.0)), outputs=(out,), result=OutputRef(0), placed=True,
+        addresses={2: Address(0, 0), 3: Address(0, 1024)}, waits=((), (0,), (1,), (), (3,), (4,)),
+    )  # fmt: skip
+
+
+def facts(kernel: Kernel) -> dict[str, object]:
+    """Return all that a kernel's text holds, in values that compare by content."""
+    position = {i.ident: k for k, i in enumerate(kernel.instructions)}
+    return {
+        "name": kernel.name,
+        "target": kernel.target,
+        "params": [(p.name, _plain(p.value)) for p in kernel.params],
+        "storages": [_storage(s) for s in kernel.storages],
+        "body": [_node(n, position) for n in kernel.body],
+        "outputs": _plain(kernel.outputs),
+        "result": _plain(kernel.result),
+        "passes": (kernel.addresses, kernel.overlaps, kernel.poisoned, kernel.placed, kernel.waits),
+    }
+
+
+def _storage(s: Storage) -> tuple[object, ...]:
+    data = None if s.data is None else (s.data.shape, s.data.dtype, s.data.tobytes())
+    return s.id, s.name, s.shape, s.dtype, s.buffer, s.address, s.origin, data
+
+
+def _node(node: Instruction | Loop, position: dict[int, int]) -> tuple[object, ...]:
+    if isinstance(node, Loop):
+        inside = [_node(n, position) for n in node.body]
+        return node.kind, _plain(node.bounds), _plain(node.register), inside
+    after = tuple(position[p.ident] for p in node.after)
+    form = node.form
+    return node.definition, _plain(node.args), after, (form.engine, form.reads, form.writes)
+
+
+def _plain(value):
+    if isinstance(value, NkiTensor):
+        return value.storage.id, value.shape, value.strides, value.offset, value.dtype
+    if isinstance(value, (tuple, list)):
+        return type(value), [_plain(v) for v in value]
+    if isinstance(value, dict):
+        return [(_plain(k), _plain(v)) for k, v in value.items()]
+    # 1, 1.0 and True are equal, as are the two zeros; NaN is not even itself.
+    return (type(value), repr(value)) if isinstance(value, (bool, int, float)) else value
