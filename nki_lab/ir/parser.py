@@ -103,14 +103,14 @@ class _Parser:
         overlaps = []
         while w.skip("overlap"):
             overlaps.append(self.overlap())
-        # Parameters stand before the storages that they name.
-        params = tuple(Param(n, self.resolved(value)) for n, value in written)
         body = self.block("`return`, `}`")
         outputs: list[NkiTensor] = []
         result = self.resolved(w.value(), outputs) if w.skip("return") else None
         w.expect("}")
         if w.next.kind != "end":
             w.fail("the end of the text", w.next)
+        # Parameters stand before the storages that they name.
+        params = tuple(Param(n, self.resolved(value)) for n, value in written)
         waits = None if self.waits is None else tuple(self.waits)
         return Kernel(
             name, self.program.target, params, tuple(self.program.storages), body, tuple(outputs), result,
