@@ -8,7 +8,7 @@ from nki_lab.errors import NotModelled
 
 
 class Absent:
-    """A function that raises NotModelled when it is called, so that importing its name works."""
+    """A function that can be imported, and raises NotModelled when called."""
 
     def __init__(self, module: str, name: str) -> None:
         self.__name__ = self.__qualname__ = name

@@ -80,7 +80,7 @@ _finder = _AliasFinder()
 
 
 def install() -> bool:
-    """Make `import nki` find nki_lab for the rest of the process; return whether it does.
+    """Make `import nki` find nki_lab from now on; return whether it does.
 
     False, and nothing changes, where an official package is installed or already imported: use `aliases()` to run
     on the simulator beside it. Installing twice is the same as once.
@@ -103,7 +103,10 @@ def uninstall() -> None:
 
 @contextmanager
 def aliases() -> Iterator[None]:
-    """Make `import nki` find nki_lab inside a `with` block, also where the official package is installed."""
+    """Make `import nki` find nki_lab inside a `with` block.
+
+    An installed official package is out of sight inside and back afterwards.
+    """
     if _finder in sys.meta_path:
         yield
         return

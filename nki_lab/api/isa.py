@@ -55,7 +55,7 @@ def get_nc_version() -> nc_version:
 
 
 def get_nc_sub_version() -> int:
-    """Return the silicon revision within a generation; 0, the first, is the one described in public."""
+    """Return the silicon revision: 0, the first, is the one described in public."""
     return 0
 
 

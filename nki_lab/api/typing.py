@@ -19,9 +19,9 @@ class TensorShape:
 
 
 class tensor:
-    """Annotation of a kernel parameter: `tensor`, or `tensor[128, 512]` with its expected shape.
+    """Annotation of a kernel parameter: `tensor`, or `tensor[128, 512]`.
 
-    It documents the kernel; a shape that does not fit is found by the instructions.
+    The shape documents what the kernel expects; the instructions find one that does not fit.
     (nki/migration/index.rst, "nki.typing module")
     """
 

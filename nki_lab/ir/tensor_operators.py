@@ -97,7 +97,7 @@ def _equality(symbol: str, function: str, absent: bool) -> Callable[[Any, Any], 
 
 
 class TensorOperators:
-    """Base of NkiTensor: every operator of Python, answered with what to write instead."""
+    """Base of NkiTensor: answers Python's operators with what to write instead."""
 
     __slots__ = ()
     __hash__ = object.__hash__

@@ -37,7 +37,6 @@ from nki_lab.language.absent import (
     device_print,
     dropout,
     gather_flattened,
-    no_reorder,
     rand,
     random_seed,
 )
@@ -64,7 +63,7 @@ from nki_lab.language.loops import (
 from nki_lab.language.memory import load, load_transpose2d, store
 from nki_lab.language.nkiobject import NKIObject
 from nki_lab.language.normalization import rms_norm, softmax
-from nki_lab.language.program import num_programs, program_id, program_ndim
+from nki_lab.language.program import no_reorder, num_programs, program_id, program_ndim
 from nki_lab.language.reductions import all, mean, prod, sum, var
 from nki_lab.language.rounding import ceil, floor, trunc
 from nki_lab.language.shaping import broadcast_to, expand_dims, matmul, transpose, where

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 from nki_lab.dtypes import DType
@@ -46,19 +45,7 @@ def device_print(print_prefix: str, tensor: NkiTensor) -> NoReturn:
     )
 
 
-def no_reorder() -> NoReturn:
-    """Refuse to freeze the order of instructions in a block: not modelled yet."""
-    raise not_modelled(
-        "no_reorder", "freezing the order of instructions is", "order two of them with .depends_on"
-    )
-
-
 def _random(function: str) -> Exception:
     return not_modelled(
         function, "random numbers are", "pass an array of random numbers to the kernel"
     )
-
-
-NOT_MODELLED: dict[str, Callable[..., Any]] = {
-    f.__name__: f for f in (device_print, dropout, gather_flattened, no_reorder, rand, random_seed)
-}

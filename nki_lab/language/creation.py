@@ -73,19 +73,19 @@ def full(
 def zeros_like(
     x: NkiTensor, dtype: DType | None = None, buffer: MemoryRegion | None = None, name: str = ""
 ) -> NkiTensor:
-    """Return a tensor of zeros with the shape of `x`, and its dtype and memory unless others are given."""
+    """Return a tensor of zeros like `x`, with its dtype and memory by default."""
     return zeros(x.shape, dtype or x.dtype, buffer or x.buffer, name)
 
 
 def empty_like(
     x: NkiTensor, dtype: DType | None = None, buffer: MemoryRegion | None = None, name: str = ""
 ) -> NkiTensor:
-    """Return an unwritten tensor with the shape of `x`, and its dtype and memory unless others are given."""
+    """Return an unwritten tensor like `x`, with its dtype and memory by default."""
     return ndarray(x.shape, dtype or x.dtype, buffer or x.buffer, name)
 
 
 def shared_constant(constant: Any) -> NkiTensor:
-    """Return a tensor in shared HBM that holds an array known while the kernel is traced.
+    """Return a tensor in shared HBM that holds an array known while tracing.
 
     Args:
         constant: a NumPy array, or the path of an `.npy` file. Its dtype must be one of nki.language; NumPy's

@@ -25,8 +25,8 @@ _BINARY = {
     "multiply": "Multiply two tiles, or a tile and a number, element by element.",
     "maximum": "Return the larger of `x` and `y`, element by element.",
     "minimum": "Return the smaller of `x` and `y`, element by element.",
-    "abs_max": "Return whichever of `x` and `y` has the larger magnitude, with its sign; `y` on a tie.",
-    "abs_min": "Return whichever of `x` and `y` has the smaller magnitude, with its sign; `y` on a tie.",
+    "abs_max": "Return the operand of larger magnitude, with its sign; `y` on a tie.",
+    "abs_min": "Return the operand of smaller magnitude, with its sign; `y` on a tie.",
     "power": "Raise the elements of tile `x` to the powers in tile `y`.",
     "equal": "Return 1 where `x` equals `y`, else 0.",
     "not_equal": "Return 1 where `x` differs from `y`, else 0.",
@@ -154,9 +154,9 @@ def _reciprocal(x: NkiTensor, dtype: DType | None = None) -> NkiTensor:
 
 
 def _rsqrt(x: NkiTensor, dtype: DType | None = None) -> NkiTensor:
-    """Return 1 / sqrt(x) of each element, on the GpSimd engine, which cannot read PSUM.
+    """Return 1 / sqrt(x) of each element, on the GpSimd engine.
 
-    It is more exact there than on the Scalar engine, and 4 times slower
+    That engine cannot read PSUM. It is more exact there than on the Scalar engine, and 4 times slower
     (release-notes/components/nki.rst; nki/api/nki.api.shared.rst, nki-engine-sel).
     """
     result = result_like(on_chip("rsqrt", "x", x), dtype)

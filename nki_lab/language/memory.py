@@ -28,7 +28,10 @@ def load(src: NkiTensor, dtype: DType | None = None) -> NkiTensor:
 
 
 def store(dst: NkiTensor, value: NkiTensor) -> None:
-    """Write an SBUF tile to a tensor in HBM, cast to its dtype; PSUM is copied to SBUF first by the author."""
+    """Write an SBUF tile to a tensor in HBM, cast to its dtype.
+
+    DMA does not reach PSUM: copy such a tile first, with nl.copy.
+    """
     dma_copy(dst=_in_hbm("store", "dst", dst), src=on_chip("store", "value", value))
 
 

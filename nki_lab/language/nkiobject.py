@@ -41,7 +41,7 @@ class _Construction(type):
         return cls.__mro__[: cls.__mro__.index(NKIObject)]
 
     def fields(cls) -> dict[str, bool]:
-        """Return the names an initializer takes, those of bases first; True for annotated ones."""
+        """Return the names an initializer takes; True for annotated ones."""
         if cls._fields is None:
             found: dict[str, bool] = {}
             for base in reversed(cls._bases()):

@@ -42,7 +42,7 @@ def new_tile(
 
 
 def result_like(x: NkiTensor, dtype: DType | None) -> NkiTensor:
-    """Return a new SBUF tile of the shape of `x`, and of its dtype where none is asked for."""
+    """Return a new SBUF tile like `x`, of its dtype where none is asked for."""
     return new_tile(x.shape, x.dtype if dtype is None else dtype)
 
 
@@ -66,7 +66,7 @@ def same_shape(function: str, first: str, x: NkiTensor, second: str, y: NkiTenso
 
 
 def settle_dtype(function: str, x: NkiTensor, y: NkiTensor, dtype: DType | None) -> Any:
-    """Return the dtype of a result of two tiles: the one asked for, else that of the first tile.
+    """Return the dtype asked for, else that of the first of two tiles.
 
     The documentation says "the input tile's" and does not say whose where they differ, so that is a finding.
     """
@@ -80,7 +80,7 @@ def settle_dtype(function: str, x: NkiTensor, y: NkiTensor, dtype: DType | None)
 
 
 def trailing_axes(function: str, x: NkiTensor, axis: Any) -> tuple[int, ...]:
-    """Return the axes to reduce, ascending: the last free axes, without a gap (nki.language.sum)."""
+    """Return the axes to reduce, ascending: the last free axes, without a gap."""
     asked = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     try:
         axes = sorted({a.__index__() % x.ndim if -x.ndim <= a < x.ndim else x.ndim for a in asked})
@@ -102,7 +102,7 @@ def trailing_axes(function: str, x: NkiTensor, axis: Any) -> tuple[int, ...]:
 
 
 def reduced_shape(x: NkiTensor, axes: tuple[int, ...], keepdims: bool) -> tuple[int, ...]:
-    """Return the shape left after reducing the trailing `axes`; a tile keeps at least one free axis."""
+    """Return the shape after reducing `axes`; a tile keeps one free axis."""
     kept = x.shape[: axes[0]]
     if keepdims:
         return kept + (1,) * len(axes)

@@ -1,10 +1,12 @@
-"""Which of the cores of a launch does the kernel run on?
+"""Which of the cores of a launch does the kernel run on, and in which order are its instructions kept?
 
 The grid of `kernel[cores](...)` has one axis of one or two cores (nki/api/nki/language/__init__.py: program_id).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from nki_lab.errors import OutOfBounds
@@ -28,6 +30,17 @@ def num_programs(axes: Any = 0) -> int:
 def program_ndim() -> int:
     """Return the number of axes of the launch grid: 1 with more than one core, else 0."""
     return 1 if current().program[1] > 1 else 0
+
+
+@contextmanager
+def no_reorder() -> Iterator[None]:
+    """Keep the instructions of a `with` block in program order.
+
+    nki_lab keeps that order for every instruction, in a block or not: an engine runs its instructions as they were
+    written, and no pass moves one. The official compiler reorders independent instructions elsewhere.
+    """
+    current()
+    yield
 
 
 def _check_axis(name: str, axis: Any) -> None:

@@ -36,27 +36,27 @@ def sum(x: NkiTensor, axis: Any, dtype: DType | None = None, keepdims: bool = Fa
 
 
 def _max(x: NkiTensor, axis: Any, dtype: DType | None = None, keepdims: bool = False) -> NkiTensor:
-    """Return the largest element over the last free axes, in a new SBUF tile; arguments as nl.sum."""
+    """Return the largest element over the last free axes; arguments as nl.sum."""
     return _reduce("max", "maximum", x, axis, dtype, keepdims)
 
 
 def _min(x: NkiTensor, axis: Any, dtype: DType | None = None, keepdims: bool = False) -> NkiTensor:
-    """Return the smallest element over the last free axes, in a new SBUF tile; arguments as nl.sum."""
+    """Return the smallest element over the last free axes; arguments as nl.sum."""
     return _reduce("min", "minimum", x, axis, dtype, keepdims)
 
 
 def prod(x: NkiTensor, axis: Any, dtype: DType | None = None, keepdims: bool = False) -> NkiTensor:
-    """Return the product over the last free axes, in a new SBUF tile; arguments as nl.sum."""
+    """Return the product over the last free axes; arguments as nl.sum."""
     return _reduce("prod", "multiply", x, axis, dtype, keepdims)
 
 
 def all(x: NkiTensor, axis: Any, dtype: DType | None = None) -> NkiTensor:
-    """Return 1 where no element over the last free axes is 0, else 0; `axis` as nl.sum."""
+    """Return 1 where no element over the last free axes is 0; `axis` as nl.sum."""
     return _reduce("all", "logical_and", x, axis, dtype, False)
 
 
 def mean(x: NkiTensor, axis: Any, dtype: DType | None = None, keepdims: bool = False) -> NkiTensor:
-    """Return the mean over the last free axes, computed in float32; arguments as nl.sum."""
+    """Return the mean over the last free axes; arguments as nl.sum."""
     on_chip("mean", "x", x)
     axes = trailing_axes("mean", x, axis)
     result = new_tile(reduced_shape(x, axes, keepdims), x.dtype if dtype is None else dtype)
@@ -65,9 +65,9 @@ def mean(x: NkiTensor, axis: Any, dtype: DType | None = None, keepdims: bool = F
 
 
 def var(x: NkiTensor, axis: Any, dtype: DType | None = None, keepdims: bool = False) -> NkiTensor:
-    """Return the variance over the last free axes: the mean square distance from the mean.
+    """Return the variance over the last free axes; arguments as nl.sum.
 
-    The reduced axes always stay with size 1; the documentation says that `keepdims` is ignored.
+    It is the mean square distance from the mean. The reduced axes always stay with size 1; the documentation says that `keepdims` is ignored.
     """
     on_chip("var", "x", x)
     axes = trailing_axes("var", x, axis)
@@ -100,7 +100,7 @@ def reduce_rows(dst: NkiTensor, op: str, x: NkiTensor, axes: tuple[int, ...]) ->
 def combine_rows(
     dst: NkiTensor, op: str, x: NkiTensor, rows: NkiTensor, axes: tuple[int, ...]
 ) -> None:
-    """Write `x op rows` into `dst`, where float32 `rows` holds one number per row of `axes`."""
+    """Write `x op rows` into `dst`; float32 `rows` holds one number per row."""
     if axes[0] == 1:  # one number per partition, which costs half the cycles
         tensor_scalar(dst=dst, data=x, op0=OPS[op], operand0=rows.reshape((x.shape[0], 1)))
         return

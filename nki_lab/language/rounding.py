@@ -20,7 +20,7 @@ _WHOLE_FROM = float(2**23)
 
 
 def floor(x: NkiTensor, dtype: DType | None = None) -> NkiTensor:
-    """Return the largest whole number that is at most each element, in a new SBUF tile."""
+    """Return the largest whole number up to each element, in a new SBUF tile."""
     on_chip("floor", "x", x)
     result = result_like(x, dtype)
     _round(result, x, "greater", "subtract")
@@ -28,7 +28,7 @@ def floor(x: NkiTensor, dtype: DType | None = None) -> NkiTensor:
 
 
 def ceil(x: NkiTensor, dtype: DType | None = None) -> NkiTensor:
-    """Return the smallest whole number that is at least each element, in a new SBUF tile."""
+    """Return the smallest whole number from each element on, in a new SBUF tile."""
     on_chip("ceil", "x", x)
     result = result_like(x, dtype)
     _round(result, x, "less", "add")

@@ -7,6 +7,7 @@ from typing import Any
 
 from nki_lab.dtypes import DType
 from nki_lab.errors import RuleBroken, WrongOperand
+from nki_lab.ir.builder import current
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.copies import memset, tensor_copy, tensor_copy_predicated
 from nki_lab.isa.elementwise import tensor_scalar
@@ -23,6 +24,9 @@ from nki_lab.language.operands import (
     same_shape,
 )
 from nki_lab.targets.spaces import PSUM, SBUF
+
+# A product with one is exact in these.
+_MULTIPLIED = ("float32", "bfloat16", "float16")
 
 
 def matmul(x: NkiTensor, y: NkiTensor, transpose_x: bool = False) -> NkiTensor:
@@ -54,9 +58,10 @@ def matmul(x: NkiTensor, y: NkiTensor, transpose_x: bool = False) -> NkiTensor:
 
 
 def transpose(x: NkiTensor, dtype: DType | None = None) -> NkiTensor:
-    """Transpose an SBUF tile of at most 128 by 128 on the Tensor engine; the result is a new PSUM tile.
+    """Transpose an SBUF tile into a new PSUM tile, on the Tensor engine.
 
-    The result has the dtype of `x`, which the engine asks for, unless `dtype` has it cast by one more copy.
+    The tile is at most 128 by 128. The result has the dtype of `x`, which the engine asks for, unless `dtype` has it
+    cast by one more copy.
     """
     _matrix("transpose", "x", x)
     result = new_tile(x.shape[::-1], x.dtype, PSUM)
@@ -69,7 +74,10 @@ def transpose(x: NkiTensor, dtype: DType | None = None) -> NkiTensor:
 
 
 def expand_dims(x: NkiTensor, axis: int) -> NkiTensor:
-    """Return a view of a tile with a new axis of size 1 at position `axis`; not before the partition axis."""
+    """Return a view of a tile with a new axis of size 1 at position `axis`.
+
+    The partition axis stays first, so `axis` is not 0.
+    """
     return on_chip("expand_dims", "x", x).expand_dim(axis)
 
 
@@ -79,7 +87,8 @@ def broadcast_to(x: NkiTensor, shape: Sequence[int], dtype: DType | None = None)
     Args:
         x: a tile.
         shape: as many axes as `x`; each equal to that of `x`, or `x` has size 1 there. With the shape of `x` the
-            tile itself is returned, or a copy where `dtype` differs.
+            tile itself is returned, or a copy where `dtype` differs. Repeating the partition axis takes the Tensor
+            engine, which multiplies floats only.
         dtype: of the result; by default that of `x`.
     """
     on_chip("broadcast_to", "x", x)
@@ -91,21 +100,39 @@ def broadcast_to(x: NkiTensor, shape: Sequence[int], dtype: DType | None = None)
         )
     if wanted == x.shape:
         return x if dtype is None or dtype == x.dtype else copy(x, dtype)
-    if wanted[0] != x.shape[0]:
+    view = x
+    for axis in range(1, x.ndim):
+        if view.shape[axis] != wanted[axis]:
+            view = view.broadcast(axis, wanted[axis])
+    if wanted[0] == x.shape[0]:
+        return copy(view, dtype)
+    return _repeat_row(view, wanted, dtype)
+
+
+def _repeat_row(x: NkiTensor, shape: tuple[int, ...], dtype: DType | None) -> NkiTensor:
+    """Repeat the only partition of `x`: a column of ones times the row."""
+    if x.dtype not in _MULTIPLIED:
         raise not_modelled(
             "broadcast_to",
-            "repeating the partition axis is",
-            "multiply with ones: nisa.nc_matmul(dst, stationary=ones [1, P], moving=x [1, N])",
+            f"repeating the partition axis of {x.dtype} tiles is",
+            "cast the tile to float32 first, or load it from HBM once per partition",
         )
-    view = x
-    for axis, size in enumerate(wanted):
-        if view.shape[axis] != size:
-            view = view.broadcast(axis, size)
-    return copy(view, dtype)
+    result = new_tile(shape, x.dtype if dtype is None else dtype)
+    row = copy(x).reshape((1, x.free_size))
+    ones = new_tile((1, shape[0]), x.dtype, name="ones")
+    memset(dst=ones, value=1.0)
+    rows = result.reshape((shape[0], x.free_size))
+    width = current().target.psum_bank_bytes // 4
+    for start in range(0, x.free_size, width):
+        part = slice(start, min(start + width, x.free_size))
+        product = new_tile((shape[0], part.stop - start), FLOAT32, PSUM, name="repeated")
+        nc_matmul(dst=product, stationary=ones, moving=row[:, part])
+        tensor_copy(dst=rows[:, part], src=product)
+    return result
 
 
 def where(condition: NkiTensor, x: Any, y: Any, dtype: DType | None = None) -> NkiTensor:
-    """Return the elements of `x` where `condition` is not 0, and of `y` elsewhere, in a new SBUF tile.
+    """Return `x` where `condition` is not 0, else `y`, in a new SBUF tile.
 
     Args:
         condition: a tile, as comparisons give it: 1 for true, 0 for false.

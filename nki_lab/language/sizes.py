@@ -10,7 +10,7 @@ _FP32_BYTES = 4
 
 
 def active_target() -> Target:
-    """Return the target of the kernel being traced, or outside one the one the environment names."""
+    """Return the target of the kernel being traced, else the environment's."""
     builder = active.builder
     return builder.target if builder is not None else get_target(Settings.read().target)
 
@@ -54,7 +54,7 @@ class TileSize:
 
     @property
     def gemm_moving_fmax(self) -> int:
-        """Columns of the moving operand of a matmul whose float32 result fills one PSUM bank.
+        """Columns of a moving operand whose float32 result fills a PSUM bank.
 
         It is 512 on every chip (nki/get-started/about/tiling-overview.rst), also where `nki.isa.nc_matmul` takes more.
         """
@@ -92,7 +92,7 @@ class TileSize:
 
     @property
     def total_available_sbuf_size(self) -> int:
-        """Deprecated name of `sbuf_fmax_bytes`: bytes of one partition, not of the whole SBUF."""
+        """Deprecated name of `sbuf_fmax_bytes`: bytes of one partition."""
         return self.sbuf_fmax_bytes
 
     def __repr__(self) -> str:

@@ -48,14 +48,14 @@ def _sin(x: NkiTensor, dtype: DType | None = None) -> NkiTensor:
 
 
 def cos(x: NkiTensor, dtype: DType | None = None) -> NkiTensor:
-    """Return the cosine of each element (radians), for angles of any size, in a new SBUF tile."""
+    """Return the cosine of each element (radians), in a new SBUF tile."""
     result = result_like(on_chip("cos", "x", x), dtype)
     _sine(result, x, shift=_QUARTER_TURN)
     return result
 
 
 def tan(x: NkiTensor, dtype: DType | None = None) -> NkiTensor:
-    """Return the tangent of each element (radians), for angles of any size, in a new SBUF tile."""
+    """Return the tangent of each element (radians), in a new SBUF tile."""
     result = result_like(on_chip("tan", "x", x), dtype)
     sine = new_tile(x.shape, FLOAT32, name="tan_sine")
     cosine = new_tile(x.shape, FLOAT32, name="tan_cosine")

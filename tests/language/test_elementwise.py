@@ -1,0 +1,193 @@
+"""Do element-wise functions of nki.language agree with NumPy in float64?"""
+
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import nki_lab.language as nl
+from nki_lab.errors import NotOnTarget, RuleBroken, WrongOperand
+from tests.language.evaluate import error_against, evaluate, run_kernel, stored
+
+RNG = np.random.default_rng(7)
+X = (3 * RNG.standard_normal((40, 56))).astype(np.float32)
+Y = RNG.standard_normal((40, 56)).astype(np.float32)
+X64, Y64 = X.astype(np.float64), Y.astype(np.float64)
+INT = {
+    dtype: RNG.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, (2, 24, 40), dtype)
+    for dtype in (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32)
+}
+
+BINARY = {
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "abs_max": lambda x, y: np.where(np.abs(x) > np.abs(y), x, y),
+    "abs_min": lambda x, y: np.where(np.abs(x) < np.abs(y), x, y),
+    "equal": np.equal,
+    "not_equal": np.not_equal,
+    "less": np.less,
+    "less_equal": np.less_equal,
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "logical_xor": np.logical_xor,
+}
+# Values that compare equal and values that are false, beside the random ones.
+LEFT, RIGHT = X.copy(), Y.copy()
+LEFT[:, 0] = RIGHT[:, 0] = 1.25
+LEFT[::3, 1] = 0
+RIGHT[::2, 1] = 0
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_two_tiles(name):
+    expected = BINARY[name](LEFT.astype(np.float64), RIGHT.astype(np.float64)).astype(np.float64)
+    assert error_against(evaluate(getattr(nl, name), LEFT, RIGHT), expected) < 1e-6
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_a_tile_and_a_number_on_either_side(name):
+    function, reference = getattr(nl, name), BINARY[name]
+    left = evaluate(lambda x: function(x, 1.25), LEFT)
+    right = evaluate(lambda x: function(1.25, x), LEFT)
+    assert error_against(left, reference(LEFT.astype(np.float64), 1.25).astype(np.float64)) < 1e-6
+    assert error_against(right, reference(1.25, LEFT.astype(np.float64)).astype(np.float64)) < 1e-6
+
+
+def test_power_of_two_tiles():
+    result = evaluate(nl.power, np.abs(X), Y)
+    assert error_against(result, np.abs(X64) ** Y64) < 1e-5
+
+
+UNARY = {
+    "abs": np.abs,
+    "arctan": np.arctan,
+    "erf": np.vectorize(math.erf),
+    "erf_dx": lambda x: 2 / math.sqrt(math.pi) * np.exp(-x * x),
+    "exp": np.exp,
+    "gelu": lambda x: x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2))),
+    "gelu_apprx_sigmoid": lambda x: x / (1 + np.exp(-1.702 * x)),
+    "mish": lambda x: x * np.tanh(np.log1p(np.exp(x))),
+    "negative": np.negative,
+    "relu": lambda x: np.maximum(x, 0),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "sign": np.sign,
+    "silu": lambda x: x / (1 + np.exp(-x)),
+    "softplus": lambda x: np.log1p(np.exp(x)),
+    "square": np.square,
+    "tanh": np.tanh,
+}
+POSITIVE = {
+    "log": np.log,
+    "reciprocal": np.reciprocal,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "sqrt": np.sqrt,
+}
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_one_tile(name):
+    assert error_against(evaluate(getattr(nl, name), X), UNARY[name](X64)) < 2e-6
+
+
+@pytest.mark.parametrize("name", POSITIVE)
+def test_one_tile_of_positive_elements(name):
+    x = np.abs(X) + np.float32(0.01)
+    assert error_against(evaluate(getattr(nl, name), x), POSITIVE[name](x.astype(np.float64))) < 2e-6  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", INT, ids=lambda d: d.__name__)
+def test_bits_of_integers(dtype):
+    x, y = INT[dtype]
+    for name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
+        assert np.array_equal(evaluate(getattr(nl, name), x, y), getattr(np, name)(x, y)), name
+    assert np.array_equal(evaluate(lambda t: nl.bitwise_xor(t, 5), x), x ^ dtype(5))
+    assert np.array_equal(evaluate(nl.invert, x), ~x)
+    # Both shifts work on the bits: the right one fills with zeros whatever the sign is.
+    bits = x.view(f"u{x.itemsize}")
+    assert np.array_equal(evaluate(lambda t: nl.left_shift(t, 3), x), (bits << 3).view(dtype))
+    assert np.array_equal(evaluate(lambda t: nl.right_shift(t, 3), x), (bits >> 3).view(dtype))
+
+
+def test_32_bit_integers_are_added_exactly():
+    x, y = INT[np.int32] // 2
+    assert np.array_equal(evaluate(nl.add, x, y), x + y)
+
+
+def test_logical_not_of_zeros_and_ones():
+    x = (X > 0).astype(np.float32)
+    assert np.array_equal(evaluate(nl.logical_not, x), 1 - x)
+
+
+def test_the_result_has_the_dtype_of_the_tile_or_the_one_asked_for():
+    narrow = X.astype(ml_dtypes.bfloat16)
+    for function in (lambda t: nl.add(t, 1), lambda t: nl.less(t, 0), nl.exp, nl.negative):
+        assert evaluate(function, narrow).dtype == ml_dtypes.bfloat16
+    assert evaluate(lambda t: nl.less(t, 0, dtype=nl.uint8), X).dtype == np.uint8
+    assert evaluate(lambda t: nl.exp(t, dtype=nl.float16), X).dtype == np.float16
+    assert evaluate(nl.add, X, narrow).dtype == np.float32
+    assert evaluate(nl.add, narrow, X).dtype == ml_dtypes.bfloat16
+
+
+def test_a_bfloat16_result_is_rounded_once():
+    x = X.astype(ml_dtypes.bfloat16)
+    exact = x.astype(np.float64) * 1.1
+    result = evaluate(lambda t: nl.multiply(t, 1.1), x)
+    assert np.array_equal(result, exact.astype(np.float32).astype(ml_dtypes.bfloat16))
+
+
+def test_two_dtypes_without_a_choice_are_a_finding():
+    def mixed(a, b):
+        return stored(nl.add(nl.load(a), nl.load(b)))
+
+    def chosen(a, b):
+        return stored(nl.add(nl.load(a), nl.load(b), dtype=nl.float32))
+
+    _, kernel = run_kernel(mixed, X, Y.astype(np.float16))
+    assert [f.kind for f in kernel.findings] == ["portability"]
+    assert "the dtype of the first one" in kernel.findings[0].message
+    assert run_kernel(chosen, X, Y.astype(np.float16))[1].findings == ()
+
+
+def test_abs_max_takes_one_value_per_partition():
+    column = np.ascontiguousarray(Y[:, :1])
+    expected = np.where(np.abs(X) > np.abs(column), X, column)
+    assert np.array_equal(evaluate(nl.abs_max, X, column), expected)
+
+
+def test_abs_max_is_of_the_newest_chip_only():
+    with pytest.raises(NotOnTarget, match="must have the operator"):
+        evaluate(nl.abs_max, X, Y, target="trn2")
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "message"),
+    [
+        (lambda a, b: nl.add(nl.load(a), nl.load(b)[:, 0:1]), RuleBroken, "operand0=y"),
+        (lambda a, b: nl.add(nl.load(a)[:, 0:1], nl.load(b)), RuleBroken, "data=y.*operand0=x"),
+        (lambda a, b: nl.add(nl.load(a), nl.load(b)[0:8]), RuleBroken, r"\[8, 56\]"),
+        (lambda a, b: nl.add(a, nl.load(b)), WrongOperand, "load it first"),
+        (lambda a, b: nl.exp(a), WrongOperand, "load it first"),
+        (lambda a, b: nl.exp(2.0), WrongOperand, "must be a tile, found float"),
+        (lambda a, b: nl.add(1, 2), WrongOperand, "one of the operands must be a tile"),
+        (lambda a, b: nl.add(nl.load(a), "1"), WrongOperand, "tiles and numbers, found str"),
+        (lambda a, b: nl.power(nl.load(a), 2), WrongOperand, r"nl\.square\(x\) for 2"),
+        (lambda a, b: nl.divide(nl.load(a), 2), NotOnTarget, r"nl\.reciprocal\(y\)"),
+        (lambda a, b: nl.mod(nl.load(a), 2), NotOnTarget, r"nl\.floor"),
+        (lambda a, b: nl.fmod(nl.load(a), 2), NotOnTarget, r"nl\.trunc"),
+    ],
+)
+def test_refused_operands_say_what_to_write(function, error, message):
+    with pytest.raises(error, match=f"(?s){message}"):
+        run_kernel(lambda a, b: stored(function(a, b)), X, Y)
+
+
+def test_an_operator_is_a_value_and_a_function():
+    assert repr(nl.add) == "nl.add"
+    assert nl.add.__doc__.startswith("Add two tiles")
+    assert nl.sin is not nl.cos

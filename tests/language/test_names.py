@@ -1,0 +1,67 @@
+"""Does nki_lab.language have exactly the names and signatures of nki.language?"""
+
+import pytest
+
+import nki_lab.language as nl
+from nki_lab.errors import OutsideKernel, UnknownName
+from tests.official_api import FUNCTIONS, NAMES, TILE_SIZE, signature_of
+
+
+def test_the_public_names_are_the_official_ones():
+    assert sorted(nl.__all__) == NAMES["nki.language"]
+    assert [name for name in nl.__all__ if getattr(nl, name, None) is None] == []
+
+
+@pytest.mark.parametrize("name", FUNCTIONS["nki.language"])
+def test_signature(name):
+    assert signature_of(getattr(nl, name)) == FUNCTIONS["nki.language"][name]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS["nki.language"])
+def test_docstring(name):
+    first = getattr(nl, name).__doc__.splitlines()[0]
+    assert first.endswith((".", ";"))
+    assert len(first) <= 80
+
+
+def test_tile_sizes():
+    assert sorted(n for n in dir(type(nl.tile_size)) if not n.startswith("_")) == TILE_SIZE
+
+
+def test_dtypes_are_strings():
+    assert nl.bfloat16 == "bfloat16"
+    assert str(nl.bool_) == "bool_"
+    assert nl.DType is type(nl.float32)
+    assert isinstance(nl.float32, str)
+
+
+def test_memories():
+    assert nl.hbm is nl.private_hbm is nl.MemoryRegion.private_hbm
+    assert {m.name for m in nl.MemoryRegion} == {"sbuf", "psum", "private_hbm", "shared_hbm"}
+
+
+@pytest.mark.parametrize(
+    ("name", "help"),
+    [
+        ("sofmax", "did you mean `softmax`"),
+        ("float3", "did you mean `float32`"),
+        ("arange", "slices"),
+        ("par_dim", "axis 0"),
+        ("mgrid", "slices"),
+    ],
+)
+def test_unknown_names_are_answered(name, help):
+    with pytest.raises(UnknownName, match=f"(?s)has no `{name}`.*{help}"):
+        getattr(nl, name)
+    assert not hasattr(nl, name)
+
+
+def test_names_that_published_kernels_use_undocumented():
+    assert nl.range is range
+    assert nl.bool is nl.bool_
+
+
+@pytest.mark.parametrize("name", ["average", "bypass", "prelu"])
+def test_values_for_op_cannot_be_called(name):
+    with pytest.raises(OutsideKernel, match=rf"nl\.{name} is only a value"):
+        getattr(nl, name)(1)
