@@ -46,11 +46,13 @@ class _Construction(type):
             found: dict[str, bool] = {}
             for base in reversed(cls._bases()):
                 space = base.__dict__
-                for name, kind in space.get("__annotations__", {}).items():
-                    if not _is_class_variable(kind):
-                        found[name] = True
+                annotations = space.get("__annotations__", {})
+                found |= {
+                    n: True for n, kind in annotations.items() if not _is_class_variable(kind)
+                }
                 for name, value in space.items():
-                    if not name.startswith("_") and name not in found and _is_data(value):
+                    known = name.startswith("_") or name in annotations or name in found
+                    if not known and _is_data(value):
                         found[name] = False
             declared = getattr(cls, "__dataclass_fields__", {})
             cls._fields = {n: a for n, a in found.items() if n not in declared or declared[n].init}

@@ -67,7 +67,8 @@ def mean(x: NkiTensor, axis: Any, dtype: DType | None = None, keepdims: bool = F
 def var(x: NkiTensor, axis: Any, dtype: DType | None = None, keepdims: bool = False) -> NkiTensor:
     """Return the variance over the last free axes; arguments as nl.sum.
 
-    It is the mean square distance from the mean. The reduced axes always stay with size 1; the documentation says that `keepdims` is ignored.
+    It is the mean square distance from the mean. The reduced axes always stay with size 1; the documentation says
+    that `keepdims` is ignored.
     """
     on_chip("var", "x", x)
     axes = trailing_axes("var", x, axis)

@@ -115,8 +115,10 @@ def test_where_chooses_and_is_not_arithmetic():
 
 
 def test_where_takes_numbers_and_casts():
-    assert np.array_equal(evaluate(lambda a: nl.where(nl.less(a, 0), -2, a), A), np.where(A < 0, np.float32(-2), A))  # fmt: skip
-    assert np.array_equal(evaluate(lambda a: nl.where(nl.less(a, 0), a, 0.5), A), np.where(A < 0, A, np.float32(0.5)))  # fmt: skip
+    first = evaluate(lambda a: nl.where(nl.less(a, 0), -2, a), A)
+    second = evaluate(lambda a: nl.where(nl.less(a, 0), a, 0.5), A)
+    assert np.array_equal(first, np.where(A < 0, np.float32(-2), A))
+    assert np.array_equal(second, np.where(A < 0, A, np.float32(0.5)))
     narrow = A.astype(ml_dtypes.bfloat16)
     result = evaluate(lambda a, b: nl.where(a, b, a, dtype=nl.float32), A, narrow)
     assert np.array_equal(result, narrow.astype(np.float32))

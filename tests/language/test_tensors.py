@@ -57,12 +57,13 @@ def test_like():
         empty = nl.empty_like(tile)
         wide = nl.empty_like(x, dtype=nl.int32, buffer=nl.sbuf)
         zeros = nl.zeros_like(tile, dtype=nl.float32)
-        facts.extend((t.shape, str(t.dtype), t.buffer) for t in (empty, wide, zeros))
+        assert {t.shape for t in (empty, wide, zeros)} == {(40, 56)}
+        facts.extend((str(t.dtype), t.buffer) for t in (empty, wide, zeros))
         return stored(zeros)
 
     (output,), _ = run_kernel(kernel, X)
     assert not output.any()
-    assert facts == [((40, 56), "bfloat16", nl.sbuf), ((40, 56), "int32", nl.sbuf), ((40, 56), "float32", nl.sbuf)]  # fmt: skip
+    assert facts == [("bfloat16", nl.sbuf), ("int32", nl.sbuf), ("float32", nl.sbuf)]
 
 
 def test_an_address_is_kept():
@@ -214,8 +215,13 @@ def test_dynamic_slices_index_like_slices():
 
 @pytest.mark.parametrize(
     "function",
-    [lambda: nl.ndarray((4, 4), nl.float32), lambda: nl.program_id(0), nl.shared_identity_matrix],
+    [
+        lambda: nl.ndarray((4, 4), nl.float32),
+        lambda: nl.zeros((4, 4), nl.float32),
+        lambda: nl.shared_identity_matrix(4),
+        lambda: nl.program_id(0),
+    ],
 )
 def test_outside_a_kernel(function):
-    with pytest.raises((OutsideKernel, TypeError), match="outside a kernel|missing"):
+    with pytest.raises(OutsideKernel, match="outside a kernel"):
         function()

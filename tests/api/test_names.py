@@ -1,0 +1,128 @@
+"""Do the official import names hold what the official package has under them?"""
+
+import inspect
+
+import pytest
+
+from nki_lab.api import collectives, compiler, dtype, isa, isa_constants, nki, tensor, typing
+from nki_lab.api.absent import Absent
+from nki_lab.errors import NkiError, NotModelled, RuleBroken, UnknownName
+from nki_lab.ir.builder import Builder
+from nki_lab.ir.instruction import Instruction, registry
+from nki_lab.targets import get_target
+from tests.official_api import ENUMS, FUNCTIONS, NAMES, signature_of
+
+ISA_FUNCTIONS = FUNCTIONS["nki.isa"]
+INSTRUCTIONS = [name for name in ISA_FUNCTIONS if not name.startswith("get_nc_")]
+DEFINED = [name for name in INSTRUCTIONS if name in registry]
+
+
+def test_isa_has_the_official_names():
+    assert sorted(isa.__all__) == NAMES["nki.isa"]
+    assert set(registry) <= set(INSTRUCTIONS)
+
+
+@pytest.mark.parametrize("name", DEFINED)
+def test_signature_of_an_instruction(name):
+    assert getattr(isa, name) is registry[name]
+    expected = ISA_FUNCTIONS[name].split()
+    # The stub leaves out the value of this default; its text says the most negative float32.
+    elided = "on_false_value=..."
+    found = [
+        elided if elided in expected and word.startswith("on_false_value=") else word
+        for word in signature_of(registry[name]).split()
+    ]
+    assert found == expected
+
+
+@pytest.mark.parametrize("name", [n for n in INSTRUCTIONS if n not in DEFINED])
+def test_an_instruction_that_is_not_modelled_says_so(name):
+    with pytest.raises(NotModelled, match=f"nki.isa.{name} is not modelled yet"):
+        getattr(isa, name)(dst=None)
+
+
+@pytest.mark.parametrize("name", ENUMS["nki.isa"])
+def test_choices_have_the_official_members(name):
+    assert {m.name: m.value for m in getattr(isa, name)} == ENUMS["nki.isa"][name]
+    assert getattr(isa_constants, name) is getattr(isa, name)
+    assert isa.constants is isa_constants
+
+
+def test_engine_constants():
+    names = ("tensor", "vector", "scalar", "gpsimd", "unknown")
+    assert all(getattr(isa, f"{n}_engine") is isa.engine[n] for n in names)
+
+
+def test_instruction_handles_and_errors_of_authors():
+    assert isa.NkiInstruction is Instruction
+    assert issubclass(RuleBroken, isa.NkiValidationError)
+    assert isa.NkiValidationError is NkiError
+
+
+def test_registers_are_not_modelled():
+    with pytest.raises(NotModelled, match="registers are not modelled yet"):
+        isa.VirtualRegister()
+
+
+@pytest.mark.parametrize(
+    ("target", "member"), [("trn1", "gen2"), ("inf2", "gen2"), ("trn2", "gen3"), ("gen4", "gen4")]
+)
+def test_the_version_is_that_of_the_target(target, member, monkeypatch):
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", target)
+    assert isa.get_nc_version() is isa.nc_version[member]
+    assert isa.get_nc_sub_version() == 0
+    with Builder(get_target("trn2")).active():
+        assert isa.get_nc_version() is isa.nc_version.gen3
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "message"),
+    [
+        (isa, "tensor_tensr", "did you mean `tensor_tensor`"),
+        (nki, "jitt", "did you mean `jit`"),
+        (nki, "benchmark", "write nki.jit"),
+        (nki, "simulate_kernel", r"write nki.simulate\(kernel\)"),
+        (dtype, "float33", "did you mean `float32`"),
+        (collectives, "all_reduces", "did you mean `all_reduce`"),
+    ],
+)
+def test_unknown_names_are_answered(module, name, message):
+    with pytest.raises(UnknownName, match=f"(?s)has no `{name}`.*{message}"):
+        getattr(module, name)
+    assert not hasattr(module, name)
+
+
+def test_nki_reaches_its_modules():
+    import nki_lab.language as language
+
+    assert nki.language is language
+    assert nki.isa is isa
+    assert set(NAMES["nki"]) <= set(dir(nki))
+
+
+def test_collectives_can_be_imported_and_not_called():
+    assert sorted(collectives.__all__) == NAMES["nki.collectives"]
+    assert collectives.ReplicaGroup([[0, 1], [2, 3]]).replica_groups == [[0, 1], [2, 3]]
+    functions = [n for n in collectives.__all__ if isinstance(getattr(collectives, n), Absent)]
+    assert sorted([*functions, "ReplicaGroup"]) == NAMES["nki.collectives"]
+    with pytest.raises(NotModelled, match=r"nki\.collectives\.all_reduce is not modelled yet"):
+        collectives.all_reduce([], [], None, None)
+
+
+def test_compiler_directives_are_refused_by_name():
+    with pytest.raises(NotModelled, match=r"nki\.compiler\.enable_stack_allocator"):
+        compiler.enable_stack_allocator  # noqa: B018
+
+
+def test_annotations_hold_their_shape():
+    def kernel(x: typing.tensor[128, 512], y: typing.tensor[7], z: typing.tensor): ...
+
+    shapes = [p.annotation for p in inspect.signature(kernel).parameters.values()]
+    assert [s.shape for s in shapes[:2]] == [(128, 512), (7,)]
+    assert shapes[2] is typing.tensor
+    assert repr(shapes[0]) == "nki.typing.tensor[128, 512]"
+
+
+def test_element_types_and_tensors_under_their_second_names():
+    assert dtype.bfloat16 == "bfloat16"
+    assert tensor.NkiTensor is nki.language.NkiTensor
