@@ -6,6 +6,7 @@ import dis
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import Enum
 from math import prod
 from typing import Any
 
@@ -160,6 +161,9 @@ class Builder:
 
     def emit(self, definition: Definition, args: tuple[Any, ...]) -> Instruction:
         """Append an instruction and return it; broken rules are collected, not raised."""
+        for position, kind in definition.enums:
+            if type(args[position]) is int:
+                args = self._with_member(definition, args, position, kind)
         key: list[Any] = [definition]
         plain = True
         for value, keyed in zip(args, definition.keyed, strict=True):
@@ -198,6 +202,24 @@ class Builder:
         self._check_owner(made)
         self.body.append(made)
         return made
+
+    def _with_member(
+        self, definition: Definition, args: tuple[Any, ...], position: int, kind: type[Enum]
+    ) -> tuple[Any, ...]:
+        """Take a raw integer for the enum member it stands for; one that stands for none breaks a rule."""
+        try:
+            member = kind(args[position])
+        except ValueError:
+            return args
+        name = definition.params[position]
+        # The official package takes members only since 0.3 (nki/migration/index.rst); published kernels still
+        # pass integers, and their meaning is not in doubt.
+        self.find(
+            "portability",
+            f"{definition.name}: {name}={args[position]} is a raw integer, which NKI 0.3 and later refuse",
+            help=f"write {name}={member!r}",
+        )
+        return (*args[:position], member, *args[position + 1 :])
 
     def _check_owner(self, made: Instruction) -> None:
         for value in made.args:

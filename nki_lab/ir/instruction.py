@@ -289,6 +289,11 @@ class Definition:
         self.__doc__ = self.doc
         self.__signature__ = self.signature
         # How emit keys an argument: "name" never, opaque numbers by type only, everything else by value.
+        self.enums = tuple(
+            (k, type(p.default))
+            for k, p in enumerate(self.signature.parameters.values())
+            if isinstance(p.default, Enum)
+        )
         self.keyed = tuple(None if p == "name" else (p not in self.opaque) for p in self.params)
 
     # -- facets, used as decorators ------------------------------------------------------------------------------

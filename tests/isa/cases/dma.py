@@ -125,7 +125,7 @@ def refused(
 
 
 REFUSED = [
-    refused("dge_mode is a number", "`dge_mode` must be", dge_mode=2),
+    refused("dge_mode is no member", "`dge_mode` must be", dge_mode=9),
     refused("oob_mode is a string", "`oob_mode` must be", oob_mode="skip"),
     refused("priority of 4", "`priority` must be None or an integer from 0", priority=4),
     refused("priority on an older chip", "`priority` needs a target", priority=0, targets=("trn1", "trn2")),
@@ -194,8 +194,8 @@ def unturned(
 
 HARDWARE = {"dge_mode": dge_mode.hwdge, "targets": NEW}
 UNTURNED = [
-    unturned("dge_mode is a number", "`dge_mode` must be", dge_mode=0),
-    unturned("oob_mode is a number", "`oob_mode` must be", oob_mode=0),
+    unturned("dge_mode is no member", "`dge_mode` must be", dge_mode=9),
+    unturned("oob_mode is no member", "`oob_mode` must be", oob_mode=9),
     unturned("priority is a float", "`priority` must be None or an integer", priority=1.0),
     unturned("priority on an older chip", "`priority` needs a target", priority=1, targets=("trn1", "trn2")),
     unturned("hardware on trn1", "hwdge needs a target", dge_mode=dge_mode.hwdge, targets=("trn1",)),
