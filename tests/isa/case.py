@@ -23,16 +23,16 @@ import numpy as np
 
 from nki_lab.dtypes import DType, dtype_of
 from nki_lab.ir.builder import Builder
-from nki_lab.ir.instruction import Instruction, registry
+from nki_lab.ir.instruction import Instruction
 from nki_lab.ir.nodes import Kernel
 from nki_lab.ir.tensor import NkiTensor
+from nki_lab.isa import registry
 from nki_lab.isa.operators import OPS
 from nki_lab.simulator import SimulatorOptions, simulate
 from nki_lab.targets import get_target
 from nki_lab.targets.spaces import HBM, PSUM, SBUF, SHARED_HBM, MemoryRegion
 from nki_lab.targets.spec import Target
 
-import nki_lab.isa  # noqa: F401, I001  # fills the registry
 
 #: Instructions and operators under their names, as authors see them.
 isa = SimpleNamespace(**registry)
