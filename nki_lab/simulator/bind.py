@@ -156,6 +156,8 @@ class Binder:
         cast = store_cast(compute, held) if compute is not BITS else None
         viewed = _reshaped(array, wanted)
         clear = in_place_safe or not any(np.may_share_memory(array, r) for r in read_arrays)
+        # A result over one that is stored after the call must follow it: the last operand wins.
+        clear = clear and not any(np.may_share_memory(array, s.keywords["out"]) for s in after)
         if cast is None and viewed is not None and clear:
             return viewed
         kind_of = array.dtype if compute is None or compute is BITS else np.dtype(compute)
