@@ -205,7 +205,7 @@ def activation(
     reduce_cmd: reduce_cmd = reduce_cmd.idle,
     name: str | None = None,
 ) -> Any:
-    """Apply an activation function to `data * scale + bias`; optionally sum the results per partition.
+    """Apply a function to `data * scale + bias` and, if asked, sum the results.
 
     `scale` is a number or a float32 tile with one value per partition, `bias` such a tile of any dtype or, from
     NeuronCore-v3 on, a number. Everything is computed in float32 and rounded once to the dtype of `dst`.
@@ -268,7 +268,7 @@ def activation_reduce(
     scale: float | NkiTensor = 1.0,
     name: str | None = None,
 ) -> Any:
-    """Apply an activation function as `activation` does and reduce the results per partition.
+    """Apply a function to `data * scale + bias` and reduce the results.
 
     The same as activation with reduce_cmd.reset_reduce, kept for older kernels. The engine's accumulator starts from
     the identity of `reduce_op`, takes in all free axes and is written to `reduce_res`; None leaves it in the

@@ -181,10 +181,11 @@ def tensor_copy_predicated(
     reverse_pred: bool = False,
     name: str | None = None,
 ) -> Any:
-    """Copy the elements of `src` for which `predicate` is not zero; keep the others of `dst`.
+    """Copy the elements for which `predicate` is not zero.
 
-    `src` is a tile of the dtype of `dst`, or a number. `reverse_pred` copies where the predicate is zero. Bits are
-    copied as they are. Shapes may differ as long as partitions and elements per partition agree.
+    The others of `dst` keep their values. `src` is a tile of the dtype of `dst`, or a number. `reverse_pred` copies
+    where the predicate is zero. Bits are copied as they are. Shapes may differ as long as partitions and elements per
+    partition agree.
 
     Source: nki/api/nki/isa/__init__.py:446.
     """

@@ -312,13 +312,13 @@ def tensor_scalar(
     engine: Engine = Engine.unknown,
     name: str | None = None,
 ) -> Any:
-    """Apply one or two operators with a number or a value per partition: `(data op0 operand0) op1 operand1`.
+    """Apply one or two operators with numbers or values per partition.
 
-    An operand is a number, or a float32 tile with one value per partition that all its elements meet. `reverse0` and
-    `reverse1` put the operand on the left. Both operators are arithmetic (float32, one rounding on the write) or both
-    bitvec (bits of integer tiles). For an operator with one operand such as nl.abs pass None or 0. Vector runs it;
-    nl.rsqrt alone runs on GpSimd; Scalar, on request, multiplies and adds from NeuronCore-v3 on. The second operator
-    costs no time.
+    The result is `(data op0 operand0) op1 operand1`. An operand is a number, or a float32 tile with one value per
+    partition that all its elements meet. `reverse0` and `reverse1` put the operand on the left. Both operators are
+    arithmetic (float32, one rounding on the write) or both bitvec (bits of integer tiles). For an operator with one
+    operand such as nl.abs pass None or 0. Vector runs it; nl.rsqrt alone runs on GpSimd; Scalar, on request,
+    multiplies and adds from NeuronCore-v3 on. The second operator costs no time.
 
     Source: nki/api/nki/isa/__init__.py:1081.
     """
@@ -393,11 +393,11 @@ def scalar_tensor_tensor(
     reverse1: bool = False,
     name: str | None = None,
 ) -> Any:
-    """Apply an operator with a number or vector, then one with a tile: `(data op0 operand0) op1 operand1`.
+    """Apply an operator with a number or vector, then one with a tile.
 
-    Both operators are arithmetic; everything is computed in float32 and rounded once on the write. `operand0` is a
-    number or a tile with one value per partition, `operand1` a tile as large as `data`. `reverse0` and `reverse1`
-    swap the operands. It takes about the time of a tensor_tensor.
+    The result is `(data op0 operand0) op1 operand1`. Both operators are arithmetic; everything is computed in float32
+    and rounded once on the write. `operand0` is a number or a tile with one value per partition, `operand1` a tile as
+    large as `data`. `reverse0` and `reverse1` swap the operands. It takes about the time of a tensor_tensor.
 
     Source: nki/api/nki/isa/__init__.py:2457.
     """

@@ -61,6 +61,7 @@ def _vector_limit(i, hw):
 @rule(
     "this target's Tensor engine transposes by multiplying, so `data` must have a type of nc_matmul",
     "data",
+    "dst",
     "engine",
     help="use engine=nisa.engine.vector in blocks of 32 x 32, or cast to float32",
     error=NotOnTarget,

@@ -33,7 +33,6 @@ from nki_lab.targets import get_target
 from nki_lab.targets.spaces import HBM, PSUM, SBUF, SHARED_HBM, MemoryRegion
 from nki_lab.targets.spec import Target
 
-
 #: Instructions and operators under their names, as authors see them.
 isa = SimpleNamespace(**registry)
 nl = SimpleNamespace(**OPS)

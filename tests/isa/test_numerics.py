@@ -101,7 +101,9 @@ def test_tfloat32_keeps_ten_bits(pattern):
         assert struct.unpack("<I", struct.pack("<f", found))[0] & 0x1FFF == 0
         down = struct.unpack("<f", struct.pack("<I", pattern & ~0x1FFF))[0]
         step = abs(value - down), abs(found - value)
-        assert step[1] <= step[0] and (math.isinf(found) or step[1] <= 2.0**-11 * max(abs(value), 2.0**-126))
+        assert step[1] <= step[0] and (
+            math.isinf(found) or step[1] <= 2.0**-11 * max(abs(value), 2.0**-126)
+        )
 
 
 def test_tfloat32_ties_go_to_even():
@@ -110,10 +112,14 @@ def test_tfloat32_ties_go_to_even():
 
 
 def test_booleans():
-    assert stored([0.0, -0.0, 1e-9, -2.0, np.nan], "bool_").tolist() == [[False, False, True, True, True]]
+    assert stored([0.0, -0.0, 1e-9, -2.0, np.nan], "bool_").tolist() == [
+        [False, False, True, True, True]
+    ]
 
 
-@pytest.mark.parametrize("name", [n for n, d in DTYPES.items() if d.itemsize == 1 and d.kind != "bool"])
+@pytest.mark.parametrize(
+    "name", [n for n, d in DTYPES.items() if d.itemsize == 1 and d.kind != "bool"]
+)
 def test_loading_every_byte(name):
     dtype = DTYPES[name]
     source = np.arange(256, dtype=np.uint8).view(dtype.np).reshape(2, 128)
@@ -122,7 +128,9 @@ def test_loading_every_byte(name):
     np.testing.assert_array_equal(out, source.astype(np.float32))
 
 
-@pytest.mark.parametrize("name", ["bfloat16", "float16", "int16", "uint16", "int32", "uint32", "bool_"])
+@pytest.mark.parametrize(
+    "name", ["bfloat16", "float16", "int16", "uint16", "int32", "uint32", "bool_"]
+)
 def test_loading_is_exact_or_rounds_once(name):
     dtype = DTYPES[name]
     raw = np.random.default_rng(7).integers(0, 2**32, 4096, dtype=np.uint64)
@@ -130,7 +138,12 @@ def test_loading_is_exact_or_rounds_once(name):
     source = bits.view(dtype.np)[None]
     out = np.empty(source.shape, np.float32)
     load_cast(dtype, FLOAT32)(source, out)
-    np.testing.assert_array_equal(out, source.astype(np.float64).astype(np.float32))
+    np.testing.assert_array_equal(out, _wide(source))
+
+
+def _wide(source):
+    with np.errstate(all="ignore"):
+        return source.astype(np.float64).astype(np.float32)
 
 
 def test_views_with_strides():

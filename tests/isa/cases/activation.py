@@ -20,9 +20,23 @@ SUM = X64.sum(axis=1, keepdims=True)
 ROW = np.array([[9.0, -9.0, math.pi, 1.0]], np.float32)
 
 
-def activate(name, op, expected=None, data=None, dst=None, results=None, calls=1, instruction="activation", **facts):
+def activate(
+    name,
+    op,
+    expected=None,
+    data=None,
+    dst=None,
+    results=None,
+    calls=1,
+    instruction="activation",
+    **facts,
+):
     """`bias`, `scale` and `reduce_res` may be tiles; `results` are expected contents of `reduce_res`."""
-    given = {k: facts.pop(k) for k in ("bias", "scale", "reduce_op", "reduce_cmd", "reduce_res") if k in facts}
+    given = {
+        k: facts.pop(k)
+        for k in ("bias", "scale", "reduce_op", "reduce_cmd", "reduce_res")
+        if k in facts
+    }
     tiled = {k: v for k, v in given.items() if hasattr(v, "data") and hasattr(v, "space")}
     data = tile(X) if data is None else data
     dst = empty(X.shape) if dst is None else dst
@@ -152,6 +166,9 @@ RES = empty((128, 1))
 ACTIVATION_REDUCE = [
     both("sum of exp", nl.exp, np.exp(X64 * 0.5 + S), results=np.exp(X64 * 0.5 + S).sum(axis=1, keepdims=True),
          reduce_op=nl.add, reduce_res=RES, bias=tile(S), scale=0.5, rtol=1e-5),
+    both("vector scale, rounded", nl.copy, rounded(X64 * S, "bfloat16"), dst=empty(X.shape, "bfloat16"),
+         results=(X64 * S).sum(axis=1, keepdims=True), scale=tile(S), reduce_op=nl.add, reduce_res=RES,
+         rtol=2.0**-8, atol=1e-5),
     both("twice gives the same", nl.copy, X, results=SUM, reduce_op=nl.add, reduce_res=RES, calls=2, **NEAR),
     *(
         both(f"{n} of results", nl.copy, X, results=e, reduce_op=getattr(nl, n), reduce_res=RES, targets=LATER)

@@ -20,7 +20,9 @@ I2 = np.array([[1, 2, -1000, 7, 1, -5]], np.int32).repeat(32, axis=0)
 
 
 def exactly(op, dtype="int32", a=I1, b=I2):
-    wrapped = [[op(int(x), int(y)) for x, y in zip(p, q, strict=True)] for p, q in zip(a, b, strict=True)]
+    wrapped = [
+        [op(int(x), int(y)) for x, y in zip(p, q, strict=True)] for p, q in zip(a, b, strict=True)
+    ]
     bits = np.array(wrapped, object) % 2**32
     unsigned = bits.astype(np.uint32)
     return unsigned if dtype == "uint32" else unsigned.view(np.int32)  # fmt: skip
@@ -60,7 +62,9 @@ COMPARES = {
 }
 P1 = np.random.default_rng(12).integers(0, 2**16, (64, 12)).astype(np.uint16)
 P2 = np.random.default_rng(13).integers(0, 2**16, (64, 12)).astype(np.uint16)
-SHIFTS = (np.arange(64 * 12).reshape(64, 12) % 18).astype(np.uint16)  # 16 and 17 shift everything out
+SHIFTS = (np.arange(64 * 12).reshape(64, 12) % 18).astype(
+    np.uint16
+)  # 16 and 17 shift everything out
 PATTERNS = {
     "bitwise_and": [[int(x) & int(y) for x, y in zip(p, q, strict=True)] for p, q in zip(P1, P2, strict=True)],
     "bitwise_or": [[int(x) | int(y) for x, y in zip(p, q, strict=True)] for p, q in zip(P1, P2, strict=True)],

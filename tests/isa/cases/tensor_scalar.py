@@ -60,7 +60,7 @@ CASES = [
     scale("NaN wins", tile([[np.nan, 1.0, -1.0]]), empty((1, 3)), [[np.nan, 1.0, 0.0]], nl.maximum, 0.0),
     scale("comparison of a bfloat16 tile", tile(TIES, "bfloat16"), empty(X.shape, "uint8"), TIES >= 1.0,
           nl.greater_equal, 1.0),
-    scale("comparison with the number on the left", tile(TIES), OUT, 0.0 > TIES, nl.greater, 0.0, reverse0=True),
+    scale("comparison with the number on the left", tile(TIES), OUT, TIES < 0.0, nl.greater, 0.0, reverse0=True),
     scale("the first result is not rounded", tile([[1 + 2.0**-7]], "bfloat16"), empty((1, 1), "bfloat16"),
           [[2.0**-14]], nl.multiply, 1 + 2.0**-7, nl.subtract, 1 + 2.0**-6),
     scale("abs", tile(X), OUT, abs(X64), nl.abs, None),

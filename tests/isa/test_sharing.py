@@ -1,0 +1,64 @@
+"""Is a result the same when dst lies in the memory of an operand that is read?"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from nki_lab.ir.tensor import NkiTensor
+from tests.isa.case import Case, Tile, Traced
+from tests.isa.cases import ALL
+
+
+def shareable(case: Case):
+    """Yield the tiles that the instruction reads and that could be its dst: of one dtype, shape and memory."""
+    if case.breaks or case.tiles.get("dst") is None or case.tiles["dst"].view is not None:
+        return
+    traced = Traced(case, case.targets[-1])
+    i = traced.subject
+    if len(traced.own) != 1 or type(i.dst) is not NkiTensor:
+        return
+    for position in i.form.reads:
+        name, t = i.definition.params[position], i.args[position]
+        if name == "dst" or name not in case.tiles or case.tiles[name].view is not None:
+            continue
+        if (t.dtype, t.shape, t.buffer) == (i.dst.dtype, i.dst.shape, i.dst.buffer):
+            yield name
+
+
+SHARED = [(c, n) for c in ALL for n in shareable(c)]
+
+
+def run(case: Case, tiles: dict[str, Tile], program, result: str) -> np.ndarray:
+    made = Case(case.instruction, case.name, tiles, program, {result: 0})
+    traced = Traced(made, case.targets[-1])
+    assert [str(e) for e in traced.errors] == []
+    return traced.simulate()[result].astype(float)
+
+
+def test_there_is_something_to_share():
+    assert {c.instruction for c, _ in SHARED} >= {"tensor_tensor", "tensor_scalar", "activation"}
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+@pytest.mark.parametrize(("case", "name"), SHARED, ids=str)
+def test_dst_over_an_operand(case: Case, name: str, shift: int):
+    read = case.tiles[name]
+    size = read.data.shape[-1]
+    together = np.concatenate([read.data, read.data[..., :shift]], axis=-1)
+    others = {k: v for k, v in case.tiles.items() if k not in ("dst", name)}
+
+    def over(t):
+        views = {name: t.both[..., :size], "dst": t.both[..., shift:]}
+        return case.run(SimpleNamespace(**{k: getattr(t, k) for k in others}, **views))
+
+    found = run(case, others | {"both": Tile(together, read.dtype, read.space)}, over, "both")
+    copies = {
+        name: read,
+        "dst": Tile(np.ascontiguousarray(together[..., shift:]), read.dtype, read.space),
+    }
+    expected = together.astype(float)
+    expected[..., shift:] = run(case, others | copies, case.run, "dst")
+    np.testing.assert_array_equal(found, expected)
