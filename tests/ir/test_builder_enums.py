@@ -6,8 +6,8 @@ import pytest
 
 from nki_lab.errors import WrongOperand
 from nki_lab.ir.builder import Builder
-from nki_lab.isa.enums import dge_mode
 from nki_lab.isa.dma import dma_copy
+from nki_lab.isa.enums import dge_mode
 from nki_lab.targets import TRN2
 from nki_lab.targets.spaces import SHARED_HBM
 
