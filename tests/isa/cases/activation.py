@@ -153,7 +153,7 @@ ACTIVATION = [
     activate("NumPy reduction", nl.exp, reduce_op=np.add, reduce_cmd=RESET_REDUCE, breaks="must be None or nl.add"),
     activate("reduction left out", nl.exp, reduce_cmd=REDUCE, breaks="when `reduce_cmd` accumulates"),
     activate("command", nl.exp, reduce_op=nl.add, reduce_cmd=reduce_cmd.load_reduce, breaks="`reduce_cmd` must be"),
-    activate("command by number", nl.exp, reduce_op=nl.add, reduce_cmd=3, breaks="`reduce_cmd` must be"),
+    activate("command no member", nl.exp, reduce_op=nl.add, reduce_cmd=9, breaks="`reduce_cmd` must be"),
 ]  # fmt: skip
 
 
