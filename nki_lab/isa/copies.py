@@ -10,6 +10,7 @@ from nki_lab.dtypes import uint8, uint16, uint32
 from nki_lab.ir.instruction import instruction, reads, rule, updates, writes
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa import numerics
+from nki_lab.isa.masks import overlay
 from nki_lab.isa.rules import (
     engine_in,
     flag,
@@ -198,7 +199,7 @@ def _(out, dst, src, predicate, reverse_pred):
     if type(src) is not np.ndarray and out.dtype.kind not in "iu":
         src = np.float32(src).astype(out.dtype)
     np.copyto(out, dst)
-    np.copyto(out, src, where=chosen)
+    overlay(out, src, chosen)
 
 
 @tensor_copy_predicated.cost

@@ -28,6 +28,7 @@ from nki_lab.ir.instruction import (
     writes,
 )
 from nki_lab.isa.enums import reduce_cmd
+from nki_lab.isa.masks import overlay
 from nki_lab.isa.operators import OPS
 from nki_lab.isa.rules import (
     choice,
@@ -79,9 +80,9 @@ def _accumulate_maximum(
 ) -> None:
     """Take the maximum of `out` per partition into the accumulator, and give it to `result`."""
     if command is reduce_cmd.idle:
-        accumulator[...] = (
+        accumulator.fill(
             np.nan
-        )  # it may be modified (isa/__init__.py:2946): nothing may rely on it
+        )  # "may still be modified" (isa/__init__.py:2946): nothing may rely on it
         return
     largest = out.reshape(len(out), -1).max(axis=1, keepdims=True)
     if command is reduce_cmd.reduce:
@@ -193,7 +194,7 @@ def _(
     comp_op1.apply(position, bound1.reshape(-1, 1), also)
     np.logical_and(chosen, also, out=chosen)
     np.copyto(out, np.float32(FP32_MIN))
-    np.copyto(out, on_true_tile, where=chosen.reshape(out.shape))
+    overlay(out, on_true_tile, chosen.reshape(out.shape))
     _accumulate_maximum(dve_accumulator, out, reduce_cmd, out_reduce_res)
 
 
@@ -254,7 +255,7 @@ def _(out, out_reduce_res, predicate, on_true, on_false, reduce_cmd, reverse_pre
     compare = np.equal if reverse_pred else np.not_equal
     chosen = compare(predicate, 0, out=scratch(out.shape, _BOOL, "select"))
     np.copyto(out, on_false if isinstance(on_false, np.ndarray) else np.float32(on_false))
-    np.copyto(out, on_true, where=chosen)
+    overlay(out, on_true, chosen)
     _accumulate_maximum(dve_accumulator, out, reduce_cmd, out_reduce_res)
 
 
