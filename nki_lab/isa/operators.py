@@ -183,13 +183,16 @@ def _by_magnitude(compare: np.ufunc) -> Callable[..., None]:
     return apply
 
 
+_WORTH_A_ROW = 64
+
+
 def _extremum(ufunc: np.ufunc) -> Callable[..., None]:
     # NaN wins, as in NumPy (and unlike C's fmax). Against a single number NumPy's loop is four times slower than
     # against a row of it.
     def apply(a: Any, b: Any, out: np.ndarray) -> None:
         if isinstance(a, (int, float)):
             a, b = b, a
-        if isinstance(b, (int, float)):
+        if isinstance(b, (int, float)) and out.shape[-1] >= _WORTH_A_ROW:
             row = scratch(out.shape[-1:], out.dtype, "extremum")
             row.fill(b)
             b = row
