@@ -18,7 +18,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 
-from nki_lab.source import Span, Stack, blanks
+from nki_lab.source import Blame, Span, Stack, blanks
 
 
 class NkiError(Exception):
@@ -29,6 +29,7 @@ class NkiError(Exception):
         stack: places in the author's text, innermost first.
         notes: facts that help, each one line.
         help: what to write instead.
+        blame: arguments of the call at the innermost place; the first one written there is marked.
     """
 
     code = "NKI000"
@@ -40,22 +41,28 @@ class NkiError(Exception):
         stack: Stack = (),
         notes: Iterable[str] = (),
         help: str = "",
+        blame: Blame | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.stack = stack
         self.notes = tuple(notes)
         self.help = help
+        self.blame = blame
 
     @property
     def spans(self) -> list[Span]:
         """The places of this error, innermost first."""
-        return [Span.of(place) for place in self.stack]
+        span = self.span
+        return [] if span is None else [span, *(Span.of(place) for place in self.stack[1:])]
 
     @property
     def span(self) -> Span | None:
         """The innermost place in the author's text, or None where there is none."""
-        return Span.of(self.stack[0]) if self.stack else None
+        if not self.stack:
+            return None
+        span = Span.of(self.stack[0])
+        return span if self.blame is None else span.narrowed(self.blame)
 
     def render(self, heading: bool = False) -> list[str]:
         """Return the error as lines; `heading` adds the cell number a notebook shows."""

@@ -7,6 +7,7 @@ disk are both `linecache` entries, so one look-up serves both.
 
 from __future__ import annotations
 
+import ast
 import linecache
 import os
 import re
@@ -14,6 +15,7 @@ import unicodedata
 from dataclasses import dataclass
 from functools import cached_property
 from types import CodeType, FrameType, TracebackType
+from typing import NamedTuple
 
 Place = tuple[CodeType, int]
 Stack = tuple[Place, ...]
@@ -46,6 +48,18 @@ def register_cell(filename: str, number: int | None) -> None:
 def is_cell(filename: str) -> bool:
     """Tell whether a file name stands for a notebook cell."""
     return filename in _cell_numbers or _CELL_NAME.match(filename) is not None
+
+
+class Blame(NamedTuple):
+    """Which arguments of a call a mistake is about.
+
+    Attributes:
+        callee: name of the function, without its module.
+        arguments: (name, position) of its parameters, the one to mark first.
+    """
+
+    callee: str
+    arguments: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
@@ -95,6 +109,54 @@ class Span:
         number = _cell_numbers.get(self.filename)
         return f"cell [{number}], line {self.line}" if number is not None else str(self)
 
+    def narrowed(self, blame: Blame) -> Span:
+        """Return the span of the first blamed argument that the call in this span writes out.
+
+        Where the text is no plain call of that function (another name for it, `*args`), this is the whole span.
+        """
+        text = self._covered()
+        try:
+            call = ast.parse(f"({text}\n)", mode="eval").body
+        except (SyntaxError, ValueError):
+            return self
+        if not isinstance(call, ast.Call) or _called(call) != blame.callee:
+            return self
+        for name, position in blame.arguments:
+            node = _argument(call, name, position)
+            if node is not None:
+                return self._inner(node, text)
+        return self
+
+    def _covered(self) -> str:
+        if self.column is None or self.end_line is None or self.end_column is None:
+            return ""
+        lines = [
+            linecache.getline(self.filename, n).rstrip("\n")
+            for n in range(self.line, self.end_line + 1)
+        ]
+        lines[-1] = lines[-1][: self.end_column]
+        lines[0] = lines[0][self.column :]
+        return "\n".join(lines)
+
+    def _inner(self, node: ast.expr, text: str) -> Span:
+        lines = text.split("\n")
+
+        def column(line: int, offset: int) -> int:
+            # The first line has the bracket that was added and lacks what stands before the call.
+            if line > 1:
+                return _characters(lines[line - 1], offset)
+            return _characters(lines[0], offset - 1) + (self.column or 0)
+
+        end_line = node.end_lineno or node.lineno
+        return Span(
+            self.filename,
+            self.line + node.lineno - 1,
+            column(node.lineno, node.col_offset),
+            self.line + end_line - 1,
+            column(end_line, node.end_col_offset or 0),
+            self.function,
+        )
+
     def excerpt(self, context: int = 0) -> list[str]:
         """Return the source line with carets under the span, after `context` lines before it."""
         first = max(1, self.line - context)
@@ -110,6 +172,23 @@ class Span:
             marks = "^" * max(1, len(blanks(text[self.column : end]).expandtabs(1)))
             lines.append(f"{'':>{width}} | {blanks(text[: self.column])}{marks}")
         return lines
+
+
+def _called(call: ast.Call) -> str:
+    function = call.func
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def _argument(call: ast.Call, name: str, position: int) -> ast.expr | None:
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    before = call.args[: position + 1]
+    if not 0 <= position < len(call.args) or any(isinstance(a, ast.Starred) for a in before):
+        return None
+    return call.args[position]
 
 
 def blanks(text: str) -> str:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import dis
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
 from math import prod
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from nki_lab.dtypes import DType, dtype_of
 from nki_lab.errors import InstructionError, NkiError, OutsideKernel, TensorArgument
-from nki_lab.ir.instruction import Definition, Form, Instruction, active
+from nki_lab.ir.instruction import Definition, Form, Instruction, Rule, active, is_binding
 from nki_lab.ir.nodes import Finding, Loop
 from nki_lab.ir.storage import Address, Storage
 from nki_lab.ir.tensor import NkiTensor
-from nki_lab.source import Stack, is_internal
+from nki_lab.ir.variables import variable_of
+from nki_lab.source import Blame, Stack, is_internal
 from nki_lab.targets.spaces import SBUF, MemoryRegion
 from nki_lab.targets.spec import Target
 
@@ -62,7 +62,8 @@ class Builder:
         self.findings: dict[tuple[str, str, Any], Finding] = {}
         self._names: dict[str, int] = {}
         self._stacks: dict[Stack, Stack] = {}
-        self._assigned: dict[Any, str] = {}
+        self._assigned: dict[Stack, str] = {}
+        self._reported: set[tuple[Any, Stack]] = set()
 
     # -- places --------------------------------------------------------------------------------------------------
 
@@ -149,12 +150,9 @@ class Builder:
                 return candidate
 
     def _variable(self, stack: Stack) -> str:
-        if not stack:
-            return "tile"
-        place = stack[0]
-        name = self._assigned.get(place)
+        name = self._assigned.get(stack)
         if name is None:
-            name = self._assigned[place] = assigned_name(place) or "tile"
+            name = self._assigned[stack] = variable_of(stack) or "tile"
         return name
 
     # -- instructions --------------------------------------------------------------------------------------------
@@ -198,7 +196,7 @@ class Builder:
         made.form = form
         made.ident = len(self.body)
         if form.broken:
-            self.errors += [rule_error(r, made) for r in form.broken]
+            self._report(form.broken, made)
         self._check_owner(made)
         self.body.append(made)
         return made
@@ -221,13 +219,31 @@ class Builder:
         )
         return (*args[:position], member, *args[position + 1 :])
 
+    def _report(self, broken: tuple[Rule, ...], made: Instruction) -> None:
+        direct = _called_by_author(sys._getframe(2))
+        for rule in broken:
+            # An unrolled loop makes the same mistake in every trip; it is told once.
+            if (rule, made.stack) not in self._reported:
+                self._reported.add((rule, made.stack))
+                self.errors.append(rule_error(rule, made, direct))
+
     def _check_owner(self, made: Instruction) -> None:
         for value in made.args:
-            if type(value) is NkiTensor and value.storage.owner is not self:
-                raise InstructionError(
-                    f"{made.definition.name}: {value.describe()} was made by another kernel call",
-                    help="make every tensor inside the kernel that uses it",
-                )
+            kind = type(value)
+            if kind is NkiTensor:
+                if value.storage.owner is not self:
+                    self._refuse_foreign(made, value)
+            elif kind is tuple:
+                for tensor in value:
+                    if type(tensor) is NkiTensor and tensor.storage.owner is not self:
+                        self._refuse_foreign(made, tensor)
+
+    def _refuse_foreign(self, made: Instruction, tensor: NkiTensor) -> NoReturn:
+        raise InstructionError(
+            f"{made.definition.name}: {tensor.describe()} was made by another kernel call",
+            stack=made.stack,
+            help="make every tensor inside the kernel that uses it",
+        )
 
     def reform(self, made: Instruction) -> Instruction:
         """Give an instruction whose arguments a pass changed its form."""
@@ -254,29 +270,35 @@ class Builder:
             active.builder = previous
 
 
-def rule_error(rule: Any, i: Instruction) -> NkiError:
-    """Return the error of a broken rule, describing what the rule is about."""
+def rule_error(rule: Rule, i: Instruction, direct: bool = False) -> NkiError:
+    """Return the error of a broken rule, describing what the rule is about.
+
+    Args:
+        rule: the rule that does not hold.
+        i: the instruction that breaks it.
+        direct: the author's line calls the instruction itself, so its arguments can be marked there.
+    """
+    definition = i.definition
     notes = []
     for name in rule.about:
-        value = i.args[i.definition.position[name]]
+        value = i.args[definition.position[name]]
         for v in (
             value if type(value) is tuple and value and type(value[0]) is NkiTensor else (value,)
         ):
             shown = v.describe() if type(v) is NkiTensor else repr(v)
             notes.append(f"{name} = {shown}")
     advice = rule.help(i) if callable(rule.help) else rule.help
-    return rule.error(f"{i.definition.name}: {rule.text}", stack=i.stack, notes=notes, help=advice)
+    about = tuple((name, definition.position[name]) for name in rule.about)
+    blame = Blame(definition.name, about) if direct else None
+    message = f"{definition.name}: {rule.text}"
+    return rule.error(message, stack=i.stack, notes=notes, help=advice, blame=blame)
 
 
-def assigned_name(place: tuple[Any, int]) -> str:
-    """Return the variable that the call at `place` is assigned to, or an empty string."""
-    code, offset = place
-    # The offset lies on the call or in its inline caches; what follows is the next instruction.
-    for op in dis.get_instructions(code):
-        if op.offset > offset:
-            stored = op.opname in ("STORE_FAST", "STORE_NAME", "STORE_DEREF")
-            return str(op.argval) if stored else ""
-    return ""
+def _called_by_author(frame: Any) -> bool:
+    """Tell whether the call that emits, seen from `emit`'s caller, stands in the author's text."""
+    while frame is not None and is_binding(frame.f_code):
+        frame = frame.f_back
+    return frame is not None and not is_internal(frame.f_code)
 
 
 def _key(value: Any) -> Any:
@@ -288,10 +310,10 @@ def _key(value: Any) -> Any:
             value.strides,
             value.dtype,
             value.storage.buffer,
-            value.start_partition,
+            value.start_partition + (value.storage.address or (0, 0))[0],
         )
     if isinstance(value, (np.generic, float, int)):
-        return (type(value), float(value))
+        return (type(value), value)
     try:
         hash(value)
     except TypeError:

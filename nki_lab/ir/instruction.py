@@ -27,8 +27,14 @@ from nki_lab.targets.engines import Engine
 from nki_lab.targets.spaces import MemoryRegion
 
 if TYPE_CHECKING:
+    from types import CodeType
+
     from nki_lab.source import Stack
     from nki_lab.targets.spec import Target
+
+_BINDER = (
+    "<nki_lab binder"  # how the file names of generated binders begin (see source.is_internal)
+)
 
 READ, WRITE, UPDATE = "read", "write", "update"
 
@@ -246,6 +252,11 @@ def _emit(definition: Definition, args: tuple[Any, ...]) -> Instruction:
     return builder.emit(definition, args)
 
 
+def is_binding(code: CodeType) -> bool:
+    """Tell whether `code` lies between the author's call of an instruction and the builder."""
+    return code is _emit.__code__ or code.co_filename.startswith(_BINDER)
+
+
 Facet = Callable[..., Any]
 Numerics = Callable[[Instruction], Mapping[str, Any]]
 
@@ -448,7 +459,7 @@ def instruction(
         )
         scope: dict[str, Any] = {"_emit": _emit, **defaults}
         code = f"def {fn.__name__}(self, {head}):\n    return _emit(self, ({names},))\n"
-        exec(compile(code, f"<nki_lab binder of {fn.__name__}>", "exec"), scope)
+        exec(compile(code, f"{_BINDER} of {fn.__name__}>", "exec"), scope)
         # A class of its own per instruction, so that a call reaches the generated binder directly.
         kind = type(
             fn.__name__,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from nki_lab.errors import NotOnTarget, WrongOperand
 from nki_lab.ir.instruction import Operand, Rule, Shape
 from nki_lab.ir.tensor import NkiTensor
+from nki_lab.targets.spaces import PSUM
 
 if TYPE_CHECKING:
     from nki_lab.ir.instruction import Definition
@@ -76,17 +77,17 @@ def _kind(name: str, operand: Operand) -> Rule:
 
 
 def _memory(name: str, operand: Operand) -> Rule:
-    names = " or ".join(sorted({s.name for s in operand.spaces}))
-    on_chip_only = all(s.on_chip for s in operand.spaces)
+    if operand.spaces == (PSUM,):
+        advice = "make it with nl.ndarray(shape, dtype, buffer=nl.psum)"
+    elif all(s.on_chip for s in operand.spaces):
+        advice = "load it into an SBUF tile first with nisa.dma_copy"
+    else:
+        advice = "move it through SBUF with nisa.tensor_copy first"
     return Rule(
-        f"`{name}` must be in {names}",
+        f"`{name}` must be in {' or '.join(sorted({s.name for s in operand.spaces}))}",
         (name,),
         lambda i, hw: all(t.storage.buffer in operand.spaces for t in _tensors(i, name)),
-        help=(
-            "load it into an SBUF tile first with nisa.dma_copy"
-            if on_chip_only
-            else "move it through SBUF with nisa.tensor_copy first"
-        ),
+        help=advice,
         error=WrongOperand,
     )
 
