@@ -9,7 +9,7 @@ column is a broadcast scalar and a string is stored once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,19 +24,40 @@ _DTYPES: dict[str, type] = {
 }
 
 
+class Texts(Sequence[str]):
+    """Hold `count` texts that are made when somebody looks at them: number n is `make(n)`."""
+
+    def __init__(self, count: int, make: Callable[[int], str]) -> None:
+        self._count = count
+        self._make = make
+        self._made: dict[int, str] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, number: Any) -> Any:
+        if isinstance(number, slice):
+            return [self[n] for n in range(self._count)[number]]
+        number = range(self._count)[number]
+        text = self._made.get(number)
+        if text is None:
+            text = self._made[number] = self._make(number)
+        return text
+
+
 class Strings:
-    """Hold a column of strings as codes into the tuple `values`; code -1 is an unknown value.
+    """Hold a column of strings as codes into `values`; code -1 is an unknown value.
 
     Args:
         codes: integers, one per row.
-        values: the distinct strings.
+        values: the distinct strings; `Texts` are made when somebody looks at them.
     """
 
     __slots__ = ("codes", "values")
 
     def __init__(self, codes: np.ndarray, values: Iterable[str]) -> None:
         self.codes = np.asarray(codes, dtype=np.int32)
-        self.values = tuple(values)
+        self.values: Sequence[str] = values if isinstance(values, Texts) else tuple(values)
         highest = int(self.codes.max(initial=-1))
         assert int(self.codes.min(initial=-1)) >= -1 and highest < len(self.values)
 
@@ -70,8 +91,8 @@ class Strings:
 
     def to_list(self) -> list[str | None]:
         """Return the strings themselves, None where unknown."""
-        values = (*self.values, None)  # code -1 picks the last one
-        return [values[code] for code in self.codes.tolist()]
+        values = self.values
+        return [None if code < 0 else values[code] for code in self.codes.tolist()]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Strings) and self.to_list() == other.to_list()

@@ -115,24 +115,26 @@ def insert_waits(kernel: Kernel, options: CompileOptions) -> Kernel:
     """Return the kernel with, for every instruction, the positions of those it waits for.
 
     Waits that an earlier wait of the same engine already implies are left out; engines finish in order, DMA
-    transfers do not.
+    transfers do not. For an earlier instruction of its own engine, which began before it, an instruction waits only
+    when it reads what that one wrote: overwriting keeps the order, and adding onto an operand is pipelined.
     """
     engines = [i.form.engine for i in kernel.instructions]
     waited: dict[Any, dict[Any, int]] = {}
     waited_dma: dict[Any, set[int]] = {}
     waits = tuple(
-        _reduced(found, engines[n], engines, waited, waited_dma) if found else ()
-        for n, found in enumerate(_dependences(kernel))
+        _reduced(found, flows, engines[n], engines, waited, waited_dma) if found or flows else ()
+        for n, (found, flows) in enumerate(_dependences(kernel))
     )
     return kernel.with_(waits=waits)
 
 
 def dependences(kernel: Kernel) -> list[tuple[int, ...]]:
     """Return, per instruction, the earlier ones it must follow in whatever order the rest runs."""
-    return [tuple(sorted(found)) for found in _dependences(kernel)]
+    return [tuple(sorted(found | flows)) for found, flows in _dependences(kernel)]
 
 
-def _dependences(kernel: Kernel) -> Iterator[set[int]]:
+def _dependences(kernel: Kernel) -> Iterator[tuple[set[int], set[int]]]:
+    """Yield per instruction whom it must follow: in the first set for any reason, in the second to read a result."""
     addresses = kernel.addresses or {}
     instructions = kernel.instructions
     position_of = _positions(instructions)
@@ -167,9 +169,11 @@ def _dependences(kernel: Kernel) -> Iterator[set[int]]:
 
     for n, i in enumerate(instructions):
         found: set[int] = set()
+        flows: set[int] = set()
         form = i.form
         args = i.args
         for position in form.reads:
+            sources = found if position in form.writes else flows
             value = args[position]
             for view in value if type(value) is tuple else (value,):
                 storage = view.storage
@@ -177,7 +181,7 @@ def _dependences(kernel: Kernel) -> Iterator[set[int]]:
                     box = footprint(view)
                     if storage.id in roots:
                         box = _moved(box, addresses[storage.id])
-                    uses_of(storage, found).read(box, n, found)
+                    uses_of(storage, sources).read(box, n, sources)
         for position in form.writes:
             value = args[position]
             for view in value if type(value) is tuple else (value,):
@@ -194,13 +198,15 @@ def _dependences(kernel: Kernel) -> Iterator[set[int]]:
             users.append(n)
         for producer in i.after:
             if producer.ident in position_of:  # else it was removed
-                found.add(position_of[producer.ident])
+                flows.add(position_of[producer.ident])
         found.discard(n)
-        yield found
+        flows.discard(n)
+        yield found, flows
 
 
 def _reduced(
     found: set[int],
+    flows: set[int],
     engine: Any,
     engines: list[Any],
     waited: dict[Any, dict[Any, int]],
@@ -211,8 +217,10 @@ def _reduced(
     seen_dma = waited_dma.setdefault(engine, set())
     latest: dict[Any, int] = {}
     kept = []
-    for n in found:
+    for n in found | flows if found else flows:
         other = engines[n]
+        if other is engine and other is not DMA and n not in flows:
+            continue
         if other is DMA:
             # Transfers finish in any order: each one is waited for, once per engine (a queue of transfers starts
             # them side by side, so there each waits for itself).

@@ -1,0 +1,126 @@
+"""What does the timing model leave out or assume?
+
+`LIMITS` is the only list. A profile carries one row in its Warning table for every entry that its kernel leans on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nki_lab.targets.engines import DMA, GPSIMD, SCALAR, TENSOR, VECTOR
+from nki_lab.targets.facts import Status
+from nki_lab.targets.spaces import PSUM
+from nki_lab.timing.record import Record
+from nki_lab.timing.timeline import Timeline
+
+NOT_MODELLED, ASSUMED = "not modelled", "assumed"
+
+
+class Leaning:
+    """What a kernel uses, for deciding which limits it leans on."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.kernel = timeline.execution.kernel
+        self.target = self.kernel.target
+        self.records: list[Record] = list(timeline.entries_by_record)
+        self.moves = [move for record in self.records for move in record.moves]
+        self.queues = timeline.program.queues
+
+    def runs_on(self, engine: Any) -> bool:
+        """Tell whether an instruction runs on `engine`."""
+        return engine in self.queues
+
+    def touches_psum(self, engine: Any) -> bool:
+        """Tell whether an instruction of `engine` reads or writes PSUM."""
+        examples = [r.form.example for r in self.records if r.form.engine is engine]
+        return any(t.buffer is PSUM for i in examples for t in (*i.read(), *i.written()))
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One thing the model does not do, or does by a rule of ours.
+
+    Attributes:
+        category: "not modelled" or "assumed".
+        message: what a reader of the profile should know.
+        leaned_on: tells whether a kernel's times depend on it.
+    """
+
+    category: str
+    message: str
+    leaned_on: Callable[[Leaning], bool]
+
+
+LIMITS: tuple[Limit, ...] = (
+    Limit(
+        NOT_MODELLED,
+        "times are estimated from public documents, not measured; instruction fetch, HBM refresh and other users of "
+        "the HBM stack are left out",
+        lambda k: True,
+    ),
+    Limit(
+        ASSUMED,
+        "no latency of this chip has been published: fixed latencies, table loads and DMA start are those of the "
+        "generation before",
+        lambda k: k.target.sources["dma_start_ns"].status is Status.ASSUMED,
+    ),
+    Limit(
+        NOT_MODELLED,
+        "a trip of a device loop begins when the one before is complete: trips do not overlap",
+        lambda k: k.kernel.has_loops,
+    ),
+    Limit(
+        NOT_MODELLED,
+        "Vector and Scalar slow each other down when they use the same PSUM bank; here they never do",
+        lambda k: (
+            k.target.supports("parallel_vector_scalar")
+            and k.touches_psum(VECTOR)
+            and k.touches_psum(SCALAR)
+        ),
+    ),
+    Limit(
+        ASSUMED,
+        "GpSimd instructions take a start of 150 cycles and one cycle per element; two are published, the others "
+        "follow them",
+        lambda k: k.runs_on(GPSIMD),
+    ),
+    Limit(
+        ASSUMED,
+        "the Tensor engine's current limit rises in a straight line, and falls again while utilisation is below it",
+        lambda k: k.target.pe_throttle_fraction is not None and k.runs_on(TENSOR),
+    ),
+    Limit(
+        ASSUMED,
+        "every transfer is dealt to the DMA engines from the first one on, 8 partitions each, wherever its tile "
+        "starts; the first engine is the one that finishes last",
+        lambda k: any(
+            m.partitions < k.target.partitions and "sbuf" in (m.source, m.destination)
+            for m in k.moves
+        ),
+    ),
+    Limit(
+        ASSUMED,
+        "a transfer waits in a queue of its issuer and way (into SBUF or out of it), which holds up neither the "
+        "issuer's instructions nor the other way",
+        lambda k: k.runs_on(DMA) or bool(k.moves),
+    ),
+    Limit(
+        NOT_MODELLED,
+        "the issue of a transposing transfer has no published cost; that of a copy is taken",
+        lambda k: any(m.rate < 1 for m in k.moves),
+    ),
+    Limit(
+        NOT_MODELLED,
+        "a transfer that casts takes the time of its larger side; no cost of casting is published",
+        lambda k: any(m.bytes_read != m.bytes_written for m in k.moves),
+    ),
+)
+
+
+def warnings(timeline: Timeline) -> Mapping[str, Any]:
+    """Make the table Warning: the limits this kernel leans on."""
+    leaning = Leaning(timeline)
+    found = [limit for limit in LIMITS if limit.leaned_on(leaning)]
+    return {"message": [f.message for f in found], "category": [f.category for f in found]}

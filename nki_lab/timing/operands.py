@@ -1,0 +1,109 @@
+"""What does one micro-operation read, write and compute, in the terms of the profiler's tables?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nki_lab.ir.cost import Stage
+from nki_lab.ir.instruction import Instruction
+from nki_lab.ir.literals import value_text
+from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.tensor import NkiTensor
+from nki_lab.targets.spaces import PSUM, MemoryRegion
+from nki_lab.targets.spec import Target
+from nki_lab.timing.rows import Kind
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes and floating-point operations of one row of the Instruction table.
+
+    `adjusted_flops` counts in operations of bfloat16 (profile-schema-reference.rst, Instruction.adjusted_flops).
+    """
+
+    hbm_read_bytes: int = 0
+    hbm_write_bytes: int = 0
+    sbuf_read_bytes: int = 0
+    sbuf_write_bytes: int = 0
+    psum_read_bytes: int = 0
+    psum_write_bytes: int = 0
+    raw_flops: int = 0
+    adjusted_flops: int = 0
+
+    @property
+    def psum_read_sbuf_write_bytes(self) -> int:
+        """Bytes read from PSUM by an instruction that writes SBUF."""
+        return self.psum_read_bytes if self.sbuf_write_bytes else 0
+
+
+def traffic_of(kind: Kind, target: Target) -> Traffic:
+    """Return the traffic of every row of a kind."""
+    if kind.step is None:
+        moves = kind.record.moves
+        return Traffic(
+            sum(m.bytes_read for m in moves if m.source == "hbm"),
+            sum(m.bytes_written for m in moves if m.destination == "hbm"),
+            sum(m.bytes_read for m in moves if m.source == "sbuf"),
+            sum(m.bytes_written for m in moves if m.destination == "sbuf"),
+        )
+    example = kind.record.form.example
+    sbuf_read, psum_read = _split(kind, kind.step.bytes_read, example.read(), True)
+    sbuf_written, psum_written = _split(kind, kind.step.bytes_written, example.written(), False)
+    flops = 0
+    if kind.step.stage is not Stage.LOAD_STATIONARY:
+        flops = 2 * sum(step.macs for step in kind.record.steps) // kind.share
+    return Traffic(
+        sbuf_read_bytes=sbuf_read,
+        sbuf_write_bytes=sbuf_written,
+        psum_read_bytes=psum_read,
+        psum_write_bytes=psum_written,
+        raw_flops=flops,
+        adjusted_flops=round(flops * _bf16_equivalent(example, target)) if flops else 0,
+    )
+
+
+def _split(kind: Kind, moved: int, tensors: list[NkiTensor], reading: bool) -> tuple[int, int]:
+    """Divide the bytes of a micro-operation between SBUF and PSUM.
+
+    A cost gives one sum. Where the operands lie in both memories, their own sizes decide, counted for the first
+    micro-operation (reads) or the last one (writes).
+    """
+    spaces = {t.buffer for t in tensors}
+    if kind.step is not None and kind.step.stage is not None:
+        # The Tensor engine reads SBUF and writes PSUM; what it adds onto in PSUM is not counted as a read.
+        return (moved, 0) if reading else (0, moved)
+    if len(spaces) < 2:
+        return (0, moved) if spaces == {PSUM} else (moved, 0)
+    if kind.step is not kind.record.steps[0 if reading else -1]:
+        return 0, 0
+    return _bytes_in(tensors, MemoryRegion.sbuf), _bytes_in(tensors, PSUM)
+
+
+def _bytes_in(tensors: list[NkiTensor], space: MemoryRegion) -> int:
+    return sum(t.size * t.dtype.itemsize for t in tensors if t.buffer is space)
+
+
+def _bf16_equivalent(example: Instruction, target: Target) -> float:
+    """Return how many bfloat16 operations take the time of one operation on these operands."""
+    widest = max(example.read(), key=lambda t: t.dtype.itemsize).dtype
+    if str(widest) == "float32":
+        return float(target.matmul_fp32_cycle_factor)
+    if widest.itemsize == 1:
+        return 0.5 if target.supports("matmul_double_row") else 1.0
+    return 1.0
+
+
+def operand_text(i: Instruction, kernel: Kernel) -> str:
+    """Return the arguments of an instruction that are tensors or were given, as the printed program shows them."""
+    definition = i.definition
+    parts = []
+    for name, value in zip(definition.params, i.args, strict=True):
+        default = definition.signature.parameters[name].default
+        if (
+            name == "name"
+            or value is default
+            or (type(value) is type(default) and value == default)
+        ):
+            continue
+        parts.append(f"{name}={value_text(value)}")
+    return " ".join(parts)

@@ -1,0 +1,23 @@
+"""What may a caller choose about the timing model?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class TimingOptions:
+    """Choices of one timing run.
+
+    Attributes:
+        program_overhead: begin with the time a loaded program spends before its first transfer, as in latencies of
+            whole programs (the middle of the range that public traces show). A profiler's view of a kernel has none.
+        hbm_share: part of the core's HBM bandwidth it gets; 0.5 when both cores of a logical core share one stack
+            and both stream from it.
+    """
+
+    program_overhead: bool = False
+    hbm_share: float = 1.0
+
+    def __post_init__(self) -> None:
+        assert 0 < self.hbm_share <= 1, "hbm_share is a fraction of the core's bandwidth"

@@ -1,0 +1,110 @@
+"""In which queues do the executed instructions stand, and what does each wait for?
+
+A device loop is executed trip by trip. Dependences between trips are not known, so a trip begins when everything
+before it is complete: an extra entry, `LOOP_TRIP`, stands between two trips and waits for all queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from nki_lab.errors import BrokenProgram
+from nki_lab.ir.execution import Execution
+from nki_lab.ir.instruction import Form
+from nki_lab.targets.spec import Target
+from nki_lab.timing.record import Queue, Record, record_of
+
+#: Position of an entry that is no instruction: branch and barrier between two trips of a loop.
+LOOP_TRIP = -1
+
+
+@dataclass(frozen=True)
+class Program:
+    """The executed stream, one entry per executed instruction.
+
+    Attributes:
+        positions: position of the instruction in the kernel, per entry, or LOOP_TRIP.
+        records: its costs.
+        waits: the entries it waits for, all earlier.
+        queues: entries of each queue, in order.
+    """
+
+    positions: Sequence[int]
+    records: list[Record]
+    waits: Sequence[tuple[int, ...]]
+    queues: dict[Queue, list[int]]
+
+
+def program_of(execution: Execution, hbm_share: float) -> Program:
+    """Lay out an execution in queues.
+
+    Raises BrokenProgram when the kernel has not been given its waits.
+    """
+    kernel = execution.kernel
+    if kernel.waits is None:
+        raise BrokenProgram("the kernel has no waits: run every compiler pass before timing it")
+    forms = [i.form for i in kernel.instructions]
+    costs = {form: record_of(form, kernel.target, hbm_share) for form in set(forms)}
+    order = execution.order
+    if isinstance(order, range) and order == range(len(forms)):
+        records = [costs[form] for form in forms]
+        return Program(order, records, kernel.waits, _queues(records))
+    return _with_loops(order, [costs[form] for form in forms], kernel.waits, kernel.target)
+
+
+def _queues(records: Iterable[Record]) -> dict[Queue, list[int]]:
+    queues: dict[Queue, list[int]] = {}
+    appends: dict[Record, object] = {}
+    for n, record in enumerate(records):
+        append = appends.get(record)
+        if append is None:
+            append = appends[record] = queues.setdefault(record.queue, []).append
+        append(n)  # type: ignore[operator]
+    return queues
+
+
+def _with_loops(
+    order: Sequence[int],
+    records: list[Record],
+    waits: Sequence[tuple[int, ...]],
+    target: Target,
+) -> Program:
+    trip = Record(_NO_FORM, ())
+    trip.interval = target.loop_trip_ns * 1000
+    executed: list[Record] = []
+    positions: list[int] = []
+    waited: list[tuple[int, ...]] = []
+    latest: dict[int, int] = {}  # position -> its latest entry
+    last: dict[Queue, int] = {}  # queue -> its latest entry
+    behind: dict[Queue, int] = {}  # queue -> the trip its entries are known to wait for
+    barrier = -1
+    previous = -1
+    for position in order:
+        if position <= previous:
+            barrier = len(executed)
+            executed.append(trip)
+            positions.append(LOOP_TRIP)
+            waited.append(tuple(last.values()))
+            last[trip.queue] = barrier
+        previous = position
+        record = records[position]
+        found = [latest[w] for w in waits[position] if w in latest]
+        if behind.get(record.queue, -1) < barrier:
+            behind[record.queue] = barrier
+            found.append(barrier)
+        n = len(executed)
+        latest[position] = last[record.queue] = n
+        executed.append(record)
+        positions.append(position)
+        waited.append(tuple(found))
+    return Program(positions, executed, waited, _queues(executed))
+
+
+class _NoForm:
+    """Stand for the form of an entry that is no instruction."""
+
+    engine = None
+
+
+_NO_FORM: Form = _NoForm()  # type: ignore[assignment]

@@ -1,0 +1,124 @@
+"""How does an in-order queue of one engine run?
+
+A queue is a generator: it runs ahead as far as times are known, yields the entry it has to wait for, and is resumed
+when that entry's time is known.
+"""
+
+from __future__ import annotations
+
+from nki_lab.ir.cost import Port
+from nki_lab.targets.engines import Engine
+from nki_lab.timing.board import NEVER, Board, Running
+
+
+def engine_queue(engine: Engine, entries: list[int], board: Board) -> Running:
+    """Run an engine that shares nothing.
+
+    An instruction starts when the one before it has used up its interval and what it waits for is done; its results
+    are visible a latency later. An activation table is loaded as soon as the engine is free, ahead of the data.
+    """
+    records, waits, hop = board.records, board.waits, board.hop
+    start, end, done = board.start, board.end, board.done
+    waiting, runnable = board.waiting, board.runnable
+    free = last = 0
+    loaded = None
+    for n in entries:
+        record = records[n]
+        table = record.table
+        if table is not None and table != loaded:
+            board.table_loads.append((n, free))
+            loaded = table
+            free += board.table_load
+        time = free
+        for w in waits[n]:
+            known = done[w]
+            while known < 0:
+                yield w
+                known = done[w]
+            if known > time:
+                if records[w].queue is engine:
+                    known -= hop
+                if known > time:
+                    time = known
+        start[n] = time
+        free = time + record.interval
+        known = free + record.latency
+        if known < last:  # results come in order
+            known = last
+        end[n] = last = known
+        done[n] = known + hop
+        if n in waiting:
+            runnable += waiting.pop(n)
+
+
+class Issuer:
+    """What starts transfers: the descriptor writer or the trigger of one engine.
+
+    Attributes:
+        free: when it can start the next one.
+    """
+
+    __slots__ = ("free",)
+
+    def __init__(self) -> None:
+        self.free = 0
+
+
+class SharingQueue(Issuer):
+    """An engine that shares ports with another one, or that writes descriptors between its instructions.
+
+    Attributes:
+        ready: when what its next instruction waits for is done; NEVER while that is not known.
+        heads: the running queue, which sets `ready` for one instruction after the other.
+    """
+
+    __slots__ = ("ready", "heads", "_entry", "_last", "_loaded", "_board", "_contested")
+
+    def __init__(
+        self, engine: Engine, entries: list[int], board: Board, contested: set[Port]
+    ) -> None:
+        super().__init__()
+        self.ready = NEVER
+        self.heads = self._heads(engine, entries)
+        self._entry = -1
+        self._last = 0
+        self._loaded: str | None = None
+        self._board = board
+        self._contested = contested
+
+    def _heads(self, engine: Engine, entries: list[int]) -> Running:
+        board = self._board
+        records, done = board.records, board.done
+        for n in entries:
+            time = 0
+            for w in board.waits[n]:
+                while done[w] < 0:
+                    yield w
+                known = done[w] - (board.hop if records[w].queue is engine else 0)
+                if known > time:
+                    time = known
+            table = records[n].table
+            if table is not None and table != self._loaded:
+                board.table_loads.append((n, self.free))
+                self._loaded = table
+                self.free += board.table_load
+            self._entry = n
+            self.ready = time
+            yield None
+            self.ready = NEVER
+
+    def commit(self, time: int) -> int:
+        """Start the next instruction at `time`, or when its ports are free, and return its entry."""
+        board, n = self._board, self._entry
+        record = board.records[n]
+        ports = [p for p in record.ports if p in self._contested]
+        for port in ports:
+            time = max(time, board.ports[port])
+        board.start[n] = time
+        self.free = time + record.interval
+        for port in ports:
+            board.ports[port] = self.free
+        board.end[n] = self._last = max(self.free + record.latency, self._last)
+        board.done[n] = board.end[n] + board.hop
+        self.ready = NEVER
+        return n

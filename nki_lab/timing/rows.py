@@ -1,0 +1,184 @@
+"""Which rows does the Instruction table have: which micro-operation ran on which engine, from when to when?
+
+one row per micro-operation; per activation table that was loaded; per transfer, the instruction that triggers it
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from nki_lab.ir.cost import MicroOp, Stage
+from nki_lab.targets.engines import DMA, TENSOR, Engine
+from nki_lab.timing.record import Record
+from nki_lab.timing.timeline import Timeline
+
+#: Opcodes of rows that no definition's cost names (profile-schema-reference.rst:247).
+TABLE_LOAD = "ACT_TABLE_LOAD"
+TRIGGER = "PSEUDO_DMA_TRIGGER"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is the same for all rows of one micro-operation of one form.
+
+    Attributes:
+        record: costs of the form.
+        opcode: name in the table.
+        engine: engine it runs on.
+        step: the micro-operation; None for table loads and triggers.
+        share: products of one instruction this is one of (it does that part of its work).
+    """
+
+    record: Record
+    opcode: str
+    engine: Engine
+    step: MicroOp | None = None
+    share: int = 1
+
+
+@dataclass
+class Rows:
+    """The rows as arrays, sorted by start.
+
+    Attributes:
+        kinds: what rows have in common.
+        kind: per row, a position in `kinds`.
+        entry: per row, the entry of the program.
+        start, end: times in picoseconds.
+        ready: when its engine could have started it: `start - ready` is time spent waiting.
+        first, last: per entry, its first and last row (of a transfer: its trigger), or -1.
+    """
+
+    kinds: list[Kind]
+    kind: np.ndarray
+    entry: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    ready: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+
+
+@dataclass
+class _Collected:
+    kinds: list[Kind] = field(default_factory=list)
+    parts: list[tuple[np.ndarray, ...]] = field(default_factory=list)
+
+    def add(self, kind: Kind, entry: np.ndarray, start, end, ready) -> None:
+        code = np.full(len(entry), len(self.kinds))
+        self.kinds.append(kind)
+        self.parts.append((code, entry, start, end, ready))
+
+
+def instruction_rows(timeline: Timeline) -> Rows:
+    """Return the rows of the Instruction table."""
+    found = _Collected()
+    ready = _ready(timeline)
+    for record, entries in timeline.entries_by_record.items():
+        if record.form.engine is DMA:
+            trigger = timeline.trigger[entries]
+            kind = Kind(record, TRIGGER, record.moves[0].issuer)
+            found.add(kind, entries, trigger, trigger + record.issue, ready[entries])
+        elif record.form.engine is TENSOR:
+            _tensor_rows(timeline, record, entries, ready, found)
+        else:
+            _engine_rows(timeline, record, entries, ready, found)
+    loads = timeline.board.table_loads
+    if loads:
+        entries = np.array([n for n, _ in loads])
+        start = np.array([time for _, time in loads]) + timeline.offset
+        records = timeline.program.records
+        kinds: dict[Record, Kind] = {}
+        for n, entry in enumerate(entries.tolist()):
+            record = records[entry]
+            kind = kinds.setdefault(record, Kind(record, TABLE_LOAD, record.form.engine))
+            part = slice(n, n + 1)
+            end = start[part] + timeline.board.table_load
+            found.add(kind, entries[part], start[part], end, start[part])
+    return _sorted(found, len(timeline.start))
+
+
+def _ready(timeline: Timeline) -> np.ndarray:
+    """Return when the queue of each entry could have started it, had it nothing to wait for."""
+    begun = np.where(timeline.trigger >= timeline.offset, timeline.trigger, timeline.start)
+    spent = np.zeros(len(begun), dtype=np.int64)
+    for record, entries in timeline.entries_by_record.items():
+        spent[entries] = record.issue if record.form.engine is DMA else record.interval
+    ready = np.full(len(begun), timeline.offset, dtype=np.int64)
+    for queue in timeline.program.queues.values():
+        entries = np.array(queue)
+        ready[entries[1:]] = (begun + spent)[entries[:-1]]
+    for entry, time in timeline.board.table_loads:
+        ready[entry] = time + timeline.board.table_load + timeline.offset
+    return np.minimum(ready, begun)
+
+
+def _engine_rows(
+    timeline: Timeline, record: Record, entries: np.ndarray, ready: np.ndarray, found: _Collected
+) -> None:
+    begin = timeline.start[entries]
+    start = begin
+    engine = record.form.engine
+    total = sum(step.cycles for step in record.steps)
+    done = 0.0
+    for step in record.steps:
+        done += step.cycles
+        end = begin + round(record.interval * done / total) if total else begin
+        is_last = step is record.steps[-1]
+        kind = Kind(record, step.opcode, engine, step)
+        found.add(
+            kind,
+            entries,
+            start,
+            timeline.end[entries] if is_last else end,
+            ready[entries] if step is record.steps[0] else start,
+        )
+        start = end
+
+
+def _tensor_rows(
+    timeline: Timeline, record: Record, entries: np.ndarray, ready: np.ndarray, found: _Collected
+) -> None:
+    queue = np.array(timeline.program.queues[TENSOR])
+    rank = np.searchsorted(queue, entries)
+    loads, begins, ends = (
+        np.array(times, dtype=np.int64)[rank] + timeline.offset for times in timeline.board.products
+    )
+    products = [s for s in record.steps if s.stage is not Stage.LOAD_STATIONARY]
+    waited = ready[entries]
+    for step in record.steps:
+        if step.stage is Stage.LOAD_STATIONARY:
+            kind = Kind(record, step.opcode, TENSOR, step)
+            found.add(kind, entries, loads, loads + record.load, waited)
+            waited = begins
+    for k, step in enumerate(products):
+        start = begins + (ends - begins) * k // len(products)
+        end = begins + (ends - begins) * (k + 1) // len(products)
+        is_last = k == len(products) - 1
+        kind = Kind(record, step.opcode, TENSOR, step, len(products))
+        found.add(
+            kind,
+            entries,
+            start,
+            timeline.end[entries] if is_last else end + record.latency,
+            waited if k == 0 else start,
+        )
+
+
+def _sorted(found: _Collected, entries: int) -> Rows:
+    if not found.parts:
+        none = np.zeros(0, dtype=np.int64)
+        unknown = np.full(entries, -1)
+        return Rows([], none, none, none, none, none, unknown, unknown)
+    kind, entry, start, end, ready = (np.concatenate(c) for c in zip(*found.parts, strict=True))
+    order = np.lexsort((kind, entry, start))
+    kind, entry, start, end, ready = (c[order] for c in (kind, entry, start, end, ready))
+    number = np.arange(len(entry))
+    last = np.full(entries, -1)
+    last[entry] = number
+    own = np.array([k.opcode != TABLE_LOAD for k in found.kinds])[kind]
+    first = np.full(entries, -1)
+    first[entry[own][::-1]] = number[own][::-1]
+    return Rows(found.kinds, kind, entry, start, end, ready, first, last)

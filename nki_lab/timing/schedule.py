@@ -1,0 +1,193 @@
+"""When does every instruction and every transfer run?
+
+Queues are in order and run ahead until they need a time that is not known yet. What queues share is decided in the
+order of time by the loop here: DMA engines, issuers of transfers and ports. It always takes the earliest thing that
+is known to happen; what is not known yet depends on something that has still to happen, so it cannot be earlier.
+"""
+
+from __future__ import annotations
+
+from nki_lab.errors import BrokenProgram
+from nki_lab.ir.cost import Port
+from nki_lab.ir.execution import Execution
+from nki_lab.targets.engines import GPSIMD, TENSOR, Engine
+from nki_lab.targets.spec import Target
+from nki_lab.timing.board import NEVER, Board
+from nki_lab.timing.options import TimingOptions
+from nki_lab.timing.program import Program, program_of
+from nki_lab.timing.queues import Issuer, SharingQueue, engine_queue
+from nki_lab.timing.record import SOFTWARE, RingKey, shared_ports
+from nki_lab.timing.rings import Ring
+from nki_lab.timing.tensor_queue import tensor_queue
+from nki_lab.timing.timeline import Timeline
+
+
+def schedule(execution: Execution, options: TimingOptions) -> Timeline:
+    """Run the model over an execution."""
+    target = execution.kernel.target
+    program = program_of(execution, options.hbm_share)
+    board = Board(program, target)
+    sharing = _start_engines(program, board, target)
+    rings = _start_rings(program, board, sharing)
+    _run(rings, list(sharing.values()), board)
+    return Timeline(execution, options, board)
+
+
+def _start_engines(program: Program, board: Board, target: Target) -> dict[Engine, SharingQueue]:
+    records = set(program.records)
+    contested = shared_ports(records)
+    holds: dict[object, set[Port]] = {}
+    for record in records:
+        holds.setdefault(record.queue, set()).update(record.ports)
+    writes_descriptors = any(isinstance(q, RingKey) and q.maker == SOFTWARE for q in program.queues)
+    sharing: dict[Engine, SharingQueue] = {}
+    for queue, entries in program.queues.items():
+        if isinstance(queue, RingKey):
+            continue
+        if queue is TENSOR:
+            board.runnable.append(tensor_queue(entries, board, target))
+        elif (queue is GPSIMD and writes_descriptors) or holds[queue] & contested:
+            shared = sharing[queue] = SharingQueue(queue, entries, board, contested)
+            board.runnable.append(shared.heads)
+        else:
+            board.runnable.append(engine_queue(queue, entries, board))
+    return sharing
+
+
+def _start_rings(program: Program, board: Board, sharing: dict[Engine, SharingQueue]) -> list[Ring]:
+    issuers: dict[object, Issuer] = {}
+    rings = []
+    for queue, entries in program.queues.items():
+        if not isinstance(queue, RingKey):
+            continue
+        # Software descriptors take the time of the engine that writes them; the rest has hardware of its own.
+        shared = sharing.get(queue.issuer) if queue.maker == SOFTWARE else None
+        issuer = shared or issuers.setdefault((queue.issuer, queue.maker), Issuer())
+        ring = Ring(entries, issuer, shared is not None, board)
+        rings.append(ring)
+        board.runnable.append(ring.heads)
+    return rings
+
+
+def _run(rings: list[Ring], sharing: list[SharingQueue], board: Board) -> None:
+    records, done, start, end = board.records, board.done, board.start, board.end
+    trigger, waiting, runnable = board.trigger, board.waiting, board.runnable
+    now = 0  # clock of the DMA engines
+    served: list[Ring] = []  # rings with a transfer under way
+    on_way = 0  # transfers issued that have not reached the DMA engines
+    while True:
+        while runnable:
+            queue = runnable.pop()
+            needed = next(queue, None)
+            if needed is not None:
+                if needed in waiting:
+                    waiting[needed].append(queue)
+                else:
+                    waiting[needed] = [queue]
+
+        # The earliest thing that takes something shared: a transfer to issue or a sharing queue's instruction.
+        first = second = NEVER
+        ring = lane = None
+        for r in rings:
+            time = r.ready
+            if time < NEVER and (r.ahead or (r.serving < 0 and not r.issued)):
+                if r.issuer.free > time:
+                    time = r.issuer.free
+                if time < first:
+                    second = first
+                    first = time
+                    ring = r
+                elif time < second:
+                    second = time
+        for s in sharing:
+            time = s.ready
+            if time < NEVER:
+                if s.free > time:
+                    time = s.free
+                if time < first:
+                    second = first
+                    first = time
+                    ring, lane = None, s
+                elif time < second:
+                    second = time
+
+        if ring is not None and not served and not on_way:
+            # Nothing moves. If nothing else begins before this transfer ends, its times are settled.
+            n = ring.entry
+            record = records[n]
+            issued = first + record.issue
+            begin = issued + record.lead
+            if begin < now:
+                begin = now
+            finish = begin + record.work
+            if finish <= second:
+                ring.issuer.free = issued
+                trigger[n] = first
+                start[n] = begin
+                end[n] = now = finish
+                done[n] = finish + record.tail
+                if n in waiting:
+                    runnable += waiting.pop(n)
+                runnable.append(ring.heads)
+                continue
+
+        arrive = finish = NEVER
+        if on_way:
+            for r in rings:
+                if r.issued and r.serving < 0 and r.issued[0][0] < arrive:
+                    arrive = r.issued[0][0]
+                    arriving = r
+            if arrive < now:
+                arrive = now
+        if served:
+            finishing = min(served, key=_work_left)
+            finish = now + finishing.left * len(served)
+
+        if finish < NEVER and finish <= arrive and finish <= first:
+            _serve(served, finishing.left)
+            now = finish
+            served.remove(finishing)
+            n = finishing.serving
+            finishing.serving = -1
+            end[n] = now
+            done[n] = now + records[n].tail
+            if n in waiting:
+                runnable += waiting.pop(n)
+        elif arrive < NEVER and arrive <= first:
+            if served:
+                _serve(served, (arrive - now) // len(served))
+            now = arrive
+            n = arriving.issued.popleft()[1]
+            on_way -= 1
+            arriving.serving = n
+            arriving.left = records[n].work
+            start[n] = now
+            served.append(arriving)
+        elif ring is not None:
+            n = ring.entry
+            record = records[n]
+            ring.issuer.free = issued = first + record.issue
+            trigger[n] = first
+            ring.issued.append((issued + record.lead, n))
+            on_way += 1
+            ring.ready = NEVER
+            runnable.append(ring.heads)
+        elif lane is not None:
+            n = lane.commit(first)
+            if n in waiting:
+                runnable += waiting.pop(n)
+            runnable.append(lane.heads)
+        else:
+            break
+    if waiting:
+        stuck = board.program.positions[min(waiting)]
+        raise BrokenProgram(f"instructions wait for each other; one of them is at position {stuck}")
+
+
+def _work_left(ring: Ring) -> int:
+    return ring.left
+
+
+def _serve(served: list[Ring], work: int) -> None:
+    for ring in served:
+        ring.left -= work

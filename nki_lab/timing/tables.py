@@ -1,0 +1,185 @@
+"""How does a timeline become the tables of a profile?
+
+Only the totals are computed when a profile is made; every table is a function that runs when somebody asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from nki_lab.profiler.columns import Strings, Texts
+from nki_lab.profiler.profile import Profile, to_ns
+from nki_lab.profiler.schema import ENGINES, TRANSFERS
+from nki_lab.source import Span
+from nki_lab.targets.engines import TENSOR
+from nki_lab.timing import memory_use
+from nki_lab.timing.flow import flow_table
+from nki_lab.timing.limits import warnings
+from nki_lab.timing.operands import operand_text, traffic_of
+from nki_lab.timing.packets import packet_table
+from nki_lab.timing.rows import TRIGGER, Kind, Rows, instruction_rows
+from nki_lab.timing.timeline import Timeline
+from nki_lab.timing.transfers import tensor_table, transfer_table
+
+
+def make_profile(timeline: Timeline) -> Profile:
+    """Return the profile of a timing run."""
+    tables = _Tables(timeline)
+    kernel = timeline.execution.kernel
+    inputs = sum(s.nbytes for s in kernel.inputs)
+    outputs = sum(t.storage.nbytes for t in kernel.outputs)
+    return Profile.from_tables(
+        kernel.target,
+        {
+            "Instruction": tables.instructions,
+            TRANSFERS: lambda: transfer_table(timeline),
+            "DmaPacket": lambda: packet_table(timeline),
+            "Flow": lambda: flow_table(timeline, tables.rows),
+            "SbufUsage": lambda: memory_use.sbuf_usage(timeline),
+            "PsumUsage": lambda: memory_use.psum_usage(timeline),
+            "SbufAllocation": lambda: memory_use.sbuf_allocation(timeline),
+            "TensorInfo": lambda: tensor_table(timeline),
+            "KernelInstructions": tables.kernel_instructions,
+            "Warning": lambda: warnings(timeline),
+        },
+        is_simulation=True,
+        name=kernel.name,
+        metrics={
+            "inputs_and_weights_size_bytes": inputs,
+            "inputs_outputs_weights_size_bytes": inputs + outputs,
+        },
+    )
+
+
+class _Tables:
+    """The tables that are about instructions."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+        self._kernel = timeline.execution.kernel
+
+    @cached_property
+    def rows(self) -> Rows:
+        return instruction_rows(self._timeline)
+
+    def instructions(self) -> Mapping[str, Any]:
+        """Make the table Instruction."""
+        timeline, rows, kernel = self._timeline, self.rows, self._kernel
+        kinds = rows.kinds
+        position = timeline.positions[rows.entry]
+        start, end = to_ns(rows.start), to_ns(rows.end)
+        engines = np.array([ENGINES.index(k.engine.name) for k in kinds], dtype=np.int64)
+        engine = engines[rows.kind]
+        line, spans = self._places
+        columns: dict[str, Any] = {
+            "start_ts": start,
+            "end_ts": end,
+            "engine": Strings(engine, ENGINES),
+            "timeline_track": _coded(rows.kind, [_track(k) for k in kinds]),
+            "pcore_idx": 0,
+            "opcode": _coded(rows.kind, [k.opcode for k in kinds]),
+            "operands": Strings(
+                position,
+                Texts(
+                    len(kernel.instructions), lambda n: operand_text(kernel.instructions[n], kernel)
+                ),
+            ),
+            "id": np.arange(1, len(start) + 1),
+            "pc": _ranks(engine),
+            "compiler_pc": position,
+            "kernel_instruction_name": self._names(position),
+            "nki_source_location": _coded(
+                line[position], [f"{s.file_label}:{s.line}" if s else None for s in spans]
+            ),
+            "evt_wait_time_ns": to_ns(rows.start) - to_ns(rows.ready),
+        }
+        for name, values in _work(kinds, kernel.target).items():
+            columns[name] = values[rows.kind]
+        return columns | self._triggered(start, end)
+
+    def _triggered(self, start: np.ndarray, end: np.ndarray) -> dict[str, Any]:
+        """Return the columns about the transfer that an instruction triggers."""
+        timeline, rows = self._timeline, self.rows
+        other = ~np.array([k.opcode == TRIGGER for k in rows.kinds], dtype=bool)[rows.kind]
+        first = np.ma.MaskedArray(to_ns(timeline.start[rows.entry]), other)
+        last = np.ma.MaskedArray(to_ns(timeline.end[rows.entry]), other)
+        return {
+            "dma_trigger_start_ts": first,
+            "dma_trigger_end_ts": last,
+            "dma_wait_time_ns": np.ma.MaskedArray(first.data - end, other),
+        }
+
+    def kernel_instructions(self) -> Mapping[str, Any]:
+        """Make the table KernelInstructions; values of loop variables are not known."""
+        codes, spans = self._places
+        return {
+            "kernel_instruction_name": self._names(np.arange(len(codes))),
+            "pcore_idx": 0,
+            "file_path": _coded(codes, [s.file_label if s else None for s in spans]),
+            "line_number": np.ma.MaskedArray(
+                np.array([s.line if s else 0 for s in spans])[codes],
+                np.array([s is None for s in spans])[codes],
+            ),
+        }
+
+    def _names(self, position: np.ndarray) -> Strings:
+        count = len(self._kernel.instructions)
+        return Strings(position, Texts(count, lambda n: f"inst.{n}:0"))
+
+    @cached_property
+    def _places(self) -> tuple[np.ndarray, list[Span | None]]:
+        """The kernel line of every instruction of the kernel, as a number into a list of lines."""
+        # The builder keeps one object per distinct stack, so that identity is enough (and much cheaper).
+        number: dict[int, int] = {}
+        spans: list[Span | None] = []
+        codes = []
+        for i in self._kernel.instructions:
+            code = number.get(id(i.stack))
+            if code is None:
+                code = number[id(i.stack)] = len(spans)
+                spans.append(Span.of(i.stack[0]) if i.stack else None)
+            codes.append(code)
+        return np.array(codes, dtype=np.int64), spans
+
+
+def _coded(codes: np.ndarray, texts: list[str | None]) -> Strings:
+    column = Strings.of(texts)
+    return Strings(column.codes[codes], column.values)
+
+
+def _track(kind: Kind) -> str | None:
+    if kind.engine is not TENSOR or kind.step is None:
+        return None
+    return "TensorMatrix" if kind.step.macs or not kind.record.load else None
+
+
+def _ranks(engine: np.ndarray) -> np.ndarray:
+    """Return how many earlier rows have the same engine."""
+    ranks = np.zeros(len(engine), dtype=np.int64)
+    for code in np.unique(engine):
+        own = engine == code
+        ranks[own] = np.arange(int(own.sum()))
+    return ranks
+
+
+_TRAFFIC = (
+    "hbm_read_bytes",
+    "hbm_write_bytes",
+    "sbuf_read_bytes",
+    "sbuf_write_bytes",
+    "psum_read_bytes",
+    "psum_write_bytes",
+    "psum_read_sbuf_write_bytes",
+    "raw_flops",
+    "adjusted_flops",
+)
+
+
+def _work(kinds: list[Kind], target: Any) -> dict[str, np.ndarray]:
+    """Return per kind the bytes it moves and the operations it performs."""
+    found = [traffic_of(kind, target) for kind in kinds]
+    return {name: np.array([getattr(t, name) for t in found], dtype=np.int64) for name in _TRAFFIC}

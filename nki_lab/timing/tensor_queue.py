@@ -1,0 +1,112 @@
+"""How does the Tensor engine run, with weights loaded behind the running product and its current limit?"""
+
+from __future__ import annotations
+
+from math import sqrt
+
+from nki_lab.targets.engines import TENSOR
+from nki_lab.targets.spec import Target
+from nki_lab.timing.board import Board, Running
+
+
+def tensor_queue(entries: list[int], board: Board, target: Target) -> Running:
+    """Run the Tensor engine.
+
+    Weights are loaded into a buffer for one tile, which is free from the start of the product that uses what it held:
+    a load runs behind the product before it. Products follow each other at their interval; adding onto the same
+    PSUM tile does not wait for the sums to be visible.
+    """
+    records, waits, hop = board.records, board.waits, board.hop
+    start, end, done = board.start, board.end, board.done
+    waiting, runnable = board.waiting, board.runnable
+    loads, begins, ends = board.products
+    limit = CurrentLimit.of(target)
+    loader_free = buffer_free = free = last = 0
+    for n in entries:
+        record = records[n]
+        time = 0
+        for w in waits[n]:
+            known = done[w]
+            while known < 0:
+                yield w
+                known = done[w]
+            if known > time:
+                if records[w].queue is TENSOR:
+                    known -= hop
+                if known > time:
+                    time = known
+        load = record.load
+        if load:
+            if loader_free > time:
+                time = loader_free
+            if buffer_free > time:
+                time = buffer_free
+            loads.append(time)
+            start[n] = time
+            time += load
+            loader_free = time
+            begin = free if free > time else time
+        else:
+            begin = free if free > time else time
+            loads.append(begin)
+            start[n] = begin
+        buffer_free = begin
+        work = record.interval
+        free = begin + (work if limit is None else limit.stretched(begin, free, work))
+        begins.append(begin)
+        ends.append(free)
+        known = free + record.latency
+        if known < last:
+            known = last
+        end[n] = last = known
+        done[n] = known + hop
+        if n in waiting:
+            runnable += waiting.pop(n)
+
+
+class CurrentLimit:
+    """Hold the Tensor engine to a part of its rate until it has been busy for a while.
+
+    tools/neuron-explorer/overview-summary-page.rst:131: after idling about half of the peak, rising to all of it
+    within some 3 us; back to the limit when utilisation falls below half in a window of 3 us. The level rises with
+    time spent busy and falls with time spent idle, so that it stands still at a utilisation of `fraction`; the rate
+    is a straight line from `fraction` at level 0 to 1 at the full window.
+    """
+
+    __slots__ = ("_fraction", "_window", "_drain", "_slope", "_level")
+
+    def __init__(self, fraction: float, window_ps: int) -> None:
+        self._fraction = fraction
+        self._window = window_ps
+        self._drain = fraction / (1 - fraction)
+        self._slope = (1 - fraction) / window_ps
+        self._level = 0.0
+
+    @classmethod
+    def of(cls, target: Target) -> CurrentLimit | None:
+        """Return the limit of a target's Tensor engine, None where no such limit is known."""
+        if target.pe_throttle_fraction is None or target.pe_throttle_window_ns is None:
+            return None
+        return cls(target.pe_throttle_fraction, target.pe_throttle_window_ns * 1000)
+
+    def stretched(self, begin: int, idle_since: int, work: int) -> int:
+        """Return the time from `begin` in which `work` (at full rate) gets done, and account for it."""
+        window = self._window
+        level = self._level
+        if begin > idle_since:
+            level -= (begin - idle_since) * self._drain
+            if level < 0:
+                level = 0.0
+        if level >= window:
+            self._level = level
+            return work
+        rate = self._fraction + self._slope * level
+        # The rate rises while it works: rate * t + slope * t^2 / 2 = work.
+        slope = self._slope
+        time = (sqrt(rate * rate + 2 * slope * work) - rate) / slope
+        if level + time > window:
+            ramp = window - level
+            time = ramp + work - (rate + 1) / 2 * ramp
+        level += time
+        self._level = level if level < window else float(window)
+        return round(time)

@@ -1,0 +1,162 @@
+"""Which transfers moved which tensor?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from nki_lab.ir.instruction import Instruction
+from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.storage import Storage
+from nki_lab.ir.tensor import NkiTensor
+from nki_lab.profiler.columns import Strings
+from nki_lab.profiler.profile import to_ns
+from nki_lab.profiler.schema import SBUF_PLACE
+from nki_lab.timing.program import Program
+from nki_lab.timing.record import Record, RingKey
+from nki_lab.timing.timeline import Timeline
+
+_TYPES = {"swdge": "software_dynamic", "hwdge": "hardware_dynamic"}
+_STATIC_TYPES = {"in": "input", "out": "output"}
+_MAKERS = {"none": "Static", "swdge": "SwDge", "hwdge": "HwDge"}
+
+
+def rings_of(program: Program) -> dict[RingKey, int]:
+    """Return the number of every ring, in the order of their first transfers."""
+    keys = [queue for queue in program.queues if isinstance(queue, RingKey)]
+    return {key: number for number, key in enumerate(keys)}
+
+
+def ring_name(key: RingKey) -> str:
+    """Return the name of a ring as profiles show it, e.g. `qSyncHwDgeIn`."""
+    issuer = "GpSimd" if key.issuer.name == "gpsimd" else key.issuer.name.capitalize()
+    return f"q{issuer}{_MAKERS[key.maker]}{key.way.capitalize()}"
+
+
+def ring_type(key: RingKey) -> str:
+    """Return the profiler's type of a ring."""
+    return _TYPES.get(key.maker) or _STATIC_TYPES[key.way]
+
+
+def transfer_ids(timeline: Timeline) -> np.ndarray:
+    """Return the id of the transfer of every entry, 0 for entries that are none."""
+    ids = np.zeros(len(timeline.start), dtype=np.int64)
+    ids[timeline.transfers] = np.arange(1, len(timeline.transfers) + 1)
+    return ids
+
+
+def transfer_table(timeline: Timeline) -> Mapping[str, Any]:
+    """Make the table DmaPacketAggregated: one row per transfer, in the order of the program."""
+    entries = timeline.transfers
+    kernel = timeline.execution.kernel
+    number: dict[Record, int] = {}
+    code = np.array(
+        [number.setdefault(timeline.program.records[n], len(number)) for n in entries.tolist()],
+        dtype=np.int64,
+    )
+    facts = [_FormFacts(record) for record in number]
+    keys = [r.queue for r in number if isinstance(r.queue, RingKey)]
+    rings = rings_of(timeline.program)
+    positions = timeline.positions[entries].tolist()
+    ends = [transfer_ends(kernel.instructions[p]) for p in positions]
+    trigger = timeline.trigger[entries]
+
+    def numbers(values: list[int]) -> np.ndarray:
+        return np.array(values, dtype=np.int64)[code]
+
+    def texts(values: list[str]) -> Strings:
+        column = Strings.of(values)
+        return Strings(column.codes[code], column.values)
+
+    places = _places(kernel)
+    return {
+        "start_ts": to_ns(timeline.start[entries]),
+        "end_ts": to_ns(timeline.end[entries]),
+        "id": np.arange(1, len(entries) + 1),
+        "pcore_idx": 0,
+        "block_id": np.arange(len(entries)),
+        "queue_idx": numbers([rings[key] for key in keys]),
+        "queue_name": texts([ring_name(key) for key in keys]),
+        "queue_type": texts([ring_type(key) for key in keys]),
+        "op": texts([f.op for f in facts]),
+        "variable": Strings.of([_variable(dst, src) for dst, src in ends]),
+        "read_bytes": numbers([f.read for f in facts]),
+        "write_bytes": numbers([f.written for f in facts]),
+        "transfer_bytes": numbers([max(f.read, f.written) for f in facts]),
+        "source": Strings.of([places[src.storage.id] for _, src in ends]),
+        "dest": Strings.of([places[dst.storage.id] for dst, _ in ends]),
+        "read_num_sbuf_partitions": numbers([f.partitions_read for f in facts]),
+        "read_shape": texts([f.shape_read for f in facts]),
+        "write_num_sbuf_partitions": numbers([f.partitions_written for f in facts]),
+        "write_shape": texts([f.shape_written for f in facts]),
+        "trigger": to_ns(trigger),
+        "completion": to_ns(trigger + numbers([record.issue for record in number])),
+    }
+
+
+class _FormFacts:
+    """What all transfers of one form have in common."""
+
+    def __init__(self, record: Record) -> None:
+        self.read = sum(move.bytes_read for move in record.moves)
+        self.written = sum(move.bytes_written for move in record.moves)
+        self.op = "write" if record.moves[0].destination == "hbm" else "read"
+        dst, src = transfer_ends(record.form.example)
+        self.partitions_read = src.shape[0] if src.storage.on_chip else 0
+        self.partitions_written = dst.shape[0] if dst.storage.on_chip else 0
+        self.shape_read = str(list(src.shape))
+        self.shape_written = str(list(dst.shape))
+
+
+def transfer_ends(i: Instruction) -> tuple[NkiTensor, NkiTensor]:
+    """Return the tensors a transfer writes and reads."""
+    written, read = i.written(), i.read()
+    return written[0], (read or written)[0]
+
+
+def _variable(dst: NkiTensor, src: NkiTensor) -> str:
+    return (src if dst.storage.on_chip else dst).storage.name
+
+
+def _places(kernel: Kernel) -> list[str]:
+    """Return how profiles name the place of each storage."""
+    inputs = {s.id for s in kernel.inputs}
+    outputs = {t.storage.id for t in kernel.outputs}
+
+    def place(storage: Storage) -> str:
+        if storage.on_chip:
+            return SBUF_PLACE
+        if storage.id in outputs:
+            return "[OUTPUT]"
+        return "[INPUT]" if storage.id in inputs else f"[{storage.name}]"
+
+    return [place(storage) for storage in kernel.storages]
+
+
+def tensor_table(timeline: Timeline) -> Mapping[str, Any]:
+    """Make the table TensorInfo: inputs and outputs, and how often each was loaded."""
+    kernel = timeline.execution.kernel
+    loads: dict[int, list[int]] = {}
+    for entry in timeline.transfers.tolist():
+        record = timeline.program.records[entry]
+        dst, src = transfer_ends(kernel.instructions[timeline.program.positions[entry]])
+        if dst.storage.on_chip and not src.storage.on_chip:
+            moved = sum(move.bytes_read for move in record.moves)
+            loads.setdefault(src.storage.id, []).append(moved)
+    outputs = {t.storage.id: t.storage for t in kernel.outputs}
+    tensors = [(s, "IN") for s in kernel.inputs] + [(s, "OUT") for s in outputs.values()]
+    loaded = [loads.get(storage.id, []) for storage, _ in tensors]
+    sizes = [storage.nbytes for storage, _ in tensors]
+    return {
+        "variable_name": [storage.name for storage, _ in tensors],
+        "type": [kind for _, kind in tensors],
+        "shape": [str(list(storage.shape)) for storage, _ in tensors],
+        "size": sizes,
+        "pcore_idx": 0,
+        "load_to_sbuf_avg_size_bytes": [sum(m) // len(m) if m else 0 for m in loaded],
+        "load_to_sbuf_total_size_bytes": [sum(m) for m in loaded],
+        "load_to_sbuf_dma_count": [len(m) for m in loaded],
+        "load_to_sbuf_repeat_factor": [sum(m) / n for m, n in zip(loaded, sizes, strict=True)],
+    }

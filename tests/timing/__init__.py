@@ -1,0 +1,1 @@
+"""Does the timing model behave as the machine it describes?"""
