@@ -113,13 +113,14 @@ def _reduces_with_add(i, hw):
     return i.reduce_op is not None or i.reduce_cmd not in (_REDUCE, _RESET_REDUCE)
 
 
+_REDUCE_AFTERWARDS = "reduce the results with nisa.tensor_reduce"
 _REDUCTIONS = ("add", "multiply", "maximum", "minimum", "max", "min")
 
 
 @rule(
     "`reduce_op` must be nl.add on a target without other reductions on Scalar",
     "reduce_op",
-    help="reduce the result with nisa.tensor_reduce",
+    help=_REDUCE_AFTERWARDS,
     error=NotOnTarget,
     source=f"{ISA}:1476",
 )
@@ -185,7 +186,7 @@ def _accumulator_use(i):
     reduce_res=writes(SBUF, PSUM, shape=Shape.VECTOR, optional=True),
     rules=(
         *_SHARED_RULES,
-        one_of_operators("reduce_op", "add", optional=True),
+        one_of_operators("reduce_op", "add", optional=True, instead=_REDUCE_AFTERWARDS),
         choice("reduce_cmd", reduce_cmd, _IDLE, _RESET, _REDUCE, _RESET_REDUCE),
         _reduces_with_add,
         not_packed("reduce_res"),
@@ -250,7 +251,7 @@ activation.cost(_micro_operations)
     scale=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True),
     rules=(
         *_SHARED_RULES,
-        one_of_operators("reduce_op", *_REDUCTIONS),
+        one_of_operators("reduce_op", *_REDUCTIONS, instead=_REDUCE_AFTERWARDS),
         _reduction_on_target,
         not_packed("reduce_res"),
     ),

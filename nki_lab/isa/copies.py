@@ -13,6 +13,7 @@ from nki_lab.isa import numerics
 from nki_lab.isa.masks import overlay
 from nki_lab.isa.rules import (
     engine_in,
+    engine_on_target,
     flag,
     gpsimd_without_psum,
     not_all_in,
@@ -53,7 +54,8 @@ def _packed_alike(i, hw):
         same_partitions("dst", "src"),
         same_free_size("dst", "src"),
         _packed_alike,
-        engine_in(VECTOR, SCALAR, GPSIMD, scalar="scalar_tensor_copy"),
+        engine_in(VECTOR, SCALAR, GPSIMD),
+        engine_on_target(SCALAR, "scalar_tensor_copy", "use nisa.activation with op=nl.copy"),
         gpsimd_without_psum("dst", "src"),
     ),
     numerics=numerics.copy_exact("dst", "src"),

@@ -14,6 +14,7 @@ from nki_lab.isa.operators import OPS, Op, OpClass
 from nki_lab.isa.rules import (
     BINARY_ARITHMETIC,
     engine_in,
+    engine_on_target,
     flag,
     gpsimd_without_psum,
     integers_for_bitvec,
@@ -293,7 +294,8 @@ _ANY_CLASS = (OpClass.BITVEC, *BINARY_ARITHMETIC, OpClass.UNARY)
         integers_for_bitvec("op0", *_SCALAR_TILES),
         _float32_operands,
         flag("reverse0", "reverse1"),
-        engine_in(VECTOR, SCALAR, GPSIMD, scalar="scalar_tensor_scalar"),
+        engine_in(VECTOR, SCALAR, GPSIMD),
+        engine_on_target(SCALAR, "scalar_tensor_scalar", "use nisa.activation with scale and bias"),
         _engine_has_operators,
         _scalar_combination,
     ),

@@ -15,6 +15,7 @@ from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.operators import ALU, Op, OpClass, suggested_name
 from nki_lab.targets.engines import GPSIMD, Engine
 from nki_lab.targets.facts import ISA, SHARED_API
+from nki_lab.targets.features import FEATURES
 from nki_lab.targets.spaces import PSUM, MemoryRegion
 from nki_lab.targets.spec import Target
 
@@ -181,9 +182,10 @@ def legal_operator(
 
     kinds = [_CLASS_WORDS[c] for c in classes]
     count = {None: "", 1: " with one operand", 2: " with two operands"}[operands]
+    article = "an" if kinds[0][0] in "au" else "a"
     listed = " or ".join([", ".join(kinds[:-1]), kinds[-1]] if len(kinds) > 1 else kinds)
     return rule(
-        f"`{name}` must be {'None or ' if optional else ''}an operator of nki.language of class {listed}{count}",
+        f"`{name}` must be {'None or ' if optional else ''}{article} {listed} operator of nki.language{count}",
         name,
         help=operator_help(name, fits),
         error=WrongOperand,
@@ -191,8 +193,8 @@ def legal_operator(
     )(holds)
 
 
-def one_of_operators(name: str, *allowed: str, optional: bool = False) -> Rule:
-    """Require that parameter `name` is one of the operators called `allowed`."""
+def one_of_operators(name: str, *allowed: str, optional: bool = False, instead: str = "") -> Rule:
+    """Require that parameter `name` is one of the operators called `allowed`; `instead` helps with the others."""
 
     def holds(i: Instruction, hw: Target) -> bool:
         value = getattr(i, name)
@@ -205,7 +207,7 @@ def one_of_operators(name: str, *allowed: str, optional: bool = False) -> Rule:
         help=lambda i: (
             f"write {name}=nl.{meant}"
             if (meant := suggested_name(getattr(i, name))) in allowed
-            else ""
+            else instead
         ),
         error=WrongOperand,
         source=ISA,
@@ -276,39 +278,39 @@ def integers_for_bitvec(op: str, *names: str) -> Rule:
 
 
 def choice(name: str, kind: type[Enum], *members: Enum) -> Rule:
-    """Require a member of `kind` (one of `members`, if given); plain integers are refused."""
+    """Require a member of `kind`, one of `members` if given (the builder has turned values into members)."""
     allowed = members or tuple(kind)
     listed = ", ".join(repr(m) for m in allowed)
     return rule(
         f"`{name}` must be {listed if len(allowed) < 5 else f'a member of nisa.{kind.__name__}: {listed}'}",
         name,
-        help=f"write the member, not its value: {name}={allowed[0]!r}",
+        help=f"e.g. {name}={allowed[0]!r}",
         error=WrongOperand,
         source=ISA,
     )(lambda i, hw: type(getattr(i, name)) is kind and getattr(i, name) in allowed)
 
 
-def engine_in(*engines: Engine, **features: str) -> Rule:
-    """Require that `engine` is unknown or one of `engines`; `scalar="feature"` asks the target for an ability."""
-
-    def holds(i: Instruction, hw: Target) -> bool:
-        asked = i.engine
-        if asked is Engine.unknown:
-            return True
-        if asked not in engines:
-            return False
-        feature = features.get(asked.name)
-        return feature is None or hw.supports(feature)
-
-    listed = ", ".join(repr(e) for e in (*engines, Engine.unknown))
-    limits = "".join(f"; {e} needs a target with `{f}`" for e, f in features.items())
+def engine_in(*engines: Engine) -> Rule:
+    """Require that `engine` is unknown or one of `engines`."""
+    listed = ", ".join(repr(e) for e in engines)
     return rule(
-        f"`engine` must be one that runs this instruction: {listed}{limits}",
+        f"`engine` must be one that runs this instruction: {listed} or {Engine.unknown!r}",
         "engine",
         help="leave `engine` out to let the compiler choose",
         error=WrongOperand,
         source=ISA,
-    )(holds)
+    )(lambda i, hw: i.engine is Engine.unknown or i.engine in engines)
+
+
+def engine_on_target(engine: Engine, feature: str, instead: str) -> Rule:
+    """Refuse `engine` where the target lacks `feature`; `instead` says what to write."""
+    return rule(
+        f"`engine` may be {engine!r} only on a target with {FEATURES[feature]}",
+        "engine",
+        help=instead,
+        error=NotOnTarget,
+        source=ISA,
+    )(lambda i, hw: i.engine is not engine or hw.supports(feature))
 
 
 def gpsimd_without_psum(*names: str) -> Rule:
@@ -331,6 +333,7 @@ def flag(*names: str) -> Rule:
     return rule(
         f"{named(names)} must be True or False",
         *names,
+        help=f"e.g. {names[0]}=True",
         error=RuleBroken,
         source=ISA,
     )(lambda i, hw: all(type(getattr(i, n)) is bool for n in names))

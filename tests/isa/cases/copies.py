@@ -124,7 +124,7 @@ COPIES = [
         lambda t: isa.tensor_copy(t.dst, t.src, engine=99),
     ),
     refuse_copy(
-        "Scalar before v3", "`engine` must be one that runs", tile(X), empty(X.shape),
+        "Scalar before v3", "only on a target with", tile(X), empty(X.shape),
         lambda t: isa.tensor_copy(t.dst, t.src, engine=SCALAR), targets=("trn1",),
     ),
     refuse_copy(

@@ -110,7 +110,7 @@ CASES = [
     refuse("bfloat16 operand", "must be float32 when given as a tile", nl.add, tile(V, "bfloat16")),
     refuse("flag", "True or False", nl.add, 1.0, reverse0=None),
     refuse("engine by number", "`engine` must be one", nl.add, 1.0, engine=1),
-    refuse("Scalar before v3", "`engine` must be one", nl.add, 1.0, engine=SCALAR, targets=("trn1",)),
+    refuse("Scalar before v3", "only on a target with", nl.add, 1.0, engine=SCALAR, targets=("trn1",)),
     refuse("add on GpSimd", "must have the operators", nl.add, 1.0, engine=GPSIMD),
     refuse("rsqrt on Vector", "must have the operators", nl.rsqrt, None, engine=VECTOR),
     refuse("bits on Scalar", "must have the operators", nl.bitwise_and, 1, data=tile(BITS),
