@@ -285,13 +285,21 @@ def rule_error(rule: Rule, i: Instruction, direct: bool = False) -> NkiError:
         for v in (
             value if type(value) is tuple and value and type(value[0]) is NkiTensor else (value,)
         ):
-            shown = v.describe() if type(v) is NkiTensor else repr(v)
-            notes.append(f"{name} = {shown}")
+            notes.append(f"{name} = {_shown(v)}")
     advice = rule.help(i) if callable(rule.help) else rule.help
     about = tuple((name, definition.position[name]) for name in rule.about)
     blame = Blame(definition.name, about) if direct else None
     message = f"{definition.name}: {rule.text}"
     return rule.error(message, stack=i.stack, notes=notes, help=advice, blame=blame)
+
+
+def _shown(value: Any) -> str:
+    if type(value) is NkiTensor:
+        return value.describe()
+    shown = repr(value)
+    if " at 0x" in shown:  # an address differs from run to run; errors do not
+        return f"{getattr(value, '__name__', '')} ({type(value).__name__})".strip()
+    return shown
 
 
 def _called_by_author(frame: Any) -> bool:

@@ -75,6 +75,12 @@ def test_cost_on_every_target(case: Case):
 # -- rules of instructions ---------------------------------------------------------------------------
 
 
+def test_an_error_has_no_address():
+    case = next(c for c in ALL if str(c) == "tensor_reduce-NumPy_operator")
+    (error,) = Traced(case, "trn2").errors
+    assert "op = max (" in str(error) and "0x" not in str(error)
+
+
 def test_every_rule_of_an_instruction_is_broken_by_a_case():
     broken = set()
     for case in ALL:
