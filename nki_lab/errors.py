@@ -1,6 +1,7 @@
 """Which mistakes can a user of nki_lab make, and what does each one say?
 
     NkiError                         everything shown to a kernel author
+    +-- KernelErrors       NKI001    all errors of one kernel
     +-- LanguageError      NKI1xx    what the kernel's text may say
     +-- InstructionError   NKI2xx    a rule of one instruction
     +-- ResourceError      NKI3xx    memory that does not fit
@@ -207,6 +208,12 @@ class OlderDialect(LanguageError, ImportError):
     code = "NKI114"
 
 
+class StrictFinding(LanguageError):
+    """A finding, where `strict` asks for none."""
+
+    code = "NKI115"
+
+
 class WrongCall(InstructionError, TypeError):
     """An instruction was called with missing, extra or unknown arguments."""
 
@@ -324,13 +331,25 @@ class KernelErrors(NkiError):
     code = "NKI001"
 
     def __init__(self, errors: Sequence[NkiError]) -> None:
-        self.errors = tuple(errors)
+        self.errors = tuple(in_order(errors))
         super().__init__(f"{len(self.errors)} errors", stack=self.errors[0].stack)
 
     def render(self, heading: bool = False) -> list[str]:
         """Return every error as lines, one after the other."""
         lines = [line for error in self.errors for line in (*error.render(heading), "")]
         return [*lines, f"{len(self.errors)} errors in this kernel"]
+
+
+def in_order(errors: Iterable[NkiError]) -> list[NkiError]:
+    """Return errors in the order of their lines, those without a place last."""
+
+    def place(error: NkiError) -> tuple[bool, str, int, int]:
+        span = error.span
+        if span is None:
+            return True, "", 0, 0
+        return False, span.filename, span.line, span.column or 0
+
+    return sorted(errors, key=place)
 
 
 def close_matches(name: str, known: Iterable[str]) -> str:

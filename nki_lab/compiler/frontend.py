@@ -78,11 +78,7 @@ class SourceKernel:
         if len(errors) == 1:
             raise errors[0]
         if errors:
-            raise KernelErrors(sorted(errors, key=_line))
-
-
-def _line(error: NkiError) -> int:
-    return error.span.line if error.span else 0
+            raise KernelErrors(errors)
 
 
 # What to write instead of each construct that can never work while a kernel is traced.

@@ -20,7 +20,7 @@ from nki_lab.compiler.passes.place_engines import place_engines
 from nki_lab.compiler.passes.remove_dead import remove_dead
 from nki_lab.compiler.passes.settle_accumulate import settle_accumulate
 from nki_lab.compiler.trace import trace
-from nki_lab.errors import KernelErrors, LanguageError, NkiError
+from nki_lab.errors import KernelErrors, NkiError, StrictFinding
 from nki_lab.ir.nodes import Finding, Kernel
 from nki_lab.targets.spec import Target
 
@@ -109,9 +109,3 @@ def refuse_findings(findings: tuple[Finding, ...]) -> None:
         raise errors[0]
     if errors:
         raise KernelErrors(errors)
-
-
-class StrictFinding(LanguageError):
-    """A finding, where `strict` asks for none."""
-
-    code = "NKI113"

@@ -15,6 +15,7 @@ from nki_lab.errors import (
     NkiError,
     OutOfBounds,
     OverCapacity,
+    in_order,
 )
 from nki_lab.ir.bounds import leaves_storage
 from nki_lab.ir.builder import rule_error
@@ -35,12 +36,7 @@ def verify(kernel: Kernel) -> list[NkiError]:
     found: dict[tuple[str, Stack], NkiError] = {}
     for error in _errors(kernel):
         found.setdefault((error.message, error.stack), error)
-    return sorted(found.values(), key=_place)
-
-
-def _place(error: NkiError) -> tuple[bool, str, int, int]:
-    span = error.span
-    return (True, "", 0, 0) if span is None else (False, span.filename, span.line, span.column or 0)
+    return in_order(found.values())
 
 
 def _errors(kernel: Kernel) -> Iterator[NkiError]:
