@@ -10,6 +10,7 @@ import dataclasses
 import re
 from collections.abc import Callable
 from enum import Enum
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -246,13 +247,23 @@ def _explained(error: Exception, source: SourceKernel, builder: Builder) -> NkiE
         call = re.match(r"(?:\w+\.)?(\w+)\(\) (.*)", str(error))
         if call and call[1] in registry:
             return _all([*builder.errors, _wrong_call(call[1], call[2], stack)])
-    made = KernelRaised(
-        f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
-        stack=stack,
-        notes=("raised by the kernel's own Python while it was traced",),
-    )
-    made.__cause__ = error
-    return _all([*builder.errors, made])
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    notes = ("raised by the kernel's own Python while it was traced",)
+    return _all([*builder.errors, _raised(type(error))(text, stack=stack, notes=notes)])
+
+
+@cache
+def _raised(kind: Any) -> type[KernelRaised]:
+    """Return KernelRaised as a class that is also `kind`, so that who expects a ValueError catches one."""
+    made: type[KernelRaised]
+    try:
+        made = type("KernelRaised", (KernelRaised, kind), {"__module__": KernelRaised.__module__})
+        made("")
+    except (
+        TypeError
+    ):  # an exception with a memory layout or arguments of its own, e.g. UnicodeError
+        return KernelRaised
+    return made
 
 
 def _wrong_call(name: str, what: str, stack: Any) -> WrongCall:
