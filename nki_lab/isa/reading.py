@@ -1,0 +1,27 @@
+"""How is a kernel's text read with the real instructions?"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.parser import parse_kernel
+from nki_lab.isa import enums, registry
+from nki_lab.isa.operators import OPS
+
+
+def dotted_names() -> dict[str, Any]:
+    """Return what names such as `nl.add` and `nisa.reduce_cmd.idle` stand for in a kernel's text."""
+    choices = [v for v in vars(enums).values() if isinstance(v, type) and issubclass(v, Enum)]
+    members = [member for choice in choices for member in choice]
+    return {repr(value): value for value in (*OPS.values(), *members)}
+
+
+def read_kernel(text: str) -> Kernel:
+    """Return the kernel that a text in the form of `ir.printer` describes.
+
+    Raises:
+        BadKernelText: with the line and column of what cannot be read.
+    """
+    return parse_kernel(text, registry, dotted_names())

@@ -1,0 +1,58 @@
+"""Is a program of real instructions the same program after it was written as text and read back?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nki_lab.compiler.options import CompileOptions
+from nki_lab.compiler.pipeline import PASSES
+from nki_lab.dtypes import DTYPES
+from nki_lab.ir.nodes import OutputRef
+from nki_lab.ir.printer import print_kernel
+from nki_lab.ir.verify import verify
+from nki_lab.isa import enums
+from nki_lab.isa.operators import OPS
+from nki_lab.isa.reading import dotted_names, read_kernel
+from nki_lab.simulator import simulate
+from tests.ir.programs import facts
+from tests.isa.case import Case, Traced
+from tests.isa.cases import ALL
+
+
+def compiled(case: Case):
+    """Return the compiled kernel of a case and its inputs."""
+    traced = Traced(case, case.targets[0])
+    results = tuple(OutputRef(k) for k in range(len(traced.kernel.outputs)))
+    kernel = traced.kernel.with_(result=results)
+    if not case.breaks:
+        for _, run in PASSES:
+            kernel = run(kernel, CompileOptions())
+    return kernel, traced
+
+
+@pytest.mark.parametrize("case", ALL, ids=str)
+def test_every_use_of_an_instruction_survives_as_text(case: Case):
+    kernel, traced = compiled(case)
+    text = print_kernel(kernel)
+    again = read_kernel(text)
+    if "=<" in text:  # a mistake with a value from elsewhere, of which only the class is kept
+        assert [e.message for e in verify(again)] == [e.message for e in traced.errors] != []
+        return
+    assert facts(again) == facts(kernel)
+    assert print_kernel(again, comments=False) == print_kernel(kernel, comments=False)
+    broken = [(e.message, e.notes, e.help) for e in verify(again)]
+    assert broken == [(e.message, e.notes, e.help) for e in traced.errors]
+    if case.breaks:
+        return
+    # A program needs neither the author's text nor the compiler to run.
+    for a, b in zip(simulate(again, traced.inputs), simulate(kernel, traced.inputs), strict=True):
+        assert np.array_equal(a.view(np.uint8), b.view(np.uint8))
+
+
+def test_every_operator_and_choice_has_a_name_of_its_own():
+    names = dotted_names()
+    assert all(names[f"nl.{name}"] is op for name, op in OPS.items())
+    assert names["nisa.reduce_cmd.idle"] is enums.reduce_cmd.idle
+    assert names["nisa.matmul_perf_mode.double_row"] is enums.matmul_perf_mode.double_row
+    assert not {repr(d) for d in DTYPES.values()} & names.keys()
