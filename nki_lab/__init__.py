@@ -9,7 +9,18 @@ from importlib import import_module
 
 __version__ = "0.1.0"
 
-_PUBLIC: dict[str, str] = {}
+_PUBLIC: dict[str, str] = {
+    "Result": "nki_lab.runtime",
+    "aliases": "nki_lab.api.install",
+    "compare": "nki_lab.runtime",
+    "get_target": "nki_lab.targets",
+    "install": "nki_lab.api.install",
+    "jit": "nki_lab.runtime",
+    "run": "nki_lab.runtime",
+    "simulate": "nki_lab.runtime",
+    "uninstall": "nki_lab.api.install",
+    "use_target": "nki_lab.runtime",
+}
 
 __all__ = ["__version__", *_PUBLIC]
 

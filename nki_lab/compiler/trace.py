@@ -10,7 +10,6 @@ import dataclasses
 import re
 from collections.abc import Callable
 from enum import Enum
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -252,7 +251,9 @@ def _explained(error: Exception, source: SourceKernel, builder: Builder) -> NkiE
     return _all([*builder.errors, _raised(type(error))(text, stack=stack, notes=notes)])
 
 
-@cache
+_RAISED: dict[Any, type[KernelRaised]] = {}
+
+
 def _raised(kind: Any) -> type[KernelRaised]:
     """Return KernelRaised as a class that is also `kind`, so that who expects a ValueError catches one."""
     made: type[KernelRaised]

@@ -1,0 +1,18 @@
+"""What happens when a kernel is called?"""
+
+from nki_lab.runtime.check import Comparison, compare
+from nki_lab.runtime.jit import CompiledFunction, KernelFunction, jit, simulate, use_target
+from nki_lab.runtime.result import Result
+from nki_lab.runtime.run import run
+
+__all__ = [
+    "Comparison",
+    "CompiledFunction",
+    "KernelFunction",
+    "Result",
+    "compare",
+    "jit",
+    "run",
+    "simulate",
+    "use_target",
+]

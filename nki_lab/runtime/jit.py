@@ -1,0 +1,246 @@
+"""What is a kernel object, and what happens when it is called?"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from nki_lab.compiler.frontend import SourceKernel
+from nki_lab.compiler.options import CompileOptions
+from nki_lab.compiler.pipeline import CompiledKernel, compile_kernel
+from nki_lab.compiler.trace import OutputRef, bind_arguments, is_array, map_arguments
+from nki_lab.errors import KernelArgument, NotModelled, ToolchainError
+from nki_lab.ir.execution import Execution
+from nki_lab.ir.instruction import active
+from nki_lab.ir.nodes import Finding
+from nki_lab.runtime.arrays import is_foreign_array, library_of, to_library, to_numpy
+from nki_lab.runtime.result import Result
+from nki_lab.settings import Settings
+from nki_lab.simulator import Program, SimulatorOptions
+from nki_lab.targets import get_target
+from nki_lab.targets.spec import Target
+
+_chosen: ContextVar[Target | None] = ContextVar("nki_lab_target", default=None)
+
+
+@contextmanager
+def use_target(target: str | Target | None) -> Iterator[None]:
+    """Compile every kernel called inside for `target`, whatever the environment says; None changes nothing."""
+    if target is None:
+        yield
+        return
+    token = _chosen.set(get_target(target))
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
+def current_target(settings: Settings) -> Target:
+    """Return the target chosen by `use_target`, else the environment's."""
+    return _chosen.get() or get_target(settings.target)
+
+
+class KernelFunction:
+    """A function that is a kernel: call it with arrays, or from another kernel.
+
+    Attributes:
+        func: the author's function, unchanged.
+        source: its text as it was when it was defined.
+        grid: number of cores a call launches on.
+        simulated: run on the simulator even where NKI_SIMULATOR asks for the device.
+    """
+
+    def __init__(self, func: Callable[..., Any], grid: int = 1, simulated: bool = False) -> None:
+        self.func: Callable[..., Any] = func.func if isinstance(func, KernelFunction) else func
+        self.source = SourceKernel.of(self.func)
+        self.grid = grid
+        self.simulated = simulated
+        self.__name__: str = self.func.__name__
+        functools.update_wrapper(self, self.func)
+        self.__signature__ = inspect.signature(self.func)
+
+    def __getitem__(self, grid: Any) -> KernelFunction:
+        """Choose the number of cores: `kernel[1](...)` or `kernel[2](...)`."""
+        cores = grid[0] if isinstance(grid, tuple) and len(grid) == 1 else grid
+        if type(cores) is not int or cores not in (1, 2):
+            raise KernelArgument(
+                f"{self.__name__}[{grid!r}]: a kernel is launched on 1 or 2 cores",
+                help="write kernel[1](...) or kernel[2](...)",
+            )
+        if cores == 2:
+            raise NotModelled(
+                f"{self.__name__}[2]: two cores (LNC2) are not modelled yet",
+                help="launch on one core: kernel(...)",
+            )
+        made = KernelFunction(self.func, cores, self.simulated)
+        made.source = self.source
+        return made
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on the simulator and return what the kernel returns; inside a kernel, just run it there."""
+        if active.builder is not None:
+            return self.func(*args, **kwargs)
+        result = self.launch(*args, **kwargs)
+        _show(result.findings)
+        return result.value
+
+    def launch(self, *args: Any, target: str | Target | None = None, **kwargs: Any) -> Result:
+        """Run on the simulator and return everything that is known about the run."""
+        with use_target(target):
+            compiled = self.compile(*args, **kwargs)
+        return compiled.launch(*args, **kwargs)
+
+    def compile(self, *args: Any, **kwargs: Any) -> CompiledFunction:
+        """Compile for these arguments; calling what is returned does not trace again.
+
+        Values the kernel read from outside its arguments (globals, closures) stay as they were at this moment.
+        """
+        settings = Settings.read()
+        if not (settings.simulator or self.simulated):
+            raise ToolchainError(
+                "NKI_SIMULATOR=0 asks for the device, and running on a device is not supported yet",
+                help="unset NKI_SIMULATOR to run on the simulator",
+            )
+        _, arguments = _numpy_arguments(self.source, args, kwargs)
+        compiled = compile_kernel(
+            self.source, arguments.args, arguments.kwargs, current_target(settings),
+            CompileOptions.from_settings(settings),
+        )  # fmt: skip
+        return CompiledFunction(compiled, SimulatorOptions(precise_fp=settings.precise_fp))
+
+    def __repr__(self) -> str:
+        return f"<NKI kernel {self.__name__}{self.__signature__}>"
+
+
+class CompiledFunction:
+    """A kernel compiled for arguments of one form; a call runs it without tracing.
+
+    Attributes:
+        compiled: the program, with its state after each pass.
+        runs: how often it has been run.
+    """
+
+    def __init__(self, compiled: CompiledKernel, options: SimulatorOptions) -> None:
+        self.compiled = compiled
+        self.runs = 0
+        self._options = options
+        self._program: Program | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on new arrays of the same shapes and dtypes; everything else stays as compiled."""
+        return self.launch(*args, **kwargs).value
+
+    def launch(self, *args: Any, **kwargs: Any) -> Result:
+        """Run and return everything that is known about the run."""
+        compiled = self.compiled
+        values, arguments = _numpy_arguments(compiled.source, args, kwargs)
+        arrays: list[np.ndarray] = []
+        for name, value in bind_arguments(
+            compiled.source, arguments.args, arguments.kwargs
+        ).items():
+            map_arguments(name, value, lambda _, a: arrays.append(a) if a.ndim else None)
+        if self._program is None:
+            self._program = Program(compiled.kernel, self._options)
+        outputs = self._program.run(arrays)
+        self.runs += 1
+        library = next((library_of(v) for v in values if library_of(v) != "numpy"), "numpy")
+        value = _structured(compiled.kernel.result, [to_library(o, library) for o in outputs])
+        return Result(
+            compiled=compiled,
+            execution=Execution.in_program_order(compiled.kernel),
+            inputs=tuple(arrays),
+            outputs=tuple(outputs),
+            value=value,
+        )
+
+    def __repr__(self) -> str:
+        return f"<compiled NKI kernel {self.compiled.kernel.name} for {self.compiled.target.name}>"
+
+
+def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
+    """Make a function a kernel (`nki.jit`); with keyword arguments, return the decorator.
+
+    `mode=` is accepted and ignored, as in the official package since 0.3; `platform_target=` is an error there and
+    here: the target is chosen by NEURON_PLATFORM_TARGET_OVERRIDE, or per call. (nki/migration/index.rst)
+    """
+    if "platform_target" in kwargs:
+        raise KernelArgument(
+            "nki.jit(platform_target=...) has been removed from NKI",
+            help="set NEURON_PLATFORM_TARGET_OVERRIDE, or use %%nki --target / nki_lab.run(..., target=...)",
+        )
+    ignored = set(kwargs) - {"mode", "debug_kernel", "show_compiler_tb"}
+    if ignored:
+        warnings.warn(f"nki.jit ignores {', '.join(sorted(ignored))}", stacklevel=2)
+    if fn is None:
+        return jit
+    if isinstance(fn, KernelFunction):
+        return KernelFunction(fn.func, fn.grid)
+    if not inspect.isfunction(fn):
+        raise KernelArgument(
+            f"nki.jit decorates a function, found {type(fn).__name__}",
+            help="write a `def` that returns its output tensors",
+        )
+    return KernelFunction(fn)
+
+
+def simulate(kernel: Any) -> KernelFunction:
+    """Return `kernel` as one that runs on the simulator whatever NKI_SIMULATOR says (`nki.simulate`)."""
+    made = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
+    forced = KernelFunction(made.func, made.grid, simulated=True)
+    forced.source = made.source
+    return forced
+
+
+def _numpy_arguments(
+    source: SourceKernel, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[list[Any], inspect.BoundArguments]:
+    """Return every array as it was given, and the call with NumPy arrays in their place."""
+    bound = bind_arguments(source, args, kwargs)
+    found: list[Any] = []
+
+    def leaf(name: str, value: Any) -> Any:
+        found.append(value)
+        return to_numpy(name, value)
+
+    call = inspect.BoundArguments(source.signature, {})  # type: ignore[arg-type]
+    for name, value in bound.items():
+        call.arguments[name] = map_arguments(
+            name, value, leaf, lambda v: is_array(v) or is_foreign_array(v)
+        )
+    return found, call
+
+
+def _structured(structure: Any, outputs: list[Any]) -> Any:
+    if type(structure) is OutputRef:
+        return outputs[structure.index]
+    if type(structure) in (tuple, list):
+        return type(structure)(_structured(s, outputs) for s in structure)
+    if isinstance(structure, tuple):
+        return type(structure)(*(_structured(s, outputs) for s in structure))
+    if type(structure) is dict:
+        return {k: _structured(s, outputs) for k, s in structure.items()}
+    return structure
+
+
+class NkiWarning(UserWarning):
+    """A finding of a kernel that was called directly, outside a view that lists findings."""
+
+
+def _show(findings: tuple[Finding, ...]) -> None:
+    for finding in findings:
+        if finding.kind in ("uninitialized", "capacity", "hazard"):
+            warnings.warn(f"{finding.message}{_where(finding)}", NkiWarning, stacklevel=3)
+
+
+def _where(finding: Finding) -> str:
+    from nki_lab.source import Span
+
+    return f" ({Span.of(finding.stack[0])})" if finding.stack else ""

@@ -1,0 +1,81 @@
+"""What is known about one run of a kernel?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from nki_lab.compiler.pipeline import CompiledKernel
+from nki_lab.ir.execution import Execution
+from nki_lab.ir.nodes import Finding, Kernel
+from nki_lab.ir.printer import print_kernel
+from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.report import report
+from nki_lab.timing import simulate_time
+
+
+class PassTexts(Mapping[str, str]):
+    """Text of the program after each pass, by pass name; printed when asked for."""
+
+    def __init__(self, stages: tuple[tuple[str, Kernel], ...]) -> None:
+        self._stages = dict(stages)
+
+    def __getitem__(self, name: str) -> str:
+        return print_kernel(self._stages[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stages)
+
+    def __len__(self) -> int:
+        return len(self._stages)
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """One run: what came out, and everything the views show of it.
+
+    Attributes:
+        compiled: the program that ran, with its state after each pass.
+        execution: which instructions ran, in which order.
+        inputs: NumPy arrays given, in order.
+        outputs: NumPy arrays returned, in order.
+        value: what calling the kernel returns: the outputs in the caller's library and structure.
+    """
+
+    compiled: CompiledKernel
+    execution: Execution = field(repr=False)
+    inputs: tuple[np.ndarray, ...] = field(repr=False)
+    outputs: tuple[np.ndarray, ...] = field(repr=False)
+    value: Any = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """Name of the kernel."""
+        return self.compiled.kernel.name
+
+    @property
+    def kernel(self) -> Kernel:
+        """The program after the last pass."""
+        return self.compiled.kernel
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the author should know."""
+        return self.compiled.findings
+
+    @property
+    def ir(self) -> Mapping[str, str]:
+        """Text of the program after each pass, by pass name."""
+        return PassTexts(self.compiled.stages)
+
+    @cached_property
+    def profile(self) -> Profile:
+        """The modelled timeline, in Neuron Explorer's tables."""
+        return simulate_time(self.execution)
+
+    def __repr__(self) -> str:
+        return report(self.profile)
