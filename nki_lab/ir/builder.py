@@ -13,7 +13,17 @@ import numpy as np
 
 from nki_lab.dtypes import DType, dtype_of
 from nki_lab.errors import InstructionError, NkiError, OutsideKernel, TensorArgument
-from nki_lab.ir.instruction import Definition, Form, Instruction, Rule, active, is_binding
+from nki_lab.ir.instruction import (
+    NAME,
+    OPAQUE,
+    Definition,
+    Form,
+    Instruction,
+    Rule,
+    active,
+    is_binding,
+)
+from nki_lab.ir.layout import contiguous_strides
 from nki_lab.ir.nodes import Finding, Loop
 from nki_lab.ir.storage import Address, Storage
 from nki_lab.ir.tensor import NkiTensor
@@ -134,7 +144,7 @@ class Builder:
             address=place, origin=origin, data=data, stack=stack, owner=self,
         )  # fmt: skip
         self.storages.append(storage)
-        return storage.whole()
+        return NkiTensor._make(storage, sizes, contiguous_strides(sizes), 0, element)
 
     def _unique(self, name: str) -> str:
         seen = self._names.get(name)
@@ -159,65 +169,75 @@ class Builder:
 
     def emit(self, definition: Definition, args: tuple[Any, ...]) -> Instruction:
         """Append an instruction and return it; broken rules are collected, not raised."""
-        for position, kind in definition.enums:
-            if type(args[position]) is int:
-                args = self._with_member(definition, args, position, kind)
+        # One entry per argument, in a loop without calls for the common kinds: this runs once per instruction.
         key: list[Any] = [definition]
-        plain = True
-        for value, keyed in zip(args, definition.keyed, strict=True):
+        changed: dict[int, Any] | None = None
+        foreign: NkiTensor | None = None
+        for value, keyed, default in zip(args, definition.keyed, definition.defaults, strict=True):
+            if value is default:
+                key.append(_DEFAULT)
+                continue
             kind = type(value)
             if kind is NkiTensor:
                 storage = value.storage
+                if storage.owner is not self:
+                    foreign = value
                 first = value.offset * value.dtype.itemsize // storage.row_bytes
-                address = storage.address
-                key.append(
-                    (value.shape, value.strides, value.dtype, storage.buffer,
-                     first if address is None else first + address.partition)
-                )  # fmt: skip
-            elif keyed is None:
-                continue
-            elif keyed is False and (kind is float or kind is int):
-                key.append(kind)
-            elif kind is float or kind is int or kind is bool:
-                key.append((kind, value))
-            elif value is None or kind is str:
+                if storage.address is not None:
+                    first += storage.address.partition
+                key.append((value.shape, value.strides, value.dtype, storage.buffer, first))
+            elif keyed is NAME:
+                key.append(None)
+            elif kind is float:
+                key.append(kind if keyed is OPAQUE else (kind, value))
+            elif kind is int and isinstance(keyed, type):
+                value = self._member(definition, len(key) - 1, value, keyed)
+                changed = {**(changed or {}), len(key) - 1: value}
+                key.append(_key(value))
+            elif kind is int or kind is bool:
+                key.append(kind if keyed is OPAQUE else (kind, value))
+            elif kind in _SIMPLE:
                 key.append(value)
             else:
-                if kind is list or kind is tuple or isinstance(value, np.generic):
-                    plain = False
+                if kind is tuple or kind is list or isinstance(value, np.generic):
+                    plain = _plain(value)
+                    changed = {**(changed or {}), len(key) - 1: plain}
+                    foreign = foreign or self._foreign(plain)
+                else:
+                    _note_simple(value)
                 key.append(_key(value))
-        if not plain:
-            args = tuple(_plain(v) for v in args)
+        if changed:
+            args = tuple(changed.get(n, v) for n, v in enumerate(args))
         stack = self.stack(3)
         made = Instruction(definition, args, stack)
-        form = self.forms.get(tuple(key))
+        if foreign is not None:
+            self._refuse_foreign(made, foreign)
+        identity = tuple(key)
+        form = self.forms.get(identity)
         if form is None:
-            form = self.forms[tuple(key)] = Form(made, self.target)
+            form = self.forms[identity] = Form(made, self.target)
         made.form = form
         made.ident = len(self.body)
         if form.broken:
             self._report(form.broken, made)
-        self._check_owner(made)
         self.body.append(made)
         return made
 
-    def _with_member(
-        self, definition: Definition, args: tuple[Any, ...], position: int, kind: type[Enum]
-    ) -> tuple[Any, ...]:
+    def _member(self, definition: Definition, position: int, value: int, kind: type[Any]) -> Any:
         """Take a raw integer for the enum member it stands for; one that stands for none breaks a rule."""
         try:
-            member = kind(args[position])
+            member = kind(value)
         except ValueError:
-            return args
+            return value
         name = definition.params[position]
         # The official package takes members only since 0.3 (nki/migration/index.rst); published kernels still
         # pass integers, and their meaning is not in doubt.
         self.find(
             "portability",
-            f"{definition.name}: {name}={args[position]} is a raw integer, which NKI 0.3 and later refuse",
+            f"{definition.name}: {name}={value} is a raw integer, which NKI 0.3 and later refuse",
             help=f"write {name}={member!r}",
         )
-        return (*args[:position], member, *args[position + 1 :])
+        return member
 
     def _report(self, broken: tuple[Rule, ...], made: Instruction) -> None:
         direct = _called_by_author(sys._getframe(2))
@@ -227,16 +247,12 @@ class Builder:
                 self._reported.add((rule, made.stack))
                 self.errors.append(rule_error(rule, made, direct))
 
-    def _check_owner(self, made: Instruction) -> None:
-        for value in made.args:
-            kind = type(value)
-            if kind is NkiTensor:
-                if value.storage.owner is not self:
-                    self._refuse_foreign(made, value)
-            elif kind is tuple:
-                for tensor in value:
-                    if type(tensor) is NkiTensor and tensor.storage.owner is not self:
-                        self._refuse_foreign(made, tensor)
+    def _foreign(self, value: Any) -> NkiTensor | None:
+        """Return a tensor inside a list that belongs to another trace."""
+        for item in value if type(value) is tuple else ():
+            if type(item) is NkiTensor and item.storage.owner is not self:
+                return item
+        return None
 
     def _refuse_foreign(self, made: Instruction, tensor: NkiTensor) -> NoReturn:
         raise InstructionError(
@@ -309,6 +325,16 @@ def _called_by_author(frame: Any) -> bool:
     return frame is not None and not is_internal(frame.f_code)
 
 
+_DEFAULT = object()  # in a form's key: the argument was left at its default
+# Types whose values are keyed as they are; enums and operators join when they are first seen.
+_SIMPLE: set[type] = {str, type(None), DType}
+
+
+def _note_simple(value: Any) -> None:
+    if isinstance(value, Enum) or type(value).__hash__ is object.__hash__:
+        _SIMPLE.add(type(value))
+
+
 def _key(value: Any) -> Any:
     if type(value) in (list, tuple):
         return tuple(_key(v) for v in value)
@@ -348,6 +374,12 @@ def _memory(buffer: MemoryRegion | str | None) -> MemoryRegion:
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
+    if type(shape) is tuple and shape:
+        for n in shape:
+            if type(n) is not int or n < 1:
+                break
+        else:
+            return shape
     sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
     try:
         plain = tuple(n.__index__() for n in sizes)

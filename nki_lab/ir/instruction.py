@@ -257,6 +257,9 @@ def is_binding(code: CodeType) -> bool:
     return code is _emit.__code__ or code.co_filename.startswith(_BINDER)
 
 
+# How a form's key treats an argument; see Definition._keyed.
+NAME, OPAQUE, REQUIRED = object(), object(), object()
+
 Facet = Callable[..., Any]
 Numerics = Callable[[Instruction], Mapping[str, Any]]
 
@@ -300,12 +303,19 @@ class Definition:
         self.__doc__ = self.doc
         self.__signature__ = self.signature
         # How emit keys an argument: "name" never, opaque numbers by type only, everything else by value.
-        self.enums = tuple(
-            (k, type(p.default))
-            for k, p in enumerate(self.signature.parameters.values())
-            if isinstance(p.default, Enum)
+        self.keyed = tuple(self._keyed(p) for p in self.signature.parameters.values())
+        self.defaults = tuple(
+            REQUIRED if p.default is p.empty or p.name == "name" else p.default
+            for p in self.signature.parameters.values()
         )
-        self.keyed = tuple(None if p == "name" else (p not in self.opaque) for p in self.params)
+
+    def _keyed(self, parameter: inspect.Parameter) -> Any:
+        """Say how `Builder.emit` keys an argument: NAME, OPAQUE, by value, or as a member of an enum."""
+        if parameter.name == "name":
+            return NAME
+        if parameter.name in self.opaque:
+            return OPAQUE
+        return type(parameter.default) if isinstance(parameter.default, Enum) else None
 
     # -- facets, used as decorators ------------------------------------------------------------------------------
 
