@@ -85,7 +85,9 @@ def _bytes_in(tensors: list[NkiTensor], space: MemoryRegion) -> int:
 
 def _bf16_equivalent(example: Instruction, target: Target) -> float:
     """Return how many bfloat16 operations take the time of one operation on these operands."""
-    widest = max(example.read(), key=lambda t: t.dtype.itemsize).dtype
+    form = example.form
+    only_read = [example.args[k] for k in form.reads if k not in form.writes]
+    widest = max(only_read, key=lambda t: t.dtype.itemsize).dtype
     if str(widest) == "float32":
         return float(target.matmul_fp32_cycle_factor)
     if widest.itemsize == 1:

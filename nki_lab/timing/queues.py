@@ -68,11 +68,11 @@ class SharingQueue(Issuer):
     """An engine that shares ports with another one, or that writes descriptors between its instructions.
 
     Attributes:
-        ready: when what its next instruction waits for is done; NEVER while that is not known.
+        ready: since when its next instruction could start; NEVER while that is not known.
         heads: the running queue, which sets `ready` for one instruction after the other.
     """
 
-    __slots__ = ("ready", "heads", "_entry", "_last", "_loaded", "_board", "_contested")
+    __slots__ = ("ready", "heads", "_entry", "_since", "_last", "_loaded", "_board", "_contested")
 
     def __init__(
         self, engine: Engine, entries: list[int], board: Board, contested: set[Port]
@@ -81,6 +81,7 @@ class SharingQueue(Issuer):
         self.ready = NEVER
         self.heads = self._heads(engine, entries)
         self._entry = -1
+        self._since = 0
         self._last = 0
         self._loaded: str | None = None
         self._board = board
@@ -90,7 +91,7 @@ class SharingQueue(Issuer):
         board = self._board
         records, done = board.records, board.done
         for n in entries:
-            time = 0
+            time = self._since
             for w in board.waits[n]:
                 while done[w] < 0:
                     yield w
@@ -115,7 +116,7 @@ class SharingQueue(Issuer):
         for port in ports:
             time = max(time, board.ports[port])
         board.start[n] = time
-        self.free = time + record.interval
+        self.free = self._since = time + record.interval
         for port in ports:
             board.ports[port] = self.free
         board.end[n] = self._last = max(self.free + record.latency, self._last)

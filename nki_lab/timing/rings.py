@@ -18,19 +18,34 @@ class Ring:
     Attributes:
         issuer: what spends time to start a transfer.
         ahead: transfers are issued while earlier ones are under way, because the issuer has other things to do.
+        rivals: other rings of the issuer.
         heads: the running queue, which sets `entry` and `ready` for one transfer after the other.
+        since: when its last transfer had been issued: the next one stands in line from then on.
         entry: the next transfer to issue.
-        ready: when what it waits for is done; NEVER while that is not known.
+        ready: since when it could be issued; NEVER while that is not known.
         issued: transfers on their way to the DMA engines: (time of arrival, entry).
         serving: the transfer the DMA engines work on, or -1.
         left: the work it has left.
     """
 
-    __slots__ = ("issuer", "ahead", "heads", "entry", "ready", "issued", "serving", "left")
+    __slots__ = (
+        "issuer",
+        "ahead",
+        "rivals",
+        "since",
+        "heads",
+        "entry",
+        "ready",
+        "issued",
+        "serving",
+        "left",
+    )
 
     def __init__(self, entries: list[int], issuer: Issuer, ahead: bool, board: Board) -> None:
         self.issuer = issuer
         self.ahead = ahead
+        self.rivals: list[Ring] = []
+        self.since = 0
         self.heads = self._heads(entries, board)
         self.entry = -1
         self.ready = NEVER
@@ -41,7 +56,7 @@ class Ring:
     def _heads(self, entries: list[int], board: Board) -> Running:
         waits, done = board.waits, board.done
         for n in entries:
-            time = 0
+            time = self.since
             for w in waits[n]:
                 known = done[w]
                 if known < 0:

@@ -64,6 +64,9 @@ def _start_rings(program: Program, board: Board, sharing: dict[Engine, SharingQu
         shared = sharing.get(queue.issuer) if queue.maker == SOFTWARE else None
         issuer = shared or issuers.setdefault((queue.issuer, queue.maker), Issuer())
         ring = Ring(entries, issuer, shared is not None, board)
+        ring.rivals = [r for r in rings if r.issuer is issuer]
+        for rival in ring.rivals:
+            rival.rivals.append(ring)
         rings.append(ring)
         board.runnable.append(ring.heads)
     return rings
@@ -85,17 +88,19 @@ def _run(rings: list[Ring], sharing: list[SharingQueue], board: Board) -> None:
                 else:
                     waiting[needed] = [queue]
 
-        # The earliest thing that takes something shared: a transfer to issue or a sharing queue's instruction.
-        first = second = NEVER
+        # The earliest thing that takes something shared: a transfer to issue or a sharing queue's instruction. Of two
+        # that wait for the same issuer, the one that has waited longer.
+        first = second = since = NEVER
         ring = lane = None
         for r in rings:
             time = r.ready
             if time < NEVER and (r.ahead or (r.serving < 0 and not r.issued)):
                 if r.issuer.free > time:
                     time = r.issuer.free
-                if time < first:
+                if time < first or (time == first and r.ready < since):
                     second = first
                     first = time
+                    since = r.ready
                     ring = r
                 elif time < second:
                     second = time
@@ -104,9 +109,10 @@ def _run(rings: list[Ring], sharing: list[SharingQueue], board: Board) -> None:
             if time < NEVER:
                 if s.free > time:
                     time = s.free
-                if time < first:
+                if time < first or (time == first and s.ready < since):
                     second = first
                     first = time
+                    since = s.ready
                     ring, lane = None, s
                 elif time < second:
                     second = time
@@ -121,7 +127,7 @@ def _run(rings: list[Ring], sharing: list[SharingQueue], board: Board) -> None:
                 begin = now
             finish = begin + record.work
             if finish <= second:
-                ring.issuer.free = issued
+                ring.issuer.free = ring.since = issued
                 trigger[n] = first
                 start[n] = begin
                 end[n] = now = finish
@@ -164,9 +170,16 @@ def _run(rings: list[Ring], sharing: list[SharingQueue], board: Board) -> None:
             start[n] = now
             served.append(arriving)
         elif ring is not None:
+            # Rings under way are left alone until their turn comes, unless somebody takes their issuer meanwhile:
+            # what could have been issued before is issued now.
+            for r in ring.rivals:
+                if r.serving >= 0 or r.issued:
+                    time = max(r.ready, r.issuer.free)
+                    if time < first or (time == first and r.ready < since):
+                        first, since, ring = time, r.ready, r
             n = ring.entry
             record = records[n]
-            ring.issuer.free = issued = first + record.issue
+            ring.issuer.free = ring.since = issued = first + record.issue
             trigger[n] = first
             ring.issued.append((issued + record.lead, n))
             on_way += 1

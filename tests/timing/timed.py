@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from nki_lab.compiler.frontend import SourceKernel
@@ -12,9 +13,11 @@ from nki_lab.compiler.trace import TensorSpec
 from nki_lab.dtypes import dtype_of
 from nki_lab.ir.execution import Execution
 from nki_lab.ir.nodes import Kernel
+from nki_lab.profiler.profile import Profile
 from nki_lab.targets import get_target
 from nki_lab.timing.options import TimingOptions
 from nki_lab.timing.schedule import schedule
+from nki_lab.timing.tables import make_profile
 from nki_lab.timing.timeline import Timeline
 
 
@@ -65,6 +68,11 @@ class Run:
         self.timeline = timeline
         self.kernel = timeline.execution.kernel
         self.total = timeline.total_ns
+
+    @cached_property
+    def profile(self) -> Profile:
+        """The tables of the run."""
+        return make_profile(self.timeline)
 
     def of(self, name: str) -> list[Ran]:
         """Return when the instructions called `name` ran, in the order of the program."""
