@@ -12,6 +12,7 @@ from nki_lab.compiler.options import CompileOptions
 from nki_lab.ir.coverage import Coverage, Written
 from nki_lab.ir.instruction import Form, Instruction
 from nki_lab.ir.nodes import Kernel
+from nki_lab.targets.spaces import PSUM
 
 _ACCUMULATE = "accumulate"
 _SETTLED = {Written.NOTHING: False, Written.ALL: True}
@@ -21,27 +22,45 @@ def settle_accumulate(kernel: Kernel, options: CompileOptions) -> Kernel:
     """Return the kernel with accumulate=None settled wherever it is the same for all elements."""
     if kernel.has_loops or not any(_open(form.example) for form in kernel.forms.values()):
         return kernel  # in a device loop the first pass differs from the others
+    # Only accumulators are followed; whether an instruction can write one is a matter of its form.
     coverage: dict[int, Coverage] = {}
-    forms: dict[tuple[Form, bool], Form] = {}
+    settled_forms: dict[tuple[Form, bool], Form] = {}
     body = []
     for i in kernel.instructions:
+        form = i.form
+        kind = form.cache.get(settle_accumulate)
+        if kind is None:
+            kind = form.cache[settle_accumulate] = _kind(i)
+        if kind == _OTHER:
+            body.append(i)
+            continue
         changed = i
-        if _open(i):
-            (dst,) = i.written()
-            seen = coverage.setdefault(dst.storage.id, Coverage(dst.storage))
-            settled = _SETTLED.get(seen.written(dst))
+        views = i.written()
+        if kind == _OPEN:
+            seen = coverage.get(views[0].storage.id)
+            settled = False if seen is None else _SETTLED.get(seen.written(views[0]))
             if settled is not None:
                 changed = i.with_args(accumulate=settled)
-                form = forms.get((i.form, settled))
-                if form is None:
-                    form = forms[i.form, settled] = Form(changed, kernel.target)
-                changed.form = form
-        for view in i.written():
-            if not view.storage.buffer.on_chip:
-                continue
-            coverage.setdefault(view.storage.id, Coverage(view.storage)).write(view)
+                changed.form = settled_forms.get((form, settled)) or settled_forms.setdefault(
+                    (form, settled), Form(changed, kernel.target)
+                )
+        for view in views:
+            seen = coverage.get(view.storage.id)
+            if seen is None:
+                seen = coverage[view.storage.id] = Coverage(view.storage)
+            if not seen.whole:
+                seen.write(view)
         body.append(changed)
     return kernel.with_(body=tuple(body))
+
+
+_OPEN, _WRITES, _OTHER = "accumulate is open", "writes where accumulators live", "neither"
+
+
+def _kind(i: Instruction) -> str:
+    if _open(i):
+        return _OPEN
+    return _WRITES if any(view.buffer is PSUM for view in i.written()) else _OTHER
 
 
 def _open(i: Instruction) -> bool:
