@@ -214,6 +214,12 @@ class StrictFinding(LanguageError):
     code = "NKI115"
 
 
+class BadSyntax(LanguageError):
+    """The text of a cell is not Python."""
+
+    code = "NKI116"
+
+
 class WrongCall(InstructionError, TypeError):
     """An instruction was called with missing, extra or unknown arguments."""
 
@@ -323,6 +329,18 @@ class BadKernelText(BadFile):
         gutter = f"   {self.line} | "
         mark = f"{'| ':>{len(gutter)}}{blanks(self.text[: self.column - 1])}^"
         return [first, f"{gutter}{self.text}", mark, *rest]
+
+
+class NoKernel(UsageError):
+    """A cell, file or expression holds no kernel, or leaves open which one is meant."""
+
+    code = "NKI607"
+
+
+class UnknownTopic(UsageError, LookupError):
+    """There is nothing of this name to explain; close matches are offered."""
+
+    code = "NKI608"
 
 
 class KernelErrors(NkiError):

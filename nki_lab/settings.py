@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from nki_lab.errors import UnknownOption, close_matches
 
@@ -48,6 +51,27 @@ VARIABLES: dict[str, Variable] = {
 }
 
 
+_overrides: ContextVar[Mapping[str, str]] = ContextVar(
+    "nki_lab_settings", default=MappingProxyType({})
+)
+
+
+@contextmanager
+def override(**values: str | None) -> Iterator[None]:
+    """Let options of a magic or command win over the environment inside a `with` block.
+
+    Args:
+        values: texts by the keys of VARIABLES, as they would stand in the environment; None changes nothing.
+    """
+    assert set(values) <= set(VARIABLES)
+    given = {key: value for key, value in values.items() if value is not None}
+    token = _overrides.set({**_overrides.get(), **given})
+    try:
+        yield
+    finally:
+        _overrides.reset(token)
+
+
 @dataclass(frozen=True)
 class Settings:
     """The environment's answers at one moment; read anew at each kernel call.
@@ -68,11 +92,16 @@ class Settings:
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None) -> Settings:
-        """Read the variables; a value that is none of the choices is an error naming it."""
-        values = {
-            key: _value(v, os.environ if environ is None else environ)
-            for key, v in VARIABLES.items()
-        }
+        """Read the variables; a value that is none of the choices is an error naming it.
+
+        What `override` gives wins over the environment of the process, not over `environ`.
+        """
+        if environ is None:
+            overrides = _overrides.get()
+            texts = {k: overrides.get(k) or os.environ.get(v.name) for k, v in VARIABLES.items()}
+        else:
+            texts = {k: environ.get(v.name) for k, v in VARIABLES.items()}
+        values = {key: _value(VARIABLES[key], text) for key, text in texts.items()}
         return cls(
             target=values["target"],
             simulator=values["simulator"] == "1",
@@ -82,8 +111,8 @@ class Settings:
         )
 
 
-def _value(variable: Variable, environ: Mapping[str, str]) -> str:
-    value = environ.get(variable.name) or variable.default
+def _value(variable: Variable, text: str | None) -> str:
+    value = text or variable.default
     if variable.choices and value not in variable.choices:
         raise UnknownOption(
             f"{variable.name}={value}: expected {' or '.join(variable.choices)}",

@@ -2,7 +2,8 @@
 
 A *place* is `(code object, instruction offset)`: cheap to take while a kernel is traced, and turned
 into file, line and columns only when somebody looks (`Span.of`). A cell of a notebook and a file on
-disk are both `linecache` entries, so one look-up serves both.
+disk are both `linecache` entries, so one look-up serves both. Where there is no code object (a line
+that is no Python, an option of a magic) a `Span` itself is the place.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import unicodedata
 from dataclasses import dataclass
 from functools import cached_property
 from types import CodeType, FrameType, TracebackType
-from typing import NamedTuple
+from typing import NamedTuple, Union
 
-Place = tuple[CodeType, int]
+Place = Union[tuple[CodeType, int], "Span"]
 Stack = tuple[Place, ...]
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -76,6 +77,8 @@ class Span:
     @classmethod
     def of(cls, place: Place) -> Span:
         """Turn a place into the span of the expression that was being evaluated there."""
+        if isinstance(place, Span):
+            return place
         code, offset = place
         positions = list(code.co_positions())
         line, end_line, column, end_column = (
@@ -230,3 +233,12 @@ def stack_of_traceback(tb: TracebackType | None, root: CodeType | None = None) -
             places.append((code, tb.tb_lasti))
         tb = tb.tb_next
     return tuple(reversed(places))
+
+
+def stack_in_cells(tb: TracebackType | None) -> Stack:
+    """Return the author's places in notebook cells, or all of them where none is in a cell.
+
+    What was interrupted from outside may stand deep in a library; its author looks for the cell.
+    """
+    places = stack_of_traceback(tb)
+    return tuple(p for p in places if is_cell(Span.of(p).filename)) or places

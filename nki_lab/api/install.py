@@ -93,6 +93,11 @@ def install() -> bool:
     return True
 
 
+def is_installed() -> bool:
+    """Tell whether `import nki` finds nki_lab for the rest of the process."""
+    return _finder in sys.meta_path
+
+
 def uninstall() -> None:
     """Take the aliases back; names that were imported stay bound where they are."""
     if _finder in sys.meta_path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dis
 from itertools import islice
 
-from nki_lab.source import Place, Stack
+from nki_lab.source import Place, Span, Stack
 
 _RETURNED = "return"  # no variable is called that
 
@@ -23,6 +23,8 @@ def variable_of(stack: Stack) -> str:
 
 
 def _stored_name(place: Place) -> str:
+    if isinstance(place, Span):  # no code
+        return ""
     code, offset = place
     # The offset lies on the call or in its inline caches; what follows is the next instruction.
     later = (op for op in dis.get_instructions(code) if op.offset > offset)

@@ -21,6 +21,7 @@ from nki_lab.ir.execution import Execution
 from nki_lab.ir.instruction import active
 from nki_lab.ir.nodes import Finding
 from nki_lab.runtime.arrays import is_foreign_array, library_of, to_library, to_numpy
+from nki_lab.runtime.recording import record, recording
 from nki_lab.runtime.result import Result
 from nki_lab.settings import Settings
 from nki_lab.simulator import Program, SimulatorOptions
@@ -89,7 +90,8 @@ class KernelFunction:
         if active.builder is not None:
             return self.func(*args, **kwargs)
         result = self.launch(*args, **kwargs)
-        _show(result.findings)
+        if not recording():
+            _show(result.findings)
         return result.value
 
     def launch(self, *args: Any, target: str | Target | None = None, **kwargs: Any) -> Result:
@@ -153,13 +155,15 @@ class CompiledFunction:
         self.runs += 1
         library = next((library_of(v) for v in values if library_of(v) != "numpy"), "numpy")
         value = _structured(compiled.kernel.result, [to_library(o, library) for o in outputs])
-        return Result(
+        result = Result(
             compiled=compiled,
             execution=Execution.in_program_order(compiled.kernel),
             inputs=tuple(arrays),
             outputs=tuple(outputs),
             value=value,
         )
+        record(result)
+        return result
 
     def __repr__(self) -> str:
         return f"<compiled NKI kernel {self.compiled.kernel.name} for {self.compiled.target.name}>"
