@@ -1,0 +1,128 @@
+"""Which instructions are there, and what does the page of one say?
+
+Everything here is read from the definitions: a new instruction is in the catalog as soon as it is
+defined.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nki_lab.ir.cost import MicroOp, Transfer
+from nki_lab.ir.instruction import READ, UPDATE, WRITE, Definition, Operand
+from nki_lab.isa import registry
+from nki_lab.isa.example import describe_call, example_call
+from nki_lab.targets import ALL_TARGETS
+from nki_lab.targets.features import FEATURES
+from nki_lab.targets.spec import Target
+
+_WIDTH = 92
+_ROLES = {READ: "read", WRITE: "written", UPDATE: "read and written"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One instruction of the catalog: its name, engines, targets and first sentence."""
+
+    name: str
+    engines: tuple[str, ...]
+    targets: tuple[str, ...]
+    summary: str
+
+
+def rows() -> Iterator[Row]:
+    """Yield one row per instruction, by name."""
+    for name, definition in sorted(registry.items()):
+        engines = tuple(engine.name for engine in definition.engines)
+        yield Row(name, engines, _targets(definition), definition.doc.partition("\n")[0])
+
+
+def page(definition: Definition, target: Target) -> str:
+    """Return everything known about an instruction as text; its cost is that on `target`."""
+    engines = ", ".join(engine.name for engine in definition.engines)
+    lines = [
+        *call_text(f"nisa.{definition.name}", definition.signature),
+        "",
+        definition.doc,
+        "",
+        "operands",
+    ]
+    lines += [_operand(name, operand) for name, operand in definition.operands.items()]
+    lines += ["", f"engines: {engines}", f"targets: {', '.join(_targets(definition))}"]
+    lines += [f"  needs {feature}: {FEATURES[feature]}" for feature in definition.requires]
+    lines += ["", "rules", *_rules(definition), "", *_cost(definition, target)]
+    return "\n".join(lines)
+
+
+def call_text(name: str, signature: inspect.Signature) -> list[str]:
+    """Return a call with every parameter and default, in lines short enough to print."""
+    parameters = [
+        p.name if p.default is p.empty else f"{p.name}={p.default!r}"
+        for p in signature.parameters.values()
+    ]
+    text = f"{name}({', '.join(parameters)})"
+    return textwrap.wrap(text, _WIDTH, subsequent_indent="    ", break_on_hyphens=False)
+
+
+def _targets(definition: Definition) -> tuple[str, ...]:
+    return tuple(t.name for t in ALL_TARGETS if all(t.supports(f) for f in definition.requires))
+
+
+def _operand(name: str, operand: Operand) -> str:
+    role = (
+        "access depends on the arguments"
+        if callable(operand.role)
+        else _ROLES.get(operand.role, operand.role)
+    )
+    spaces = " or ".join(sorted({space.name for space in operand.spaces}))
+    facts = [role, f"in {spaces}"]
+    if operand.many:
+        facts.append("a list of tensors")
+    if operand.scalar:
+        facts.append("or a number")
+    if operand.optional:
+        facts.append("or None")
+    return f"  {name:<12} {', '.join(facts)}"
+
+
+def _rules(definition: Definition) -> Iterator[str]:
+    # What holds for several operands is said once, in the place of the first.
+    grouped: dict[tuple[str, str], list[str]] = {}
+    for rule in definition.all_rules():
+        name = rule.about[0] if len(rule.about) == 1 else ""
+        sentence = rule.text.replace(f"`{name}`", "{}", 1) if name else rule.text
+        grouped.setdefault((sentence, rule.source), []).append(name)
+    for (sentence, source), names in grouped.items():
+        subject = ", ".join(f"`{name}`" for name in names)
+        text = sentence.replace("{}", subject, 1) if names[0] else sentence
+        text = f"- {text}" + (f" ({source})" if source else "")
+        yield from textwrap.wrap(
+            text, _WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+        )
+
+
+def _cost(definition: Definition, target: Target) -> list[str]:
+    if target.name not in _targets(definition):
+        return [f"{target.name} does not have it"]
+    made = example_call(definition, target)
+    if made is None:
+        return [f"no usual call of it was found on {target.name}"]
+    lines = [f"modelled cost of one call on {target.name}"]
+    lines += [f"  {line}" for line in describe_call(made)]
+    for step in definition.cost_of(made, target):
+        lines.append(f"  -> {_step(step, made.form.engine, target)}")
+    return lines
+
+
+def _step(step: MicroOp | Transfer, placed: object, target: Target) -> str:
+    if isinstance(step, Transfer):
+        return (
+            f"{step.opcode}: {step.descriptors:,} descriptors of {step.descriptor_bytes:,} bytes,"
+            f" {step.source} to {step.destination}, issued by {step.issuer.name}"
+        )
+    engine = step.engine or placed
+    nanoseconds = step.cycles / target.clock_ghz(engine)  # type: ignore[arg-type]
+    return f"{step.opcode}: {step.cycles:,.0f} cycles on {engine.name}, {nanoseconds:,.0f} ns"  # type: ignore[attr-defined]
