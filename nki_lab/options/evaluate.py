@@ -1,0 +1,116 @@
+"""What is the value of an expression given as an option, and does a result match it?"""
+
+from __future__ import annotations
+
+import linecache
+from typing import Any
+
+import numpy as np
+
+from nki_lab.errors import CheckFailed, NkiError, UsageError
+from nki_lab.options.parsing import Locate, nowhere
+from nki_lab.options.table import BY_NAME, Expression
+from nki_lab.runtime.arrays import is_foreign_array, to_numpy
+from nki_lab.runtime.check import Comparison, compare
+from nki_lab.source import Place, Span, Stack, stack_of_traceback
+
+
+def evaluate(expression: Expression, scope: dict[str, Any], locate: Locate = nowhere) -> Any:
+    """Return the value of an expression in `scope`.
+
+    Args:
+        expression: what to evaluate.
+        scope: the names it may use.
+        locate: gives the place of a part of its text in the author's line.
+
+    Raises:
+        NkiError: as a kernel raised it.
+        UsageError: anything else that was raised, with the place in the expression or below it.
+    """
+    text = expression.text
+    # Without a time of change the entry is never dropped, so a later error still shows the text.
+    linecache.cache[expression.filename] = (
+        len(text), None, text.splitlines(keepends=True), expression.filename,
+    )  # fmt: skip
+    try:
+        return eval(expression.code, scope)
+    except NkiError as error:
+        if not error.stack:
+            error.stack = _stack(error, expression, locate)
+        raise
+    except Exception as error:
+        said = f": {error}" if str(error) else ""
+        raise UsageError(
+            f"{type(error).__name__}{said}",
+            stack=_stack(error, expression, locate),
+            notes=(f"raised by {_flag(expression)} {text}",),
+        ) from error
+
+
+def _stack(error: Exception, expression: Expression, locate: Locate) -> Stack:
+    places: list[Place] = []
+    for place in stack_of_traceback(error.__traceback__, expression.code):
+        span = Span.of(place)
+        found: Stack = ()
+        if span.filename == expression.filename and span.line == 1 and span.column is not None:
+            width = (span.end_column or span.column + 1) - span.column
+            found = locate(expression.text, span.column, width)
+        places += found or (place,)
+    return tuple(places)
+
+
+def reference(expression: Expression, scope: dict[str, Any], locate: Locate = nowhere) -> Any:
+    """Return the value to compare with, copied: a kernel may update arrays it is a view of."""
+    return _copied(evaluate(expression, scope, locate))
+
+
+def check_value(found: Any, expected: Any, stack: Stack = ()) -> tuple[Comparison, ...]:
+    """Compare what a kernel returned with its reference; tuples are compared item by item.
+
+    Raises CheckFailed at `stack` when any part differs.
+    """
+    if found is None:
+        raise UsageError(
+            "the run returns nothing that could be compared",
+            stack=stack,
+            help="a kernel that updates its input: --run '(kernel(a), a)[1]'",
+        )
+    pairs = _pairs(found, expected, stack)
+    results = []
+    for name, one, other in pairs:
+        try:
+            result = compare(one, other)
+        except NkiError as error:
+            error.stack = error.stack or stack
+            raise
+        if not result.ok:
+            raise CheckFailed(f"the result{name} {result.summary()}", stack=stack)
+        results.append(result)
+    return tuple(results)
+
+
+def _flag(expression: Expression) -> str:
+    return expression.filename.strip("<>")
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return [_copied(v) for v in value]
+    if is_foreign_array(value):
+        return np.array(to_numpy("reference", value))
+    return value
+
+
+def _pairs(found: Any, expected: Any, stack: Stack) -> list[tuple[str, Any, Any]]:
+    if not isinstance(found, (tuple, list)):
+        return [("", found, expected)]
+    if not isinstance(expected, (tuple, list)) or len(expected) != len(found):
+        parts = len(expected) if isinstance(expected, (tuple, list)) else 1
+        raise CheckFailed(
+            f"the run returns {len(found)} values, {BY_NAME['check'].flag} gives {parts}",
+            stack=stack,
+            help="write a tuple of references, one per value",
+        )
+    return [
+        (f" [{k}]", one, other) for k, (one, other) in enumerate(zip(found, expected, strict=True))
+    ]

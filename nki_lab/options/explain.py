@@ -1,0 +1,158 @@
+"""What does `explain` say about an error code, an instruction, a function, an option or a target?"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from typing import Any
+
+import nki_lab.language as nl
+from nki_lab.dtypes import DTYPES, DType
+from nki_lab.errors import NkiError, UnknownTopic, close_matches
+from nki_lab.isa import registry
+from nki_lab.isa.catalog import call_text, page
+from nki_lab.options.error_pages import PAGES
+from nki_lab.options.table import BY_NAME, OPTIONS, Option
+from nki_lab.settings import VARIABLES, Variable
+from nki_lab.targets import ALL_TARGETS, Target, get_target, target_names
+
+_ISA, _LANGUAGE = ("nki.isa.", "nisa."), ("nki.language.", "nl.")
+
+
+def explain(topic: str, target: Target) -> str:
+    """Return the page about a topic; costs of instructions are those on `target`.
+
+    Raises UnknownTopic, with close matches, for a name nothing is known about.
+    """
+    name = topic.strip()
+    finders = [_error, _option, _instruction, _function, _dtype, _variable, _chip]
+    for prefixes, meant in ((_ISA, [_instruction]), (_LANGUAGE, [_function, _dtype])):
+        for prefix in prefixes:
+            if name.startswith(prefix):
+                name, finders = name.removeprefix(prefix), meant
+    for find in finders:
+        text = find(name, target)
+        if text is not None:
+            return text
+    raise UnknownTopic(
+        f"nothing is known about `{topic.strip()}`",
+        help=close_matches(name, topics())
+        or "name an error code, instruction, function of nki.language, option, variable or target",
+    )
+
+
+def topics() -> tuple[str, ...]:
+    """Return every name `explain` knows."""
+    errors = [kind.code for kind in error_classes()]
+    options = [option.flag for option in OPTIONS]
+    variables = [variable.name for variable in VARIABLES.values()]
+    return (
+        *errors,
+        *options,
+        *sorted(registry),
+        *_functions(),
+        *DTYPES,
+        *variables,
+        *target_names(),
+    )
+
+
+def error_classes() -> tuple[type[NkiError], ...]:
+    """Return every class of errors, in the order of their codes."""
+    return tuple(sorted(_tree(NkiError), key=lambda kind: kind.code))
+
+
+def _tree(kind: type[NkiError]) -> Iterator[type[NkiError]]:
+    if kind.__module__ == NkiError.__module__:  # not the classes of tests and of authors
+        yield kind
+        for below in kind.__subclasses__():
+            yield from _tree(below)
+
+
+def _error(name: str, target: Target) -> str | None:
+    for kind in error_classes():
+        if name.upper() == kind.code or name == kind.__name__:
+            bases = [b for b in kind.__mro__[1:] if b in PAGES and b is not NkiError]
+            lines = [f"{kind.code} {kind.__name__}", "", inspect.cleandoc(kind.__doc__ or "")]
+            lines += ["", PAGES[kind]] if kind in PAGES else []
+            lines += ["", *(f"one kind of {b.__name__} ({b.code})" for b in bases[:1])]
+            return "\n".join(lines).rstrip()
+    return None
+
+
+def _option(name: str, target: Target) -> str | None:
+    option = BY_NAME.get(name.removeprefix("--"))
+    return None if option is None else _option_page(option)
+
+
+def _option_page(option: Option) -> str:
+    lines = [f"{option.flag} {option.metavar}".rstrip(), "", *textwrap.wrap(option.help, 92), ""]
+    return "\n".join([*lines, f"commands: {', '.join(option.commands)}"])
+
+
+def _instruction(name: str, target: Target) -> str | None:
+    definition = registry.get(name)
+    return None if definition is None else page(definition, target)
+
+
+def _functions() -> list[str]:
+    return sorted(n for n in nl.__all__ if _is_function(getattr(nl, n)))
+
+
+def _is_function(value: Any) -> bool:
+    return callable(value) and not isinstance(value, (type, DType))
+
+
+def _function(name: str, target: Target) -> str | None:
+    function: Callable[..., Any] | None = getattr(nl, name, None) if name in nl.__all__ else None
+    if function is None or not _is_function(function):
+        return None
+    head = call_text(f"nl.{name}", inspect.signature(function))
+    return "\n".join([*head, "", inspect.getdoc(function) or ""]).rstrip()
+
+
+def _dtype(name: str, target: Target) -> str | None:
+    dtype = DTYPES.get(name)
+    if dtype is None:
+        return None
+    lanes = f", {dtype.lanes} lanes of {dtype.lane}" if dtype.lane is not None else ""
+    stored = f"{dtype.itemsize} bytes per element, kept as NumPy {dtype.np}"
+    return f"nl.{name} (element type)\n\nkind {dtype.kind}{lanes}; {stored}"
+
+
+def _variable(name: str, target: Target) -> str | None:
+    variable = next((v for v in VARIABLES.values() if v.name == name.upper()), None)
+    return None if variable is None else _variable_page(variable)
+
+
+def _variable_page(variable: Variable) -> str:
+    return f"{variable.name} (environment variable)\n\n{variable.meaning}\n\ndefault: {variable.default}"
+
+
+def _chip(name: str, target: Target) -> str | None:
+    if name.lower() not in target_names():
+        return None
+    chip = get_target(name)
+    lines = [f"{chip.name} ({chip.core_name}); also: {', '.join(chip.aliases)}", ""]
+    for field in fields(chip):
+        fact = chip.sources.get(field.name)
+        if fact is not None:
+            source = f"  ({fact.page or fact.note})"
+            lines.append(f"  {field.name}: {_value(fact.value)} {fact.unit}".rstrip() + source)
+    others = sorted({f for t in ALL_TARGETS for f in t.features if f not in chip.features})
+    lines += [
+        "",
+        f"has: {', '.join(sorted(chip.features)) or 'nothing beyond the common features'}",
+    ]
+    lines += [f"lacks: {', '.join(others)}"] if others else []
+    return "\n".join(lines)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, frozenset):
+        return ", ".join(map(str, sorted(value)))
+    if value is None:
+        return "unknown"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,240 @@
+"""Which options are there, what does each take, and which commands have it?
+
+    %%nki --target trn2 --run "add(a, b)"          nki-lab run add.py:add --target trn2
+
+An option is declared here once; the magics' parser, the command line, completion, `%%nki?` and
+`%nki_explain --target` all read this table. To add one, add a row and read its value where it acts.
+"""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+from nki_lab.errors import UnknownTarget, close_matches
+from nki_lab.settings import VARIABLES
+from nki_lab.targets import get_target, target_names
+
+
+class BadValue(ValueError):
+    """A value an option cannot take; the text says what it takes.
+
+    Args:
+        message: what was found and what was expected.
+        help: what to write instead.
+        column, width: where in the value it goes wrong, if known.
+    """
+
+    def __init__(self, message: str, help: str = "", column: int = 0, width: int = 0) -> None:
+        super().__init__(message)
+        self.help = help
+        self.column = column
+        self.width = width
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A Python expression given as the value of an option: its text and the compiled form."""
+
+    text: str
+    code: CodeType
+    filename: str
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option.
+
+    Attributes:
+        name: attribute that holds its value, and the flag without its dashes.
+        metavar: what stands for its value in help texts; empty for a switch.
+        help: one sentence on what it does.
+        commands: magics ("%%nki") and subcommands ("run") that have it.
+        read: turns the text of a value into the value, or raises BadValue.
+        choices: every value it takes, where they can be listed.
+        default: its value when it is not given.
+    """
+
+    name: str
+    metavar: str
+    help: str
+    commands: tuple[str, ...]
+    read: Callable[[str, Option], Any] = lambda text, option: text
+    choices: tuple[str, ...] = ()
+    default: Any = None
+
+    @property
+    def flag(self) -> str:
+        """The option as it is typed."""
+        return f"--{self.name.replace('_', '-')}"
+
+    @property
+    def is_switch(self) -> bool:
+        """True for an option without a value."""
+        return not self.metavar
+
+    def parse(self, text: str) -> Any:
+        """Turn the text of a value into the value; BadValue says what is allowed."""
+        return self.read(text, self)
+
+
+#: Views `--show` knows, in the order of the tabs.
+VIEWS = ("report", "ir", "layout", "memory", "timeline")
+
+
+def _one_of(text: str, option: Option) -> str:
+    if text not in option.choices:
+        raise BadValue(
+            f"`{text}` is none of {', '.join(option.choices)}", close_matches(text, option.choices)
+        )
+    return text
+
+
+def _target(text: str, option: Option) -> str:
+    try:
+        get_target(text)
+    except UnknownTarget as error:
+        raise BadValue(error.message, error.help) from None
+    return text.strip().lower()
+
+
+def _views(text: str, option: Option) -> tuple[str, ...]:
+    chosen = [word.strip() for word in text.split(",")]
+    if chosen == ["none"]:
+        return ()
+    for word in chosen:
+        if word == "none":
+            raise BadValue("`none` stands alone, it cannot be combined with views")
+        if word not in VIEWS:
+            column = text.index(word) if word else 0
+            found = f"`{word}` is no view" if word else "the name of a view is missing"
+            raise BadValue(
+                f"{found}: write none, or views separated by commas: {', '.join(VIEWS)}",
+                close_matches(word, (*VIEWS, "none")),
+                column,
+                len(word),
+            )
+    return tuple(view for view in VIEWS if view in chosen)
+
+
+def _variable(text: str, option: Option) -> str:
+    if not text.isidentifier() or keyword.iskeyword(text):
+        raise BadValue(
+            f"`{text}` cannot name a variable", "write a Python name such as result or run_1"
+        )
+    return text
+
+
+def _seconds(text: str, option: Option) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds <= 1e6:
+        raise BadValue(f"`{text}` is no number of seconds above 0", "write for example 2.5")
+    return seconds
+
+
+def _expression(text: str, option: Option) -> Expression:
+    filename = f"<{option.flag}>"
+    try:
+        code = compile(ast.parse(text, filename, "eval"), filename, "eval", dont_inherit=True)
+    except SyntaxError as error:
+        line = text.splitlines()[(error.lineno or 1) - 1] if text.strip() else ""
+        column = text.index(line) + min(max((error.offset or 1) - 1, 0), len(line))
+        raise BadValue(
+            f"{error.msg}" if text.strip() else "the expression is empty",
+            "write one Python expression; quote it if it contains spaces",
+            column,
+            1,
+        ) from None
+    except ValueError as error:  # a null byte
+        raise BadValue(str(error), "write one Python expression") from None
+    return Expression(text, code, filename)
+
+
+_CELL, _LINE, _RUN, _PROFILE = "%%nki", "%nki", "run", "profile"
+_NOTEBOOK = (_CELL, _LINE)
+_ALL = (*_NOTEBOOK, _RUN, _PROFILE)
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        "run",
+        "EXPR",
+        "call the kernel, e.g. --run 'add(a, b)': compile, simulate and time it, and show the run",
+        _ALL,
+        _expression,
+    ),
+    Option(
+        "check",
+        "EXPR",
+        "compare the result with this expression, taken before the run; the cell or command fails"
+        " when it differs by more than the dtype's tolerance",
+        (*_NOTEBOOK, _RUN),
+        _expression,
+    ),
+    Option(
+        "target",
+        "NAME",
+        f"chip to compile for: {', '.join(target_names())}; wins over the session and the environment",
+        _ALL,
+        _target,
+        target_names(),
+    ),
+    Option(
+        "show",
+        "VIEWS",
+        f"views of the run, separated by commas: {', '.join(VIEWS)}; or none",
+        (*_NOTEBOOK, _RUN),
+        _views,
+        (*VIEWS, "none"),
+    ),
+    Option(
+        "name",
+        "VAR",
+        "variable that gets the Result of the run; otherwise <kernel>_result",
+        _NOTEBOOK,
+        _variable,
+    ),
+    Option(
+        "quiet",
+        "",
+        "print and show nothing unless something is wrong",
+        (*_NOTEBOOK, _RUN),
+        default=False,
+    ),
+    Option(
+        "timeout",
+        "SECONDS",
+        "stop with an error after so many seconds",
+        _ALL,
+        _seconds,
+    ),
+    Option(
+        "capacity",
+        "WHAT",
+        "when SBUF or PSUM does not fit: error, or finding, which runs the kernel anyway and says so",
+        _ALL,
+        _one_of,
+        VARIABLES["capacity"].choices,
+    ),
+    Option(
+        "strict",
+        "",
+        "treat findings (memory read before it is written, what another compiler refuses) as errors",
+        _ALL,
+        default=False,
+    ),
+)
+
+BY_NAME = {option.name: option for option in OPTIONS}
+
+
+def options_of(command: str) -> tuple[Option, ...]:
+    """Return the options a magic or subcommand has, in the order of its help."""
+    return tuple(option for option in OPTIONS if command in option.commands)
