@@ -1,0 +1,141 @@
+"""Which kernels does a cell define, once it has run in the user's namespace?"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from importlib import import_module
+from inspect import isfunction
+from types import CodeType
+from typing import Any
+
+from IPython.core.interactiveshell import InteractiveShell
+
+from nki_lab.errors import NkiError, NoKernel
+from nki_lab.magics.cells import Cell
+from nki_lab.runtime import KernelFunction, jit
+from nki_lab.source import Span, stack_of_traceback
+
+#: Names a cell may use without importing them; they are bound only where it reads them and they
+#: are missing, and stay bound, since the kernel needs them whenever it is called.
+READY = {"nki": "nki", "nl": "nki.language", "nisa": "nki.isa"}
+
+EXAMPLE = """\
+    %%nki --run "double(a)"
+    @nki.jit
+    def double(a):
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        tile = nl.load(a)
+        nl.store(out, nl.add(tile, tile))
+        return out"""
+
+_FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def define_kernels(shell: InteractiveShell, cell: Cell) -> list[KernelFunction]:
+    """Run a cell in the user's namespace and return the kernels it defines, in order.
+
+    Functions decorated with `nki.jit` are kernels. Where there is none and the cell has exactly one
+    function, that one is made a kernel. Each kernel's text is checked.
+
+    Raises:
+        BadSyntax: the cell is not Python.
+        NoKernel: it defines no kernel, or several functions of which none is marked.
+        NkiError: the text of a kernel says what no NKI compiler takes.
+        Exception: as the cell's own statements raise.
+    """
+    tree = cell.parse()
+    if not any(isinstance(node, _FUNCTION) for node in ast.walk(tree)):
+        raise NoKernel(
+            "the cell defines no function, so there is no kernel in it",
+            stack=_first_statement(cell, tree),
+            help=f"run plain Python in a cell without %%nki; a cell with a kernel:\n\n{EXAMPLE}",
+        )
+    code = cell.compile(tree, shell)
+    _bind_ready_names(shell, code)
+    _execute(shell, code)
+    kernels = _marked(tree, shell.user_ns, cell) or [_only_function(tree, shell, cell)]
+    for kernel in kernels:
+        kernel.source.check()
+    return kernels
+
+
+def _execute(shell: InteractiveShell, code: CodeType) -> None:
+    try:
+        exec(code, shell.user_ns)
+    except NkiError as error:
+        if not error.stack:
+            error.stack = stack_of_traceback(error.__traceback__, code)
+        raise
+    except Exception as error:
+        _show_from_cell(shell, code, error)
+        raise
+
+
+def _show_from_cell(shell: InteractiveShell, code: CodeType, error: Exception) -> None:
+    """Let IPython show the traceback of a cell's own error from the cell on, without our frames."""
+    tb = error.__traceback__
+    while tb is not None and tb.tb_frame.f_code is not code:
+        tb = tb.tb_next
+    if tb is not None:
+        lines = shell.InteractiveTB.structured_traceback(type(error), error, tb)
+        # IPython asks an exception for this before it makes a traceback of its own.
+        error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
+
+
+def _bind_ready_names(shell: InteractiveShell, code: CodeType) -> None:
+    read = set(_names(code))
+    missing = [name for name in READY if name in read and name not in shell.user_ns]
+    shell.push({name: import_module(READY[name]) for name in missing}, interactive=False)
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def _marked(tree: ast.Module, scope: dict[str, Any], cell: Cell) -> list[KernelFunction]:
+    found: dict[Any, KernelFunction] = {}
+    for name in _bound(tree):
+        value = scope.get(name)
+        if isinstance(value, KernelFunction) and value.func.__code__.co_filename == cell.filename:
+            found.setdefault(value.func, value)
+    return list(found.values())
+
+
+def _bound(tree: ast.Module) -> Iterator[str]:
+    for node in tree.body:
+        if isinstance(node, _FUNCTION):
+            yield node.name
+        elif isinstance(node, ast.Assign):
+            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+
+
+def _only_function(tree: ast.Module, shell: InteractiveShell, cell: Cell) -> KernelFunction:
+    nodes = [node for node in tree.body if isinstance(node, _FUNCTION)]
+    functions = {n.name: n for n in nodes if isfunction(shell.user_ns.get(n.name))}
+    if len(functions) != 1:
+        names = ", ".join(f"`{name}`" for name in functions)
+        raise NoKernel(
+            f"the cell defines {len(functions)} functions and marks none as the kernel: {names}"
+            if functions
+            else "the cell defines no kernel: no function stands at its outermost level",
+            stack=_place(cell, next(iter(functions.values()), tree.body[0])),
+            help="write @nki.jit above the function that is the kernel",
+        )
+    (name,) = functions
+    kernel = jit(shell.user_ns[name])
+    shell.push({name: kernel})
+    return kernel
+
+
+def _first_statement(cell: Cell, tree: ast.Module) -> tuple[Span, ...]:
+    return _place(cell, tree.body[0]) if tree.body else (Span(cell.filename, cell.first_line),)
+
+
+def _place(cell: Cell, node: ast.stmt) -> tuple[Span, ...]:
+    same_line = node.end_lineno == node.lineno
+    end = node.end_col_offset if same_line else None
+    return (Span(cell.filename, node.lineno, node.col_offset, node.end_lineno, end),)

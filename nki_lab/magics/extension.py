@@ -1,0 +1,51 @@
+"""What happens when a notebook loads and unloads nki_lab?"""
+
+from __future__ import annotations
+
+import os
+
+from IPython.core.interactiveshell import InteractiveShell
+
+from nki_lab.api import install
+from nki_lab.magics.completions import complete_options
+from nki_lab.magics.line_magics import LineMagics
+from nki_lab.magics.nki_magic import NkiMagics
+from nki_lab.settings import VARIABLES
+
+_TARGET = VARIABLES["target"].name
+_MAGICS = (NkiMagics, LineMagics)
+
+# What stood before loading, put back when unloading.
+_before: dict[str, object] = {}
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """Make the magics available (`%load_ext nki_lab`), and `import nki` find nki_lab.
+
+    Where the official package is installed, `import nki` outside `%%nki` cells stays the official
+    one.
+    """
+    _before["target"] = os.environ.get(_TARGET)
+    _before["aliases"] = install.is_installed()
+    install.install()
+    for magics in _MAGICS:
+        shell.register_magics(magics)
+    shell.Completer.custom_matchers.append(complete_options)
+
+
+def unload_ipython_extension(shell: InteractiveShell) -> None:
+    """Take the magics away again, with the aliases and the target they have set."""
+    for magics in _MAGICS:
+        for kind, names in magics.magics.items():
+            for name in names:
+                shell.magics_manager.magics[kind].pop(name, None)
+    matchers = shell.Completer.custom_matchers
+    matchers[:] = [matcher for matcher in matchers if matcher is not complete_options]
+    if not _before.get("aliases", True):
+        install.uninstall()
+    target = _before.get("target")
+    if isinstance(target, str):
+        os.environ[_TARGET] = target
+    else:
+        os.environ.pop(_TARGET, None)
+    _before.clear()

@@ -1,0 +1,60 @@
+"""What do `%nki_target`, `%nki_explain` and `%nki_doctor` do?"""
+
+from __future__ import annotations
+
+import os
+
+from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand
+
+from nki_lab.errors import UnknownTopic
+from nki_lab.options.doctor import Check, examine
+from nki_lab.options.explain import explain
+from nki_lab.runtime.jit import current_target
+from nki_lab.settings import VARIABLES, Settings
+from nki_lab.targets import get_target
+
+_TARGET = VARIABLES["target"].name
+
+
+@magics_class
+class LineMagics(Magics):
+    """The line magics beside `%nki`."""
+
+    @no_var_expand
+    @line_magic
+    def nki_target(self, line: str) -> None:
+        """Show the chip kernels are compiled for, or choose one for this session.
+
+        %nki_target         shows it
+        %nki_target trn2    chooses; `%%nki --target NAME` wins over it for one cell
+        """
+        name = line.strip()
+        if name:
+            os.environ[_TARGET] = get_target(name).name
+        target = current_target(Settings.read())
+        whose = f"set by {_TARGET}" if os.environ.get(_TARGET) else "the default"
+        print(f"target {target.name} ({target.core_name}), {whose}")
+
+    @no_var_expand
+    @line_magic
+    def nki_explain(self, line: str) -> None:
+        """Explain an error code, an instruction, a function of nki.language or an option.
+
+        %nki_explain NKI203
+        %nki_explain nc_matmul
+        %nki_explain --check
+        """
+        if not line.strip():
+            raise UnknownTopic(
+                "%nki_explain needs the name of something to explain",
+                help="for example %nki_explain NKI203, or %nki_explain --check",
+            )
+        print(explain(line.strip(), current_target(Settings.read())))
+
+    @line_magic
+    def nki_doctor(self, line: str) -> None:
+        """Test this installation: versions, the JupyterLab extension, one run on the simulator."""
+        kernel = Check("IPython kernel", True, type(self.shell).__name__)
+        found = examine((kernel,))
+        print(found.text())
+        found.require()

@@ -1,0 +1,161 @@
+"""What does a `%%nki` cell do?"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
+
+from nki_lab.errors import CheckFailed, NkiError, NoKernel, UnknownOption
+from nki_lab.magics.cells import Cell, typed_stack
+from nki_lab.magics.define import EXAMPLE, define_kernels
+from nki_lab.magics.show import show
+from nki_lab.options.evaluate import check_value, evaluate, reference
+from nki_lab.options.parsing import Locate, option_help, parse_line
+from nki_lab.options.session import session
+from nki_lab.options.views import summary
+from nki_lab.runtime import KernelFunction, Result
+from nki_lab.runtime.jit import current_target
+from nki_lab.settings import Settings
+from nki_lab.source import stack_in_cells
+
+_CELL, _LINE = "%%nki", "%nki"
+
+_DOCUMENTATION = f"""\
+Make the cell's function an NKI kernel; with --run, compile, simulate, time and show it.
+
+{EXAMPLE}
+
+The cell is plain Python and runs in the notebook's namespace. Functions decorated with @nki.jit are
+kernels; a single function without decorator becomes one. `nki`, `nl` (nki.language) and `nisa`
+(nki.isa) may be used without importing them. Without --run the kernel is defined and its text is
+checked.
+
+A run leaves its Result in <kernel>_result, or in the variable --name gives; `_nki` is always the
+last one. `%nki --run "double(a)"` runs a kernel of an earlier cell.
+
+{option_help(_CELL)}"""
+
+
+@magics_class
+class NkiMagics(Magics):
+    """The cell magic `%%nki` and the line magic `%nki`."""
+
+    @no_var_expand
+    @line_cell_magic
+    def nki(self, line: str, cell: str | None = None) -> None:  # noqa: D102 - set below
+        try:
+            if cell is None:
+                self._line(line)
+            else:
+                self._cell(line, cell)
+        except KeyboardInterrupt as interrupt:
+            _show_place(interrupt)
+            raise
+
+    nki.__doc__ = _DOCUMENTATION
+
+    @property
+    def ip(self) -> InteractiveShell:
+        """The IPython these magics are registered with."""
+        assert self.shell is not None
+        return self.shell
+
+    def _cell(self, line: str, body: str) -> None:
+        cell = Cell.of(self.ip, _CELL, line, body)
+        options = parse_line(_CELL, line, cell.option_stack)
+        _check_needs_run(options, cell.option_stack)
+        with session(options, cell.option_stack("--timeout")) as runs:
+            kernels = define_kernels(self.ip, cell)
+            target = current_target(Settings.read()).name
+            self._finish(options, runs, kernels, cell.option_stack)
+        if not runs and not options.quiet:
+            for kernel in kernels:
+                parameters = ", ".join(kernel.__signature__.parameters)
+                print(f"kernel {kernel.__name__}({parameters}) for {target}")
+
+    def _line(self, line: str) -> None:
+        def locate(word: str, column: int, width: int) -> Any:
+            return typed_stack("<%nki>", f"{_LINE} {line}", 1, word, column, width)
+
+        options = parse_line(_LINE, line, locate)
+        if options.run is None:
+            raise NoKernel(
+                "%nki runs a kernel of an earlier cell, and none is named",
+                stack=locate("", 0, 0),
+                help="write %nki --run 'kernel(a, b)', or %%nki to define a kernel",
+            )
+        with session(options, locate("--timeout", 0, 0)) as runs:
+            self._finish(options, runs, [], locate)
+
+    def _finish(
+        self,
+        options: Namespace,
+        runs: list[Result],
+        kernels: list[KernelFunction],
+        locate: Locate,
+    ) -> None:
+        """Run what --run says, keep the last run, check it and show it."""
+        scope = self.ip.user_ns
+        value = expected = None
+        if options.check is not None:
+            expected = reference(options.check, scope, locate)
+        if options.run is not None:
+            before = len(runs)
+            value = evaluate(options.run, scope, locate)
+            if len(runs) == before:
+                example = kernels[0].__name__ if kernels else "kernel"
+                raise NoKernel(
+                    "--run called no kernel",
+                    stack=locate(options.run.text, 0, 0),
+                    help=f"write a call with arrays, such as --run '{example}(a)'",
+                )
+        if not runs:
+            _refuse_unused(options, kernels, locate)
+            return
+        result = runs[-1]
+        name = options.name or f"{result.name}_result"
+        self.ip.push({name: result})
+        self.ip.push({"_nki": result}, interactive=False)
+        count = f"{len(runs)} kernel runs; the last: " if len(runs) > 1 else ""
+        lines = [f"{count}{summary(result)}; in `{name}`"]
+        if options.check is not None:
+            value = value.value if isinstance(value, Result) else value
+            try:
+                comparisons = check_value(value, expected, locate(options.check.text, 0, 0))
+            except CheckFailed as error:
+                error.notes += (f"the run is in `{name}`",)
+                raise
+            lines += [comparison.summary() for comparison in comparisons]
+        if not options.quiet:
+            print("\n".join(lines))
+            show(result, options.show)
+
+
+def _show_place(interrupt: KeyboardInterrupt) -> None:
+    """Let IPython show where in the cell an interrupt came, without our frames."""
+    lines = NkiError("", stack=stack_in_cells(interrupt.__traceback__)).render(heading=True)
+    lines[0] = "KeyboardInterrupt"
+    # IPython asks an exception for this before it makes a traceback of its own.
+    interrupt._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
+
+
+def _check_needs_run(options: Namespace, locate: Locate) -> None:
+    if options.check is not None and options.run is None:
+        raise UnknownOption(
+            "--check compares what --run returns, and --run is not given",
+            stack=locate("--check", 0, 0),
+            help="add --run 'kernel(a, b)'",
+        )
+
+
+def _refuse_unused(options: Namespace, kernels: list[KernelFunction], locate: Locate) -> None:
+    for flag, given in (("--show", options.show), ("--name", options.name)):
+        if given:
+            raise UnknownOption(
+                f"{flag} is about a run, and nothing ran",
+                stack=locate(flag, 0, 0),
+                help=f"add --run '{kernels[0].__name__}(...)' with arrays as arguments",
+            )
