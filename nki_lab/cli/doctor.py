@@ -1,0 +1,14 @@
+"""What does `nki-lab doctor` do?"""
+
+from __future__ import annotations
+
+import typer
+
+
+def doctor() -> None:
+    """Test this installation: versions, the JupyterLab extension, one run on the simulator."""
+    from nki_lab.options.doctor import examine
+
+    found = examine()
+    typer.echo(found.text())
+    found.require()

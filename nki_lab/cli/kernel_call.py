@@ -1,0 +1,84 @@
+"""What is needed to call a kernel of a file, on any command that does?"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Annotated, Any
+
+import typer
+
+from nki_lab.cli.declared import declared
+from nki_lab.options.table import Expression
+
+Place = Annotated[
+    str, typer.Argument(metavar="FILE.py[:KERNEL]", help="the kernel; a file may hold only one")
+]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        metavar="NAME=KIND:SHAPE[:DTYPE]",
+        help="array for a parameter, e.g. a=randn:128x512:bf16; kinds: randn, rand, randint,"
+        " randint(LOW,HIGH), arange, ones, zeros; the dtype is f32 unless given",
+    ),
+]
+Arguments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--arg",
+        metavar="NAME=LITERAL",
+        help="Python literal for a parameter, e.g. 'shape=(3,4)'",
+    ),
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="seed of the random inputs")]
+Call = Annotated[Expression | None, declared("run")]
+Target = Annotated[str | None, declared("target")]
+Timeout = Annotated[float | None, declared("timeout")]
+Capacity = Annotated[str | None, declared("capacity")]
+Strict = Annotated[bool, declared("strict")]
+Check = Annotated[Expression | None, declared("check")]
+
+
+def call_kernel(
+    place: str,
+    inputs: list[str] | None,
+    args: list[str] | None,
+    seed: int,
+    options: Namespace,
+    call: Expression | None,
+    check: Expression | None = None,
+) -> tuple[Any, list[str]]:
+    """Load a kernel, call it, and compare with the reference.
+
+    Args:
+        place: FILE.py:KERNEL.
+        inputs, args, seed: what its arguments are made of.
+        options: target, timeout, capacity and strict.
+        call: expression that calls the kernel, instead of a call with all arguments.
+        check: the reference.
+
+    Returns:
+        The Result of the run, and lines that say how it compares.
+    """
+    from nki_lab.cli.kernel_file import prepare_call
+    from nki_lab.errors import NoKernel
+    from nki_lab.options.evaluate import check_value, evaluate, reference
+    from nki_lab.options.session import session
+
+    with session(options) as runs:
+        prepared = prepare_call(place, inputs or [], args or [], seed)
+        expected = None if check is None else reference(check, prepared.scope)
+        before = len(runs)
+        if call is None:
+            value = prepared.kernel.launch(**prepared.arguments).value
+        else:
+            value = evaluate(call, prepared.scope)
+        if len(runs) == before:
+            raise NoKernel(
+                "--run called no kernel",
+                help=f"write a call such as --run '{prepared.kernel.__name__}(a)'",
+            )
+        lines = []
+        if check is not None:
+            lines = [comparison.summary() for comparison in check_value(value, expected)]
+        return runs[-1], lines

@@ -1,0 +1,215 @@
+"""Which kernel does `file.py:kernel` name, and with which arguments is it called?"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from dataclasses import dataclass
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from nki_lab.cli.inputs import read_input
+from nki_lab.errors import (
+    BadSyntax,
+    NkiError,
+    NoKernel,
+    UnknownOption,
+    UsageError,
+    close_matches,
+)
+from nki_lab.runtime import KernelFunction, jit
+from nki_lab.source import Span, stack_of_traceback
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """A kernel of a file and the arguments to call it with.
+
+    Attributes:
+        kernel: the kernel.
+        arguments: values by parameter name.
+        scope: names an expression may use: the file's, `np`, the kernel and the arguments.
+    """
+
+    kernel: KernelFunction
+    arguments: dict[str, Any]
+    scope: dict[str, Any]
+
+
+def prepare_call(place: str, inputs: list[str], args: list[str], seed: int) -> KernelCall:
+    """Load a kernel and make its arguments.
+
+    Args:
+        place: FILE.py:KERNEL, or FILE.py where the file holds one kernel.
+        inputs: arrays, as in `--input a=randn:128x512:bf16`.
+        args: Python literals, as in `--arg 'shape=(3,4)'`.
+        seed: of the random inputs.
+    """
+    file, colon, name = place.rpartition(":") if ".py:" in place else (place, "", "")
+    module = load_file(Path(file))
+    kernel = find_kernel(module, name, file) if colon else _only_kernel(module, file)
+    arguments = read_arguments(inputs, args, seed)
+    _check_names(kernel, arguments)
+    scope = {**vars(module), "np": np, kernel.__name__: kernel, **arguments}
+    return KernelCall(kernel, arguments, scope)
+
+
+def load_file(file: Path) -> ModuleType:
+    """Run a Python file as a module, with its folder on the import path.
+
+    Raises UsageError, or a more special error, at the line that failed.
+    """
+    if not file.is_file():
+        raise UnknownOption(f"there is no file {file}", help=_files_like(file))
+    folder = str(file.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    # Under its own name, so that files beside it can import it; never in place of another module.
+    name = file.stem if file.stem not in sys.modules else f"nki_lab_file_{file.stem}"
+    spec = spec_from_file_location(name, file.resolve())
+    if spec is None or spec.loader is None:
+        raise UnknownOption(f"{file} is no Python file", help="name a file that ends in .py")
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        sys.modules.pop(name, None)
+        raise _not_python(error) from None
+    except NkiError as error:
+        sys.modules.pop(name, None)
+        if not error.stack:
+            error.stack = _outermost(error, str(file.resolve()))
+        raise
+    except (Exception, SystemExit) as error:
+        sys.modules.pop(name, None)
+        said = f": {error}" if str(error) else ""
+        raise UsageError(
+            f"{type(error).__name__}{said}",
+            stack=_outermost(error, str(file.resolve())),
+            notes=(f"raised while {file.name} was loaded",),
+        ) from error
+    return module
+
+
+def find_kernel(module: ModuleType, name: str, file: str) -> KernelFunction:
+    """Return the kernel of this name; a function without decorator is made one."""
+    value: Any = module
+    for part in name.split("."):
+        if not hasattr(value, part):
+            raise UnknownOption(
+                f"{file} has no `{name}`",
+                notes=(f"kernels: {', '.join(_kernels(module)) or 'none'}",),
+                help=close_matches(part, _functions(module)),
+            )
+        value = getattr(value, part)
+    if isinstance(value, KernelFunction):
+        return value
+    if not inspect.isfunction(value):
+        raise NoKernel(
+            f"`{name}` of {file} is no kernel but {type(value).__name__}",
+            help="name a function decorated with @nki.jit",
+        )
+    return jit(value)
+
+
+def read_arguments(inputs: list[str], args: list[str], seed: int) -> dict[str, Any]:
+    """Return the values of --input and --arg by parameter name."""
+    rng = np.random.default_rng(seed)
+    values: dict[str, Any] = {}
+    for name, value in (
+        *(read_input(text, rng) for text in inputs),
+        *(_literal(text) for text in args),
+    ):
+        if name in values:
+            raise UnknownOption(f"`{name}` is given twice", help="give each parameter once")
+        values[name] = value
+    return values
+
+
+def _literal(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise UnknownOption(
+            f"--arg {text}: expected NAME=LITERAL", help="for example --arg 'shape=(3,4)'"
+        )
+    try:
+        return name, ast.literal_eval(value.strip())
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        raise UnknownOption(
+            f"--arg {text}: `{value}` is no Python literal",
+            help="write a number, string, True, None, or a tuple, list or dict of them;"
+            f" a string needs quotes of its own: --arg \"{name}='{value}'\"",
+        ) from None
+
+
+def _check_names(kernel: KernelFunction, arguments: dict[str, Any]) -> None:
+    parameters = kernel.__signature__.parameters
+    shown = f"parameters of {kernel.__name__}: {', '.join(parameters)}"
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    for name in arguments:
+        if name not in parameters and not takes_any:
+            raise UnknownOption(
+                f"{kernel.__name__} has no parameter `{name}`",
+                notes=(shown,),
+                help=close_matches(name, parameters),
+            )
+    for name, parameter in parameters.items():
+        variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        if parameter.default is parameter.empty and not variadic and name not in arguments:
+            raise UnknownOption(
+                f"parameter `{name}` of {kernel.__name__} has no value",
+                notes=(shown,),
+                help=f"give an array, --input {name}=randn:128x512:f32, or a value, --arg {name}=3",
+            )
+
+
+def _functions(module: ModuleType) -> list[str]:
+    return [
+        name
+        for name, value in vars(module).items()
+        if isinstance(value, KernelFunction) or inspect.isfunction(value)
+    ]
+
+
+def _kernels(module: ModuleType) -> list[str]:
+    return [name for name, value in vars(module).items() if isinstance(value, KernelFunction)]
+
+
+def _only_kernel(module: ModuleType, file: str) -> KernelFunction:
+    names = _kernels(module)
+    if len(names) != 1:
+        found = ", ".join(names) or "none"
+        raise NoKernel(
+            f"{file} holds {len(names)} kernels: {found}",
+            help=f"name one: {file}:{names[0] if names else 'KERNEL'}",
+        )
+    return getattr(module, names[0])
+
+
+def _files_like(file: Path) -> str:
+    folder = file.parent
+    if not folder.is_dir():
+        return f"there is no folder {folder}"
+    return close_matches(file.name, [f.name for f in folder.glob("*.py")])
+
+
+def _not_python(error: SyntaxError) -> BadSyntax:
+    line, column = error.lineno or 1, max((error.offset or 1) - 1, 0)
+    place = Span(error.filename or "", line, column, line, column + 1)
+    return BadSyntax(f"this is not Python: {error.msg}", stack=(place,))
+
+
+def _outermost(error: BaseException, filename: str) -> Any:
+    tb = error.__traceback__
+    root: CodeType | None = None
+    while tb is not None and root is None:
+        if tb.tb_frame.f_code.co_filename == filename:
+            root = tb.tb_frame.f_code
+        tb = tb.tb_next
+    return stack_of_traceback(error.__traceback__, root) if root else ()

@@ -1,0 +1,45 @@
+"""What does `nki-lab lab` do?"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nki_lab.errors import UnknownOption, UsageError
+
+# In a checkout the workshop lies beside the package.
+_WORKSHOP = Path(__file__).parents[2] / "workshop"
+
+
+def lab(
+    context: typer.Context,
+    folder: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="folder to open; the workshop, or the current folder"),
+    ] = None,
+) -> None:
+    """Open the workshop in JupyterLab, reachable from this machine only.
+
+    Other options are passed on: nki-lab lab --no-browser
+    """
+    if find_spec("jupyterlab") is None:
+        raise UsageError("JupyterLab is not installed", help="pip install 'nki-lab[workshop]'")
+    root = folder or (_WORKSHOP if _WORKSHOP.is_dir() else Path.cwd())
+    if not root.is_dir():
+        raise UnknownOption(f"there is no folder {root}")
+    raise typer.Exit(subprocess.call(jupyter_command(root, context.args)))
+
+
+def jupyter_command(root: Path, extra: list[str]) -> list[str]:
+    """Return the command that starts JupyterLab on the loopback interface."""
+    command = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1"]
+    command.append(f"--ServerApp.root_dir={root.resolve()}")
+    if os.geteuid() == 0:
+        command.append("--allow-root")
+    return [*command, *extra]

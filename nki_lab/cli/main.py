@@ -1,0 +1,49 @@
+"""Which commands does `nki-lab` have, and how does it report errors?
+
+Exit codes: 0 all is well, 1 a kernel, check or file is wrong, 2 the command line is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from nki_lab.cli.catalog import catalog
+from nki_lab.cli.doctor import doctor
+from nki_lab.cli.explain import explain
+from nki_lab.cli.lab import lab
+from nki_lab.cli.profile import profile
+from nki_lab.cli.run import run
+from nki_lab.errors import NkiError, UnknownOption
+
+WRONG_KERNEL, WRONG_USAGE = 1, 2
+
+
+class _Commands(TyperGroup):
+    """Prints what a kernel author did wrong without Python's traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except NkiError as error:
+            typer.echo("\n".join(error.render()), err=True)
+            raise typer.Exit(
+                WRONG_USAGE if isinstance(error, UnknownOption) else WRONG_KERNEL
+            ) from None
+
+
+app = typer.Typer(
+    cls=_Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,  # what is left are our own mistakes: plain tracebacks to report
+    help="Compile, simulate, time and explain NKI kernels without a device.",
+)
+app.command()(run)
+app.command()(profile)
+app.command()(explain)
+app.command()(catalog)
+app.command()(doctor)
+app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(lab)

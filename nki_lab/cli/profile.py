@@ -1,0 +1,62 @@
+"""What does `nki-lab profile` do?"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nki_lab.cli.kernel_call import (
+    Arguments,
+    Call,
+    Capacity,
+    Inputs,
+    Place,
+    Seed,
+    Strict,
+    Target,
+    Timeout,
+    call_kernel,
+)
+
+
+def profile(
+    kernel: Place,
+    inputs: Inputs = None,
+    args: Arguments = None,
+    seed: Seed = 0,
+    call: Call = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE.json", help="write the profile's tables"),
+    ] = None,
+    perfetto: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.json", help="write a trace that ui.perfetto.dev opens"),
+    ] = None,
+    target: Target = None,
+    timeout: Timeout = None,
+    capacity: Capacity = None,
+    strict: Strict = False,
+) -> None:
+    """Model where the time of a kernel goes: print the report, and write it for other tools.
+
+    nki-lab profile add.py:add --input a=randn:128x512 --input b=randn:128x512 -o add.json
+    """
+    from nki_lab.profiler.report import report
+
+    options = Namespace(target=target, timeout=timeout, capacity=capacity, strict=strict)
+    result, _ = call_kernel(kernel, inputs, args, seed, options, call)
+    typer.echo(report(result.profile))
+    if output is not None:
+        from nki_lab.profiler.profile_json import save
+
+        save(result.profile, output)
+        typer.echo(f"\nprofile written to {output}")
+    if perfetto is not None:
+        from nki_lab.profiler.export_perfetto import save_chrome_trace
+
+        save_chrome_trace(result.profile, perfetto)
+        typer.echo(f"\ntrace for Perfetto written to {perfetto}")

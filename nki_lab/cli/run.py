@@ -1,0 +1,55 @@
+"""What does `nki-lab run` do?"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Annotated, Any
+
+import typer
+
+from nki_lab.cli.declared import declared
+from nki_lab.cli.kernel_call import (
+    Arguments,
+    Call,
+    Capacity,
+    Check,
+    Inputs,
+    Place,
+    Seed,
+    Strict,
+    Target,
+    Timeout,
+    call_kernel,
+)
+
+
+def run(
+    kernel: Place,
+    inputs: Inputs = None,
+    args: Arguments = None,
+    seed: Seed = 0,
+    call: Call = None,
+    check: Check = None,
+    target: Target = None,
+    show: Annotated[Any, declared("show")] = None,
+    quiet: Annotated[bool, declared("quiet")] = False,
+    timeout: Timeout = None,
+    capacity: Capacity = None,
+    strict: Strict = False,
+) -> None:
+    """Compile, simulate and time a kernel of a file, and check its result.
+
+    nki-lab run add.py:add --input a=randn:128x512 --input b=randn:128x512 --check 'a + b'
+
+    Expressions may use the parameters of the kernel, the names of the file, and np.
+    """
+    from nki_lab.options.views import summary, view_text
+
+    options = Namespace(target=target, timeout=timeout, capacity=capacity, strict=strict)
+    result, compared = call_kernel(kernel, inputs, args, seed, options, call, check)
+    if quiet:
+        return
+    lines = [summary(result), *compared]
+    for view in ("report",) if show is None else show:
+        lines += ["", view_text(result, view)]
+    typer.echo("\n".join(lines))
