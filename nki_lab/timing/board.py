@@ -48,3 +48,8 @@ class Board:
         self.runnable: list[Running] = []
         self.hop = target.semaphore_hop_ns * 1000
         self.table_load = target.scalar_table_load_ns * 1000
+
+
+def last_unknown(waits: tuple[int, ...], first: int, done: list[int]) -> int:
+    """Return what to wait for when the time of `first` is not known: the last entry likely to be known last."""
+    return waits[-1] if done[waits[-1]] < 0 else first

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from nki_lab.ir.cost import Port
 from nki_lab.targets.engines import Engine
-from nki_lab.timing.board import NEVER, Board, Running
+from nki_lab.timing.board import NEVER, Board, Running, last_unknown
 
 
 def engine_queue(engine: Engine, entries: list[int], board: Board) -> Running:
@@ -33,7 +33,7 @@ def engine_queue(engine: Engine, entries: list[int], board: Board) -> Running:
         for w in waits[n]:
             known = done[w]
             while known < 0:
-                yield w
+                yield last_unknown(waits[n], w, done)
                 known = done[w]
             if known > time:
                 if records[w].queue is engine:
@@ -51,33 +51,31 @@ def engine_queue(engine: Engine, entries: list[int], board: Board) -> Running:
             runnable += waiting.pop(n)
 
 
-class Issuer:
-    """What starts transfers: the descriptor writer or the trigger of one engine.
-
-    Attributes:
-        free: when it can start the next one.
-    """
-
-    __slots__ = ("free",)
-
-    def __init__(self) -> None:
-        self.free = 0
-
-
-class SharingQueue(Issuer):
+class SharingQueue:
     """An engine that shares ports with another one, or that writes descriptors between its instructions.
 
     Attributes:
+        free: when the engine can start its next instruction.
         ready: since when its next instruction could start; NEVER while that is not known.
         heads: the running queue, which sets `ready` for one instruction after the other.
     """
 
-    __slots__ = ("ready", "heads", "_entry", "_since", "_last", "_loaded", "_board", "_contested")
+    __slots__ = (
+        "free",
+        "ready",
+        "heads",
+        "_entry",
+        "_since",
+        "_last",
+        "_loaded",
+        "_board",
+        "_contested",
+    )
 
     def __init__(
         self, engine: Engine, entries: list[int], board: Board, contested: set[Port]
     ) -> None:
-        super().__init__()
+        self.free = 0
         self.ready = NEVER
         self.heads = self._heads(engine, entries)
         self._entry = -1
@@ -94,7 +92,7 @@ class SharingQueue(Issuer):
             time = self._since
             for w in board.waits[n]:
                 while done[w] < 0:
-                    yield w
+                    yield last_unknown(board.waits[n], w, done)
                 known = done[w] - (board.hop if records[w].queue is engine else 0)
                 if known > time:
                     time = known

@@ -15,7 +15,7 @@ from nki_lab.targets.spec import Target
 from nki_lab.timing.board import NEVER, Board
 from nki_lab.timing.options import TimingOptions
 from nki_lab.timing.program import Program, program_of
-from nki_lab.timing.queues import Issuer, SharingQueue, engine_queue
+from nki_lab.timing.queues import SharingQueue, engine_queue
 from nki_lab.timing.record import SOFTWARE, RingKey, shared_ports
 from nki_lab.timing.rings import Ring
 from nki_lab.timing.tensor_queue import tensor_queue
@@ -55,21 +55,20 @@ def _start_engines(program: Program, board: Board, target: Target) -> dict[Engin
 
 
 def _start_rings(program: Program, board: Board, sharing: dict[Engine, SharingQueue]) -> list[Ring]:
-    issuers: dict[object, Issuer] = {}
-    rings = []
+    rings: dict[RingKey, Ring] = {}
     for queue, entries in program.queues.items():
         if not isinstance(queue, RingKey):
             continue
         # Software descriptors take the time of the engine that writes them; the rest has hardware of its own.
-        shared = sharing.get(queue.issuer) if queue.maker == SOFTWARE else None
-        issuer = shared or issuers.setdefault((queue.issuer, queue.maker), Issuer())
-        ring = Ring(entries, issuer, shared is not None, board)
-        ring.rivals = [r for r in rings if r.issuer is issuer]
-        for rival in ring.rivals:
-            rival.rivals.append(ring)
-        rings.append(ring)
+        owner = sharing.get(queue.issuer) if queue.maker == SOFTWARE else None
+        ring = Ring(entries, owner, board)
+        for key, other in rings.items():
+            if key[:2] == queue[:2]:
+                ring.rivals.append(other)
+                other.rivals.append(ring)
+        rings[queue] = ring
         board.runnable.append(ring.heads)
-    return rings
+    return list(rings.values())
 
 
 def _run(rings: list[Ring], sharing: list[SharingQueue], board: Board) -> None:
@@ -94,9 +93,11 @@ def _run(rings: list[Ring], sharing: list[SharingQueue], board: Board) -> None:
         ring = lane = None
         for r in rings:
             time = r.ready
-            if time < NEVER and (r.ahead or (r.serving < 0 and not r.issued)):
-                if r.issuer.free > time:
-                    time = r.issuer.free
+            if time < NEVER and (r.owner is not None or (r.serving < 0 and not r.issued)):
+                if r.taken or r.owner is not None:
+                    time = r.next_issue(records[r.entry].issue)
+                elif r.free > time:
+                    time = r.free
                 if time < first or (time == first and r.ready < since):
                     second = first
                     first = time
@@ -118,23 +119,43 @@ def _run(rings: list[Ring], sharing: list[SharingQueue], board: Board) -> None:
                     second = time
 
         if ring is not None and not served and not on_way:
-            # Nothing moves. If nothing else begins before this transfer ends, its times are settled.
-            n = ring.entry
-            record = records[n]
-            issued = first + record.issue
-            begin = issued + record.lead
-            if begin < now:
-                begin = now
-            finish = begin + record.work
-            if finish <= second:
-                ring.issuer.free = ring.since = issued
+            # Nothing moves. While nothing else begins before a transfer ends, its times are settled.
+            settled = False
+            while True:
+                n = ring.entry
+                record = records[n]
+                issued = first + record.issue
+                begin = issued + record.lead
+                if begin < now:
+                    begin = now
+                finish = begin + record.work
+                if finish > second:
+                    break
+                settled = True
+                ring.free = ring.since = issued
+                if ring.owner is not None:
+                    ring.owner.free = issued
+                for r in ring.rivals:  # none of them is under way
+                    if r.free < issued:
+                        r.free = issued
                 trigger[n] = first
                 start[n] = begin
                 end[n] = now = finish
                 done[n] = finish + record.tail
                 if n in waiting:
                     runnable += waiting.pop(n)
-                runnable.append(ring.heads)
+                    runnable.append(ring.heads)
+                    break
+                needed = next(ring.heads, None)
+                if needed is not None:
+                    waiting.setdefault(needed, []).append(ring.heads)
+                    break
+                if ring.ready == NEVER:
+                    break
+                first = ring.ready  # not before `issued`
+                if ring.taken or ring.owner is not None:
+                    first = ring.next_issue(records[ring.entry].issue)
+            if settled:
                 continue
 
         arrive = finish = NEVER
@@ -170,16 +191,10 @@ def _run(rings: list[Ring], sharing: list[SharingQueue], board: Board) -> None:
             start[n] = now
             served.append(arriving)
         elif ring is not None:
-            # Rings under way are left alone until their turn comes, unless somebody takes their issuer meanwhile:
-            # what could have been issued before is issued now.
-            for r in ring.rivals:
-                if r.serving >= 0 or r.issued:
-                    time = max(r.ready, r.issuer.free)
-                    if time < first or (time == first and r.ready < since):
-                        first, since, ring = time, r.ready, r
             n = ring.entry
             record = records[n]
-            ring.issuer.free = ring.since = issued = first + record.issue
+            issued = first + record.issue
+            ring.issue(first, issued)
             trigger[n] = first
             ring.issued.append((issued + record.lead, n))
             on_way += 1

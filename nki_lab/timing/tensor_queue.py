@@ -6,7 +6,7 @@ from math import sqrt
 
 from nki_lab.targets.engines import TENSOR
 from nki_lab.targets.spec import Target
-from nki_lab.timing.board import Board, Running
+from nki_lab.timing.board import Board, Running, last_unknown
 
 
 def tensor_queue(entries: list[int], board: Board, target: Target) -> Running:
@@ -28,7 +28,7 @@ def tensor_queue(entries: list[int], board: Board, target: Target) -> Running:
         for w in waits[n]:
             known = done[w]
             while known < 0:
-                yield w
+                yield last_unknown(waits[n], w, done)
                 known = done[w]
             if known > time:
                 if records[w].queue is TENSOR:
