@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import Parameter
-from typing import Any
+from typing import Any, NamedTuple
 
 from nki_lab.ir.instruction import Instruction
 from nki_lab.ir.literals import (
@@ -41,9 +41,39 @@ from nki_lab.source import Span, Stack
 FORMAT = 1
 
 
+class Line(NamedTuple):
+    """One line of a program's text, and what it came from.
+
+    Attributes:
+        text: the line, without a comment on its place.
+        stack: places in the author's text, innermost first.
+        position: the instruction's place among `kernel.instructions`; None for other lines.
+    """
+
+    text: str
+    stack: Stack = ()
+    position: int | None = None
+
+
 def print_kernel(kernel: Kernel, *, comments: bool = True) -> str:
     """Return the text form of a kernel; without `comments`, only what `parse_kernel` reads."""
-    return _Printer(kernel, comments).text()
+    places: dict[Any, str] = {}
+
+    def place(stack: Stack) -> str:
+        if not comments or not stack:
+            return ""
+        shown = places.get(stack[0])
+        if shown is None:
+            shown = places[stack[0]] = f"  // {Span.of(stack[0])}"
+        return shown
+
+    lines = print_lines(kernel, findings=comments)
+    return "".join(f"{line.text}{place(line.stack)}\n" for line in lines)
+
+
+def print_lines(kernel: Kernel, *, findings: bool = True) -> list[Line]:
+    """Return the text form line by line, each with its origin; findings stand at the end."""
+    return _Printer(kernel).lines(findings)
 
 
 def print_instruction(i: Instruction, *, comments: bool = True) -> str:
@@ -65,13 +95,11 @@ def _call_text(i: Instruction, leaf: Callable[[Any], str]) -> str:
 
 
 class _Printer:
-    """Writes one kernel; views and places that occur often are turned into text once."""
+    """Writes one kernel; views that occur often are turned into text once."""
 
-    def __init__(self, kernel: Kernel, comments: bool) -> None:
+    def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self.comments = comments
         self.views: dict[Any, str] = {}
-        self.places: dict[Any, str] = {}
         # A pass that rewrites an instruction keeps its `ident`; what it removed needs no waiting for.
         self.position = {i.ident: k for k, i in enumerate(kernel.instructions)}
         waited = {k for positions in kernel.waits or () for k in positions}
@@ -79,7 +107,7 @@ class _Printer:
         self.labelled = waited | followed
         self.written = 0
 
-    def text(self) -> str:
+    def lines(self, findings: bool) -> list[Line]:
         kernel = self.kernel
         known = {
             "addresses": kernel.addresses,
@@ -88,33 +116,28 @@ class _Printer:
         }
         passes = ", ".join(what for what, found in known.items() if found is not None)
         heading = f"kernel {name_text(kernel.name)} on {kernel.target.name}"
-        lines = [f"nkir {FORMAT}", f"{heading} with {passes} {{" if passes else f"{heading} {{"]
-        lines += [f"  param {name_text(p.name)} = {value_text(p.value)}" for p in kernel.params]
+        heading = f"{heading} with {passes} {{" if passes else f"{heading} {{"
+        lines = [Line(f"nkir {FORMAT}"), Line(heading)]
+        lines += [
+            Line(f"  param {name_text(p.name)} = {value_text(p.value)}") for p in kernel.params
+        ]
         for storage in kernel.storages:
             lines += self.storage(storage)
         for group in kernel.overlaps:
             names = (name_text(kernel.storages[k].name) for k in sorted(group))
-            lines.append(f"  overlap {', '.join(f'%{name}' for name in names)}")
+            lines.append(Line(f"  overlap {', '.join(f'%{name}' for name in names)}"))
         if kernel.body:
-            lines += ["", *self.block(kernel.body, "  ")]
+            lines += [Line(""), *self.block(kernel.body, "  ")]
         if kernel.result is not None:
-            lines.append(f"  return {value_text(kernel.result, self.leaf)}")
-        lines.append("}")
-        if self.comments:
+            lines.append(Line(f"  return {value_text(kernel.result, self.leaf)}"))
+        lines.append(Line("}"))
+        if findings:
             for f in kernel.findings:
                 message = f"{f.kind}: {f.message}{f' ({f.help})' if f.help else ''}"
-                lines.append(f"// {' '.join(message.split())}{self.place(f.stack)}")
-        return "\n".join(lines) + "\n"
+                lines.append(Line(f"// {' '.join(message.split())}", f.stack))
+        return lines
 
-    def place(self, stack: Stack) -> str:
-        if not self.comments or not stack:
-            return ""
-        shown = self.places.get(stack[0])
-        if shown is None:
-            shown = self.places[stack[0]] = f"  // {Span.of(stack[0])}"
-        return shown
-
-    def storage(self, s: Storage) -> list[str]:
+    def storage(self, s: Storage) -> list[Line]:
         facts = f"storage %{name_text(s.name)}: {s.dtype}[{dims_text(s.shape)}] in {s.buffer.name}"
         if s.origin != "temporary":
             facts += f", {s.origin}"
@@ -126,20 +149,21 @@ class _Printer:
         if given is not None:
             facts += f", at ({given.partition}, {given.byte})"
         if s.data is None:
-            return [f"  {facts}{self.place(s.stack)}"]
-        return [f"  {facts}, data{self.place(s.stack)}", *(f"    {d}" for d in data_text(s.data))]
+            return [Line(f"  {facts}", s.stack)]
+        return [Line(f"  {facts}, data", s.stack), *(Line(f"    {d}") for d in data_text(s.data))]
 
-    def block(self, body: tuple[Instruction | Loop, ...], indent: str) -> list[str]:
+    def block(self, body: tuple[Instruction | Loop, ...], indent: str) -> list[Line]:
         lines = []
         for node in body:
             if isinstance(node, Loop):
                 bounds = f" in {value_text(node.bounds)}" if node.kind == "for" else ""
                 opening = f"{node.kind} {value_text(node.register)}{bounds} {{"
-                lines.append(f"{indent}{opening}{self.place(node.stack)}")
+                lines.append(Line(f"{indent}{opening}", node.stack))
                 lines += self.block(node.body, indent + "  ")
-                lines.append(f"{indent}}}")
+                lines.append(Line(f"{indent}}}"))
             else:
-                lines.append(f"{indent}{self.instruction(node)}{self.place(node.stack)}")
+                position = self.written
+                lines.append(Line(f"{indent}{self.instruction(node)}", node.stack, position))
         return lines
 
     def instruction(self, i: Instruction) -> str:

@@ -17,6 +17,7 @@ from types import CodeType
 from typing import Any
 
 from nki_lab.errors import UnknownTarget, close_matches
+from nki_lab.profiler.view_data import VIEWS
 from nki_lab.settings import VARIABLES
 from nki_lab.targets import get_target, target_names
 
@@ -81,10 +82,6 @@ class Option:
     def parse(self, text: str) -> Any:
         """Turn the text of a value into the value; BadValue says what is allowed."""
         return self.read(text, self)
-
-
-#: Views `--show` knows, in the order of the tabs.
-VIEWS = ("report", "ir", "layout", "memory", "timeline")
 
 
 def _one_of(text: str, option: Option) -> str:

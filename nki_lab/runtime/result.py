@@ -15,6 +15,8 @@ from nki_lab.ir.nodes import Finding, Kernel
 from nki_lab.ir.printer import print_kernel
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.report import report
+from nki_lab.profiler.view_data import ViewData
+from nki_lab.runtime.view_data import make_view_data
 from nki_lab.timing import simulate_time
 
 
@@ -76,6 +78,11 @@ class Result:
     def profile(self) -> Profile:
         """The modelled timeline, in Neuron Explorer's tables."""
         return simulate_time(self.execution)
+
+    @cached_property
+    def view_data(self) -> ViewData:
+        """The run as the views show it: plain data."""
+        return make_view_data(self.compiled, self.profile)
 
     def __repr__(self) -> str:
         return report(self.profile)

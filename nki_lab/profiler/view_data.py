@@ -1,0 +1,206 @@
+"""What do the views need to know about a run, whoever ran it?
+
+    ViewData       one run: its profile, program, tensors and findings
+    Stage          the program's text after one pass, line by line
+    Operation      one instruction of the compiled program
+    Tensor         a tensor's memory: where it lies and from when to when it is in use
+    Slice          a part of a tensor, and the instructions that touch it
+
+Everything is plain data, so that views need no compiler and no simulator: they can show a run that
+was read from a file as well as one that has just happened. What grows with the program is made when
+a view asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Generic, TypeVar, overload
+
+if TYPE_CHECKING:
+    from nki_lab.profiler.profile import Profile
+
+#: Names of the views of a run, in the order they are shown.
+VIEWS = ("report", "ir", "layout", "memory", "timeline")
+
+T = TypeVar("T")
+
+
+class Made(Sequence[T], Generic[T]):
+    """Hold `count` things that are made when somebody looks at them: number n is `make(n)`."""
+
+    def __init__(self, count: int, make: Callable[[int], T]) -> None:
+        self._count = count
+        self._make = make
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, number: int) -> T: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[T]: ...
+    def __getitem__(self, number: int | slice) -> T | Sequence[T]:
+        if isinstance(number, slice):
+            return [self._make(n) for n in range(self._count)[number]]
+        return self._make(range(self._count)[number])
+
+    def __iter__(self) -> Iterator[T]:
+        return map(self._make, range(self._count))
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of the author's text.
+
+    Attributes:
+        label: file and line, the same on every machine: "cell, line 5".
+        heading: the same with the number of the cell, as a notebook shows it: "cell [3], line 5".
+        text: the line itself.
+    """
+
+    label: str
+    heading: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Remark:
+    """A finding: something an author should know that does not stop the kernel."""
+
+    kind: str
+    message: str
+    help: str = ""
+    place: Place | None = None
+
+
+@dataclass(frozen=True)
+class CodeLine:
+    """A line of a program's text.
+
+    Attributes:
+        text: the line.
+        place: where the author wrote what it came from.
+        position: number of the instruction it shows, None for other lines.
+    """
+
+    text: str
+    place: Place | None = None
+    position: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """The program after one pass."""
+
+    name: str
+    make_lines: Callable[[], Sequence[CodeLine]] = field(repr=False)
+
+    @cached_property
+    def lines(self) -> Sequence[CodeLine]:
+        """The program's text."""
+        return self.make_lines()
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An instruction: its name, the engine it runs on, its text, and the line it came from."""
+
+    name: str
+    engine: str
+    text: str
+    place: Place | None = None
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """The memory behind a tensor.
+
+    Attributes:
+        name, shape, dtype: as created; `itemsize` is the bytes of one element.
+        memory: "sbuf", "psum", "private_hbm" or "shared_hbm".
+        origin: "input", "output", "constant" or "temporary".
+        on_chip: axis 0 is the partition axis.
+        address: first partition and byte within the partition; None where it has none.
+        lifetime: first and last instruction that touch it; None where nothing does.
+        place: where it was created.
+    """
+
+    name: str
+    memory: str
+    shape: tuple[int, ...]
+    dtype: str
+    itemsize: int
+    origin: str
+    on_chip: bool
+    address: tuple[int, int] | None = None
+    lifetime: tuple[int, int] | None = None
+    place: Place | None = None
+
+    @property
+    def rows(self) -> int:
+        """Partitions it covers; in HBM, steps along its first axis."""
+        return self.shape[0] if len(self.shape) > 1 or self.on_chip else 1
+
+    @property
+    def row_elements(self) -> int:
+        """Elements of one row."""
+        count = 1
+        for size in self.shape[1:] if len(self.shape) > 1 or self.on_chip else self.shape:
+            count *= size
+        return count
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row: on chip, bytes per partition."""
+        return self.row_elements * self.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the whole tensor."""
+        return self.rows * self.row_bytes
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A part of a tensor that instructions touch.
+
+    Attributes:
+        text: as the program's text writes it, e.g. "%x[0:128, 0:512]".
+        shape, strides: of the view, outermost axis first; strides in elements of `itemsize` bytes.
+        offset: first element.
+        itemsize: bytes of one element of the view.
+        readers, writers: positions of the instructions that read and write it.
+    """
+
+    text: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    itemsize: int
+    readers: Sequence[int] = ()
+    writers: Sequence[int] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class ViewData:
+    """One run as the views show it.
+
+    Attributes:
+        name: what ran, usually the kernel's name.
+        profile: its timeline.
+        operations: instructions of the compiled program; their position is `compiler_pc` in the profile.
+        stages: the program after each pass, the traced program first.
+        tensors: every tensor of the program.
+        slices: the parts of a tensor that instructions touch, by the tensor's number.
+        findings: what the author should know.
+    """
+
+    name: str
+    profile: Profile
+    operations: Sequence[Operation] = field(default=(), repr=False)
+    stages: Sequence[Stage] = field(default=(), repr=False)
+    tensors: Sequence[Tensor] = field(default=(), repr=False)
+    slices: Callable[[int], Sequence[Slice]] = field(default=lambda number: (), repr=False)
+    findings: Sequence[Remark] = field(default=(), repr=False)

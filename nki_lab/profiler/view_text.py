@@ -1,0 +1,159 @@
+"""What does each view of a run say in plain text?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from io import StringIO
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.report import badge, report
+from nki_lab.profiler.schema import TRANSFERS
+from nki_lab.profiler.view_data import VIEWS, ViewData
+
+_WIDTH = 110
+_EVENTS_SHOWN = 40
+
+
+def view_text(data: ViewData, view: str, lines: int | None = None) -> str:
+    """Return one view of a run as plain text, the same on every run and machine.
+
+    Args:
+        data: the run.
+        view: one of `VIEWS`.
+        lines: at most so many lines, the last of which says how many more there are; None is no limit.
+    """
+    assert view in VIEWS
+    return "\n".join(_TEXTS[view](data, lines))
+
+
+def summary(data: ViewData) -> str:
+    """Return one line on a run: which kernel ran, where, and for how long."""
+    profile = data.profile
+    how = "modelled" if profile.is_simulation else "measured"
+    return f"{data.name} on {profile.target.name}: {profile.total_ns / 1000:,.3f} us {how}"
+
+
+def _report(data: ViewData, limit: int | None) -> list[str]:
+    lines = report(data.profile).split("\n")
+    if data.findings:
+        lines += ["", "findings"]
+    for finding in data.findings:
+        place = f"{finding.place.label}: " if finding.place else ""
+        lines.append(f"  {place}{finding.kind}: {finding.message}")
+        if finding.help:
+            lines.append(f"    help: {finding.help}")
+    return _cut(lines, limit)
+
+
+def _ir(data: ViewData, limit: int | None) -> list[str]:
+    if not data.stages:
+        return ["no program is known"]
+    return _cut(
+        [
+            f"{line.text}  // {line.place.label}" if line.place else line.text
+            for line in data.stages[-1].lines
+        ],
+        limit,
+    )
+
+
+def _layout(data: ViewData, limit: int | None) -> list[str]:
+    rows = []
+    for tensor in data.tensors:
+        partitions, span = "", f"{tensor.nbytes:,} in all"
+        if tensor.on_chip and tensor.address is not None:
+            first, start = tensor.address
+            partitions = f"{first} to {first + tensor.rows - 1}"
+            span = f"{start:,} to {start + tensor.row_bytes - 1:,}"
+        shape = " x ".join(map(str, tensor.shape))
+        rows.append((tensor.name, tensor.memory, shape, tensor.dtype, partitions, span))
+    return _table(("tensor", "memory", "shape", "dtype", "partitions", "bytes"), rows, limit)
+
+
+def _memory(data: ViewData, limit: int | None) -> list[str]:
+    rows = []
+    for tensor in data.tensors:
+        if not tensor.on_chip or tensor.lifetime is None:
+            continue
+        first, last = tensor.lifetime
+        made = tensor.place.label if tensor.place else ""
+        use = f"{first} to {last}"
+        rows.append((tensor.memory, tensor.name, f"{tensor.row_bytes:,}", use, made))
+    count = len(data.operations)
+    heads = ("memory", "tile", "bytes/partition", f"in use (of {count} instructions)", "made at")
+    return _table(heads, sorted(rows, key=lambda row: row[0] != "sbuf"), limit)
+
+
+def _timeline(data: ViewData, limit: int | None) -> list[str]:
+    profile = data.profile
+    issued = _first_rows(profile, "Instruction", "engine", "opcode", "nki_source_location")
+    moved = _first_rows(profile, TRANSFERS, "queue_name", "transfer_bytes", "variable")
+    moved = [(*event[:3], f"{event[3]:,} bytes", event[4]) for event in moved]
+    events = sorted(issued + moved, key=lambda event: event[:3])
+    rows = [
+        (f"{start:,}", f"{end:,}", lane, what, where)
+        for start, end, lane, what, where in events[:_EVENTS_SHOWN]
+    ]
+    heads = ("start ns", "end ns", "engine or queue", "what", "line or tensor")
+    count = profile.count("Instruction") + profile.count(TRANSFERS)
+    return [badge(profile), *_table(heads, rows, None if limit is None else limit - 1, count)]
+
+
+def _first_rows(profile: Profile, table: str, *columns: str) -> list[tuple]:
+    """Return start, end and some columns of the rows of a table that start first."""
+    start, end = (profile.numbers(table, name) for name in ("start_ts", "end_ts"))
+    chosen = np.lexsort((end, start))[:_EVENTS_SHOWN]
+    found = []
+    for row in chosen.tolist():
+        values = []
+        for name in columns:
+            column = profile.column(table, name)
+            values.append("" if column is None or column[row] is None else column[row])
+        found.append((int(start[row]), int(end[row]), *values))
+    return found
+
+
+_TEXTS: dict[str, Callable[[ViewData, int | None], list[str]]] = {
+    "report": _report,
+    "ir": _ir,
+    "layout": _layout,
+    "memory": _memory,
+    "timeline": _timeline,
+}
+
+
+def _table(
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    limit: int | None,
+    count: int | None = None,
+) -> list[str]:
+    """Return a table of at most `limit` lines; `count` is the number of rows there are in all."""
+    count = len(rows) if count is None else count
+    if limit is not None and 1 + len(rows) + (count > len(rows)) > limit:
+        rows = rows[: max(limit - 2, 0)]
+    table = Table(box=None, pad_edge=False, show_edge=False)
+    for head in heads:
+        right = head.endswith((" ns", "partition"))
+        table.add_column(head, justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console = Console(
+        file=StringIO(), width=_WIDTH, no_color=True, markup=False, emoji=False, highlight=False
+    )
+    console.print(table)
+    assert isinstance(console.file, StringIO)
+    lines = [line.rstrip() for line in console.file.getvalue().splitlines()]
+    if count > len(rows):
+        lines.append(f"... {count - len(rows):,} more")
+    return lines
+
+
+def _cut(lines: list[str], limit: int | None) -> list[str]:
+    if limit is None or len(lines) <= limit:
+        return lines
+    return [*lines[: limit - 1], f"... {len(lines) - limit + 1:,} more lines"]

@@ -1,0 +1,132 @@
+"""How does a run become the plain data that views show?
+
+Views know neither the compiler nor the IR (see `nki_lab.profiler.view_data`); this is where a
+compiled program is put into their words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from nki_lab.compiler.pipeline import CompiledKernel
+from nki_lab.ir.literals import view_text
+from nki_lab.ir.nodes import Finding, Kernel
+from nki_lab.ir.printer import print_instruction, print_lines
+from nki_lab.ir.tensor import NkiTensor
+from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.view_data import (
+    CodeLine,
+    Made,
+    Operation,
+    Place,
+    Remark,
+    Slice,
+    Stage,
+    Tensor,
+    ViewData,
+)
+from nki_lab.source import Span, Stack
+
+
+def make_view_data(compiled: CompiledKernel, profile: Profile) -> ViewData:
+    """Describe a compiled kernel and its timeline for the views."""
+    program = _Described(compiled.kernel)
+    kernel = compiled.kernel
+    return ViewData(
+        name=kernel.name,
+        profile=profile,
+        operations=Made(len(kernel.instructions), program.operation),
+        stages=tuple(
+            Stage(name, lambda stage=stage: program.lines(stage))  # type: ignore[misc]
+            for name, stage in compiled.stages
+        ),
+        tensors=Made(len(kernel.storages), program.tensor),
+        slices=program.slices,
+        findings=tuple(program.remark(f) for f in compiled.findings),
+    )
+
+
+class _Described:
+    """Turns the parts of one program into plain data; a line of the author is looked up once."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._places: dict[object, Place] = {}
+        self._outputs = {t.storage.id for t in kernel.outputs}
+
+    def place(self, stack: Stack) -> Place | None:
+        if not stack:
+            return None
+        found = self._places.get(stack[0])
+        if found is None:
+            span = Span.of(stack[0])
+            found = self._places[stack[0]] = Place(str(span), span.heading(), span.text)
+        return found
+
+    def operation(self, position: int) -> Operation:
+        i = self._kernel.instructions[position]
+        text = print_instruction(i, comments=False)
+        return Operation(i.definition.name, i.form.engine.name, text, self.place(i.stack))
+
+    def lines(self, kernel: Kernel) -> list[CodeLine]:
+        return [
+            CodeLine(line.text, self.place(line.stack), line.position)
+            for line in print_lines(kernel)
+        ]
+
+    def remark(self, finding: Finding) -> Remark:
+        return Remark(finding.kind, finding.message, finding.help, self.place(finding.stack))
+
+    def tensor(self, number: int) -> Tensor:
+        kernel = self._kernel
+        storage = kernel.storages[number]
+        address = (kernel.addresses or {}).get(storage.id)
+        lifetime = kernel.lifetimes.get(storage.id)
+        origin = storage.origin
+        if storage.id in self._outputs and origin == "temporary":
+            origin = "output"
+        return Tensor(
+            name=storage.name,
+            memory=storage.buffer.name,
+            shape=storage.shape,
+            dtype=str(storage.dtype),
+            itemsize=storage.dtype.itemsize,
+            origin=origin,
+            on_chip=storage.on_chip,
+            address=None if address is None else (address.partition, address.byte),
+            lifetime=None if lifetime is None else (lifetime.first, lifetime.last),
+            place=self.place(storage.stack),
+        )
+
+    def slices(self, number: int) -> Sequence[Slice]:
+        found = self._touched.get(self._kernel.storages[number].id, {})
+        return [_slice(view, *touched) for view, touched in found.values()]
+
+    @cached_property
+    def _touched(self) -> dict[int, dict[object, tuple[NkiTensor, tuple[list[int], list[int]]]]]:
+        """Per storage, every different view of it, with the positions that read and write it."""
+        found: dict[int, dict[object, tuple[NkiTensor, tuple[list[int], list[int]]]]] = {}
+        for position, i in enumerate(self._kernel.instructions):
+            for way, views in enumerate((i.read(), i.written())):
+                for view in views:
+                    key = (view.shape, view.strides, view.offset, view.dtype)
+                    entry = found.setdefault(view.storage.id, {}).get(key)
+                    if entry is None:
+                        entry = found[view.storage.id][key] = (view, ([], []))
+                    positions = entry[1][way]
+                    if not positions or positions[-1] != position:
+                        positions.append(position)
+        return found
+
+
+def _slice(view: NkiTensor, readers: list[int], writers: list[int]) -> Slice:
+    return Slice(
+        text=view_text(view),
+        shape=view.shape,
+        strides=view.strides,
+        offset=view.offset,
+        itemsize=view.dtype.itemsize,
+        readers=readers,
+        writers=writers,
+    )
