@@ -1,0 +1,243 @@
+"""How does a test work in a real JupyterLab, as a person in front of a browser does?
+
+    with Lab(folder) as lab, browser(chromium) as page:
+        notebook = lab.open(page, "first.ipynb")
+        notebook.run_all()
+        notebook.screenshot("first")
+
+Server and kernels have their own configuration, data and IPython folders, and nothing is asked from
+the network. Give each test a folder of its own: a notebook of the same name shares its session.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Locator, Page, sync_playwright
+
+ROOT = Path(__file__).parents[2]
+#: Where screenshots are left; not tracked.
+OUT = ROOT / ".ci" / "out"
+
+_CHROMIUM_ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+_NOTIFICATIONS = {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True}
+_START_SECONDS = 90
+
+# The status dot says "idle" also before there is a session; a run asked for then may be lost.
+_KERNEL_IS_READY = """() => {
+  const panel = window.jupyterapp?.shell.currentWidget;
+  const context = panel?.sessionContext;
+  const kernel = context?.session?.kernel;
+  return context?.isReady && kernel?.connectionStatus === 'connected' && kernel?.status === 'idle';
+}"""
+
+# Resolves to true when the last cell has finished, to false when one has raised.
+_RUN_ALL = """(limit) => Promise.race([
+  window.jupyterapp.commands.execute('notebook:run-all-cells'),
+  new Promise((_, no) => setTimeout(() => no(new Error('cells are still running')), limit)),
+])"""
+
+_OUTPUTS = """() => {
+  const cells = window.jupyterapp.shell.currentWidget.content.model.cells;
+  return Array.from({length: cells.length}, (_, i) => cells.get(i))
+    .filter((cell) => cell.type === 'code')
+    .map((cell) => cell.outputs.toJSON());
+}"""
+
+
+class Lab:
+    """A JupyterLab server on the loopback interface.
+
+    Args:
+        root: folder it shows.
+        environment: variables to set for the server and its kernels.
+    """
+
+    def __init__(self, root: Path, environment: dict[str, str] | None = None) -> None:
+        self.root = root.resolve()
+        self.environment = environment or {}
+        self.port = _free_port()
+
+    @property
+    def url(self) -> str:
+        """Address of the server."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Lab:
+        self._private = Path(tempfile.mkdtemp(prefix="lab-"))
+        settings = self._private / "settings" / "@jupyterlab" / "apputils-extension"
+        settings.mkdir(parents=True)
+        (settings / "notification.jupyterlab-settings").write_text(json.dumps(_NOTIFICATIONS))
+        self._log = (self._private / "log").open("w")
+        self._process = subprocess.Popen(
+            self._command(),
+            env=self._environment(),
+            cwd=self.root,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            self._wait()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._process.terminate()  # ends the kernels too
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._log.close()
+        shutil.rmtree(self._private, ignore_errors=True)
+
+    def open(self, page: Page, name: str) -> Notebook:
+        """Open a notebook of the folder in a fresh workspace and wait for its kernel."""
+        workspace = Path(name).stem.replace("_", "-")
+        page.goto(f"{self.url}/lab/workspaces/{workspace}/tree/{name}?reset")
+        page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
+        notebook = Notebook(page)
+        notebook.wait_for_kernel()
+        return notebook
+
+    def _command(self) -> list[str]:
+        return [
+            *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"),
+            *("--ip=127.0.0.1", f"--port={self.port}", "--ServerApp.port_retries=0"),
+            *("--IdentityProvider.token=", "--ServerApp.password="),
+            *("--ServerApp.disable_check_xsrf=True", f"--ServerApp.root_dir={self.root}"),
+            *("--LabApp.news_url=None", "--expose-app-in-browser"),
+        ]
+
+    def _environment(self) -> dict[str, str]:
+        folders = {
+            "JUPYTER_CONFIG_DIR": "config",
+            "JUPYTER_DATA_DIR": "data",
+            "JUPYTER_RUNTIME_DIR": "runtime",
+            "IPYTHONDIR": "ipython",
+            "JUPYTERLAB_SETTINGS_DIR": "settings",
+            "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
+        }
+        private = {name: str(self._private / folder) for name, folder in folders.items()}
+        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+        return {**os.environ, **private, "PYTHONPATH": path, **self.environment}
+
+    def _wait(self) -> None:
+        end = time.monotonic() + _START_SECONDS
+        while True:
+            try:
+                urllib.request.urlopen(f"{self.url}/api/status", timeout=2).read()
+                return
+            except OSError:
+                if self._process.poll() is not None or time.monotonic() > end:
+                    log = (self._private / "log").read_text()
+                    raise RuntimeError(f"JupyterLab did not start:\n{log[-3000:]}") from None
+                time.sleep(0.1)
+
+
+@dataclass
+class Notebook:
+    """The notebook a page shows."""
+
+    page: Page
+
+    def wait_for_kernel(self) -> None:
+        """Wait until the kernel takes cells."""
+        self.page.wait_for_function(_KERNEL_IS_READY, timeout=60_000)
+
+    def run_all(self, seconds: float = 120) -> bool:
+        """Run every cell; tell whether all of them succeeded."""
+        return self.page.evaluate(_RUN_ALL, seconds * 1000)
+
+    def outputs(self) -> list[list[dict[str, Any]]]:
+        """Return the outputs of every code cell, in nbformat."""
+        return self.page.evaluate(_OUTPUTS)
+
+    def cell(self, text: str) -> Locator:
+        """Return the code cell whose source contains `text`."""
+        return self.page.locator(".jp-CodeCell").filter(
+            has=self.page.locator(".jp-InputArea", has_text=text)
+        )
+
+    def show_all_cells(self) -> None:
+        """Draw every cell: JupyterLab only attaches those near the visible part."""
+        for cell in self.page.locator(".jp-Notebook .jp-Cell").all():
+            cell.scroll_into_view_if_needed()
+
+    def screenshot(self, name: str, part: Locator | None = None) -> Path:
+        """Save a picture of the page, or of a part of it, and return its path."""
+        OUT.mkdir(parents=True, exist_ok=True)
+        path = OUT / f"{name}.png"
+        (part or self.page).screenshot(path=path)
+        return path
+
+
+@dataclass
+class Console:
+    """What the page said to the developer: errors, and requests that left or failed.
+
+    Attributes:
+        errors: texts of errors of scripts.
+        requests: addresses asked for that are not this machine's.
+    """
+
+    errors: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    def listen(self, page: Page) -> Console:
+        """Collect from `page`."""
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("console", lambda m: self.errors.append(m.text) if m.type == "error" else None)
+        page.on("request", lambda request: self._request(request.url))
+        return self
+
+    def _request(self, url: str) -> None:
+        if not url.startswith(("http://127.0.0.1:", "ws://127.0.0.1:", "data:", "blob:")):
+            self.requests.append(url)
+
+
+@contextmanager
+def browser(chromium: str, width: int = 1400, height: int = 1000) -> Iterator[Page]:
+    """Start a headless Chromium and give an empty page.
+
+    Args:
+        chromium: path of the executable, from the fixture of that name.
+        width, height: size of the window, in pixels.
+    """
+    with sync_playwright() as playwright:
+        chrome = playwright.chromium.launch(
+            executable_path=chromium, headless=True, args=list(_CHROMIUM_ARGUMENTS)
+        )
+        try:
+            yield chrome.new_page(viewport={"width": width, "height": height})
+        finally:
+            chrome.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
