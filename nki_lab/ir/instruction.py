@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from nki_lab.dtypes import DType
 from nki_lab.errors import InstructionError, OutsideKernel, RuleBroken
+from nki_lab.ir.state import State
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.targets.engines import Engine
 from nki_lab.targets.spaces import MemoryRegion
@@ -37,6 +38,7 @@ _BINDER = (
 )
 
 READ, WRITE, UPDATE = "read", "write", "update"
+SPOIL = "spoil"  # of hidden registers: what they hold afterwards is undefined
 
 
 class Shape(Enum):
@@ -46,16 +48,6 @@ class Shape(Enum):
     VECTOR = "vector"  # one value per partition, shaped to broadcast against STREAM operands
     FLAT = "flat"  # [partitions, elements per partition]
     OWN = "own"  # the shape of the view
-
-
-class State(Enum):
-    """Registers no operand names, which an instruction may read and update."""
-
-    ACT_ACCUMULATOR = "act_accumulator"
-    DVE_ACCUMULATOR = "dve_accumulator"
-    DVE_RNG = "dve_rng"
-    POOL_RNG = "pool_rng"
-    PE_WEIGHTS = "pe_weights"
 
 
 RoleOf = Callable[["Instruction"], "str | None"]
@@ -279,6 +271,7 @@ class Definition:
         opaque: parameters whose numeric value no rule, role, placement or cost looks at.
         in_place_safe: `out` may share memory with an operand that is read.
         any_start: operands that may start at any partition (DMA).
+        every_lane: it uses the hidden registers of all partitions, not only of those its operands are on.
     """
 
     name: str
@@ -291,6 +284,7 @@ class Definition:
     opaque: frozenset[str]
     in_place_safe: bool
     any_start: frozenset[str]
+    every_lane: bool
     signature: inspect.Signature
     doc: str
     params: tuple[str, ...]
@@ -407,11 +401,11 @@ class Definition:
         problems = [
             f"no {what}" for what, there in (
                 ("docstring", self.doc), ("semantics", "semantics" in self.facets), ("cost", "cost" in self.facets),
-                ("operand that is written", any(o.role != READ for o in self.operands.values())),
+                ("effect", self.state or any(o.role != READ for o in self.operands.values())),
             ) if not there
         ]  # fmt: skip
         known = {*self.params, "out", *(f"out_{n}" for n in self.operands), "written", "target",
-                 *(s.value for s in State)}  # fmt: skip
+                 *(s.parameter for s in State)}  # fmt: skip
         wanted = (
             inspect.signature(self.facets["semantics"]).parameters
             if "semantics" in self.facets
@@ -443,6 +437,7 @@ def instruction(
     opaque: Iterable[str] = (),
     in_place_safe: bool = False,
     any_start: Iterable[str] = (),
+    every_lane: bool = False,
     **operands: Operand,
 ) -> Callable[[Callable[..., Any]], Any]:
     """Define an instruction from its signature and docstring; attach facets below it.
@@ -456,6 +451,7 @@ def instruction(
         opaque: parameters whose numeric value changes nothing but the values computed.
         in_place_safe: the meaning is exactly one ufunc call, which copes with `out` sharing memory with an operand.
         any_start: operands that may start at any partition (DMA).
+        every_lane: hidden registers are used of all partitions.
         operands: one Operand per tensor parameter, under the parameter's name.
     """
 
@@ -478,7 +474,7 @@ def instruction(
         )
         made = kind(
             fn.__name__, engine, operands, tuple(rules), numerics, state, requires,
-            frozenset(opaque), in_place_safe, frozenset(any_start), signature,
+            frozenset(opaque), in_place_safe, frozenset(any_start), every_lane, signature,
             inspect.getdoc(fn) or "", params, {p: k for k, p in enumerate(params)},
         )  # fmt: skip
         registry[made.name] = made

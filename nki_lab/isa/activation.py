@@ -9,8 +9,6 @@ import numpy as np
 from nki_lab.errors import NotOnTarget, WrongOperand
 from nki_lab.ir.cost import MicroOp
 from nki_lab.ir.instruction import (
-    READ,
-    UPDATE,
     WRITE,
     Rule,
     Shape,
@@ -21,6 +19,15 @@ from nki_lab.ir.instruction import (
     writes,
 )
 from nki_lab.ir.tensor import NkiTensor
+from nki_lab.isa.accumulators import (
+    IDLE,
+    REDUCE,
+    RESET,
+    RESET_REDUCE,
+    accumulate,
+    read_out,
+    scalar_accumulator,
+)
 from nki_lab.isa.activations import ACTIVATIONS
 from nki_lab.isa.enums import reduce_cmd
 from nki_lab.isa.operators import OPS, Op, suggested_name
@@ -39,8 +46,6 @@ from nki_lab.targets.facts import ISA, SHARED_API
 from nki_lab.targets.spaces import PSUM, SBUF
 
 _ADD = OPS["add"]
-_IDLE, _RESET = reduce_cmd.idle, reduce_cmd.reset
-_REDUCE, _RESET_REDUCE = reduce_cmd.reduce, reduce_cmd.reset_reduce
 
 
 # -- rules ------------------------------------------------------------------------------------------------------------
@@ -110,7 +115,7 @@ def _reciprocal_bias(i, hw):
     source=f"{ISA}:1347",
 )
 def _reduces_with_add(i, hw):
-    return i.reduce_op is not None or i.reduce_cmd not in (_REDUCE, _RESET_REDUCE)
+    return i.reduce_op is not None or i.reduce_cmd not in (REDUCE, RESET_REDUCE)
 
 
 _REDUCE_AFTERWARDS = "reduce the results with nisa.tensor_reduce"
@@ -170,13 +175,6 @@ def _micro_operations(i, hw):
 # -- activation -------------------------------------------------------------------------------------------------------
 
 
-def _accumulator_use(i):
-    role = {_RESET: WRITE, _RESET_REDUCE: WRITE, _REDUCE: UPDATE}.get(i.reduce_cmd)
-    if role is None and i.reduce_res is not None:
-        role = READ
-    return () if role is None else ((State.ACT_ACCUMULATOR, role),)
-
-
 @instruction(
     engine=(SCALAR,),
     dst=writes(SBUF, PSUM),
@@ -187,11 +185,11 @@ def _accumulator_use(i):
     rules=(
         *_SHARED_RULES,
         one_of_operators("reduce_op", "add", optional=True, instead=_REDUCE_AFTERWARDS),
-        choice("reduce_cmd", reduce_cmd, _IDLE, _RESET, _REDUCE, _RESET_REDUCE),
+        choice("reduce_cmd", reduce_cmd, IDLE, RESET, REDUCE, RESET_REDUCE),
         _reduces_with_add,
         not_packed("reduce_res"),
     ),
-    state=_accumulator_use,
+    state=scalar_accumulator,
     opaque=("bias", "scale"),
     in_place_safe=True,
 )
@@ -226,14 +224,8 @@ def activation(
 @activation.semantics
 def _(out, op, data, bias, scale, reduce_cmd, out_reduce_res, act_accumulator):
     _activate(out, op, data, bias, scale)
-    if reduce_cmd is not _IDLE:
-        if reduce_cmd is not _REDUCE:
-            act_accumulator.fill(0)
-        if reduce_cmd is not _RESET:
-            total = np.add.reduce(out, axis=tuple(range(1, out.ndim)), keepdims=True)
-            np.add(act_accumulator, total.reshape(-1, 1), out=act_accumulator)
-    if out_reduce_res is not None:
-        np.copyto(out_reduce_res, act_accumulator.reshape(out_reduce_res.shape))
+    accumulate(act_accumulator, reduce_cmd, _ADD, out)
+    read_out(act_accumulator, out_reduce_res)
 
 
 activation.cost(_micro_operations)
@@ -283,9 +275,8 @@ def activation_reduce(
 @activation_reduce.semantics
 def _(out, op, data, bias, scale, reduce_op, out_reduce_res, act_accumulator):
     _activate(out, op, data, bias, scale)
-    reduce_op.reduce(out, tuple(range(1, out.ndim)), act_accumulator.reshape(-1))
-    if out_reduce_res is not None:
-        np.copyto(out_reduce_res, act_accumulator.reshape(out_reduce_res.shape))
+    accumulate(act_accumulator, RESET_REDUCE, reduce_op, out)
+    read_out(act_accumulator, out_reduce_res)
 
 
 activation_reduce.cost(_micro_operations)

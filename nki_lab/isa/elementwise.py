@@ -21,6 +21,7 @@ from nki_lab.isa.rules import (
     legal_operator,
     not_all_in,
     not_packed,
+    operand_suits,
     operator_on_target,
     same_free_size,
     same_partitions,
@@ -153,26 +154,6 @@ def _fast_before_performance_mode(i, tiles):
 # -- tensor_scalar ----------------------------------------------------------------------------------------------------
 
 
-def _operand_suits(op: str, operand: str):
-    @rule(
-        f"`{operand}` must be given for `{op}` with two operands, and be None or 0 for one with one operand",
-        operand,
-        op,
-        help=f"pass a number or a [partitions, 1] tile as {operand}",
-        error=WrongOperand,
-        source=f"{ISA}:1147",
-    )
-    def holds(i, hw):
-        operator, value = getattr(i, op), getattr(i, operand)
-        if operator is None:
-            return value is None
-        if operator.is_unary:
-            return value is None or (type(value) is not NkiTensor and value == 0)
-        return value is not None
-
-    return holds
-
-
 @rule(
     "`op0` and `op1` must both be bitvec or both be arithmetic",
     "op0",
@@ -289,8 +270,8 @@ _ANY_CLASS = (OpClass.BITVEC, *BINARY_ARITHMETIC, OpClass.UNARY)
         _one_class,
         _rsqrt_alone,
         _rsqrt_in_sbuf,
-        _operand_suits("op0", "operand0"),
-        _operand_suits("op1", "operand1"),
+        operand_suits("op0", "operand0"),
+        operand_suits("op1", "operand1"),
         integers_for_bitvec("op0", *_SCALAR_TILES),
         _float32_operands,
         flag("reverse0", "reverse1"),
@@ -326,24 +307,15 @@ def tensor_scalar(
     """
 
 
-def _step(op, data, operand, reverse, out):
-    if op.is_unary:
-        op.apply_unary(data, out)
-    elif reverse:
-        op.apply(operand, data, out)
-    else:
-        op.apply(data, operand, out)
-
-
 @tensor_scalar.semantics
 def _(out, data, op0, operand0, reverse0, op1, operand1, reverse1):
     if op1 is None:
-        _step(op0, data, operand0, reverse0, out)
+        op0.apply_with(data, operand0, reverse0, out)
     else:
         # The first result waits aside, so that `out` is written in one step: it may be where `data` is.
         between = scratch(out.shape, out.dtype, "between operators")
-        _step(op0, data, operand0, reverse0, between)
-        _step(op1, between, operand1, reverse1, out)
+        op0.apply_with(data, operand0, reverse0, between)
+        op1.apply_with(between, operand1, reverse1, out)
 
 
 @tensor_scalar.place
@@ -408,8 +380,8 @@ def scalar_tensor_tensor(
 @scalar_tensor_tensor.semantics
 def _(out, data, op0, operand0, op1, operand1, reverse0, reverse1):
     between = scratch(out.shape, out.dtype, "between operators")
-    _step(op0, data, operand0, reverse0, between)
-    _step(op1, between, operand1, reverse1, out)
+    op0.apply_with(data, operand0, reverse0, between)
+    op1.apply_with(between, operand1, reverse1, out)
 
 
 @scalar_tensor_tensor.cost

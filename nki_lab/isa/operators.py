@@ -150,6 +150,15 @@ class Op:
         """Write `op a` into `out`, which may be `a` itself."""
         self.alu.apply(a, out)  # type: ignore[union-attr]
 
+    def apply_with(self, data: Any, operand: Any, reverse: bool, out: np.ndarray) -> None:
+        """Write `data op operand` into `out`, with `reverse` `operand op data`; unary operators see only `data`."""
+        if self.is_unary:
+            self.apply_unary(data, out)
+        elif reverse:
+            self.apply(operand, data, out)
+        else:
+            self.apply(data, operand, out)
+
     def reduce(self, array: np.ndarray, axes: int | tuple[int, ...], out: np.ndarray) -> None:
         """Reduce `axes` of `array` into `out`, which has the shape of the remaining axes."""
         self.alu.reduction(array, axis=axes, out=out)  # type: ignore[misc, union-attr]
@@ -304,9 +313,11 @@ ALU: dict[str, AluOperator] = {
     # Only GpSimd has it (page of tensor_tensor).
     "power": AluOperator(OpClass.ARITHMETIC, _power, engines=(GPSIMD,)),
     "abs_max": AluOperator(
-        OpClass.ARITHMETIC, _by_magnitude(np.greater), feature="abs_max_abs_min"
+        OpClass.ARITHMETIC, _by_magnitude(np.greater), identity=0.0, feature="abs_max_abs_min"
     ),
-    "abs_min": AluOperator(OpClass.ARITHMETIC, _by_magnitude(np.less), feature="abs_max_abs_min"),
+    "abs_min": AluOperator(
+        OpClass.ARITHMETIC, _by_magnitude(np.less), identity=_INF, feature="abs_max_abs_min"
+    ),
     "abs": _unary_row(np.absolute),
     "square": _unary_row(np.square),
     "relu": _unary_row(relu),

@@ -13,7 +13,7 @@ from nki_lab.errors import NotOnTarget, RuleBroken, WrongOperand
 from nki_lab.ir.instruction import Instruction, Rule, rule
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.operators import ALU, Op, OpClass, suggested_name
-from nki_lab.targets.engines import GPSIMD, Engine
+from nki_lab.targets.engines import GPSIMD, VECTOR, Engine
 from nki_lab.targets.facts import ISA, SHARED_API
 from nki_lab.targets.features import FEATURES
 from nki_lab.targets.spaces import PSUM, MemoryRegion
@@ -245,6 +245,38 @@ def reduction_operator(name: str, optional: bool = False) -> Rule:
         error=WrongOperand,
         source=f"{SHARED_API} (nki-aluop, Legal Reduction op)",
     )(holds)
+
+
+def operand_suits(op: str, operand: str) -> Rule:
+    """Require an operand for an operator with two of them, and none (or 0) for a unary one."""
+
+    def holds(i: Instruction, hw: Target) -> bool:
+        operator, value = getattr(i, op), getattr(i, operand)
+        if operator is None:
+            return value is None
+        if operator.is_unary:
+            return value is None or (type(value) is not NkiTensor and value == 0)
+        return value is not None
+
+    return rule(
+        f"`{operand}` must be given for `{op}` with two operands, and be None or 0 for one with one operand",
+        operand,
+        op,
+        help=f"pass a number or a [partitions, 1] tile as {operand}",
+        error=WrongOperand,
+        source=f"{ISA}:1147",
+    )(holds)
+
+
+def vector_has_operator(*names: str) -> Rule:
+    """Refuse the operators of GpSimd in an instruction that only Vector runs."""
+    return rule(
+        f"{named(names)} must not be nl.power or nl.rsqrt, which only GpSimd computes",
+        *names,
+        help="use nisa.tensor_tensor for nl.power, nisa.tensor_scalar for nl.rsqrt",
+        error=WrongOperand,
+        source=f"{ISA}:1019",
+    )(lambda i, hw: all(VECTOR in getattr(i, n).alu.engines for n in names))
 
 
 def integers_for_bitvec(op: str, *names: str) -> Rule:

@@ -16,16 +16,15 @@ from nki_lab.dtypes import (
     uint16,
     uint32,
 )
-from nki_lab.ir.instruction import (
-    UPDATE,
-    WRITE,
-    Instruction,
-    Shape,
-    State,
-    instruction,
-    reads,
-    rule,
-    writes,
+from nki_lab.ir.instruction import Shape, instruction, reads, rule, writes
+from nki_lab.isa.accumulators import (
+    IDLE,
+    REDUCE,
+    RESET_REDUCE,
+    accumulate_or_spoil,
+    read_out,
+    result_is_reduced,
+    vector_accumulator,
 )
 from nki_lab.isa.enums import reduce_cmd
 from nki_lab.isa.masks import overlay
@@ -53,44 +52,8 @@ _BOOL = np.dtype(bool)
 
 # -- the maximum kept in Vector's accumulator ---------------------------------------------------------
 
-
-def _accumulator_role(i: Instruction) -> list[tuple[State, str]]:
-    return [(State.DVE_ACCUMULATOR, UPDATE if i.reduce_cmd is reduce_cmd.reduce else WRITE)]
-
-
-@rule(
-    "`reduce_res` needs a `reduce_cmd` that accumulates",
-    "reduce_res",
-    "reduce_cmd",
-    help="write reduce_cmd=nisa.reduce_cmd.reset_reduce, or leave `reduce_res` out",
-    source=f"{ISA}:2942",
-)
-def _result_is_reduced(i, hw):
-    return i.reduce_res is None or i.reduce_cmd is not reduce_cmd.idle
-
-
-_COMMANDS = choice(
-    "reduce_cmd", reduce_cmd, reduce_cmd.reset_reduce, reduce_cmd.reduce, reduce_cmd.idle
-)
+_COMMANDS = choice("reduce_cmd", reduce_cmd, RESET_REDUCE, REDUCE, IDLE)
 _MAXIMUM = one_of_operators("reduce_op", "maximum", "max")
-
-
-def _accumulate_maximum(
-    accumulator: np.ndarray, out: np.ndarray, command: reduce_cmd, result: np.ndarray | None
-) -> None:
-    """Take the maximum of `out` per partition into the accumulator, and give it to `result`."""
-    if command is reduce_cmd.idle:
-        accumulator.fill(
-            np.nan
-        )  # "may still be modified" (isa/__init__.py:2946): nothing may rely on it
-        return
-    largest = out.reshape(len(out), -1).max(axis=1, keepdims=True)
-    if command is reduce_cmd.reduce:
-        np.maximum(accumulator, largest, out=accumulator)
-    else:
-        accumulator[...] = largest  # the maximum of -inf and these
-    if result is not None:
-        result[...] = accumulator.reshape(result.shape)
 
 
 # -- range_select -------------------------------------------------------------------------------------
@@ -135,13 +98,13 @@ _RANGE_OPS = ("equal", "less", "less_equal", "greater", "greater_equal")
         one_of_operators("comp_op1", *_RANGE_OPS),
         _MAXIMUM,
         _COMMANDS,
-        _result_is_reduced,
+        result_is_reduced,
         _only_fp32_min,
         same_partitions("dst", "on_true_tile"),
         same_free_size("dst", "on_true_tile"),
         _exact_positions,
     ),
-    state=_accumulator_role,
+    state=vector_accumulator,
     requires=("range_select",),
 )
 def range_select(
@@ -182,6 +145,7 @@ def _(
     bound0,
     bound1,
     reduce_cmd,
+    reduce_op,
     range_start,
     dve_accumulator,
 ):
@@ -195,7 +159,8 @@ def _(
     np.logical_and(chosen, also, out=chosen)
     np.copyto(out, np.float32(FP32_MIN))
     overlay(out, on_true_tile, chosen.reshape(out.shape))
-    _accumulate_maximum(dve_accumulator, out, reduce_cmd, out_reduce_res)
+    accumulate_or_spoil(dve_accumulator, reduce_cmd, reduce_op, out)
+    read_out(dve_accumulator, out_reduce_res)
 
 
 @range_select.cost
@@ -218,13 +183,13 @@ def _(i, hw):
         _MAXIMUM,
         _COMMANDS,
         flag("reverse_pred"),
-        _result_is_reduced,
+        result_is_reduced,
         not_all_in(PSUM, "on_true", "predicate"),
         same_partitions("dst", "on_true", "predicate"),
         same_free_size("dst", "on_true", "predicate"),
     ),
     numerics=lambda i: {"predicate": None},
-    state=_accumulator_role,
+    state=vector_accumulator,
 )
 def select_reduce(
     dst,
@@ -251,12 +216,15 @@ def select_reduce(
 
 
 @select_reduce.semantics
-def _(out, out_reduce_res, predicate, on_true, on_false, reduce_cmd, reverse_pred, dve_accumulator):
+def _(
+    out, out_reduce_res, predicate, on_true, on_false, reduce_cmd, reduce_op, reverse_pred, dve_accumulator,
+):  # fmt: skip
     compare = np.equal if reverse_pred else np.not_equal
     chosen = compare(predicate, 0, out=scratch(out.shape, _BOOL, "select"))
     np.copyto(out, on_false if isinstance(on_false, np.ndarray) else np.float32(on_false))
     overlay(out, on_true, chosen)
-    _accumulate_maximum(dve_accumulator, out, reduce_cmd, out_reduce_res)
+    accumulate_or_spoil(dve_accumulator, reduce_cmd, reduce_op, out)
+    read_out(dve_accumulator, out_reduce_res)
 
 
 @select_reduce.cost

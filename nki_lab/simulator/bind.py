@@ -100,7 +100,7 @@ class Binder:
             given["engine"] = i.form.engine  # the one that runs it, where the author left it open
         given["target"] = self.memory.kernel.target
         for state, _ in i.form.state:
-            given[state.value] = self._register(i, state)
+            given[state.parameter] = self._register(i, state)
         if "written" in wanted:
             given["written"] = self._mask(i)
         for name in wanted:
@@ -168,6 +168,8 @@ class Binder:
     # -- hidden registers ----------------------------------------------------------------------------------------
 
     def _register(self, i: Instruction, state: Any) -> np.ndarray:
+        if i.definition.every_lane:
+            return self.registers[state]
         view = next(iter(i.read()), None) or i.written()[0]
         first = view.start_partition
         address = (self.memory.kernel.addresses or {}).get(view.storage.id)

@@ -14,12 +14,12 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from nki_lab.errors import KernelArgument
-from nki_lab.ir.instruction import State
 from nki_lab.ir.nodes import Kernel
 from nki_lab.ir.storage import Storage
 from nki_lab.simulator.bind import Binder, Step
 from nki_lab.simulator.memory import Memory, fill_unwritten
 from nki_lab.simulator.options import SimulatorOptions
+from nki_lab.simulator.registers import new_registers, reset_registers
 
 
 class _Outside(NamedTuple):
@@ -45,7 +45,7 @@ class Program:
         self.kernel = kernel
         self.options = options or SimulatorOptions()
         self.memory = Memory(kernel, self.options)
-        self.registers = {s: np.zeros((kernel.target.partitions, 1), np.float32) for s in State}
+        self.registers = new_registers(kernel.target)
         self._written = {v.storage.id for i in kernel.instructions for v in i.written()}
         self._steps: list[Step] = []
         self._outside: list[_Outside] = []
@@ -140,8 +140,7 @@ class Program:
                     fill_unwritten(array, storage.dtype)
                 memory.bind(storage, array)
         self._put_outside()
-        for register in self.registers.values():
-            register[...] = 0
+        reset_registers(self.registers)
         with np.errstate(all="ignore"), _one_blas_thread():
             for step in self._steps:
                 step()

@@ -1,15 +1,17 @@
 """Which elements are read although nothing has written them?
 
 On the chip such a read gives whatever was there before; here it gives NaN (4 for integers, as in the official
-simulator, nki/guides/nki_simulator.rst), never a former tensor's bytes, and a finding says where.
+simulator, nki/guides/nki_simulator.rst), never a former tensor's bytes, and a finding says where. The same holds for
+accumulators that are read although nothing has reset them.
 """
 
 from __future__ import annotations
 
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.ir.coverage import Coverage, Written
-from nki_lab.ir.instruction import UPDATE, WRITE, Instruction
+from nki_lab.ir.instruction import READ, SPOIL, UPDATE, WRITE, Instruction
 from nki_lab.ir.nodes import Finding, Kernel
+from nki_lab.ir.state import State
 from nki_lab.ir.tensor import NkiTensor
 
 
@@ -18,6 +20,7 @@ def find_uninitialized(kernel: Kernel, options: CompileOptions) -> Kernel:
     coverage: dict[int, Coverage] = {}
     poisoned: set[int] = set()
     findings = {(f.message, f.stack): f for f in kernel.findings}
+    known: set[State] = set()
     for i in kernel.instructions:
         form = i.form
         updated = form.cache.get(find_uninitialized)
@@ -42,6 +45,14 @@ def find_uninitialized(kernel: Kernel, options: CompileOptions) -> Kernel:
                     continue
                 finding = _finding(i, position, view, seen)
                 findings.setdefault((finding.message, finding.stack), finding)
+        for state, role in form.state:
+            if role in (READ, UPDATE) and state.is_accumulator and state not in known:
+                finding = _unknown_state(i, state)
+                findings.setdefault((finding.message, finding.stack), finding)
+            if role == WRITE:
+                known.add(state)
+            elif role == SPOIL:
+                known.discard(state)
         for view in i.written():
             storage = view.storage
             seen = coverage.get(storage.id)
@@ -87,5 +98,16 @@ def _finding(i: Instruction, position: int, view: NkiTensor, seen: Coverage) -> 
         f" but were never written, the first at index {list(where)}",
         i.stack,
         help="write the tile first, e.g. nisa.memset(dst=tile, value=0.0) or nisa.dma_copy",
+        code="NKI401",
+    )
+
+
+def _unknown_state(i: Instruction, state: State) -> Finding:
+    # By engine and not by partition: the first reset anywhere counts, so that nothing is reported wrongly.
+    return Finding(
+        "uninitialized",
+        f"{i.definition.name}: {state.title} is read, and no instruction before has set it",
+        i.stack,
+        help="start with reduce_cmd=nisa.reduce_cmd.reset_reduce; what an earlier kernel or idle left is undefined",
         code="NKI401",
     )
