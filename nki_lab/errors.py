@@ -17,7 +17,7 @@ it.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from nki_lab.source import Blame, Span, Stack, blanks
 
@@ -343,6 +343,12 @@ class UnknownTopic(UsageError, LookupError):
     code = "NKI608"
 
 
+class ErrorNotRaised(UsageError):
+    """A cell was to end with an error, and ended well."""
+
+    code = "NKI609"
+
+
 class KernelErrors(NkiError):
     """All independent errors of one kernel, in the order of their lines."""
 
@@ -368,6 +374,18 @@ def in_order(errors: Iterable[NkiError]) -> list[NkiError]:
         return False, span.filename, span.line, span.column or 0
 
     return sorted(errors, key=place)
+
+
+def error_classes() -> tuple[type[NkiError], ...]:
+    """Return every class of errors, in the order of their codes."""
+    return tuple(sorted(_tree(NkiError), key=lambda kind: kind.code))
+
+
+def _tree(kind: type[NkiError]) -> Iterator[type[NkiError]]:
+    if kind.__module__ == __name__:  # not the classes of tests and of authors
+        yield kind
+        for below in kind.__subclasses__():
+            yield from _tree(below)
 
 
 def close_matches(name: str, known: Iterable[str]) -> str:

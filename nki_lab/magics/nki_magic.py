@@ -13,6 +13,7 @@ from nki_lab.magics.cells import Cell, typed_stack
 from nki_lab.magics.define import EXAMPLE, define_kernels
 from nki_lab.magics.show import show
 from nki_lab.options.evaluate import check_value, evaluate, reference
+from nki_lab.options.expect import expected
 from nki_lab.options.parsing import Locate, option_help, parse_line
 from nki_lab.options.session import session
 from nki_lab.options.views import summary
@@ -67,14 +68,15 @@ class NkiMagics(Magics):
         cell = Cell.of(self.ip, _CELL, line, body)
         options = parse_line(_CELL, line, cell.option_stack)
         _check_needs_run(options, cell.option_stack)
-        with session(options, cell.option_stack("--timeout")) as runs:
-            kernels = define_kernels(self.ip, cell)
-            target = current_target(Settings.read()).name
-            self._finish(options, runs, kernels, cell.option_stack)
-        if not runs and not options.quiet:
-            for kernel in kernels:
-                parameters = ", ".join(kernel.__signature__.parameters)
-                print(f"kernel {kernel.__name__}({parameters}) for {target}")
+        with expected(options, cell.option_stack):
+            with session(options, cell.option_stack("--timeout")) as runs:
+                kernels = define_kernels(self.ip, cell)
+                target = current_target(Settings.read()).name
+                self._finish(options, runs, kernels, cell.option_stack)
+            if not runs and not options.quiet:
+                for kernel in kernels:
+                    parameters = ", ".join(kernel.__signature__.parameters)
+                    print(f"kernel {kernel.__name__}({parameters}) for {target}")
 
     def _line(self, line: str) -> None:
         def locate(word: str, column: int, width: int) -> Any:
@@ -87,7 +89,8 @@ class NkiMagics(Magics):
                 stack=locate("", 0, 0),
                 help="write %nki --run 'kernel(a, b)', or %%nki to define a kernel",
             )
-        with session(options, locate("--timeout", 0, 0)) as runs:
+        timeout = locate("--timeout", 0, 0)
+        with expected(options, locate), session(options, timeout) as runs:
             self._finish(options, runs, [], locate)
 
     def _finish(

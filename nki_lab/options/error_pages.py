@@ -134,4 +134,7 @@ named file.py:kernel.""",
     e.UnknownTopic: """\
 `explain` knows error codes (NKI203), instructions (nc_matmul), functions of nki.language
 (nl.softmax), options (--check), environment variables and targets.""",
+    e.ErrorNotRaised: """\
+With --expect a cell shows a mistake on purpose: it succeeds only if the error named there comes.
+This cell ended without any. Put the mistake back, or take --expect away.""",
 }

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
 import nki_lab.language as nl
 from nki_lab.dtypes import DTYPES, DType
-from nki_lab.errors import NkiError, UnknownTopic, close_matches
+from nki_lab.errors import NkiError, UnknownTopic, close_matches, error_classes
 from nki_lab.isa import registry
 from nki_lab.isa.catalog import call_text, page
 from nki_lab.options.error_pages import PAGES
@@ -57,18 +57,6 @@ def topics() -> tuple[str, ...]:
         *variables,
         *target_names(),
     )
-
-
-def error_classes() -> tuple[type[NkiError], ...]:
-    """Return every class of errors, in the order of their codes."""
-    return tuple(sorted(_tree(NkiError), key=lambda kind: kind.code))
-
-
-def _tree(kind: type[NkiError]) -> Iterator[type[NkiError]]:
-    if kind.__module__ == NkiError.__module__:  # not the classes of tests and of authors
-        yield kind
-        for below in kind.__subclasses__():
-            yield from _tree(below)
 
 
 def _error(name: str, target: Target) -> str | None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-from nki_lab.errors import UnknownTarget, close_matches
+from nki_lab.errors import NkiError, UnknownTarget, close_matches, error_classes
 from nki_lab.profiler.view_data import VIEWS
 from nki_lab.settings import VARIABLES
 from nki_lab.targets import get_target, target_names
@@ -155,6 +155,16 @@ def _expression(text: str, option: Option) -> Expression:
     return Expression(text, code, filename)
 
 
+def _error(text: str, option: Option) -> type[NkiError]:
+    known = {name: kind for kind in error_classes() for name in (kind.code, kind.__name__)}
+    if text not in known:
+        raise BadValue(
+            f"`{text}` is no error of nki_lab",
+            close_matches(text, known) or "write the code that stands in its first line",
+        )
+    return known[text]
+
+
 _CELL, _LINE, _RUN, _PROFILE = "%%nki", "%nki", "run", "profile"
 _NOTEBOOK = (_CELL, _LINE)
 _ALL = (*_NOTEBOOK, _RUN, _PROFILE)
@@ -204,6 +214,14 @@ OPTIONS: tuple[Option, ...] = (
         "print and show nothing unless something is wrong",
         (*_NOTEBOOK, _RUN),
         default=False,
+    ),
+    Option(
+        "expect",
+        "ERROR",
+        "the cell is to end with this error, such as NKI107: it is printed, and the cell fails if"
+        " another one comes or none",
+        _NOTEBOOK,
+        _error,
     ),
     Option(
         "timeout",

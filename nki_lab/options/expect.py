@@ -1,0 +1,47 @@
+"""When is a cell that ends with an error right?"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from nki_lab.errors import ErrorNotRaised, KernelErrors, NkiError
+from nki_lab.options.parsing import Locate
+
+
+@contextmanager
+def expected(options: Namespace, locate: Locate) -> Iterator[None]:
+    """Print the error that `--expect` names instead of letting it out of the `with` block.
+
+    Without `--expect` nothing is changed. An error of another kind goes on, with a note.
+
+    Raises:
+        ErrorNotRaised: the block ended well.
+    """
+    kind: type[NkiError] | None = options.expect
+    if kind is None:
+        yield
+        return
+    named = f"{kind.code} {kind.__name__}"
+    try:
+        yield
+    except NkiError as error:
+        if not _is(error, kind):
+            error.notes += (f"{named} was expected here",)
+            raise
+        if not options.quiet:
+            print(error)
+        return
+    raise ErrorNotRaised(
+        f"{named} was expected, and the cell ended without an error",
+        stack=locate("--expect", 0, 0),
+        help="put the mistake back, or take --expect away",
+    )
+
+
+def _is(error: NkiError, kind: type[NkiError]) -> bool:
+    """Return whether an error, or each one of several, is of the kind."""
+    if isinstance(error, KernelErrors) and not issubclass(kind, KernelErrors):
+        return all(isinstance(each, kind) for each in error.errors)
+    return isinstance(error, kind)

@@ -1,0 +1,1 @@
+"""Tests of what magics and the command line share."""
