@@ -19,7 +19,7 @@ from types import CodeType
 from typing import Any
 
 from nki_lab.errors import KernelErrors, NkiError, NotAllowed, UnknownName, close_matches
-from nki_lab.source import Place
+from nki_lab.source import Span
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,10 +108,9 @@ def forbidden(source: SourceKernel) -> Iterator[NkiError]:
     for node in ast.walk(tree):
         if type(node) in _FORBIDDEN:
             what, instead = _FORBIDDEN[type(node)]
-            line = source.first_line + node.lineno - 1  # type: ignore[attr-defined]
             yield NotAllowed(
                 f"{what} is not supported in a kernel",
-                stack=_place_on_line(source.code, line),
+                stack=(_place_of(node, source),),
                 help=instead,
             )
 
@@ -151,9 +150,15 @@ def _loads(code: CodeType) -> Iterator[Any]:
             yield i
 
 
-def _place_on_line(code: CodeType, line: int) -> tuple[Place, ...]:
-    for inner in _codes(code):
-        for offset, positions in enumerate(inner.co_positions()):
-            if positions[0] == line:
-                return ((inner, offset * 2),)
-    return ((code, 0),)
+def _place_of(node: Any, source: SourceKernel) -> Span:
+    """Return where a node of the kernel's text stands; `global` and the like have no code at all."""
+    dedented = source.text.splitlines()[node.lineno - 1]
+    line = source.first_line + node.lineno - 1
+    written = linecache.getline(source.filename, line).rstrip("\n")
+    removed = max(len(written) - len(dedented), 0)
+    start, end = (
+        removed + len(dedented.encode()[:offset].decode())
+        for offset in (node.col_offset, node.end_col_offset)
+    )
+    last = line + node.end_lineno - node.lineno
+    return Span(source.filename, line, start, last, end, source.name)
