@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +21,10 @@ from nki_lab.cli.kernel_call import (
     Timeout,
     call_kernel,
 )
+from nki_lab.errors import BadFile
+
+if TYPE_CHECKING:
+    from nki_lab.profiler.profile import Profile
 
 
 def profile(
@@ -45,18 +50,23 @@ def profile(
 
     nki-lab profile add.py:add --input a=randn:128x512 --input b=randn:128x512 -o add.json
     """
+    from nki_lab.profiler.export_perfetto import save_chrome_trace
+    from nki_lab.profiler.profile_json import save
     from nki_lab.profiler.report import report
 
     options = Namespace(target=target, timeout=timeout, capacity=capacity, strict=strict)
     result, _ = call_kernel(kernel, inputs, args, seed, options, call)
     typer.echo(report(result.profile))
     if output is not None:
-        from nki_lab.profiler.profile_json import save
-
-        save(result.profile, output)
+        _write(save, result.profile, output)
         typer.echo(f"\nprofile written to {output}")
     if perfetto is not None:
-        from nki_lab.profiler.export_perfetto import save_chrome_trace
-
-        save_chrome_trace(result.profile, perfetto)
+        _write(save_chrome_trace, result.profile, perfetto)
         typer.echo(f"\ntrace for Perfetto written to {perfetto}")
+
+
+def _write(write: Callable[[Profile, Path], Path], profile: Profile, file: Path) -> None:
+    try:
+        write(profile, file)
+    except OSError as error:
+        raise BadFile(f"{file} cannot be written: {error.strerror}") from None

@@ -38,11 +38,11 @@ name, since a wrong result would be worse. The help line says what can be used i
 NKI tensors have no Python operators: `a + b` does not say which engine adds, or where the result
 goes. Write nl.add(a, b), or the instruction with the destination you mean.""",
     e.TileAssignment: """\
-`tile[...] = value` is not part of NKI. Copy with nisa.tensor_copy(dst=tile[...], src=value), or give
-the view as `dst` of the instruction that makes the value.""",
+`tile[...] = value` is not part of NKI. Copy with nisa.tensor_copy(dst=tile[...], src=value), or
+give the view as `dst` of the instruction that makes the value.""",
     e.ViewError: """\
 Slices, reshapes and permutations of a tensor only change how its bytes are walked through. What was
-asked for would need other bytes, for example a reshape across partitions. Copy the data instead.""",
+asked for would need other bytes, such as a reshape across partitions. Copy the data instead.""",
     e.OutOfBounds: """\
 An index or slice reaches past the end of its axis. Unlike NumPy, NKI does not shorten slices. Where
 the last tile is smaller, compute its size: min(tile, size - start).""",
@@ -56,8 +56,8 @@ when the kernel is defined, so define helpers and constants before the kernel.""
 A kernel is run once by Python while it is traced, and its own Python raised: an `assert` that does
 not hold, a missing key, a division by zero. The note names the exception; the line is yours.""",
     e.NotAllowed: """\
-No NKI compiler takes this Python construct in a kernel: `try`, `yield`, `global` and the like have no
-meaning in a program for the engines. It may be used outside kernels, to prepare their arguments.""",
+No NKI compiler takes this Python construct in a kernel: `try`, `yield`, `global` and the like have
+no meaning in a program for the engines. They may be used outside kernels, to prepare arguments.""",
     e.KernelResult: """\
 What a kernel returns are tensors in shared HBM, made with nl.ndarray(..., buffer=nl.shared_hbm).
 Tiles in SBUF or PSUM are gone when the kernel ends; copy them out with nisa.dma_copy. A kernel may
@@ -66,14 +66,14 @@ return nothing only if it writes one of its inputs.""",
 A kernel takes arrays (NumPy, PyTorch on the CPU, JAX) of dtypes NKI has, and Python values that
 are constants of the program. NumPy makes float64 and int64 by default: cast them.""",
     e.ObjectFields: """\
-An NKIObject takes its annotated fields as keywords, and no others. Fields that are left out are None
-unless the class gives them a value.""",
+An NKIObject takes its annotated fields as keywords, and no others. Fields that are left out are
+None unless the class gives them a value.""",
     e.OlderDialect: """\
-neuronxcc.nki is the older dialect, in which instructions return tiles. In today's NKI, `import nki`,
-they write to `dst`. The migration guide of NKI lists every change.""",
+neuronxcc.nki is the older dialect, in which instructions return tiles. In today's NKI,
+`import nki`, they write to `dst`. The migration guide of NKI lists every change.""",
     e.StrictFinding: """\
 Findings are facts an author should know that do not stop a kernel: a read of memory nothing wrote,
-something another NKI compiler refuses. --strict and NKI_LAB_STRICT=1 make each of them an error.""",
+something another NKI compiler refuses. --strict and NKI_LAB_STRICT=1 make each one an error.""",
     e.BadSyntax: """\
 A `%%nki` cell is Python below its first line. The mark shows where Python stopped reading; the
 mistake may stand a little earlier, such as a bracket that is never closed. Other magics and shell
@@ -91,14 +91,15 @@ arguments. The message is the rule that does not hold, the notes show the operan
 what to change. `explain` with the name of the instruction lists all of its rules.""",
     e.NotOnTarget: """\
 The chip the kernel is compiled for lacks the instruction or this form of it; another chip has it.
-Choose it with --target, %nki_target or NEURON_PLATFORM_TARGET_OVERRIDE, or use what the help names.""",
+Choose it with --target, %nki_target or NEURON_PLATFORM_TARGET_OVERRIDE, or use what the help
+names.""",
     e.BrokenProgram: """\
 A program does not fit together: an instruction uses a tensor the program does not have, or runs
 before what it needs. Programs traced from Python never show it; check text edited by hand. If there
 is none, please report it.""",
     e.OverCapacity: """\
-Tiles in use at the same moment need more bytes per partition than SBUF or PSUM has. A tile is in use
-from its first to its last access. The notes list the largest ones with their lines. Use smaller
+Tiles in use at the same moment need more bytes per partition than SBUF or PSUM has. A tile is in
+use from its first to its last access. The notes list the largest ones with their lines. Use smaller
 tiles or narrower dtypes, or store a tile before the next one is loaded. --capacity finding runs the
 kernel anyway, in memory no chip has, and says so.""",
     e.AddressConflict: """\

@@ -1,0 +1,82 @@
+"""Do the other commands say what they should, and do all take their options from the table?"""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from nki_lab.cli import lab
+from nki_lab.cli.main import app
+from nki_lab.isa import registry
+from nki_lab.options.table import OPTIONS, options_of
+
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["run", "profile"])
+def test_commands_have_the_options_of_the_table(name: str):
+    shown = {flag: p for p in COMMANDS[name].params for flag in p.opts}
+    for option in options_of(name):
+        assert shown[option.flag].help == option.help
+    assert {o.flag for o in OPTIONS if o.flag in shown} == {o.flag for o in options_of(name)}
+
+
+def test_every_command_has_a_sentence(command):
+    text = command("--help").stdout
+    for name, found in COMMANDS.items():
+        assert name in text
+        assert found.help
+
+
+def test_without_a_command_the_help_is_shown(command):
+    done = command()
+    assert "Usage:" in done.output
+    assert "catalog" in done.output
+
+
+def test_explain_prints_pages(command):
+    assert command("explain", "NKI203").stdout.startswith("NKI203 RuleBroken\n")
+    page = command("explain", "nc_matmul", "--target", "trn2").stdout
+    assert "modelled cost of one call on trn2" in page
+    assert "--check EXPR" in command("explain", "check").stdout
+
+
+def test_explain_fails_on_what_is_not_known(command):
+    done = command("explain", "nc_matmull")
+    assert done.exit_code == 1
+    assert "did you mean `nc_matmul`" in done.stderr
+
+
+def test_the_catalog_lists_every_instruction(command):
+    text = command("catalog").stdout
+    assert [name for name in registry if name not in text] == []
+
+
+def test_the_doctor_passes_here_and_fails_with_a_wrong_target(command, monkeypatch):
+    assert command("doctor").exit_code == 0
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn9")
+    done = command("doctor")
+    assert done.exit_code == 1
+    assert "FAILED  target" in done.stdout
+
+
+def test_lab_opens_a_folder_on_this_machine_only(command, monkeypatch, tmp_path: Path):
+    started = []
+    monkeypatch.setattr(lab.subprocess, "call", lambda words: started.append(words) or 7)
+    done = command("lab", "--folder", tmp_path, "--no-browser", "--port=0")
+    assert done.exit_code == 7
+    (words,) = started
+    assert words[:4] == [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1"]
+    assert f"--ServerApp.root_dir={tmp_path}" in words
+    assert words[-2:] == ["--no-browser", "--port=0"]
+    assert ("--allow-root" in words) == (os.geteuid() == 0)
+
+
+def test_lab_needs_a_folder_and_jupyterlab(command, monkeypatch):
+    assert command("lab", "--folder", "nowhere").exit_code == 2
+    monkeypatch.setattr(lab, "find_spec", lambda name: None)
+    done = command("lab")
+    assert done.exit_code == 1
+    assert "JupyterLab is not installed" in done.stderr

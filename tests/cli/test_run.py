@@ -1,0 +1,242 @@
+"""Does `nki-lab run` run kernels of files as they are, and fail clearly where it cannot?"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nki_lab.profiler.profile_json import load
+
+ROOT = Path(__file__).parents[2]
+TARGET = "NEURON_PLATFORM_TARGET_OVERRIDE"
+HEAD = "import nki\nimport nki.isa as nisa\nimport nki.language as nl\nimport numpy as np\n"
+ADD = (
+    HEAD
+    + """
+@nki.jit
+def add(a, b, factor=1.0):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.multiply(nl.add(nl.load(a), nl.load(b)), factor))
+    return out
+
+
+def reference(a, b, factor):
+    return (a.astype(np.float32) + b.astype(np.float32)) * factor
+"""
+)
+ARRAYS = ("--input", "a=randn:128x24", "--input", "b=randn:128x24")
+
+
+def test_a_kernel_is_run_and_checked(command, write):
+    write("add.py", ADD)
+    done = command("run", "add.py:add", *ARRAYS, "--check", "a + b", "--target", "trn2")
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("add on trn2: ")
+    assert lines[0].endswith(" us modelled")
+    assert lines[1].startswith("matches: max abs error 0,")
+    assert "bound by" in done.stdout
+    assert done.stderr == ""
+
+
+def test_literals_and_names_of_the_file_may_be_used(command, write):
+    write("add.py", ADD)
+    done = command(
+        "run", "add.py", *ARRAYS, "--arg", "factor=-2.5", "--check", "reference(a, b, factor)"
+    )
+    assert "matches:" in done.stdout
+
+
+def test_every_dtype_is_carried(command, write):
+    write("add.py", ADD)
+    for dtype in ("bf16", "fp16", "f8e5m2", "int8", "int32", "uint8"):
+        done = command(
+            "run", "add.py:add", "--input", f"a=randint(0,4):128x8:{dtype}",
+            "--input", f"b=randint(0,4):128x8:{dtype}", "--check", "(a + b).astype(a.dtype)", "--show", "none",
+        )  # fmt: skip
+        assert "matches:" in done.stdout, done.output
+
+
+def test_a_failed_check_is_exit_code_1(command, write):
+    write("add.py", ADD)
+    done = command("run", "add.py:add", *ARRAYS, "--check", "a - b")
+    assert done.exit_code == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("error[NKI601]: the result differs in ")
+    assert "Traceback" not in done.stderr
+
+
+def test_the_seed_changes_the_inputs(command, write):
+    body = HEAD + "def show(a):\n    return a\n"
+    write("f.py", body)
+    texts = set()
+    for seed in ("1", "2", "1"):
+        done = command(
+            "run", "f.py:show", "--input", "a=randn:4x4", "--seed", seed, "--quiet",
+            "--check", "print(a.sum()) or a",
+        )  # fmt: skip
+        assert done.exit_code == 0
+        texts.add(done.stdout)
+    assert len(texts) == 2
+
+
+def test_a_call_may_be_written_out(command, write):
+    write("bump.py", HEAD + "def bump(x):\n    nl.store(x, nl.add(nl.load(x), 1.0))\n")
+    done = command(
+        "run", "bump.py:bump", "--input", "x=arange:128x4", "--run", "(bump(x), x)[1]",
+        "--check", "x + 1", "--show", "none",
+    )  # fmt: skip
+    assert "matches: max abs error 0" in done.stdout
+    done = command("run", "bump.py:bump", "--input", "x=arange:128x4", "--run", "x")
+    assert done.exit_code == 1
+    assert "--run called no kernel" in done.stderr
+
+
+def test_the_file_may_choose_the_target_and_the_option_wins(command, write):
+    write("add.py", f"import os\nos.environ['{TARGET}'] = 'trn1'\n" + ADD)
+    assert "add on trn1" in command("run", "add.py:add", *ARRAYS).stdout
+    assert "add on trn2" in command("run", "add.py:add", *ARRAYS, "--target", "trn2").stdout
+
+
+def test_a_file_imports_its_neighbours(command, write):
+    write("neighbour_of_add.py", "FACTOR = 3.0\n")
+    text = ADD.replace("factor)", "FACTOR)", 1)
+    write("add.py", "from neighbour_of_add import FACTOR\n" + text)
+    assert "matches:" in command("run", "add.py:add", *ARRAYS, "--check", "(a + b) * 3").stdout
+
+
+def test_a_file_called_like_a_module_does_not_replace_it(command, write):
+    write("json.py", ADD)
+    assert command("run", "json.py:add", *ARRAYS, "--check", "a + b").exit_code == 0
+    assert sys.modules["json"] is json
+
+
+def test_views_and_silence(command, write):
+    write("add.py", ADD)
+    shown = command("run", "add.py:add", *ARRAYS, "--show", "ir,memory").stdout
+    assert "kernel add on trn3" in shown
+    assert "bytes/partition" in shown
+    assert command("run", "add.py:add", *ARRAYS, "--quiet").stdout == ""
+
+
+def test_a_time_limit_is_kept(command, write):
+    write("endless.py", HEAD + "def endless(x):\n    while True:\n        nl.load(x)\n")
+    done = command("run", "endless.py:endless", "--input", "x=ones:4x4", "--timeout", "0.3")
+    assert done.exit_code == 1
+    assert "error[NKI602]: not finished after 0.3 seconds" in done.stderr
+
+
+def test_strict_and_capacity_act(command, write):
+    body = "    t = nl.ndarray(x.shape, nl.float32)\n    out = nl.ndarray(x.shape, nl.float32, nl.shared_hbm)\n"
+    write("k.py", HEAD + "def k(x):\n" + body + "    nl.store(out, t)\n    return out\n")
+    assert command("run", "k.py:k", "--input", "x=ones:128x4").exit_code == 0
+    assert "error[NKI115]" in command("run", "k.py:k", "--input", "x=ones:128x4", "--strict").stderr
+    large = ("run", "k.py:k", "--input", "x=ones:128x70000", "--show", "none")
+    assert "error[NKI301]" in command(*large).stderr
+    assert command(*large, "--capacity", "finding").exit_code == 0
+
+
+WRONG_USAGE = [
+    (("run",), "Missing argument"),
+    (("run", "nix.py:add"), "there is no file nix.py"),
+    (("run", "ad.py:add"), "did you mean `add.py`?"),
+    (("run", "add.py:ad", *ARRAYS), "did you mean `add`?"),
+    (("run", "add.py:add"), "parameter `a` of add has no value"),
+    (("run", "add.py:add", *ARRAYS, "--input", "c=ones:2"), "add has no parameter `c`"),
+    (("run", "add.py:add", *ARRAYS, "--input", "a=ones:2"), "`a` is given twice"),
+    (("run", "add.py:add", *ARRAYS, "--arg", "factor"), "expected NAME=LITERAL"),
+    (("run", "add.py:add", *ARRAYS, "--arg", "factor=os"), "`os` is no Python literal"),
+    (("run", "add.py:add", "--input", "a=randn:4:q8"), "`q8` is no dtype"),
+    (("run", "add.py:add", "--target", "trn9"), "there is no target `trn9`"),
+    (("run", "add.py:add", "--show", "irr"), "did you mean `ir`?"),
+    (("run", "add.py:add", "--timeout", "0"), "no number of seconds above 0"),
+    (("run", "add.py:add", "--capacity", "x"), "error, finding"),
+    (("run", "add.py:add", "--check", "a +"), "invalid syntax"),
+    (("run", "add.py:add", "--quiet=1"), "--quiet"),
+    (("run", "add.py:add", "--strict=1"), "--strict"),
+    (("run", "add.py:add", "--seed", "-1"), "--seed"),
+    (("run", "add.py:add", "--shwo", "ir"), "No such option"),
+    (("rum",), "No such command"),
+]
+
+
+@pytest.mark.parametrize(("words", "text"), WRONG_USAGE)
+def test_a_wrong_command_line_is_exit_code_2(command, write, words: tuple[str, ...], text: str):
+    write("add.py", ADD)
+    done = command(*words)
+    assert done.exit_code == 2, done.output
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+WRONG_FILES = [
+    ("x = (1\n", "k.py:k", "error[NKI116]: this is not Python", "k.py, line 1"),
+    ("x = 1 / 0\n", "k.py:k", "ZeroDivisionError: division by zero", "k.py, line 1"),
+    ("import sys\nsys.exit(3)\n", "k.py:k", "SystemExit: 3", "k.py, line 2"),
+    ("import not_there\n", "k.py:k", "ModuleNotFoundError: No module named 'not_there'", "line 1"),
+    ("import neuronxcc.nki\n", "k.py:k", "error[NKI114]", "k.py, line 1"),
+    ("k = 3\n", "k.py:k", "is no kernel but int", "help"),
+    (HEAD, "k.py", "k.py holds 0 kernels", "help"),
+    (
+        ADD + ADD.replace("def add", "def plus"),
+        "k.py",
+        "k.py holds 2 kernels: add, plus",
+        "k.py:add",
+    ),
+    (HEAD + "def k():\n    return 1 / 0\n", "k.py:k", "error[NKI109]: ZeroDivisionError", "line 6"),
+    (
+        HEAD + "def k():\n    try:\n        pass\n    finally:\n        pass\n",
+        "k.py:k",
+        "`try`",
+        "line 6",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "place", "message", "where"), WRONG_FILES)
+def test_a_wrong_file_is_exit_code_1(
+    command, write, text: str, place: str, message: str, where: str
+):
+    write("k.py", text)
+    done = command("run", place)
+    assert done.exit_code == 1, done.output
+    assert message in done.stderr
+    assert where in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_profile_is_written_and_read_back(command, write, tmp_path: Path):
+    write("add.py", ADD)
+    done = command(
+        "profile", "add.py:add", *ARRAYS, "-o", "add.json", "--perfetto", "trace.json", "--target", "trn2"
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert "total time" in done.stdout
+    profile = load(tmp_path / "add.json")
+    assert (profile.name, profile.target.name, profile.is_simulation) == ("add", "trn2", True)
+    assert f"{profile.total_ns / 1000:,.3f} us" in done.stdout
+    assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+
+
+def test_a_folder_that_is_missing_is_no_traceback(command, write):
+    write("add.py", ADD)
+    done = command("profile", "add.py:add", *ARRAYS, "-o", "nowhere/add.json")
+    assert done.exit_code == 1
+    assert "nowhere" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_program_runs_as_a_process(tmp_path: Path):
+    (tmp_path / "add.py").write_text(ADD)
+    code = "from nki_lab.cli.main import app; app()"
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-c", code, "run", "add.py:add", *ARRAYS, "--check", "a + 2 * b"],
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("error[NKI601]")

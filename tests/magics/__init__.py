@@ -1,0 +1,1 @@
+"""Tests of the magics, in an IPython of their own."""

@@ -1,0 +1,91 @@
+"""Do the line magics show and choose what they say, and do the option completions fit?"""
+
+import os
+
+import pytest
+from IPython.core.completer import provisionalcompleter
+
+from nki_lab.errors import UnknownTarget, UnknownTopic
+from tests.magics.notebook import Notebook, cell
+
+TARGET = "NEURON_PLATFORM_TARGET_OVERRIDE"
+
+
+def test_the_target_is_shown_and_chosen(notebook: Notebook):
+    assert notebook.good("%nki_target") == "target trn3 (NeuronCore-v4), the default\n"
+    chosen = f"target trn1 (NeuronCore-v2), set by {TARGET}\n"
+    assert notebook.good("%nki_target inf2") == chosen
+    assert os.environ[TARGET] == "trn1"
+    notebook.good(cell())
+    notebook.good("c = add(a, b)\nfrom nki_lab import run\nr = run(add, a, b)")
+    assert notebook["r"].compiled.target.name == "trn1"
+
+
+def test_a_wrong_target_is_an_error_and_changes_nothing(notebook: Notebook):
+    outcome = notebook.bad("%nki_target trn4")
+    assert isinstance(outcome.error, UnknownTarget)
+    assert "expected one of trn1, inf2" in outcome.text
+    assert TARGET not in os.environ
+
+
+def test_explain_prints_a_page(notebook: Notebook):
+    assert notebook.good("%nki_explain NKI203").startswith("NKI203 RuleBroken\n")
+    assert "modelled cost of one call on trn3" in notebook.good("%nki_explain nc_matmul")
+    notebook.good("%nki_target trn2")
+    assert "modelled cost of one call on trn2" in notebook.good("%nki_explain nisa.nc_matmul")
+
+
+@pytest.mark.parametrize(("topic", "words"), [("", "needs the name"), ("NKI2O3", "`NKI203`")])
+def test_explain_fails_on_what_it_does_not_know(notebook: Notebook, topic: str, words: str):
+    outcome = notebook.bad(f"%nki_explain {topic}")
+    assert isinstance(outcome.error, UnknownTopic)
+    assert words in outcome.text
+
+
+def test_the_doctor_tells_the_kernel_and_runs_one(notebook: Notebook):
+    text = notebook.good("%nki_doctor")
+    assert "IPython kernel       InteractiveShell" in text
+    assert "a small kernel gives the right values" in text
+    assert "FAILED" not in text
+
+
+def test_the_doctor_fails_the_cell_when_something_is_wrong(notebook: Notebook, monkeypatch):
+    monkeypatch.setenv(TARGET, "trn9")
+    outcome = notebook.bad("%nki_doctor")
+    assert "FAILED  target" in outcome.text
+    assert "not fit to work: target" in outcome.text
+
+
+def test_help_shows_the_options(notebook: Notebook):
+    shown = notebook.shell.inspector.info(notebook.shell.find_cell_magic("nki"))
+    assert "--check EXPR" in shown["docstring"]
+    assert '%%nki --run "double(a)"' in shown["docstring"]
+
+
+def offered(notebook: Notebook, text: str) -> list[str]:
+    with provisionalcompleter():
+        found = list(notebook.shell.Completer.completions(text, len(text)))
+    return [text[: c.start] + c.text for c in found]
+
+
+@pytest.mark.parametrize(
+    ("text", "completed"),
+    [
+        ("%%nki --ta", ["%%nki --target"]),
+        ("%%nki --quiet --st", ["%%nki --quiet --strict"]),
+        ("%%nki --target tr", [f"%%nki --target trn{n}" for n in (1, 2, 3)]),
+        ("%%nki --target=gen4", ["%%nki --target=gen4"]),
+        ("%%nki --show ir,mem", ["%%nki --show ir,memory"]),
+        ("%nki --cap", ["%nki --capacity"]),
+    ],
+)
+def test_options_and_their_values_are_completed(
+    notebook: Notebook, text: str, completed: list[str]
+):
+    assert offered(notebook, text) == completed
+
+
+def test_expressions_and_the_body_are_completed_as_anywhere(notebook: Notebook):
+    assert "%%nki --run np.arange" in offered(notebook, "%%nki --run np.arang")
+    body = "%%nki\ndef f(x):\n    np.arang"
+    assert body + "e" in offered(notebook, body)

@@ -1,0 +1,160 @@
+"""Does every mistake in a cell give one clear error at the cell's own line, and leave all usable?"""
+
+import pytest
+
+from nki_lab import errors as e
+from nki_lab.options.table import options_of
+from tests.magics.notebook import ADD, Notebook, cell
+
+RUN = "--run 'add(a, b)'"
+
+#: (option, line of the magic, error, text of the rendering)
+OPTIONS = [
+    ("run", "--run 'add(a, missing)'", e.UsageError, "NameError: name 'missing' is not defined"),
+    ("run", "--run 'add(a'", e.UnknownOption, "'(' was never closed"),
+    ("run", "--run '1 + 1'", e.NoKernel, "--run called no kernel"),
+    ("run", "--run 'add(a)'", e.KernelArgument, "missing a required argument: 'b'"),
+    ("check", RUN + " --check 'a - b'", e.CheckFailed, "the result differs"),
+    ("check", RUN + " --check 'a[0]'", e.CheckFailed, "shape [128, 24], the reference [24]"),
+    ("check", RUN + " --check 'nothing'", e.UsageError, "name 'nothing' is not defined"),
+    ("check", RUN + " --check \"'text'\"", e.UsageError, "no array of numbers"),
+    ("check", "--check 'a + b'", e.UnknownOption, "--run is not given"),
+    ("target", "--target trn9", e.UnknownOption, "there is no target `trn9`"),
+    ("show", "--show irr", e.UnknownOption, "did you mean `ir`?"),
+    ("show", "--show ir", e.UnknownOption, "--show is about a run, and nothing ran"),
+    ("name", "--name a-b", e.UnknownOption, "`a-b` cannot name a variable"),
+    ("name", "--name r", e.UnknownOption, "--name is about a run, and nothing ran"),
+    ("quiet", "--quiet=1", e.UnknownOption, "--quiet is a switch"),
+    ("timeout", "--timeout x", e.UnknownOption, "`x` is no number of seconds"),
+    ("capacity", "--capacity none", e.UnknownOption, "`none` is none of error, finding"),
+    ("strict", "--strict=yes", e.UnknownOption, "--strict is a switch"),
+]
+
+
+@pytest.mark.parametrize(("option", "line", "kind", "words"), OPTIONS)
+def test_a_wrong_option_is_shown_in_the_line_of_the_magic(
+    notebook: Notebook, option: str, line: str, kind: type[e.NkiError], words: str
+):
+    outcome = notebook.bad(cell(line))
+    assert isinstance(outcome.error, kind)
+    assert words in outcome.text
+    if not isinstance(outcome.error, e.KernelArgument):  # that one is shown at the kernel
+        assert "--> cell [3], line 1\n   1 | %%nki" in outcome.text
+        assert "^" in outcome.text
+    notebook.good(cell(RUN + " --check 'a + b'"))
+
+
+def test_every_option_is_among_them():
+    assert {o.name for o in options_of("%%nki")} == {case[0] for case in OPTIONS}
+
+
+def test_the_mark_stands_under_the_wrong_word(notebook: Notebook):
+    lines = notebook.bad(cell("--quiet --shwo ir")).text.splitlines()
+    assert lines[2:4] == ["   1 | %%nki --quiet --shwo ir", "     |               ^^^^^^"]
+
+
+def test_the_mark_stands_inside_an_expression(notebook: Notebook):
+    lines = notebook.bad(cell("--run 'add(a, nix)' --quiet")).text.splitlines()
+    assert lines[2:4] == [
+        "   1 | %%nki --run 'add(a, nix)' --quiet",
+        "     |                     ^^^",
+    ]
+
+
+#: (body of the cell, error, line of the cell, text of the rendering)
+BODIES = [
+    ("def f(x):\n    y = (1\n    return x\n", e.BadSyntax, 3, "'(' was never closed"),
+    ("def f(x):\nreturn x\n", e.BadSyntax, 3, "expected an indented block"),
+    ("def f(x):\n\treturn x\n        return x\n", e.BadSyntax, 4, "inconsistent"),
+    ("def f(x): return x\nreturn 3\n", e.BadSyntax, 3, "'return' outside function"),
+    ("%timeit 1\ndef f(x): return x\n", e.BadSyntax, 2, "lines that start with `%` belong in"),
+    ("!ls\n", e.BadSyntax, 2, "lines that start with `!` belong in"),
+    ("int main() { return 0; }\n", e.BadSyntax, 2, "everything below it is Python"),
+    ("x = '\x00'\n", e.BadSyntax, 1, "null bytes"),
+    ("print('hello')\n", e.NoKernel, 2, '%%nki --run "double(a)"'),
+    ("# only a comment\n", e.NoKernel, 1, "defines no function"),
+    (
+        "def f(x): return x\ndef g(x): return x\n",
+        e.NoKernel,
+        2,
+        "marks none as the kernel: `f`, `g`",
+    ),
+    (
+        "class C:\n    def f(self): pass\n",
+        e.NoKernel,
+        2,
+        "no function stands at its outermost level",
+    ),
+    ("def f(x):\n    return lang.add(x, x)\n", e.UnknownName, 3, "name `lang` is not defined"),
+    ("def f(x):\n    return nll.add(x, x)\n", e.UnknownName, 3, "did you mean `nl`"),
+    ("def f(x):\n    yield x\n", e.NotAllowed, 3, "`yield` is not supported"),
+    ("async def f(x):\n    return x\n", e.NotAllowed, 2, "`async def`"),
+    ("def f(x):\n    global y\n    return x\n", e.NotAllowed, 3, "`global` is not supported"),
+]
+
+
+@pytest.mark.parametrize(("body", "kind", "line", "words"), BODIES)
+def test_a_cell_that_cannot_be_a_kernel(
+    notebook: Notebook, body: str, kind: type[e.NkiError], line: int, words: str
+):
+    notebook.good("import nki.language as nl")
+    outcome = notebook.bad("%%nki\n" + body)
+    assert isinstance(outcome.error, kind)
+    assert f"--> cell [4], line {line}" in outcome.text
+    assert words in outcome.text
+    notebook.good(cell(RUN + " --check 'a + b'"))
+
+
+#: (lines of a kernel of x, error, line of the cell, text of the rendering)
+KERNELS = [
+    ("return 1 / 0", e.KernelRaised, 3, "ZeroDivisionError: division by zero"),
+    ("assert x.shape[0] < 3, 'too many rows'", e.KernelRaised, 3, "AssertionError: too many rows"),
+    ("pass", e.KernelResult, 2, "f returns nothing"),
+    ("return nl.load(x)", e.KernelResult, 2, "a result must be in shared_hbm"),
+    ("return x + x", e.TensorOperator, 3, "nl.add"),
+    ("return nl.ad(x, x)", e.UnknownName, 3, "did you mean `add`"),
+    ("t = nl.ndarray((129, 4), nl.float32)", e.TensorArgument, 3, "129 partitions"),
+    ("t = nl.load(x)\n    t[0:4, 30:40]", e.OutOfBounds, 4, "24"),
+    ("t = nl.load(x)\n    nisa.tensor_cpy(t, t)", e.UnknownName, 4, "`tensor_copy`"),
+    ("t = nl.load(x)\n    nisa.reciprocal(t, t, exact=1)", e.WrongCall, 4, "exact"),
+    ("t = nl.load(x)\n    nisa.reciprocal(x, t)", e.WrongOperand, 4, "`dst` must be in"),
+    (
+        "t = nl.load(x)\n    nisa.reciprocal(t, t[:, 0:3])",
+        e.RuleBroken,
+        4,
+        "same number of elements",
+    ),
+]
+
+
+@pytest.mark.parametrize(("lines", "kind", "line", "words"), KERNELS)
+def test_a_kernel_with_a_mistake(
+    notebook: Notebook, lines: str, kind: type[e.NkiError], line: int, words: str
+):
+    outcome = notebook.bad(f"%%nki --run 'f(a)'\ndef f(x):\n    {lines}\n")
+    found = outcome.error
+    first = found.errors[0] if isinstance(found, e.KernelErrors) else found
+    assert isinstance(first, kind)
+    assert f"--> cell [3], line {line}" in outcome.text
+    assert words in outcome.text
+    notebook.good(cell(RUN + " --check 'a + b'"))
+
+
+def test_a_kernel_that_fails_its_check_is_not_the_old_one(notebook: Notebook):
+    notebook.good(cell())
+    notebook.bad(cell(body=ADD.replace("nl.load(b)", "nll.load(b)")))
+    assert isinstance(notebook.run("add(a, b)").error, e.UnknownName)
+
+
+def test_the_line_magic_shows_its_own_line(notebook: Notebook):
+    text = notebook.bad("x = 1\n%nki --shwo ir").text
+    assert "%nki has no option `--shwo`" in text
+    assert "| %nki --shwo ir" in text
+    assert isinstance(notebook.bad("%nki").error, e.NoKernel)
+
+
+def test_text_of_an_error_is_the_same_on_every_run(notebook: Notebook):
+    first = notebook.bad(cell("--shwo")).error
+    notebook.good("0")
+    assert str(notebook.bad(cell("--shwo")).error) == str(first)
+    assert "cell, line 1" in str(first)

@@ -1,0 +1,184 @@
+"""Does each option of `%%nki` act, and does a cell follow the latest text and values?"""
+
+import numpy as np
+import pytest
+
+from nki_lab.errors import CheckFailed, NoKernel, OverCapacity, StrictFinding
+from nki_lab.runtime import Result
+from tests.magics.notebook import ADD, Notebook, cell
+
+RUN = "--run 'add(a, b)'"
+TARGET = "NEURON_PLATFORM_TARGET_OVERRIDE"
+
+# 70,000 float32 in each partition are more than SBUF of any chip has.
+LARGE = """
+def large(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.load(x))
+    return out
+"""
+UNWRITTEN = """
+def unwritten(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nl.store(out, tile)
+    return out
+"""
+
+
+def test_a_run_computes_and_keeps_the_result(notebook: Notebook):
+    notebook.good(cell(RUN))
+    result = notebook["add_result"]
+    assert isinstance(result, Result)
+    np.testing.assert_array_equal(result.value, notebook["a"] + notebook["b"])
+
+
+def test_a_run_says_where_it_ran_and_how_long_it_took(notebook: Notebook):
+    first = notebook.good(cell(RUN + " --target trn2")).splitlines()[0]
+    nanoseconds = notebook["add_result"].profile.total_ns
+    assert first == f"add on trn2: {nanoseconds / 1000:,.3f} us modelled; in `add_result`"
+
+
+def test_the_same_cell_prints_the_same_text(notebook: Notebook):
+    assert notebook.good(cell(RUN)) == notebook.good(cell(RUN))
+
+
+def test_a_check_that_holds_is_reported(notebook: Notebook):
+    text = notebook.good(cell(RUN + " --check 'a + b' --show none"))
+    assert text.splitlines()[1].startswith("matches: max abs error 0, max rel error 0")
+
+
+def test_a_check_that_fails_fails_the_cell(notebook: Notebook):
+    outcome = notebook.bad(cell(RUN + " --check 'a + b + (a > 4.99)'"))
+    assert isinstance(outcome.error, CheckFailed)
+    wrong = int(np.count_nonzero(notebook["a"] > 4.99))
+    assert f"differs in {wrong} of {128 * 24} elements: max abs error 1" in outcome.text
+    assert "the run is in `add_result`" in outcome.text
+    assert isinstance(notebook["add_result"], Result)
+
+
+def test_a_reference_is_taken_before_inputs_are_updated(notebook: Notebook):
+    body = "def bump(x):\n    nl.store(x, nl.add(nl.load(x), 10.0))\n"
+    notebook.good("before = a.copy()")
+    notebook.good(cell("--run '(bump(a), a)[1]' --check 'a + 10' --quiet", body))
+    np.testing.assert_array_equal(notebook["a"], notebook["before"] + 10)
+
+
+def test_several_outputs_are_checked_one_by_one(notebook: Notebook):
+    body = ADD.replace("return out", "return out, out")
+    text = notebook.good(cell(RUN + " --check '(a + b, b + a)' --show none", body))
+    assert text.count("matches:") == 2
+    assert "the result [1] differs" in notebook.bad(cell(RUN + " --check '(a + b, b)'", body)).text
+
+
+def test_options_win_over_the_session_and_the_environment(
+    notebook: Notebook, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv(TARGET, "trn1")
+    assert " on trn1:" in notebook.good(cell(RUN))
+    notebook.good("%nki_target trn2")
+    assert " on trn2:" in notebook.good(cell(RUN))
+    assert " on trn3:" in notebook.good(cell(RUN + " --target gen4"))
+    assert " on trn2:" in notebook.good(cell(RUN))
+
+
+def test_views_are_shown_as_asked(notebook: Notebook):
+    text = notebook.good(cell(RUN + " --show memory,ir --target trn2"))
+    assert text.index("kernel add on trn2") < text.index("bytes/partition")
+    assert "total time" not in text
+    assert "total time" in notebook.good(cell(RUN))
+    assert len(notebook.good(cell(RUN + " --show none")).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("view", "words"),
+    [
+        ("report", "bound by"),
+        ("ir", "return %out"),
+        ("layout", "0 to 127"),
+        ("memory", "cell, line 5"),
+        ("timeline", "modelled from public documents"),
+    ],
+)
+def test_each_view_has_a_text(notebook: Notebook, view: str, words: str):
+    assert words in notebook.good(cell(RUN + f" --show {view}"))
+
+
+def test_quiet_prints_nothing(notebook: Notebook):
+    assert notebook.good(cell(RUN + " --check 'a + b' --quiet")) == ""
+    assert notebook.good(cell("--quiet")) == ""
+
+
+def test_what_does_not_fit_is_an_error_or_a_finding(notebook: Notebook):
+    notebook.good("x = np.ones((128, 70_000), np.float32)")
+    assert isinstance(notebook.bad(cell("--run 'large(x)'", LARGE)).error, OverCapacity)
+    text = notebook.good(cell("--run 'large(x)' --capacity finding --check x", LARGE))
+    assert "capacity:" in text
+
+
+def test_strict_makes_findings_errors(notebook: Notebook):
+    assert "uninitialized:" in notebook.good(cell("--run 'unwritten(a)'", UNWRITTEN))
+    outcome = notebook.bad(cell("--run 'unwritten(a)' --strict", UNWRITTEN))
+    assert isinstance(outcome.error, StrictFinding)
+    assert "--> cell [4], line 5" in outcome.text
+
+
+def test_findings_are_no_warnings_on_stderr(notebook: Notebook, recwarn: pytest.WarningsRecorder):
+    notebook.good(cell("--run 'unwritten(a)'", UNWRITTEN))
+    assert [str(w.message) for w in recwarn.list] == []
+
+
+def test_a_kernel_called_by_the_cell_itself_is_shown(notebook: Notebook):
+    text = notebook.good(cell(body=ADD + "one = add(a, b)\ntwo = add(one, b)\n"))
+    assert text.startswith("2 kernel runs; the last: add on trn3:")
+    np.testing.assert_array_equal(notebook["two"], notebook["a"] + notebook["b"] + notebook["b"])
+
+
+def test_a_kernel_of_an_earlier_cell_is_run_by_the_line_magic(notebook: Notebook):
+    notebook.good(cell())
+    text = notebook.good("%nki --run 'add(a, b)' --check 'a + b' --target trn2 --show none")
+    assert text.startswith("add on trn2:")
+    assert "matches:" in text
+
+
+def test_other_ways_of_calling_count_as_runs(notebook: Notebook):
+    notebook.good("import nki_lab")
+    for call in (
+        "add[1](a, b)",
+        "nki.simulate(add)(a, b)",
+        "nki_lab.run(add, a, b)",
+        "add(a, b) * 1",
+    ):
+        notebook.good(cell(f"--run '{call}' --check 'a + b' --quiet"))
+
+
+def test_an_expression_that_runs_no_kernel_is_refused(notebook: Notebook):
+    outcome = notebook.bad(cell("--run 'a + b'"))
+    assert isinstance(outcome.error, NoKernel)
+    assert "--run 'add(a)'" in outcome.text
+
+
+def test_editing_a_kernel_is_honest(notebook: Notebook):
+    body = "def plus(x):\n    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)\n"
+    body += "    nl.store(out, nl.add(nl.load(x), 10.0))\n    return out\n"
+    options = "--run 'plus(a)' --check 'a + 10' --quiet"
+    notebook.good(cell(options, body))
+    edited = notebook.bad(cell(options, body.replace("10.0", "11.0")))
+    assert isinstance(edited.error, CheckFailed)
+    assert "max abs error 1," in edited.text
+
+
+def test_a_kernel_follows_its_helpers_and_globals(notebook: Notebook):
+    body = "def shift(x):\n    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)\n"
+    body += "    nl.store(out, nl.multiply(step(nl.load(x)), FACTOR))\n    return out\n"
+    notebook.good(
+        "import nki.language as nl\nFACTOR = 2.0\ndef step(t):\n    return nl.add(t, 1.0)"
+    )
+    notebook.good(cell("--run 'shift(a)' --check '(a + 1) * 2' --quiet", body))
+    notebook.good("def step(t):\n    return nl.add(t, 5.0)")
+    notebook.good("%nki --run 'shift(a)' --check '(a + 5) * 2' --quiet")
+    notebook.good("FACTOR = -3.0")
+    notebook.good("%nki --run 'shift(a)' --check '(a + 5) * -3' --quiet")
+    np.testing.assert_allclose(
+        notebook["shift"](notebook["a"]), (notebook["a"] + 5) * -3, rtol=1e-6
+    )

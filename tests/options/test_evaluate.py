@@ -1,0 +1,70 @@
+"""Is the value of an expression given as an option right, and an error in it at its place?"""
+
+import numpy as np
+import pytest
+
+from nki_lab.errors import CheckFailed, OutsideKernel, UsageError
+from nki_lab.options.evaluate import check_value, evaluate, reference
+from nki_lab.options.table import BY_NAME
+
+
+def expression(text: str, option: str = "check"):
+    return BY_NAME[option].parse(text)
+
+
+def test_names_come_from_the_scope():
+    scope = {"a": 3, "b": 4}
+    assert evaluate(expression("[a * x for x in (b, 1)]"), scope) == [12, 3]
+
+
+def test_an_error_shows_the_expression_and_marks_the_place():
+    with pytest.raises(UsageError) as caught:
+        evaluate(expression("a + missing"), {"a": 1})
+    text = str(caught.value)
+    assert "NameError: name 'missing' is not defined" in text
+    assert "1 | a + missing" in text
+    assert "|     ^^^^^^^" in text
+    assert isinstance(caught.value.__cause__, NameError)
+
+
+def test_an_error_below_the_expression_shows_both_places():
+    def broken():
+        return {}["key"]
+
+    with pytest.raises(UsageError, match="KeyError: 'key'") as caught:
+        evaluate(expression("f()"), {"f": broken})
+    assert [span.function for span in caught.value.spans] == ["broken", "<module>"]
+
+
+def test_an_error_of_a_kernel_stays_what_it_is():
+    def outside():
+        raise OutsideKernel("called outside a kernel")
+
+    with pytest.raises(OutsideKernel):
+        evaluate(expression("f()"), {"f": outside})
+
+
+def test_a_reference_is_taken_before_the_run():
+    a = np.arange(6.0, dtype=np.float32)
+    expected = reference(expression("a[::-1]"), {"a": a})
+    before = a[::-1].copy()
+    a[:] = 0
+    np.testing.assert_array_equal(expected, before)
+
+
+def test_a_tuple_is_compared_item_by_item():
+    one, other = np.arange(4, dtype=np.int32), np.arange(3, dtype=np.float32)
+    assert len(check_value((one, other), [one.copy(), other.copy()])) == 2
+    with pytest.raises(CheckFailed, match=r"the result \[1\] differs in 1 of 3 elements"):
+        check_value((one, other), [one.copy(), other + np.float32([0, 0, 1])])
+
+
+@pytest.mark.parametrize("expected", [np.zeros(4), [np.zeros(4)], [np.zeros(4)] * 3])
+def test_a_reference_has_as_many_parts_as_the_result(expected):
+    with pytest.raises(CheckFailed, match="the run returns 2 values"):
+        check_value((np.zeros(4), np.zeros(4)), expected)
+
+
+def test_nothing_cannot_be_compared():
+    with pytest.raises(UsageError, match="returns nothing that could be compared"):
+        check_value(None, np.zeros(4))

@@ -1,0 +1,90 @@
+"""Does every topic have a page, and does the page say what the topic means?"""
+
+import pytest
+
+from nki_lab import errors
+from nki_lab.errors import UnknownTopic
+from nki_lab.isa import registry
+from nki_lab.isa.catalog import rows
+from nki_lab.isa.example import example_call
+from nki_lab.options.error_pages import PAGES
+from nki_lab.options.explain import error_classes, explain, topics
+from nki_lab.targets import ALL_TARGETS, TRN2
+
+
+@pytest.mark.parametrize("topic", topics())
+def test_every_topic_has_a_page(topic: str):
+    assert len(explain(topic, TRN2)) > 40
+
+
+@pytest.mark.parametrize("kind", error_classes(), ids=lambda kind: kind.code)
+def test_every_error_has_a_page_of_its_own(kind: type[errors.NkiError]):
+    """A new class in errors.py needs a page in options/error_pages.py."""
+    assert kind in PAGES
+    page = explain(kind.code.lower(), TRN2)
+    assert page == explain(kind.__name__, TRN2)
+    assert PAGES[kind] in page
+
+
+def test_pages_of_errors_differ():
+    assert len(set(PAGES.values())) == len(PAGES) == len(error_classes())
+
+
+def test_lines_of_error_pages_are_short():
+    assert [line for page in PAGES.values() for line in page.splitlines() if len(line) > 100] == []
+
+
+def test_an_instruction_is_explained_from_its_definition():
+    page = explain("nisa.nc_matmul", TRN2)
+    assert page.startswith("nisa.nc_matmul(dst, stationary, moving, ")
+    assert "engines: tensor" in page
+    assert "  stationary   read, in sbuf" in page
+    for rule in registry["nc_matmul"].rules:
+        assert " ".join(rule.text.split()[:4]) in page
+    # 512 rows of the moving tile, one per cycle: nki/guides/architecture/trainium2_arch.rst
+    assert "MATMUL: 512 cycles on tensor" in page
+
+
+def test_the_cost_is_that_of_the_target():
+    pages = {explain("tensor_reduce", target) for target in ALL_TARGETS}
+    assert len(pages) == len(ALL_TARGETS)
+
+
+def test_a_target_without_the_instruction_says_so():
+    assert "trn1 does not have it" in explain("range_select", ALL_TARGETS[0])
+
+
+@pytest.mark.parametrize("name", sorted(registry))
+def test_every_instruction_has_a_usual_call(name: str):
+    definition = registry[name]
+    having = {row.name: row.targets for row in rows()}[name]
+    for target in ALL_TARGETS:
+        if target.name in having:
+            made = example_call(definition, target)
+            assert made is not None
+            assert definition.broken_rules(made, target) == []
+
+
+def test_the_prefix_decides_between_instruction_and_function():
+    assert explain("nisa.reciprocal", TRN2).startswith("nisa.reciprocal(dst, data")
+    assert explain("nl.reciprocal", TRN2).startswith("nl.reciprocal(x")
+
+
+def test_the_catalog_has_a_row_per_instruction():
+    assert [row.name for row in rows()] == sorted(registry)
+    assert all(row.summary.endswith(".") and row.engines for row in rows())
+
+
+@pytest.mark.parametrize(
+    ("topic", "help"),
+    [
+        ("NKI23", "NKI203"),
+        ("nc_matmull", "`nc_matmul`"),
+        ("--shwo", "`--show`"),
+        ("nl.sofmax", "softmax"),
+    ],
+)
+def test_an_unknown_topic_gets_close_matches(topic: str, help: str):
+    with pytest.raises(UnknownTopic) as caught:
+        explain(topic, TRN2)
+    assert help in caught.value.help

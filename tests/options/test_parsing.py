@@ -1,0 +1,166 @@
+"""Is a line of options read as it was meant, and does every wrong one name what would be right?"""
+
+import shlex
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nki_lab.errors import UnknownOption
+from nki_lab.options.parsing import option_help, parse_line
+from nki_lab.options.table import OPTIONS, VIEWS, options_of
+from nki_lab.source import Span
+
+MAGIC = "%%nki"
+
+#: Per option: a line, and the value it stands for.
+RIGHT = {
+    "run": ("--run 'add(a, b)'", "add(a, b)"),
+    "check": ("--check=a+b", "a+b"),
+    "target": ("--target TRN2", "trn2"),
+    "show": ("--show timeline,ir", ("ir", "timeline")),
+    "name": ("--name größe", "größe"),
+    "quiet": ("--quiet", True),
+    "timeout": ("--timeout 1e-1", 0.1),
+    "capacity": ("--capacity finding", "finding"),
+    "strict": ("--strict", True),
+}
+
+#: (option, line, words of the error, words of its help)
+WRONG = [
+    ("run", "--run 'add(a'", "was never closed", "one Python expression"),
+    ("run", "--run ''", "the expression is empty", "one Python expression"),
+    ("run", "--run 'x = 1'", "--run: invalid syntax", "one Python expression"),
+    ("run", "--run 'a\x00b'", "null bytes", "one Python expression"),
+    ("check", "--check", "--check needs a value: --check EXPR", "put quotes around"),
+    ("check", "--check 'a +'", "invalid syntax", "one Python expression"),
+    ("target", "--target trn9", "there is no target `trn9`", "`trn1`"),
+    ("target", "--target ''", "there is no target ``", ""),
+    ("show", "--show irr", "`irr` is no view", "did you mean `ir`?"),
+    ("show", "--show ir,,memory", "the name of a view is missing", ""),
+    ("show", "--show none,ir", "`none` stands alone", ""),
+    ("name", "--name 2nd", "`2nd` cannot name a variable", "result"),
+    ("name", "--name class", "`class` cannot name a variable", "result"),
+    ("quiet", "--quiet=yes", "--quiet is a switch and takes no value", "write --quiet alone"),
+    ("timeout", "--timeout soon", "`soon` is no number of seconds", "2.5"),
+    ("timeout", "--timeout 0", "`0` is no number of seconds above 0", "2.5"),
+    ("timeout", "--timeout -3", "`-3` is no number of seconds above 0", "2.5"),
+    ("timeout", "--timeout nan", "`nan` is no number", "2.5"),
+    ("timeout", "--timeout inf", "`inf` is no number", "2.5"),
+    ("capacity", "--capacity findings", "error, finding", "did you mean `finding`?"),
+    ("strict", "--strict=1", "--strict is a switch", "write --strict alone"),
+]
+
+
+def value(line: str, name: str):
+    found = getattr(parse_line(MAGIC, line), name)
+    return getattr(found, "text", found)
+
+
+@pytest.mark.parametrize("name", [option.name for option in OPTIONS])
+def test_every_option_is_read(name: str):
+    line, expected = RIGHT[name]
+    assert value(line, name) == expected
+
+
+@pytest.mark.parametrize("name", [option.name for option in OPTIONS])
+def test_every_option_has_a_default(name: str):
+    switches = {option.name for option in OPTIONS if option.is_switch}
+    assert value("", name) is (False if name in switches else None)
+
+
+@pytest.mark.parametrize("name", [option.name for option in OPTIONS])
+def test_every_option_has_a_wrong_value(name: str):
+    assert name in {wrong[0] for wrong in WRONG}
+
+
+@pytest.mark.parametrize(("name", "line", "message", "help"), WRONG)
+def test_a_wrong_value_names_what_is_allowed(name: str, line: str, message: str, help: str):
+    with pytest.raises(UnknownOption) as caught:
+        parse_line(MAGIC, line)
+    assert f"--{name}" in caught.value.message
+    assert message in caught.value.message
+    assert help in caught.value.help
+
+
+@pytest.mark.parametrize(
+    ("line", "message", "help"),
+    [
+        ("--shwo ir", "%%nki has no option `--shwo`", "did you mean `--show`?"),
+        ("--targt=trn2", "%%nki has no option `--targt`", "`--target`"),
+        ("-run x", "%%nki has no option `-run`", "did you mean `--run`?"),
+        ("--ru x", "%%nki has no option `--ru`", "did you mean `--run`?"),
+        ("target trn2", "%%nki: unexpected `target`", "`--target`"),
+        ("--run add(a, b)", "%%nki: unexpected `b)`", "put quotes around a value with spaces"),
+        ("--run 'add(a", "%%nki: no closing quotation", "quote a value like this"),
+        ("--target trn1 --target trn2", "--target is given 2 times", "give it once"),
+        ("--quiet --quiet", "--quiet is given 2 times", "give it once"),
+    ],
+)
+def test_what_is_no_option_gets_close_matches(line: str, message: str, help: str):
+    with pytest.raises(UnknownOption) as caught:
+        parse_line(MAGIC, line)
+    assert message in caught.value.message
+    assert help in caught.value.help
+
+
+def test_an_unknown_option_lists_the_known_ones():
+    with pytest.raises(UnknownOption) as caught:
+        parse_line(MAGIC, "--nothing")
+    known = ", ".join(option.flag for option in OPTIONS)
+    assert caught.value.notes == (f"options: {known}",)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("--check -a", "-a"),
+        ("--check '-a + b'", "-a + b"),
+        ("--check=-a", "-a"),
+        ('--check="-(a + b)"', "-(a + b)"),
+        ("--check -1", "-1"),
+        ("--check='--a'", "--a"),
+        ("--check \"d['α β']\"", "d['α β']"),
+        ("--check 'größe * 2'", "größe * 2"),
+        (r"--check a\ +\ b", "a + b"),
+        ("--check '{a: b}[a]'", "{a: b}[a]"),
+    ],
+)
+def test_quoting_is_that_of_a_shell(line: str, expected: str):
+    assert value(line, "check") == expected
+
+
+@given(st.sampled_from(["-x", "'a b'", '"é"', "a", "-", "[1, 2]", "d['k']"]))
+def test_what_shlex_quotes_arrives_unchanged(text: str):
+    try:
+        compile(text, "", "eval")
+    except SyntaxError:
+        return
+    assert value(f"--check {shlex.quote(text)}", "check") == text
+
+
+def test_an_option_is_not_taken_for_the_value_before_it():
+    with pytest.raises(UnknownOption, match="--check needs a value"):
+        parse_line(MAGIC, "--check --run 'add(a)'")
+
+
+def test_views_come_in_the_order_of_the_tabs():
+    assert value(f"--show {','.join(reversed(VIEWS))}", "show") == VIEWS
+    assert value("--show none", "show") == ()
+
+
+def test_the_help_names_every_option_with_its_values():
+    text = option_help(MAGIC)
+    for option in options_of(MAGIC):
+        assert option.flag in text
+    assert "trn1, inf2, gen2, trn2" in text
+
+
+def test_an_error_has_the_place_it_was_given():
+    def locate(word: str, column: int, width: int):
+        return (Span("cell", 1, column, 1, column + width, word),)
+
+    with pytest.raises(UnknownOption) as caught:
+        parse_line(MAGIC, "--show ir,memry", locate)
+    span = caught.value.span
+    assert (span.function, span.column, span.end_column) == ("ir,memry", 3, 8)
