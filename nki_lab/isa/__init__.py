@@ -13,9 +13,12 @@ from nki_lab.isa import (  # noqa: F401
     dma,
     dma_transpose,
     elementwise,
+    gather,
     matmul,
     positions,
     reduction,
+    search,
+    search_gpsimd,
     selection,
     transpose,
 )
