@@ -36,7 +36,6 @@ from nki_lab.isa.operators import OPS
 from nki_lab.language.absent import (
     device_print,
     dropout,
-    gather_flattened,
     rand,
     random_seed,
 )
@@ -51,6 +50,7 @@ from nki_lab.language.creation import (
     zeros_like,
 )
 from nki_lab.language.elementwise import logical_not, negative
+from nki_lab.language.gathering import gather_flattened
 from nki_lab.language.indexing import ds, is_hbm, is_on_chip, is_psum, is_sbuf
 from nki_lab.language.loops import (
     affine_range,

@@ -25,17 +25,6 @@ def dropout(x: NkiTensor, rate: Any, dtype: DType | None = None) -> NoReturn:
     raise _random("dropout")
 
 
-def gather_flattened(
-    data: NkiTensor, indices: NkiTensor, axis: int = 0, dtype: DType | None = None
-) -> NoReturn:
-    """Refuse to gather elements by a tile of indices: not modelled yet."""
-    raise not_modelled(
-        "gather_flattened",
-        "addressing by values of the device is",
-        "use indices known while tracing",
-    )
-
-
 def device_print(print_prefix: str, tensor: NkiTensor) -> NoReturn:
     """Refuse to print a tensor while the kernel runs: not modelled yet."""
     raise not_modelled(

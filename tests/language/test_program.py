@@ -44,7 +44,6 @@ def test_python_range_over_a_tensor_says_why():
         (lambda t: nl.random_seed(t), "random_seed"),
         (lambda t: nl.dropout(t, 0.5), "dropout"),
         (lambda t: nl.device_print("t", t), "device_print"),
-        (lambda t: nl.gather_flattened(t, t), "gather_flattened"),
     ],
 )
 def test_what_is_not_modelled_says_so_by_name(function, name):

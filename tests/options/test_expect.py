@@ -74,7 +74,8 @@ def test_without_it_every_error_goes_on():
 
 
 @pytest.mark.parametrize(
-    ("name", "help"), [("NKI999", "did you mean `NKI"), ("RuleBroke", "did you mean `RuleBroken`"), ("''", "code")]
+    ("name", "help"),
+    [("NKI999", "did you mean `NKI"), ("RuleBroke", "did you mean `RuleBroken`"), ("''", "code")],
 )
 def test_only_errors_of_ours_can_be_named(name: str, help: str):
     with pytest.raises(UnknownOption, match="is no error of nki_lab") as caught:
