@@ -24,6 +24,8 @@ OPTIONS = [
     ("show", "--show ir", e.UnknownOption, "--show is about a run, and nothing ran"),
     ("name", "--name a-b", e.UnknownOption, "`a-b` cannot name a variable"),
     ("name", "--name r", e.UnknownOption, "--name is about a run, and nothing ran"),
+    ("expect", RUN + " --expect NKI203", e.ErrorNotRaised, "RuleBroken was expected"),
+    ("expect", "--expect NKI999", e.UnknownOption, "`NKI999` is no error of nki_lab"),
     ("quiet", "--quiet=1", e.UnknownOption, "--quiet is a switch"),
     ("timeout", "--timeout x", e.UnknownOption, "`x` is no number of seconds"),
     ("capacity", "--capacity none", e.UnknownOption, "`none` is none of error, finding"),
@@ -158,3 +160,12 @@ def test_text_of_an_error_is_the_same_on_every_run(notebook: Notebook):
     notebook.good("0")
     assert str(notebook.bad(cell("--shwo")).error) == str(first)
     assert "cell, line 1" in str(first)
+
+
+def test_an_expected_error_is_printed_and_the_cell_goes_well(notebook: Notebook):
+    wrong = "def f(x):\n    return 1 / 0\n"
+    text = notebook.good(cell("--run 'f(a)' --expect KernelRaised", wrong))
+    assert text.startswith("error[NKI109]: ZeroDivisionError: division by zero\n  --> cell, line 3")
+    outcome = notebook.bad(cell("--run 'f(a)' --expect NKI203", wrong))
+    assert isinstance(outcome.error, e.KernelRaised)
+    assert "NKI203 RuleBroken was expected here" in outcome.text

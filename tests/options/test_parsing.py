@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nki_lab.errors import UnknownOption
+from nki_lab.errors import RuleBroken, UnknownOption
 from nki_lab.options.parsing import option_help, parse_line
 from nki_lab.options.table import OPTIONS, VIEWS, options_of
 from nki_lab.source import Span
@@ -21,6 +21,7 @@ RIGHT = {
     "show": ("--show timeline,ir", ("ir", "timeline")),
     "name": ("--name größe", "größe"),
     "quiet": ("--quiet", True),
+    "expect": ("--expect NKI203", RuleBroken),
     "timeout": ("--timeout 1e-1", 0.1),
     "capacity": ("--capacity finding", "finding"),
     "strict": ("--strict", True),
@@ -42,6 +43,7 @@ WRONG = [
     ("name", "--name 2nd", "`2nd` cannot name a variable", "result"),
     ("name", "--name class", "`class` cannot name a variable", "result"),
     ("quiet", "--quiet=yes", "--quiet is a switch and takes no value", "write --quiet alone"),
+    ("expect", "--expect NKI2O3", "`NKI2O3` is no error of nki_lab", "`NKI203`"),
     ("timeout", "--timeout soon", "`soon` is no number of seconds", "2.5"),
     ("timeout", "--timeout 0", "`0` is no number of seconds above 0", "2.5"),
     ("timeout", "--timeout -3", "`-3` is no number of seconds above 0", "2.5"),
