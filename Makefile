@@ -2,7 +2,7 @@
 
 PYTHON  ?= python3
 VENV    ?= .venv
-EXTRAS  ?= profile,test,workshop
+EXTRAS  ?= all
 WORKERS ?= auto
 ARGS    ?=
 
@@ -17,28 +17,38 @@ LAB_DIR   := $(or $(wildcard workshop),.)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv lab check test
+.PHONY: help venv lab check test extension
 
 help:
-	@echo 'make lab    open JupyterLab on 127.0.0.1   (ARGS=--no-browser prints the address)'
-	@echo 'make test   run every check that CI runs   (ARGS=-x stops at the first failure)'
-	@echo 'make check  run only the static checks: ruff, mypy, import contracts'
-	@echo 'make venv   only prepare $(VENV)             (EXTRAS=all adds torch, jax, dask, hub)'
+	@echo 'make lab        open JupyterLab on 127.0.0.1   (ARGS=--no-browser prints the address)'
+	@echo 'make test       run every check that CI runs   (ARGS=-x stops at the first failure)'
+	@echo 'make check      run only the static checks: ruff, mypy, import contracts'
+	@echo 'make venv       only prepare $(VENV), with everything optional (EXTRAS=workshop: without tools)'
+	@echo 'make extension  build nki_lab/labextension from extension/ anew (needs Node.js 20 and npm)'
 
 venv: $(STAMP)
 
 # venv without ensurepip (Debian: python3-venv missing) leaves a folder without pip behind, so a
-# folder counts as made only when its pip answers.
-$(STAMP): pyproject.toml
+# folder counts as made only when its pip answers. JupyterLab is given a copy of the extension's
+# built files, hence the second prerequisite; they are committed, so pip need not build them.
+$(STAMP): pyproject.toml $(wildcard nki_lab/labextension/package.json)
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "nki_lab needs Python 3.11 or newer; name one with: make PYTHON=python3.12")'
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@echo 'Installing nki_lab with $(EXTRAS) into $(VENV); the first time takes a minute.'
-	@$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]'
+	@SKIP_JUPYTER_BUILDER=1 $(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]'
 	@touch $@
 
 lab: $(STAMP)
 	@$(BIN)/python -m jupyterlab --ip=127.0.0.1 --ServerApp.root_dir='$(LAB_DIR)' \
 	  $(if $(filter 0,$(shell id -u)),--allow-root) $(ARGS)
+
+extension: $(STAMP) extension/node_modules/.package-lock.json
+	@cd extension && export PATH="$(abspath $(BIN)):$$PATH" && npm run build:prod && npm test
+
+# The file npm leaves behind when it has installed everything.
+extension/node_modules/.package-lock.json: extension/package-lock.json
+	@cd extension && npm ci
+	@touch $@
 
 check: $(STAMP)
 	$(BIN)/python -m ruff check .

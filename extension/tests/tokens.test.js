@@ -1,0 +1,155 @@
+/**
+ * Are the right pieces of a cell found?  Each expectation is the cell with its tokens in guillemets.
+ */
+
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { describe, test } from 'node:test';
+import { tokenizer } from '../lib/tokens.js';
+
+const SMALL = {
+  magics: { '%%nki': { '--run': [], '--target': ['trn1', 'trn2'], '--show': ['ir', 'memory'], '--quiet': [] } },
+  ready: { nki: 'nki', nl: 'nki.language', nisa: 'nki.isa' },
+  modules: {
+    nki: ['isa', 'jit', 'language'],
+    'nki.isa': ['constants', 'nc_matmul', 'tensor_tensor'],
+    'nki.isa.constants': ['dge_mode'],
+    'nki.language': ['add', 'tile_size']
+  }
+};
+
+function marked(cell, catalog = SMALL) {
+  let text = '';
+  let end = 0;
+  for (const { from, to, kind } of tokenizer(catalog)(cell)) {
+    assert.ok(from >= end && to > from, 'tokens are in order and do not overlap');
+    text += `${cell.slice(end, from)}«${kind} ${cell.slice(from, to)}»`;
+    end = to;
+  }
+  return text + cell.slice(end);
+}
+
+/** The body of a cell, marked. */
+const body = text => marked(`%%nki\n${text}`).slice('«magic %%nki»\n'.length);
+
+describe('which cells', () => {
+  for (const cell of [
+    '',
+    'nisa.tensor_tensor(a)',
+    '# %%nki\nnisa.tensor_tensor(a)',
+    '%nki --quiet\nnisa.tensor_tensor(a)',
+    '%%nkix\nnisa.tensor_tensor(a)',
+    '%%nki.x\nnisa.tensor_tensor(a)',
+    '%%time\nnisa.tensor_tensor(a)',
+    'a\n%%nki\nnisa.tensor_tensor(a)',
+    '%%constructor --quiet\nnisa.tensor_tensor(a)'
+  ]) {
+    test(`not ${JSON.stringify(cell)}`, () => assert.equal(marked(cell), cell));
+  }
+
+  test('the magic alone', () => assert.equal(marked('%%nki'), '«magic %%nki»'));
+
+  test('below blank lines and indented, as IPython takes it', () =>
+    assert.equal(marked('\n\n  %%nki\nnl.add'), '\n\n  «magic %%nki»\n«language nl.add»'));
+});
+
+describe('options', () => {
+  for (const [line, expected] of [
+    ['%%nki --quiet', '«magic %%nki» «option --quiet»'],
+    ['%%nki --quite', '«magic %%nki» --quite'],
+    ['%%nki --target trn2', '«magic %%nki» «option --target» «value trn2»'],
+    ['%%nki --target=trn2', '«magic %%nki» «option --target»=«value trn2»'],
+    ['%%nki --target trn9 trn2', '«magic %%nki» «option --target» trn9 trn2'],
+    ['%%nki --show ir,memory', '«magic %%nki» «option --show» «value ir»,«value memory»'],
+    ['%%nki --show=x,ir', '«magic %%nki» «option --show»=x,«value ir»'],
+    ['%%nki trn2 --quiet', '«magic %%nki» trn2 «option --quiet»'],
+    ["%%nki --run 'f(a, b)' --quiet", "«magic %%nki» «option --run» 'f(a, b)' «option --quiet»"],
+    ["%%nki --run 'a --quiet", "«magic %%nki» «option --run» 'a --quiet"],
+    ['%%nki --run="a \\" --quiet"', '«magic %%nki» «option --run»="a \\" --quiet"'],
+    ['%%nki --run nl.add(a)', '«magic %%nki» «option --run» nl.add(a)'],
+    ['%%nki --run --quiet', '«magic %%nki» «option --run» «option --quiet»']
+  ]) {
+    test(line, () => assert.equal(marked(line), expected));
+  }
+
+  test('not below the first line', () => assert.equal(body('--quiet'), '--quiet'));
+});
+
+describe('names', () => {
+  for (const [text, expected] of [
+    ['nisa.tensor_tensor(dst=a, op=nl.add)', '«isa nisa.tensor_tensor»(dst=a, op=«language nl.add»)'],
+    ['@nki.jit', '@«api nki.jit»'],
+    ['nki.isa.nc_matmul(x)', '«isa nki.isa.nc_matmul»(x)'],
+    ['import nki.language as nl', 'import «language nki.language» as nl'],
+    ['nisa.constants.dge_mode', '«api nisa.constants.dge_mode»'],
+    ['nl.tile_size.pmax', '«language nl.tile_size».pmax'],
+    ['nisa.tensor_tensr(a)', 'nisa.tensor_tensr(a)'],
+    ['nisa.add', 'nisa.add'],
+    ['nisa', 'nisa'],
+    ['self.nl.add', 'self.nl.add'],
+    ['f().nl.add', 'f().nl.add'],
+    ['xnl.add', 'xnl.add'],
+    ['énl.add', 'énl.add'],
+    ['nl.addé', 'nl.addé'],
+    ['constructor.add', 'constructor.add'],
+    ['nl.constructor', 'nl.constructor']
+  ]) {
+    test(text, () => assert.equal(body(text), expected));
+  }
+});
+
+describe('comments and strings are passed over', () => {
+  for (const [text, expected] of [
+    ['# nl.add\nnl.add', '# nl.add\n«language nl.add»'],
+    ["'nl.add' nl.add", "'nl.add' «language nl.add»"],
+    ['"nl.add" nl.add', '"nl.add" «language nl.add»'],
+    ["rb'\\' nl.add' nl.add", "rb'\\' nl.add' «language nl.add»"],
+    ["'it\nnl.add", "'it\n«language nl.add»"],
+    ['"# " nl.add', '"# " «language nl.add»'],
+    ['"""a "nl.add"\n" nl.add\\""" nl.add""" nl.add', '"""a "nl.add"\n" nl.add\\""" nl.add""" «language nl.add»'],
+    ["'''nl.add\n\"\"\" nl.add''' nl.add", "'''nl.add\n\"\"\" nl.add''' «language nl.add»"],
+    ['"""never closed nl.add\nnl.add', '"""never closed nl.add\nnl.add'],
+    ["'' nl.add", "'' «language nl.add»"]
+  ]) {
+    test(JSON.stringify(text), () => assert.equal(body(text), expected));
+  }
+});
+
+test('the catalog of nki_lab: a kernel as it is written', () => {
+  const catalog = JSON.parse(readFileSync(new URL('../src/catalog.json', import.meta.url)));
+  const cell = [
+    '%%nki --target trn2 --show report,ir --run "scale(a, 2)" --check "a * 2"',
+    '@nki.jit',
+    'def scale(a, by):',
+    '    """Not nl.load in here."""',
+    '    t = nl.load(a)  # nl.load',
+    '    nisa.tensor_scalar(dst=t, data=t, op0=nl.multiply, operand0=by)',
+    '    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)',
+    '    nisa.dma_copy(dst=out, src=t)',
+    '    return out'
+  ].join('\n');
+  const found = tokenizer(catalog)(cell).map(({ from, to, kind }) => `${kind} ${cell.slice(from, to)}`);
+  assert.deepEqual(found, [
+    'magic %%nki',
+    'option --target',
+    'value trn2',
+    'option --show',
+    'value report',
+    'value ir',
+    'option --run',
+    'option --check',
+    'api nki.jit',
+    'language nl.load',
+    'isa nisa.tensor_scalar',
+    'language nl.multiply',
+    'language nl.ndarray',
+    'language nl.shared_hbm',
+    'isa nisa.dma_copy'
+  ]);
+});
+
+test('every line of a long cell', () => {
+  const line = '    nisa.tensor_tensor(dst=a, data1=b, data2="x", op=nl.add)  # nl.add\n';
+  const tokens = tokenizer(SMALL)(`%%nki\n${line.repeat(5000)}`);
+  assert.equal(tokens.length, 1 + 2 * 5000);
+});

@@ -1,0 +1,123 @@
+"""Are NKI's names coloured in `%%nki` cells, and nowhere else?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import nbformat
+import pytest
+from playwright.sync_api import Page
+
+from tests.browser.lab import ROOT, Lab, browser
+
+pytestmark = pytest.mark.browser
+
+KERNEL = """\
+@nki.jit
+def double(a):
+    t = nl.load(a)  # nl.load copies a tile into SBUF
+    nisa.tensor_tensor(dst=t, data1=t, data2=t, op=nl.add)
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=t)
+    return out"""
+MAGIC = "%%nki --target trn2 --show none --run 'double(a)' --check 'a + a'"
+IMPORTS = "import nki, nki.isa as nisa, nki.language as nl\n\n"
+SETUP = """\
+%load_ext nki_lab
+import numpy as np
+a = np.arange(512, dtype=np.float32).reshape(128, 4)"""
+
+
+@pytest.fixture(scope="module")
+def lab(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Start a JupyterLab with the extension as it is in this folder, whatever is installed."""
+    share = tmp_path_factory.mktemp("share")
+    (share / "labextensions").mkdir()
+    (share / "labextensions" / "nki-lab").symlink_to(ROOT / "nki_lab" / "labextension")
+    folder = tmp_path_factory.mktemp("notebooks")
+    with Lab(folder, {"JUPYTER_PATH": str(share)}) as lab:
+        yield lab
+
+
+@pytest.fixture
+def page(chromium: str) -> Iterator[Page]:
+    """Open a page; its test fails when a script on it raises."""
+    with browser(chromium) as page:
+        raised: list[str] = []
+        page.on("pageerror", lambda error: raised.append(str(error)))
+        yield page
+        assert raised == []
+
+
+def write(lab: Lab, name: str, *cells: str) -> str:
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
+    nbformat.write(notebook, lab.root / name)
+    return name
+
+
+def marked(page: Page, cell: int, kind: str) -> list[str]:
+    found = page.locator(".jp-CodeCell").nth(cell).locator(f".nki-{kind}")
+    return [text.strip() for text in found.all_inner_texts()]
+
+
+def test_names_and_options_are_coloured(lab: Lab, page: Page) -> None:
+    name = write(lab, "coloured.ipynb", SETUP, f"{MAGIC}\n{KERNEL}", IMPORTS + KERNEL)
+    notebook = lab.open(page, name)
+    succeeded = notebook.run_all()
+    notebook.screenshot("extension")
+    assert succeeded, "the kernel that is shown does not run"
+
+    assert marked(page, 1, "magic-line") == [MAGIC]
+    assert marked(page, 1, "magic") == ["%%nki"]
+    assert marked(page, 1, "option") == ["--target", "--show", "--run", "--check"]
+    assert marked(page, 1, "value") == ["trn2", "none"]
+    assert marked(page, 1, "isa") == ["nisa.tensor_tensor", "nisa.dma_copy"]
+    assert marked(page, 1, "api") == ["nki.jit"]
+    names = ["nl.load", "nl.add", "nl.ndarray", "nl.shared_hbm"]
+    assert marked(page, 1, "language") == names
+
+    for cell in (0, 2):
+        assert page.locator(".jp-CodeCell").nth(cell).locator("[class*='nki-']").count() == 0
+
+
+@pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
+def test_our_colour_wins_over_that_of_python(lab: Lab, page: Page, theme: str) -> None:
+    name = theme.lower().replace(" ", "-")
+    notebook = lab.open(page, write(lab, f"{name}.ipynb", f"{MAGIC}\n{KERNEL}"))
+    page.evaluate(
+        "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", theme
+    )
+    page.wait_for_selector(f"body[data-jp-theme-name='{theme}']", state="attached")
+    notebook.screenshot(f"extension-{name}")
+
+    text, own, parts = page.evaluate(
+        """() => {
+          const colour = element => getComputedStyle(element).color;
+          const name = document.querySelector('.nki-isa');
+          return [
+            colour(document.querySelector('.cm-content')),
+            colour(name),
+            [...name.querySelectorAll('*')].map(colour),
+          ];
+        }"""
+    )
+    assert parts, "Python's highlighting is gone below ours"
+    assert set(parts) == {own}
+    assert own != text
+
+
+def test_marks_follow_the_text(lab: Lab, page: Page) -> None:
+    lab.open(page, write(lab, "edited.ipynb", "nisa.tensor_tensor"))
+    cell = page.locator(".jp-CodeCell").first
+    assert cell.locator(".nki-isa").count() == 0
+
+    page.evaluate("() => window.jupyterapp.commands.execute('notebook:enter-edit-mode')")
+    page.keyboard.press("Control+Home")
+    page.keyboard.type("%%nki\n")
+    cell.locator(".nki-isa").wait_for(timeout=10_000)
+    assert marked(page, 0, "isa") == ["nisa.tensor_tensor"]
+
+    page.keyboard.press("Control+End")
+    page.keyboard.type("x")
+    cell.locator(".nki-isa").wait_for(state="detached", timeout=10_000)

@@ -1,0 +1,1 @@
+"""Is what the JupyterLab extension is built from, and built to, up to date?"""

@@ -1,0 +1,1 @@
+"""Does an installation work where only pip has been at work?"""

@@ -1,0 +1,75 @@
+"""Does the wheel, built from the source archive, bring a package and an extension that work?"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import nki_lab
+
+ROOT = Path(__file__).parents[2]
+EXTENSION = "share/jupyter/labextensions/nki-lab"
+
+pytestmark = pytest.mark.slow
+
+
+def run(*command: str | Path, cwd: Path, **environment: str) -> str:
+    """Run a command away from this folder and its environment; return what it prints."""
+    kept = {n: v for n, v in os.environ.items() if n not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    outcome = subprocess.run(
+        list(map(str, command)),
+        cwd=cwd,
+        env=kept | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert outcome.returncode == 0, outcome.stdout
+    return outcome.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the source archive, and from nothing but that the wheel."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--outdir", folder, ROOT, cwd=folder)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def test_the_wheel_holds_the_package_and_the_built_extension_once(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    data = f"nki_lab-{nki_lab.__version__}.data/data/{EXTENSION}"
+    committed = ROOT / "nki_lab" / "labextension"
+    built = {f.relative_to(committed).as_posix() for f in committed.rglob("*") if f.is_file()}
+
+    assert {f"{data}/{name}" for name in built | {"install.json"}} <= set(names)
+    assert [name for name in names if "labextension/" in name] == []
+    packages = {name.partition("/")[0] for name in names}
+    assert packages == {"nki_lab"} | {f"nki_lab-{nki_lab.__version__}.{k}" for k in ("data", "dist-info")}  # fmt: skip
+    modules = {f.relative_to(ROOT).as_posix() for f in (ROOT / "nki_lab").rglob("*.py")}
+    assert modules | {"nki_lab/py.typed"} <= set(names)
+
+
+def test_pip_alone_enables_the_extension(wheel: Path, tmp_path: Path) -> None:
+    run(sys.executable, "-m", "venv", "env", cwd=tmp_path)
+    bin = tmp_path / "env" / "bin"
+    # No Node.js: nothing but the environment and the system's basic commands on PATH.
+    alone = {"PATH": f"{bin}:/usr/bin:/bin", "HOME": str(tmp_path), "JUPYTER_CONFIG_DIR": str(tmp_path)}  # fmt: skip
+    run(bin / "pip", "install", "--quiet", f"nki-lab[workshop] @ {wheel.as_uri()}", cwd=tmp_path)
+
+    listed = run(bin / "jupyter", "labextension", "list", cwd=tmp_path, **alone)
+    (line,) = [line for line in listed.splitlines() if "nki-lab" in line]
+    assert f"nki-lab v{nki_lab.__version__}" in line
+    assert "enabled" in line
+    assert "OK" in line
+
+    doctor = run(bin / "nki-lab", "doctor", cwd=tmp_path, **alone)
+    assert "FAILED" not in doctor
+    assert str(ROOT) not in doctor
