@@ -1,0 +1,87 @@
+"""Does Coverage know exactly which bytes were written, whatever the views and dtypes?"""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nki_lab.dtypes import bfloat16, float32, uint8
+from nki_lab.ir.coverage import Coverage, Written, covers_once
+from nki_lab.targets.spaces import PRIVATE_HBM
+from tests.ir.memory import elements, tensor
+from tests.ir.views import byte_numbers, storages, touched, views
+
+
+@st.composite
+def histories(draw):
+    """Draw a storage and what happens to it: writes, and questions about other views."""
+    storage = draw(storages())
+    events = draw(st.lists(st.tuples(st.booleans(), views(storage)), min_size=1, max_size=8))
+    return storage, events
+
+
+@settings(max_examples=500)
+@given(histories())
+def test_coverage_equals_a_mask_of_bytes(history):
+    storage, events = history
+    coverage = Coverage(storage)
+    mask = np.zeros(storage.nbytes, bool)
+    for is_write, view in events:
+        if is_write:
+            coverage.write(view)
+            mask |= touched(view)
+            continue
+        known = mask[byte_numbers(view)].all(axis=-1)
+        any_byte = (mask & touched(view)).any()
+        expected = Written.ALL if known.all() else Written.SOME if any_byte else Written.NOTHING
+        assert coverage.written(view) is expected
+        assert coverage.missing(view) == known.size - known.sum()
+        if not known.all():
+            missing = coverage.first_missing(view)
+            assert missing == tuple(np.argwhere(~known)[0])
+
+
+@settings(max_examples=500)
+@given(histories())
+def test_covers_once_is_true_only_for_a_dense_walk(history):
+    _, events = history
+    for _, view in events:
+        size = view.dtype.itemsize
+        distinct = touched(view).sum() // size
+        where = np.flatnonzero(touched(view))
+        dense = where[-1] - where[0] + 1 == len(where) == view.size * size
+        if covers_once(view):
+            assert dense and distinct == view.size
+
+
+def test_half_written_elements_are_not_written():
+    t = tensor((4, 6), PRIVATE_HBM, float32)
+    coverage = Coverage(t.storage)
+    coverage.write(t.view(bfloat16)[:, 0:3])  # one and a half elements of each row
+    assert coverage.written(t[:, 0:1]) is Written.ALL
+    assert coverage.written(t[:, 1:2]) is Written.SOME
+    assert coverage.written(t[:, 2:]) is Written.NOTHING
+    assert coverage.missing(t) == 4 * 5
+    assert coverage.first_missing(t) == (0, 1)
+
+
+def test_parts_that_make_up_the_whole_are_the_whole():
+    t = tensor((8, 16))
+    coverage = Coverage(t.storage)
+    for column in range(0, 16, 2):
+        assert coverage.written(t) is (Written.SOME if column else Written.NOTHING)
+        coverage.write(t[:, column : column + 2])
+    assert coverage.written(t) is Written.ALL
+    assert coverage.written(t.view(uint8)) is Written.ALL
+    assert coverage.missing(t) == 0
+
+
+def test_a_repeated_view_is_one_write():
+    t = tensor((2, 3, 1))
+    coverage = Coverage(t.storage)
+    repeated = t[:, :, 0:1].broadcast(2, 2)
+    coverage.write(repeated)
+    assert coverage.written(t) is Written.ALL
+    assert elements(repeated, np.arange(6, dtype=np.float32)).tolist() == [
+        [[0, 0], [1, 1], [2, 2]],
+        [[3, 3], [4, 4], [5, 5]],
+    ]
