@@ -6,14 +6,21 @@ from hypothesis import strategies as st
 from nki_lab.ir.builder import Builder
 from nki_lab.ir.lifetimes import Lifetime, lifetimes
 from nki_lab.targets import TRN2
-from nki_lab.targets.spaces import SBUF
-from tests.ir.programs import kernel_of, probe_join, probe_move, probe_scale, scaled
+from nki_lab.targets.spaces import SBUF, SHARED_HBM
+from tests.ir.programs import probe_join, probe_move, probe_scale
 
 
 def test_tiles_of_a_loop_follow_each_other():
-    kernel = kernel_of(scaled())
-    names = {kernel.storages[key].name: life for key, life in kernel.lifetimes.items()}
-    assert names == {"x": (0, 3), "tile": (0, 2), "out": (2, 5), "tile.1": (3, 5)}
+    b = Builder(TRN2)
+    x = b.allocate((256, 8), "float32", SHARED_HBM, "x", origin="input")
+    with b.active():
+        for row in (0, 128):
+            tile = b.allocate((128, 8), "float32", SBUF, "tile")
+            probe_move(tile, x[row : row + 128])
+            probe_scale(tile, tile)
+            probe_scale(tile, tile)
+    lives = {b.storages[key].name: life for key, life in lifetimes(b.body).items()}
+    assert lives == {"x": (0, 3), "tile": (0, 2), "tile.1": (3, 5)}
 
 
 def test_making_a_tensor_is_no_use_of_it():

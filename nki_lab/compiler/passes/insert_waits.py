@@ -6,109 +6,20 @@ what it overwrites. Bytes decide, not tensors: a tile placed where another one w
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any
 
 from nki_lab.compiler.options import CompileOptions
-from nki_lab.ir.footprint import Footprint, covers, footprint, overlap
+from nki_lab.compiler.passes.occupants import Occupants
+from nki_lab.compiler.passes.uses import Uses
+from nki_lab.ir.footprint import Footprint, footprint
 from nki_lab.ir.instruction import READ
 from nki_lab.ir.nodes import Kernel
 from nki_lab.ir.storage import Storage
 from nki_lab.targets.engines import DMA
 from nki_lab.targets.spaces import PSUM, SBUF
 
-_ROWS_PER_BUCKET = 128
-
-
-class _Uses:
-    """Uses of one storage that a later instruction may have to wait for."""
-
-    __slots__ = ("writers", "readers")
-
-    def __init__(self) -> None:
-        self.writers: list[tuple[Footprint, int]] = []
-        self.readers: list[tuple[Footprint, int]] = []
-
-    def read(self, box: Footprint, n: int, found: set[int]) -> None:
-        for other, at in self.writers:
-            if overlap(other, box):
-                found.add(at)
-        self.readers.append((box, n))
-
-    def write(self, box: Footprint, n: int, found: set[int]) -> None:
-        # A use that the new write covers can be forgotten: whoever comes later waits for the write.
-        kept = []
-        for entry in self.writers:
-            if overlap(entry[0], box):
-                found.add(entry[1])
-                if covers(box, entry[0]):
-                    continue
-            kept.append(entry)
-        kept.append((box, n))
-        self.writers = kept
-        if self.readers:
-            left = []
-            for entry in self.readers:
-                if overlap(entry[0], box):
-                    if entry[1] != n:
-                        found.add(entry[1])
-                    if covers(box, entry[0]):
-                        continue
-                left.append(entry)
-            self.readers = left
-
-    def all(self) -> set[int]:
-        return {n for _, n in self.writers} | {n for _, n in self.readers}
-
-
-class _BucketedUses(_Uses):
-    """Uses of a large HBM tensor: rows are bucketed, so that storing many tiles does not compare all with all."""
-
-    __slots__ = ("buckets",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.buckets: dict[Any, _Uses] = {}
-
-    def _parts(self, box: Footprint) -> list[_Uses]:
-        first = box.first_row // _ROWS_PER_BUCKET
-        last = (box.end_row - 1) // _ROWS_PER_BUCKET
-        return [self.buckets.setdefault(k, _Uses()) for k in range(first, last + 1)]
-
-    def read(self, box: Footprint, n: int, found: set[int]) -> None:
-        for part in self._parts(box):
-            part.read(box, n, found)
-
-    def write(self, box: Footprint, n: int, found: set[int]) -> None:
-        for part in self._parts(box):
-            part.write(box, n, found)
-
-
-class _Occupants:
-    """Which storage used each range of addresses last."""
-
-    def __init__(self) -> None:
-        self.ends: list[int] = []
-        self.ranges: list[tuple[int, int, Storage]] = []
-
-    def replace(self, low: int, high: int, storage: Storage) -> list[Storage]:
-        """Put `storage` at [low, high) and return who was there."""
-        start = bisect_right(self.ends, low)
-        stop = start
-        while stop < len(self.ranges) and self.ranges[stop][0] < high:
-            stop += 1
-        hit = self.ranges[start:stop]
-        pieces = [(low, high, storage)]
-        if hit:
-            first, last = hit[0], hit[-1]
-            if first[0] < low:
-                pieces.insert(0, (first[0], low, first[2]))
-            if last[1] > high:
-                pieces.append((high, last[1], last[2]))
-        self.ranges[start:stop] = pieces
-        self.ends[start:stop] = [p[1] for p in pieces]
-        return [h[2] for h in hit]
+_MEMORY_PITCH = 1 << 20  # more than any partition holds
 
 
 def insert_waits(kernel: Kernel, options: CompileOptions) -> Kernel:
@@ -139,32 +50,30 @@ def _dependences(kernel: Kernel) -> Iterator[tuple[set[int], set[int]]]:
     instructions = kernel.instructions
     position_of = _positions(instructions)
     written = {v.storage.id for i in instructions for v in i.written()}
-    uses: dict[Any, _Uses] = {}
-    occupants = {SBUF: _Occupants(), PSUM: _Occupants()}
+    uses: dict[Any, Uses] = {}
+    occupants = {SBUF: Occupants(), PSUM: Occupants()}
     roots = _shared_roots(kernel)
     state_users: dict[Any, list[int]] = {}
 
-    def uses_of(storage: Storage, found: set[int]) -> _Uses:
+    def uses_of(storage: Storage) -> Uses:
         key = storage.id
         known = uses.get(key)
         if known is not None:
             return known
-        if not storage.on_chip:
-            known = uses[key] = _BucketedUses()
-            return known
-        root = roots.get(key)
-        known = uses[key] = (
-            uses.setdefault(("group", root), _Uses()) if root is not None else _Uses()
-        )
-        address = addresses.get(key)
-        if address is not None:
-            for other in occupants[storage.buffer].replace(
-                address.byte, address.byte + storage.row_bytes, storage
-            ):
-                # Whoever was here has been used for the last time; the new tile waits for all of it.
-                before = uses[other.id]
-                if before is not known:
-                    found.update(before.all())
+        group = roots.get(key)
+        if group is not None:
+            known = uses.setdefault(("group", group), Uses(pitch=_MEMORY_PITCH))
+        else:
+            placed = key in addresses
+            known = (
+                Uses(addresses[key], storage.row_bytes, storage.partitions) if placed else Uses()
+            )
+        uses[key] = known
+        if key in addresses:
+            # Who was here has been used for the last time; each part of the new tile waits for the uses of its bytes.
+            for other in occupants[storage.buffer].replace(storage, addresses[key]):
+                if uses[other.id] is not known:
+                    known.inherit(uses[other.id], storage, addresses[key])
         return known
 
     for n, i in enumerate(instructions):
@@ -177,11 +86,11 @@ def _dependences(kernel: Kernel) -> Iterator[tuple[set[int], set[int]]]:
             value = args[position]
             for view in value if type(value) is tuple else (value,):
                 storage = view.storage
-                if storage.id in written:
+                if storage.on_chip or storage.id in written:
                     box = footprint(view)
                     if storage.id in roots:
                         box = _moved(box, addresses[storage.id])
-                    uses_of(storage, sources).read(box, n, sources)
+                    uses_of(storage).read(box, n, sources)
         for position in form.writes:
             value = args[position]
             for view in value if type(value) is tuple else (value,):
@@ -189,7 +98,7 @@ def _dependences(kernel: Kernel) -> Iterator[tuple[set[int], set[int]]]:
                 box = footprint(view)
                 if storage.id in roots:
                     box = _moved(box, addresses[storage.id])
-                uses_of(storage, found).write(box, n, found)
+                uses_of(storage).write(box, n, found)
         for state, role in form.state:
             users = state_users.setdefault(state, [])
             found.update(users)
@@ -247,7 +156,7 @@ def _shared_roots(kernel: Kernel) -> dict[int, int]:
 def _moved(box: Footprint, address: Any) -> Footprint:
     # Tensors that share bytes have rows of different length: compare them at their absolute address.
     return Footprint(
-        1 << 20,
+        _MEMORY_PITCH,
         box.first_row + address.partition,
         box.end_row + address.partition,
         box.first_byte + address.byte,
