@@ -89,6 +89,7 @@ def test_our_colour_wins_over_that_of_python(lab: Lab, page: Page, theme: str) -
         "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", theme
     )
     page.wait_for_selector(f"body[data-jp-theme-name='{theme}']", state="attached")
+    page.wait_for_selector("#jupyterlab-splash", state="detached")
     notebook.screenshot(f"extension-{name}")
 
     text, own, parts = page.evaluate(
