@@ -5,7 +5,6 @@ import __future__
 
 import ast
 import linecache
-import os
 from dataclasses import dataclass
 from types import CodeType
 
@@ -132,7 +131,7 @@ def _raw_cell(shell: InteractiveShell, magic: str, body: str) -> str:
     raw = history.input_hist_raw[-1] if history is not None and history.input_hist_raw else ""
     if raw.lstrip().startswith(magic) and body.strip() and body.strip() in raw:
         return raw
-    return f"{magic}{os.linesep}{body}"
+    return f"{magic}\n{body}"
 
 
 def _instead(line: str) -> str:

@@ -26,8 +26,9 @@ def complete_options(context: CompletionContext) -> SimpleMatcherResult:
         flag, value = (words[-2] if len(words) > 1 else ""), token
     option = options.get(flag)
     if option is not None and option.choices:
-        last = value.rpartition(",")[2]
-        found = [choice for choice in option.choices if choice.startswith(last)]
+        *given, last = value.split(",")
+        left = [choice for choice in option.choices if choice not in given]
+        found = [choice for choice in left if choice.startswith(last)]
     elif option is not None and not option.is_switch:
         return SimpleMatcherResult(completions=[])  # an expression: names, as anywhere
     else:

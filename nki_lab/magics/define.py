@@ -78,7 +78,7 @@ def _show_from_cell(shell: InteractiveShell, code: CodeType, error: Exception) -
     while tb is not None and tb.tb_frame.f_code is not code:
         tb = tb.tb_next
     if tb is not None:
-        lines = shell.InteractiveTB.structured_traceback(type(error), error, tb)
+        lines = shell.InteractiveTB.structured_traceback(type(error), error, tb, tb_offset=0)
         # IPython asks an exception for this before it makes a traceback of its own.
         error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
 

@@ -69,7 +69,6 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> InteractiveShell:
     folder = tmp_path_factory.mktemp("ipython")
     config = Config()
     config.HistoryManager.hist_file = ":memory:"
-    config.InteractiveShell.colors = "nocolor"
     return InteractiveShell(config=config, ipython_dir=str(folder))
 
 

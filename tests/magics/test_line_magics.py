@@ -76,6 +76,7 @@ def offered(notebook: Notebook, text: str) -> list[str]:
         ("%%nki --target tr", [f"%%nki --target trn{n}" for n in (1, 2, 3)]),
         ("%%nki --target=gen4", ["%%nki --target=gen4"]),
         ("%%nki --show ir,mem", ["%%nki --show ir,memory"]),
+        ("%%nki --show ir,report,l", ["%%nki --show ir,report,layout"]),
         ("%nki --cap", ["%nki --capacity"]),
     ],
 )
