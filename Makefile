@@ -13,14 +13,14 @@ STAMP := $(VENV)/installed-$(subst $(comma),-,$(EXTRAS))
 
 NOTEBOOKS := $(wildcard workshop/*.ipynb)
 SANITIZE  := $(wildcard tests/notebooks/sanitize.cfg)
-LAB_DIR   := $(or $(wildcard workshop),.)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv lab check test extension
+.PHONY: help venv lab demo check test extension
 
 help:
-	@echo 'make lab        open JupyterLab on 127.0.0.1   (ARGS=--no-browser prints the address)'
+	@echo 'make lab        open the workshop in JupyterLab on 127.0.0.1   (ARGS=--no-browser prints the address)'
+	@echo 'make demo       run the first notebook without a browser and print what its kernel costs'
 	@echo 'make test       run every check that CI runs   (ARGS=-x stops at the first failure)'
 	@echo 'make check      run only the static checks: ruff, mypy, import contracts'
 	@echo 'make venv       only prepare $(VENV), with everything optional (EXTRAS=workshop: without tools)'
@@ -39,8 +39,10 @@ $(STAMP): pyproject.toml $(wildcard nki_lab/labextension/package.json)
 	@touch $@
 
 lab: $(STAMP)
-	@$(BIN)/python -m jupyterlab --ip=127.0.0.1 --ServerApp.root_dir='$(LAB_DIR)' \
-	  $(if $(filter 0,$(shell id -u)),--allow-root) $(ARGS)
+	@$(BIN)/nki-lab lab $(ARGS)
+
+demo: $(STAMP)
+	@$(BIN)/nki-lab execute workshop/01_first_kernel.ipynb --report $(ARGS)
 
 extension: $(STAMP) extension/node_modules/.package-lock.json
 	@cd extension && export PATH="$(abspath $(BIN)):$$PATH" && npm run build:prod && npm test

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -33,7 +34,14 @@ def lab(
     root = folder or (_WORKSHOP if _WORKSHOP.is_dir() else Path.cwd())
     if not root.is_dir():
         raise UnknownOption(f"there is no folder {root}")
-    raise typer.Exit(subprocess.call(jupyter_command(root, context.args)))
+    # Ctrl-C is JupyterLab's to answer, which asks first and then ends its kernels too. A handler that
+    # does nothing is not passed on to it, as "ignore" would be.
+    before = signal.signal(signal.SIGINT, lambda number, frame: None)
+    try:
+        code = subprocess.call(jupyter_command(root, context.args))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    raise typer.Exit(code)
 
 
 def jupyter_command(root: Path, extra: list[str]) -> list[str]:

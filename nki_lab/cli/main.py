@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from nki_lab.cli.catalog import catalog
 from nki_lab.cli.doctor import doctor
+from nki_lab.cli.execute import execute
 from nki_lab.cli.explain import explain
 from nki_lab.cli.lab import lab
 from nki_lab.cli.profile import profile
@@ -46,4 +47,5 @@ app.command()(profile)
 app.command()(explain)
 app.command()(catalog)
 app.command()(doctor)
+app.command()(execute)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(lab)

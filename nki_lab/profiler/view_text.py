@@ -142,8 +142,15 @@ def _table(
         table.add_column(head, justify="right" if right else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
+    # In a notebook rich would show the table itself, as HTML and with escape codes.
     console = Console(
-        file=StringIO(), width=_WIDTH, no_color=True, markup=False, emoji=False, highlight=False
+        file=StringIO(),
+        force_jupyter=False,
+        width=_WIDTH,
+        no_color=True,
+        markup=False,
+        emoji=False,
+        highlight=False,
     )
     console.print(table)
     assert isinstance(console.file, StringIO)

@@ -1,0 +1,47 @@
+"""What does `nki-lab execute` do?"""
+
+from __future__ import annotations
+
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nki_lab.errors import UsageError
+
+
+def execute(
+    notebooks: Annotated[list[Path], typer.Argument(metavar="NOTEBOOK...", show_default=False)],
+    write: Annotated[
+        bool, typer.Option("--write", help="keep the outputs in the file, without widget state")
+    ] = False,
+    report: Annotated[
+        bool, typer.Option("--report", help="print the report of the last kernel that ran")
+    ] = False,
+    timeout: Annotated[
+        int, typer.Option(metavar="SECONDS", min=1, help="time limit of each cell")
+    ] = 120,
+) -> None:
+    """Run every cell of notebooks, without a browser.
+
+    The first cell that raises ends the command. Files stay as they are unless --write is given.
+
+    nki-lab execute workshop/01_first_kernel.ipynb --report
+    """
+    if find_spec("nbclient") is None:
+        raise UsageError("nbclient is not installed", help="pip install 'nki-lab[workshop]'")
+    from nki_lab.cli import notebook_file
+
+    for path in notebooks:
+        start = time.perf_counter()
+        executed = notebook_file.execute(path, timeout)
+        if write:
+            notebook_file.write(executed.notebook, path)
+        seconds = time.perf_counter() - start
+        typer.echo(f"{path.name}: {executed.cells} cells ran in {seconds:.1f} s")
+        if report:
+            if not executed.report:
+                raise UsageError(f"{path.name}: no kernel ran, so there is nothing to report")
+            typer.echo(f"\n{executed.report}")

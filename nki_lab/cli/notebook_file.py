@@ -1,0 +1,138 @@
+"""What does a notebook file hold once its cells have run, and which of it is worth keeping?
+
+What is kept is what a reader without a kernel can see and what is the same on every run: text, HTML
+and small pictures. Widgets live in a kernel, so their state and ids are left out.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+from nki_lab.errors import BadFile, UsageError
+
+_WIDGET_TYPES = (
+    "application/vnd.jupyter.widget-view+json",
+    "application/vnd.jupyter.widget-state+json",
+)
+_KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
+_LAST_WORDS = 20
+_REPORT = "print(globals().get('_nki') or '')"
+
+
+@dataclass(frozen=True)
+class Executed:
+    """A notebook whose cells have run.
+
+    Attributes:
+        notebook: the notebook with its outputs, cleaned.
+        report: report of the last kernel that ran in it, "" where none did.
+    """
+
+    notebook: Any
+    report: str
+
+    @property
+    def cells(self) -> int:
+        """Number of cells with code."""
+        return sum(cell.cell_type == "code" for cell in self.notebook.cells)
+
+
+def read(path: Path) -> Any:
+    """Read a notebook; BadFile for a file that is none."""
+    try:
+        return nbformat.read(path, as_version=4)
+    except FileNotFoundError:
+        raise BadFile(f"there is no file {path}") from None
+    except Exception as error:  # nbformat lets errors of json and jsonschema through
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise BadFile(f"{path.name} is no notebook: {reason}") from None
+
+
+def execute(path: Path, seconds: int) -> Executed:
+    """Run every cell of a notebook, in its folder, in a kernel of this Python.
+
+    Args:
+        path: the notebook; the file is not changed.
+        seconds: time limit of each cell.
+
+    Raises:
+        BadFile: the file is no notebook.
+        UsageError: a cell raised, took too long or ended the kernel.
+    """
+    notebook = read(path)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    notebook.cells.append(nbformat.v4.new_code_cell(_REPORT, id="report-of-the-last-run"))
+    client = NotebookClient(
+        notebook,
+        timeout=seconds,
+        kernel_name=_KERNEL["name"],
+        resources={"metadata": {"path": str(path.resolve().parent)}},
+        coalesce_streams=True,
+    )
+    # The kernel greets on its standard error; what it says there matters only when it dies.
+    with TemporaryFile("w+") as log:
+        try:
+            client.execute(stderr=log)
+        except CellExecutionError as error:
+            shown = _traceback(notebook) or f"{error.ename}: {error.evalue}"
+            number = sum(_has_run(cell) for cell in notebook.cells)
+            raise UsageError(
+                f"{path.name}: cell [{number}] raises {error.ename}\n\n{shown}"
+            ) from None
+        except CellTimeoutError:
+            raise UsageError(f"{path.name}: a cell took more than {seconds} seconds") from None
+        except DeadKernelError:
+            log.seek(0)
+            raise UsageError(
+                f"{path.name}: the kernel died", notes=log.read().splitlines()[-_LAST_WORDS:]
+            ) from None
+    last = notebook.cells.pop()
+    clean(notebook)
+    return Executed(notebook, "".join(output.text for output in last.outputs).strip())
+
+
+def clean(notebook: Any) -> None:
+    """Leave in a notebook only what a reader sees and what is the same on every run."""
+    notebook.metadata = nbformat.from_dict({"kernelspec": _KERNEL})
+    for cell in notebook.cells:
+        cell.metadata = nbformat.from_dict({k: v for k, v in cell.metadata.items() if k == "tags"})
+        for output in cell.get("outputs", ()):
+            for kind in _WIDGET_TYPES:
+                output.get("data", {}).pop(kind, None)
+    for number, cell in enumerate((c for c in notebook.cells if c.cell_type == "code"), start=1):
+        cell.execution_count = number
+        for output in cell.outputs:
+            if "execution_count" in output:
+                output.execution_count = number
+
+
+def write(notebook: Any, path: Path) -> None:
+    """Write a notebook, unless the file says the same already."""
+    text = nbformat.writes(notebook, version=4).rstrip("\n") + "\n"
+    if path.read_text("utf-8") == text:
+        return
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_text(text, "utf-8", newline="\n")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _has_run(cell: Any) -> bool:
+    return cell.get("execution_count") is not None
+
+
+def _traceback(notebook: Any) -> str:
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    return "\n".join("\n".join(o.traceback) for o in outputs if o.output_type == "error")

@@ -1,0 +1,1 @@
+"""Are the notebooks of the workshop fit to be shown, and do they say what they show?"""

@@ -1,0 +1,74 @@
+"""Can the notebooks of the workshop be read without a kernel, and do they fail clearly without nki_lab?
+
+That they run, and that each stored output is what comes out, is nbval's to check (`make test`).
+"""
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from nki_lab.cli.notebook_file import clean
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = sorted((ROOT / "workshop").glob("*.ipynb"))
+BYTES_MAX = 100_000
+# Kinds of output that every viewer shows, GitHub's included.
+STATIC = {"text/plain", "text/html", "image/png", "image/svg+xml"}
+
+pytestmark = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def code_cells(path: Path) -> list:
+    return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+
+
+def test_it_is_stored_as_execute_writes_it(path: Path):
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    clean(notebook)
+    assert path.read_text("utf-8") == nbformat.writes(notebook).rstrip("\n") + "\n"
+    assert path.stat().st_size < BYTES_MAX
+
+
+def test_cells_have_names_as_ids(path: Path):
+    ids = [cell.id for cell in nbformat.read(path, as_version=4).cells]
+    assert [i for i in ids if not re.fullmatch(r"[a-z]+(-[a-z0-9]+)*", i)] == []
+    assert len(set(ids)) == len(ids)
+
+
+def test_it_has_run_in_order(path: Path):
+    counts = [cell.execution_count for cell in code_cells(path)]
+    assert counts == list(range(1, len(counts) + 1))
+    assert any(cell.outputs for cell in code_cells(path))
+
+
+def test_its_outputs_are_static_and_without_errors(path: Path):
+    for cell in code_cells(path):
+        for output in cell.outputs:
+            assert output.output_type != "error"
+            assert output.get("name") != "stderr"
+            assert set(output.get("data", {})) <= STATIC
+            assert "\x1b" not in str(output)
+
+
+def test_links_lead_to_files(path: Path):
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type == "markdown":
+            for link in re.findall(r"\]\(([^)#]+)\)", cell.source):
+                assert link.startswith("https://") or (path.parent / link).exists()
+
+
+def test_without_nki_lab_the_first_cell_says_where_to_install_it(path: Path, monkeypatch):
+    first, *_ = code_cells(path)
+    python, magic = first.source.rsplit("\n", 1)
+    assert magic == "%load_ext nki_lab"
+    exec(python, {})
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ModuleNotFoundError) as caught:
+        exec(python, {})
+    assert f"nki_lab is not installed for {sys.executable}" in str(caught.value)
+    assert f"{sys.executable} -m pip install '.[workshop]'" in str(caught.value)
