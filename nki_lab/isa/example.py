@@ -7,27 +7,33 @@ and values, that breaks none of the instruction's rules.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice, product
+from itertools import product
 from typing import Any
 
-from nki_lab.dtypes import DType, bfloat16, float32, uint8
+from nki_lab.dtypes import DType, bfloat16, float32, uint8, uint32
 from nki_lab.ir.builder import Builder
-from nki_lab.ir.instruction import READ, Definition, Instruction, Operand, Shape
+from nki_lab.ir.instruction import READ, Definition, Instruction, Operand, Rule, Shape
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.operators import OPS
 from nki_lab.targets.spaces import PSUM, SBUF, SHARED_HBM
 from nki_lab.targets.spec import Target
 
-_SHAPES = ((128, 512), (128, 128), (128, 1), (512, 128))
-_DTYPES = (bfloat16, float32)
-_TRIED = 5000
+# The first that fits is taken, so the most usual ones come first.
+_SHAPES = (
+    (128, 512), (128, 128), (128, 1), (128, 8), (128, 32), (128, 513), (128, 2), (128, 6), (128, 24),
+    (1, 512), (1, 2, 512), (1, 1), (32, 32), (512, 128),
+)  # fmt: skip
+_DTYPES = (bfloat16, float32, uint32)
 _OPERATORS = tuple(OPS[name] for name in ("add", "multiply", "maximum", "exp", "less"))
 # Values for parameters without default, by the name the official API gives them.
 _VALUES: dict[str, tuple[Any, ...]] = {
     "axis": (1,),
     "channel_multiplier": (0,),
+    "imm": (0.0,),
+    "n": (512,),
     "on_false_value": (0.0,),
     "pattern": (((1, 512),),),
+    "shuffle_mask": (tuple(range(32)),),
     "value": (0.0,),
 }
 
@@ -35,10 +41,11 @@ _VALUES: dict[str, tuple[Any, ...]] = {
 def example_call(definition: Definition, target: Target) -> Instruction | None:
     """Return a call of `definition` that `target` accepts, or None when none was found."""
     for dtype in _DTYPES:
-        for builder, args in islice(_calls(definition, target, dtype), _TRIED):
-            made = Instruction(definition, args)
-            if not definition.broken_rules(made, builder.target):
-                return builder.emit(definition, args)
+        builder = Builder(target)
+        choices = _choices(definition, builder, dtype)
+        found = next(_calls(definition, target, choices, ()), None)
+        if found is not None:
+            return builder.emit(definition, found)
     return None
 
 
@@ -55,9 +62,41 @@ def describe_call(made: Instruction) -> list[str]:
 
 
 def _calls(
-    definition: Definition, target: Target, dtype: DType
-) -> Iterator[tuple[Builder, tuple[Any, ...]]]:
-    builder = Builder(target)
+    definition: Definition,
+    target: Target,
+    choices: list[tuple[Any, ...]],
+    chosen: tuple[Any, ...],
+) -> Iterator[tuple[Any, ...]]:
+    """Yield complete arguments that begin with `chosen` and break no rule."""
+    if len(chosen) == len(choices):
+        if not definition.broken_rules(Instruction(definition, chosen), target):
+            yield chosen
+        return
+    defaults = tuple(values[0] for values in choices[len(chosen) + 1 :])
+    for value in choices[len(chosen)]:
+        attempt = Instruction(definition, (*chosen, value, *defaults))
+        if _may_hold(attempt, target, len(chosen)):
+            yield from _calls(definition, target, choices, (*chosen, value))
+
+
+def _may_hold(attempt: Instruction, target: Target, last: int) -> bool:
+    """Return whether no rule about the arguments up to position `last` is broken for certain."""
+    position = attempt.definition.position
+    for rule in attempt.definition.all_rules():
+        about = [position[name] for name in rule.about]
+        if about and max(about) == last and not _holds(rule, attempt, target):
+            return False
+    return True
+
+
+def _holds(rule: Rule, attempt: Instruction, target: Target) -> bool:
+    try:
+        return rule.holds(attempt, target)
+    except Exception:  # it looks at arguments that are not chosen yet: the whole call decides
+        return True
+
+
+def _choices(definition: Definition, builder: Builder, dtype: DType) -> list[tuple[Any, ...]]:
     choices: list[tuple[Any, ...]] = []
     for name, parameter in definition.signature.parameters.items():
         operand = definition.operands.get(name)
@@ -67,8 +106,7 @@ def _calls(
             choices.append(tuple(_tensors(builder, name, operand, dtype)))
         else:
             choices.append(_VALUES.get(name, _OPERATORS))
-    for args in product(*choices):
-        yield builder, args
+    return choices
 
 
 def _tensors(

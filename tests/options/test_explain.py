@@ -54,14 +54,18 @@ def test_a_target_without_the_instruction_says_so():
     assert "trn1 does not have it" in explain("range_select", ALL_TARGETS[0])
 
 
-@pytest.mark.parametrize("name", sorted(registry))
+# A register is made while a kernel is traced; no call with one can be written down before.
+TENSOR_INSTRUCTIONS = [name for name in sorted(registry) if not name.startswith("register_")]
+
+
+@pytest.mark.parametrize("name", TENSOR_INSTRUCTIONS)
 def test_every_instruction_has_a_usual_call(name: str):
     definition = registry[name]
     having = {row.name: row.targets for row in rows()}[name]
     for target in ALL_TARGETS:
         if target.name in having:
             made = example_call(definition, target)
-            assert made is not None
+            assert made is not None, "add a shape, or a value for a parameter, to isa/example.py"
             assert definition.broken_rules(made, target) == []
 
 
