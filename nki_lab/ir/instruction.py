@@ -65,6 +65,8 @@ class Operand:
         scalar: a Python number is allowed.
         many: a list of tensors.
         dtypes: allowed element types, or None for any.
+        part: `(i, tensor) -> view` of the elements that are really read or written, where the instruction passes over
+            others of the tensor; None: all of them.
     """
 
     spaces: tuple[MemoryRegion, ...]
@@ -74,6 +76,7 @@ class Operand:
     scalar: bool = False
     many: bool = False
     dtypes: frozenset[DType] | None = None
+    part: Callable[[Instruction, NkiTensor], NkiTensor] | None = None
 
 
 def reads(*spaces: MemoryRegion, **facts: Any) -> Operand:
@@ -405,7 +408,7 @@ class Definition:
             ) if not there
         ]  # fmt: skip
         known = {*self.params, "out", *(f"out_{n}" for n in self.operands), "written", "target",
-                 *(s.parameter for s in State)}  # fmt: skip
+                 "dtypes", *(s.parameter for s in State)}  # fmt: skip
         wanted = (
             inspect.signature(self.facets["semantics"]).parameters
             if "semantics" in self.facets

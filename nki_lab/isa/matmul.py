@@ -18,8 +18,7 @@ from nki_lab.ir.instruction import (
 )
 from nki_lab.isa.enums import matmul_perf_mode
 from nki_lab.isa.matmul_rules import MATMUL_RULES, columns, double_row, moves_bits
-from nki_lab.isa.scratch import scratch
-from nki_lab.isa.systolic import INPUTS, TRANSPOSE_MODE, array_passes, identity
+from nki_lab.isa.systolic import INPUTS, TRANSPOSE_MODE, array_passes, identity, put_product
 from nki_lab.targets.engines import TENSOR
 from nki_lab.targets.spaces import PSUM, SBUF
 
@@ -72,21 +71,16 @@ def nc_matmul(
 
 @nc_matmul.semantics
 def _(out, dst, stationary, moving, accumulate, written, perf_mode, is_transpose, target):
-    partly = accumulate is None and isinstance(written, np.ndarray)
-    adds = partly or accumulate or (accumulate is None and written)
-    product = scratch(out.shape, out.dtype, "product") if adds else out
-    if is_transpose:
-        _transpose(product, stationary, moving, target)
-    else:
+    def multiply(into):
+        if is_transpose:
+            _transpose(into, stationary, moving, target)
+            return
+        k = len(stationary)
         if perf_mode is matmul_perf_mode.double_row:  # [K, 2, M] as [2K, M]: more rows to contract
-            stationary = stationary.reshape(2 * len(stationary), -1)
-            moving = moving.reshape(2 * len(moving), -1)
-        np.matmul(stationary.T, moving, out=product)
-    if partly:
-        np.add(dst, product, out=product, where=written.reshape(out.shape))
-        np.copyto(out, product)
-    elif adds:
-        np.add(dst, product, out=out)
+            k *= 2
+        np.matmul(stationary.reshape(k, -1).T, moving.reshape(k, -1), out=into)
+
+    put_product(out, dst, accumulate, written, multiply)
 
 
 def _transpose(out, stationary, moving, target):

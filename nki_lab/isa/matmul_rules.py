@@ -273,9 +273,14 @@ def _accumulate(i, hw):
     return i.accumulate is None or type(i.accumulate) is bool
 
 
+#: Rules about what is added to, and about the part of the array in use, which nc_matmul_mx has as well.
+ACCUMULATE_RULE: Rule = _accumulate
+TILING_RULES: tuple[Rule, ...] = (_tiling, _tile_sizes, _tile_places)
+ROWS_RULE: Rule = _rows
+
 #: The rules of nc_matmul, in the order they are checked.
 MATMUL_RULES: tuple[Rule, ...] = (
-    _accumulate,
+    ACCUMULATE_RULE,
     flag("is_stationary_onezero", "is_moving_onezero", "is_transpose"),
     choice("perf_mode", matmul_perf_mode),
     _e4m3fn,
@@ -285,12 +290,10 @@ MATMUL_RULES: tuple[Rule, ...] = (
     _double_dtypes,
     _double_shape,
     _double_or_transpose,
-    _tiling,
-    _tile_sizes,
-    _tile_places,
+    *TILING_RULES,
     _double_columns,
     same_partitions("stationary", "moving"),
-    _rows,
+    ROWS_RULE,
     _stationary_columns,
     _moving_columns,
     _square_moving,

@@ -10,6 +10,7 @@ from nki_lab.dtypes import bfloat16, float32, int32, uint32
 from nki_lab.errors import SimulationError
 from nki_lab.ir.cost import MicroOp
 from nki_lab.ir.instruction import (
+    Instruction,
     Rule,
     Shape,
     instruction,
@@ -18,6 +19,7 @@ from nki_lab.ir.instruction import (
     updates,
     writes,
 )
+from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.rules import same_free_size, same_partitions
 from nki_lab.isa.streaming import ports, stored_bytes, stream
 from nki_lab.targets.engines import GPSIMD
@@ -75,10 +77,15 @@ def _holds_snake(i, hw):
     return i.src.free_size * PARTITIONS_PER_CORE >= i.n
 
 
+def _result_columns(i: Instruction, t: NkiTensor) -> NkiTensor:
+    """Return the columns that the K results fill, the last one perhaps in part."""
+    return t[:, : -(-i.val_dst.free_size // PARTITIONS_PER_CORE)] if len(t.shape) == 2 else t
+
+
 @instruction(
     engine=(GPSIMD,),
-    val_dst=updates(SBUF, shape=Shape.FLAT, dtypes=frozenset((bfloat16,))),
-    idx_dst=updates(SBUF, shape=Shape.FLAT, dtypes=frozenset((uint32,))),
+    val_dst=updates(SBUF, shape=Shape.FLAT, dtypes=frozenset((bfloat16,)), part=_result_columns),
+    idx_dst=updates(SBUF, shape=Shape.FLAT, dtypes=frozenset((uint32,)), part=_result_columns),
     src=reads(SBUF, shape=Shape.FLAT, dtypes=frozenset((bfloat16,))),
     rules=(
         _snake_length,
@@ -165,10 +172,15 @@ def _room_for_count(i, hw):
     return i.dst.free_size == i.src.free_size + 1
 
 
+def _first_partitions(i: Instruction, t: NkiTensor) -> NkiTensor:
+    """Return the first partition of each core."""
+    return t[::PARTITIONS_PER_CORE]
+
+
 @instruction(
     engine=(GPSIMD,),
-    dst=updates(SBUF, shape=Shape.FLAT, dtypes=frozenset((int32,))),
-    src=reads(SBUF, shape=Shape.FLAT, dtypes=_WORDS),
+    dst=updates(SBUF, shape=Shape.FLAT, dtypes=frozenset((int32,)), part=_first_partitions),
+    src=reads(SBUF, shape=Shape.FLAT, dtypes=_WORDS, part=_first_partitions),
     rules=(_int32_numbers, same_partitions("dst", "src"), _room_for_count),
     numerics=lambda i: {"dst": None, "src": None},
     requires=("nonzero_with_count",),

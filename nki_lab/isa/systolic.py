@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from nki_lab.dtypes import (
 )
 from nki_lab.ir.cost import MicroOp, Stage
 from nki_lab.ir.tensor import NkiTensor
+from nki_lab.isa.scratch import scratch
 from nki_lab.targets.spec import Target
 
 #: 8-bit floats the array multiplies (nki/api/nki/isa/__init__.py:576); float8_e4m3fn only where the target has it.
@@ -36,6 +38,36 @@ def identity(size: int, dtype: np.dtype) -> np.ndarray:
     matrix = np.eye(size).astype(dtype)
     matrix.setflags(write=False)
     return matrix
+
+
+def put_product(
+    out: np.ndarray,
+    dst: Any,
+    accumulate: bool | None,
+    written: Any,
+    multiply: Callable[[np.ndarray], None],
+) -> None:
+    """Let `multiply(into)` write a product, and add what the destination holds where that is asked for.
+
+    Args:
+        out: where the result goes; may share memory with `dst`.
+        dst: what the destination holds; None where nothing is added.
+        accumulate: True adds, False overwrites, None adds where something was written before.
+        written: for None: whether all of the destination was written before, or booleans per element.
+        multiply: writes the product to the array it is given.
+    """
+    partly = accumulate is None and isinstance(written, np.ndarray)
+    adds = partly or accumulate or (accumulate is None and written)
+    if not adds:
+        multiply(out)
+        return
+    product = scratch(out.shape, out.dtype, "product")
+    multiply(product)
+    if partly:
+        np.add(dst, product, out=product, where=written.reshape(out.shape))
+        np.copyto(out, product)
+    else:
+        np.add(dst, product, out=out)
 
 
 def array_passes(

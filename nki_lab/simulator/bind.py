@@ -99,6 +99,9 @@ class Binder:
         if "engine" in definition.position:
             given["engine"] = i.form.engine  # the one that runs it, where the author left it open
         given["target"] = self.memory.kernel.target
+        if "dtypes" in wanted:  # of packed operands, which arrays of words do not tell
+            tensors = ((n, i.args[definition.position[n]]) for n in definition.operands)
+            given["dtypes"] = {n: t.dtype for n, t in tensors if type(t) is NkiTensor}
         for state, _ in i.form.state:
             given[state.parameter] = self._register(i, state)
         if "written" in wanted:

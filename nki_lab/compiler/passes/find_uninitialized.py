@@ -7,12 +7,16 @@ accumulators that are read although nothing has reset them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.ir.coverage import Coverage, Written
 from nki_lab.ir.instruction import READ, SPOIL, UPDATE, WRITE, Instruction
 from nki_lab.ir.nodes import Finding, Kernel
 from nki_lab.ir.state import State
 from nki_lab.ir.tensor import NkiTensor
+
+Part = Callable[[Instruction, NkiTensor], NkiTensor]
 
 
 def find_uninitialized(kernel: Kernel, options: CompileOptions) -> Kernel:
@@ -23,12 +27,15 @@ def find_uninitialized(kernel: Kernel, options: CompileOptions) -> Kernel:
     known: set[State] = set()
     for i in kernel.instructions:
         form = i.form
-        updated = form.cache.get(find_uninitialized)
-        if updated is None:
-            updated = form.cache[find_uninitialized] = _update_kinds(i)
+        known_form = form.cache.get(find_uninitialized)
+        if known_form is None:
+            known_form = form.cache[find_uninitialized] = _update_kinds(i), _parts(i)
+        updated, parts = known_form
         for position in form.reads:
             value = i.args[position]
             for view in value if type(value) is tuple else (value,):
+                if position in parts:
+                    view = parts[position](i, view)
                 storage = view.storage
                 if storage.origin != "temporary":
                     continue
@@ -53,13 +60,14 @@ def find_uninitialized(kernel: Kernel, options: CompileOptions) -> Kernel:
                 known.add(state)
             elif role == SPOIL:
                 known.discard(state)
-        for view in i.written():
+        for position in form.writes:
+            view = i.args[position]
             storage = view.storage
             seen = coverage.get(storage.id)
             if seen is None:
                 seen = coverage[storage.id] = Coverage(storage)
             if not seen.whole:
-                seen.write(view)
+                seen.write(parts[position](i, view) if position in parts else view)
     for view in kernel.outputs:
         storage = view.storage
         seen = coverage.get(storage.id) or Coverage(storage)
@@ -86,6 +94,12 @@ def _update_kinds(i: Instruction) -> dict[int, str]:
             kinds[position] = "first" if "accumulate" in i.definition.position else "partial"
         assert role != WRITE or position not in i.form.reads
     return kinds
+
+
+def _parts(i: Instruction) -> dict[int, Part]:
+    """Return, per operand of which only a part is touched, the function that gives it."""
+    operands = i.definition.operands.items()
+    return {i.definition.position[n]: o.part for n, o in operands if o.part is not None}
 
 
 def _finding(i: Instruction, position: int, view: NkiTensor, seen: Coverage) -> Finding:
