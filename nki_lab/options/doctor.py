@@ -111,18 +111,30 @@ def _packages() -> Iterator[Check]:
 def _extension() -> Check:
     name = "JupyterLab extension"
     try:
-        from jupyter_core.paths import jupyter_path
+        from jupyter_core.paths import jupyter_config_path, jupyter_path
     except ImportError:
         return Check(name, None, "Jupyter is not installed", "pip install 'nki-lab[workshop]'")
     for folder in map(Path, jupyter_path("labextensions")):
         try:
             package = json.loads((folder / _EXTENSION / "package.json").read_text("utf-8"))
+            if any(_disables(Path(config)) for config in jupyter_config_path()):
+                switch_on = f"jupyter labextension enable {_EXTENSION}"
+                return Check(name, None, f"{package['version']}, disabled", switch_on)
             return Check(name, True, f"{package['version']}, enabled")
         except FileNotFoundError:
             continue
         except (OSError, ValueError, KeyError, TypeError) as error:
             return Check(name, False, f"damaged: {type(error).__name__}", "install nki-lab again")
     return Check(name, None, "not installed; cells are not highlighted", "pip install nki-lab")
+
+
+def _disables(config: Path) -> bool:
+    """Return whether a folder of Jupyter's configuration switches the extension off."""
+    try:
+        page = json.loads((config / "labconfig" / "page_config.json").read_text("utf-8"))
+        return bool(page.get("disabledExtensions", {}).get(_EXTENSION))
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def _official() -> Check:

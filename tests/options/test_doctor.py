@@ -43,10 +43,17 @@ def test_a_target_that_does_not_exist_is_seen(monkeypatch: pytest.MonkeyPatch):
 
 def test_the_extension_is_looked_for_where_jupyter_looks(tmp_path, monkeypatch):
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", str(tmp_path))
     folder = tmp_path / "labextensions" / "nki-lab"
     folder.mkdir(parents=True)
     package = folder / "package.json"
     package.write_text(json.dumps({"name": "nki-lab", "version": "9.8.7"}))
     assert found("JupyterLab extension") == Check("JupyterLab extension", True, "9.8.7, enabled")
+    (tmp_path / "labconfig").mkdir()
+    config = tmp_path / "labconfig" / "page_config.json"
+    config.write_text(json.dumps({"disabledExtensions": {"nki-lab": True, "other": False}}))
+    assert found("JupyterLab extension").found == "9.8.7, disabled"
+    config.write_text(json.dumps({"disabledExtensions": {"nki-lab": False}}))
+    assert found("JupyterLab extension").ok is True
     package.write_text("{")
     assert found("JupyterLab extension").ok is False
