@@ -62,7 +62,14 @@ def test_pip_alone_enables_the_extension(wheel: Path, tmp_path: Path) -> None:
     bin = tmp_path / "env" / "bin"
     # No Node.js: nothing but the environment and the system's basic commands on PATH.
     alone = {"PATH": f"{bin}:/usr/bin:/bin", "HOME": str(tmp_path), "JUPYTER_CONFIG_DIR": str(tmp_path)}  # fmt: skip
-    run(bin / "pip", "install", "--quiet", f"nki-lab[workshop] @ {wheel.as_uri()}", cwd=tmp_path)
+    run(
+        bin / "pip",
+        "install",
+        "--quiet",
+        "--no-compile",
+        f"nki-lab[workshop] @ {wheel.as_uri()}",
+        cwd=tmp_path,
+    )
 
     listed = run(bin / "jupyter", "labextension", "list", cwd=tmp_path, **alone)
     (line,) = [line for line in listed.splitlines() if "nki-lab" in line]
