@@ -16,7 +16,7 @@ SANITIZE  := $(wildcard tests/notebooks/sanitize.cfg)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv lab demo check test extension
+.PHONY: help venv lab demo check test catalog extension
 
 help:
 	@echo 'make lab        open the workshop in JupyterLab on 127.0.0.1   (ARGS=--no-browser prints the address)'
@@ -24,6 +24,7 @@ help:
 	@echo 'make test       run every check that CI runs   (ARGS=-x stops at the first failure)'
 	@echo 'make check      run only the static checks: ruff, mypy, import contracts'
 	@echo 'make venv       only prepare $(VENV), with everything optional (EXTRAS=workshop: without tools)'
+	@echo 'make catalog    tell the JupyterLab extension the current names and options, and build it'
 	@echo 'make extension  build nki_lab/labextension from extension/ anew (needs Node.js 20 and npm)'
 
 venv: $(STAMP)
@@ -43,6 +44,11 @@ lab: $(STAMP)
 
 demo: $(STAMP)
 	@$(BIN)/nki-lab execute workshop/01_first_kernel.ipynb --report $(ARGS)
+
+# A new instruction, function or option: the extension is built with a list of them.
+catalog: $(STAMP)
+	@$(BIN)/python -m pytest --quiet tests/extension/test_catalog.py -k file_is_current --update-golden
+	@$(MAKE) --no-print-directory extension
 
 extension: $(STAMP) extension/node_modules/.package-lock.json
 	@cd extension && export PATH="$(abspath $(BIN)):$$PATH" && npm run build:prod && npm test

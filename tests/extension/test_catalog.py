@@ -20,7 +20,7 @@ def read(path: Path) -> dict:
 
 
 def test_the_catalog_file_is_current(golden: Golden) -> None:
-    """After `--update-golden`, build anew: `make extension`."""
+    """To write it anew and build the extension with it, run `make catalog`."""
     golden(json.dumps(catalog(), indent=1) + "\n", "../../extension/src/catalog.json")
 
 
