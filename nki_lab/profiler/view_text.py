@@ -142,12 +142,12 @@ def _table(
         table.add_column(head, justify="right" if right else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
-    # In a notebook rich would show the table itself, as HTML and with escape codes.
+    # In a notebook rich would show the table itself, as HTML, and ipykernel asks for escape codes.
     console = Console(
         file=StringIO(),
         force_jupyter=False,
         width=_WIDTH,
-        no_color=True,
+        color_system=None,
         markup=False,
         emoji=False,
         highlight=False,

@@ -4,6 +4,7 @@ That they run, and that each stored output is what comes out, is nbval's to chec
 """
 
 import importlib.util
+import json
 import re
 import sys
 from pathlib import Path
@@ -52,7 +53,7 @@ def test_its_outputs_are_static_and_without_errors(path: Path):
             assert output.output_type != "error"
             assert output.get("name") != "stderr"
             assert set(output.get("data", {})) <= STATIC
-            assert "\x1b" not in str(output)
+            assert "\\u001b" not in json.dumps(output)  # no escape codes
 
 
 def test_links_lead_to_files(path: Path):
