@@ -70,6 +70,7 @@ class Transfer:
         issuer: engine whose queue issues it.
         rate: fraction of the copy rate it reaches (transposes are slower), at most 1.
         accumulate: True when the destination is also read.
+        inputs: tensors whose elements are added on the way; `bytes_read` and `descriptors` are those of all of them.
     """
 
     opcode: str
@@ -84,3 +85,4 @@ class Transfer:
     issuer: Engine
     rate: float = 1.0
     accumulate: bool = False
+    inputs: int = 1

@@ -11,6 +11,7 @@ from nki_lab.isa import (  # noqa: F401
     activations,
     copies,
     dma,
+    dma_compute,
     dma_transpose,
     elementwise,
     gather,

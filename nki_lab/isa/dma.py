@@ -90,7 +90,8 @@ def descriptors_by(
     return mode.name, SYNC if asked is Engine.unknown else asked
 
 
-def _place(t: NkiTensor) -> str:
+def place_name(t: NkiTensor) -> str:
+    """Return how costs name the memory of a tensor."""
     return "sbuf" if t.storage.on_chip else "hbm"
 
 
@@ -109,8 +110,8 @@ def transfer(i: Instruction, made_by: tuple[str, Engine], opcode: str, **facts: 
         partitions=_partitions(dst, src),
         bytes_read=src.size * src.dtype.itemsize,
         bytes_written=dst.size * dst.dtype.itemsize,
-        source=_place(src),
-        destination=_place(dst),
+        source=place_name(src),
+        destination=place_name(dst),
         dge=maker,
         issuer=issuer,
         **facts,

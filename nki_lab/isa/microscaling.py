@@ -21,6 +21,7 @@ from nki_lab.dtypes import (
 )
 from nki_lab.ir.instruction import Instruction, Rule, rule
 from nki_lab.ir.tensor import NkiTensor
+from nki_lab.isa.scratch import scratch
 from nki_lab.targets.facts import ISA
 
 LANES = 4
@@ -33,6 +34,7 @@ PACKED = EIGHT_BITS | {float4_e2m1fn_x4}
 SCALES = frozenset((float8_e8m0fnu, uint8))
 #: The exponent 2**0 as it is stored.
 BIAS = 127
+_UINT8 = np.dtype(np.uint8)
 _GUIDE = "nki/deep-dives/mxfp-matmul.rst"
 
 
@@ -55,8 +57,8 @@ def used_scales(scale: NkiTensor, partitions: int) -> NkiTensor:
 @cache
 def powers_of_two(kind: np.dtype) -> np.ndarray:
     """Return the value of each of the 256 stored scales; 255 is NaN."""
-    table = np.ldexp(kind.type(1), np.arange(256) - BIAS).astype(kind)
-    table[255] = np.nan
+    table = np.full(256, np.nan, kind)
+    table[:255] = np.ldexp(kind.type(1), np.arange(255) - BIAS)
     table.setflags(write=False)
     return table
 
@@ -77,11 +79,15 @@ def unpack(words: np.ndarray, dtype: DType, out: np.ndarray) -> None:
     Lane 0 is in the lowest bits (nki/deep-dives/src/mxfp-matmul/mx_cpu_utils.py:318).
     """
     assert dtype.lane is not None
-    values = _lane_values(dtype.lane, out.dtype)
-    width = 8 * dtype.itemsize // LANES
-    for lane in range(LANES):
-        pattern = (words >> (lane * width)) & (len(values) - 1)
-        values.take(pattern, out=out[:, lane, :], mode="clip")
+    pattern = scratch(out.shape, _UINT8, "lanes")
+    stored = np.ascontiguousarray(words).view(_UINT8).reshape(*words.shape, dtype.itemsize)
+    if dtype.itemsize == LANES:
+        np.copyto(pattern, stored.transpose(0, 2, 1))
+    else:
+        for byte in range(dtype.itemsize):
+            np.bitwise_and(stored[:, :, byte], 0xF, out=pattern[:, 2 * byte])
+            np.right_shift(stored[:, :, byte], 4, out=pattern[:, 2 * byte + 1])
+    _lane_values(dtype.lane, out.dtype).take(pattern, out=out, mode="clip")
 
 
 # -- rules --------------------------------------------------------------------------------------------

@@ -23,10 +23,14 @@ from nki_lab.simulator.registers import new_registers, reset_registers
 
 
 class _Outside(NamedTuple):
-    """An argument of a bound call that is a window on a caller's array or a result."""
+    """An argument of a bound call that is a window on a caller's array or a result.
+
+    `position` counts within a list of tensors; it is None for an argument that is one tensor.
+    """
 
     keywords: dict[str, Any]
     name: str
+    position: int | None
     storage: int
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -101,13 +105,11 @@ class Program:
                     stand_in = stand_ins[key]
                     offset = array.ctypes.data - stand_in.ctypes.data
                     if 0 <= offset < stand_in.nbytes and np.may_share_memory(array, stand_in):
-                        assert type(value) is not tuple, (
-                            f"operand {position} of a list lies outside"
-                        )
                         self._outside.append(
                             _Outside(
                                 step.keywords,
                                 name,
+                                position if type(value) is tuple else None,
                                 key,
                                 array.shape,
                                 array.dtype,
@@ -192,8 +194,11 @@ class Program:
         bases = {
             key: self.memory.base(self.kernel.storages[key]).bytes for key in self.memory.outside
         }
-        for keywords, name, key, shape, dtype, offset, strides in self._outside:
-            keywords[name] = np.ndarray(shape, dtype, bases[key], offset, strides)
+        for keywords, name, position, key, shape, dtype, offset, strides in self._outside:
+            window: Any = np.ndarray(shape, dtype, bases[key], offset, strides)
+            if position is not None:
+                window = (*keywords[name][:position], window, *keywords[name][position + 1 :])
+            keywords[name] = window
 
     def _output(self, view: Any, arrays: Sequence[np.ndarray]) -> np.ndarray:
         array = self.memory.array(view)

@@ -114,7 +114,13 @@ LIMITS: tuple[Limit, ...] = (
     Limit(
         NOT_MODELLED,
         "a transfer that casts takes the time of its larger side; no cost of casting is published",
-        lambda k: any(m.bytes_read != m.bytes_written for m in k.moves),
+        lambda k: any(m.bytes_read != m.bytes_written and m.inputs == 1 for m in k.moves),
+    ),
+    Limit(
+        ASSUMED,
+        "a transfer that adds tensors takes the time of copying each of them; published is half the rate of a copy for "
+        "two, before NeuronCore-v4",
+        lambda k: any(m.inputs > 1 for m in k.moves),
     ),
 )
 

@@ -90,6 +90,8 @@ def _bf16_equivalent(example: Instruction, target: Target) -> float:
     widest = max(only_read, key=lambda t: t.dtype.itemsize).dtype
     if str(widest) == "float32":
         return float(target.matmul_fp32_cycle_factor)
+    if widest.kind == "packed":
+        return 1 / widest.lanes
     if widest.itemsize == 1:
         return 0.5 if target.supports("matmul_double_row") else 1.0
     return 1.0

@@ -61,13 +61,14 @@ def find_uninitialized(kernel: Kernel, options: CompileOptions) -> Kernel:
             elif role == SPOIL:
                 known.discard(state)
         for position in form.writes:
-            view = i.args[position]
-            storage = view.storage
-            seen = coverage.get(storage.id)
-            if seen is None:
-                seen = coverage[storage.id] = Coverage(storage)
-            if not seen.whole:
-                seen.write(parts[position](i, view) if position in parts else view)
+            value = i.args[position]
+            for view in value if type(value) is tuple else (value,):
+                storage = view.storage
+                seen = coverage.get(storage.id)
+                if seen is None:
+                    seen = coverage[storage.id] = Coverage(storage)
+                if not seen.whole:
+                    seen.write(parts[position](i, view) if position in parts else view)
     for view in kernel.outputs:
         storage = view.storage
         seen = coverage.get(storage.id) or Coverage(storage)
