@@ -1,0 +1,203 @@
+"""Does README.md say what is: do its examples run, its output come out, and its tables hold all there is?
+
+Tables and the output of the example are written by `pytest tests/test_readme.py --update-golden`.
+"""
+
+import re
+import shlex
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import nki_lab.language as nl
+from nki_lab.api.install import aliases
+from nki_lab.cli import lab
+from nki_lab.cli.main import app
+from nki_lab.errors import NkiError
+from nki_lab.runtime import jit, run
+from nki_lab.settings import VARIABLES
+from nki_lab.targets import ALL_TARGETS
+from tests.magics.notebook import Notebook, bare, shell
+
+__all__ = ["bare", "shell"]  # fixtures
+
+X = np.arange(128 * 4, dtype=np.float32).reshape(128, 4)
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+BLOCKS = BLOCK.findall(README.read_text("utf-8"))
+PYTHON = [text for language, text in BLOCKS if language == "python"]
+FILES = {text.splitlines()[0][2:]: text for text in PYTHON if text.startswith("# ")}
+CELLS = [text for text in PYTHON if text.startswith("%")]
+SCRIPTS = [text for text in PYTHON if text not in CELLS and text not in FILES.values()]
+LINES = [line for language, text in BLOCKS if not language for line in text.splitlines()]
+COMMANDS = [line for line in LINES if line.startswith("nki-lab ")]
+
+
+def variables() -> str:
+    rows = [f"| `{v.name}` | `{v.default}` | {v.meaning} |" for v in VARIABLES.values()]
+    return "\n".join(["| variable | default | meaning |", "|---|---|---|", *rows, ""])
+
+
+def targets() -> str:
+    rows = [
+        f"| `{t.name}` | {', '.join(f'`{n}`' for n in t.aliases)} | {t.core_name} |"
+        for t in ALL_TARGETS
+    ]
+    return "\n".join(["| target | other names | NeuronCore |", "|---|---|---|", *rows, ""])
+
+
+@pytest.fixture
+def update(request: pytest.FixtureRequest):
+    """Return a function that compares a part of the README, or writes it with --update-golden."""
+
+    def compare(old: str, new: str) -> None:
+        if request.config.getoption("--update-golden"):
+            text = README.read_text("utf-8")
+            assert text.count(old) == 1
+            README.write_text(text.replace(old, new), "utf-8")
+        else:
+            assert old == new
+
+    return compare
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the current folder, with the files that the README shows."""
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "workshop").symlink_to(ROOT / "workshop")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return tmp_path
+
+
+def test_there_are_examples_of_every_kind():
+    assert list(FILES) == ["add.py"]
+    assert len(CELLS) == 2
+    assert len(SCRIPTS) == 1
+    functions = [command.callback for command in app.registered_commands]
+    assert {line.split()[1] for line in COMMANDS} == {f.__name__ for f in functions if f}
+
+
+@pytest.mark.parametrize("table", [variables, targets], ids=lambda table: table.__name__)
+def test_tables_hold_all_there_is(update, table):
+    new = table()
+    head = re.escape("\n".join(new.splitlines()[:2]))
+    [old] = re.findall(rf"^{head}\n(?:\|.*\n)*", README.read_text("utf-8"), re.MULTILINE)
+    update(old, new)
+
+
+def test_the_cell_prints_what_is_shown(update, bare: Notebook):
+    load, kernel = CELLS
+    bare.good(load)
+    [shown] = [text for language, text in BLOCKS if language == "text"]
+    update(f"```text\n{shown}```", f"```text\n{bare.good(kernel)}```")
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_the_commands_work(folder: Path, monkeypatch: pytest.MonkeyPatch, line: str):
+    started = []
+    monkeypatch.setattr(lab.subprocess, "call", lambda words: started.append(words) or 0)
+    words = shlex.split(line)[1:]
+    outcome = CliRunner().invoke(app, words)
+    assert outcome.exit_code == 0, outcome.output
+    assert bool(started) is (words[0] == "lab")
+    for option in ("-o", "--perfetto"):
+        if option in words:
+            assert (folder / words[words.index(option) + 1]).stat().st_size > 1000
+    if "--check" in words:
+        assert "matches: " in outcome.output
+
+
+def test_the_script_runs(folder: Path):
+    [script] = SCRIPTS
+    outcome = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.stdout.startswith("(300, 64) ")
+
+
+def test_links_lead_to_files():
+    links = re.findall(r"\]\(([^)#]+)\)", README.read_text("utf-8"))
+    assert [link for link in links if ":" not in link and not (ROOT / link).exists()] == []
+
+
+def test_the_make_targets_exist():
+    made = {line.split()[1] for line in LINES if line.startswith("make ")}
+    rules = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert made == {"lab", "test", "demo"}
+    assert made <= rules
+
+
+def on_a_device(monkeypatch):
+    monkeypatch.setenv("NKI_SIMULATOR", "0")
+    jit(copy)(X)
+
+
+def on_two_cores(monkeypatch):
+    jit(copy)[2](X)
+
+
+def in_the_older_dialect(monkeypatch):
+    with aliases():
+        import_module("neuronxcc.nki")
+
+
+def looping_on_the_device(monkeypatch):
+    run(lambda x: [nl.load(x) for _ in nl.dynamic_range(4)], X)
+
+
+def at_random(monkeypatch):
+    run(lambda x: nl.rand(x.shape, nl.float32), X)
+
+
+def printing(monkeypatch):
+    run(lambda x: nl.device_print("x", nl.load(x)), X)
+
+
+def with_other_cores(monkeypatch):
+    with aliases():
+        collectives = import_module("nki.collectives")
+        run(lambda x: collectives.all_reduce(dsts=[x], srcs=[x], replica_groups=[], op=nl.add), X)
+
+
+def copy(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.load(x))
+    return out
+
+
+@pytest.mark.parametrize(
+    ("use", "words", "row"),
+    [
+        (on_a_device, "device", "running on a device"),
+        (on_two_cores, "not modelled yet", "LNC2"),
+        (in_the_older_dialect, "neuronxcc", "`neuronxcc.nki`"),
+        (looping_on_the_device, "not modelled yet", "`nl.dynamic_range`"),
+        (at_random, "not modelled yet", "random numbers"),
+        (printing, "not modelled yet", "printing from the device"),
+        (with_other_cores, "not modelled yet", "collectives"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_what_does_not_work_yet_says_so(monkeypatch, use, words: str, row: str):
+    """When this fails because something works now, the README has to say so too."""
+    not_yet = README.read_text("utf-8").split("| not yet |")[1].split("\n\n")[0]
+    assert row in not_yet
+    with pytest.raises(NkiError, match=words):
+        use(monkeypatch)
+
+
+def test_pytorch_tensors_go_in_and_come_out():
+    torch = pytest.importorskip("torch", reason="PyTorch is optional")
+    x = torch.arange(12.0).reshape(4, 3)
+    returned = jit(copy)(x)
+    assert isinstance(returned, torch.Tensor)
+    assert torch.equal(returned, x)
