@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,12 @@ def run(fn: Callable[..., Any], *arrays: np.ndarray, **facts: Any) -> list[np.nd
     """Compile a function for arrays and run it on them."""
     simulation = facts.pop("simulation", None)
     return Program(compiled(fn, *arrays, **facts).kernel, simulation).run(arrays)
+
+
+def line_of(file: str, text: str) -> int:
+    """Return the number of the first line of a test file that holds `text`."""
+    lines = Path(file).read_text().splitlines()
+    return next(n for n, line in enumerate(lines, 1) if text in line)
 
 
 def passed(kernel: Kernel, options: CompileOptions | None = None) -> Kernel:

@@ -7,26 +7,32 @@ program order does not fit, instructions are reordered within their dependences 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.capacity import over_capacity
+from nki_lab.compiler.passes.explicit_addresses import (
+    address_errors,
+    explicit_addresses,
+    groups,
+    overlapping,
+)
 from nki_lab.compiler.passes.free_places import FreePlaces, lowest_places
 from nki_lab.compiler.passes.shorten_lifetimes import shorten_lifetimes
-from nki_lab.errors import AddressConflict, KernelErrors, NkiError
+from nki_lab.errors import KernelErrors, NkiError
 from nki_lab.ir.lifetimes import Lifetime
 from nki_lab.ir.nodes import Finding, Kernel
 from nki_lab.ir.storage import Address, Storage
-from nki_lab.source import Span
 from nki_lab.targets.spaces import PSUM, SBUF, MemoryRegion
 from nki_lab.targets.spec import Target
 
 Rounding = Callable[[Storage, Target], tuple[int, int]]  # -> (bytes to take, alignment)
+Places = dict[int, Address]  # by storage
 
 
 def allocate_sbuf(kernel: Kernel, options: CompileOptions) -> Kernel:
     """Return the kernel with an address for every SBUF tile that is used."""
-    return _allocate(kernel, options, SBUF, (_to_elements,))
+    return _allocate(kernel, options, SBUF)
 
 
 def allocate_psum(kernel: Kernel, options: CompileOptions) -> Kernel:
@@ -34,7 +40,7 @@ def allocate_psum(kernel: Kernel, options: CompileOptions) -> Kernel:
 
     First each tile takes whole banks; where the banks do not last, small tiles share one and never cross its end.
     """
-    return _allocate(kernel, options, PSUM, (_to_banks, _to_bank_parts))
+    return _allocate(kernel, options, PSUM)
 
 
 def _to_elements(storage: Storage, target: Target) -> tuple[int, int]:
@@ -55,43 +61,45 @@ def _to_bank_parts(storage: Storage, target: Target) -> tuple[int, int]:
     return size, size
 
 
+_ROUNDINGS: dict[MemoryRegion, tuple[Rounding, ...]] = {
+    SBUF: (_to_elements,),
+    PSUM: (_to_banks, _to_bank_parts),
+}
+
+
 def _capacity(space: MemoryRegion, target: Target) -> int:
     if space is SBUF:
         return target.sbuf_usable_bytes_per_partition
     return target.psum_bytes_per_partition
 
 
-def _allocate(
-    kernel: Kernel, options: CompileOptions, space: MemoryRegion, roundings: tuple[Rounding, ...]
-) -> Kernel:
-    capacity = _capacity(space, kernel.target)
+def _allocate(kernel: Kernel, options: CompileOptions, space: MemoryRegion) -> Kernel:
+    before = kernel.addresses or {}
     if not any(s.buffer is space for s in kernel.storages):
-        return kernel.with_(addresses=kernel.addresses or {})
-    placed = _place(kernel, space, capacity, roundings)
-    if placed is None:
-        reordered = shorten_lifetimes(kernel)
-        placed = _place(reordered, space, capacity, roundings)
-        if placed is not None:
-            kernel = reordered
+        return kernel.with_(addresses=before)
     findings = list(kernel.findings)
+    placed = _place(kernel, space)
     if placed is None:
-        error = over_capacity(kernel, space, capacity)
-        if options.capacity == "error":
-            raise error
-        findings.append(_capacity_finding(error))
-        placed = _place(kernel, space, 1 << 40, roundings[-1:])
-        assert placed is not None
-    overlaps = _explicit_overlaps(kernel, space, placed)
-    errors = [
-        *_beyond_memory(kernel, space, placed),
-        *(_conflict(kernel, a, b) for a, b in overlaps),
-    ]
+        anew = _in_a_new_order(kernel, (*{kernel.storages[k].buffer for k in before}, space))
+        if anew is not None:
+            kernel, placed = anew
+        else:
+            error = over_capacity(kernel, space, _capacity(space, kernel.target))
+            if options.capacity == "error":
+                raise error
+            findings.append(_capacity_finding(error))
+            placed = _place_beyond(kernel, space)
+    fixed = {
+        k: a for k, a in explicit_addresses(kernel).items() if kernel.storages[k].buffer is space
+    }
+    pairs = overlapping(kernel, fixed)
+    errors = address_errors(kernel, fixed, pairs)
     if errors and options.capacity == "error":
         raise errors[0] if len(errors) == 1 else KernelErrors(errors)
     findings += [_capacity_finding(e) for e in errors]
     return kernel.with_(
-        addresses={**(kernel.addresses or {}), **placed},
-        overlaps=(*kernel.overlaps, *_groups(overlaps)),
+        addresses={**before, **placed},
+        overlaps=(*kernel.overlaps, *groups(pairs)),
         findings=tuple(findings),
     )
 
@@ -101,30 +109,70 @@ def _capacity_finding(error: NkiError) -> Finding:
     return Finding("capacity", message, error.stack, error.help, error.code)
 
 
-def _place(
-    kernel: Kernel, space: MemoryRegion, capacity: int, roundings: tuple[Rounding, ...]
-) -> dict[int, Address] | None:
+def _in_a_new_order(kernel: Kernel, spaces: Iterable[MemoryRegion]) -> tuple[Kernel, Places] | None:
+    """Return the kernel reordered, and places in all `spaces`; None where they do not fit either.
+
+    Tiles placed before the order changed are placed again, since others are in use at the same time now.
+    """
+    reordered = shorten_lifetimes(kernel)
+    fixed = explicit_addresses(kernel)
+    if not {*overlapping(reordered, fixed)} <= {*overlapping(kernel, fixed)}:
+        return None
+    placed: Places = {}
+    for space in spaces:
+        places = _place(reordered, space)
+        if places is None:
+            return None
+        placed.update(places)
+    return reordered, placed
+
+
+def _place(kernel: Kernel, space: MemoryRegion) -> Places | None:
     """Return an address per used storage, or None where they do not fit in this order of instructions."""
     lives = kernel.lifetimes
-    used = [kernel.storages[k] for k in lives if kernel.storages[k].buffer is space]
-    fixed = {s.id: s.address for s in used if s.address is not None}
-    free = [s for s in used if s.address is None]
+    capacity = _capacity(space, kernel.target)
+    fixed, free = _used(kernel, space)
     taken = _merged((a.byte, a.byte + kernel.storages[k].row_bytes) for k, a in fixed.items())
-    for rounding in roundings:
+    for rounding in _ROUNDINGS[space]:
         sizes = {s.id: rounding(s, kernel.target) for s in free}
         if _peak(free, sizes, lives) > capacity:
             continue
         places = _least_recently_used(free, sizes, lives, capacity, taken)
         if places is None:
-            reserved = [
-                (a.byte, a.byte + kernel.storages[k].row_bytes, lives[k]) for k, a in fixed.items()
-            ]
-            places = lowest_places(
-                [(s.id, *sizes[s.id], lives[s.id]) for s in free], reserved, capacity
-            )
+            places = _lowest(kernel, fixed, free, sizes, capacity)
         if places is not None:
             return {**fixed, **{k: Address(0, byte) for k, byte in places.items()}}
     return None
+
+
+def _place_beyond(kernel: Kernel, space: MemoryRegion) -> Places:
+    """Return an address per used storage as if the memory went on past its end."""
+    fixed, free = _used(kernel, space)
+    sizes = {s.id: _ROUNDINGS[space][-1](s, kernel.target) for s in free}
+    places = _lowest(
+        kernel, fixed, free, sizes, sum(size for size, _ in sizes.values()) + (1 << 30)
+    )
+    assert places is not None
+    return {**fixed, **{k: Address(0, byte) for k, byte in places.items()}}
+
+
+def _used(kernel: Kernel, space: MemoryRegion) -> tuple[Places, list[Storage]]:
+    """Return explicit addresses, and the storages without one, in order of first use."""
+    used = [kernel.storages[k] for k in kernel.lifetimes if kernel.storages[k].buffer is space]
+    fixed = {s.id: s.address for s in used if s.address is not None}
+    return fixed, [s for s in used if s.address is None]
+
+
+def _lowest(
+    kernel: Kernel,
+    fixed: Places,
+    free: list[Storage],
+    sizes: dict[int, tuple[int, int]],
+    capacity: int,
+) -> dict[int, int] | None:
+    lives = kernel.lifetimes
+    reserved = [(a.byte, a.byte + kernel.storages[k].row_bytes, lives[k]) for k, a in fixed.items()]
+    return lowest_places([(s.id, *sizes[s.id], lives[s.id]) for s in free], reserved, capacity)
 
 
 def _peak(
@@ -171,7 +219,7 @@ def _least_recently_used(
     return result
 
 
-def _merged(ranges) -> list[tuple[int, int]]:
+def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     result: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
         if result and low <= result[-1][1]:
@@ -179,83 +227,3 @@ def _merged(ranges) -> list[tuple[int, int]]:
         else:
             result.append((low, high))
     return result
-
-
-def _explicit_overlaps(
-    kernel: Kernel, space: MemoryRegion, placed: dict[int, Address]
-) -> list[tuple[int, int]]:
-    """Return pairs of explicitly placed storages that share bytes while both are in use."""
-    fixed = sorted(
-        (k for k in placed if kernel.storages[k].address is not None),
-        key=lambda k: kernel.lifetimes[k].first,
-    )
-    pairs = []
-    active: list[int] = []
-    for k in fixed:
-        start = kernel.lifetimes[k].first
-        active = [a for a in active if kernel.lifetimes[a].last >= start]
-        pairs += [(a, k) for a in active if _share_bytes(kernel, a, k)]
-        active.append(k)
-    return pairs
-
-
-def _share_bytes(kernel: Kernel, a: int, b: int) -> bool:
-    x, y = kernel.storages[a], kernel.storages[b]
-    assert x.address is not None and y.address is not None
-    return (
-        x.address.byte < y.address.byte + y.row_bytes
-        and y.address.byte < x.address.byte + x.row_bytes
-        and x.address.partition < y.address.partition + y.partitions
-        and y.address.partition < x.address.partition + x.partitions
-    )
-
-
-def _conflict(kernel: Kernel, a: int, b: int) -> NkiError:
-    x, y = kernel.storages[a], kernel.storages[b]
-    return AddressConflict(
-        f"{y.describe()} overlaps {x.describe()} while both are in use",
-        stack=y.stack,
-        notes=[_where(x), _where(y)],
-        help="give one another address, or finish with the first tile before the second is written",
-    )
-
-
-def _where(s: Storage) -> str:
-    assert s.address is not None
-    partition, byte = s.address
-    made = f", made at {Span.of(s.stack[0])}" if s.stack else ""
-    return (
-        f"`{s.name}`: bytes {byte} to {byte + s.row_bytes} of partitions {partition} to"
-        f" {partition + s.partitions}{made}"
-    )
-
-
-def _groups(pairs: list[tuple[int, int]]) -> list[frozenset[int]]:
-    groups: list[set[int]] = []
-    for pair in pairs:
-        joined = set(pair)
-        rest = []
-        for group in groups:
-            if group & joined:
-                joined |= group
-            else:
-                rest.append(group)
-        groups = [*rest, joined]
-    return [frozenset(g) for g in groups]
-
-
-def _beyond_memory(
-    kernel: Kernel, space: MemoryRegion, placed: dict[int, Address]
-) -> list[NkiError]:
-    target = kernel.target
-    end = target.sbuf_bytes_per_partition if space is SBUF else target.psum_bytes_per_partition
-    return [
-        AddressConflict(
-            f"{s.describe()} at byte {a.byte} ends at byte {a.byte + s.row_bytes};"
-            f" {space.name} of {target.name} has {end} per partition",
-            stack=s.stack,
-            help=f"choose an address of at most {end - s.row_bytes}",
-        )
-        for k, a in placed.items()
-        if (s := kernel.storages[k]).address is not None and a.byte + s.row_bytes > end
-    ]

@@ -21,22 +21,25 @@ class FreePlaces:
         self._unused: list[tuple[int, int]] = []
         low = 0
         for start, end in taken:
-            if start > low:
+            if low < min(start, capacity):
                 self._unused.append((low, min(start, capacity)))
             low = max(low, end)
         if low < capacity:
             self._unused.append((low, capacity))
+        self._largest_unused = capacity
         self._by_size: dict[int, deque[tuple[int, int]]] = {}
 
     def take(self, size: int, align: int) -> int | None:
         """Return the first byte of a free place of `size` bytes, or None."""
-        for n, (low, high) in enumerate(self._unused):
-            start = -(-low // align) * align
-            if start + size <= high:
-                if start > low:
-                    self._keep(low, start, _NEVER)
-                self._unused[n] = (start + size, high)
-                return start
+        if size <= self._largest_unused:
+            for n, (low, high) in enumerate(self._unused):
+                start = -(-low // align) * align
+                if start + size <= high:
+                    if start > low:
+                        self._keep(low, start, _NEVER)
+                    self._unused[n : n + 1] = [(start + size, high)] if start + size < high else []
+                    return start
+            self._largest_unused = max((high - low for low, high in self._unused), default=0)
         same = self._by_size.get(size)
         if same and same[0][0] % align == 0:
             return same.popleft()[0]
@@ -50,7 +53,7 @@ class FreePlaces:
         self._by_size.setdefault(high - low, deque()).append((low, time))
 
     def _take_joined(self, size: int, align: int) -> int | None:
-        pieces = [(low, high, _NEVER) for low, high in self._unused if high > low]
+        pieces = [(low, high, _NEVER) for low, high in self._unused]
         pieces += [
             (low, low + length, time)
             for length, kept in self._by_size.items()
@@ -78,6 +81,7 @@ class FreePlaces:
                         self._unused.append((a, b))
                     else:
                         self._keep(a, b, time)
+        self._largest_unused = max((high - low for low, high in self._unused), default=0)
         for kept in self._by_size.values():
             ordered = sorted(kept, key=lambda entry: entry[1])
             kept.clear()

@@ -6,6 +6,7 @@ within their dependences, so that an accumulator is finished and drained before 
 
 from __future__ import annotations
 
+from nki_lab.compiler.passes.explicit_addresses import explicit_addresses, groups, overlapping
 from nki_lab.compiler.passes.insert_waits import dependences
 from nki_lab.ir.nodes import Kernel
 
@@ -17,8 +18,10 @@ def shorten_lifetimes(kernel: Kernel) -> Kernel:
     """
     if kernel.has_loops:
         return kernel
-    # Before any address is known, only the tensors themselves make instructions depend on each other.
-    before = dependences(kernel.with_(addresses=None, overlaps=()))
+    # Places that are still to be given do not bind the order; those the author gave do.
+    fixed = explicit_addresses(kernel)
+    overlaps = groups(overlapping(kernel, fixed))
+    before = dependences(kernel.with_(addresses=fixed, overlaps=overlaps))
     needed = {n for waits in before for n in waits}
     order: list[int] = []
     done = [False] * len(before)

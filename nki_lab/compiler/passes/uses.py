@@ -1,11 +1,12 @@
 """Which earlier uses of a memory share bytes with a new one?
 
 For most tensors a short list answers. One that is used in many parts (columns of a tile, tiles of a tensor in HBM) is
-cut in two where that separates its uses, and its halves again, so that a new use is compared with its neighbours only.
+cut where that separates its uses, so that a new use is compared with its neighbours only.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable
 
@@ -29,7 +30,7 @@ class Uses:
         rows: number of rows there.
     """
 
-    __slots__ = ("writers", "readers", "limit", "origin", "pitch", "rows", "parts", "axis", "cut")
+    __slots__ = ("writers", "readers", "limit", "origin", "pitch", "rows", "parts", "axis", "cuts")
 
     def __init__(self, origin: Address = _NOWHERE, pitch: int = 0, rows: int = 0) -> None:
         self.writers: list[Use] = []
@@ -38,16 +39,19 @@ class Uses:
         self.origin = origin
         self.pitch = pitch
         self.rows = rows
-        # Once there are parts, the uses are in them: those below `cut` along `axis` in the first, those at or above
-        # in the second, and those on both sides in both.
-        self.parts: tuple[Uses, Uses] | None = None
-        self.axis = self.cut = 0
+        # Once there are parts, the uses are in them: part k has those between cut k - 1 and cut k along `axis`; a
+        # use that lies across a cut is in both.
+        self.parts: list[Uses] = []
+        self.axis = 0
+        self.cuts: list[int] = []
 
     def read(self, box: Footprint, n: int, found: set[int]) -> None:
         """Note that instruction `n` reads `box`, and add to `found` which it must follow."""
-        if self.parts is not None:
-            for part in self._reached(box):
+        if self.parts:
+            reached = self._reached(box)
+            for part in reached:
                 part.read(box, n, found)
+            self._adopt(reached)
             return
         for other, at in self.writers:
             if overlap(other, box):
@@ -58,110 +62,120 @@ class Uses:
 
     def write(self, box: Footprint, n: int, found: set[int]) -> None:
         """Note that instruction `n` writes `box`, and add to `found` which it must follow."""
-        if self.parts is not None:
-            for part in self._reached(box):
+        if self.parts:
+            reached = self._reached(box)
+            for part in reached:
                 part.write(box, n, found)
-            self._join()
+            if len(reached) == len(self.parts) and all(p.is_written_by(n) for p in reached):
+                self.writers, self.parts, self.cuts = reached[0].writers, [], []
+                self.limit = _LIST_LENGTH
+            else:
+                self._adopt(reached)
             return
         # A use that the new write covers can be forgotten: whoever comes later waits for the write.
         if self.writers:
-            self.writers = _left(self.writers, box, found)
+            self.writers = _uncovered(self.writers, box, found)
         if self.readers:
-            self.readers = _left(self.readers, box, found)
+            self.readers = _uncovered(self.readers, box, found)
         self.writers.append((box, n))
         if len(self.readers) + len(self.writers) > self.limit:
             self._separate()
 
-    def inherit(self, before: Uses, storage: Storage, address: Address) -> None:
-        """Take over what used the bytes of `storage`, placed at `address`, when they were another tile's."""
-        if before.pitch == self.pitch and before.origin == self.origin and before.rows <= self.rows:
-            self._add(*before.remaining())  # the usual case, a tile of the same kind: nothing moves
-            return
-        rows = before.origin.partition - self.origin.partition
-        shift = before.origin.byte - self.origin.byte
-        first_row = address.partition - self.origin.partition
-        first_byte = address.byte - self.origin.byte
-        end_row, end_byte = first_row + storage.partitions, first_byte + storage.row_bytes
-
-        def taken(uses: Iterable[Use]) -> list[Use]:
-            result = []
-            for box, n in uses:
-                row, last_row, byte, last_byte = _rectangle(box, before.pitch)
-                moved = Footprint(self.pitch, max(row + rows, first_row), min(last_row + rows, end_row),
-                                  max(byte + shift, first_byte), min(last_byte + shift, end_byte))  # fmt: skip
-                if moved.first_row < moved.end_row and moved.first_byte < moved.end_byte:
-                    result.append((moved, n))
-            return result
-
-        writers, readers = before.remaining()
-        self._add(taken(writers), taken(readers))
+    def is_written_by(self, n: int) -> bool:
+        """Tell whether the write of instruction `n` is the only use left."""
+        return (
+            len(self.writers) == 1
+            and self.writers[0][1] == n
+            and not self.readers
+            and not self.parts
+        )
 
     def remaining(self) -> tuple[Collection[Use], Collection[Use]]:
         """Return the writers and the readers that no later write covers."""
-        if self.parts is None:
+        if not self.parts:
             return self.writers, self.readers
-        found = [part.remaining() for part in self.parts]
-        return {*found[0][0], *found[1][0]}, {*found[0][1], *found[1][1]}
+        writers: set[Use] = set()
+        readers: set[Use] = set()
+        for part in self.parts:
+            some_writers, some_readers = part.remaining()
+            writers.update(some_writers)
+            readers.update(some_readers)
+        return writers, readers
+
+    def inherit(self, before: Uses, storage: Storage, address: Address) -> None:
+        """Take over what used the bytes of `storage`, placed at `address`, when they were another tile's."""
+        writers, readers = before.remaining()
+        same = before.origin == self.origin and before.pitch == self.pitch
+        if not same or before.rows > self.rows:  # else a tile of the same kind: nothing moves
+            rows = before.origin.partition - self.origin.partition
+            shift = before.origin.byte - self.origin.byte
+            first_row = address.partition - self.origin.partition
+            first_byte = address.byte - self.origin.byte
+            ends = first_row + storage.partitions, first_byte + storage.row_bytes
+
+            def moved(uses: Iterable[Use]) -> Iterable[Use]:
+                for box, n in uses:
+                    row, last_row, byte, last_byte = _rectangle(box, before.pitch)
+                    row, last_row = max(row + rows, first_row), min(last_row + rows, ends[0])
+                    byte, last_byte = max(byte + shift, first_byte), min(last_byte + shift, ends[1])
+                    if row < last_row and byte < last_byte:
+                        yield Footprint(self.pitch, row, last_row, byte, last_byte), n
+
+            writers, readers = list(moved(writers)), list(moved(readers))
+        self._add(writers, readers)
 
     def _add(self, writers: Collection[Use], readers: Collection[Use]) -> None:
-        if self.parts is not None:
-            for box, n in writers:
-                for part in self._reached(box):
-                    part._add([(box, n)], [])
-            for box, n in readers:
-                for part in self._reached(box):
-                    part._add([], [(box, n)])
+        if not self.parts:
+            self.writers += writers
+            self.readers += readers
+            if len(self.readers) + len(self.writers) > self.limit:
+                self._separate()
             return
-        self.writers += writers
-        self.readers += readers
-        if len(self.readers) + len(self.writers) > self.limit:
-            self._separate()
-
-    def _reached(self, box: Footprint) -> list[Uses]:
-        assert self.parts is not None
-        place = _rectangle(box, self.pitch)
-        first, second = self.parts
-        reached = [first] if place[self.axis] < self.cut else []
-        if place[self.axis + 1] > self.cut:
-            reached.append(second)
-        return reached
-
-    def _separate(self) -> None:
-        boxes = [box for box, _ in (*self.writers, *self.readers)]
-        pitch = self.pitch or Counter(box.pitch for box in boxes).most_common(1)[0][0]
-        places = [_rectangle(box, pitch) for box in boxes]
-        best = (len(boxes), 0, 0)
-        for axis in (0, 2):
-            cut = sorted(place[axis] for place in places)[len(places) // 2]
-            first = sum(place[axis] < cut for place in places)
-            second = sum(place[axis + 1] > cut for place in places)
-            best = min(best, (max(first, second), axis, cut))
-        larger, axis, cut = best
-        if larger > _USEFUL * len(boxes):
-            self.limit = 2 * len(boxes)
-            return
-        self.axis, self.cut, self.pitch = axis, cut, pitch
-        self.parts = Uses(self.origin, pitch), Uses(self.origin, pitch)
-        writers, readers = self.writers, self.readers
-        self.writers, self.readers = [], []
         for use in writers:
             for part in self._reached(use[0]):
-                part.writers.append(use)
+                part._add((use,), ())
         for use in readers:
             for part in self._reached(use[0]):
-                part.readers.append(use)
+                part._add((), (use,))
 
-    def _join(self) -> None:
-        # One write to everything makes the parts one again.
-        assert self.parts is not None
-        first, second = self.parts
-        if first.parts is None and second.parts is None:
-            same = first.writers == second.writers and len(first.writers) == 1
-            if same and not first.readers and not second.readers:
-                self.writers, self.parts, self.limit = first.writers, None, _LIST_LENGTH
+    # -- parts ---------------------------------------------------------------------------------------------------
+
+    def _reached(self, box: Footprint) -> list[Uses]:
+        place = _rectangle(box, self.pitch)
+        first = bisect_right(self.cuts, place[self.axis])
+        last = bisect_left(self.cuts, place[self.axis + 1])
+        return self.parts[first : last + 1]
+
+    def _separate(self) -> None:
+        uses = (*self.writers, *self.readers)
+        pitch = self.pitch or Counter(box.pitch for box, _ in uses).most_common(1)[0][0]
+        places = [_rectangle(box, pitch) for box, _ in uses]
+        best = (len(uses), 0, 0)
+        for axis in (0, 2):
+            cut = sorted(place[axis] for place in places)[len(places) // 2]
+            below = sum(place[axis] < cut for place in places)
+            above = sum(place[axis + 1] > cut for place in places)
+            best = min(best, (max(below, above), axis, cut))
+        larger, axis, cut = best
+        if larger > _USEFUL * len(uses):
+            self.limit = 2 * len(uses)
+            return
+        self.axis, self.cuts, self.pitch = axis, [cut], pitch
+        self.parts = [Uses(self.origin, pitch), Uses(self.origin, pitch)]
+        writers, readers = self.writers, self.readers
+        self.writers, self.readers = [], []
+        self._add(writers, readers)
+
+    def _adopt(self, reached: list[Uses]) -> None:
+        # A part that was cut along the same axis hands its parts over, so that none lies deeper than another.
+        for part in reached:
+            if part.parts and part.axis == self.axis:
+                at = self.parts.index(part)
+                self.parts[at : at + 1] = part.parts
+                self.cuts[at:at] = part.cuts
 
 
-def _left(uses: list[Use], box: Footprint, found: set[int]) -> list[Use]:
+def _uncovered(uses: list[Use], box: Footprint, found: set[int]) -> list[Use]:
     left = []
     for use in uses:
         if overlap(use[0], box):

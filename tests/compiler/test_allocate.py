@@ -1,0 +1,457 @@
+"""Do tiles in use at one time ever share bytes, and what is said when they do not fit?"""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nki_lab.language as nl
+from nki_lab.api import isa as nisa
+from nki_lab.compiler.options import CompileOptions
+from nki_lab.errors import AddressConflict, OverCapacity, TensorArgument
+from nki_lab.ir.storage import Address
+from nki_lab.targets import TRN1, TRN2, TRN3
+from nki_lab.targets.spaces import PSUM, SBUF
+from tests.compiler.programs import (
+    SMALL,
+    compiled,
+    integers,
+    interpret,
+    line_of,
+    passed,
+    random_program,
+    run,
+    simulated,
+)
+
+FINDING = CompileOptions(capacity="finding")
+
+
+def addresses(kernel):
+    """Return the address of every tile by name."""
+    return {kernel.storages[k].name: a for k, a in kernel.addresses.items()}
+
+
+def shared_bytes(kernel):
+    """Return pairs of tiles that are in use at one time and share a byte of a partition."""
+    found = []
+    placed = [(kernel.storages[k], a, kernel.lifetimes[k]) for k, a in kernel.addresses.items()]
+    for n, (s, a, life) in enumerate(placed):
+        for t, b, other in placed[:n]:
+            together = life.first <= other.last and other.first <= life.last
+            rows = a.partition < b.partition + t.partitions and b.partition < a.partition + s.partitions  # fmt: skip
+            columns = a.byte < b.byte + t.row_bytes and b.byte < a.byte + s.row_bytes
+            if s.buffer is t.buffer and together and rows and columns:
+                found.append((s.name, t.name))
+    return found
+
+
+def check_placement(kernel):
+    target = kernel.target
+    assert shared_bytes(kernel) == []
+    touched = {k for k in kernel.lifetimes if kernel.storages[k].on_chip}
+    assert set(kernel.addresses) == touched, "every tile that is used has a place, no other"
+    for k, a in kernel.addresses.items():
+        s = kernel.storages[k]
+        assert a.partition + s.partitions <= target.partitions
+        if s.buffer is SBUF:
+            assert a.byte + s.row_bytes <= target.sbuf_usable_bytes_per_partition
+        else:
+            bank = target.psum_bank_bytes
+            assert a.byte + s.row_bytes <= target.psum_bytes_per_partition
+            one_bank = a.byte // bank == (a.byte + s.row_bytes - 1) // bank
+            assert one_bank or a.byte % bank == 0, "a tile never crosses a bank it does not start"
+
+
+MACHINES = {
+    "trn2": TRN2,
+    "small": SMALL,
+    "smaller": replace(SMALL, sbuf_bytes_per_partition=640, psum_banks=2),
+}
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 10**6), st.sampled_from(sorted(MACHINES)))
+def test_random_programs_keep_their_values_in_their_places(seed, machine):
+    pick = random.Random(seed)
+    traced = random_program(pick, length=40, tiles=6, target=MACHINES[machine])
+    try:
+        kernel = passed(traced)
+    except OverCapacity:
+        return
+    check_placement(kernel)
+    rng = np.random.default_rng(seed)
+    arrays = [integers(rng), integers(rng)]
+    (expected,) = interpret(traced, arrays)
+    for options in ({}, {"shared_bytes": True}):
+        (found,) = simulated(kernel, arrays, **options)
+        np.testing.assert_array_equal(found, expected)
+
+
+# -- order ---------------------------------------------------------------------------------------
+
+
+def open_accumulators(lhs, rhs, filler=0):
+    """Keep all accumulators open: for each k a product into each of them. `filler` bytes of SBUF are used first."""
+    (k_size, m_size), n_size = lhs.shape, rhs.shape[1]
+    out = nl.ndarray((m_size, n_size), dtype=nl.float32, buffer=nl.shared_hbm)
+    if filler:
+        big = nl.ndarray((128, filler), dtype=nl.uint8, buffer=nl.sbuf)
+        nisa.memset(dst=big, value=1)
+        nisa.tensor_copy(dst=big[:, 0:1], src=big[:, 1:2])
+        check = nl.ndarray((128, filler), dtype=nl.uint8, buffer=nl.private_hbm)
+        nisa.dma_copy(dst=check, src=big)
+    acc = [
+        nl.ndarray((128, n_size), dtype=nl.float32, buffer=nl.psum) for _ in range(m_size // 128)
+    ]
+    for k in range(0, k_size, 128):
+        w = nl.ndarray((128, n_size), dtype=rhs.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=w, src=rhs[k : k + 128])
+        for m in range(m_size // 128):
+            x = nl.ndarray((128, 128), dtype=lhs.dtype, buffer=nl.sbuf)
+            nisa.dma_copy(dst=x, src=lhs[k : k + 128, m * 128 : (m + 1) * 128])
+            nisa.nc_matmul(dst=acc[m], stationary=x, moving=w)
+    for m, a in enumerate(acc):
+        result = nl.ndarray((128, n_size), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=result, src=a)
+        nisa.dma_copy(dst=out[m * 128 : (m + 1) * 128], src=result)
+    return out
+
+
+def test_open_accumulators_are_finished_one_after_the_other(rng):
+    lhs, rhs = integers(rng, (384, 2048)), integers(rng, (384, 512))
+    kernel = compiled(open_accumulators, lhs, rhs).kernel
+    order = [i.ident for i in kernel.instructions]
+    assert order != sorted(order), (
+        "16 accumulators of one bank each do not fit 8 banks in program order"
+    )
+    check_placement(kernel)
+    expected = lhs.T.astype(float) @ rhs.astype(float)
+    for options in ({}, {"shared_bytes": True}):
+        (found,) = simulated(kernel, [lhs, rhs], **options)
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_a_new_order_for_psum_gives_sbuf_tiles_new_places(rng):
+    """In program order `w` of every k has one place; in the new order all of them are in use at one time."""
+    lhs, rhs = integers(rng, (1024, 2048)), integers(rng, (1024, 512))
+    free = 2048 + 5 * 512
+    filler = TRN2.sbuf_usable_bytes_per_partition - free
+    kernel = compiled(open_accumulators, lhs, rhs, filler=filler).kernel
+    check_placement(kernel)
+    expected = lhs.T.astype(float) @ rhs.astype(float)
+    (found,) = simulated(kernel, [lhs, rhs], shared_bytes=True)
+    np.testing.assert_array_equal(found, expected)
+
+
+def explicit_reuse(lhs, rhs):
+    """Two tiles have one address, one after the other, in a kernel that only fits reordered."""
+    out = nl.ndarray((384, 128), dtype=nl.float32, buffer=nl.shared_hbm)
+    first = nl.ndarray((128, 128), dtype=nl.float32, buffer=nl.sbuf, address=(0, 4096))
+    kept = nl.ndarray((128, 128), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=first, src=lhs[0:128, 0:128])
+    nisa.dma_copy(dst=out[0:128], src=first)
+    nisa.tensor_copy(dst=kept, src=first)  # only needed at the end
+    second = nl.ndarray((128, 128), dtype=nl.float32, buffer=nl.sbuf, address=(0, 4096))
+    nisa.memset(dst=second, value=3.0)
+    nisa.dma_copy(dst=out[128:256], src=second)
+    nisa.dma_copy(dst=out[256:384], src=kept)
+    return open_accumulators(lhs, rhs), out
+
+
+def test_a_new_order_keeps_who_had_an_explicit_address_first(rng):
+    lhs, rhs = integers(rng, (256, 2048)), integers(rng, (256, 512))
+    kernel = compiled(explicit_reuse, lhs, rhs).kernel
+    check_placement(kernel)
+    product, copies = simulated(kernel, [lhs, rhs], shared_bytes=True)
+    np.testing.assert_array_equal(product, lhs.T.astype(float) @ rhs.astype(float))
+    np.testing.assert_array_equal(copies[0:128], lhs[0:128, 0:128])
+    np.testing.assert_array_equal(copies[128:256], 3.0)
+    np.testing.assert_array_equal(copies[256:], lhs[0:128, 0:128])
+
+
+# -- capacity ------------------------------------------------------------------------------------
+
+
+def three_tiles(x, sizes=(888, 98_568, 98_568)):
+    """Need all three tiles at one time, in whatever order."""
+    out = nl.ndarray((128, sum(sizes) // 4), dtype=nl.float32, buffer=nl.shared_hbm)
+    a = nl.ndarray((128, sizes[0] // 4), dtype=nl.float32, buffer=nl.sbuf)
+    b = nl.ndarray((128, sizes[1] // 4), dtype=nl.float32, buffer=nl.sbuf)
+    c = nl.ndarray((128, sizes[2] // 4), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=a, value=1.0)
+    nisa.memset(dst=b, value=2.0)
+    nisa.memset(dst=c, value=3.0)
+    nisa.tensor_tensor(dst=c[:, 0:4], data1=b[:, 0:4], data2=a[:, 0:4], op=nl.add)
+    nisa.tensor_tensor(dst=b[:, 0:4], data1=c[:, 0:4], data2=a[:, 0:4], op=nl.add)
+    at = 0
+    for tile in (a, b, c):
+        nisa.dma_copy(dst=out[:, at : at + tile.shape[1]], src=tile)
+        at += tile.shape[1]
+    return out
+
+
+def three_values(sizes):
+    a, b, c = (np.full(s // 4, v) for s, v in zip(sizes, (1.0, 2.0, 3.0), strict=True))
+    c[0:4] = 2 + 1
+    b[0:4] = 3 + 1
+    return np.concatenate([a, b, c])[None].repeat(128, 0)
+
+
+X = np.zeros((1, 1), np.float32)
+
+
+def test_what_does_not_fit_is_listed_with_bytes_and_lines():
+    with pytest.raises(OverCapacity) as caught:
+        compiled(three_tiles, X, target=TRN1)
+    error = caught.value
+    first = line_of(__file__, "a = nl.ndarray((128, sizes[0]")
+    assert error.message == (
+        "sbuf of trn1 holds 196,608 bytes per partition; the 3 tiles in use at one time need 198,024: 1,416 too many"
+    )
+    assert error.notes == (
+        f"`b` [128, 24642] float32: 98,568 bytes per partition, test_allocate.py, line {first + 1}",
+        f"`c` [128, 24642] float32: 98,568 bytes per partition, test_allocate.py, line {first + 2}",
+        f"`a` [128, 222] float32: 888 bytes per partition, test_allocate.py, line {first}",
+    )
+    assert error.span.line == line_of(__file__, "nisa.memset(dst=c, value=3.0)")
+
+
+@pytest.mark.parametrize(
+    ("target", "sizes"),
+    [(TRN1, (888, 98_568, 49_284)), (TRN2, (888, 98_568, 98_568)), (TRN3, (888, 98_568, 98_568))],
+)
+def test_what_fits_runs(target, sizes):
+    (out,) = run(three_tiles, X, target=target, sizes=sizes)
+    np.testing.assert_array_equal(out, three_values(sizes))
+
+
+def test_capacity_as_a_finding_runs_past_the_end():
+    kernel = compiled(three_tiles, X, target=TRN1, options=FINDING).kernel
+    (finding,) = kernel.findings
+    assert finding.kind == "capacity" and finding.code == "NKI301"
+    assert "1,416 too many" in finding.message
+    assert shared_bytes(kernel) == []
+    assert addresses(kernel) == {"a": (0, 0), "b": (0, 888), "c": (0, 99_456)}
+    for options in ({}, {"shared_bytes": True}):
+        (out,) = simulated(kernel, [X], **options)
+        np.testing.assert_array_equal(out, three_values((888, 98_568, 98_568)))
+
+
+def test_places_past_the_end_are_used_again():
+    def many(x):
+        out = nl.ndarray((128, 20_000), dtype=nl.float32, buffer=nl.shared_hbm)
+        kept = nl.ndarray((128, 40_000), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.memset(dst=kept, value=1.0)
+        for k in range(50):
+            t = nl.ndarray((128, 20_000), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.memset(dst=t, value=float(k))
+            nisa.dma_copy(dst=out, src=t)
+        nisa.dma_copy(dst=out, src=kept[:, 0:20_000])
+        return out
+
+    kernel = compiled(many, X, target=TRN1, options=FINDING).kernel
+    ends = [a.byte + kernel.storages[k].row_bytes for k, a in kernel.addresses.items()]
+    assert max(ends) == 240_000, "what is in use at one time, not all tiles"
+
+
+def test_psum_over_capacity_counts_banks():
+    def nine_banks(x):
+        out = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.shared_hbm)
+        tiles = [nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum) for _ in range(9)]
+        for t in tiles:
+            nisa.memset(dst=t, value=1.0)
+        sums = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.memset(dst=sums, value=0.0)
+        for t in tiles:
+            nisa.tensor_tensor(dst=tiles[0], data1=sums, data2=t, op=nl.add)
+        for t in tiles:
+            nisa.tensor_copy(dst=sums, src=t)
+            nisa.dma_copy(dst=out, src=sums)
+        return out
+
+    with pytest.raises(
+        OverCapacity,
+        match=r"psum of trn2 holds 16,384 .* the 9 tiles .* need 18,432: 2,048 too many",
+    ):
+        compiled(nine_banks, X)
+
+
+# -- PSUM banks ----------------------------------------------------------------------------------
+
+
+def psum_tiles(x, count, columns):
+    out = nl.ndarray((128, count * columns), dtype=nl.float32, buffer=nl.shared_hbm)
+    tiles = [nl.ndarray((128, columns), dtype=nl.float32, buffer=nl.psum) for _ in range(count)]
+    for n, t in enumerate(tiles):
+        nisa.memset(dst=t, value=float(n))
+    whole = nl.ndarray((128, count * columns), dtype=nl.float32, buffer=nl.sbuf)
+    for n, t in enumerate(tiles):
+        nisa.tensor_copy(dst=whole[:, n * columns : (n + 1) * columns], src=t)
+    nisa.dma_copy(dst=out, src=whole)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("count", "columns", "expected"),
+    [
+        (8, 100, [2048 * n for n in range(8)]),  # a bank each while they last
+        (32, 100, [512 * n for n in range(32)]),  # then parts of a bank
+        (4, 1024, [4096 * n for n in range(4)]),  # two banks each
+    ],
+)
+def test_psum_tiles_and_banks(count, columns, expected):
+    kernel = compiled(psum_tiles, X, count=count, columns=columns).kernel
+    check_placement(kernel)
+    assert [
+        a.byte for k, a in kernel.addresses.items() if kernel.storages[k].buffer is PSUM
+    ] == expected
+    (out,) = simulated(kernel, [X], shared_bytes=True)
+    np.testing.assert_array_equal(out, np.arange(count).repeat(columns)[None].repeat(128, 0))
+
+
+def test_three_hundred_columns_share_no_bank_by_crossing_it():
+    kernel = compiled(psum_tiles, X, count=8, columns=300).kernel
+    assert {
+        a.byte % 2048 for k, a in kernel.addresses.items() if kernel.storages[k].buffer is PSUM
+    } == {0}
+
+
+# -- explicit addresses --------------------------------------------------------------------------
+
+
+def two_tiles(x, first, second, between=False):
+    """Write two tiles at explicit addresses; with `between` the first is stored before the second is written."""
+    out = nl.ndarray((64, 16), dtype=nl.float32, buffer=nl.shared_hbm)
+    a = nl.ndarray((64, 8), dtype=nl.float32, buffer=nl.sbuf, address=first)
+    b = nl.ndarray((32, 8), dtype=nl.float32, buffer=nl.sbuf, address=second)
+    nisa.memset(dst=a, value=1.0)
+    if between:
+        nisa.dma_copy(dst=out[:, 0:8], src=a)
+    nisa.memset(dst=b, value=2.0)
+    if not between:
+        nisa.dma_copy(dst=out[:, 0:8], src=a)
+    nisa.dma_copy(dst=out[0:32, 8:16], src=b)
+    nisa.dma_copy(dst=out[32:64, 8:16], src=b)
+    return out
+
+
+ONE_AND_TWO = np.repeat([1.0, 2.0], 8)[None].repeat(64, 0)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [((0, 100), (0, 132)), ((64, 100), (32, 100)), ((0, 132), (32, 100))],
+    ids=["behind", "in other partitions", "before"],
+)
+def test_explicit_addresses_are_kept(first, second):
+    kernel = compiled(two_tiles, X, first, second).kernel
+    assert addresses(kernel) == {"a": first, "b": second}
+    for options in ({}, {"shared_bytes": True}):
+        (out,) = simulated(kernel, [X], **options)
+        np.testing.assert_array_equal(out, ONE_AND_TWO)
+
+
+def test_tiles_that_follow_each_other_at_one_address_do_not_conflict():
+    kernel = compiled(two_tiles, X, (0, 64), (32, 80), between=True).kernel
+    assert kernel.overlaps == () and kernel.findings == ()
+    for options in ({}, {"shared_bytes": True}):
+        (out,) = simulated(kernel, [X], **options)
+        np.testing.assert_array_equal(out, ONE_AND_TWO)
+
+
+def test_tiles_in_use_at_one_address_conflict():
+    with pytest.raises(AddressConflict) as caught:
+        compiled(two_tiles, X, (0, 64), (32, 80))
+    error = caught.value
+    line = line_of(
+        __file__, "a = nl.ndarray((64, 8), dtype=nl.float32, buffer=nl.sbuf, address=first)"
+    )
+    assert error.message == (
+        "`b` [32, 8] float32 in sbuf overlaps `a` [64, 8] float32 in sbuf while both are in use"
+    )
+    assert error.notes == (
+        f"`a`: bytes 64 to 96 of partitions 0 to 64, made at test_allocate.py, line {line}",
+        f"`b`: bytes 80 to 112 of partitions 32 to 64, made at test_allocate.py, line {line + 1}",
+    )
+    assert error.span.line == line + 1
+
+
+def test_an_overlap_that_is_a_finding_corrupts_what_it_would_on_the_chip():
+    kernel = compiled(two_tiles, X, (0, 64), (32, 80), options=FINDING).kernel
+    assert [f.code for f in kernel.findings] == ["NKI302"]
+    expected = ONE_AND_TWO.copy()
+    expected[32:, 4:8] = 2.0  # bytes 80 to 96 of partitions 32 to 64
+    (out,) = simulated(kernel, [X])
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_other_tiles_stay_clear_of_explicit_ones():
+    def around(x):
+        out = nl.ndarray((128, 16), dtype=nl.float32, buffer=nl.shared_hbm)
+        fixed = nl.ndarray((128, 8), dtype=nl.float32, buffer=nl.sbuf, address=(0, 40))
+        nisa.memset(dst=fixed, value=1.0)
+        for k in range(3):
+            t = nl.ndarray((128, 8), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.memset(dst=t, value=float(k))
+            nisa.dma_copy(dst=out[:, 0:8], src=t)
+        nisa.dma_copy(dst=out[:, 8:16], src=fixed)
+        return out
+
+    kernel = compiled(around, X).kernel
+    assert addresses(kernel) == {"fixed": (0, 40), "t": (0, 0), "t.1": (0, 72), "t.2": (0, 104)}
+    (out,) = simulated(kernel, [X], shared_bytes=True)
+    assert out[0].tolist() == [2.0] * 8 + [1.0] * 8
+
+
+@pytest.mark.parametrize(
+    ("address", "space", "complaint"),
+    [
+        ((0, 229_376 - 16), nl.sbuf, r"ends at byte 229392; sbuf of trn2 has 229376"),
+        ((100, 0), nl.sbuf, r"\(100, 0\) with 64 partitions does not fit 128"),
+        ((-1, 0), nl.sbuf, r"\(-1, 0\) with 64 partitions"),
+        ((0, -4), nl.sbuf, r"the byte must not be negative"),
+        ((0, 2040), nl.psum, r"crosses a bank of 2048 bytes"),
+        ((0, 16_384), nl.psum, r"psum of trn2 has 16384"),
+        (7, nl.sbuf, r"address must be \(start partition, byte within the partition\), found 7"),
+        ((0, 0), nl.shared_hbm, r"only SBUF and PSUM have addresses"),
+    ],
+)  # fmt: skip
+def test_addresses_that_are_none(address, space, complaint):
+    def one(x):
+        out = nl.ndarray((64, 8), dtype=nl.float32, buffer=nl.shared_hbm)
+        t = nl.ndarray((64, 8), dtype=nl.float32, buffer=space, address=address)
+        nisa.memset(dst=t, value=1.0)
+        copy = nl.ndarray((64, 8), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=copy, src=t)
+        nisa.dma_copy(dst=out, src=copy)
+        return out
+
+    with pytest.raises((AddressConflict, TensorArgument), match=complaint) as caught:
+        compiled(one, X)
+    assert caught.value.span.line == line_of(
+        __file__, "t = nl.ndarray((64, 8), dtype=nl.float32, buffer=space, address=address)"
+    )
+
+
+# -- which place ---------------------------------------------------------------------------------
+
+
+def test_temporaries_take_turns():
+    """Successive tiles get different places as long as there are some, so that a load need not wait for its turn."""
+
+    def loop(x):
+        out = nl.ndarray((128, 16), dtype=nl.float32, buffer=nl.shared_hbm)
+        for _ in range(12):
+            t = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.dma_copy(dst=t[:, 0:16], src=x)
+            nisa.dma_copy(dst=out, src=t[:, 0:16])
+        return out
+
+    target = replace(TRN2, sbuf_bytes_per_partition=1024, sbuf_reserved_bytes_per_partition=0)
+    kernel = compiled(loop, np.zeros((128, 16), np.float32), target=target).kernel
+    assert [a.byte for a in kernel.addresses.values()] == [0, 256, 512, 768] * 3
+    assert all(a == Address(0, a.byte) for a in kernel.addresses.values())
