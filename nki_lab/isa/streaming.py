@@ -60,10 +60,13 @@ def copy_cycles(hw: Target, engine: Engine, dst: NkiTensor, source: NkiTensor) -
         return hw.gpsimd_cycles
     if engine is SCALAR:
         return hw.scalar_copy_fast_cycles if narrow(hw, both) else 1.0
-    if not narrow(hw, both):
-        return hw.vector_copy_cycles
-    contiguous = all(innermost_contiguous(t) for t in both)
     in_psum = sum(t.buffer is PSUM for t in both)
+    if not narrow(hw, both):
+        to_8bit = narrow(hw, [source]) and dst.dtype.is_float and dst.dtype.itemsize == 1
+        return (
+            hw.vector_copy_fast_to_8bit_cycles if to_8bit and not in_psum else hw.vector_copy_cycles
+        )
+    contiguous = all(innermost_contiguous(t) for t in both)
     if in_psum == 0:
         return hw.vector_copy_fast_sbuf_cycles if contiguous else hw.vector_copy_fast_strided_cycles
     return hw.vector_copy_fast_psum_cycles if in_psum == 1 and contiguous else hw.vector_copy_cycles

@@ -82,6 +82,7 @@ class Target:
     vector_copy_fast_sbuf_cycles: float  # narrow, SBUF to SBUF, contiguous
     vector_copy_fast_strided_cycles: float  # narrow, SBUF to SBUF, not contiguous
     vector_copy_fast_psum_cycles: float  # narrow, contiguous, one side in PSUM
+    vector_copy_fast_to_8bit_cycles: float  # narrow to an 8-bit float, SBUF to SBUF
     vector_binary_cycles: float  # tensor_tensor, both operands in SBUF
     vector_binary_psum_cycles: float  # one operand in PSUM
     vector_binary_fast_cycles: float  # all narrow, both operands in SBUF

@@ -74,6 +74,7 @@ TRN1 = build_target(
         "vector_copy_fast_sbuf_cycles": Fact(1.0, "cycles", f"{COSTS}:1398", DOCUMENTED),
         "vector_copy_fast_strided_cycles": Fact(1.0, "cycles", f"{COSTS}:1398", DOCUMENTED),
         "vector_copy_fast_psum_cycles": Fact(1.0, "cycles", f"{COSTS}:1398", DOCUMENTED),
+        "vector_copy_fast_to_8bit_cycles": Fact(1.0, "cycles", f"{COSTS}:1398", DOCUMENTED),
         "vector_binary_cycles": Fact(
             2.0, "cycles", f"{COSTS}:1803", DOCUMENTED, "two profiles agree"
         ),

@@ -26,6 +26,7 @@ _NKI_LIBRARY = "github.com/aws-neuron/nki-library src/nkilib_src/nkilib"
 _DMA_TRACE = "nki/img/overviews/nki-dma-intro-3.png"
 _VECTOR_ADD_TRACE = "github.com/stanford-cs149/asst4-trainium2 handout/profiler_gui.png"
 _NORM_TRACE = "nki/library/specs/images/profile_phase_2.png"
+_QUANTIZE_TRACE = "nki/library/specs/images/profile_phase_3.png"
 _COPY_RUN = "nki/guides/tutorials/kernel-optimization.rst:337"
 
 TRN2 = build_target(
@@ -82,6 +83,9 @@ TRN2 = build_target(
         "vector_copy_fast_sbuf_cycles": Fact(0.25, "cycles", f"{TRN2_ARCH}:226", DOCUMENTED),
         "vector_copy_fast_strided_cycles": Fact(0.5, "cycles", f"{TRN2_ARCH}:234", DOCUMENTED),
         "vector_copy_fast_psum_cycles": Fact(0.5, "cycles", f"{TRN2_ARCH}:235", DOCUMENTED),
+        "vector_copy_fast_to_8bit_cycles": Fact(
+            0.5, "cycles", _QUANTIZE_TRACE, DERIVED, "bfloat16 to FP8, N=16384, takes 8810 ns"
+        ),
         "vector_binary_cycles": Fact(
             1.0,
             "cycles",

@@ -43,6 +43,7 @@ _CARRIED_OVER = (
     "vector_copy_fast_sbuf_cycles",
     "vector_copy_fast_strided_cycles",
     "vector_copy_fast_psum_cycles",
+    "vector_copy_fast_to_8bit_cycles",
     "scalar_fixed_latency_ns",
     "scalar_table_load_ns",
     "dma_descriptor_floor_ns",

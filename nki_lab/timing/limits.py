@@ -56,8 +56,8 @@ class Limit:
 LIMITS: tuple[Limit, ...] = (
     Limit(
         NOT_MODELLED,
-        "times are estimated from public documents, not measured; instruction fetch, HBM refresh and other users of "
-        "the HBM stack are left out",
+        "times are estimated from public documents, not measured; instruction fetch, HBM refresh, conflicts of "
+        "PSUM ports and other users of the HBM stack are left out",
         lambda k: True,
     ),
     Limit(

@@ -111,3 +111,20 @@ def operand_text(i: Instruction, kernel: Kernel) -> str:
             continue
         parts.append(f"{name}={value_text(value)}")
     return " ".join(parts)
+
+
+def product_type(kind: Kind) -> str | None:
+    """Return REGULAR or TRANSPOSE for a product of the Tensor engine, None for everything else."""
+    if kind.step is None or kind.step.stage is not Stage.MULTIPLY_MOVING:
+        return None
+    return "REGULAR" if any(step.macs for step in kind.record.steps) else "TRANSPOSE"
+
+
+def activation_function(kind: Kind) -> str | None:
+    """Return the name of the function whose activation table a micro-operation needs, None where it needs none."""
+    if kind.step is None or kind.step.table is None:
+        return None
+    for value in kind.record.form.example.args:
+        if getattr(value, "activation", None) is not None:
+            return str(value.name)
+    return None

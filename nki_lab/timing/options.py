@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nki_lab.errors import UnknownOption
+
 
 @dataclass(frozen=True)
 class TimingOptions:
@@ -20,4 +22,8 @@ class TimingOptions:
     hbm_share: float = 1.0
 
     def __post_init__(self) -> None:
-        assert 0 < self.hbm_share <= 1, "hbm_share is a fraction of the core's bandwidth"
+        if not 0 < self.hbm_share <= 1:
+            raise UnknownOption(
+                f"hbm_share is {self.hbm_share}, need a part of the core's HBM bandwidth above 0 and at most 1",
+                help="use 0.5 when two cores stream from one HBM stack",
+            )

@@ -19,11 +19,11 @@ from nki_lab.targets.engines import TENSOR
 from nki_lab.timing import memory_use
 from nki_lab.timing.flow import flow_table
 from nki_lab.timing.limits import warnings
-from nki_lab.timing.operands import operand_text, traffic_of
+from nki_lab.timing.operands import activation_function, operand_text, product_type, traffic_of
 from nki_lab.timing.packets import packet_table
 from nki_lab.timing.rows import TRIGGER, Kind, Rows, instruction_rows
 from nki_lab.timing.timeline import Timeline
-from nki_lab.timing.transfers import tensor_table, transfer_table
+from nki_lab.timing.transfers import queue_table, tensor_table, transfer_table
 
 
 def make_profile(timeline: Timeline) -> Profile:
@@ -42,6 +42,7 @@ def make_profile(timeline: Timeline) -> Profile:
             "SbufUsage": lambda: memory_use.sbuf_usage(timeline),
             "PsumUsage": lambda: memory_use.psum_usage(timeline),
             "SbufAllocation": lambda: memory_use.sbuf_allocation(timeline),
+            "DmaQueuesInfo": lambda: queue_table(timeline),
             "TensorInfo": lambda: tensor_table(timeline),
             "KernelInstructions": tables.kernel_instructions,
             "Warning": lambda: warnings(timeline),
@@ -97,6 +98,11 @@ class _Tables:
             ),
             "evt_wait_time_ns": to_ns(rows.start) - to_ns(rows.ready),
         }
+        for name, texts in (
+            ("tensor_instruction_type", [product_type(k) for k in kinds]),
+            ("scalar_activation_fn", [activation_function(k) for k in kinds]),
+        ):
+            columns[name] = _coded(rows.kind, texts)
         for name, values in _work(kinds, kernel.target).items():
             columns[name] = values[rows.kind]
         return columns | self._triggered(start, end)

@@ -160,3 +160,16 @@ def tensor_table(timeline: Timeline) -> Mapping[str, Any]:
         "load_to_sbuf_dma_count": [len(m) for m in loaded],
         "load_to_sbuf_repeat_factor": [sum(m) / n for m, n in zip(loaded, sizes, strict=True)],
     }
+
+
+def queue_table(timeline: Timeline) -> Mapping[str, Any]:
+    """Make the table DmaQueuesInfo: every ring, on every DMA engine."""
+    rings = rings_of(timeline.program)
+    engines = timeline.execution.kernel.target.dma_engines
+    return {
+        "name": [ring_name(key) for key in rings for _ in range(engines)],
+        "type": [ring_type(key) for key in rings for _ in range(engines)],
+        "pcore_idx": 0,
+        "idx": np.repeat(np.array(list(rings.values()), dtype=np.int64), engines),
+        "engine_idx": np.tile(np.arange(engines), len(rings)),
+    }

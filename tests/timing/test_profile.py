@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import nki_lab.language as nl
-from nki_lab.errors import BrokenProgram
+from nki_lab.errors import BrokenProgram, UnknownOption
 from nki_lab.ir.execution import Execution
 from nki_lab.isa import registry
 from nki_lab.profiler.metrics import bound_by
@@ -98,6 +98,20 @@ def test_places_in_the_text_and_in_the_program(trn2) -> None:
     assert {r["line_number"] for r in trn2.records("KernelInstructions")} == {
         first + 6, first + 7, first + 8, first + 10, first + 11,
     }  # fmt: skip
+
+
+def test_functions_and_products_are_named(trn2) -> None:
+    by_opcode = {r["opcode"]: r for r in trn2.records("Instruction")}
+    assert by_opcode["ACTIVATE"]["scalar_activation_fn"] == "exp"
+    assert by_opcode["MATMUL"]["tensor_instruction_type"] == "REGULAR"
+    assert by_opcode["LDWEIGHTS"]["tensor_instruction_type"] is None
+    assert by_opcode["PSEUDO_DMA_TRIGGER"]["scalar_activation_fn"] is None
+
+
+def test_queues_are_listed_for_every_engine(trn2) -> None:
+    rows = list(trn2.records("DmaQueuesInfo"))
+    assert {r["name"] for r in rows} == {"qSyncHwDgeIn", "qSyncHwDgeOut"}
+    assert len(rows) == 2 * 16
 
 
 def test_bytes_and_operations(trn2) -> None:
@@ -234,6 +248,12 @@ def test_program_overhead_comes_first_when_asked_for() -> None:
     assert whole.total_ns - bare.total_ns == 20_000  # the middle of 13 to 27 us
     assert whole.numbers("Instruction", "start_ts").min() == 20_000
     assert whole.numbers(TRANSFERS, "start_ts").min() == 20_000 + 1345
+
+
+@pytest.mark.parametrize("share", [0, -0.5, 1.5])
+def test_a_share_of_hbm_that_is_none_is_refused(share: float) -> None:
+    with pytest.raises(UnknownOption, match="hbm_share"):
+        TimingOptions(hbm_share=share)
 
 
 def test_a_kernel_without_waits_is_refused() -> None:

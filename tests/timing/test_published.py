@@ -16,12 +16,23 @@ from nki_lab.isa.enums import dge_mode
 from nki_lab.targets.engines import GPSIMD, VECTOR
 from tests.timing.timed import timed
 
-dma_copy, memset, tensor_copy, tensor_tensor, activation, nc_matmul, scalar_tensor_tensor, tensor_reduce = (
+(
+    dma_copy,
+    memset,
+    tensor_copy,
+    tensor_tensor,
+    tensor_scalar,
+    activation,
+    nc_matmul,
+    scalar_tensor_tensor,
+    tensor_reduce,
+) = (
     registry[name]
     for name in (
-        "dma_copy memset tensor_copy tensor_tensor activation nc_matmul scalar_tensor_tensor tensor_reduce"
+        "dma_copy memset tensor_copy tensor_tensor tensor_scalar activation nc_matmul "
+        "scalar_tensor_tensor tensor_reduce"
     ).split()
-)  # fmt: skip
+)
 ANY = ((1, 1), "float32")
 SEGMENT = 0.10
 
@@ -82,6 +93,18 @@ DURATIONS = [
     # nki/library/specs/images/profile_phase_3.png
     ("trn2", "tensor_reduce", one(largest, 16384, result=1), 17220),
 ]
+
+
+def test_quantizing_from_bfloat16_to_8_bits() -> None:
+    # nki/library/specs/images/profile_phase_3.png: tensor_scalar of N=16384 takes 8810 ns, the 2x mode.
+    def kernel(x):
+        a = filled((128, 16384), nl.bfloat16)
+        dst = nl.ndarray((128, 16384), dtype=nl.float8_e4m3, buffer=nl.sbuf)
+        tensor_scalar(dst, a, nl.multiply, 2.0)
+        return store(dst)
+
+    (ran,) = timed(kernel, ANY, target="trn2").of("tensor_scalar")
+    assert ran.duration == pytest.approx(8810, rel=SEGMENT)
 
 
 @pytest.mark.parametrize(("target", "name", "kernel", "printed_ns"), DURATIONS)
