@@ -49,11 +49,12 @@ def program_of(execution: Execution, hbm_share: float) -> Program:
     order = execution.order
     if isinstance(order, range) and order == range(len(forms)):
         records = [costs[form] for form in forms]
-        return Program(order, records, kernel.waits, _queues(records))
+        return Program(order, records, kernel.waits, queues_of(records))
     return _with_loops(order, [costs[form] for form in forms], kernel.waits, kernel.target)
 
 
-def _queues(records: Iterable[Record]) -> dict[Queue, list[int]]:
+def queues_of(records: Iterable[Record]) -> dict[Queue, list[int]]:
+    """Return the entries of each queue, in order."""
     queues: dict[Queue, list[int]] = {}
     appends: dict[Record, object] = {}
     for n, record in enumerate(records):
@@ -98,7 +99,7 @@ def _with_loops(
         executed.append(record)
         positions.append(position)
         waited.append(tuple(found))
-    return Program(positions, executed, waited, _queues(executed))
+    return Program(positions, executed, waited, queues_of(executed))
 
 
 class _NoForm:

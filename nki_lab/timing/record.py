@@ -141,7 +141,7 @@ def _transfer_record(
     record.queue = RingKey(first.issuer, first.dge, way)
     record.issue = sum(_issue_ns(move, target) for move in moves) * 1000
     record.lead = target.dma_start_ns * 1000
-    record.work = round(sum(_service_ns(move, target, hbm_share) for move in moves) * 1000)
+    record.work = round(sum(service_ns(move, target, hbm_share) for move in moves) * 1000)
     record.tail = target.dma_completion_ns * 1000
     return record
 
@@ -156,7 +156,7 @@ def _issue_ns(move: Transfer, target: Target) -> int:
     return issue
 
 
-def _service_ns(move: Transfer, target: Target, hbm_share: float) -> float:
+def service_ns(move: Transfer, target: Target, hbm_share: float) -> float:
     """Return the time of a transfer alone on the DMA engines: its busiest engine's, or that of HBM if longer."""
     count, size = busiest_engine(move, target)
     one = max(

@@ -24,13 +24,20 @@ from nki_lab.timing.timeline import Timeline
 
 def schedule(execution: Execution, options: TimingOptions) -> Timeline:
     """Run the model over an execution."""
-    target = execution.kernel.target
     program = program_of(execution, options.hbm_share)
+    return Timeline(execution, options, times_of(program, execution.kernel.target))
+
+
+def times_of(program: Program, target: Target) -> Board:
+    """Return when every entry of a program runs.
+
+    Raises BrokenProgram when entries wait for each other.
+    """
     board = Board(program, target)
     sharing = _start_engines(program, board, target)
     rings = _start_rings(program, board, sharing)
     _run(rings, list(sharing.values()), board)
-    return Timeline(execution, options, board)
+    return board
 
 
 def _start_engines(program: Program, board: Board, target: Target) -> dict[Engine, SharingQueue]:

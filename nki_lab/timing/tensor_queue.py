@@ -21,7 +21,7 @@ def tensor_queue(entries: list[int], board: Board, target: Target) -> Running:
     waiting, runnable = board.waiting, board.runnable
     loads, begins, ends = board.products
     limit = CurrentLimit.of(target)
-    loader_free = buffer_free = free = last = 0
+    buffer_free = free = last = 0
     for n in entries:
         record = records[n]
         time = 0
@@ -37,14 +37,11 @@ def tensor_queue(entries: list[int], board: Board, target: Target) -> Running:
                     time = known
         load = record.load
         if load:
-            if loader_free > time:
-                time = loader_free
             if buffer_free > time:
                 time = buffer_free
             loads.append(time)
             start[n] = time
             time += load
-            loader_free = time
             begin = free if free > time else time
         else:
             begin = free if free > time else time

@@ -292,4 +292,6 @@ def test_trips_of_a_loop_run_one_after_the_other() -> None:
     starts = triple.numbers(TRANSFERS, "start_ts")
     ends = triple.numbers(TRANSFERS, "end_ts")
     assert starts[7] >= ends[:7].max()
+    # Completion of the store, branch, semaphore, issue and start of the next load.
+    assert starts[7] - ends[:7].max() == pytest.approx(310 + 50 + 40 + 600 + 745, abs=1)
     assert triple.count("Flow") == 3 * single.count("Flow")

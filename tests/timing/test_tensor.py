@@ -162,6 +162,9 @@ def test_the_rate_rises_in_a_straight_line() -> None:
     limit = CurrentLimit.of(TRN2)
     assert limit is not None
     assert limit.stretched(0, 0, 2_250_000) == pytest.approx(3_000_000, abs=2)
+    longer = CurrentLimit.of(TRN2)
+    assert longer is not None
+    assert longer.stretched(0, 0, 4_000_000) == pytest.approx(3_000_000 + 1_750_000, abs=2)
     whole = CurrentLimit.of(TRN2)
     parts = CurrentLimit.of(TRN2)
     assert whole is not None

@@ -17,7 +17,7 @@ from nki_lab.isa import registry
 from nki_lab.isa.enums import dge_mode
 from nki_lab.targets import get_target
 from nki_lab.targets.engines import GPSIMD, SCALAR, SYNC
-from nki_lab.timing.record import busiest_engine, engines_used
+from nki_lab.timing.record import busiest_engine, engines_used, service_ns
 from tests.timing.timed import timed
 
 dma_copy, memset, tensor_copy, tensor_tensor = (
@@ -212,19 +212,18 @@ def test_a_store_that_waits_does_not_hold_up_the_next_load() -> None:
 
 def test_software_descriptors_take_the_time_of_gpsimd() -> None:
     def kernel(x):
-        a, b = (nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf) for _ in range(2))
-        out = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.shared_hbm)
-        dma_copy(a, x, dge_mode=dge_mode.swdge)
-        memset(b, 1.0, engine=GPSIMD)
-        dma_copy(out, a, dge_mode=dge_mode.swdge)
-        dma_copy(out, b, dge_mode=dge_mode.none)
-        return out
+        tiles = [nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf) for _ in range(6)]
+        for k, tile in enumerate(tiles):
+            if k % 2:
+                memset(tile, 1.0, engine=GPSIMD)
+            else:
+                dma_copy(tile, x, dge_mode=dge_mode.swdge)
+        return summed(tiles)
 
     run = timed(kernel, ((128, 512), "float32"))
-    (filled,) = run.of("memset")
-    busy = sorted(
-        [(filled.start, (512 + 150) / 1.2), *((t.trigger, 604) for t in run.transfers[:2])]
-    )
+    filled = [(t.start, (512 + 150) / 1.2) for t in run.of("memset")]
+    busy = sorted([*filled, *((t.trigger, 604) for t in run.transfers[:3])])
+    assert busy[-1][0] < 6 * 700  # nothing waits for the transfers themselves
     for (start, spent), (next_start, _) in itertools.pairwise(busy):
         assert next_start >= start + spent - 0.01
 
@@ -266,11 +265,15 @@ def test_more_bytes_are_never_faster(
 
 
 def test_a_lower_rate_stretches_the_descriptors() -> None:
-    from nki_lab.timing import record
-
     move = transfer(128, 4096)
     slow = dataclasses.replace(move, rate=0.5)
     target = get_target("trn1")  # its engines, not HBM, are the limit
-    assert record._service_ns(slow, target, 1.0) == pytest.approx(
-        2 * record._service_ns(move, target, 1.0)
-    )
+    assert service_ns(slow, target, 1.0) == pytest.approx(2 * service_ns(move, target, 1.0))
+
+
+def test_adding_onto_hbm_reads_what_it_adds_to() -> None:
+    store = dataclasses.replace(transfer(128, 65536), source="sbuf", destination="hbm")
+    adding = dataclasses.replace(store, accumulate=True)
+    target = get_target("trn2")  # HBM is the limit
+    assert service_ns(adding, target, 1.0) == pytest.approx(2 * 128 * 65536 / 362.5)
+    assert service_ns(store, target, 1.0) == pytest.approx(128 * 65536 / 362.5)
