@@ -139,12 +139,7 @@ def _run(rings: list[Ring], sharing: list[SharingQueue], board: Board) -> None:
                 if finish > second:
                     break
                 settled = True
-                ring.free = ring.since = issued
-                if ring.owner is not None:
-                    ring.owner.free = issued
-                for r in ring.rivals:  # none of them is under way
-                    if r.free < issued:
-                        r.free = issued
+                ring.free = ring.since = issued  # who shares the issuer comes later than `finish`
                 trigger[n] = first
                 start[n] = begin
                 end[n] = now = finish

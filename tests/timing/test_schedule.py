@@ -112,17 +112,26 @@ def test_two_rings_of_one_maker_issue_one_after_the_other() -> None:
     assert apart.trigger == [0, 0]
 
 
-def test_two_rings_that_both_have_work_take_turns_with_their_issuer() -> None:
+@pytest.mark.parametrize("computes", [False, True])
+def test_two_rings_that_both_have_work_take_turns_with_their_issuer(computes: bool) -> None:
     """A store that stands in line is not overtaken by every load that has waited since the start."""
     loads = [move("in", 10, issue=600, maker="swdge", issuer=GPSIMD)] * 120
     late = step(VECTOR, 3000)
     store = move("out", 10, issue=600, maker="swdge", issuer=GPSIMD)
-    board = run(*loads, late, (store, (120,)))
+    board = run(*loads, late, (store, (120,)), *[step(GPSIMD, 500)] * computes)
     ready = board.done[120]
     assert ready <= board.trigger[121] <= ready + 2 * 600
-    triggers = sorted(board.trigger[:120] + board.trigger[121:])
+    triggers = sorted(board.trigger[:120] + board.trigger[121:122])
     assert all(b - a >= 600 for a, b in itertools.pairwise(triggers))
-    assert triggers[-1] == 120 * 600  # and no time is lost
+    assert triggers[-1] == 120 * 600 + 500 * computes  # and no time is lost
+
+
+def test_an_instruction_of_the_writer_of_descriptors_is_not_overtaken_either() -> None:
+    loads = [move("in", 10, issue=600, maker="swdge", issuer=GPSIMD)] * 120
+    board = run(*loads, step(VECTOR, 3000), (step(GPSIMD, 500), (120,)))
+    ready = board.done[120]
+    assert ready <= board.start[121] <= ready + 2 * 600
+    assert max(board.trigger) == 119 * 600 + 500
 
 
 def test_issuing_goes_on_while_the_ring_is_served() -> None:
