@@ -1,4 +1,4 @@
-"""Which instructions reduce a tile along its free axes?"""
+"""Which instructions reduce a tile, along its free axes or over its partitions?"""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from nki_lab.isa.rules import (
     flag,
     integers_for_bitvec,
     not_packed,
+    one_of_operators,
     reduction_operator,
     same_partitions,
 )
 from nki_lab.isa.streaming import narrow, stream
-from nki_lab.targets.engines import VECTOR
+from nki_lab.targets.engines import GPSIMD, VECTOR
 from nki_lab.targets.facts import ISA
 from nki_lab.targets.spaces import PSUM, SBUF
 
@@ -132,3 +133,60 @@ def _(i, hw):
     fast = narrow(hw, [i.dst, i.data]) and i.op.alu in _FAST_REDUCTIONS
     cycles = hw.vector_reduce_fast_cycles if fast else hw.vector_reduce_cycles
     yield stream(i, hw, "REDUCE", cycles, i.data.free_size)
+
+
+# -- over partitions ----------------------------------------------------------------------------------
+
+_OVER_PARTITIONS = ("add", "average", "max", "maximum", "bitwise_or", "bitwise_and")
+
+
+@rule(
+    "`dst` must have one partition and as many elements in it as each partition of `data`",
+    "dst",
+    "data",
+    help="make dst with the shape of data and 1 as its first size",
+    source=f"{ISA}:1246",
+)
+def _one_partition(i, hw):
+    return i.dst.shape[0] == 1 and i.dst.free_size == i.data.free_size
+
+
+@instruction(
+    engine=(GPSIMD,),
+    dst=writes(SBUF, shape=Shape.FLAT),
+    data=reads(SBUF, shape=Shape.FLAT),
+    rules=(
+        not_packed("dst", "data"),
+        one_of_operators(
+            "op", *_OVER_PARTITIONS, instead="use nisa.nc_matmul with ones, or transpose first"
+        ),
+        integers_for_bitvec("op", "dst", "data"),
+        _one_partition,
+    ),
+    numerics=numerics.by_operator("op", "dst", "data"),
+)
+def tensor_partition_reduce(
+    dst: NkiTensor, op: Op, data: NkiTensor, name: str | None = None
+) -> Any:
+    """Reduce a tile over its partitions.
+
+    `op` is nl.add, nl.average, nl.max, nl.bitwise_or or nl.bitwise_and; `dst` has one partition. Sums, averages and
+    maxima are computed in float32 and rounded once to the dtype of `dst`; bitvec operators see the bits of integer
+    tiles. A product with ones on the Tensor engine sums partitions faster.
+
+    Source: nki/api/nki/isa/__init__.py:1246. No page gives its time; assumed is one cycle per element of a partition.
+    """
+
+
+@tensor_partition_reduce.semantics
+def _(out, op, data):
+    if op is OPS["average"]:
+        np.add.reduce(data, axis=0, out=out[0])
+        np.divide(out, len(data), out=out)
+    else:
+        op.reduce(data, 0, out[0])
+
+
+@tensor_partition_reduce.cost
+def _(i, hw):
+    yield stream(i, hw, "PARTITION_REDUCE", hw.gpsimd_cycles, i.data.free_size)

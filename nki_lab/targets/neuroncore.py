@@ -12,6 +12,7 @@ from nki_lab.targets.facts import (
     ISA,
     SHARED_API,
     TRN1_ARCH,
+    TRN3_ARCH,
     Fact,
 )
 
@@ -58,6 +59,13 @@ COMMON: dict[str, Fact] = {
     "vector_binary_psum_cycles": Fact(1.0, "cycles", f"{COSTS}:1803", DOCUMENTED),
     "vector_ternary_fast_cycles": Fact(1.0, "cycles", f"{COSTS}:1221", DOCUMENTED),
     "vector_scan_cycles": Fact(2.0, "cycles", f"{COSTS}:1888", DOCUMENTED),
+    "vector_exponential_cycles": Fact(
+        0.25, "cycles", f"{TRN3_ARCH}:179", DOCUMENTED, "4x Scalar's rate; only trn3 has it"
+    ),
+    "vector_random_cycles": Fact(
+        1.0, "cycles", "", ASSUMED, "no page gives the rate before trn3; as one element is copied"
+    ),
+    "vector_bn_aggr_cycles": Fact(13.0, "cycles", f"{COSTS}:337", DOCUMENTED),
     "vector_reduce_cycles": Fact(1.0, "cycles", f"{TRN1_ARCH}:393", DOCUMENTED),
     "vector_reduce_fast_cycles": Fact(
         0.5, "cycles", COSTS, DOCUMENTED, "bfloat16 add or max; no newer page repeats it"

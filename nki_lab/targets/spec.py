@@ -89,6 +89,9 @@ class Target:
     vector_ternary_cycles: float  # scalar_tensor_tensor
     vector_ternary_fast_cycles: float  # ... all bfloat16, (subtract, multiply), even size
     vector_scan_cycles: float
+    vector_exponential_cycles: float
+    vector_random_cycles: float  # per random word
+    vector_bn_aggr_cycles: float  # per count, mean and variance
     vector_reduce_cycles: float
     vector_reduce_fast_cycles: float  # narrow add or max
     vector_reciprocal_cycles: float

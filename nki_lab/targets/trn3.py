@@ -89,6 +89,9 @@ TRN3 = build_target(
         "vector_fast_bits": Fact(
             frozenset({8, 16}), "bits", f"{TRN3_ARCH}:52", DERIVED, "FP8 shares the wide data path"
         ),
+        "vector_random_cycles": Fact(
+            0.25, "cycles", f"{TRN3_ARCH}:206", DOCUMENTED, "4 words per lane and cycle"
+        ),
         # --- Scalar Engine ---
         "scalar_ghz": Fact(1.2, "GHz", f"{TRN3_ARCH}:57", DOCUMENTED),
         "scalar_copy_fast_cycles": Fact(0.5, "cycles", f"{TRN3_ARCH}:218", DOCUMENTED),

@@ -112,6 +112,24 @@ class Case:
         return f"{self.instruction}-{self.name}".replace(" ", "_")
 
 
+def one_call(
+    instruction: str,
+    name: str,
+    given: dict[str, Any],
+    expected: dict[str, Any] | None = None,
+    **facts: Any,
+) -> Case:
+    """Make a case of one call; the arguments in `given` that are Tiles become tiles of the same name."""
+    tiles = {k: v for k, v in given.items() if isinstance(v, Tile)}
+
+    def run(t: Any) -> None:
+        getattr(isa, instruction)(
+            **{k: getattr(t, k) if k in tiles else v for k, v in given.items()}
+        )
+
+    return Case(instruction, name, tiles, run, expected or {}, **facts)
+
+
 class Traced:
     """A case as a program: the kernel, its inputs, and the instructions the case itself emitted."""
 

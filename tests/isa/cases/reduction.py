@@ -1,4 +1,4 @@
-"""Cases of tensor_reduce."""
+"""Cases of tensor_reduce and tensor_partition_reduce."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from operator import and_, or_, xor
 import numpy as np
 
 from nki_lab.targets.spaces import PSUM
-from tests.isa.case import Case, empty, isa, nl, rounded, sample, tile
+from tests.isa.case import Case, empty, isa, nl, one_call, rounded, sample, tile
 
 X = sample(128, 24, seed=40)
 X64 = X.astype(float)
@@ -45,7 +45,7 @@ ONES[7, :3] = 1, 2.0**-8, 2.0**-8
 ONES_SUM = np.full((128, 1), 4096.0)
 ONES_SUM[5], ONES_SUM[7] = np.nan, 1 + 2.0**-7
 
-CASES = [
+REDUCE = [
     shrink("sum", tile(X), nl.add, 1, ONE, X64.sum(axis=1, keepdims=True), **NEAR),
     shrink("sum of bfloat16 in float32", tile(ONES, "bfloat16"), nl.add, 1, ONE, ONES_SUM),
     shrink("sum of bfloat16 rounded once", tile(ONES, "bfloat16"), nl.add, (1,), empty((128, 1), "bfloat16"), ONES_SUM),
@@ -95,3 +95,43 @@ CASES = [
            negate=True),
     shrink("flag", tile(X), nl.add, 1, ONE, breaks="True or False", negate=1),
 ]  # fmt: skip
+
+
+# -- tensor_partition_reduce --------------------------------------------------------------------------
+
+
+def over(name, op, data=None, expected=None, dst=None, **facts):
+    given = {"dst": dst or empty((1, 24)), "op": op, "data": data or tile(X)}
+    wanted = {} if expected is None else {"dst": expected}
+    return one_call("tensor_partition_reduce", name, given, wanted, **facts)
+
+
+TOTAL = X64.sum(axis=0, keepdims=True)
+LOW = rounded(X, "bfloat16").astype(float)
+SHORT = BITS.astype(np.int16)
+PARTITIONS = [
+    over("sum", nl.add, expected=TOTAL, **NEAR),
+    # The official example (nki/test/test_nki_isa_partition_reduce.py): (128, 32, 4) into (1, 32, 4).
+    over("several axes", nl.add, tile(BLOCK), TOTAL.reshape(1, 2, 3, 4), empty((1, 2, 3, 4)), **NEAR),
+    over("into other axes", nl.add, tile(BLOCK), TOTAL.reshape(1, 4, 6), empty((1, 4, 6)), **NEAR),
+    over("average", nl.average, expected=TOTAL / 128, **NEAR),
+    over("average of 33 rows from partition 64", nl.average, tile(X, view=lambda t: t[64:97]),
+         X64[64:97].mean(axis=0, keepdims=True), **NEAR),
+    over("maximum", nl.max, expected=X64.max(axis=0, keepdims=True)),
+    over("nl.maximum of bfloat16", nl.maximum, tile(X, "bfloat16"), [LOW.max(axis=0)]),
+    over("sum of int16 into int32", nl.add, tile(SHORT), SHORT.astype(int).sum(axis=0)[None], empty((1, 9), "int32")),
+    over("sum into bfloat16", nl.add, expected=TOTAL, dst=empty((1, 24), "bfloat16"), rtol=2.0**-8),
+    over("or", nl.bitwise_or, tile(BITS), [[reduce(or_, map(int, c)) for c in BITS.T]], empty((1, 9), "int32")),
+    over("and", nl.bitwise_and, tile(SHORT | 5), [[reduce(and_, map(int, c)) for c in (SHORT | 5).T]],
+         empty((1, 9), "int16")),
+    over("minimum", nl.minimum, breaks="`op` must be nl.add"),
+    over("xor", nl.bitwise_xor, tile(BITS), dst=empty((1, 9), "int32"), breaks="`op` must be nl.add"),
+    over("NumPy", np.add, breaks="`op` must be nl.add"),
+    over("bits of floats", nl.bitwise_or, breaks="integers of one width"),
+    over("two partitions", nl.add, dst=empty((2, 24)), breaks="`dst` must have one partition"),
+    over("fewer elements", nl.add, dst=empty((1, 23)), breaks="`dst` must have one partition"),
+    over("packed", nl.add, tile(X, "float8_e5m2_x4"), breaks="packed (x4)"),
+    over("in PSUM", nl.add, tile(X, space=PSUM), breaks="`data` must be in sbuf"),
+]  # fmt: skip
+
+CASES = [*REDUCE, *PARTITIONS]
