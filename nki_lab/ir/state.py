@@ -18,7 +18,7 @@ class State(Enum):
         dtype: their NumPy type.
     """
 
-    # One per partition on Scalar and on Vector (nki/api/nki/isa/__init__.py:1351, 2323).
+    # One per partition on Scalar and on Vector (nki/api/nki/isa/__init__.py:1351, 2349).
     ACT_ACCUMULATOR = ("act_accumulator", "the accumulator of Scalar", 1, np.float32)
     DVE_ACCUMULATOR = ("dve_accumulator", "the accumulator of Vector", 1, np.float32)
     # XORWOW states of six words: four on Vector (nki/guides/architecture/trainium3_arch.rst:208), one on GpSimd

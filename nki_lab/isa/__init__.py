@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from nki_lab.ir.instruction import registry
 from nki_lab.isa import (  # noqa: F401
+    activate2,
     activation,
     activations,
     copies,
@@ -19,10 +20,15 @@ from nki_lab.isa import (  # noqa: F401
     matmul_mx,
     positions,
     quantize,
+    random,
+    random_states,
     reduction,
+    scans,
     search,
     search_gpsimd,
     selection,
+    statistics,
+    transform_reduce,
     transpose,
 )
 

@@ -31,7 +31,7 @@ def scalar_accumulator(i: Instruction) -> Use:
 
 
 def vector_accumulator(i: Instruction) -> Use:
-    """Return how `i` uses Vector's accumulator: idle "may still modify" it (nki/api/nki/isa/__init__.py:2331)."""
+    """Return how `i` uses Vector's accumulator: idle "may still modify" it (nki/api/nki/isa/__init__.py:2357)."""
     return ((State.DVE_ACCUMULATOR, {IDLE: SPOIL, REDUCE: UPDATE}.get(i.reduce_cmd, WRITE)),)
 
 
@@ -61,7 +61,7 @@ def accumulate(
         start: number or one value per partition, for load_reduce.
     """
     if command is RESET or command is RESET_REDUCE:
-        accumulator.fill(op.alu.identity)
+        accumulator.fill(op.alu.identity)  # type: ignore[union-attr]
     elif command is LOAD_REDUCE:
         accumulator[...] = column(start)
     if command is IDLE or command is RESET:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from nki_lab.errors import NotOnTarget, WrongOperand
 from nki_lab.ir.cost import MicroOp
 from nki_lab.ir.instruction import (
     WRITE,
+    Instruction,
     Rule,
     Shape,
     State,
@@ -44,6 +46,7 @@ from nki_lab.isa.streaming import stored_bytes, stream
 from nki_lab.targets.engines import SCALAR
 from nki_lab.targets.facts import ISA, SHARED_API
 from nki_lab.targets.spaces import PSUM, SBUF
+from nki_lab.targets.spec import Target
 
 _ADD = OPS["add"]
 
@@ -61,15 +64,22 @@ def _function_help(i):
     return "one of " + ", ".join(f"nl.{n}" for n in ACTIVATIONS if n != "prelu")
 
 
-@rule(
-    "`op` must be an activation function of nki.language, without a parameter",
-    "op",
-    help=_function_help,
-    error=WrongOperand,
-    source=f"{SHARED_API} (nki-act-func)",
-)
-def _is_function(i, hw):
-    return isinstance(i.op, Op) and i.op.activation is not None and i.op.name != "prelu"
+def activation_function(with_parameter: bool = False) -> Rule:
+    """Require an activation function; nl.prelu, which has a parameter, only `with_parameter`."""
+    return rule(
+        "`op` must be an activation function of nki.language"
+        + ("" if with_parameter else ", without a parameter"),
+        "op",
+        help=_function_help,
+        error=WrongOperand,
+        source=f"{SHARED_API} (nki-act-func)",
+    )(
+        lambda i, hw: (
+            isinstance(i.op, Op)
+            and i.op.activation is not None
+            and (with_parameter or i.op.name != "prelu")
+        )
+    )
 
 
 @rule(
@@ -137,7 +147,7 @@ _SHARED_RULES: tuple[Rule, ...] = (
     same_partitions("dst", "data"),
     same_free_size("dst", "data"),
     not_packed("dst", "data", "bias"),
-    _is_function,
+    activation_function(),
     float32_vectors("scale"),
     _bias_is_tile,
     _bias_dtype,
@@ -157,19 +167,26 @@ def _activate(out, op, data, bias, scale):
     op.activation.apply(x, out)
 
 
-def _micro_operations(i, hw):
-    # One Activate, and an ActReadAccumulator when the registers are wanted
-    # (nki/guides/architecture/trainium_inferentia2_arch.rst:489).
-    yield stream(
-        i, hw, "ACTIVATE", 1.0, i.data.free_size,
-        table=i.op.activation.table, bytes_written=stored_bytes(i.dst),
-    )  # fmt: skip
-    if i.reduce_res is not None:
-        yield MicroOp(
-            "ACT_READ_ACCUMULATOR",
-            hw.scalar_read_accumulator_cycles,
-            bytes_written=stored_bytes(i.reduce_res),
-        )
+def activation_cost(opcode: str) -> Any:
+    """Return the `.cost` of an instruction that applies `op` to `data`.
+
+    One micro-operation, and a short one that reads the accumulator when `reduce_res` wants it
+    (nki/guides/architecture/trainium_inferentia2_arch.rst:489).
+    """
+
+    def cost(i: Instruction, hw: Target) -> Iterator[MicroOp]:
+        yield stream(
+            i, hw, opcode, 1.0, i.data.free_size,
+            table=i.op.activation.table, bytes_written=stored_bytes(i.dst),
+        )  # fmt: skip
+        if i.reduce_res is not None:
+            yield MicroOp(
+                "ACT_READ_ACCUMULATOR",
+                hw.scalar_read_accumulator_cycles,
+                bytes_written=stored_bytes(i.reduce_res),
+            )
+
+    return cost
 
 
 # -- activation -------------------------------------------------------------------------------------------------------
@@ -228,7 +245,7 @@ def _(out, op, data, bias, scale, reduce_cmd, out_reduce_res, act_accumulator):
     read_out(act_accumulator, out_reduce_res)
 
 
-activation.cost(_micro_operations)
+activation.cost(activation_cost("ACTIVATE"))
 
 
 # -- activation_reduce ------------------------------------------------------------------------------------------------
@@ -279,4 +296,4 @@ def _(out, op, data, bias, scale, reduce_op, out_reduce_res, act_accumulator):
     read_out(act_accumulator, out_reduce_res)
 
 
-activation_reduce.cost(_micro_operations)
+activation_reduce.cost(activation_cost("ACTIVATE"))
