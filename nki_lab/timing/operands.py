@@ -9,6 +9,7 @@ from nki_lab.ir.instruction import Instruction
 from nki_lab.ir.literals import value_text
 from nki_lab.ir.nodes import Kernel
 from nki_lab.ir.tensor import NkiTensor
+from nki_lab.isa.operators import Op
 from nki_lab.targets.spaces import PSUM, MemoryRegion
 from nki_lab.targets.spec import Target
 from nki_lab.timing.rows import Kind
@@ -124,7 +125,5 @@ def activation_function(kind: Kind) -> str | None:
     """Return the name of the function whose activation table a micro-operation needs, None where it needs none."""
     if kind.step is None or kind.step.table is None:
         return None
-    for value in kind.record.form.example.args:
-        if getattr(value, "activation", None) is not None:
-            return str(value.name)
-    return None
+    operators = [value for value in kind.record.form.example.args if isinstance(value, Op)]
+    return operators[0].name if operators else None
