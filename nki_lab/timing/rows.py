@@ -11,7 +11,7 @@ import numpy as np
 
 from nki_lab.ir.cost import MicroOp, Stage
 from nki_lab.targets.engines import DMA, TENSOR, Engine
-from nki_lab.timing.record import Record
+from nki_lab.timing.record import Record, RingKey
 from nki_lab.timing.timeline import Timeline
 
 #: Opcodes of rows that no definition's cost names (profile-schema-reference.rst:247).
@@ -107,12 +107,26 @@ def _ready(timeline: Timeline) -> np.ndarray:
     for record, entries in timeline.entries_by_record.items():
         spent[entries] = record.issue if record.form.engine is DMA else record.interval
     ready = np.full(len(begun), timeline.offset, dtype=np.int64)
-    for queue in timeline.program.queues.values():
-        entries = np.array(queue)
+    lines: dict[object, list[int]] = {}
+    for queue, own in timeline.program.queues.items():
+        # Rings of one maker take turns: what one does is no waiting of the other.
+        lines.setdefault(queue[:2] if isinstance(queue, RingKey) else queue, []).extend(own)
+    for line in lines.values():
+        entries = np.array(line)
+        entries = entries[np.argsort(begun[entries], kind="stable")]
         ready[entries[1:]] = (begun + spent)[entries[:-1]]
+    if TENSOR in timeline.program.queues:
+        # The engine waits when no product runs; weights that are loaded behind one waited for nothing.
+        entries = np.array(timeline.program.queues[TENSOR])
+        ready[entries[1:]] = _products(timeline)[2][:-1]
     for entry, time in timeline.board.table_loads:
         ready[entry] = time + timeline.board.table_load + timeline.offset
     return np.minimum(ready, begun)
+
+
+def _products(timeline: Timeline) -> list[np.ndarray]:
+    """Return the start of the load, and the start and end of the products, per entry of the Tensor queue."""
+    return [np.array(t, dtype=np.int64) + timeline.offset for t in timeline.board.products]
 
 
 def _engine_rows(
@@ -143,9 +157,7 @@ def _tensor_rows(
 ) -> None:
     queue = np.array(timeline.program.queues[TENSOR])
     rank = np.searchsorted(queue, entries)
-    loads, begins, ends = (
-        np.array(times, dtype=np.int64)[rank] + timeline.offset for times in timeline.board.products
-    )
+    loads, begins, ends = (times[rank] for times in _products(timeline))
     products = [s for s in record.steps if s.stage is not Stage.LOAD_STATIONARY]
     waited = ready[entries]
     for step in record.steps:

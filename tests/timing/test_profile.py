@@ -204,6 +204,18 @@ def test_waiting_time_is_what_lies_between_two_instructions_of_an_engine(trn2) -
     assert activate["evt_wait_time_ns"] == activate["start_ts"] - table["end_ts"] > 0
 
 
+def test_an_engine_waits_only_while_it_does_nothing(profile) -> None:
+    engine = profile.strings("Instruction", "engine")
+    waits = profile.numbers("Instruction", "evt_wait_time_ns")
+    assert (waits >= 0).all()
+    for name in ("sync", "tensor", "scalar"):
+        rows = engine.equal_to(name)
+        busy = profile.summary[f"{name}_engine_active_time"] * 1e9
+        assert 0 < waits[rows].sum() <= profile.total_ns
+        if name == "sync":
+            assert waits[rows].sum() + busy <= profile.total_ns + rows.sum()
+
+
 def test_memory_in_use_follows_the_accesses(trn2) -> None:
     kernel_bytes = 64 * 2 + 512 * 2  # weights and moving, per partition
     peak = trn2.numbers("SbufUsage", "partition_0_util_percent").max() * 224 * 1024
