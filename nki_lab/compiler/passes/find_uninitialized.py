@@ -8,7 +8,9 @@ accumulators that are read although nothing has reset them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
+from nki_lab.compiler.findings import FindingsByPlace
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.ir.coverage import Coverage, Written
 from nki_lab.ir.instruction import READ, SPOIL, UPDATE, WRITE, Instruction
@@ -23,7 +25,7 @@ def find_uninitialized(kernel: Kernel, options: CompileOptions) -> Kernel:
     """Return the kernel with a finding per unwritten read and the storages to fill before use."""
     coverage: dict[int, Coverage] = {}
     poisoned: set[int] = set()
-    findings = {(f.message, f.stack): f for f in kernel.findings}
+    findings = FindingsByPlace(kernel.findings)
     known: set[State] = set()
     for i in kernel.instructions:
         form = i.form
@@ -50,12 +52,10 @@ def find_uninitialized(kernel: Kernel, options: CompileOptions) -> Kernel:
                     kind == "first" and i.args[i.definition.position["accumulate"]] is None
                 ):
                     continue
-                finding = _finding(i, position, view, seen)
-                findings.setdefault((finding.message, finding.stack), finding)
+                findings.add(position, i.stack, partial(_finding, i, position, view, seen))
         for state, role in form.state:
             if role in (READ, UPDATE) and state.is_accumulator and state not in known:
-                finding = _unknown_state(i, state)
-                findings.setdefault((finding.message, finding.stack), finding)
+                findings.add(state, i.stack, partial(_unknown_state, i, state))
             if role == WRITE:
                 known.add(state)
             elif role == SPOIL:
@@ -74,16 +74,8 @@ def find_uninitialized(kernel: Kernel, options: CompileOptions) -> Kernel:
         seen = coverage.get(storage.id) or Coverage(storage)
         if storage.origin == "temporary" and seen.written(view) is not Written.ALL:
             poisoned.add(storage.id)
-            missing = seen.missing(view)
-            finding = Finding(
-                "uninitialized",
-                f"{missing} of {view.size} elements of the result {view.describe()} are never written",
-                storage.stack,
-                help="write every element with nisa.dma_copy before the kernel returns",
-                code="NKI401",
-            )
-            findings.setdefault((finding.message, finding.stack), finding)
-    return kernel.with_(findings=tuple(findings.values()), poisoned=frozenset(poisoned))
+            findings.add("result", storage.stack, partial(_unwritten_result, view, seen))
+    return kernel.with_(findings=findings.all(), poisoned=frozenset(poisoned))
 
 
 def _update_kinds(i: Instruction) -> dict[int, str]:
@@ -113,6 +105,16 @@ def _finding(i: Instruction, position: int, view: NkiTensor, seen: Coverage) -> 
         f" but were never written, the first at index {list(where)}",
         i.stack,
         help="write the tile first, e.g. nisa.memset(dst=tile, value=0.0) or nisa.dma_copy",
+        code="NKI401",
+    )
+
+
+def _unwritten_result(view: NkiTensor, seen: Coverage) -> Finding:
+    return Finding(
+        "uninitialized",
+        f"{seen.missing(view)} of {view.size} elements of the result {view.describe()} are never written",
+        view.storage.stack,
+        help="write every element with nisa.dma_copy before the kernel returns",
         code="NKI401",
     )
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from nki_lab.compiler.findings import FindingsByPlace
 from nki_lab.compiler.options import CompileOptions
-from nki_lab.ir.instruction import READ
+from nki_lab.ir.instruction import READ, Instruction
 from nki_lab.ir.nodes import Finding, Kernel
 
 
@@ -17,7 +20,7 @@ def remove_dead(kernel: Kernel, options: CompileOptions) -> Kernel:
         return kernel
     read: set[int] = set()
     kept = []
-    findings = list(kernel.findings)
+    dead = []
     for i in reversed(kernel.instructions):
         form = i.form
         written = i.written()
@@ -27,18 +30,23 @@ def remove_dead(kernel: Kernel, options: CompileOptions) -> Kernel:
             or any(not v.storage.on_chip or v.storage.id in read for v in written)
         )
         if not alive:
-            findings.append(
-                Finding(
-                    "advice",
-                    f"{i.definition.name} writes {written[0].describe()}, which is never read: removed",
-                    i.stack,
-                    help="delete the line, or store the tile",
-                )
-            )
+            dead.append(i)
             continue
         kept.append(i)
         for view in i.read():
             read.add(view.storage.id)
-    if len(kept) == len(kernel.instructions):
+    if not dead:
         return kernel
-    return kernel.with_(body=tuple(reversed(kept)), findings=tuple(findings))
+    findings = FindingsByPlace(kernel.findings)
+    for i in reversed(dead):
+        findings.add(i.definition.name, i.stack, partial(_removed, i))
+    return kernel.with_(body=tuple(reversed(kept)), findings=findings.all())
+
+
+def _removed(i: Instruction) -> Finding:
+    return Finding(
+        "advice",
+        f"{i.definition.name} writes {i.written()[0].describe()}, which is never read: removed",
+        i.stack,
+        help="delete the line, or store the tile",
+    )

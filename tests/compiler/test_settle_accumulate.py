@@ -1,0 +1,141 @@
+"""Which products overwrite, which add, and which decide per element?"""
+
+import numpy as np
+import pytest
+
+import nki_lab.language as nl
+from nki_lab.api import isa as nisa
+from nki_lab.ir.nodes import Kernel
+from tests.compiler.programs import compiled, integers, simulated
+
+
+def settled(kernel: Kernel):
+    """Return `accumulate` of every product, in program order."""
+    return [i.accumulate for i in kernel.instructions if i.definition.name == "nc_matmul"]
+
+
+def products(x, y, parts, accumulate=None):
+    """Add x.T @ y into the given columns of one PSUM tile, one product after the other."""
+    out = nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.shared_hbm)
+    a = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.sbuf)
+    b = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=a, src=x)
+    nisa.dma_copy(dst=b, src=y)
+    acc = nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.psum)
+    for low, high in parts:
+        nisa.nc_matmul(
+            dst=acc[:, low:high], stationary=a, moving=b[:, low:high], accumulate=accumulate
+        )
+    result = nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=result, src=acc)
+    nisa.dma_copy(dst=out, src=result)
+    return out
+
+
+@pytest.fixture
+def arrays(rng):
+    return integers(rng, (128, 64)), integers(rng, (128, 512))
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ([(0, 512)], [False]),
+        ([(0, 512)] * 3, [False, True, True]),
+        ([(0, 256), (256, 512), (0, 256)], [False, False, True]),
+        ([(0, 128), (128, 512), (0, 512)], [False, False, True]),  # parts make up the whole
+        ([(0, 200), (0, 512)], [False, None]),  # first here, later there
+        ([(0, 200), (100, 300), (0, 512)], [False, None, None]),
+        ([(0, 512), (17, 300), (3, 4)], [False, True, True]),
+    ],
+)
+@pytest.mark.parametrize("shared_bytes", [False, True])
+def test_first_writes_overwrite_and_later_ones_add(arrays, parts, expected, shared_bytes):
+    x, y = arrays
+    kernel = compiled(products, x, y, parts).kernel
+    assert settled(kernel) == expected
+    times = np.zeros(512)
+    for low, high in parts:
+        times[low:high] += 1
+    (found,) = simulated(kernel, [x, y], shared_bytes=shared_bytes)
+    product = (x.T.astype(float) @ y.astype(float)) * times
+    np.testing.assert_array_equal(found, np.where(times > 0, product, np.nan))
+
+
+@pytest.mark.parametrize(("accumulate", "times"), [(False, 1), (True, np.nan)])
+def test_what_the_author_says_stays(arrays, accumulate, times):
+    x, y = arrays
+    kernel = compiled(products, x, y, [(0, 512)] * 2, accumulate=accumulate).kernel
+    assert settled(kernel) == [accumulate] * 2
+    (found,) = simulated(kernel, [x, y])
+    np.testing.assert_array_equal(found, (x.T.astype(float) @ y.astype(float)) * times)
+    assert len(kernel.findings) == (1 if accumulate else 0), "adding to what nothing wrote is found"
+
+
+def other_writers(x, y):
+    """Let a memset and a copy write the accumulator first."""
+    out = nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.shared_hbm)
+    a = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.sbuf)
+    b = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=a, src=x)
+    nisa.dma_copy(dst=b, src=y)
+    acc = nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.psum)
+    nisa.memset(dst=acc[:, 0:256], value=5.0)
+    nisa.tensor_copy(dst=acc[:, 256:384], src=b[0:64, 0:128])
+    nisa.nc_matmul(dst=acc[:, 0:384], stationary=a, moving=b[:, 0:384])
+    nisa.nc_matmul(dst=acc[:, 256:512], stationary=a, moving=b[:, 256:512])
+    result = nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=result, src=acc)
+    nisa.dma_copy(dst=out, src=result)
+    return out
+
+
+def test_whoever_writes_first_counts(arrays):
+    x, y = arrays
+    kernel = compiled(other_writers, x, y).kernel
+    assert settled(kernel) == [True, None]
+    product = x.T.astype(float) @ y.astype(float)
+    expected = product.copy()
+    expected[:, 0:256] += 5
+    expected[:, 256:384] += product[:, 256:384] + y[0:64, 0:128]
+    (found,) = simulated(kernel, [x, y])
+    np.testing.assert_array_equal(found, expected)
+
+
+def fresh_tiles(x, y, explicit):
+    """Make a new tile for each product; with `explicit` all at one address, made in advance."""
+    out = nl.ndarray((3, 64, 512), dtype=nl.float32, buffer=nl.shared_hbm)
+    a = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.sbuf)
+    b = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=a, src=x)
+    nisa.dma_copy(dst=b, src=y)
+    address = (0, 2048) if explicit else None
+    tiles = [
+        nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.psum, address=address) for _ in range(3)
+    ]
+    for k, acc in enumerate(tiles):
+        nisa.nc_matmul(dst=acc, stationary=a, moving=b)
+        result = nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=result, src=acc)
+        nisa.dma_copy(dst=out[k], src=result)
+    return out
+
+
+@pytest.mark.parametrize("explicit", [False, True])
+@pytest.mark.parametrize("shared_bytes", [False, True])
+def test_a_new_tile_starts_unwritten_at_an_address_used_before(arrays, explicit, shared_bytes):
+    x, y = arrays
+    kernel = compiled(fresh_tiles, x, y, explicit=explicit).kernel
+    assert settled(kernel) == [False] * 3
+    (found,) = simulated(kernel, [x, y], shared_bytes=shared_bytes)
+    product = x.T.astype(float) @ y.astype(float)
+    np.testing.assert_array_equal(found, product[None].repeat(3, 0))
+
+
+def test_a_second_run_starts_unwritten_too(arrays):
+    from nki_lab.simulator import Program
+
+    x, y = arrays
+    program = Program(compiled(products, x, y, [(0, 200), (100, 512)]).kernel)
+    first, second = program.run([x, y])[0], program.run([x, y])[0]
+    np.testing.assert_array_equal(first, second)
