@@ -10,7 +10,9 @@ from nki_lab.api import install
 from nki_lab.magics.completions import complete_options
 from nki_lab.magics.line_magics import LineMagics
 from nki_lab.magics.nki_magic import NkiMagics
+from nki_lab.runtime import Result
 from nki_lab.settings import VARIABLES
+from nki_lab.widgets import register, unregister
 
 _TARGET = VARIABLES["target"].name
 _MAGICS = (NkiMagics, LineMagics)
@@ -31,6 +33,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     for magics in _MAGICS:
         shell.register_magics(magics)
     shell.Completer.custom_matchers.append(complete_options)
+    register(shell, Result)
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
@@ -41,6 +44,7 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
                 shell.magics_manager.magics[kind].pop(name, None)
     matchers = shell.Completer.custom_matchers
     matchers[:] = [matcher for matcher in matchers if matcher is not complete_options]
+    unregister(shell, Result)
     if not _before.get("aliases", True):
         install.uninstall()
     target = _before.get("target")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from nki_lab.options.views import view_text
+from IPython.display import display
+
+from nki_lab import widgets
 from nki_lab.runtime import Result
 
 
@@ -13,6 +15,5 @@ def show(result: Result, views: tuple[str, ...] | None) -> None:
         result: the run.
         views: names of views; None is the choice of the display, an empty tuple shows nothing.
     """
-    for view in ("report",) if views is None else views:
-        print()
-        print(view_text(result, view))
+    if views is None or views:
+        display(widgets.display(result, views))

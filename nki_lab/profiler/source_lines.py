@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nki_lab.profiler.columns import Strings
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TRANSFERS
 
@@ -27,13 +28,18 @@ class LineTime:
     transfer_ns: int
 
 
-def by_line(profile: Profile) -> list[LineTime]:
+def by_line(profile: Profile, line: Strings | None = None) -> list[LineTime]:
     """Return the time of every source line, the most expensive first.
 
     Work of several engines at once is added up, so the sum may exceed the run's time. Instructions
     without a source line are left out.
+
+    Args:
+        profile: the run.
+        line: the line of every row of Instruction; by default its `nki_source_location`.
     """
-    line = profile.strings("Instruction", "nki_source_location")
+    if line is None:
+        line = profile.strings("Instruction", "nki_source_location")
     rows = line.codes >= 0
     lines = len(line.values)
     duration = profile.numbers("Instruction", "duration_ns")

@@ -19,6 +19,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from nki_lab.profiler.profile import Profile
 
 #: Names of the views of a run, in the order they are shown.
@@ -194,6 +196,7 @@ class ViewData:
         stages: the program after each pass, the traced program first.
         tensors: every tensor of the program.
         slices: the parts of a tensor that instructions touch, by the tensor's number.
+        make_lines: gives `lines`; None where they are known from the profile only.
         findings: what the author should know.
     """
 
@@ -203,4 +206,16 @@ class ViewData:
     stages: Sequence[Stage] = field(default=(), repr=False)
     tensors: Sequence[Tensor] = field(default=(), repr=False)
     slices: Callable[[int], Sequence[Slice]] = field(default=lambda number: (), repr=False)
+    make_lines: Callable[[], tuple[np.ndarray, Sequence[Place]]] | None = field(
+        default=None, repr=False
+    )
     findings: Sequence[Remark] = field(default=(), repr=False)
+
+    @cached_property
+    def lines(self) -> tuple[np.ndarray, Sequence[Place]] | None:
+        """Per instruction, a number into the lines of the author's text that follow; -1 for none.
+
+        They tell apart lines of the same number in different cells, which the profile's
+        `nki_source_location` does not.
+        """
+        return None if self.make_lines is None else self.make_lines()

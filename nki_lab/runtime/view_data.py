@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
+import numpy as np
+
 from nki_lab.compiler.pipeline import CompiledKernel
 from nki_lab.ir.literals import view_text
 from nki_lab.ir.nodes import Finding, Kernel
@@ -43,6 +45,7 @@ def make_view_data(compiled: CompiledKernel, profile: Profile) -> ViewData:
         ),
         tensors=Made(len(kernel.storages), program.tensor),
         slices=program.slices,
+        make_lines=program.line_numbers,
         findings=tuple(program.remark(f) for f in compiled.findings),
     )
 
@@ -68,6 +71,20 @@ class _Described:
         i = self._kernel.instructions[position]
         text = print_instruction(i, comments=False)
         return Operation(i.definition.name, i.form.engine.name, text, self.place(i.stack))
+
+    def line_numbers(self) -> tuple[np.ndarray, list[Place]]:
+        number: dict[int, int] = {}
+        places: dict[Place, int] = {}
+        codes = []
+        for i in self._kernel.instructions:
+            # One object stands for equal stacks, so that identity is enough (and much cheaper).
+            code = number.get(id(i.stack))
+            if code is None:
+                place = self.place(i.stack)
+                code = -1 if place is None else places.setdefault(place, len(places))
+                number[id(i.stack)] = code
+            codes.append(code)
+        return np.array(codes, dtype=np.int64), list(places)
 
     def lines(self, kernel: Kernel) -> list[CodeLine]:
         return [

@@ -1,0 +1,102 @@
+"""How is a run shown in a notebook, whatever shows the notebook?
+
+One object in several forms, of which a front end takes the richest it knows:
+
+    text/plain         the report (or the views that were asked for); the same on every run and machine
+    image/png          the timeline; shown where nothing is alive, also in notebooks nobody trusts
+    widget view        the live views, where there is a kernel and a front end with widgets
+    text/html          tables without a script, only where no live view can be made
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from nki_lab.profiler.view_data import VIEWS, ViewData
+from nki_lab.profiler.view_text import view_text
+from nki_lab.widgets.open_views import open_views
+from nki_lab.widgets.picture import WIDTH, timeline_picture
+from nki_lab.widgets.static_page import static_html
+from nki_lab.widgets.timeline_model import Timeline
+
+_WIDGET = "application/vnd.jupyter.widget-view+json"
+#: Lines of text that each view leaves in a notebook.
+TEXT_LINES = 40
+
+
+class Display:
+    """A run, ready to be shown.
+
+    Args:
+        data: the run.
+        tabs: names of its views, from left to right.
+        text: names of the views that are told as text.
+    """
+
+    def __init__(self, data: ViewData, tabs: Sequence[str], text: Sequence[str]) -> None:
+        unknown = [name for name in (*tabs, *text) if name not in VIEWS]
+        if unknown or not tabs:
+            raise ValueError(f"views are {', '.join(VIEWS)}; found {', '.join(unknown) or 'none'}")
+        self.data = data
+        self.tabs = tuple(tabs)
+        self.text = tuple(text)
+        #: Why there is no live view; empty where there is one.
+        self.problem = ""
+
+    @cached_property
+    def widget(self) -> Any:
+        """The live views, or None where they cannot be made."""
+        try:
+            from nki_lab.widgets.live import LiveView
+
+            view = LiveView(self.data, self.tabs)
+        except Exception as error:  # the static forms are there for this
+            self.problem = f"no live view: {type(error).__name__}: {error}"
+            return None
+        open_views.add(self.data.name, view)
+        return view
+
+    def to_png(self) -> bytes:
+        """Return the timeline as a PNG image."""
+        return timeline_picture(Timeline(self.data))
+
+    def __repr__(self) -> str:
+        return "\n\n".join(view_text(self.data, name, TEXT_LINES) for name in self.text)
+
+    @cached_property
+    def _bundle(self) -> dict[str, Any]:
+        bundle: dict[str, Any] = {
+            "text/plain": repr(self),
+            "image/png": base64.b64encode(self.to_png()).decode(),
+        }
+        if self.widget is None:
+            bundle["text/html"] = static_html(self.data, self.tabs, self.problem)
+        else:
+            bundle[_WIDGET] = {
+                "version_major": 2,
+                "version_minor": 0,
+                "model_id": self.widget.model_id,
+            }
+        return bundle
+
+    def _repr_mimebundle_(
+        self, include: Any = None, exclude: Any = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        return dict(self._bundle), {"image/png": {"width": WIDTH // 2 + WIDTH // 4}}
+
+
+def display(result: Any, tabs: Sequence[str] | None = None) -> Display:
+    """Return a run as an object that a notebook shows: tabs of report, IR, layout, memory, timeline.
+
+    Args:
+        result: a Result of `nki_lab.run`, or a ViewData.
+        tabs: names of views in the order of their tabs; the first is in front. By default all of
+            them, told by the report in plain text.
+    """
+    data = result if isinstance(result, ViewData) else result.view_data
+    if tabs is None:
+        return Display(data, VIEWS, VIEWS[:1])
+    return Display(data, tabs, tabs)

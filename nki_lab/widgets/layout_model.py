@@ -1,0 +1,208 @@
+"""Which bytes of a tensor do its slices cover?
+
+A tensor is shown as rows (partitions; in HBM the first axis) by elements. The elements a slice
+covers are a union of boxes: rows and columns with a step each. The boxes are exact: no element is
+left out, none is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, product
+from typing import Any
+
+import numpy as np
+
+from nki_lab.profiler.view_data import Operation, Slice, Tensor, ViewData
+from nki_lab.widgets.packing import pack
+
+#: Boxes and slices of one tensor that are sent to the browser; the rest is counted.
+BOXES_SHOWN = 20_000
+SLICES_SHOWN = 2_000
+#: Instructions named per slice.
+USES_SHOWN = 20
+#: Tensors listed.
+TENSORS_SHOWN = 3_000
+
+
+@dataclass(frozen=True)
+class Box:
+    """Rows and columns with a step each, counted in elements of the slice's own type."""
+
+    row: int
+    rows: int
+    row_step: int
+    column: int
+    columns: int
+    column_step: int
+
+
+def boxes(part: Slice, row_elements: int) -> Iterator[Box]:
+    """Yield boxes that together hold exactly the elements of a slice, each at least once.
+
+    Args:
+        part: the slice.
+        row_elements: elements of one row of the tensor, counted in the slice's type.
+    """
+    axes = _merged(part, row_elements)
+    start = part.offset + sum((n - 1) * s for n, s in axes if s < 0)
+    axes = sorted(((n, abs(s)) for n, s in axes), key=lambda axis: axis[1])
+    across = [axis for axis in axes if axis[1] % row_elements]
+    down = [axis for axis in axes if axis[1] % row_elements == 0]
+    reach = start % row_elements + sum((n - 1) * s for n, s in across)
+    if reach >= row_elements:  # it runs over the end of a row
+        yield from _runs(start, axes, row_elements)
+        return
+    # One axis each way becomes the box; further ones repeat it.
+    width, *more_across = across or [(1, 1)]
+    height, *more_down = down or [(1, row_elements)]
+    for steps in product(*(range(0, n * s, s) for n, s in (*more_down, *more_across))):
+        row, column = divmod(start + sum(steps), row_elements)
+        yield Box(row, height[0], height[1] // row_elements, column, *width)
+
+
+def _merged(part: Slice, row_elements: int) -> list[tuple[int, int]]:
+    """Return (size, stride) of the axes that move; neighbours that one stride walks are one.
+
+    An axis that walks whole rows stays apart from those that walk inside a row.
+    """
+    axes: list[tuple[int, int]] = []
+    walked = [(n, s) for n, s in zip(part.shape, part.strides, strict=True) if n > 1 and s]
+    for size, stride in sorted(walked, key=lambda axis: -abs(axis[1])):
+        alike = axes and (axes[-1][1] % row_elements == 0) == (stride % row_elements == 0)
+        if alike and axes[-1][1] == size * stride:
+            axes[-1] = (axes[-1][0] * size, stride)
+        else:
+            axes.append((size, stride))
+    return axes
+
+
+def _runs(start: int, axes: list[tuple[int, int]], row_elements: int) -> Iterator[Box]:
+    """Yield boxes of a slice that does not respect rows: whole rows, or one stretch of a row each."""
+    (size, step), *outer = axes
+    for steps in product(*(range(0, n * s, s) for n, s in outer)):
+        at, left = start + sum(steps), size
+        while left:
+            row, column = divmod(at, row_elements)
+            rows, fits = 1, min(left, -(-(row_elements - column) // step))
+            if step == 1 and column == 0 and left >= 2 * row_elements:
+                rows, fits = left // row_elements, row_elements
+            yield Box(row, rows, 1, column, fits, step)
+            at += rows * fits * step
+            left -= rows * fits
+
+
+def tensor_list(data: ViewData) -> list[dict[str, Any]]:
+    """Describe every tensor in a few words, for the list to choose from."""
+    found = []
+    for tensor in data.tensors[:TENSORS_SHOWN]:
+        shape = " x ".join(map(str, tensor.shape))
+        found.append(
+            {
+                "name": tensor.name,
+                "memory": tensor.memory,
+                "shape": shape,
+                "dtype": tensor.dtype,
+                "origin": tensor.origin,
+                "rows": tensor.rows,
+                "row_bytes": tensor.row_bytes,
+            }
+        )
+    return found
+
+
+def tensor_layout(data: ViewData, number: int) -> bytes:
+    """Return one tensor with the slices that instructions touch, packed."""
+    tensor = data.tensors[number]
+    slices = data.slices(number)
+    shown = []
+    table: list[tuple[int, ...]] = []
+    for part in slices[:SLICES_SHOWN]:
+        scale = tensor.row_bytes // part.itemsize
+        if scale * part.itemsize != tensor.row_bytes:
+            continue
+        space = BOXES_SHOWN - len(table)
+        found = list(islice(boxes(part, scale), space + 1))
+        if len(found) > space:
+            break
+        first = len(table)
+        table += [
+            (b.row, b.rows, b.row_step, b.column * part.itemsize, b.columns, b.column_step * part.itemsize,
+             part.itemsize) for b in found
+        ]  # fmt: skip
+        shown.append(_describe(data, part) | {"boxes": [first, len(table)]})
+    meta = {
+        "number": number,
+        "name": tensor.name,
+        "memory": tensor.memory,
+        "shape": list(tensor.shape),
+        "dtype": tensor.dtype,
+        "itemsize": tensor.itemsize,
+        "on_chip": tensor.on_chip,
+        "rows": tensor.rows,
+        "row_bytes": tensor.row_bytes,
+        "nbytes": tensor.nbytes,
+        "address": tensor.address,
+        "origin": tensor.origin,
+        "place": tensor.place.heading if tensor.place else "",
+        "source": tensor.place.text if tensor.place else "",
+        "axes": axis_labels(tensor),
+        "slices": shown,
+        "more": len(slices) - len(shown),
+    }
+    flat = np.array(table, dtype=np.int64).reshape(-1, 7)
+    return pack(
+        meta, {"boxes": flat.astype("f8" if tensor.nbytes > 2**31 - 1 else "i4").reshape(-1)}
+    )
+
+
+def axis_labels(tensor: Tensor) -> list[str]:
+    """Say what runs down and what runs across: partition and free axes, or axes of device memory."""
+    rank = len(tensor.shape)
+    first = 1 if rank > 1 or tensor.on_chip else 0
+    sizes = " x ".join(f"{n:,}" for n in tensor.shape[first:])
+    numbers = ", ".join(map(str, range(first, rank)))
+    axes = f"{'axis' if rank - first == 1 else 'axes'} {numbers}"
+    if tensor.on_chip:
+        down, across, of = f"partition axis: axis 0 ({tensor.rows:,})", f"free {axes}", "partition"
+    else:
+        down, across, of = f"axis 0 ({tensor.rows:,})" if first else "", axes, "row"
+    size = f"{tensor.row_bytes:,} bytes per {of}" if first else f"{tensor.row_bytes:,} bytes"
+    return [down, f"{across}: {sizes} {tensor.dtype}, {size} (marks count bytes)"]
+
+
+def _describe(data: ViewData, part: Slice) -> dict[str, Any]:
+    return {
+        "text": part.text,
+        "elements": int(np.prod(part.shape, dtype=np.int64)),
+        "shape": list(part.shape),
+        "reads": len(part.readers),
+        "writes": len(part.writers),
+        "uses": [
+            _use(data.operations[position], position, way)
+            for way, positions in (("reads", part.readers), ("writes", part.writers))
+            for position in positions[: USES_SHOWN // 2]
+        ],
+    }
+
+
+def _use(operation: Operation, position: int, way: str) -> dict[str, Any]:
+    place = operation.place
+    return {
+        "position": position,
+        "way": way,
+        "name": operation.name,
+        "engine": operation.engine,
+        "text": operation.text,
+        "place": place.heading if place else "",
+        "source": place.text if place else "",
+    }
+
+
+def first_tensor(tensors: Sequence[Tensor]) -> int:
+    """Choose the tensor that is shown first: the first input, else the first of all."""
+    for number, tensor in enumerate(tensors[:TENSORS_SHOWN]):
+        if tensor.origin == "input":
+            return number
+    return 0

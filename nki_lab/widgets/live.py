@@ -1,0 +1,75 @@
+"""What is the live view of a run in a notebook: the widget, and what it answers to the browser?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import anywidget
+import traitlets
+
+from nki_lab.profiler.report import badge
+from nki_lab.profiler.view_data import ViewData
+from nki_lab.widgets.modules import module_text, style_text
+from nki_lab.widgets.parts import Parts, UnknownPart
+from nki_lab.widgets.theme import theme_table
+
+
+class LiveView(anywidget.AnyWidget):
+    """The views of one run, in a front end that shows widgets.
+
+    Attributes:
+        head: title, target and badge above the tabs.
+        tabs: names of the views.
+        theme: colours in light and dark.
+        parts: blocks of data that need no kernel (see `nki_lab.widgets.parts`).
+    """
+
+    _esm = module_text()
+    _css = style_text()
+    head = traitlets.Dict().tag(sync=True)
+    tabs = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    theme = traitlets.Dict().tag(sync=True)
+    parts = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, data: ViewData, tabs: Sequence[str]) -> None:
+        self._parts = Parts(data)
+        target = data.profile.target
+        super().__init__(
+            head={
+                "title": data.name,
+                "target": f"{target.name} ({target.core_name})",
+                "badge": badge(data.profile),
+                "modelled": data.profile.is_simulation,
+            },
+            tabs=list(tabs),
+            theme=theme_table(),
+            parts=self._parts.stored(tabs),
+        )
+        self.on_msg(self._answer)
+
+    def close(self) -> None:
+        """Give up the view and the layout model that ipywidgets makes for every widget."""
+        layout = self.layout
+        super().close()
+        layout.close()
+
+    def _answer(self, widget: Any, message: Any, buffers: Any) -> None:
+        """Send the blocks of the part the browser asks for, one message each."""
+        name = message.get("want") if isinstance(message, dict) else None
+        if not isinstance(name, str):
+            return
+        try:
+            blocks = self._parts.make(name)
+            block = next(blocks)
+            for following in blocks:
+                self.send({"part": name, "last": False}, [block])
+                block = following
+            self.send({"part": name, "last": True}, [block])
+        except UnknownPart as error:
+            self.send({"part": name, "error": str(error)})
+        except Exception as error:
+            self.send(
+                {"part": name, "error": f"{type(error).__name__}: {error}; please report this"}
+            )
+            raise

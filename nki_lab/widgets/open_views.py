@@ -1,0 +1,58 @@
+"""Which live views are open, and which of them does a cell that runs again replace?
+
+A widget lives in the kernel until it is closed, so a cell that is run again and again would pile them
+up. The views a cell has made are closed when a later run of the same cell makes the first one anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Closable(Protocol):
+    """Anything with `close()`."""
+
+    def close(self) -> None:
+        """Give up what it holds."""
+
+
+class OpenViews:
+    """The open views of every cell.
+
+    Args:
+        where: gives the cell that runs and a name for this run of it, or None outside notebooks.
+    """
+
+    def __init__(self, where: Callable[[], tuple[str, str] | None] = lambda: None) -> None:
+        self.where = where
+        self._open: dict[str, tuple[str, list[Closable]]] = {}
+
+    def add(self, name: str, view: Closable) -> None:
+        """Keep a view; close those that an earlier run of the same cell has made.
+
+        Where no cell is known, a view replaces the one of the same name.
+        """
+        cell, run = self.where() or (f"name:{name}", "")
+        earlier, views = self._open.get(cell, (run, []))
+        if earlier != run or not run:
+            for old in views:
+                old.close()
+            views = []
+        self._open[cell] = (run, [*views, view])
+
+    @property
+    def count(self) -> int:
+        """Number of open views."""
+        return sum(len(views) for _, views in self._open.values())
+
+    def close_all(self) -> None:
+        """Close every view."""
+        for _, views in self._open.values():
+            for view in views:
+                view.close()
+        self._open.clear()
+
+
+#: The views of this process.
+open_views = OpenViews()

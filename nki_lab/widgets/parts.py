@@ -1,0 +1,120 @@
+"""Which blocks of data may a live view of a run ask for?
+
+    report                  headline, figures, engines, lines, findings
+    ir, ir/2                the passes; the program after pass 2
+    layout, layout/7        the tensors; tensor 7 with its slices
+    memory                  tiles of SBUF and PSUM
+    timeline                tracks, and how busy they are over time
+    timeline/events         every event, in chunks
+    timeline/event/17       what is known of event 17
+
+What is small is put into the widget's own state, so that it is there without a kernel; the rest is
+made when the browser asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+from nki_lab.profiler.view_data import ViewData
+from nki_lab.widgets.ir_model import Passes
+from nki_lab.widgets.layout_model import TENSORS_SHOWN, first_tensor, tensor_layout, tensor_list
+from nki_lab.widgets.memory_model import memory_map
+from nki_lab.widgets.packing import pack
+from nki_lab.widgets.report_model import report_parts
+from nki_lab.widgets.timeline_model import Timeline, event_detail
+
+#: Bytes of all blocks in the state of one widget; a notebook may store that state.
+STORED_BYTES = 120_000
+#: Programs and profiles up to this size are cheap enough to be prepared before they are asked for.
+STORED_OPERATIONS = 3_000
+STORED_EVENTS = 20_000
+
+
+class UnknownPart(ValueError):
+    """A name that stands for no block of data."""
+
+
+class Parts:
+    """Makes the blocks of one run."""
+
+    def __init__(self, data: ViewData) -> None:
+        self.data = data
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """The events of the run."""
+        return Timeline(self.data)
+
+    @cached_property
+    def passes(self) -> Passes:
+        """The program after each pass."""
+        return Passes(self.data)
+
+    def make(self, name: str) -> Iterator[bytes]:
+        """Yield the blocks of a part.
+
+        Raises UnknownPart, also for a number past the end.
+        """
+        data = self.data
+        kind, _, rest = name.partition("/")
+        if name == "report":
+            yield report_parts(data)
+        elif name == "ir":
+            yield self.passes.overview()
+        elif kind == "ir":
+            yield self.passes.stage(_number(rest, len(data.stages)))
+        elif name == "layout":
+            shown = tensor_list(data)
+            more = max(0, len(data.tensors) - TENSORS_SHOWN)
+            yield pack({"tensors": shown, "first": first_tensor(data.tensors), "more": more})
+        elif kind == "layout":
+            yield tensor_layout(data, _number(rest, len(data.tensors)))
+        elif name == "memory":
+            yield memory_map(data)
+        elif name == "timeline":
+            yield self.timeline.overview()
+        elif name == "timeline/events":
+            yield from self.timeline.events()
+        elif name.startswith("timeline/event/"):
+            number = _number(rest.removeprefix("event/"), self.timeline.count)
+            yield pack(event_detail(self.timeline, number))
+        else:
+            raise UnknownPart(f"there is no data called {name!r}")
+
+    def stored(self, tabs: Sequence[str]) -> dict[str, bytes]:
+        """Return the blocks for the state of a widget: of each view what is small, the first view first."""
+        found: dict[str, bytes] = {}
+        space = STORED_BYTES
+        for name in (part for tab in tabs for part in self._first_parts(tab)):
+            blocks = list(self.make(name))
+            size = sum(map(len, blocks))
+            if len(blocks) == 1 and size <= space:
+                found[name] = blocks[0]
+                space -= size
+        return found
+
+    def _first_parts(self, tab: str) -> list[str]:
+        """Return what a view shows at first, as far as it is cheap to make."""
+        data = self.data
+        if tab == "timeline":
+            events = self.timeline.count <= STORED_EVENTS
+            return ["timeline", "timeline/events"] if events else ["timeline"]
+        if tab == "report":
+            return ["report"]
+        if max(len(data.operations), len(data.tensors)) > STORED_OPERATIONS:
+            return []
+        if tab == "ir":
+            return ["ir", f"ir/{self.passes.first_shown}"] if data.stages else ["ir"]
+        if tab == "layout":
+            return (
+                ["layout", f"layout/{first_tensor(data.tensors)}"] if data.tensors else ["layout"]
+            )
+        return [tab]
+
+
+def _number(text: str, count: int) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) >= count:
+        raise UnknownPart(f"there is no part number {text!r} of {count}")
+    return int(text)

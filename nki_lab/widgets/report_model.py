@@ -1,0 +1,141 @@
+"""What does the report of a run say, in parts a view can lay out?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nki_lab.profiler.columns import Strings
+from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.report import badge, bound_sentence
+from nki_lab.profiler.schema import ENGINES
+from nki_lab.profiler.source_lines import by_line
+from nki_lab.profiler.view_data import Remark, ViewData
+from nki_lab.profiler.view_text import view_text
+from nki_lab.widgets.packing import pack
+from nki_lab.widgets.timeline_model import instruction_lines
+
+#: Source lines and findings listed.
+LINES_SHOWN = 12
+REMARKS_SHOWN = 50
+
+
+def report_parts(data: ViewData) -> bytes:
+    """Return headline, figures, engines, lines and findings, packed."""
+    profile = data.profile
+    target = profile.target
+    meta = {
+        "name": data.name,
+        "target": f"{target.name} ({target.core_name})",
+        "badge": badge(profile),
+        "modelled": profile.is_simulation,
+        "figures": _figures(profile),
+        "engines": _engines(profile),
+        "lines": _lines(data),
+        "findings": [_remark(remark) for remark in data.findings[:REMARKS_SHOWN]],
+        "more_findings": max(0, len(data.findings) - REMARKS_SHOWN),
+        "warnings": [
+            {"kind": row["category"] or "", "message": row["message"] or ""}
+            for row in profile.records("Warning", 0, REMARKS_SHOWN)
+        ],
+        "text": view_text(data, "report"),
+    }
+    return pack(meta)
+
+
+def _figures(profile: Profile) -> list[dict[str, str]]:
+    summary = profile.summary
+    figures = [
+        ("total time", f"{profile.total_ns / 1000:,.3f} us",
+         f"{round(profile.total_ns * profile.target.core_ghz):,} cycles at {profile.target.core_ghz} GHz"),
+        ("bound by", *_split(bound_sentence(profile))),
+    ]  # fmt: skip
+    if summary.get("hardware_flops"):
+        share = summary.get("mfu_estimated_percent", 0.0)
+        figures.append(
+            ("Tensor engine", f"{summary['hardware_flops'] / 1e9:,.3f} GFLOP", f"{share:.1%} of the bf16 peak (MFU)")
+        )  # fmt: skip
+    moved = summary.get("hbm_read_bytes", 0) + summary.get("hbm_write_bytes", 0)
+    if moved:
+        share = summary.get("mbu_estimated_percent", 0.0)
+        figures.append(("HBM traffic", size_text(moved), f"{share:.1%} of one stack (MBU)"))
+    if summary.get("dma_transfer_count"):
+        mean = summary.get("dma_transfer_average_bytes", 0)
+        note = f"{summary['dma_transfer_count']:,} transfers"
+        figures.append(("DMA transfer, mean", size_text(mean), note))
+    return [{"label": label, "value": value, "note": note} for label, value, note in figures]
+
+
+def _split(sentence: str) -> tuple[str, str]:
+    head, colon, rest = sentence.partition(":")
+    return (head, rest.strip()) if colon else (sentence, "")
+
+
+def _engines(profile: Profile) -> list[dict[str, Any]]:
+    """Return busy time, share, count and waiting of the DMA engines and of every engine."""
+    summary = profile.summary
+    engine = profile.strings("Instruction", "engine")
+    waits = profile.numbers("Instruction", "evt_wait_time_ns")
+    waits_known = profile.column("Instruction", "evt_wait_time_ns") is not None
+    rows = []
+    for name in ("dma", *ENGINES):
+        prefix = name if name == "dma" else f"{name}_engine"
+        count = "dma_transfer_count" if name == "dma" else f"{name}_engine_instruction_count"
+        rows.append(
+            {
+                "engine": name,
+                "active_us": 1e6 * summary.get(f"{prefix}_active_time", 0.0),
+                "share": summary.get(f"{prefix}_active_time_percent", 0.0),
+                "count": summary.get(count, 0),
+                "waiting_us": int(waits[engine.equal_to(name)].sum()) / 1000
+                if waits_known and name != "dma"
+                else None,
+            }
+        )
+    return rows
+
+
+def _lines(data: ViewData) -> list[dict[str, Any]]:
+    places, codes = instruction_lines(data)
+    # Numbers as names: lines of one number in two cells stay apart.
+    column = Strings(codes, [str(number) for number in range(len(places))])
+    found = by_line(data.profile, column)[:LINES_SHOWN]
+    return [
+        places[int(line.place)]
+        | {
+            "engine_us": line.engine_ns / 1000,
+            "dma_us": line.transfer_ns / 1000,
+            "count": line.instructions,
+        }
+        for line in found
+    ]
+
+
+def _remark(remark: Remark) -> dict[str, str]:
+    place = remark.place
+    return {
+        "kind": remark.kind,
+        "message": remark.message,
+        "help": remark.help,
+        "place": place.heading if place else "",
+        "source": place.text if place else "",
+    }
+
+
+def size_text(count: float) -> str:
+    """Return a number of bytes with its unit, e.g. `1.50 MiB`."""
+    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= scale:
+            return f"{count / scale:,.2f} {unit}"
+    return f"{count:,.0f} B"
+
+
+def shares_of(profile: Profile) -> dict[str, float]:
+    """Return the share of the time each engine and DMA is busy, in the order of the report."""
+    return {row["engine"]: row["share"] for row in _engines(profile)}
+
+
+def transfer_sizes(profile: Profile) -> np.ndarray:
+    """Return the bytes of every DMA transfer."""
+    return profile.numbers("DmaPacketAggregated", "transfer_bytes")

@@ -1,0 +1,105 @@
+// How do the views of a run stand beside each other?  Tabs, the theme, and links between them.
+
+import { fill, make, notice } from "./elements.js";
+import { mountPasses } from "./ir.js";
+import { mountLayout } from "./layout.js";
+import { mountMemory } from "./memory.js";
+import { Source } from "./parts.js";
+import { mountReport } from "./report.js";
+import { Theme, watchTheme } from "./theme.js";
+import { mountTimeline } from "./timeline.js";
+
+const VIEWS = {
+  report: ["Report", mountReport],
+  ir: ["IR", mountPasses],
+  layout: ["Layout", mountLayout],
+  memory: ["Memory", mountMemory],
+  timeline: ["Timeline", mountTimeline],
+};
+
+let made = 0;
+
+class RunView {
+  constructor(model, host) {
+    this.root = make("div", { class: "nki-view", "data-lm-suppress-shortcuts": "true" });
+    host.append(this.root);
+    const head = model.get("head");
+    this.tabs = model.get("tabs").filter((name) => VIEWS[name]);
+    this.source = new Source(model);
+    this.theme = new Theme(model.get("theme"), this.root);
+    this.context = { source: this.source, theme: this.theme, open: {} };
+    this.views = {};
+    this.id = `nki-${++made}`;
+    this.buttons = this.tabs.map((name, k) => make("button", {
+      type: "button", role: "tab", id: `${this.id}-tab-${name}`, "aria-controls": `${this.id}-${name}`,
+      onclick: () => this.show(name), onkeydown: (event) => this.key(event, k),
+    }, VIEWS[name][0]));
+    this.panels = this.tabs.map((name) => make("div", {
+      class: "nki-panel", role: "tabpanel", id: `${this.id}-${name}`, "aria-labelledby": `${this.id}-tab-${name}`, hidden: true,
+    }, notice("…")));
+    this.root.append(
+      make("header", { class: "nki-head" },
+        make("span", { class: "nki-title" }, head.title), make("span", { class: "nki-faint" }, head.target),
+        make("span", { class: `nki-badge ${head.modelled ? "" : "nki-measured"}`, title: head.badge }, head.modelled ? "modelled" : "measured")),
+      make("div", { class: "nki-tabs", role: "tablist", "aria-label": `Views of ${head.title}`, hidden: this.tabs.length < 2 }, this.buttons),
+      ...this.panels);
+    if (this.tabs.includes("ir")) this.context.open.ir = (target) => this.show("ir").then((view) => view?.reveal?.(target));
+    this.unwatch = watchTheme(() => { if (this.theme.update()) this.refresh(); });
+    this.mark();
+    this.show(this.tabs[0]);
+  }
+
+  /** Bring a view to the front, made when it is first shown; returns a promise of it. */
+  show(name) {
+    this.current = name;
+    this.tabs.forEach((tab, k) => {
+      this.buttons[k].setAttribute("aria-selected", String(tab === name));
+      this.buttons[k].tabIndex = tab === name ? 0 : -1;
+      this.panels[k].hidden = tab !== name;
+    });
+    const panel = this.panels[this.tabs.indexOf(name)];
+    if (!this.views[name]) {
+      this.views[name] = VIEWS[name][1](panel, this.context).catch((problem) => {
+        fill(panel, notice(problem.message, "error"));
+        delete this.views[name]; // another click tries again
+      });
+    }
+    return this.views[name].then((view) => {
+      if (view && this.current === name) view.refresh();
+      panel.dataset.ready = String(Boolean(view));
+      return view;
+    });
+  }
+
+  key(event, k) {
+    const count = this.tabs.length;
+    const to = { ArrowRight: (k + 1) % count, ArrowLeft: (k + count - 1) % count, Home: 0, End: count - 1 }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    event.stopPropagation();
+    this.show(this.tabs[to]);
+    this.buttons[to].focus();
+  }
+
+  mark() {
+    this.root.classList.toggle("nki-dark", this.theme.dark);
+  }
+
+  refresh() {
+    this.mark();
+    for (const view of Object.values(this.views)) view.then((made) => made?.refresh());
+  }
+
+  close() {
+    this.unwatch();
+    this.source.close();
+    for (const view of Object.values(this.views)) view.then((made) => made?.close());
+    this.root.remove();
+  }
+}
+
+/** Show the run of a widget's model in an element; returns how to take it away again. */
+export function render({ model, el }) {
+  const view = new RunView(model, el);
+  return () => view.close();
+}

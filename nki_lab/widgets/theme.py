@@ -1,0 +1,103 @@
+"""Which colours do the views use, in light and dark?
+
+One table for pictures and live views. Every colour stands out from the background by at least 3:1
+and carries the text colour of its theme at 4.5:1 (WCAG 2.2, 1.4.3 and 1.4.11). An engine is
+always named beside its colour. Any two differ for colour-blind eyes as well (tests/widgets/test_theme.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Colour:
+    """One colour in both themes, as #rrggbb."""
+
+    light: str
+    dark: str
+
+
+#: Background and text of pictures and of fallbacks; live views take JupyterLab's own.
+PAPER = Colour("#ffffff", "#111111")
+INK = Colour("#1f2328", "#e6e6e6")
+FAINT = Colour("#6a737d", "#9aa4af")
+RULE = Colour("#d8dee4", "#3a4149")
+#: Text on a coloured surface.
+ON_FILL = Colour("#ffffff", "#111111")
+
+#: Engine, as the profile names it -> its colour.
+ENGINE_COLOURS = {
+    "dma": Colour("#9a6700", "#f2cc3a"),
+    "sync": Colour("#5f6b7c", "#77859a"),
+    "tensor": Colour("#1557d6", "#8fbcff"),
+    "vector": Colour("#8a2e0b", "#f0622f"),
+    "scalar": Colour("#14804f", "#3fdc8c"),
+    "gpsimd": Colour("#7d2a9e", "#c25cf0"),
+}
+#: How a timeline and a report call each engine.
+ENGINE_LABELS = {
+    "dma": "DMA",
+    "sync": "Sync",
+    "tensor": "Tensor",
+    "vector": "Vector",
+    "scalar": "Scalar",
+    "gpsimd": "GpSimd",
+}
+
+#: Colours of things of one kind (source lines, tiles, slices), used in turn.
+SERIES = (
+    Colour("#1557d6", "#75b1f5"),
+    Colour("#8a2e0b", "#f0622f"),
+    Colour("#14804f", "#3fdc8c"),
+    Colour("#6a23a8", "#c25cf0"),
+    Colour("#7f7000", "#f0d63a"),
+    Colour("#b8186f", "#f5478f"),
+    Colour("#0f7d98", "#63dcea"),
+    Colour("#57402f", "#b07c55"),
+)
+READ = Colour("#1557d6", "#8fbcff")
+WRITE = Colour("#8a2e0b", "#f0622f")
+#: A limit that is drawn as a line, and what lies past it.
+LIMIT = Colour("#b00020", "#ff7b8b")
+
+
+def theme_table() -> dict[str, Any]:
+    """Return the colours as the live views read them: per theme, names and lists of #rrggbb."""
+
+    def table(theme: str) -> dict[str, Any]:
+        def one(colour: Colour) -> str:
+            return getattr(colour, theme)
+
+        return {
+            "paper": one(PAPER),
+            "ink": one(INK),
+            "faint": one(FAINT),
+            "rule": one(RULE),
+            "onFill": one(ON_FILL),
+            "read": one(READ),
+            "write": one(WRITE),
+            "limit": one(LIMIT),
+            "engines": {name: one(colour) for name, colour in ENGINE_COLOURS.items()},
+            "series": [one(colour) for colour in SERIES],
+        }
+
+    return {"light": table("light"), "dark": table("dark"), "labels": ENGINE_LABELS}
+
+
+def rgb(colour: str) -> tuple[int, int, int]:
+    """Turn #rrggbb into three numbers from 0 to 255."""
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+
+
+def contrast(one: str, other: str) -> float:
+    """Return the contrast ratio of two colours as WCAG 2.2 defines it, from 1 to 21."""
+    bright, dim = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (bright + 0.05) / (dim + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    shares = (part / 255 for part in rgb(colour))
+    r, g, b = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in shares)
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b

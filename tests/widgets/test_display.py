@@ -1,0 +1,269 @@
+"""What does a notebook get of a run, and is every form of it small, safe and the same each time?"""
+
+import base64
+import html.parser
+import json
+import re
+
+import pytest
+
+from nki_lab.profiler.view_data import VIEWS, Place, Remark, Tensor, ViewData
+from nki_lab.widgets import display, live
+from nki_lab.widgets.open_views import OpenViews, open_views
+from nki_lab.widgets.packing import unpack
+from nki_lab.widgets.parts import STORED_BYTES, Parts, UnknownPart
+from tests.widgets.runs import added, by_hand, many_events
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+HOSTILE = [
+    "<img src=x onerror=alert(1)>",
+    "</script><script>alert(1)</script>",
+    "a\" onmouseover=\"alert(1)",
+    "a' onclick='alert(1)",
+    "javascript:alert(1)",
+    "{{7*7}} ${7*7} %(name)s",
+    "[red]markup[/red]",
+    "/etc/passwd",
+    "--><svg onload=alert(1)>",
+    "\u202e\u0000\x1b[31m\n\ttwo lines",
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def no_views_left():
+    yield
+    open_views.close_all()
+
+
+def bundle_of(result, **options) -> dict:
+    return display(result, **options)._repr_mimebundle_()[0]
+
+
+def hostile_run(text: str) -> ViewData:
+    """Return a run in which everything a user names is `text`."""
+    place = Place(text, text, text)
+    tensor = Tensor(text, "sbuf", (8, 4), "float32", 4, "input", True, (0, 0), (0, 5), place)
+    remark = Remark("advice", text, text, place)
+    return by_hand(text, tensors=[tensor] * 2, findings=[remark])
+
+
+class Markup(html.parser.HTMLParser):
+    """Collects tags, attributes and text of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.text = ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag, attrs) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data) -> None:
+        self.text += data
+
+
+def without_widget(monkeypatch) -> None:
+    def refuse(*_):
+        raise ImportError("No module named 'anywidget'")
+
+    monkeypatch.setattr(live.LiveView, "__init__", refuse)
+
+
+def test_a_run_comes_as_text_picture_and_widget() -> None:
+    bundle = bundle_of(added())
+    assert list(bundle) == ["text/plain", "image/png", WIDGET]
+    assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
+    assert len(bundle[WIDGET]["model_id"]) == 32
+
+
+def test_text_alone_carries_the_result() -> None:
+    text = bundle_of(added())["text/plain"]
+    assert text.startswith("add_halves on trn2 (NeuronCore-v3): modelled from public documents")
+    assert "total time" in text and "bound by" in text and "DMA" in text
+    assert len(text.splitlines()) <= 40
+
+
+def test_text_is_of_the_views_that_were_asked_for() -> None:
+    text = bundle_of(added(), tabs=("memory", "ir"))["text/plain"]
+    assert text.startswith("memory  tile")
+    assert "nkir 1" in text and "total time" not in text
+
+
+def test_forms_are_the_same_each_time() -> None:
+    first, second = bundle_of(added()), bundle_of(added())
+    for kind in ("text/plain", "image/png"):
+        assert first[kind] == second[kind]
+    stored = [Parts(added().view_data).stored(VIEWS) for _ in range(2)]
+    assert stored[0] == stored[1]
+
+
+def test_a_display_is_made_once() -> None:
+    shown = display(added())
+    assert shown._repr_mimebundle_() == shown._repr_mimebundle_()
+    assert open_views.count == 1
+
+
+def test_a_result_shown_by_itself_is_its_display() -> None:
+    assert repr(display(added())) == bundle_of(added())["text/plain"]
+
+
+@pytest.mark.parametrize("tabs", [(), ("report", "sketch")])
+def test_an_unknown_view_is_refused(tabs) -> None:
+    with pytest.raises(ValueError, match="views are report, ir, layout, memory, timeline; found"):
+        display(added(), tabs=tabs)
+
+
+def test_sizes_stay_within_what_a_notebook_should_hold() -> None:
+    for data, limit in (
+        (added().view_data, 100_000),
+        (ViewData("many", many_events(60_000)), 100_000),
+    ):
+        assert len(json.dumps(bundle_of(data))) < limit
+        stored = Parts(data).stored(VIEWS)
+        assert sum(map(len, stored.values())) <= STORED_BYTES
+        state = display(data).widget.get_state()
+        saved = sum(len(v) for v in stored.values()) * 4 / 3
+        saved += len(json.dumps({k: v for k, v in state.items() if k != "parts"}))
+        assert saved < 300_000
+
+
+def test_what_is_large_waits_until_it_is_asked_for() -> None:
+    parts = Parts(ViewData("many", many_events(60_000)))
+    assert "timeline" in parts.stored(VIEWS)
+    assert "timeline/events" not in parts.stored(VIEWS)
+    assert len(list(parts.make("timeline/events"))) == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["", "reports", "ir/99", "ir/-1", "ir/x", "layout/4", "timeline/event/8", "timeline/event/", "layout/²"]
+)  # fmt: skip
+def test_an_unknown_part_is_refused(name) -> None:
+    with pytest.raises(UnknownPart):
+        list(Parts(by_hand()).make(name))
+
+
+def test_every_part_a_view_asks_for_exists() -> None:
+    parts = Parts(by_hand())
+    for name in (
+        "report",
+        "ir",
+        "ir/2",
+        "layout",
+        "layout/3",
+        "memory",
+        "timeline",
+        "timeline/event/7",
+    ):
+        assert len([unpack(block) for block in parts.make(name)]) == 1
+
+
+class Sent(live.LiveView):
+    """A live view that keeps what it sends."""
+
+    def send(self, content, buffers=None) -> None:
+        self.__dict__.setdefault("sent", []).append((content, buffers))
+
+
+def test_the_widget_answers_with_blocks_and_with_errors() -> None:
+    view = Sent(by_hand(), VIEWS)
+    for message in ({"want": "memory"}, {"want": "nothing"}, {"want": 7}, "noise", {}):
+        view._answer(view, message, [])
+    (first, blocks), (second, _) = view.sent
+    assert first == {"part": "memory", "last": True}
+    assert unpack(blocks[0])[0]["operations"] == 6
+    assert second == {"part": "nothing", "error": "there is no data called 'nothing'"}
+    view.close()
+
+
+def test_without_a_widget_there_are_tables_that_say_why(monkeypatch) -> None:
+    without_widget(monkeypatch)
+    bundle = bundle_of(added())
+    assert list(bundle) == ["text/plain", "image/png", "text/html"]
+    assert "no live view: ImportError: No module named" in Markup(bundle["text/html"]).text
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_names_from_users_stay_text(text, monkeypatch) -> None:
+    without_widget(monkeypatch)
+    bundle = bundle_of(hostile_run(text))
+    page = Markup(bundle["text/html"])
+    assert page.tags <= {"div", "h4", "p", "em", "details", "summary", "pre"}
+    assert page.attributes <= {"open"}
+    visible = "".join(c for c in text if c.isprintable() and c != " ")
+    assert visible in re.sub(r"\s|[^ -~\u202e]", "", page.text).replace("\u202e", "")
+    assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_names_from_users_arrive_unchanged_in_the_browser(text) -> None:
+    data = hostile_run(text)
+    parts = Parts(data)
+    memory = unpack(next(parts.make("memory")))[0]
+    assert text in memory["names"]
+    report = unpack(next(parts.make("report")))[0]
+    assert report["findings"][0]["message"] == report["name"] == text
+    assert live.LiveView(data, VIEWS).head["title"] == text
+
+
+def test_a_name_that_is_a_path_reads_no_file(tmp_path) -> None:
+    file = tmp_path / "kernel"
+    file.write_text("secret contents")
+    bundle = bundle_of(hostile_run(str(file)))
+    assert "secret contents" not in json.dumps(bundle)
+
+
+def test_nothing_comes_from_another_host(monkeypatch) -> None:
+    sources = live.LiveView._esm + live.LiveView._css
+    without_widget(monkeypatch)
+    page = bundle_of(added())["text/html"]
+    for text in (sources, page):
+        assert re.findall(r"(?:https?:)?//[\w.-]+\.\w+|\bimport\(|@import|url\(", text) == []
+
+
+class View:
+    """Something that can be closed."""
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_running_a_cell_again_closes_what_it_had_shown() -> None:
+    where = [("cell-1", "run-1")]
+    views = OpenViews(lambda: where[0])
+    first, second, elsewhere, again = View(), View(), View(), View()
+    views.add("k", first)
+    views.add("k", second)  # two displays of one run of a cell stand side by side
+    where[0] = ("cell-2", "run-2")
+    views.add("k", elsewhere)
+    assert [v.closed for v in (first, second, elsewhere)] == [False, False, False]
+    where[0] = ("cell-1", "run-3")
+    views.add("k", again)
+    assert [v.closed for v in (first, second, elsewhere, again)] == [True, True, False, False]
+    assert views.count == 2
+
+
+def test_outside_notebooks_a_view_replaces_the_one_of_its_name() -> None:
+    views = OpenViews()
+    first, other, again = View(), View(), View()
+    views.add("a", first)
+    views.add("b", other)
+    views.add("a", again)
+    assert [v.closed for v in (first, other, again)] == [True, False, False]
+
+
+def test_thirty_reruns_leave_one_widget() -> None:
+    from ipywidgets.widgets import widget as ipywidgets_state
+
+    before = len(ipywidgets_state._instances)
+    for _ in range(30):
+        bundle_of(by_hand())
+    # The last one, with the layout that ipywidgets makes for each.
+    assert len(ipywidgets_state._instances) - before == 2

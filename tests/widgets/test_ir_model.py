@@ -1,0 +1,58 @@
+"""Does the IR view tell what each pass changed, and where each line came from?"""
+
+from nki_lab.ir.printer import print_kernel
+from nki_lab.widgets.ir_model import Passes
+from nki_lab.widgets.packing import unpack
+from tests.widgets.runs import added, by_hand
+
+
+def test_a_pass_that_changes_nothing_says_so() -> None:
+    found = {entry["name"]: entry for entry in Passes(by_hand()).list}
+    assert [found[name]["changed"] for name in ("trace", "idle", "place")] == [True, False, True]
+    assert (found["place"]["written"], found["place"]["taken"]) == (1, 1)
+
+
+def test_lines_that_are_new_are_marked() -> None:
+    meta, arrays = unpack(Passes(by_hand()).stage(2))
+    assert meta["text"].split("\n") == ["kernel by_hand {", "  copy(%y, %x) on vector", "}"]
+    assert arrays["fresh"].tolist() == [0, 1, 0]
+    assert arrays["position"].tolist() == [-1, 0, -1]
+    assert arrays["place"].tolist() == [0, 1, 0]
+    assert meta["places"] == [["cell [3], line 4", "    y = nl.load(x)"]]
+
+
+def test_a_line_that_is_written_twice_is_new_the_second_time() -> None:
+    data = by_hand()
+    twice = [*data.stages[0].lines[:2], *data.stages[0].lines[1:]]
+    stage = type(data.stages[0])("twice", lambda: twice)
+    passes = Passes(by_hand(stages=[data.stages[0], stage]))
+    assert (passes.list[1]["written"], passes.list[1]["taken"]) == (1, 0)
+    assert unpack(passes.stage(1))[1]["fresh"].tolist() == [0, 0, 1, 0]
+
+
+def test_text_of_a_real_kernel_is_the_programs() -> None:
+    result = added()
+    passes = Passes(result.view_data)
+    for number, (name, kernel) in enumerate(result.compiled.stages):
+        meta, arrays = unpack(passes.stage(number))
+        assert meta["name"] == name
+        without_places = [line.split("  // ")[0] for line in print_kernel(kernel).splitlines()]
+        assert meta["text"].split("\n") == without_places
+        assert sorted(arrays["position"][arrays["position"] >= 0]) == list(
+            range(len(kernel.instructions))
+        )
+
+
+def test_every_instruction_of_the_author_has_its_line() -> None:
+    passes = Passes(added().view_data)
+    meta, arrays = unpack(passes.stage(passes.first_shown))
+    lines = meta["text"].split("\n")
+    loads = [
+        k
+        for k, line in enumerate(lines)
+        if line.lstrip().startswith(("dma_copy", "#")) and "src=%x" in line
+    ]
+    assert len(loads) == 2
+    for k in loads:
+        _, text = meta["places"][arrays["place"][k] - 1]
+        assert "nl.load(x[:, part])" in text

@@ -1,0 +1,78 @@
+"""Does the memory view show what the allocator gave, to the byte?"""
+
+import numpy as np
+
+from nki_lab.widgets.memory_model import memory_map, occupancy
+from nki_lab.widgets.packing import unpack
+from tests.widgets.runs import added, by_hand
+
+
+def painted(tiles, partitions: int, instructions: int) -> int:
+    """Return the most bytes in use in a partition at an instruction, counted one by one."""
+    used = np.zeros((partitions, instructions), dtype=np.int64)
+    for k in range(len(tiles.size)):
+        rows = slice(tiles.partition[k], tiles.partition[k] + tiles.partitions[k])
+        used[rows, tiles.first[k] : tiles.last[k] + 1] += tiles.size[k]
+    return int(used.max())
+
+
+def test_tiles_lie_where_the_allocator_put_them() -> None:
+    kernel = added().kernel
+    tiles = occupancy(added().view_data, "sbuf")
+    expected = sorted(
+        (kernel.addresses[s.id].byte, s.nbytes // s.shape[0], s.name)
+        for s in kernel.storages
+        if s.buffer.name == "sbuf" and s.id in kernel.addresses
+    )
+    names = [added().view_data.tensors[n].name for n in tiles.tensor]
+    found = sorted(zip(tiles.address.tolist(), tiles.size.tolist(), names, strict=True))
+    assert found == expected
+    assert len(found) >= 4
+
+
+def test_a_tile_is_in_use_from_its_first_to_its_last_access() -> None:
+    kernel = added().kernel
+    tiles = occupancy(added().view_data, "sbuf")
+    for k, number in enumerate(tiles.tensor.tolist()):
+        storage = kernel.storages[number]
+        touching = [
+            n
+            for n, i in enumerate(kernel.instructions)
+            if any(t.storage is storage for t in (*i.read(), *i.written()))
+        ]
+        assert (tiles.first[k], tiles.last[k]) == (touching[0], touching[-1])
+
+
+def test_peak_is_that_of_counting_every_byte() -> None:
+    for data in (added().view_data, by_hand()):
+        for memory in ("sbuf", "psum"):
+            tiles = occupancy(data, memory)
+            if len(tiles.size):
+                assert tiles.peak(128)[0] == painted(tiles, 128, len(data.operations))
+
+
+def test_tiles_of_different_partitions_do_not_add_up() -> None:
+    tiles = occupancy(by_hand(), "sbuf")
+    # y has 128 bytes in partitions 0 to 63, z has 32 in 64 to 95.
+    assert tiles.peak(128) == (128, 0)
+    moments, used = tiles.in_use(64)
+    assert (moments.tolist(), used.tolist()) == ([2, 6], [32, 0])
+
+
+def test_the_map_names_limits_and_makers() -> None:
+    meta, arrays = unpack(memory_map(by_hand()))
+    sbuf, psum = meta["memories"]["sbuf"], meta["memories"]["psum"]
+    target = by_hand().profile.target
+    assert (sbuf["capacity"], sbuf["usable"]) == (
+        target.sbuf_bytes_per_partition,
+        target.sbuf_bytes_per_partition - target.sbuf_reserved_bytes_per_partition,
+    )
+    assert (psum["capacity"], psum["bank"], psum["end"]) == (16384, 2048, 2048 + 64)
+    assert [meta["names"][n] for n in arrays["sbuf.name"]] == ["y", "z"]
+    assert meta["places"][arrays["sbuf.place"][0]] == ["cell [3], line 4", "    y = nl.load(x)"]
+
+
+def test_memory_that_is_not_used_has_no_tiles() -> None:
+    meta, arrays = unpack(memory_map(by_hand(tensors=[])))
+    assert [m["tiles"] for m in meta["memories"].values()] == [0, 0]
+    assert all(len(column) == 0 for column in arrays.values())
