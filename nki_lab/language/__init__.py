@@ -35,9 +35,6 @@ from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.operators import OPS
 from nki_lab.language.absent import (
     device_print,
-    dropout,
-    rand,
-    random_seed,
 )
 from nki_lab.language.creation import (
     empty_like,
@@ -64,6 +61,7 @@ from nki_lab.language.memory import load, load_transpose2d, store
 from nki_lab.language.nkiobject import NKIObject
 from nki_lab.language.normalization import rms_norm, softmax
 from nki_lab.language.program import no_reorder, num_programs, program_id, program_ndim
+from nki_lab.language.random import dropout, rand, random_seed
 from nki_lab.language.reductions import all, mean, prod, sum, var
 from nki_lab.language.rounding import ceil, floor, trunc
 from nki_lab.language.shaping import broadcast_to, expand_dims, matmul, transpose, where

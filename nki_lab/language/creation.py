@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from math import prod
+from collections.abc import Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -17,8 +17,8 @@ from nki_lab.isa.copies import memset
 from nki_lab.isa.dma import dma_copy
 from nki_lab.targets.spaces import SBUF, SHARED_HBM, MemoryRegion
 
-# Bytes per partition of the tile that fills HBM: the DMA guide's recommended minimum.
-_FILL_BYTES = 2048
+# Bytes per partition of a tile that fills a part of HBM: the DMA guide's recommended minimum.
+_PIECE_BYTES = 2048
 _identities: WeakKeyDictionary[Builder, dict[tuple[int, DType], NkiTensor]] = WeakKeyDictionary()
 
 
@@ -138,16 +138,22 @@ def _fill_value(value: Any, dtype: DType) -> Any:
 
 
 def _fill_hbm(tensor: NkiTensor, value: Any) -> None:
-    columns = min(tensor.size, _FILL_BYTES // tensor.dtype.itemsize)
+    filler: NkiTensor | None = None
+    for part in pieces(tensor):
+        if filler is None:  # the first piece is the largest
+            filler = current().allocate(part.shape, tensor.dtype, SBUF, "filler")
+            memset(dst=filler, value=value)
+        dma_copy(dst=part, src=filler[0 : part.shape[0], 0 : part.shape[1]])
+
+
+def pieces(tensor: NkiTensor) -> Iterator[NkiTensor]:
+    """Yield views with two axes that cover a new tensor in HBM and are as large as a tile may be, or smaller."""
+    columns = min(tensor.size, _PIECE_BYTES // tensor.dtype.itemsize)
     rows, rest = divmod(tensor.size, columns)
     partitions = current().target.partitions
-    tile = current().allocate((min(rows, partitions), columns), tensor.dtype, SBUF, "filler")
-    memset(dst=tile, value=value)
     flat = tensor.reshape((tensor.size,))
     for first in range(0, rows, partitions):
         count = min(partitions, rows - first)
-        part = flat[first * columns : (first + count) * columns]
-        dma_copy(dst=part.reshape((count, columns)), src=tile[0:count])
+        yield flat[first * columns : (first + count) * columns].reshape((count, columns))
     if rest:
-        dma_copy(dst=flat[rows * columns :].reshape((1, rest)), src=tile[0:1, 0:rest])
-    assert prod(tensor.shape) == rows * columns + rest
+        yield flat[rows * columns :].reshape((1, rest))
