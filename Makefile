@@ -68,7 +68,7 @@ check: $(STAMP)
 # cells of a notebook share a kernel. One BLAS thread: the workers already share the cores.
 test: check
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 \
-	$(BIN)/python -m pytest -r fEs --numprocesses $(WORKERS) --maxprocesses 8 --dist loadfile \
-	  $(if $(NOTEBOOKS),--nbval --nbval-current-env --nbval-cell-timeout 120) \
+	$(BIN)/python -m pytest -r fEs --durations 10 --numprocesses $(WORKERS) --maxprocesses 8 --dist loadfile \
+	  $(if $(NOTEBOOKS),--nbval --nbval-current-env --nbval-cell-timeout 60) \
 	  $(if $(SANITIZE),--nbval-sanitize-with $(SANITIZE)) \
 	  $(ARGS) tests $(NOTEBOOKS)

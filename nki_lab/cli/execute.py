@@ -31,7 +31,9 @@ def execute(
     nki-lab execute workshop/01_first_kernel.ipynb --report
     """
     if find_spec("nbclient") is None:
-        raise UsageError("nbclient is not installed", help="pip install 'nki-lab[workshop]'")
+        from nki_lab.options.doctor import install_command
+
+        raise UsageError("nbclient is not installed", help=install_command("nbclient"))
     from nki_lab.cli import notebook_file
 
     for path in notebooks:

@@ -30,7 +30,9 @@ def lab(
     Other options are passed on: nki-lab lab --no-browser
     """
     if find_spec("jupyterlab") is None:
-        raise UsageError("JupyterLab is not installed", help="pip install 'nki-lab[workshop]'")
+        from nki_lab.options.doctor import install_command
+
+        raise UsageError("JupyterLab is not installed", help=install_command("jupyterlab"))
     root = folder or (_WORKSHOP if _WORKSHOP.is_dir() else Path.cwd())
     if not root.is_dir():
         raise UnknownOption(f"there is no folder {root}")

@@ -81,12 +81,17 @@ def examine(extra: tuple[Check, ...] = ()) -> Examination:
     return Examination(tuple(checks))
 
 
+def install_command(requirement: str) -> str:
+    """Return the command that installs a package for this Python, and for no other one."""
+    return f"{sys.executable} -m pip install '{requirement}'"
+
+
 def _python() -> Check:
     wanted = ".".join(map(str, _PYTHON))
     return Check(
         "Python",
         sys.version_info >= _PYTHON,
-        platform.python_version(),
+        f"{platform.python_version()}, {sys.executable}",
         f"nki_lab needs Python {wanted} or newer",
     )
 
@@ -105,7 +110,7 @@ def _packages() -> Iterator[Check]:
         try:
             yield Check(name, True, metadata.version(name))
         except metadata.PackageNotFoundError:
-            yield Check(name, False, "not installed", f"pip install '{requirement}'")
+            yield Check(name, False, "not installed", install_command(requirement))
 
 
 def _extension() -> Check:
@@ -113,7 +118,7 @@ def _extension() -> Check:
     try:
         from jupyter_core.paths import jupyter_config_path, jupyter_path
     except ImportError:
-        return Check(name, None, "Jupyter is not installed", "pip install 'nki-lab[workshop]'")
+        return Check(name, None, "Jupyter is not installed", install_command("jupyterlab"))
     for folder in map(Path, jupyter_path("labextensions")):
         try:
             package = json.loads((folder / _EXTENSION / "package.json").read_text("utf-8"))
@@ -125,7 +130,12 @@ def _extension() -> Check:
             continue
         except (OSError, ValueError, KeyError, TypeError) as error:
             return Check(name, False, f"damaged: {type(error).__name__}", "install nki-lab again")
-    return Check(name, None, "not installed; cells are not highlighted", "pip install nki-lab")
+    return Check(
+        name,
+        None,
+        "not installed; cells are not highlighted",
+        "install nki_lab with pip, which brings it, instead of using it from its folder",
+    )
 
 
 def _disables(config: Path) -> bool:

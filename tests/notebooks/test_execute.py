@@ -103,12 +103,15 @@ def test_widgets_and_what_an_editor_leaves_behind_are_dropped():
     cell.metadata = {"tags": ["slow"], "collapsed": False, "execution": {"t": "1"}}
     data = {"text/plain": "report", "image/png": "AAAA", view: {"model_id": "1"}}
     cell.outputs = [nbformat.v4.new_output("display_data", data, metadata={"image/png": {"w": 1}})]
+    where = new_code_cell("import sys; sys.executable", metadata={"tags": ["nbval-ignore-output"]})
+    where.outputs = [nbformat.v4.new_output("stream", text="/usr/bin/python3")]
     text = new_markdown_cell("text", id="text", metadata={"editable": True})
-    notebook = new_notebook(cells=[text, cell])
+    notebook = new_notebook(cells=[text, cell, where])
     notebook.metadata = {"widgets": {"state": {}}, "language_info": {"version": "3.11.7"}}
     clean(notebook)
     assert list(notebook.metadata) == ["kernelspec"]
-    assert [c.id for c in notebook.cells] == ["text", "keep"]
+    assert [c.id for c in notebook.cells[:2]] == ["text", "keep"]
+    assert where.outputs == []
     assert text.metadata == {}
     assert cell.metadata == {"tags": ["slow"]}
     assert cell.execution_count == 1

@@ -1,6 +1,7 @@
 """Does the self-test see what is wrong?"""
 
 import json
+import sys
 
 import pytest
 
@@ -22,6 +23,14 @@ def test_this_installation_is_fit():
 
 def test_a_small_kernel_is_run():
     assert found("simulator").found.startswith("a small kernel gives the right values")
+
+
+def test_it_says_which_python_it_is_about_and_how_to_install_for_that_one(monkeypatch):
+    assert found("Python").found.endswith(f", {sys.executable}")
+    monkeypatch.setattr(doctor.metadata, "requires", lambda name: ["nothing-of-this-name>=3"])
+    missing = found("nothing-of-this-name")
+    assert missing.ok is False
+    assert missing.help == f"{sys.executable} -m pip install 'nothing-of-this-name>=3'"
 
 
 def test_wrong_values_are_seen(monkeypatch: pytest.MonkeyPatch):
