@@ -17,9 +17,12 @@ it.
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 from nki_lab.source import Blame, Span, Stack, blanks
+
+_CALLS_SHOWN = 20
 
 
 class NkiError(Exception):
@@ -73,9 +76,7 @@ class NkiError(Exception):
             where = spans[0]
             lines.append(f"  --> {where.heading() if heading else where}")
             lines += [f"   {line}" for line in where.excerpt()]
-            lines += [
-                f"  called from {s.heading() if heading else s} in {s.function}" for s in spans[1:]
-            ]
+            lines += _calls([f"{s.heading() if heading else s} in {s.function}" for s in spans[1:]])
         lines += [f"  note: {note}" for note in self.notes]
         if self.help:
             lines.append(f"  help: {self.help}")
@@ -86,6 +87,16 @@ class NkiError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         return self.render(heading=True)
+
+
+def _calls(places: Sequence[str]) -> list[str]:
+    """Return the lines of a call stack; one call made again and again is one line, and a deep stack is cut."""
+    counted = [(place, len(list(same))) for place, same in itertools.groupby(places)]
+    lines = [f"  called from {p}{f' ({n} times)' if n > 1 else ''}" for p, n in counted]
+    if len(lines) > _CALLS_SHOWN:
+        half = _CALLS_SHOWN // 2
+        lines[half:-half] = [f"  ... {len(lines) - 2 * half} more calls"]
+    return lines
 
 
 class LanguageError(NkiError):

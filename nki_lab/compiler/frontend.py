@@ -13,7 +13,7 @@ import inspect
 import linecache
 import textwrap
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import CodeType
 from typing import Any
@@ -31,12 +31,14 @@ class SourceKernel:
         text: its source, dedented; empty where Python cannot find it.
         filename: file or cell it stands in.
         first_line: line of the first line of `text` in that file.
+        indent: white space that stood before its lines.
     """
 
     function: Callable[..., Any]
     text: str
     filename: str
     first_line: int
+    indent: str = ""
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> SourceKernel:
@@ -47,7 +49,9 @@ class SourceKernel:
         except (OSError, TypeError):
             lines, first = [], code.co_firstlineno
         text = textwrap.dedent("".join(lines))
-        return cls(function, text, code.co_filename, first or 1)
+        removed = len(lines[0]) - len(text.splitlines(keepends=True)[0]) if text else 0
+        indent = lines[0][:removed] if lines else ""
+        return cls(function, text, code.co_filename, first or 1, indent)
 
     @property
     def name(self) -> str:
@@ -64,12 +68,36 @@ class SourceKernel:
         """Signature of the function."""
         return inspect.signature(self.function)
 
+    @cached_property
+    def definition(self) -> ast.stmt | None:
+        """The parsed text, or None for a lambda cut out of a longer line and where there is no text."""
+        try:
+            (statement,) = _statements(self.text)
+        except ValueError:  # none, or several
+            return None
+        return statement
+
+    @cached_property
+    def place(self) -> Span:
+        """The line of the function's `def`."""
+        self.restore_lines()
+        if self.definition is None:
+            return Span(self.filename, self.first_line, function=self.name)
+        span = _place_of(self.definition, self)
+        header = linecache.getline(self.filename, span.line).rstrip()
+        return replace(span, end_line=span.line, end_column=len(header))
+
     def restore_lines(self) -> None:
-        """Put the text back into linecache if it is gone, so that errors can show it."""
-        if self.text and not linecache.getline(self.filename, self.first_line):
-            padding = ["\n"] * (self.first_line - 1)
-            lines = padding + self.text.splitlines(keepends=True)
-            linecache.cache[self.filename] = (sum(map(len, lines)), None, lines, self.filename)
+        """Put the text back into linecache where it is gone or another by now, so that errors can show it."""
+        kept = textwrap.indent(self.text, self.indent).splitlines(keepends=True)
+        start, stop = self.first_line - 1, self.first_line - 1 + len(kept)
+        lines = linecache.getlines(self.filename)
+        if [line.rstrip() for line in lines[start:stop]] == [line.rstrip() for line in kept]:
+            return
+        lines = [*lines[:start], *["\n"] * (start - len(lines)), *kept, *lines[stop:]]
+        known = linecache.cache.get(self.filename, ())
+        changed = known[1] if len(known) == 4 else None  # type: ignore[misc]
+        linecache.cache[self.filename] = (sum(map(len, lines)), changed, lines, self.filename)
 
     def check(self) -> None:
         """Raise for everything in the text that no NKI front end compiles, all at once."""
@@ -97,15 +125,26 @@ _FORBIDDEN: dict[type[ast.AST], tuple[str, str]] = {
 }  # fmt: skip
 
 
+def _statements(text: str) -> list[ast.stmt]:
+    for before in (
+        "",
+        "if True:\n",
+    ):  # a string that reaches the margin leaves its function indented
+        try:
+            tree: Any = ast.parse(before + text)
+        except SyntaxError:
+            continue
+        if before:
+            tree = ast.increment_lineno(tree, -1).body[0]
+        return tree.body
+    return []
+
+
 def forbidden(source: SourceKernel) -> Iterator[NkiError]:
     """Yield an error for each construct of the kernel's text that no front end compiles."""
-    if not source.text:
+    if source.definition is None:
         return
-    try:
-        tree = ast.parse(source.text)
-    except SyntaxError:  # a lambda cut out of a longer line: nothing to check
-        return
-    for node in ast.walk(tree):
+    for node in ast.walk(source.definition):
         if type(node) in _FORBIDDEN:
             what, instead = _FORBIDDEN[type(node)]
             yield NotAllowed(

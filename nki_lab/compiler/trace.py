@@ -35,6 +35,8 @@ from nki_lab.source import stack_of_traceback
 from nki_lab.targets.spaces import SHARED_HBM
 from nki_lab.targets.spec import Target
 
+_DEEPEST = 50  # containers within containers of one argument
+
 
 @dataclasses.dataclass(frozen=True)
 class TensorSpec:
@@ -101,7 +103,7 @@ def bind_arguments(
         unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
         raise KernelArgument(
             f"{source.name}: {error}",
-            stack=((source.code, 0),),
+            stack=(source.place,),
             notes=(f"parameters: {', '.join(names)}",),
             help=close_matches(unknown[1], names) if unknown else "",
         ) from None
@@ -142,6 +144,11 @@ def map_arguments(
     """
     if is_leaf(value):
         return leaf(name, value)
+    if name.count(".") > _DEEPEST:
+        raise KernelArgument(
+            f"argument `{name.partition('.')[0]}` is nested more than {_DEEPEST} deep",
+            help="pass containers that do not hold themselves",
+        )
 
     def inner(key: Any, item: Any) -> Any:
         return map_arguments(f"{name}.{key}", item, leaf, is_leaf)
@@ -155,13 +162,22 @@ def map_arguments(
     if isinstance(value, NKIObject) or (
         dataclasses.is_dataclass(value) and not isinstance(value, (type, Enum))
     ):
-        fields = {k: inner(k, v) for k, v in vars(value).items()}
-        if all(fields[k] is v for k, v in vars(value).items()):
+        fields = _fields(value)
+        changed = {k: inner(k, v) for k, v in fields.items()}
+        if all(changed[k] is v for k, v in fields.items()):
             return value
         made = object.__new__(type(value))
-        made.__dict__.update(fields)
+        for k, v in changed.items():
+            object.__setattr__(made, k, v)  # also where the class is frozen or has slots
         return made
     return value
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    slots = [f.name for f in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
+    return {k: getattr(value, k) for k in slots if hasattr(value, k)} | getattr(
+        value, "__dict__", {}
+    )
 
 
 def _symbolic(builder: Builder, name: str, value: Any) -> Any:
@@ -197,7 +213,7 @@ def _outputs(result: Any, found: list[NkiTensor], source: SourceKernel, builder:
         if result.storage.owner is not builder or result.buffer is not SHARED_HBM:
             raise KernelResult(
                 f"{source.name} returns {result.describe()}: a result must be in shared_hbm",
-                stack=((source.code, 0),),
+                stack=(source.place,),
                 help="make it with nl.ndarray(shape, dtype, buffer=nl.shared_hbm) and write it with nisa.dma_copy",
             )
         found.append(result)
@@ -212,7 +228,7 @@ def _outputs(result: Any, found: list[NkiTensor], source: SourceKernel, builder:
         return result
     raise KernelResult(
         f"{source.name} returns {type(result).__name__}: a kernel returns tensors in shared_hbm",
-        stack=((source.code, 0),),
+        stack=(source.place,),
         help="return the output tensor, or a tuple of output tensors",
     )
 
@@ -226,7 +242,7 @@ def _check_result(
     if not writes_input:
         raise KernelResult(
             f"{source.name} returns {'nothing' if result is None else 'no tensor'}",
-            stack=((source.code, 0),),
+            stack=(source.place,),
             help="return the tensor made with nl.ndarray(..., buffer=nl.shared_hbm); is the `return` missing?",
         )
 
@@ -269,6 +285,12 @@ def _raised(kind: Any) -> type[KernelRaised]:
 
 def _wrong_call(name: str, what: str, stack: Any) -> WrongCall:
     params = registry[name].params
+    # Python counts the definition itself, of which the binder is a method.
+    what = re.sub(
+        r"\d+(?= to \d+ positional| positional arguments? but|(?: was| were) given)",
+        _less_one,
+        what,
+    )
     unknown = re.search(r"unexpected keyword argument '(\w+)'", what)
     return WrongCall(
         f"{name}: {what}",
@@ -276,6 +298,10 @@ def _wrong_call(name: str, what: str, stack: Any) -> WrongCall:
         notes=(f"parameters: {', '.join(params)}",),
         help=close_matches(unknown[1], params) if unknown else "",
     )
+
+
+def _less_one(number: re.Match[str]) -> str:
+    return str(int(number[0]) - 1)
 
 
 def _all(errors: list[NkiError]) -> NkiError:

@@ -6,6 +6,7 @@ from typing import Any
 
 from nki_lab.dtypes import DType
 from nki_lab.errors import WrongOperand
+from nki_lab.ir.builder import current
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.copies import tensor_copy
 from nki_lab.isa.dma import dma_copy
@@ -64,8 +65,9 @@ def _copy(x: NkiTensor, dtype: DType | None = None) -> NkiTensor:
 
 
 def _in_hbm(function: str, parameter: str, value: Any) -> NkiTensor:
+    current()  # outside a kernel nothing else would help
     if not isinstance(value, NkiTensor) or value.storage.on_chip:
-        found = value.describe() if isinstance(value, NkiTensor) else repr(value)
+        found = value.describe() if isinstance(value, NkiTensor) else type(value).__name__
         raise WrongOperand(
             f"nl.{function}: `{parameter}` must be a tensor in HBM, found {found}",
             help="copy between tiles with nl.copy or nisa.tensor_copy",

@@ -16,6 +16,7 @@ from threadpoolctl import ThreadpoolController
 from nki_lab.errors import KernelArgument
 from nki_lab.ir.nodes import Kernel
 from nki_lab.ir.storage import Storage
+from nki_lab.ir.tensor import NkiTensor
 from nki_lab.simulator.bind import Binder, Step
 from nki_lab.simulator.memory import Memory, fill_unwritten
 from nki_lab.simulator.options import SimulatorOptions
@@ -200,13 +201,24 @@ class Program:
                 window = (*keywords[name][:position], window, *keywords[name][position + 1 :])
             keywords[name] = window
 
-    def _output(self, view: Any, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        array = self.memory.array(view)
-        if view.storage.origin == "input":
-            for storage, given in zip(self.kernel.inputs, arrays, strict=True):
-                if storage is view.storage and given.shape == array.shape:
-                    return given
-        return array
+    def _output(self, view: NkiTensor, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        if view.storage.origin == "input" and _is_whole(view):
+            # The caller's own array, also where a copy of it was computed on.
+            return next(
+                a for s, a in zip(self.kernel.inputs, arrays, strict=True) if s is view.storage
+            )
+        return self.memory.array(view)
+
+
+def _is_whole(view: NkiTensor) -> bool:
+    """Tell whether a view shows all of its storage as it was made."""
+    whole = view.storage.whole()
+    return (view.shape, view.strides, view.offset, view.dtype) == (
+        whole.shape,
+        whole.strides,
+        whole.offset,
+        whole.dtype,
+    )
 
 
 def simulate(
