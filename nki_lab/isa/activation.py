@@ -229,7 +229,8 @@ def activation(
     The engine has one float32 accumulator per partition that outlives the instruction. `reduce_cmd` says what becomes
     of it: idle leaves it, reset makes it 0, reduce adds the sum of the results (before they are rounded to `dst`),
     reset_reduce makes it that sum. `reduce_res` reads it out afterwards, with every command, as a second short
-    instruction; with the default idle it gets what earlier instructions left.
+    instruction; with the default idle it gets what earlier instructions left. Before the first reset that is undefined
+    (no page names a value): NaN here, and a finding.
 
     Functions with a valid input range (log, sin, arctan, sqrt, rsqrt, reciprocal) give invalid results outside it on
     hardware; sin then continues as a cubic, also here. nl.sin reduces its input first, this instruction does not.

@@ -319,8 +319,8 @@ ALU: dict[str, AluOperator] = {
         OpClass.ARITHMETIC, _by_magnitude(np.less), identity=_INF, feature="abs_max_abs_min"
     ),
     "abs": _unary_row(np.absolute),
-    "square": _unary_row(np.square),
-    "relu": _unary_row(relu),
+    "square": _unary_row(np.square, feature="square_relu"),
+    "relu": _unary_row(relu, feature="square_relu"),
     "rsqrt": _unary_row(rsqrt, engines=(GPSIMD,)),
     "reciprocal": _unary_row(reciprocal),
 }

@@ -14,7 +14,7 @@ from nki_lab.ir.instruction import Instruction, Rule, rule
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.operators import ALU, Op, OpClass, suggested_name
 from nki_lab.targets.engines import GPSIMD, VECTOR, Engine
-from nki_lab.targets.facts import ISA, SHARED_API
+from nki_lab.targets.facts import ISA, LANGUAGE, NKI_RELEASES, SHARED_API
 from nki_lab.targets.features import FEATURES
 from nki_lab.targets.spaces import PSUM, MemoryRegion
 from nki_lab.targets.spec import Target
@@ -214,20 +214,33 @@ def one_of_operators(name: str, *allowed: str, optional: bool = False, instead: 
     )(holds)
 
 
+_ON_EVERY_TARGET = {
+    "abs_max": "compare nl.abs of the tiles",
+    "abs_min": "compare nl.abs of the tiles",
+    "square": "use nisa.activation(op=nl.square), or multiply the tile by itself with nisa.tensor_tensor",
+    "relu": "use op0=nl.maximum with operand0=0.0",
+}
+
+
 def operator_on_target(*names: str) -> Rule:
-    """Refuse operators that the target does not have (abs_max and abs_min before NeuronCore-v4)."""
+    """Refuse operators that the target does not have (those of NeuronCore-v4 before it)."""
 
     def holds(i: Instruction, hw: Target) -> bool:
         ops = [getattr(i, n) for n in names]
         rows = [op.alu for op in ops if isinstance(op, Op) and op.alu is not None]
         return all(not row.feature or hw.supports(row.feature) for row in rows)
 
+    def advice(i: Instruction) -> str:
+        ops = [op for n in names if isinstance(op := getattr(i, n), Op)]
+        op = next(op for op in ops if op.name in _ON_EVERY_TARGET)
+        return f"{op!r} needs NeuronCore-v4; {_ON_EVERY_TARGET[op.name]}"
+
     return rule(
         f"the target must have the operator in {named(names, 'or')}",
         *names,
-        help="nl.abs_max and nl.abs_min need NeuronCore-v4; compare nl.abs of the tiles instead",
+        help=advice,
         error=NotOnTarget,
-        source="nki/api/nki/language/__init__.py:846",
+        source=f"{LANGUAGE}:846, {NKI_RELEASES}:228",
     )(holds)
 
 

@@ -102,14 +102,8 @@ def _(out, data0, data1, initial, op0, op1, reverse0, reverse1):
     first, second = op0.apply, op1.apply
 
     def step(before, a, b, result):
-        if reverse0:
-            first(before, a, result)
-        else:
-            first(a, before, result)
-        if reverse1:
-            second(b, result, result)
-        else:
-            second(result, b, result)
+        first(before, a, result) if reverse0 else first(a, before, result)
+        second(b, result, result) if reverse1 else second(result, b, result)
 
     state = scratch((len(out),), out.dtype, "initial")
     state[...] = initial.reshape(-1) if isinstance(initial, np.ndarray) else initial
@@ -167,6 +161,7 @@ def _start_is_given(i, hw):
         _start_is_given,
     ),
     state=vector_accumulator,
+    opaque=("imm0", "imm1"),
 )
 def tensor_scalar_cumulative(
     dst: NkiTensor,

@@ -14,12 +14,17 @@ import numpy as np
 from nki_lab.isa.scratch import scratch
 
 _BLOCK = 128
+_PITCH = (
+    _BLOCK + 16
+)  # columns whose distance is a power of two would meet in a few lines of the cache
 
 
 def _rows(tile: np.ndarray, first: int, use: str) -> np.ndarray:
     part = tile[:, first : first + _BLOCK]
+    block = scratch((len(part), _PITCH), part.dtype, "sequential block")[:, : part.shape[1]]
+    np.copyto(block, part)
     rows = scratch(part.shape[::-1], part.dtype, use)
-    np.copyto(rows, part.T)
+    np.copyto(rows, block.T)
     return rows
 
 

@@ -106,6 +106,7 @@ def _start_of_load(i, hw):
         flag("reduce_res_negate"),
     ),
     state=vector_accumulator,
+    opaque=("reduce_init",),
 )
 def tensor_scalar_reduce(
     dst: NkiTensor,

@@ -36,6 +36,7 @@ FEATURES: dict[str, str] = {
     "parallel_vector_gpsimd": "Vector and GpSimd use SBUF at the same time",
     "parallel_vector_scalar": "Vector and Scalar use PSUM at the same time (other banks)",
     "abs_max_abs_min": "nki.language.abs_max and abs_min as operators",
+    "square_relu": "nki.language.square and relu as operators of tensor_scalar",
     # DMA
     "hwdge": "descriptors made by the hardware descriptor generation engine",
     "dma_indirect": "gather and scatter by an index tensor (software descriptors)",

@@ -12,6 +12,7 @@ from nki_lab.targets.facts import (
     EXPLORER_SUMMARY,
     ISA,
     LANGUAGE,
+    NKI_RELEASES,
     SIMULATOR,
     TRN3_ARCH,
     Fact,
@@ -133,6 +134,7 @@ TRN3 = build_target(
         "activate2": Fact(True, "", f"{ISA}:1548", DOCUMENTED),
         "tensor_indirection": Fact(True, "", f"{LANGUAGE}:549", DOCUMENTED),
         "abs_max_abs_min": Fact(True, "", f"{LANGUAGE}:846", DOCUMENTED),
+        "square_relu": Fact(True, "", f"{NKI_RELEASES}:228", DOCUMENTED),
         "dma_priority": Fact(True, "", f"{ISA}:371", DOCUMENTED),
     },
 )
