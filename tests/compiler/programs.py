@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
+import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.pipeline import PASSES, CompiledKernel, compile_kernel
+from nki_lab.errors import NkiError
 from nki_lab.ir.builder import Builder
 from nki_lab.ir.nodes import Kernel
 from nki_lab.ir.tensor import NkiTensor
@@ -41,6 +44,23 @@ def compiled(
 ) -> CompiledKernel:
     """Compile a function for arguments."""
     return compile_kernel(SourceKernel.of(fn), args, kwargs, target, options or CompileOptions())
+
+
+def failing(fn: Callable[..., Any], *args: Any, error: Any = NkiError, **kwargs: Any) -> Any:
+    """Return the error that compiling a function for arguments raises."""
+    with pytest.raises(error) as caught:
+        compiled(fn, *args, **kwargs)
+    return caught.value
+
+
+def scaled(x: NkiTensor, factor: float = 1.0) -> NkiTensor:
+    """Return a new result that is `x` times `factor`: a kernel, or a part of one."""
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    t = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=t, src=x)
+    nisa.tensor_scalar(dst=t, data=t, op0=nl.multiply, operand0=float(factor))
+    nisa.dma_copy(dst=out, src=t)
+    return out
 
 
 def run(fn: Callable[..., Any], *arrays: np.ndarray, **facts: Any) -> list[np.ndarray]:

@@ -1,0 +1,311 @@
+"""Is every mistake in a kernel's own Python and calls told at its line, with the way out?"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+
+import nki_lab.language as nl
+from nki_lab.api import isa as nisa
+from nki_lab.compiler.options import CompileOptions
+from nki_lab.errors import (
+    InstructionError,
+    KernelErrors,
+    KernelRaised,
+    KernelResult,
+    NkiError,
+    OutsideKernel,
+    StrictFinding,
+    UnknownName,
+    WrongCall,
+)
+from nki_lab.ir.instruction import active
+from nki_lab.runtime.jit import jit
+from nki_lab.targets import TRN1
+from tests.compiler.programs import compiled, failing, line_of, scaled
+
+X = np.arange(128 * 6, dtype=np.float32).reshape(128, 6)
+
+
+def at(text):
+    return line_of(__file__, text)
+
+
+# -- the kernel's own Python ---------------------------------------------------------------------
+
+
+def helper(shape):
+    return shape[5]  # out of range
+
+
+def calls_helper(x):
+    n = helper(x.shape)  # the call
+    return scaled(x, n)
+
+
+def test_an_exception_in_a_helper_is_shown_there_and_where_it_was_called():
+    error = failing(calls_helper, X, error=KernelRaised)
+    assert error.message == "IndexError: tuple index out of range"
+    assert [s.line for s in error.spans] == [at("# out of range"), at("# the call")]
+    assert error.span.text[error.span.column : error.span.end_column] == "shape[5]"
+    assert isinstance(error, IndexError), "who expects it can catch it by its own type"
+
+
+def asserts(x):
+    assert x.shape[0] == 64, f"need 64 rows, found {x.shape[0]}"
+    return scaled(x)
+
+
+def test_assert_acts_while_tracing():
+    assert failing(asserts, X).message.startswith("AssertionError: need 64 rows, found 128")
+    compiled(asserts, X[:64])
+
+
+def test_print_acts_while_tracing(capsys):
+    def prints(x):
+        for k in range(2):
+            print("trip", k, x.shape)
+        return scaled(x)
+
+    kernel = jit(prints).compile(X)
+    assert capsys.readouterr().out == "trip 0 (128, 6)\ntrip 1 (128, 6)\n"
+    kernel(X)
+    assert capsys.readouterr().out == "", "a compiled kernel is not traced again"
+
+
+def endless(x):
+    return endless(x)  # again
+
+
+def between(x, n):
+    return around(x, n + 1)
+
+
+def around(x, n):
+    return between(x, n)
+
+
+def test_recursion_without_end_is_one_short_error():
+    error = failing(endless, X, error=KernelRaised)
+    assert error.message == "RecursionError: maximum recursion depth exceeded"
+    assert error.span.line == at("# again")
+    assert len(str(error).splitlines()) < 12
+    assert len(str(failing(lambda x: around(x, 0), X, error=KernelRaised)).splitlines()) < 32
+
+
+def test_recursion_with_an_end_is_fine():
+    @jit
+    def recursive(x, n=3):
+        return scaled(x) if n == 0 else recursive(x, n - 1)
+
+    np.testing.assert_array_equal(recursive(X), X)
+
+
+def test_closures_factories_methods_and_kernels_calling_kernels():
+    def factory(factor):
+        @jit
+        def inner(x):
+            return scaled(x, factor)
+
+        return inner
+
+    class Model(nl.NKIObject):
+        factor: float = 7.0
+
+        def run(self, x):
+            return scaled(x, self.factor)
+
+    two, three = factory(2.0), factory(3.0)
+
+    @jit
+    def outer(x, model):
+        return two(x), three(x), model.run(x), functools.partial(scaled, factor=5.0)(x)
+
+    for found, factor in zip(outer(X, Model()), (2, 3, 7, 5), strict=True):
+        np.testing.assert_array_equal(found, X * factor)
+
+
+FACTOR = 2.0
+
+
+def test_the_latest_values_and_functions_count(monkeypatch):
+    @jit
+    def reads_global(x):
+        return scaled(x, FACTOR)
+
+    np.testing.assert_array_equal(reads_global(X), X * 2)
+    monkeypatch.setitem(globals(), "FACTOR", 9.0)
+    np.testing.assert_array_equal(reads_global(X), X * 9)
+    monkeypatch.setitem(globals(), "scaled", lambda x, factor: _original(x, factor + 1))
+    np.testing.assert_array_equal(reads_global(X), X * 10)
+
+
+_original = scaled
+
+
+def test_a_tensor_of_another_call_is_refused():
+    kept = []
+
+    def keeps(x):
+        kept.append(nl.load(x))
+        return scaled(x)
+
+    def uses(x):
+        out = scaled(x)
+        nisa.dma_copy(dst=out, src=kept[0])  # of the other call
+        return out
+
+    compiled(keeps, X)
+    error = failing(uses, X, error=InstructionError)
+    assert "was made by another kernel call" in error.message
+    assert error.span.line == at("# of the other call")
+    error = failing(lambda x: kept[0], X, error=KernelResult)
+    assert "a result must be in shared_hbm" in error.message
+
+
+def test_outside_a_kernel():
+    for call in (
+        lambda: nl.ndarray((128, 4), nl.float32),
+        lambda: nl.load(X),
+        lambda: nisa.memset(None, 0.0),
+    ):
+        with pytest.raises(OutsideKernel, match="outside a kernel"):
+            call()
+
+
+@pytest.mark.parametrize("exception", [KeyboardInterrupt, SystemExit, ValueError])
+def test_after_any_exception_the_next_kernel_works(exception):
+    def raises(x):
+        nl.load(x)
+        raise exception("stop")
+
+    with pytest.raises((exception, KernelRaised)):
+        compiled(raises, X)
+    assert active.builder is None
+    np.testing.assert_array_equal(jit(scaled)(X), X)
+
+
+# -- instructions --------------------------------------------------------------------------------
+
+
+def unknown_keyword(x):
+    t = nl.load(x)
+    nisa.tensor_copy(dst=t, scr=t)  # unknown keyword
+    return scaled(x)
+
+
+def missing_argument(x):
+    t = nl.load(x)
+    nisa.tensor_copy(t)  # missing argument
+    return scaled(x)
+
+
+def too_many_arguments(x):
+    t = nl.load(x)
+    nisa.memset(t, 1.0, nisa.engine.vector, "name", 5)  # too many arguments
+    return scaled(x)
+
+
+def given_twice(x):
+    t = nl.load(x)
+    nisa.memset(t, 1.0, dst=t)  # given twice
+    return scaled(x)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "said", "help"),
+    [
+        (unknown_keyword, "tensor_copy: got an unexpected keyword argument 'scr'", "did you mean `src`?"),
+        (missing_argument, "tensor_copy: missing 1 required positional argument: 'src'", ""),
+        (too_many_arguments, "memset: takes from 2 to 4 positional arguments but 5 were given", ""),
+        (given_twice, "memset: got multiple values for argument 'dst'", ""),
+    ],
+)  # fmt: skip
+def test_wrong_calls_of_instructions(kernel, said, help):
+    error = failing(kernel, X, error=WrongCall)
+    assert (error.message, error.help) == (said, help)
+    assert error.notes[0].startswith("parameters: dst, ")
+    assert error.span.line == at(f"# {kernel.__name__.replace('_', ' ')}")
+
+
+def misspelled_instruction(x):
+    t = nl.load(x)
+    nisa.tensor_cpy(dst=t, src=t)
+    return scaled(x)
+
+
+def misspelled_dtype(x):
+    return nl.ndarray(x.shape, nl.flaot32)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "said", "near"),
+    [
+        (misspelled_instruction, "nki.isa has no `tensor_cpy`", "`tensor_copy`"),
+        (misspelled_dtype, "nki.language has no `flaot32`", "`float32`"),
+    ],
+)
+def test_unknown_names_of_nki_get_close_matches(kernel, said, near):
+    error = failing(kernel, X, error=UnknownName)
+    assert error.message == said and near in error.help
+    assert error.span.line in (at("nisa.tensor_cpy("), at("nl.flaot32"))
+
+
+def several_mistakes(x):
+    out = scaled(x)
+    t = nl.load(x)
+    narrow = nl.ndarray((128, 2), dtype=x.dtype, buffer=nl.sbuf)
+    for _ in range(4):
+        nisa.tensor_copy(dst=narrow, src=t)  # first mistake
+    nisa.tensor_copy(dst=x, src=t)  # second mistake
+    nisa.tensor_tensor(
+        dst=t,
+        data1=narrow,  # third mistake
+        data2=t,
+        op=nl.add,
+    )
+    t.shape[7]  # fourth mistake
+    return out
+
+
+def test_all_mistakes_are_told_at_once_and_each_once():
+    error = failing(several_mistakes, X, error=KernelErrors)
+    assert [type(e).__name__ for e in error.errors] == [
+        "RuleBroken",
+        "WrongOperand",
+        "RuleBroken",
+        "KernelRaised",
+    ]
+    lines = [at(f"# {n} mistake") for n in ("first", "second", "third", "fourth")]
+    assert [e.span.line for e in error.errors][:2] == lines[:2]
+    assert abs(error.errors[2].span.line - lines[2]) <= 1, "within the call of several lines"
+    assert error.errors[3].span.line == lines[3]
+    assert str(error).endswith("4 errors in this kernel")
+    assert "`narrow` [128, 2] float32 in sbuf" in error.errors[0].notes[0]
+
+
+def presence(x, mask=None):
+    t = nl.load(x)
+    if t:  # presence
+        nisa.memset(dst=t, value=0.0)
+    return scaled(x)
+
+
+def test_findings_are_errors_under_strict():
+    (finding,) = [f for f in compiled(presence, X).findings if f.kind == "portability"]
+    assert "only tells that it is there" in finding.message
+    error = failing(presence, X, options=CompileOptions(strict=True))
+    assert error.span.line == at("# presence")
+    assert isinstance(error, (StrictFinding, NkiError))
+
+
+def test_what_the_target_does_not_have_is_said():
+    def large(x):
+        t = nl.ndarray((129, 4), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.memset(dst=t, value=0.0)
+        return scaled(x)
+
+    error = failing(large, X, target=TRN1)
+    assert error.message == "shape (129, 4) in sbuf: 129 partitions, the memory has 128"
