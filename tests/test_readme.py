@@ -154,10 +154,6 @@ def looping_on_the_device(monkeypatch):
     run(lambda x: [nl.load(x) for _ in nl.dynamic_range(4)], X)
 
 
-def at_random(monkeypatch):
-    run(lambda x: nl.rand(x.shape, nl.float32), X)
-
-
 def printing(monkeypatch):
     run(lambda x: nl.device_print("x", nl.load(x)), X)
 
@@ -181,7 +177,6 @@ def copy(x):
         (on_two_cores, "not modelled yet", "LNC2"),
         (in_the_older_dialect, "neuronxcc", "`neuronxcc.nki`"),
         (looping_on_the_device, "not modelled yet", "`nl.dynamic_range`"),
-        (at_random, "not modelled yet", "random numbers"),
         (printing, "not modelled yet", "printing from the device"),
         (with_other_cores, "not modelled yet", "collectives"),
     ],
