@@ -231,6 +231,18 @@ class BadSyntax(LanguageError):
     code = "NKI116"
 
 
+class RegisterValue(LanguageError, TypeError):
+    """Python asked for the value of a register, which is known only while the kernel runs."""
+
+    code = "NKI117"
+
+
+class LoopControl(LanguageError):
+    """A device loop is left with break, continue or return, or written where it cannot be."""
+
+    code = "NKI118"
+
+
 class WrongCall(InstructionError, TypeError):
     """An instruction was called with missing, extra or unknown arguments."""
 
@@ -277,6 +289,18 @@ class UninitializedRead(SimulationError):
     """Elements that nothing has written since their tensor was made were read."""
 
     code = "NKI401"
+
+
+class AddressOutOfRange(SimulationError, IndexError):
+    """A value of the device addressed elements outside its tensor."""
+
+    code = "NKI402"
+
+
+class UnwrittenRegister(SimulationError):
+    """A register was read before anything had been written to it."""
+
+    code = "NKI403"
 
 
 class CheckFailed(UsageError, AssertionError):

@@ -6,9 +6,11 @@ from typing import Any
 
 from nki_lab.api import isa_constants
 from nki_lab.api.absent import Absent
-from nki_lab.errors import NkiError, NotModelled, UnknownName, close_matches
+from nki_lab.errors import NkiError, UnknownName, close_matches
 from nki_lab.ir.instruction import Instruction
+from nki_lab.ir.register import Register
 from nki_lab.isa import registry
+from nki_lab.isa.control import register_alloc
 from nki_lab.isa.enums import (
     dge_mode,
     dma_engine,
@@ -32,18 +34,9 @@ gpsimd_engine = Engine.gpsimd
 unknown_engine = Engine.unknown
 
 NkiInstruction = Instruction
+VirtualRegister = Register
 #: Base of everything nki_lab refuses: rules of instructions, memory that does not fit, language that is not NKI.
 NkiValidationError = NkiError
-
-
-class VirtualRegister:
-    """A register of an engine's sequencer: not modelled yet, so none can be made."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise NotModelled(
-            "nki.isa.VirtualRegister: registers are not modelled yet",
-            help="use numbers known while the kernel is traced",
-        )
 
 
 def get_nc_version() -> nc_version:
@@ -69,7 +62,11 @@ _INSTRUCTIONS = (
     " select_reduce sendrecv register_alloc register_move register_load register_store nc_find_index8"
     " nc_match_replace8 nonzero_with_count topk"
 ).split()
-globals().update({n: registry.get(n) or Absent("nki.isa", n) for n in _INSTRUCTIONS})
+# The one function here that is no instruction: it only names a register.
+_FUNCTIONS = {"register_alloc": register_alloc}
+globals().update(
+    {n: _FUNCTIONS.get(n) or registry.get(n) or Absent("nki.isa", n) for n in _INSTRUCTIONS}
+)
 
 __all__ = [
     "NkiInstruction", "NkiValidationError", "VirtualRegister", "dge_mode", "dma_engine", "engine",

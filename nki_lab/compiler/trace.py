@@ -76,6 +76,7 @@ def trace(
             raise _explained(error, source, builder) from None
     if builder.errors:
         raise _all(builder.errors)
+    builder.check_closed()
     outputs: list[NkiTensor] = []
     structure = _outputs(result, outputs, source, builder)
     _check_result(result, outputs, source, builder)
@@ -88,6 +89,8 @@ def trace(
         outputs=tuple(outputs),
         result=structure,
         forms=builder.forms,
+        registers=tuple(r.name for r in builder.registers),
+        keeps_order=builder.keeps_order,
         findings=tuple(builder.findings.values()),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import Enum
 from math import prod
 from typing import Any, NoReturn
@@ -12,7 +13,14 @@ from typing import Any, NoReturn
 import numpy as np
 
 from nki_lab.dtypes import DType, dtype_of
-from nki_lab.errors import InstructionError, NkiError, OutsideKernel, TensorArgument
+from nki_lab.errors import (
+    InstructionError,
+    LoopControl,
+    NkiError,
+    OutsideKernel,
+    RegisterValue,
+    TensorArgument,
+)
 from nki_lab.ir.instruction import (
     NAME,
     OPAQUE,
@@ -25,6 +33,7 @@ from nki_lab.ir.instruction import (
 )
 from nki_lab.ir.layout import contiguous_strides
 from nki_lab.ir.nodes import Finding, Loop
+from nki_lab.ir.register import Register
 from nki_lab.ir.storage import Address, Storage
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.ir.variables import variable_of
@@ -66,6 +75,14 @@ class Builder:
         self.program = program
         self.strict = strict
         self.storages: list[Storage] = []
+        self.registers: list[Register] = []
+        self.open_whiles: list[Any] = []
+        self.ordered = 0  # how many nl.no_reorder blocks are open
+        self.keeps_order = False  # there was one
+        self._outer: list[tuple[list[Any], Loop]] = []
+        self._loops = 0
+        self._open_loops: set[int] = set()
+        self._count = 0
         self.body: list[Instruction | Loop] = []
         self.forms: dict[Any, Form] = {}
         self.errors: list[NkiError] = []
@@ -141,7 +158,7 @@ class Builder:
             raise TensorArgument(f"name must be a string, found {type(name).__name__}")
         storage = Storage(
             len(self.storages), self._unique(name or self._variable(stack)), sizes, element, space,
-            address=place, origin=origin, data=data, stack=stack, owner=self,
+            address=place, origin=origin, data=data, stack=stack, owner=self, loop=self.loop,
         )  # fmt: skip
         self.storages.append(storage)
         return NkiTensor._make(storage, sizes, contiguous_strides(sizes), 0, element)
@@ -180,14 +197,20 @@ class Builder:
             kind = type(value)
             if kind is NkiTensor:
                 storage = value.storage
-                if storage.owner is not self:
+                if storage.owner is not self or (
+                    storage.loop and storage.loop not in self._open_loops
+                ):
                     foreign = value
                 first = value.offset * value.dtype.itemsize // storage.row_bytes
                 if storage.address is not None:
                     first += storage.address.partition
-                key.append((value.shape, value.strides, value.dtype, storage.buffer, first))
+                seen = (value.shape, value.strides, value.dtype, storage.buffer, first)
+                key.append(seen if value.dynamic is None else (seen, value.dynamic.key))
             elif keyed is NAME:
                 key.append(None)
+            elif kind is Register:
+                key.append(kind)
+                self._check_register(definition, len(key) - 2, value)
             elif kind is float:
                 key.append(kind if keyed is OPAQUE else (kind, value))
             elif kind is int and isinstance(keyed, type):
@@ -217,7 +240,8 @@ class Builder:
         if form is None:
             form = self.forms[identity] = Form(made, self.target)
         made.form = form
-        made.ident = len(self.body)
+        made.ident = self._count
+        self._count += 1
         if form.broken:
             self._report(form.broken, made)
         self.body.append(made)
@@ -247,6 +271,20 @@ class Builder:
                 self._reported.add((rule, made.stack))
                 self.errors.append(rule_error(rule, made, direct))
 
+    def _check_register(self, definition: Definition, position: int, register: Register) -> None:
+        name = definition.params[position]
+        if register.owner is not self:
+            raise InstructionError(
+                f"{definition.name}: register `{register.name}` was made by another kernel call",
+                help="allocate it inside the kernel with nisa.register_alloc()",
+            )
+        if register.frozen and name in definition.sets:
+            raise RegisterValue(
+                f"{definition.name}: register `{register.name}` is the induction variable of a device loop, which"
+                " only the loop changes",
+                help="keep a value of your own in a register from nisa.register_alloc()",
+            )
+
     def _foreign(self, value: Any) -> NkiTensor | None:
         """Return a tensor inside a list that belongs to another trace."""
         for item in value if type(value) is tuple else ():
@@ -255,6 +293,12 @@ class Builder:
         return None
 
     def _refuse_foreign(self, made: Instruction, tensor: NkiTensor) -> NoReturn:
+        if tensor.storage.owner is self:
+            raise LoopControl(
+                f"{made.definition.name}: {tensor.describe()} was made in a device loop that has ended",
+                stack=made.stack,
+                help="make the tensor before the loop, so that it lives on after it",
+            )
         raise InstructionError(
             f"{made.definition.name}: {tensor.describe()} was made by another kernel call",
             stack=made.stack,
@@ -266,7 +310,50 @@ class Builder:
         made.form = Form(made, self.target)
         return made
 
-    # -- loops and findings --------------------------------------------------------------------------------------
+    # -- registers and loops --------------------------------------------------------------------------------------
+
+    @property
+    def loop(self) -> int:
+        """Number of the innermost device loop that is open, from 1 on; 0 outside all."""
+        return self._outer[-1][1].number if self._outer else 0
+
+    def register(self, name: str = "", frozen: bool = False) -> Register:
+        """Return a new register, named after the variable it is assigned to."""
+        called = name or variable_of(self.stack()) or "register"
+        made = Register(len(self.registers), self._unique(called), self, frozen)
+        self.registers.append(made)
+        return made
+
+    def open_loop(self, kind: str, bounds: tuple[Any, ...], register: Register) -> None:
+        """Begin a loop that the device runs; what follows is its body until `close_loop`."""
+        if self.ordered:
+            raise LoopControl(
+                "a device loop cannot stand inside nl.no_reorder",
+                help="put the no_reorder block inside the loop's body",
+            )
+        self._loops += 1
+        loop = Loop(kind, bounds, register, (), self.stack(), self._loops)
+        self._outer.append((self.body, loop))
+        self._open_loops.add(loop.number)
+        self.body = []
+
+    def close_loop(self) -> None:
+        """End the innermost open loop."""
+        outer, loop = self._outer.pop()
+        self._open_loops.discard(loop.number)
+        outer.append(replace(loop, body=tuple(self.body)))
+        self.body = outer
+
+    def check_closed(self) -> None:
+        """Refuse a trace that ended inside a device loop."""
+        if self._outer:
+            raise LoopControl(
+                "a device loop was left before its end",
+                stack=self._outer[-1][1].stack,
+                help="do not return from, or raise in, the body of a device loop",
+            )
+
+    # -- findings ------------------------------------------------------------------------------------------------
 
     def find(
         self, kind: str, message: str, help: str = "", code: str = "", stack: Stack | None = None

@@ -7,9 +7,10 @@ execution is known without computing a value.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.instruction import Instruction
+from nki_lab.ir.nodes import Kernel, Loop
 
 
 @dataclass(frozen=True)
@@ -19,15 +20,43 @@ class Execution:
     Attributes:
         kernel: the compiled kernel.
         order: positions in `kernel.instructions`, in the order they ran; a loop body's positions repeat.
-        iterations: per loop (by its position), the number of trips; empty without device loops.
+        trips: how often each device loop ran, in the order the loops were entered.
     """
 
     kernel: Kernel
     order: Sequence[int]
-    iterations: tuple[int, ...] = field(default=())
+    trips: tuple[int, ...] = ()
 
     @classmethod
     def in_program_order(cls, kernel: Kernel) -> Execution:
         """Return the execution of a kernel without device loops."""
         assert not kernel.has_loops, "only running a program with loops shows what it executes"
         return cls(kernel, range(len(kernel.instructions)))
+
+    @classmethod
+    def of(cls, kernel: Kernel, trips: Sequence[int]) -> Execution:
+        """Return the execution of a run whose device loops ran `trips` times, in the order they were entered."""
+        if not kernel.has_loops:
+            return cls.in_program_order(kernel)
+        order: list[int] = []
+        remaining = iter(trips)
+
+        def walk(body: tuple[Instruction | Loop, ...], at: int) -> int:
+            for node in body:
+                if isinstance(node, Loop):
+                    count = next(remaining)
+                    for _ in range(count):
+                        end = walk(node.body, at)
+                    at = end if count else at + size_of(node.body)
+                else:
+                    order.append(at)
+                    at += 1
+            return at
+
+        walk(kernel.body, 0)
+        return cls(kernel, order, tuple(trips))
+
+
+def size_of(body: tuple[Instruction | Loop, ...]) -> int:
+    """Return how many instructions a body holds, loop bodies once."""
+    return sum(size_of(n.body) if isinstance(n, Loop) else 1 for n in body)

@@ -31,6 +31,10 @@ def footprint(view: NkiTensor) -> Footprint:
 def _footprint(view: NkiTensor) -> Footprint:
     storage = view.storage
     size = view.dtype.itemsize
+    if view.dynamic is not None:  # anywhere in its partitions, or anywhere in HBM
+        first = view.start_partition
+        end = first + view.shape[0] if storage.on_chip else 1
+        return Footprint(storage.row_bytes, first, end, 0, storage.row_bytes)
     start = view.offset * size
     pitch = storage.row_bytes
     if not storage.on_chip:

@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from nki_lab.dtypes import DType
 from nki_lab.errors import InstructionError, OutsideKernel, RuleBroken
+from nki_lab.ir.dynamic import Dynamic
+from nki_lab.ir.register import Register
 from nki_lab.ir.state import State
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.targets.engines import Engine
@@ -67,6 +69,7 @@ class Operand:
         dtypes: allowed element types, or None for any.
         part: `(i, tensor) -> view` of the elements that are really read or written, where the instruction passes over
             others of the tensor; None: all of them.
+        indirect: the view may be one of `.indirect()` (Tensor Indirection).
     """
 
     spaces: tuple[MemoryRegion, ...]
@@ -77,6 +80,7 @@ class Operand:
     many: bool = False
     dtypes: frozenset[DType] | None = None
     part: Callable[[Instruction, NkiTensor], NkiTensor] | None = None
+    indirect: bool = False
 
 
 def reads(*spaces: MemoryRegion, **facts: Any) -> Operand:
@@ -136,10 +140,15 @@ class Form:
         state: hidden registers it uses, as (state, role).
         engine: engine chosen by `.place`.
         errors: broken rules, as functions of the instruction that give the error.
+        dynamic: the address of an operand depends on values of the device.
+        registers, registers_set: positions of the arguments that are registers it reads and sets.
         cache: what consumers derive from the form (costs, compute types), by consumer.
     """
 
-    __slots__ = ("definition", "example", "reads", "writes", "state", "engine", "broken", "cache")
+    __slots__ = (
+        "definition", "example", "reads", "writes", "state", "engine", "broken", "cache",
+        "dynamic", "registers", "registers_set",
+    )  # fmt: skip
 
     def __init__(self, example: Instruction, target: Target) -> None:
         definition = example.definition
@@ -151,6 +160,9 @@ class Form:
         self.reads: tuple[int, ...] = ()
         self.writes: tuple[int, ...] = ()
         self.state: tuple[tuple[State, str], ...] = ()
+        self.dynamic = False
+        self.registers: tuple[int, ...] = ()
+        self.registers_set: tuple[int, ...] = ()
         self.engine = definition.engines[0]
         self.broken = tuple(definition.broken_rules(example, target))
         if self.broken:
@@ -158,6 +170,10 @@ class Form:
         roles = definition.roles(example)
         self.reads = tuple(k for k, role in roles if role != WRITE)
         self.writes = tuple(k for k, role in roles if role != READ)
+        self.dynamic = any(v.dynamic is not None for _, _, v in definition.tensors(example))
+        held = [k for k, v in enumerate(example.args) if type(v) is Register]
+        self.registers = tuple(k for k in held if definition.params[k] not in definition.sets)
+        self.registers_set = tuple(k for k in held if definition.params[k] in definition.sets)
         self.state = tuple(definition.state_of(example))
         self.engine = definition.place_of(example, target)
 
@@ -187,12 +203,33 @@ class Instruction:
             raise AttributeError(f"{self.definition.name} has no argument `{name}`") from None
 
     def read(self) -> list[NkiTensor]:
-        """Return the tensors it reads, those inside lists included."""
-        return _tensors(self.args, self.form.reads)
+        """Return the tensors it reads: operands, those inside lists, and tiles of indices."""
+        form = self.form
+        found = _tensors(self.args, form.reads)
+        if form.dynamic:
+            found += [d.index for d in self.dynamic() if type(d.index) is NkiTensor]
+        return found
 
     def written(self) -> list[NkiTensor]:
         """Return the tensors it writes."""
         return _tensors(self.args, self.form.writes)
+
+    def dynamic(self) -> list[Dynamic]:
+        """Return what the addresses of its tensors depend on."""
+        form = self.form
+        views = _tensors(self.args, (*form.reads, *form.writes))
+        return [v.dynamic for v in views if v.dynamic is not None]
+
+    def registers_read(self) -> list[Register]:
+        """Return the registers whose values it needs: operands, and addresses of its tensors."""
+        found = [self.args[k] for k in self.form.registers]
+        if self.form.dynamic:
+            found += [d.index for d in self.dynamic() if type(d.index) is Register]
+        return found
+
+    def registers_written(self) -> list[Register]:
+        """Return the registers it sets."""
+        return [self.args[k] for k in self.form.registers_set]
 
     def with_args(self, **changes: Any) -> Instruction:
         """Return a copy with some arguments replaced; the builder must give it a form."""
@@ -275,6 +312,7 @@ class Definition:
         in_place_safe: `out` may share memory with an operand that is read.
         any_start: operands that may start at any partition (DMA).
         every_lane: it uses the hidden registers of all partitions, not only of those its operands are on.
+        sets: parameters that are registers the instruction sets.
     """
 
     name: str
@@ -288,6 +326,7 @@ class Definition:
     in_place_safe: bool
     any_start: frozenset[str]
     every_lane: bool
+    sets: frozenset[str]
     signature: inspect.Signature
     doc: str
     params: tuple[str, ...]
@@ -441,6 +480,7 @@ def instruction(
     in_place_safe: bool = False,
     any_start: Iterable[str] = (),
     every_lane: bool = False,
+    sets: Iterable[str] = (),
     **operands: Operand,
 ) -> Callable[[Callable[..., Any]], Any]:
     """Define an instruction from its signature and docstring; attach facets below it.
@@ -455,6 +495,7 @@ def instruction(
         in_place_safe: the meaning is exactly one ufunc call, which copes with `out` sharing memory with an operand.
         any_start: operands that may start at any partition (DMA).
         every_lane: hidden registers are used of all partitions.
+        sets: parameters that are registers the instruction sets.
         operands: one Operand per tensor parameter, under the parameter's name.
     """
 
@@ -477,7 +518,8 @@ def instruction(
         )
         made = kind(
             fn.__name__, engine, operands, tuple(rules), numerics, state, requires,
-            frozenset(opaque), in_place_safe, frozenset(any_start), every_lane, signature,
+            frozenset(opaque), in_place_safe, frozenset(any_start), every_lane, frozenset(sets),
+            signature,
             inspect.getdoc(fn) or "", params, {p: k for k, p in enumerate(params)},
         )  # fmt: skip
         registry[made.name] = made

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nki_lab.ir.instruction import Instruction
+from nki_lab.ir.tensor import NkiTensor
 
 
 class Lifetime(NamedTuple):
@@ -15,8 +16,15 @@ class Lifetime(NamedTuple):
     last: int
 
 
-def lifetimes(instructions: Sequence[Instruction]) -> dict[int, Lifetime]:
-    """Return the lifetime of every storage that is touched, by id, in order of first touch."""
+def lifetimes(
+    instructions: Sequence[Instruction], loops: Sequence[tuple[Any, int, int]] = ()
+) -> dict[int, Lifetime]:
+    """Return the lifetime of every storage that is touched, by id, in order of first touch.
+
+    Args:
+        instructions: the flat program.
+        loops: (loop, first, end) positions of the bodies of device loops, outer loops first.
+    """
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     positions: dict[object, tuple[int, ...]] = {}
@@ -39,4 +47,16 @@ def lifetimes(instructions: Sequence[Instruction]) -> dict[int, Lifetime]:
                 if key not in last:
                     first[key] = n
                 last[key] = n
-    return {key: Lifetime(start, last[key]) for key, start in first.items()}
+        if form.dynamic:
+            for dynamic in i.dynamic():
+                if type(dynamic.index) is NkiTensor:
+                    key = dynamic.index.storage.id
+                    first.setdefault(key, n)
+                    last[key] = n
+    for _, start, end in reversed(loops):  # inner loops first: an outer one stretches further
+        for key in first:
+            if first[key] < end and last[key] >= start:
+                first[key] = min(first[key], start)
+                last[key] = max(last[key], end - 1)
+    order = sorted(first, key=first.__getitem__) if loops else first
+    return {key: Lifetime(first[key], last[key]) for key in order}

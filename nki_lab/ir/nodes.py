@@ -10,10 +10,10 @@ A kernel is never changed: a pass returns another one (`with_`), which shares wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nki_lab.ir.instruction import Form, Instruction
 from nki_lab.ir.lifetimes import Lifetime, lifetimes
@@ -51,6 +51,7 @@ class Loop:
         register: the register that holds the induction variable or the condition.
         body: instructions and loops.
         stack: where it was opened.
+        number: from 1 on, in order of opening; tensors made in its body carry it.
     """
 
     kind: str
@@ -58,6 +59,7 @@ class Loop:
     register: Any
     body: tuple[Instruction | Loop, ...]
     stack: Stack = ()
+    number: int = 0
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,8 @@ class Kernel:
         findings: what an author should know.
         addresses: storage id -> Address, after allocation.
         overlaps: groups of storages whose bytes overlap while both are in use, after allocation.
+        registers: names of the registers, by id.
+        keeps_order: a `nl.no_reorder` block forbids passes to move instructions.
         poisoned: storages that are read before they are written, filled with NaN (integers: 4) before use.
         placed: the engines of the instructions have been chosen and are shown.
         waits: per instruction, the positions of the instructions it waits for, after insert_waits.
@@ -111,6 +115,8 @@ class Kernel:
     findings: tuple[Finding, ...] = ()
     addresses: dict[int, Address] | None = None
     overlaps: tuple[frozenset[int], ...] = ()
+    registers: tuple[str, ...] = ()
+    keeps_order: bool = False
     poisoned: frozenset[int] = frozenset()
     placed: bool = False
     waits: tuple[tuple[int, ...], ...] | None = None
@@ -124,8 +130,31 @@ class Kernel:
 
     @cached_property
     def lifetimes(self) -> dict[int, Lifetime]:
-        """Lifetime of every storage that is touched, by id."""
-        return lifetimes(self.instructions)
+        """Lifetime of every storage that is touched, by id.
+
+        The device runs a loop's body again and again, so what a loop touches is in use during all of it
+        (nki/deep-dives/nki-dynamic-loops.rst).
+        """
+        return lifetimes(self.instructions, self.loops)
+
+    @cached_property
+    def loops(self) -> tuple[LoopRange, ...]:
+        """Every device loop with the positions of its body in `instructions`, outer loops first."""
+        found: list[LoopRange] = []
+        _loop_ranges(self.body, 0, found)
+        return tuple(found)
+
+    @cached_property
+    def loop_numbers(self) -> tuple[int, ...]:
+        """Per instruction, the number of the innermost loop around it; 0 outside all."""
+        numbers = [0] * len(self.instructions)
+        for loop in self.loops:
+            numbers[loop.first : loop.end] = [loop.loop.number] * (loop.end - loop.first)
+        return tuple(numbers)
+
+    def rewrite(self, change: Callable[[Instruction], Instruction]) -> Kernel:
+        """Return the kernel with every instruction replaced by `change(instruction)`, in program order."""
+        return self.with_(body=_rewritten(self.body, change))
 
     @cached_property
     def instructions(self) -> tuple[Instruction, ...]:
@@ -150,7 +179,39 @@ class Kernel:
         return i.form.engine
 
 
-_FROM_BODY = ("instructions", "lifetimes")
+class LoopRange(NamedTuple):
+    """A loop and the positions `first` to `end` (exclusive) of its body in the flat program."""
+
+    loop: Loop
+    first: int
+    end: int
+
+
+_FROM_BODY = ("instructions", "lifetimes", "loops", "loop_numbers")
+
+
+def _loop_ranges(body: tuple[Instruction | Loop, ...], at: int, found: list[LoopRange]) -> int:
+    for node in body:
+        if type(node) is Loop:
+            place = len(found)
+            found.append(LoopRange(node, at, at))
+            end = _loop_ranges(node.body, at, found)
+            found[place] = LoopRange(node, at, end)
+            at = end
+        else:
+            at += 1
+    return at
+
+
+def _rewritten(
+    body: tuple[Instruction | Loop, ...], change: Callable[[Instruction], Instruction]
+) -> tuple[Instruction | Loop, ...]:
+    return tuple(
+        replace(node, body=_rewritten(node.body, change))
+        if isinstance(node, Loop)
+        else change(node)
+        for node in body
+    )
 
 
 def _walk(body: tuple[Instruction | Loop, ...]) -> Iterator[Instruction]:

@@ -34,12 +34,13 @@ class Storage:
         data: initial contents of a constant (NumPy array), else None.
         row_bytes: bytes of one partition on chip; all bytes in HBM.
         stack: where it was created.
+        loop: number of the device loop it was made in (from 1 on), or 0; it is dead after that loop.
         owner: the builder of the trace it belongs to; a tensor kept from another trace is an error.
     """
 
     __slots__ = (
         "id", "name", "shape", "dtype", "buffer", "address", "origin", "data",
-        "on_chip", "partitions", "row_bytes", "nbytes", "stack", "owner",
+        "on_chip", "partitions", "row_bytes", "nbytes", "stack", "owner", "loop",
     )  # fmt: skip
 
     def __init__(
@@ -55,6 +56,7 @@ class Storage:
         data: np.ndarray | None = None,
         stack: Stack = (),
         owner: Any = None,
+        loop: int = 0,
     ) -> None:
         self.id = id
         self.name = name
@@ -70,6 +72,7 @@ class Storage:
         self.row_bytes = prod(shape[1:]) * dtype.itemsize if self.on_chip else self.nbytes
         self.stack = stack
         self.owner = owner
+        self.loop = loop
 
     def whole(self) -> NkiTensor:
         """Return the view of all elements in row-major order."""

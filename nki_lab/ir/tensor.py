@@ -15,7 +15,9 @@ import numpy as np
 from nki_lab.dtypes import DType, dtype_of
 from nki_lab.errors import NotModelled, OutOfBounds, TileAssignment, ViewError
 from nki_lab.ir import layout
-from nki_lab.ir.bounds import leaves_storage
+from nki_lab.ir.dynamic import Addressing, Dynamic
+from nki_lab.ir.dynamic_views import DynamicViews
+from nki_lab.ir.indices import integers, is_runtime, static_index
 from nki_lab.ir.storage import Storage
 from nki_lab.ir.tensor_operators import TensorOperators
 from nki_lab.targets.spaces import MemoryRegion
@@ -28,7 +30,7 @@ class DynamicSlice(NamedTuple):
     size: int
 
 
-class NkiTensor(TensorOperators):
+class NkiTensor(DynamicViews, TensorOperators):
     """A view of a storage: what instructions read and write.
 
     Attributes:
@@ -36,9 +38,10 @@ class NkiTensor(TensorOperators):
         strides: steps along each axis, in elements of `dtype`.
         offset: first element, in elements of `dtype`.
         dtype: element type.
+        dynamic: what the address depends on while the kernel runs, or None.
     """
 
-    __slots__ = ("storage", "shape", "strides", "offset", "dtype", "box")
+    __slots__ = ("storage", "shape", "strides", "offset", "dtype", "box", "dynamic")
 
     def __init__(
         self,
@@ -59,9 +62,10 @@ class NkiTensor(TensorOperators):
         self.offset = 0
         self.dtype = dtype
         self.box: Any = None
+        self.dynamic: Dynamic | None = None
 
     @classmethod
-    def _make(cls, storage, shape, strides, offset, dtype) -> NkiTensor:
+    def _make(cls, storage, shape, strides, offset, dtype, dynamic=None) -> NkiTensor:
         made = cls.__new__(cls)
         made.storage = storage
         made.shape = shape
@@ -69,12 +73,23 @@ class NkiTensor(TensorOperators):
         made.offset = offset
         made.dtype = dtype
         made.box = None
+        made.dynamic = dynamic
         return made
 
     def _view(self, shape: Sequence[int], strides: Sequence[int], offset: int) -> NkiTensor:
-        return NkiTensor._make(self.storage, tuple(shape), tuple(strides), offset, self.dtype)
+        return NkiTensor._make(
+            self.storage, tuple(shape), tuple(strides), offset, self.dtype, self.dynamic
+        )
 
     # -- facts ---------------------------------------------------------------------------------------------------
+
+    @property
+    def first_axis_stays(self) -> bool:
+        """True where axis 0 must stay axis 0: the partition axis, or one that a tile of indices addresses."""
+        dynamic = self.dynamic
+        return self.storage.on_chip or (
+            dynamic is not None and dynamic.kind is not Addressing.SCALAR
+        )
 
     @property
     def buffer(self) -> MemoryRegion:
@@ -134,7 +149,7 @@ class NkiTensor(TensorOperators):
 
     def is_indirect(self) -> bool:
         """Tell whether the view's address depends on run-time values."""
-        return False
+        return self.dynamic is not None
 
     def describe(self) -> str:
         """Return name, shape, dtype and memory of the view as errors show them."""
@@ -168,6 +183,7 @@ class NkiTensor(TensorOperators):
         offset = self.offset
         keep = 1 if self.storage.on_chip else 0  # axis 0 on chip never goes away
         last_dropped: int | None = None
+        dynamic = self.dynamic
         for axis in range(rank):
             size, step = shape[axis], strides[axis]
             if axis >= len(key):
@@ -180,15 +196,21 @@ class NkiTensor(TensorOperators):
                 offset += start * step
                 new_shape.append(-(-(stop - start) // stride))
                 new_strides.append(step * stride)
+            elif isinstance(entry, DynamicSlice) and is_runtime(entry.start):
+                dynamic = self._by_scalar(axis, entry.start, step, size - entry.size + 1, "nl.ds")
+                new_shape.append(static_index(entry.size, "nl.ds"))
+                new_strides.append(step)
             elif isinstance(entry, DynamicSlice):
-                start = _static_index(entry.start, "nl.ds")
+                start = static_index(entry.start, "nl.ds")
                 start, stop, _ = self._bounds(slice(start, start + entry.size), axis, size)
                 offset += start * step
                 new_shape.append(stop - start)
                 new_strides.append(step)
             else:
-                index = self._element(entry, axis, size)
-                offset += index * step
+                if is_runtime(entry):
+                    dynamic = self._by_scalar(axis, entry, step, size, "an index")
+                else:
+                    offset += self._element(entry, axis, size) * step
                 if axis < keep:
                     new_shape.append(1)
                     new_strides.append(step)
@@ -198,12 +220,28 @@ class NkiTensor(TensorOperators):
         if len(new_shape) < least and last_dropped is not None:
             new_shape.append(1)
             new_strides.append(last_dropped)
-        return self._view(new_shape, new_strides, offset)
+        if self.dynamic is not None:
+            self._keeps_dynamic(new_shape, offset)
+        return NkiTensor._make(
+            self.storage, tuple(new_shape), tuple(new_strides), offset, self.dtype, dynamic
+        )
+
+    def _keeps_dynamic(self, shape: Sequence[int], offset: int) -> None:
+        """Refuse to cut the axis that a tile of indices addresses."""
+        assert self.dynamic is not None
+        if self.dynamic.kind is Addressing.SCALAR:
+            return
+        rows_cut = shape[0] != self.shape[0] or (offset - self.offset) // self.dynamic.step
+        if self.dynamic.kind is Addressing.ELEMENTS or rows_cut:
+            raise ViewError(
+                f"{self.describe()} is addressed by a tile of indices: that axis cannot be sliced or selected again",
+                help="slice the tile of indices instead",
+            )
 
     def _bounds(self, entry: slice, axis: int, size: int) -> tuple[int, int, int]:
-        start = 0 if entry.start is None else _static_index(entry.start, "a slice")
-        stop = size if entry.stop is None else _static_index(entry.stop, "a slice")
-        step = 1 if entry.step is None else _static_index(entry.step, "a slice")
+        start = 0 if entry.start is None else static_index(entry.start, "a slice")
+        stop = size if entry.stop is None else static_index(entry.stop, "a slice")
+        step = 1 if entry.step is None else static_index(entry.step, "a slice")
         start = start + size if start < 0 else start
         stop = stop + size if stop < 0 else stop
         if step < 1:
@@ -219,7 +257,7 @@ class NkiTensor(TensorOperators):
         return start, stop, step
 
     def _element(self, entry: Any, axis: int, size: int) -> int:
-        index = _static_index(entry, "an index")
+        index = static_index(entry, "an index")
         if not -size <= index < size:
             raise OutOfBounds(
                 f"index {index} on axis {axis} of {self.describe()}: valid are 0 to {size - 1}",
@@ -235,11 +273,11 @@ class NkiTensor(TensorOperators):
     # -- views ---------------------------------------------------------------------------------------------------
 
     def _axis(self, dim: int, what: str, partition_ok: bool = False) -> int:
-        dim = _static_index(dim, what)
+        dim = static_index(dim, what)
         if not -self.ndim <= dim < self.ndim:
             raise ViewError(f"{what}: axis {dim} of {self.describe()}, which has {self.ndim} axes")
         dim = dim + self.ndim if dim < 0 else dim
-        if dim == 0 and self.storage.on_chip and not partition_ok:
+        if dim == 0 and self.first_axis_stays and not partition_ok:
             raise ViewError(
                 f"{what}: axis 0 of {self.describe()} is the partition axis and must stay",
                 help="only free axes (1 and up) of an SBUF or PSUM tensor can be changed",
@@ -250,17 +288,22 @@ class NkiTensor(TensorOperators):
         """Return elements `start` to `end` (exclusive) of axis `dim`, every `step`-th."""
         dim = self._axis(dim, "slice", partition_ok=True)
         size = self.shape[dim]
-        start, end = _static_index(start, "slice"), _static_index(end, "slice")
+        start, end = static_index(start, "slice"), static_index(end, "slice")
         if not (0 <= start < end <= size and step >= 1):
             raise OutOfBounds(
                 f"slice({dim}, {start}, {end}, {step}) of {self.describe()}: need 0 <= start < end <= {size}, step >= 1"
             )
         return self[(np.s_[:],) * dim + (np.s_[start:end:step],)]
 
-    def select(self, dim: int, index: int) -> NkiTensor:
-        """Return element `index` of axis `dim`, without that axis (kept at 1 where `t[index]` keeps it)."""
+    def select(self, dim: int, index: Any) -> NkiTensor:
+        """Return element `index` of axis `dim`, without that axis (kept at 1 where `t[index]` keeps it).
+
+        `index` is an integer, a register, or a [1, 1] tile of an integer.
+        """
         dim = self._axis(dim, "select", partition_ok=True)
-        index = _static_index(index, "select")
+        if is_runtime(index):
+            return self[(np.s_[:],) * dim + (index,)]
+        index = static_index(index, "select")
         if not 0 <= index < self.shape[dim]:
             raise OutOfBounds(
                 f"select({dim}, {index}) of {self.describe()}: valid are 0 to {self.shape[dim] - 1}"
@@ -269,12 +312,12 @@ class NkiTensor(TensorOperators):
 
     def permute(self, dims: Sequence[int]) -> NkiTensor:
         """Return the axes in the order `dims`; on chip axis 0 stays first."""
-        dims = _integers(dims, "permute")
+        dims = integers(dims, "permute")
         if sorted(dims) != list(range(self.ndim)):
             raise ViewError(
                 f"permute{dims} of {self.describe()}: need each of 0 to {self.ndim - 1} once"
             )
-        if self.storage.on_chip and dims[0] != 0:
+        if self.first_axis_stays and dims[0] != 0:
             raise ViewError(
                 f"permute{dims} of {self.describe()}: axis 0 is the partition axis and must stay first",
                 help="transpose across partitions with nisa.nc_transpose or nisa.dma_transpose",
@@ -285,7 +328,7 @@ class NkiTensor(TensorOperators):
 
     def broadcast(self, dim: int, size: int) -> NkiTensor:
         """Repeat axis `dim`, which must have size 1, `size` times without copying."""
-        dim, size = self._axis(dim, "broadcast"), _static_index(size, "broadcast")
+        dim, size = self._axis(dim, "broadcast"), static_index(size, "broadcast")
         if self.shape[dim] != 1 or size < 1:
             raise ViewError(
                 f"broadcast({dim}, {size}) of {self.describe()}: axis {dim} must have size 1, and get 1 or more"
@@ -296,12 +339,11 @@ class NkiTensor(TensorOperators):
 
     def expand_dim(self, dim: int) -> NkiTensor:
         """Insert an axis of size 1 at position `dim` (0 to ndim; on chip not 0)."""
-        dim = _static_index(dim, "expand_dim")
+        dim = static_index(dim, "expand_dim")
         dim = dim + self.ndim + 1 if dim < 0 else dim
-        if not (1 if self.storage.on_chip else 0) <= dim <= self.ndim:
-            raise ViewError(
-                f"expand_dim({dim}) of {self.describe()}: need {1 if self.storage.on_chip else 0} to {self.ndim}"
-            )
+        least = 1 if self.first_axis_stays else 0
+        if not least <= dim <= self.ndim:
+            raise ViewError(f"expand_dim({dim}) of {self.describe()}: need {least} to {self.ndim}")
         shape, strides = list(self.shape), list(self.strides)
         strides.insert(dim, shape[dim] * strides[dim] if dim < self.ndim else 1)
         shape.insert(dim, 1)
@@ -320,7 +362,7 @@ class NkiTensor(TensorOperators):
 
     def reshape_dim(self, dim: int, shape: Sequence[int]) -> NkiTensor:
         """Split axis `dim` into `shape`, one entry of which may be -1."""
-        sizes = list(_integers(shape, "reshape_dim"))
+        sizes = list(integers(shape, "reshape_dim"))
         dim = self._axis(dim, "reshape_dim", partition_ok=len(sizes) == 1)
         size = self.shape[dim]
         if sizes.count(-1) == 1 and size % max(1, -prod(sizes)) == 0:
@@ -354,12 +396,12 @@ class NkiTensor(TensorOperators):
 
     def reshape(self, shape: Sequence[int]) -> NkiTensor:
         """Return the same elements in another shape, where the layout allows it without a copy."""
-        sizes = _integers(shape if isinstance(shape, (tuple, list)) else (shape,), "reshape")
+        sizes = integers(shape if isinstance(shape, (tuple, list)) else (shape,), "reshape")
         if prod(sizes) != self.size or min(sizes, default=0) < 1:
             raise ViewError(
                 f"reshape{sizes} of {self.describe()}: {prod(sizes)} elements, need {self.size}"
             )
-        if self.storage.on_chip and sizes[0] != self.shape[0]:
+        if self.first_axis_stays and sizes[0] != self.shape[0]:
             raise ViewError(
                 f"reshape{sizes} of {self.describe()}: axis 0 is the partition axis and must stay {self.shape[0]}"
             )
@@ -407,94 +449,11 @@ class NkiTensor(TensorOperators):
             self.shape, self.strides, self.offset, self.dtype.itemsize, wanted.itemsize,
             f"view({wanted}) of {self.describe()}",
         )  # fmt: skip
+        if self.dynamic is not None:
+            raise ViewError(
+                f"view({wanted}) of {self.describe()}: its address depends on a value of the device",
+                help="reinterpret the tensor first: t.view(dtype).select(...)",
+            )
         return NkiTensor._make(self.storage, shape, strides, offset, wanted)
 
     reinterpret_cast = view
-
-    def ap(
-        self,
-        pattern: Sequence[Sequence[int]],
-        offset: int | None = None,
-        scalar_offset: Any = None,
-        vector_offset: Any = None,
-        indirect_dim: int = 0,
-        dtype: DType | None = None,
-    ) -> NkiTensor:
-        """Return an explicit access pattern `[[stride, count], ...]` over the storage, in elements.
-
-        `offset` is added to this view's own offset (API stub; the language guide also says it is ignored, the
-        migration guide that it is absolute).
-        """
-        if scalar_offset is not None or vector_offset is not None:
-            raise NotModelled(
-                "ap(scalar_offset=...) and ap(vector_offset=...) are not modelled yet",
-                help="use a static offset",
-            )
-        element = dtype_of(dtype) if dtype is not None else self.dtype
-        if element is None:
-            raise ViewError(f"ap(dtype={dtype!r}): not an NKI dtype")
-        pairs = [_integers(pair, "ap") for pair in _entries(pattern, "ap")]
-        shown = (
-            f"ap(pattern={[list(pair) for pair in pairs]}, offset={offset}) of {self.describe()}"
-        )
-        if not pairs or any(len(pair) != 2 or pair[1] < 1 for pair in pairs):
-            raise ViewError(f"{shown}: need [[stride, count], ...] with counts of 1 or more")
-        strides = tuple(pair[0] for pair in pairs)
-        shape = tuple(pair[1] for pair in pairs)
-        start_bytes = self.offset * self.dtype.itemsize
-        if start_bytes % element.itemsize:
-            raise ViewError(
-                f"{shown}: its start is not a multiple of the {element.itemsize} bytes of {element}"
-            )
-        start = start_bytes // element.itemsize + (
-            0 if offset is None else _static_index(offset, "ap")
-        )
-        storage = self.storage
-        if storage.on_chip:
-            if len(shape) < 2:
-                raise ViewError(
-                    f"{shown}: on chip a pattern has a partition axis and at least one free axis"
-                )
-            row = storage.row_bytes // element.itemsize
-            if shape[0] > 1 and strides[0] != row:
-                raise ViewError(
-                    f"{shown}: the partition stride is {strides[0]}, need {row}, the free size of the storage"
-                )
-        outside = leaves_storage(storage, shape, strides, start, element.itemsize)
-        if outside:
-            raise OutOfBounds(f"{shown} {outside}")
-        return NkiTensor._make(storage, shape, strides, start, element)
-
-    def vector_select(self, dim: int, vector_offset: Any) -> NkiTensor:
-        """Select a row per partition by a tensor of indices."""
-        raise NotModelled("vector_select is not modelled yet", help="use static indices")
-
-    def indirect(self, index: Any, num_elem: int | None = None) -> NkiTensor:
-        """Select elements by a tensor of offsets (Tensor Indirection)."""
-        raise NotModelled("indirect is not modelled yet", help="use static indices")
-
-
-def _entries(value: Any, what: str) -> tuple[Any, ...]:
-    if isinstance(value, (tuple, list, range)):
-        return tuple(value)
-    raise ViewError(f"{what} takes a tuple or list; found {type(value).__name__} {value!r}")
-
-
-def _integers(value: Any, what: str) -> tuple[int, ...]:
-    return tuple(_static_index(n, what) for n in _entries(value, what))
-
-
-def _static_index(value: Any, what: str) -> int:
-    if isinstance(value, NkiTensor):
-        raise NotModelled(
-            f"{what} by the tensor {value.describe()}: dynamic addressing is not modelled yet",
-            help="use an integer known while the kernel is traced",
-        )
-    try:
-        if value is not True and value is not False:  # a comparison, not a place
-            return value.__index__()
-    except (AttributeError, TypeError):
-        pass
-    raise ViewError(
-        f"{what} takes integers, slices, `...` and nl.ds; found {type(value).__name__} {value!r}"
-    )

@@ -10,6 +10,7 @@ from nki_lab.isa import (  # noqa: F401
     activate2,
     activation,
     activations,
+    control,
     copies,
     dma,
     dma_compute,

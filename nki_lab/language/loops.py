@@ -1,16 +1,23 @@
 """Which loops can a kernel write?
 
-`affine_range`, `sequential_range` and `static_range` are unrolled: they are Python's `range` under other names
-(nki/api/nki/language/__init__.py). Loops that the device runs are refused by name.
+`affine_range`, `sequential_range` and `static_range` are unrolled: they are Python's `range` under other names.
+`fori_loop`, `while_loop` and the older `dynamic_range` are loops that the device runs; their body is traced once.
+(nki/api/nki/language/__init__.py, nki/deep-dives/nki-dynamic-loops.rst)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NoReturn
+import ast
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from nki_lab.errors import NotModelled
+from nki_lab.errors import LoopControl
+from nki_lab.ir.builder import Builder, current
+from nki_lab.ir.device_loops import check_body, find_loop, position_of
+from nki_lab.ir.register import Register
 from nki_lab.ir.tensor import NkiTensor
+from nki_lab.isa.control import register_move
 
 
 def affine_range(start: int, stop: int | None = None, step: int = 1) -> range:
@@ -32,33 +39,104 @@ def static_range(start: int, stop: int | None = None, step: int = 1) -> range:
     return _unrolled("static_range", start, stop, step)
 
 
-def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> NoReturn:
-    """Refuse a loop with bounds known only on the device: not modelled yet."""
-    _refuse("dynamic_range", "loop with range() over bounds known while the kernel is traced")
+def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[Register]:
+    """Yield the induction variable of a loop that the device runs, once: its body is traced once.
+
+    Bounds are integers or registers. Deprecated since NKI 0.6 in favour of `fori_loop`.
+    """
+    lower, upper = (0, start) if stop is None else (start, stop)
+    _check_bounds("dynamic_range", lower, upper, step)
+    builder = current()
+    frame = sys._getframe(1)
+    loop = find_loop(frame.f_code, position_of(frame), ast.For)
+    if loop is not None:
+        check_body(loop, frame.f_code)
+    builder.find(
+        "deprecation",
+        "nl.dynamic_range is deprecated since NKI 0.6",
+        help="write nl.fori_loop(lower, upper, body, step)",
+    )
+    return _device_range(builder, (lower, upper, step))
 
 
-def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], None], step: int = 1) -> NoReturn:
-    """Refuse a counted loop that the device runs: not modelled yet."""
-    _refuse("fori_loop", "write `for i in range(lower, upper, step): body_fun(i)` with numbers as bounds")  # fmt: skip
+def _device_range(builder: Builder, bounds: tuple[Any, Any, int]) -> Iterator[Register]:
+    register = builder.register("i", frozen=True)
+    builder.open_loop("for", bounds, register)
+    yield register
+    builder.close_loop()
 
 
-def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> NoReturn:
-    """Refuse a loop that ends on a value of the device: not modelled yet."""
-    _refuse("while_loop", "loop with range() over the most iterations and mask with nl.where")
+def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Register], Any], step: int = 1) -> None:
+    """Run `body_fun(i)` on the device for i from `lower` to `upper` (exclusive).
+
+    The body is traced once; `i` is a register, of use as the address of tensors. State goes from one pass to the
+    next through SBUF and HBM only.
+
+    Args:
+        lower, upper: integers or registers.
+        body_fun: called once, with the induction register; returns nothing.
+        step: positive integer.
+    """
+    _check_bounds("fori_loop", lower, upper, step)
+    builder = current()
+    register = builder.register("i", frozen=True)
+    builder.open_loop("for", (lower, upper, step), register)
+    result = body_fun(register)
+    if result is not None:
+        raise LoopControl(
+            f"nl.fori_loop: the body returned {type(result).__name__}, it must return nothing",
+            help="carry state through tensors made before the loop",
+        )
+    builder.close_loop()
+
+
+def while_loop(init: Register, body_fun: Callable[[Register], Register]) -> None:
+    """Run `body_fun(r)` on the device while the condition register is not zero, testing before each pass.
+
+    Args:
+        init: register with the first condition.
+        body_fun: called once, with the condition register; returns the register with the next condition.
+    """
+    if not isinstance(init, Register):
+        raise LoopControl(
+            f"nl.while_loop: the condition must be a register, found {type(init).__name__}",
+            help="load it with nisa.register_load into a register from nisa.register_alloc()",
+        )
+    builder = current()
+    condition = builder.register(f"{init.name}_condition")
+    register_move(condition, init)
+    builder.open_loop("while", (), condition)
+    following = body_fun(condition)
+    if not isinstance(following, Register):
+        raise LoopControl(
+            f"nl.while_loop: the body returned {type(following).__name__}, it must return the next condition register",
+            help="end the body with `return register`",
+        )
+    if following is not condition:
+        register_move(condition, following)
+    builder.close_loop()
+
+
+def _check_bounds(name: str, lower: Any, upper: Any, step: Any) -> None:
+    for what, bound in (("lower", lower), ("upper", upper)):
+        if type(bound) is not int and not isinstance(bound, Register):
+            found = bound.describe() if isinstance(bound, NkiTensor) else repr(bound)
+            raise LoopControl(
+                f"nl.{name}: the {what} bound must be an integer or a register; found {found}",
+                help="load a value of a tensor with nisa.register_load",
+            )
+    if type(step) is not int or step < 1:
+        raise LoopControl(
+            f"nl.{name}: the step must be a positive integer known while the kernel is traced; found {step!r}"
+        )
 
 
 def _unrolled(name: str, start: Any, stop: Any, step: Any) -> range:
     for bound in (start, stop, step):
-        if isinstance(bound, NkiTensor):
-            raise NotModelled(
-                f"nl.{name}: the bound {bound.describe()} is known only on the device, and such loops are not modelled",
-                help="pass the number of iterations to the kernel as an int",
+        if isinstance(bound, (NkiTensor, Register)):
+            raise LoopControl(
+                f"nl.{name}: the bound {bound!r} is known only while the kernel runs",
+                help="loop on the device with nl.fori_loop(lower, upper, body), or pass the number of iterations"
+                " to the kernel as an int",
             )
     return range(start) if stop is None else range(start, stop, step)
-
-
-def _refuse(name: str, instead: str) -> NoReturn:
-    raise NotModelled(
-        f"nl.{name}: loops that run on the device are not modelled yet",
-        help=instead,
-    )

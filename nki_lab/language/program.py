@@ -36,11 +36,16 @@ def program_ndim() -> int:
 def no_reorder() -> Iterator[None]:
     """Keep the instructions of a `with` block in program order.
 
-    nki_lab keeps that order for every instruction, in a block or not: an engine runs its instructions as they were
-    written, and no pass moves one. The official compiler reorders independent instructions elsewhere.
+    An engine runs its instructions as they were written, in a block or not; only a kernel whose tiles do not fit is
+    reordered to make them fit, and not if it has such a block. The official compiler reorders more.
     """
-    current()
-    yield
+    builder = current()
+    builder.keeps_order = True
+    builder.ordered += 1
+    try:
+        yield
+    finally:
+        builder.ordered -= 1
 
 
 def _check_axis(name: str, axis: Any) -> None:

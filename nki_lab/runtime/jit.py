@@ -157,7 +157,7 @@ class CompiledFunction:
         value = _structured(compiled.kernel.result, [to_library(o, library) for o in outputs])
         result = Result(
             compiled=compiled,
-            execution=Execution.in_program_order(compiled.kernel),
+            execution=Execution.of(compiled.kernel, self._program.trips),
             inputs=tuple(arrays),
             outputs=tuple(outputs),
             value=value,

@@ -50,6 +50,7 @@ class Binder:
         self.memory = memory
         self.registers = registers
         self.scratch = Scratch()
+        self.set_values: dict[int, np.ndarray] = {}  # what an instruction sets registers to
         self.written: dict[
             int, np.ndarray
         ] = {}  # PSUM storages with an undecided first write -> mask
@@ -96,6 +97,9 @@ class Binder:
         for name in definition.params:
             if name not in definition.operands:
                 given.setdefault(name, i.args[definition.position[name]])
+        for position in i.form.registers_set:
+            value = self.set_values[position] = np.zeros(1, np.int64)
+            given[f"out_{definition.params[position]}"] = value
         if "engine" in definition.position:
             given["engine"] = i.form.engine  # the one that runs it, where the author left it open
         given["target"] = self.memory.kernel.target
@@ -175,7 +179,8 @@ class Binder:
             return self.registers[state]
         view = next(iter(i.read()), None) or i.written()[0]
         first = view.start_partition
-        address = (self.memory.kernel.addresses or {}).get(view.storage.id)
+        addresses = self.memory.kernel.addresses or {}
+        address = addresses.get(view.storage.id, view.storage.address)
         first += address.partition if address is not None else 0
         return self.registers[state][first : first + view.shape[0]]
 

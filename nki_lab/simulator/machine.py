@@ -14,10 +14,13 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from nki_lab.errors import KernelArgument
-from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.instruction import Instruction
+from nki_lab.ir.nodes import Kernel, Loop
+from nki_lab.ir.register import Register
 from nki_lab.ir.storage import Storage
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.simulator.bind import Binder, Step
+from nki_lab.simulator.late import Late, RegisterFile
 from nki_lab.simulator.memory import Memory, fill_unwritten
 from nki_lab.simulator.options import SimulatorOptions
 from nki_lab.simulator.registers import new_registers, reset_registers
@@ -46,53 +49,113 @@ class Program:
     """
 
     def __init__(self, kernel: Kernel, options: SimulatorOptions | None = None) -> None:
-        assert not kernel.has_loops
         self.kernel = kernel
         self.options = options or SimulatorOptions()
         self.memory = Memory(kernel, self.options)
         self.registers = new_registers(kernel.target)
         self._written = {v.storage.id for i in kernel.instructions for v in i.written()}
-        self._steps: list[Step] = []
+        self.register_file = RegisterFile(kernel.registers)
+        # How often each device loop of the last run ran, in the order they were entered.
+        self.trips: list[int] = []
+        self._binder = Binder(self.memory, self.registers)
+        self._late = Late(self.memory, self._binder, self.register_file)
+        self._steps: list[Any] = []
         self._outside: list[_Outside] = []
+        self._starting: dict[int, list[Storage]] = {}
+        self._ending: dict[int, list[Storage]] = {}
+        self._undecided = _undecided(kernel)
+        self._stand_ins: dict[int, np.ndarray] = {}
         self._bind_all()
 
     # -- binding -------------------------------------------------------------------------------------------------
 
     def _bind_all(self) -> None:
         kernel, memory = self.kernel, self.memory
-        binder = Binder(memory, self.registers)
-        starting: dict[int, list[Storage]] = {}
-        ending: dict[int, list[Storage]] = {}
         for key, life in kernel.lifetimes.items():
             storage = kernel.storages[key]
-            starting.setdefault(life.first, []).append(storage)
+            self._starting.setdefault(life.first, []).append(storage)
             if storage.on_chip:
-                ending.setdefault(life.last, []).append(storage)
-        undecided = _undecided(kernel)
-        stand_ins = {}
+                self._ending.setdefault(life.last, []).append(storage)
         for storage in kernel.storages:
             if storage.id in memory.outside:
-                stand_ins[storage.id] = self._new_array(storage)
-                memory.bind(storage, stand_ins[storage.id])
-        for n, i in enumerate(kernel.instructions):
-            for storage in starting.get(n, ()):
-                if storage.id in kernel.poisoned and storage.id not in memory.outside:
-                    array = memory.array(storage.whole())
-                    self._steps.append(partial(fill_unwritten, array=array, dtype=storage.dtype))
-                if storage.id in undecided:
-                    mask = np.zeros(storage.nbytes // storage.dtype.itemsize, bool)
-                    binder.written[storage.id] = mask
-                    self._steps.append(partial(_clear, mask=mask))
-            touches_outside = [
-                v.storage.id for v in (*i.read(), *i.written()) if v.storage.id in memory.outside
-            ]
-            for step in binder.bind(i):
-                self._steps.append(step)
-                if touches_outside:
-                    self._note_outside(step, touches_outside, stand_ins)
-            for storage in ending.get(n, ()):
-                memory.give_back(storage)
-                binder.written.pop(storage.id, None)
+                self._stand_ins[storage.id] = self._new_array(storage)
+                memory.bind(storage, self._stand_ins[storage.id])
+        self._bind_body(kernel.body, 0, self._steps)
+        self._stand_ins = {}
+
+    def _bind_body(self, body: tuple[Instruction | Loop, ...], at: int, steps: list[Any]) -> int:
+        """Append the calls of a body whose first instruction is at position `at`; return its end."""
+        for node in body:
+            if isinstance(node, Loop):
+                # What a loop touches is in use during all of it; what is made in it starts anew in each pass.
+                self._start(at, steps, inside=False)
+                passes: list[Any] = []
+                self._renew(node, passes)
+                at = self._bind_body(node.body, at, passes)
+                steps.append(partial(self._loop, loop=node, steps=passes))
+            else:
+                self._start(at, steps, inside=True)
+                self._bind_instruction(node, steps)
+                at += 1
+            for storage in self._ending.pop(at - 1, ()):
+                self.memory.give_back(storage)
+        return at
+
+    def _start(self, at: int, steps: list[Any], inside: bool) -> None:
+        """Prepare the tensors whose use begins at a position."""
+        for storage in self._starting.pop(at, ()):
+            if storage.id in self._undecided:
+                size = storage.nbytes // storage.dtype.itemsize
+                self._binder.written[storage.id] = np.zeros(size, bool)
+            if storage.loop == 0 or inside:
+                self._renew_storage(storage, steps)
+
+    def _renew(self, loop: Loop, steps: list[Any]) -> None:
+        for storage in self.kernel.storages:
+            if storage.loop == loop.number and storage.id in self.kernel.lifetimes:
+                self._renew_storage(storage, steps)
+
+    def _renew_storage(self, storage: Storage, steps: list[Any]) -> None:
+        if storage.id in self.kernel.poisoned and storage.id not in self.memory.outside:
+            array = self.memory.array(storage.whole())
+            steps.append(partial(fill_unwritten, array=array, dtype=storage.dtype))
+        if storage.id in self._undecided:
+            steps.append(partial(_clear, mask=self._binder.written[storage.id]))
+
+    def _bind_instruction(self, i: Instruction, steps: list[Any]) -> None:
+        form = i.form
+        views = (*i.read(), *i.written())
+        if form.dynamic or form.registers or form.registers_set:
+            for view in views:  # its arrays are taken now, while they are free
+                self.memory.base(view.storage)
+            steps.append(partial(self._late.run, i=i))
+            return
+        touches_outside = [v.storage.id for v in views if v.storage.id in self.memory.outside]
+        for step in self._binder.bind(i):
+            steps.append(step)
+            if touches_outside:
+                self._note_outside(step, touches_outside, self._stand_ins)
+
+    def _loop(self, loop: Loop, steps: list[Any]) -> None:
+        """Run a device loop."""
+        place = len(self.trips)
+        self.trips.append(0)
+        registers = self.register_file
+        if loop.kind == "for":
+            start, stop, stride = (
+                registers.get(b) if isinstance(b, Register) else b for b in loop.bounds
+            )
+            values = range(start, stop, stride)
+            for value in values:
+                registers.set(loop.register, value)
+                for step in steps:
+                    step()
+            self.trips[place] = len(values)
+        else:
+            while registers.get(loop.register) != 0:
+                self.trips[place] += 1
+                for step in steps:
+                    step()
 
     def _note_outside(
         self, step: Step, candidates: list[int], stand_ins: dict[int, np.ndarray]
@@ -144,6 +207,8 @@ class Program:
                 memory.bind(storage, array)
         self._put_outside()
         reset_registers(self.registers)
+        self.register_file.clear()
+        self.trips.clear()
         with np.errstate(all="ignore"), _one_blas_thread():
             for step in self._steps:
                 step()

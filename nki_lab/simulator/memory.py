@@ -79,6 +79,14 @@ class Memory:
         data = array.reshape(-1).view(np.uint8)
         self._bases[storage.id] = Base(data, 0, data.nbytes)
 
+    def adopt(self, storage: Storage, base: Base) -> None:
+        """Take `base` as the bytes of a storage made while running."""
+        self._bases[storage.id] = base
+
+    def drop(self, storage_id: int) -> None:
+        """Forget a storage made while running."""
+        self._bases.pop(storage_id, None)
+
     def give_back(self, storage: Storage) -> None:
         """Let the next tile of its size have the array of a storage, after its last use."""
         base = self._bases[storage.id]

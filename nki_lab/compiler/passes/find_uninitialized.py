@@ -7,7 +7,7 @@ accumulators that are read although nothing has reset them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from nki_lab.compiler.findings import FindingsByPlace
@@ -27,32 +27,36 @@ def find_uninitialized(kernel: Kernel, options: CompileOptions) -> Kernel:
     poisoned: set[int] = set()
     findings = FindingsByPlace(kernel.findings)
     known: set[State] = set()
-    for i in kernel.instructions:
+    uncertain: set[int] = set()
+    numbers = kernel.loop_numbers
+    for n, i in enumerate(kernel.instructions):
         form = i.form
         known_form = form.cache.get(find_uninitialized)
         if known_form is None:
             known_form = form.cache[find_uninitialized] = _update_kinds(i), _parts(i)
         updated, parts = known_form
-        for position in form.reads:
-            value = i.args[position]
-            for view in value if type(value) is tuple else (value,):
-                if position in parts:
-                    view = parts[position](i, view)
-                storage = view.storage
-                if storage.origin != "temporary":
-                    continue
-                seen = coverage.get(storage.id)
-                if seen is None:
-                    seen = coverage[storage.id] = Coverage(storage)
-                if seen.whole or seen.written(view) is Written.ALL:
-                    continue
+        for position, view in _reads(i, parts):
+            storage = view.storage
+            if storage.origin != "temporary":
+                continue
+            seen = coverage.get(storage.id)
+            if seen is None:
+                seen = coverage[storage.id] = Coverage(storage)
+            if seen.whole:
+                continue
+            if view.dynamic is not None or storage.id in uncertain:
+                # Which elements it touches is known only while running: what was never written reads as NaN.
                 poisoned.add(storage.id)
-                kind = updated.get(position)
-                if kind == "partial" or (
-                    kind == "first" and i.args[i.definition.position["accumulate"]] is None
-                ):
-                    continue
-                findings.add(position, i.stack, partial(_finding, i, position, view, seen))
+                continue
+            if seen.written(view) is Written.ALL:
+                continue
+            poisoned.add(storage.id)
+            kind = updated.get(position)
+            if kind == "partial" or (
+                kind == "first" and i.args[i.definition.position["accumulate"]] is None
+            ):
+                continue
+            findings.add(position, i.stack, partial(_finding, i, position, view, seen))
         for state, role in form.state:
             if role in (READ, UPDATE) and state.is_accumulator and state not in known:
                 findings.add(state, i.stack, partial(_unknown_state, i, state))
@@ -67,15 +71,40 @@ def find_uninitialized(kernel: Kernel, options: CompileOptions) -> Kernel:
                 seen = coverage.get(storage.id)
                 if seen is None:
                     seen = coverage[storage.id] = Coverage(storage)
-                if not seen.whole:
+                if seen.whole:
+                    continue
+                if view.dynamic is not None or storage.loop != numbers[n]:
+                    # A view placed by a value, or a loop that may not run at all: some of it may stay unwritten.
+                    uncertain.add(storage.id)
+                    poisoned.add(storage.id)
+                else:
                     seen.write(parts[position](i, view) if position in parts else view)
     for view in kernel.outputs:
         storage = view.storage
         seen = coverage.get(storage.id) or Coverage(storage)
-        if storage.origin == "temporary" and seen.written(view) is not Written.ALL:
+        if (
+            storage.origin == "temporary"
+            and storage.id not in uncertain
+            and seen.written(view) is not Written.ALL
+        ):
             poisoned.add(storage.id)
             findings.add("result", storage.stack, partial(_unwritten_result, view, seen))
     return kernel.with_(findings=findings.all(), poisoned=frozenset(poisoned))
+
+
+def _reads(i: Instruction, parts: dict[int, Part]) -> Iterator[tuple[int, NkiTensor]]:
+    """Yield what is really read: operands with their position, and the tiles of indices that address them."""
+    for position in i.form.reads:
+        value = i.args[position]
+        for view in value if type(value) is tuple else (value,):
+            whole = position not in parts or view.dynamic is not None
+            yield position, view if whole else parts[position](i, view)
+    if i.form.dynamic:
+        for position in {*i.form.reads, *i.form.writes}:
+            value = i.args[position]
+            for view in value if type(value) is tuple else (value,):
+                if view.dynamic is not None and type(view.dynamic.index) is NkiTensor:
+                    yield position, view.dynamic.index
 
 
 def _update_kinds(i: Instruction) -> dict[int, str]:

@@ -13,9 +13,10 @@ from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.occupants import Occupants
 from nki_lab.compiler.passes.uses import Uses
 from nki_lab.ir.footprint import Footprint, footprint
-from nki_lab.ir.instruction import READ
+from nki_lab.ir.instruction import READ, WRITE
 from nki_lab.ir.nodes import Kernel
 from nki_lab.ir.storage import Storage
+from nki_lab.ir.tensor import NkiTensor
 from nki_lab.targets.engines import DMA
 from nki_lab.targets.spaces import PSUM, SBUF
 
@@ -25,7 +26,8 @@ _MEMORY_PITCH = 1 << 20  # more than any partition holds
 def insert_waits(kernel: Kernel, options: CompileOptions) -> Kernel:
     """Return the kernel with, for every instruction, the positions of those it waits for.
 
-    Waits that an earlier wait of the same engine already implies are left out; engines finish in order, DMA
+    In a device loop these are the waits of its first pass; each later pass waits for the one before. Waits that an
+    earlier wait of the same engine already implies are left out; engines finish in order, DMA
     transfers do not. For an earlier instruction of its own engine, which began before it, an instruction waits only
     when it reads what that one wrote: overwriting keeps the order, and adding onto an operand is pipelined.
     """
@@ -91,6 +93,14 @@ def _dependences(kernel: Kernel) -> Iterator[tuple[set[int], set[int]]]:
                     if storage.id in roots:
                         box = _moved(box, addresses[storage.id])
                     uses_of(storage).read(box, n, sources)
+        if form.dynamic:
+            for dynamic in i.dynamic():
+                index = dynamic.index
+                if type(index) is NkiTensor:
+                    box = footprint(index)
+                    if index.storage.id in roots:
+                        box = _moved(box, addresses[index.storage.id])
+                    uses_of(index.storage).read(box, n, flows)
         for position in form.writes:
             value = args[position]
             for view in value if type(value) is tuple else (value,):
@@ -99,6 +109,14 @@ def _dependences(kernel: Kernel) -> Iterator[tuple[set[int], set[int]]]:
                 if storage.id in roots:
                     box = _moved(box, addresses[storage.id])
                 uses_of(storage).write(box, n, found)
+        if form.dynamic or form.registers or form.registers_set:
+            for register in i.registers_read():
+                flows.update(state_users.get((register, WRITE), ()))
+                state_users.setdefault((register, READ), []).append(n)
+            for register in i.registers_written():
+                found.update(state_users.pop((register, READ), ()))
+                found.update(state_users.get((register, WRITE), ()))
+                state_users[register, WRITE] = [n]
         for state, role in form.state:
             users = state_users.setdefault(state, [])
             found.update(users)

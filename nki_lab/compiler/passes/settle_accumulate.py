@@ -19,24 +19,33 @@ _SETTLED = {Written.NOTHING: False, Written.ALL: True}
 
 
 def settle_accumulate(kernel: Kernel, options: CompileOptions) -> Kernel:
-    """Return the kernel with accumulate=None settled wherever it is the same for all elements."""
-    if kernel.has_loops or not any(_open(form.example) for form in kernel.forms.values()):
-        return kernel  # in a device loop the first pass differs from the others
+    """Return the kernel with accumulate=None settled wherever it is the same for all elements and all passes.
+
+    In a device loop that is so for tensors made in the loop's body, which start unwritten in each pass; a tensor made
+    outside is overwritten by the first pass and added to by the others, so it is decided while running.
+    """
+    if not any(_open(form.example) for form in kernel.forms.values()):
+        return kernel
     # Only accumulators are followed; whether an instruction can write one is a matter of its form.
     coverage: dict[int, Coverage] = {}
     settled_forms: dict[tuple[Form, bool], Form] = {}
-    body = []
-    for i in kernel.instructions:
+    numbers = iter(kernel.loop_numbers)
+    undecided: set[int] = set()
+
+    def settle(i: Instruction) -> Instruction:
+        loop = next(numbers)
         form = i.form
         kind = form.cache.get(settle_accumulate)
         if kind is None:
             kind = form.cache[settle_accumulate] = _kind(i)
         if kind == _OTHER:
-            body.append(i)
-            continue
+            return i
         changed = i
         views = i.written()
-        if kind == _OPEN:
+        for view in views:
+            if view.storage.loop != loop or view.dynamic is not None:
+                undecided.add(view.storage.id)
+        if kind == _OPEN and views[0].storage.id not in undecided:
             seen = coverage.get(views[0].storage.id)
             settled = False if seen is None else _SETTLED.get(seen.written(views[0]))
             if settled is not None:
@@ -48,10 +57,11 @@ def settle_accumulate(kernel: Kernel, options: CompileOptions) -> Kernel:
             seen = coverage.get(view.storage.id)
             if seen is None:
                 seen = coverage[view.storage.id] = Coverage(view.storage)
-            if not seen.whole:
+            if not seen.whole and view.dynamic is None:
                 seen.write(view)
-        body.append(changed)
-    return kernel.with_(body=tuple(body))
+        return changed
+
+    return kernel.rewrite(settle)
 
 
 _OPEN, _WRITES, _OTHER = "accumulate is open", "writes where accumulators live", "neither"

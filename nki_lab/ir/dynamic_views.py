@@ -1,0 +1,182 @@
+"""Which views address by an explicit pattern, or by values of the device?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from nki_lab.dtypes import DType, dtype_of
+from nki_lab.errors import OutOfBounds, ViewError
+from nki_lab.ir.bounds import leaves_storage
+from nki_lab.ir.dynamic import Addressing, Dynamic
+from nki_lab.ir.indices import entries, integers, static_index
+from nki_lab.ir.register import Register
+from nki_lab.targets.spaces import SBUF
+
+if TYPE_CHECKING:
+    from nki_lab.ir.tensor import NkiTensor
+
+
+class DynamicViews:
+    """Methods of NkiTensor; `self` is one."""
+
+    __slots__ = ()
+
+    def ap(
+        self: Any,
+        pattern: Sequence[Sequence[int]],
+        offset: int | None = None,
+        scalar_offset: Any = None,
+        vector_offset: Any = None,
+        indirect_dim: int = 0,
+        dtype: DType | None = None,
+    ) -> NkiTensor:
+        """Return an explicit access pattern `[[stride, count], ...]` over the storage, in elements.
+
+        `offset` is added to this view's own offset (API stub; the language guide also says it is ignored, the
+        migration guide that it is absolute). `scalar_offset`, a register or a [1, 1] tile, moves the pattern by its
+        value times the stride of `indirect_dim`; `vector_offset`, a [P, 1] tile, gives the row of each partition.
+        (nki/deep-dives/nki-aps.rst)
+        """
+        element = dtype_of(dtype) if dtype is not None else self.dtype
+        if element is None:
+            raise ViewError(f"ap(dtype={dtype!r}): not an NKI dtype")
+        pairs = [integers(pair, "ap") for pair in entries(pattern, "ap")]
+        shown = (
+            f"ap(pattern={[list(pair) for pair in pairs]}, offset={offset}) of {self.describe()}"
+        )
+        if not pairs or any(len(pair) != 2 or pair[1] < 1 for pair in pairs):
+            raise ViewError(f"{shown}: need [[stride, count], ...] with counts of 1 or more")
+        if scalar_offset is not None and vector_offset is not None:
+            raise ViewError(f"{shown}: give scalar_offset or vector_offset, not both")
+        strides = tuple(pair[0] for pair in pairs)
+        shape = tuple(pair[1] for pair in pairs)
+        start_bytes = self.offset * self.dtype.itemsize
+        if start_bytes % element.itemsize:
+            raise ViewError(
+                f"{shown}: its start is not a multiple of the {element.itemsize} bytes of {element}"
+            )
+        start = start_bytes // element.itemsize + (
+            0 if offset is None else static_index(offset, "ap")
+        )
+        storage = self.storage
+        if storage.on_chip:
+            if len(shape) < 2:
+                raise ViewError(
+                    f"{shown}: on chip a pattern has a partition axis and at least one free axis"
+                )
+            row = storage.row_bytes // element.itemsize
+            if shape[0] > 1 and strides[0] != row:
+                raise ViewError(
+                    f"{shown}: the partition stride is {strides[0]}, need {row}, the free size of the storage"
+                )
+        dynamic = None
+        static_shape = shape
+        if scalar_offset is not None or vector_offset is not None:
+            dim = self._axis(indirect_dim, "ap", partition_ok=True)
+            step = self.strides[dim] * self.dtype.itemsize
+            if step % element.itemsize:
+                raise ViewError(f"{shown}: axis {dim} does not step in whole elements of {element}")
+            step //= element.itemsize
+            if scalar_offset is not None:
+                dynamic = self._by_scalar(dim, scalar_offset, step, 0, "ap")
+            else:
+                dynamic = self._by_vector(dim, vector_offset, shape[0], step, "ap")
+                # The leading stride is the row of the base tensor, whatever the pattern says (nki-aps.rst).
+                strides = (step, *strides[1:])
+                static_shape = (1, *shape[1:])
+        outside = leaves_storage(storage, static_shape, strides, start, element.itemsize)
+        if outside:
+            raise OutOfBounds(f"{shown} {outside}")
+        return self._make(storage, shape, strides, start, element, dynamic)
+
+    def vector_select(self: Any, dim: int, vector_offset: NkiTensor) -> NkiTensor:
+        """Return, for each partition, the element of axis 0 that a [P, 1] tile of indices names (HBM only)."""
+        dim = self._axis(dim, "vector_select", partition_ok=True)
+        rows = getattr(vector_offset, "shape", (0,))[0]
+        dynamic = self._by_vector(dim, vector_offset, rows, self.strides[dim], "vector_select")
+        return self._make(
+            self.storage, (rows, *self.shape[1:]), self.strides, self.offset, self.dtype, dynamic
+        )
+
+    def indirect(self: Any, index: NkiTensor, num_elem: int | None = None) -> NkiTensor:
+        """Return elements along the free axis that a tile of offsets names, [P, num_elem] (Tensor Indirection).
+
+        Offset i of each group of G partitions is index[i % G, i // G] of the group; G is 16, for the Tensor engine
+        32. NeuronCore-v4 and later.
+        """
+        self._only_dynamic("indirect")
+        if not hasattr(index, "storage") or index.buffer is not SBUF or index.ndim != 2:
+            raise ViewError(
+                f"indirect of {self.describe()}: the index must be an SBUF tile [P, K]; found {index!r}"
+            )
+        if not self.storage.on_chip or index.shape[0] != self.shape[0]:
+            raise ViewError(
+                f"indirect of {self.describe()} by {index.describe()}: both need the same partitions, on chip"
+            )
+        if not index.dtype.is_integer:
+            raise ViewError(f"indirect by {index.describe()}: the index must hold integers")
+        count = index.size if num_elem is None else static_index(num_elem, "indirect")
+        if not 1 <= count <= index.size:
+            raise ViewError(f"indirect: num_elem={count}, the index holds {index.size} offsets")
+        row = self.storage.row_bytes // self.dtype.itemsize
+        return self._make(
+            self.storage, (self.shape[0], count), (row, 1), self.offset, self.dtype,
+            Dynamic(Addressing.ELEMENTS, index, 1, self.free_size),
+        )  # fmt: skip
+
+    # -- checks --------------------------------------------------------------------------------------------------
+
+    def _only_dynamic(self: Any, what: str) -> None:
+        if self.dynamic is not None:
+            raise ViewError(
+                f"{what} of {self.describe()}: its address already depends on a value of the device",
+                help="a tensor can be addressed dynamically once; copy the part into a tile first",
+            )
+
+    def _by_scalar(
+        self: Any,
+        dim: int,
+        index: Any,
+        step: int,
+        limit: int,
+        what: str,
+    ) -> Dynamic:
+        """Return the dynamic part of a view that one value of the device moves along axis `dim`."""
+        self._only_dynamic(what)
+        if dim == 0 and self.storage.on_chip:
+            raise ViewError(
+                f"{what} of {self.describe()}: the partition axis cannot be addressed by a value of the device",
+                help="address a free axis, or move the rows through HBM",
+            )
+        if not isinstance(index, Register) and (
+            index.size != 1 or not index.dtype.is_integer or index.buffer is not SBUF
+        ):
+            raise ViewError(
+                f"{what} of {self.describe()} by {index.describe()}: the index must be one integer in SBUF,"
+                " shape [1, 1]",
+                help="slice one element: index[0:1, 0:1]",
+            )
+        return Dynamic(Addressing.SCALAR, index, step, limit)
+
+    def _by_vector(
+        self: Any,
+        dim: int,
+        index: Any,
+        rows: int,
+        step: int,
+        what: str,
+    ) -> Dynamic:
+        """Return the dynamic part of a view whose rows a tile of indices names."""
+        self._only_dynamic(what)
+        if self.storage.on_chip or dim != 0:
+            raise ViewError(
+                f"{what} of {self.describe()} along axis {dim}: rows are chosen along axis 0 of an HBM tensor"
+            )
+        good = hasattr(index, "storage") and index.buffer is SBUF and index.dtype.is_integer
+        if not good or index.shape != (rows, 1):
+            found = index.describe() if hasattr(index, "describe") else repr(index)
+            raise ViewError(
+                f"{what} of {self.describe()} by {found}: the index must be integers in SBUF, shape [{rows}, 1]"
+            )
+        return Dynamic(Addressing.VECTOR, index, step, self.shape[0])

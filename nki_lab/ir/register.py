@@ -1,0 +1,58 @@
+"""What is a register, and what may Python do with one while a kernel is traced?
+
+A register holds a 32-bit integer known only while the kernel runs (nki.isa.VirtualRegister). It can bound a device
+loop, be its condition, and address tensors; Python control flow on it can only be the `while` of a device loop.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from nki_lab.errors import RegisterValue
+
+
+class Register:
+    """A 32-bit integer of the device: `nki.isa.register_alloc()` makes one.
+
+    Attributes:
+        id: position among the kernel's registers.
+        name: variable it was assigned to.
+        frozen: an induction variable, which only its loop changes.
+        owner: the builder of the trace it belongs to.
+    """
+
+    __slots__ = ("id", "name", "frozen", "owner")
+
+    def __init__(self, id: int, name: str, owner: Any = None, frozen: bool = False) -> None:
+        self.id = id
+        self.name = name
+        self.owner = owner
+        self.frozen = frozen
+
+    def __repr__(self) -> str:
+        return f"<register {self.name}>"
+
+    def __bool__(self) -> bool:
+        """Open or close the device loop of a `while register:`; an error anywhere else."""
+        from nki_lab.ir.device_loops import while_test
+
+        return while_test(self)
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise RegisterValue(
+            f"the value of register `{self.name}` is known only while the kernel runs",
+            help="bound a loop by it with nl.fori_loop(lower, upper, body), or address a tensor with"
+            " t.ap(..., scalar_offset=register) or t.select(dim, register)",
+        )
+
+    __int__ = __index__ = __float__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __neg__ = _refuse
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __truediv__ = __rtruediv__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = _refuse
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, (int, float)):
+            self._refuse()
+        return self is other
+
+    __hash__ = object.__hash__
