@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
-from math import prod
 from typing import Any, NoReturn
 
 import numpy as np
@@ -34,11 +33,12 @@ from nki_lab.ir.instruction import (
 from nki_lab.ir.layout import contiguous_strides
 from nki_lab.ir.nodes import Finding, Loop
 from nki_lab.ir.register import Register
-from nki_lab.ir.storage import Address, Storage
+from nki_lab.ir.storage import Storage
 from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.tensor_arguments import address_of, memory_of, shape_of
 from nki_lab.ir.variables import variable_of
 from nki_lab.source import Blame, Stack, is_internal
-from nki_lab.targets.spaces import SBUF, MemoryRegion
+from nki_lab.targets.spaces import MemoryRegion
 from nki_lab.targets.spec import Target
 
 
@@ -134,8 +134,8 @@ class Builder:
             data: contents of a constant.
         """
         stack = self.stack() if origin == "temporary" else ()
-        space = _memory(buffer)
-        sizes = _shape(shape)
+        space = memory_of(buffer)
+        sizes = shape_of(shape)
         element = dtype_of(dtype) if dtype is not None else dtype_of("float32")
         if element is None:
             raise TensorArgument(
@@ -153,7 +153,7 @@ class Builder:
                     f"shape {sizes} in {space.name}: {sizes[0]} partitions, the memory has {self.target.partitions}",
                     help="split axis 0 into tiles of 128, or put the extra rows on a free axis",
                 )
-        place = _address(address, space, sizes, element, self.target)
+        place = address_of(address, space, sizes, element, self.target)
         if not isinstance(name, str):
             raise TensorArgument(f"name must be a string, found {type(name).__name__}")
         storage = Storage(
@@ -344,6 +344,15 @@ class Builder:
         outer.append(replace(loop, body=tuple(self.body)))
         self.body = outer
 
+    @contextmanager
+    def inside_loop(self, number: int) -> Iterator[None]:
+        """Allow tensors of a device loop whose body is not collected here."""
+        self._open_loops.add(number)
+        try:
+            yield
+        finally:
+            self._open_loops.discard(number)
+
     def check_closed(self) -> None:
         """Refuse a trace that ended inside a device loop."""
         if self._outer:
@@ -447,66 +456,3 @@ def _plain(value: Any) -> Any:
     if type(value) in (list, tuple):
         return tuple(_plain(v) for v in value)
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _memory(buffer: MemoryRegion | str | None) -> MemoryRegion:
-    if buffer is None:
-        return SBUF
-    if isinstance(buffer, MemoryRegion):
-        return buffer
-    raise TensorArgument(
-        f"buffer must be a memory of nki.language, found {buffer!r}",
-        help="use nl.sbuf, nl.psum, nl.hbm, nl.private_hbm or nl.shared_hbm",
-    )
-
-
-def _shape(shape: Any) -> tuple[int, ...]:
-    if type(shape) is tuple and shape:
-        for n in shape:
-            if type(n) is not int or n < 1:
-                break
-        else:
-            return shape
-    sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
-    try:
-        plain = tuple(n.__index__() for n in sizes)
-    except (AttributeError, TypeError):
-        raise TensorArgument(f"shape {shape!r} must be positive integers") from None
-    if not plain or min(plain) < 1:
-        raise TensorArgument(f"shape {plain} must be positive integers")
-    return plain
-
-
-def _address(
-    address: Any, space: MemoryRegion, shape: tuple[int, ...], dtype: DType, target: Target
-) -> Address | None:
-    if address is None:
-        return None
-    if not space.on_chip:
-        raise TensorArgument(
-            f"address={address} in {space.name}: only SBUF and PSUM have addresses"
-        )
-    try:
-        partition, byte = (n.__index__() for n in address)
-    except (AttributeError, TypeError, ValueError):
-        raise TensorArgument(
-            f"address must be (start partition, byte within the partition), found {address!r}"
-        ) from None
-    if not 0 <= partition < target.partitions or partition + shape[0] > target.partitions:
-        raise TensorArgument(
-            f"address {tuple(address)} with {shape[0]} partitions does not fit {target.partitions} partitions"
-        )
-    if byte < 0:
-        raise TensorArgument(f"address {tuple(address)}: the byte must not be negative")
-    if (
-        space is MemoryRegion.psum
-        and byte % target.psum_bank_bytes
-        and (
-            byte % target.psum_bank_bytes + prod(shape[1:]) * dtype.itemsize
-            > target.psum_bank_bytes
-        )
-    ):
-        raise TensorArgument(
-            f"address {tuple(address)} in psum: the tensor crosses a bank of {target.psum_bank_bytes} bytes"
-        )
-    return Address(partition, byte)

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from nki_lab.ir.tensor import NkiTensor
 
 
+# Partitions whose offsets stand together: Vector, Scalar and GpSimd; Tensor (API stub, NkiTensor.indirect).
+_GROUP, _GROUP_TENSOR = 16, 32
+
+
 class DynamicViews:
     """Methods of NkiTensor; `self` is one."""
 
@@ -103,7 +107,8 @@ class DynamicViews:
         """Return elements along the free axis that a tile of offsets names, [P, num_elem] (Tensor Indirection).
 
         Offset i of each group of G partitions is index[i % G, i // G] of the group; G is 16, for the Tensor engine
-        32. NeuronCore-v4 and later.
+        32. By default all offsets of a group of 16 are used; the API stub says `index.size`, which is that for one
+        group. NeuronCore-v4 and later.
         """
         self._only_dynamic("indirect")
         if not hasattr(index, "storage") or index.buffer is not SBUF or index.ndim != 2:
@@ -116,9 +121,13 @@ class DynamicViews:
             )
         if not index.dtype.is_integer:
             raise ViewError(f"indirect by {index.describe()}: the index must hold integers")
-        count = index.size if num_elem is None else static_index(num_elem, "indirect")
-        if not 1 <= count <= index.size:
-            raise ViewError(f"indirect: num_elem={count}, the index holds {index.size} offsets")
+        offsets = min(index.shape[0], _GROUP) * index.shape[1]
+        count = offsets if num_elem is None else static_index(num_elem, "indirect")
+        most = min(index.shape[0], _GROUP_TENSOR) * index.shape[1]
+        if not 1 <= count <= most:
+            raise ViewError(
+                f"indirect: num_elem={count}, the index holds {most} offsets for each group"
+            )
         row = self.storage.row_bytes // self.dtype.itemsize
         return self._make(
             self.storage, (self.shape[0], count), (row, 1), self.offset, self.dtype,

@@ -2,7 +2,9 @@
 
 A tensor is `%name` when it is the whole storage, `%name[0:128, 3, 0:512:2]` when indexing the storage gives it, and
 otherwise its access pattern `%name[128x512 @ 64, strides 1024x2, bfloat16]`: sizes, first element and steps in
-elements of the view's dtype, which is named where it is not the storage's. A name that is not an identifier is
+elements of the view's dtype, which is named where it is not the storage's. A view whose address depends on values of
+the device ends in `by scalar $i step 512 limit 4`: the form, the register or tensor, and what one unit moves. A
+register is `$name`. A name that is not an identifier is
 quoted. Enums, operators and element types are the dotted names that their repr gives.
 """
 
@@ -20,7 +22,9 @@ import numpy as np
 
 from nki_lab.dtypes import DTYPES, DType
 from nki_lab.errors import NkiError, close_matches
+from nki_lab.ir.dynamic import Addressing, Dynamic
 from nki_lab.ir.layout import contiguous_strides
+from nki_lab.ir.register import Register
 from nki_lab.ir.storage import Storage
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.ir.tokens import Token, Tokens
@@ -55,9 +59,11 @@ def view_text(tensor: NkiTensor) -> str:
     name = f"%{name_text(storage.name)}"
     same_type = tensor.dtype == storage.dtype
     steps = contiguous_strides(storage.shape)
-    if same_type and not tensor.offset and (tensor.shape, tensor.strides) == (storage.shape, steps):
+    plain = same_type and tensor.dynamic is None
+    if plain and not tensor.offset and (tensor.shape, tensor.strides) == (storage.shape, steps):
         return name
-    index = _index_text(tensor, steps) if same_type else None
+    static = same_type and tensor.dynamic is None
+    index = _index_text(tensor, steps) if static else None
     return f"{name}[{index or _pattern_text(tensor)}]"
 
 
@@ -85,6 +91,8 @@ def leaf_text(value: Any) -> str:
         return view_text(value)
     if kind is str:
         return _string_text(value)
+    if kind is Register:
+        return f"${name_text(value.name)}"
     if isinstance(value, np.generic):
         value = value.item()
         kind = type(value)
@@ -148,7 +156,14 @@ def _index_text(tensor: NkiTensor, steps: tuple[int, ...]) -> str | None:
 def _pattern_text(tensor: NkiTensor) -> str:
     dtype = f", {tensor.dtype}" if tensor.dtype != tensor.storage.dtype else ""
     dims, strides = dims_text(tensor.shape), dims_text(tensor.strides)
-    return f"{dims} @ {tensor.offset}, strides {strides}{dtype}"
+    return f"{dims} @ {tensor.offset}, strides {strides}{dtype}{_dynamic_text(tensor.dynamic)}"
+
+
+def _dynamic_text(dynamic: Dynamic | None) -> str:
+    if dynamic is None:
+        return ""
+    index = leaf_text(dynamic.index)
+    return f", by {dynamic.kind.value} {index} step {dynamic.step} limit {dynamic.limit}"
 
 
 def _string_text(text: str) -> str:
@@ -166,6 +181,14 @@ class Reference:
     name: str
     index: tuple[slice | int, ...] | None = None
     pattern: tuple[tuple[int, ...], int, tuple[int, ...], DType | None] | None = None
+    dynamic: tuple[Addressing, Any, int, int] | None = None
+
+
+@dataclass(frozen=True)
+class RegisterName:
+    """A register as it is written."""
+
+    name: str
 
 
 class Literals(Tokens):
@@ -192,6 +215,8 @@ class Literals(Tokens):
         """Read a value; tensors stay references."""
         if self.next.text == "%":
             return self.reference()
+        if self.skip("$"):
+            return RegisterName(self.name("the name of a register"))
         token = self.take()
         if token.kind == "int":
             return self.integers(token)[0]
@@ -253,7 +278,8 @@ class Literals(Tokens):
         if not self.skip("["):
             return Reference(token, name)
         if self.next.kind in ("dims", "int") and self.words[self.at + 1].text == "@":
-            return Reference(token, name, pattern=self._pattern())
+            pattern, dynamic = self._pattern()
+            return Reference(token, name, pattern=pattern, dynamic=dynamic)
         entries: list[slice | int] = []
         while True:
             start = self.integer("an index, or sizes and `@`")
@@ -268,7 +294,7 @@ class Literals(Tokens):
                 self.expect("]")
                 return Reference(token, name, index=tuple(entries))
 
-    def _pattern(self) -> tuple[tuple[int, ...], int, tuple[int, ...], DType | None]:
+    def _pattern(self) -> tuple[Any, Any]:
         token = self.next
         shape = self.sizes("the shape of the view")
         self.expect("@")
@@ -278,9 +304,30 @@ class Literals(Tokens):
         strides = self.dims("the stride of each axis, e.g. 512x1")
         if len(strides) != len(shape):
             self.refuse(f"the view has {len(shape)} sizes and {len(strides)} strides", token)
-        dtype = self.dtype() if self.skip(",") else None
+        dtype = dynamic = None
+        while self.skip(","):
+            if self.skip("by"):
+                dynamic = self._dynamic()
+            else:
+                dtype = self.dtype()
         self.expect("]")
-        return shape, offset, strides, dtype
+        return (shape, offset, strides, dtype), dynamic
+
+    def _dynamic(self) -> tuple[Addressing, Any, int, int]:
+        token = self.take()
+        kinds = {kind.value: kind for kind in Addressing}
+        if token.text not in kinds:
+            self.fail(", ".join(kinds), token)
+        start = self.next
+        self.deeper(start)
+        index = self.value()
+        self.depth -= 1
+        if type(index) not in (Reference, RegisterName):
+            self.fail("a register or a tensor", start)
+        self.expect("step")
+        step = self.integer("the elements one unit moves")
+        self.expect("limit")
+        return kinds[token.text], index, step, self.integer("the number of valid indices")
 
     def sizes(self, what: str) -> tuple[int, ...]:
         """Read the sizes of axes."""
@@ -327,4 +374,4 @@ class Literals(Tokens):
 def _is_key(value: Any) -> bool:
     if type(value) is tuple:
         return all(map(_is_key, value))
-    return type(value) not in (list, dict, Reference)
+    return type(value) not in (list, dict, Reference, RegisterName)

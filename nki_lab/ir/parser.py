@@ -14,10 +14,12 @@ from typing import Any
 
 from nki_lab.errors import NkiError, close_matches
 from nki_lab.ir.builder import Builder
+from nki_lab.ir.dynamic import Dynamic
 from nki_lab.ir.instruction import Definition, Form, Instruction, registry
-from nki_lab.ir.literals import Literals, Reference
+from nki_lab.ir.literals import Literals, Reference, RegisterName
 from nki_lab.ir.nodes import Kernel, Loop, OutputRef, Param
 from nki_lab.ir.printer import FORMAT
+from nki_lab.ir.register import Register
 from nki_lab.ir.storage import Address, Storage
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.ir.tokens import Token
@@ -77,6 +79,8 @@ class _Parser:
         self.poisoned: set[int] = set()
         self.labels: dict[str, tuple[int, Instruction]] = {}
         self.count = 0
+        self.loops = 0
+        self.keeps_order = False
         self.placed: dict[tuple[Form, Engine], Form] = {}
 
     def kernel(self) -> Kernel:
@@ -116,6 +120,7 @@ class _Parser:
             name, self.program.target, params, tuple(self.program.storages), body, tuple(outputs), result,
             self.program.forms, addresses=self.addresses, overlaps=tuple(overlaps),
             poisoned=frozenset(self.poisoned), placed=self.engines, waits=waits,
+            registers=tuple(r.name for r in self.program.registers), keeps_order=self.keeps_order,
         )  # fmt: skip
 
     def target(self) -> Target:
@@ -135,8 +140,11 @@ class _Parser:
                 self.engines = True
             elif token.text == "waits":
                 self.waits = []
+            elif token.text == "order":
+                self.words.expect("kept")
+                self.keeps_order = True
             else:
-                self.words.fail("`addresses`, `engines` or `waits`", token)
+                self.words.fail("`addresses`, `engines`, `waits` or `order kept`", token)
             if not self.words.skip(","):
                 return
 
@@ -178,10 +186,12 @@ class _Parser:
                     "the kernel has no addresses", token, "write `with addresses` behind its target"
                 )
             self.addresses[s.id] = self.address()
+        elif token.text == "loop":
+            s.loop = self.words.integer("the number of the loop")
         elif token.text == "data":
             s.data = self.words.data(s, token)
         else:
-            self.words.fail(f"{', '.join(_ORIGINS)}, requested, poisoned, at or data", token)
+            self.words.fail(f"{', '.join(_ORIGINS)}, requested, poisoned, loop, at or data", token)
 
     def overlap(self) -> frozenset[int]:
         w = self.words
@@ -227,10 +237,13 @@ class _Parser:
                 w.fail("(start, stop, step)", start)
         w.expect("{")
         w.deeper(token)
-        body = self.block("`}`")
+        self.loops += 1
+        number = self.loops
+        with self.program.inside_loop(number):
+            body = self.block("`}`")
         w.depth -= 1
         w.expect("}")
-        return Loop(token.text, bounds, register, body)
+        return Loop(token.text, bounds, register, body, (), number)
 
     def instruction(self) -> Instruction:
         w = self.words
@@ -322,11 +335,22 @@ class _Parser:
             if not w.skip(","):
                 return found
 
+    def register(self, name: str) -> Register:
+        """Return the register of a name, making it when it is first written."""
+        for known in self.program.registers:
+            if known.name == name:
+                return known
+        made = Register(len(self.program.registers), name, self.program)
+        self.program.registers.append(made)
+        return made
+
     # -- tensors -------------------------------------------------------------------------------------------------
 
     def resolved(self, value: Any, outputs: list[NkiTensor] | None = None) -> Any:
         """Return a value with the tensors its references mean; with `outputs`, they go there instead."""
         kind = type(value)
+        if kind is RegisterName:
+            return self.register(value.name)
         if kind is Reference:
             tensor = self.tensor(value)
             if outputs is None:
@@ -349,7 +373,11 @@ class _Parser:
         whole = storage.whole()
         if reference.pattern is not None:
             shape, offset, strides, dtype = reference.pattern
-            return NkiTensor._make(storage, shape, strides, offset, dtype or storage.dtype)
+            dynamic = None
+            if reference.dynamic is not None:
+                form, index, step, limit = reference.dynamic
+                dynamic = Dynamic(form, self.resolved(index), step, limit)
+            return NkiTensor._make(storage, shape, strides, offset, dtype or storage.dtype, dynamic)
         try:
             return whole if reference.index is None else whole[reference.index]
         except NkiError as error:

@@ -113,6 +113,7 @@ class _Printer:
             "addresses": kernel.addresses,
             "engines": kernel.placed or None,
             "waits": kernel.waits,
+            "order kept": kernel.keeps_order or None,
         }
         passes = ", ".join(what for what, found in known.items() if found is not None)
         heading = f"kernel {name_text(kernel.name)} on {kernel.target.name}"
@@ -143,6 +144,8 @@ class _Printer:
             facts += f", {s.origin}"
         if s.address is not None:
             facts += f", requested ({s.address.partition}, {s.address.byte})"
+        if s.loop:
+            facts += f", loop {s.loop}"
         given = (self.kernel.addresses or {}).get(s.id)
         if s.id in self.kernel.poisoned:
             facts += ", poisoned"
@@ -186,7 +189,7 @@ class _Printer:
         return self.view(value) if type(value) is NkiTensor else leaf_text(value)
 
     def view(self, t: NkiTensor) -> str:
-        key = (t.storage.id, t.shape, t.strides, t.offset, t.dtype)
+        key = (t.storage.id, t.shape, t.strides, t.offset, t.dtype, t.dynamic)
         shown = self.views.get(key)
         if shown is None:
             shown = self.views[key] = view_text(t)

@@ -16,7 +16,7 @@ _TOKEN = re.compile(
       | (?P<int>-?[0-9]+)
       | (?P<string>"(?:[^"\\\n]|\\.)*")
       | (?P<name>[^\W\d]\w*(?:\.\w+)*)
-      | (?P<mark>[%#{}()\[\],:=@<>])
+      | (?P<mark>[%#${}()\[\],:=@<>])
       | (?P<odd>.)
     """,
     re.VERBOSE | re.DOTALL,

@@ -44,6 +44,7 @@ def _is_register(*names: str) -> Any:
         *names,
         help="allocate it with nisa.register_alloc()",
         error=WrongOperand,
+        source=ISA,
     )(lambda i, hw: all(type(getattr(i, n)) is Register for n in names))
 
 
@@ -52,7 +53,7 @@ def _is_register(*names: str) -> Any:
     "src",
     help="load a value of a tensor with nisa.register_load",
     error=WrongOperand,
-    source=f"{ISA} (register_move)",
+    source=ISA,
 )
 def _register_or_integer(i, hw):
     value = i.src
@@ -64,7 +65,7 @@ def _one_integer(name: str) -> Any:
         f"`{name}` must have exactly one element, of an integer dtype",
         name,
         help="slice one element: t[0:1, 0:1]",
-        source=f"{ISA} (register_load, register_store)",
+        source=ISA,
     )(lambda i, hw: getattr(i, name).size == 1 and getattr(i, name).dtype.is_integer)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from nki_lab.dtypes import DType, bfloat16, float32, uint8, uint32
 from nki_lab.ir.builder import Builder
 from nki_lab.ir.instruction import READ, Definition, Instruction, Operand, Rule, Shape
+from nki_lab.ir.register import Register
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.operators import OPS
 from nki_lab.targets.spaces import PSUM, SBUF, SHARED_HBM
@@ -56,6 +57,8 @@ def describe_call(made: Instruction) -> list[str]:
         if isinstance(value, NkiTensor):
             shape = " x ".join(map(str, value.shape))
             lines.append(f"{name}: {shape} {value.dtype} in {value.buffer.name}")
+        elif isinstance(value, Register):
+            lines.append(f"{name}: a register")
         elif value != made.definition.signature.parameters[name].default:
             lines.append(f"{name}: {value!r}")
     return lines
@@ -102,10 +105,12 @@ def _choices(definition: Definition, builder: Builder, dtype: DType) -> list[tup
         operand = definition.operands.get(name)
         if parameter.default is not parameter.empty:
             choices.append((parameter.default,))
+        elif name in definition.sets:
+            choices.append((builder.register(name),))
         elif operand is not None:
             choices.append(tuple(_tensors(builder, name, operand, dtype)))
         else:
-            choices.append(_VALUES.get(name, _OPERATORS))
+            choices.append((*_VALUES.get(name, _OPERATORS), builder.register(name)))
     return choices
 
 

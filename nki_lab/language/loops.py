@@ -40,9 +40,9 @@ def static_range(start: int, stop: int | None = None, step: int = 1) -> range:
 
 
 def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[Register]:
-    """Yield the induction variable of a loop that the device runs, once: its body is traced once.
+    """Yield, once, the induction register of a loop that the device runs.
 
-    Bounds are integers or registers. Deprecated since NKI 0.6 in favour of `fori_loop`.
+    The body is traced once. Bounds are integers or registers. Deprecated since NKI 0.6 in favour of `fori_loop`.
     """
     lower, upper = (0, start) if stop is None else (start, stop)
     _check_bounds("dynamic_range", lower, upper, step)
@@ -91,7 +91,9 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Register], Any], step:
 
 
 def while_loop(init: Register, body_fun: Callable[[Register], Register]) -> None:
-    """Run `body_fun(r)` on the device while the condition register is not zero, testing before each pass.
+    """Run `body_fun(r)` on the device while the condition register is not zero.
+
+    The condition is tested before each pass.
 
     Args:
         init: register with the first condition.

@@ -74,6 +74,14 @@ neuronxcc.nki is the older dialect, in which instructions return tiles. In today
     e.StrictFinding: """\
 Findings are facts an author should know that do not stop a kernel: a read of memory nothing wrote,
 something another NKI compiler refuses. --strict and NKI_LAB_STRICT=1 make each one an error.""",
+    e.RegisterValue: """\
+A register holds a value that only the device knows, so Python cannot test it, convert it or compute
+with it while the kernel is traced. Use it as a bound of nl.fori_loop, as the condition of
+nl.while_loop, or as an index: t.select(dim, register), t.ap(..., scalar_offset=register).""",
+    e.LoopControl: """\
+A loop that the device runs is traced once and ends by its bound or condition: break, continue and
+return cannot leave it, tensors made in its body end with it, and it cannot stand in a no_reorder
+block. Loops over range() are unrolled and have none of these limits.""",
     e.BadSyntax: """\
 A `%%nki` cell is Python below its first line. The mark shows where Python stopped reading; the
 mistake may stand a little earlier, such as a bracket that is never closed. Other magics and shell
@@ -109,6 +117,13 @@ another tensor in use at the same time. Leave the address out to have one chosen
 An instruction reads elements that nothing has written since their tensor was made. On a device they
 hold whatever was there before. Write the whole tile first, for example with nisa.memset, or read
 only the part that was written.""",
+    e.AddressOutOfRange: """\
+A register or a tile of indices addressed elements outside its tensor. The message names the index,
+the partition and what is valid. Clip the indices in the kernel, or pass oob_mode=nisa.oob_mode.skip
+to a DMA, which then leaves out what is out of range.""",
+    e.UnwrittenRegister: """\
+A register was read before the kernel had set it. Give it a value when it is allocated,
+nisa.register_alloc(0), or set it with nisa.register_move or nisa.register_load.""",
     e.CheckFailed: """\
 The result and the reference given to --check differ by more than the tolerance, which follows from
 the narrowest dtype involved: about 1e-5 of the value for float32, 2e-2 for bfloat16, nothing for

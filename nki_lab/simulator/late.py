@@ -153,6 +153,13 @@ class Late:
         else:
             group = _ELEMENT_GROUP_TENSOR if i.form.engine is TENSOR else _ELEMENT_GROUP
             count = view.shape[1]
+            if count > min(group, len(index)) * index.shape[1]:
+                raise AddressOutOfRange(
+                    f"{i.definition.name}: {count} offsets are used, the index holds"
+                    f" {min(group, len(index)) * index.shape[1]} for each group of {group} partitions",
+                    stack=i.stack,
+                    help="pass num_elem to indirect()",
+                )
             chosen = np.concatenate(
                 [
                     np.broadcast_to(

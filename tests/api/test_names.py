@@ -35,7 +35,9 @@ def test_signature_of_an_instruction(name):
     assert found == expected
 
 
-@pytest.mark.parametrize("name", [n for n in INSTRUCTIONS if n not in DEFINED])
+@pytest.mark.parametrize(
+    "name", [n for n in INSTRUCTIONS if n not in DEFINED and n != "register_alloc"]
+)
 def test_an_instruction_that_is_not_modelled_says_so(name):
     with pytest.raises(NotModelled, match=f"nki.isa.{name} is not modelled yet"):
         getattr(isa, name)(dst=None)
@@ -57,11 +59,6 @@ def test_instruction_handles_and_errors_of_authors():
     assert isa.NkiInstruction is Instruction
     assert issubclass(RuleBroken, isa.NkiValidationError)
     assert isa.NkiValidationError is NkiError
-
-
-def test_registers_are_not_modelled():
-    with pytest.raises(NotModelled, match="registers are not modelled yet"):
-        isa.VirtualRegister()
 
 
 @pytest.mark.parametrize(

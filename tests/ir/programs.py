@@ -19,6 +19,7 @@ from nki_lab.ir.instruction import (
     writes,
 )
 from nki_lab.ir.nodes import Kernel, Loop, OutputRef, Param
+from nki_lab.ir.register import Register
 from nki_lab.ir.storage import Address, Storage
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.targets import TRN2
@@ -168,7 +169,11 @@ def _node(node: Instruction | Loop, position: dict[int, int]) -> tuple[object, .
 
 def _plain(value):
     if isinstance(value, NkiTensor):
-        return value.storage.id, value.shape, value.strides, value.offset, value.dtype
+        dynamic = value.dynamic
+        moved = dynamic and (dynamic.kind, _plain(dynamic.index), dynamic.step, dynamic.limit)
+        return value.storage.id, value.shape, value.strides, value.offset, value.dtype, moved
+    if type(value) is Register:
+        return "register", value.name
     if isinstance(value, (tuple, list)):
         return type(value), [_plain(v) for v in value]
     if isinstance(value, dict):

@@ -164,6 +164,7 @@ class Traced:
             body=tuple(builder.body),
             outputs=tuple(self.outputs.values()),
             forms=builder.forms,
+            registers=tuple(r.name for r in builder.registers),
         )
 
     @property

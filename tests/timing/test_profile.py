@@ -295,7 +295,7 @@ def test_trips_of_a_loop_run_one_after_the_other() -> None:
     kernel = compiled(product, *SPECS, target="trn2")
     once = Execution.in_program_order(kernel)
     body = list(range(len(kernel.instructions)))
-    thrice = Execution(kernel, body * 3, iterations=(3,))
+    thrice = Execution(kernel, body * 3, trips=(3,))
     single, triple = simulate_time(once), simulate_time(thrice)
     assert (
         triple.count("Instruction") == 3 * single.count("Instruction") - 2

@@ -1,0 +1,107 @@
+"""What does an instruction do with its operands, and what must hold for them?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from nki_lab.dtypes import DType
+from nki_lab.errors import InstructionError, RuleBroken
+from nki_lab.targets.spaces import MemoryRegion
+
+if TYPE_CHECKING:
+    from nki_lab.ir.instruction import Instruction
+    from nki_lab.ir.tensor import NkiTensor
+    from nki_lab.targets.spec import Target
+
+READ, WRITE, UPDATE = "read", "write", "update"
+SPOIL = "spoil"  # of hidden registers: what they hold afterwards is undefined
+
+
+class Shape(Enum):
+    """In which shape `.semantics` gets an operand."""
+
+    STREAM = "stream"  # the shape of `dst`: free axes are one stream, ranks may differ
+    VECTOR = "vector"  # one value per partition, shaped to broadcast against STREAM operands
+    FLAT = "flat"  # [partitions, elements per partition]
+    OWN = "own"  # the shape of the view
+
+
+RoleOf = Callable[["Instruction"], "str | None"]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What an instruction does with one of its parameters.
+
+    Attributes:
+        spaces: memories the tensor may live in.
+        role: READ, WRITE or UPDATE, or a function of the instruction giving one of them or None (not touched).
+        shape: how `.semantics` gets it.
+        optional: None is allowed.
+        scalar: a Python number is allowed.
+        many: a list of tensors.
+        dtypes: allowed element types, or None for any.
+        part: `(i, tensor) -> view` of the elements that are really read or written, where the instruction passes over
+            others of the tensor; None: all of them.
+        indirect: the view may be one of `.indirect()` (Tensor Indirection).
+    """
+
+    spaces: tuple[MemoryRegion, ...]
+    role: str | RoleOf
+    shape: Shape = Shape.STREAM
+    optional: bool = False
+    scalar: bool = False
+    many: bool = False
+    dtypes: frozenset[DType] | None = None
+    part: Callable[[Instruction, NkiTensor], NkiTensor] | None = None
+    indirect: bool = False
+
+
+def reads(*spaces: MemoryRegion, **facts: Any) -> Operand:
+    """Declare an operand that is read."""
+    return Operand(spaces, facts.pop("role", READ), **facts)
+
+
+def writes(*spaces: MemoryRegion, **facts: Any) -> Operand:
+    """Declare an operand of which every element of the view is written and none is read."""
+    return Operand(spaces, facts.pop("role", WRITE), **facts)
+
+
+def updates(*spaces: MemoryRegion, **facts: Any) -> Operand:
+    """Declare an operand that is read and written, or written only in part."""
+    return Operand(spaces, facts.pop("role", UPDATE), **facts)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One hardware constraint: the sentence of the docs and of the error, and its check.
+
+    Attributes:
+        text: the constraint as a sentence.
+        about: parameters it is about; the error marks the first and describes all.
+        holds: predicate of (instruction, target).
+        help: what to write instead, or a function of the instruction that says it.
+        error: class of the error.
+        source: page of the official documentation.
+    """
+
+    text: str
+    about: tuple[str, ...]
+    holds: Callable[[Instruction, Target], bool]
+    help: str | Callable[[Instruction], str] = ""
+    error: type[InstructionError] = RuleBroken
+    source: str = ""
+
+
+def rule(
+    text: str,
+    *about: str,
+    help: str | Callable[[Instruction], str] = "",
+    error: type[InstructionError] = RuleBroken,
+    source: str = "",
+) -> Callable[[Callable[[Instruction, Target], bool]], Rule]:
+    """Turn a predicate of (instruction, target) into a rule."""
+    return lambda holds: Rule(text, about, holds, help, error, source)

@@ -1,0 +1,78 @@
+"""What may a tensor be created with?"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from nki_lab.dtypes import DType
+from nki_lab.errors import TensorArgument
+from nki_lab.ir.storage import Address
+from nki_lab.targets.spaces import SBUF, MemoryRegion
+from nki_lab.targets.spec import Target
+
+
+def memory_of(buffer: MemoryRegion | str | None) -> MemoryRegion:
+    """Return the memory a tensor is to live in; None is SBUF."""
+    if buffer is None:
+        return SBUF
+    if isinstance(buffer, MemoryRegion):
+        return buffer
+    raise TensorArgument(
+        f"buffer must be a memory of nki.language, found {buffer!r}",
+        help="use nl.sbuf, nl.psum, nl.hbm, nl.private_hbm or nl.shared_hbm",
+    )
+
+
+def shape_of(shape: Any) -> tuple[int, ...]:
+    """Return a shape as plain positive integers."""
+    if type(shape) is tuple and shape:
+        for n in shape:
+            if type(n) is not int or n < 1:
+                break
+        else:
+            return shape
+    sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
+    try:
+        plain = tuple(n.__index__() for n in sizes)
+    except (AttributeError, TypeError):
+        raise TensorArgument(f"shape {shape!r} must be positive integers") from None
+    if not plain or min(plain) < 1:
+        raise TensorArgument(f"shape {plain} must be positive integers")
+    return plain
+
+
+def address_of(
+    address: Any, space: MemoryRegion, shape: tuple[int, ...], dtype: DType, target: Target
+) -> Address | None:
+    """Return the address an author asked for, or None; it must lie in the memory."""
+    if address is None:
+        return None
+    if not space.on_chip:
+        raise TensorArgument(
+            f"address={address} in {space.name}: only SBUF and PSUM have addresses"
+        )
+    try:
+        partition, byte = (n.__index__() for n in address)
+    except (AttributeError, TypeError, ValueError):
+        raise TensorArgument(
+            f"address must be (start partition, byte within the partition), found {address!r}"
+        ) from None
+    if not 0 <= partition < target.partitions or partition + shape[0] > target.partitions:
+        raise TensorArgument(
+            f"address {tuple(address)} with {shape[0]} partitions does not fit {target.partitions} partitions"
+        )
+    if byte < 0:
+        raise TensorArgument(f"address {tuple(address)}: the byte must not be negative")
+    if (
+        space is MemoryRegion.psum
+        and byte % target.psum_bank_bytes
+        and (
+            byte % target.psum_bank_bytes + prod(shape[1:]) * dtype.itemsize
+            > target.psum_bank_bytes
+        )
+    ):
+        raise TensorArgument(
+            f"address {tuple(address)} in psum: the tensor crosses a bank of {target.psum_bank_bytes} bytes"
+        )
+    return Address(partition, byte)

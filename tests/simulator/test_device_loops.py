@@ -1,0 +1,301 @@
+"""Do loops that the device runs compute what Python's loops would, and refuse what they cannot do?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import nki_lab.language as nl
+from nki_lab.api import isa as nisa
+from nki_lab.errors import LoopControl, NkiError, RegisterValue, UnwrittenRegister
+from nki_lab.ir.nodes import Loop
+from nki_lab.ir.printer import print_kernel
+from nki_lab.isa.reading import read_kernel
+from nki_lab.runtime import jit, run
+
+ROWS = np.random.default_rng(3).standard_normal((512, 64)).astype(np.float32)
+
+
+def one(value: int) -> np.ndarray:
+    return np.array([[value]], np.int32)
+
+
+def loaded(count):
+    tile = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.dma_copy(tile, count)
+    register = nisa.register_alloc()
+    nisa.register_load(register, tile)
+    return register, tile
+
+
+def zeroed(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    zero = nl.zeros((128, x.shape[1]), dtype=x.dtype)
+    for k in range(x.shape[0] // 128):
+        nisa.dma_copy(out[k * 128 : (k + 1) * 128], zero)
+    return out
+
+
+def double_rows(x, out, i):
+    tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(tile, x.ap([[64, 128], [1, 64]], scalar_offset=i))
+    nisa.tensor_scalar(tile, tile, nl.multiply, 2.0)
+    nisa.dma_copy(out.ap([[64, 128], [1, 64]], scalar_offset=i), tile)
+
+
+@jit
+def counted(x, count):
+    out = zeroed(x)
+    stop, _ = loaded(count)
+    nl.fori_loop(0, stop, lambda i: double_rows(x, out, i), step=128)
+    return out
+
+
+@jit
+def ranged(x, count):
+    out = zeroed(x)
+    stop, _ = loaded(count)
+    for i in nl.dynamic_range(0, stop, 128):
+        double_rows(x, out, i)
+    return out
+
+
+@pytest.mark.parametrize("kernel", [counted, ranged], ids=["fori_loop", "dynamic_range"])
+@pytest.mark.parametrize("rows", [0, 128, 384, 512, -5])
+def test_a_counted_loop_runs_as_often_as_its_bound_says(kernel, rows):
+    result = run(kernel, ROWS, one(rows))
+    expected = np.zeros_like(ROWS)
+    expected[: max(rows, 0)] = 2 * ROWS[: max(rows, 0)]
+    np.testing.assert_array_equal(result.value, expected)
+    assert result.execution.trips == (max(rows, 0) // 128,)
+    body = next(n for n in result.kernel.body if isinstance(n, Loop)).body
+    static = len(result.kernel.instructions) - len(body)
+    assert len(result.execution.order) == static + len(body) * result.execution.trips[0]
+
+
+def test_a_compiled_loop_runs_again_with_another_bound():
+    compiled = counted.compile(ROWS, one(0))
+    for rows in (256, 0, 512):
+        expected = np.zeros_like(ROWS)
+        expected[:rows] = 2 * ROWS[:rows]
+        np.testing.assert_array_equal(compiled(ROWS, one(rows)), expected)
+
+
+def test_deprecated_loops_are_found():
+    found = run(ranged, ROWS, one(128)).findings
+    assert [(f.kind, "fori_loop" in f.help) for f in found] == [("deprecation", True)]
+    assert not run(counted, ROWS, one(128)).findings
+
+
+def steps():
+    total = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.memset(total, 0)
+    least = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.memset(least, 1)
+    return total, least
+
+
+def stored(total):
+    out = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.shared_hbm)
+    nisa.dma_copy(out, total)
+    return out
+
+
+@jit
+def summed_while(count):
+    register, left = loaded(count)
+    total, least = steps()
+
+    def body(condition):
+        nisa.tensor_tensor(total, total, left, nl.add)
+        nisa.tensor_tensor(left, left, least, nl.subtract)
+        nisa.register_load(condition, left)
+        return condition
+
+    nl.while_loop(register, body)
+    return stored(total)
+
+
+@jit
+def summed_bare_while(count):
+    register, left = loaded(count)
+    total, least = steps()
+    while register:
+        nisa.tensor_tensor(total, total, left, nl.add)
+        nisa.tensor_tensor(left, left, least, nl.subtract)
+        nisa.register_load(register, left)
+    return stored(total)
+
+
+@pytest.mark.parametrize("kernel", [summed_while, summed_bare_while], ids=["while_loop", "while"])
+@pytest.mark.parametrize("count", [0, 1, 7])
+def test_a_while_loop_tests_before_each_pass(kernel, count):
+    result = run(kernel, one(count))
+    assert result.value.item() == count * (count + 1) // 2
+    assert result.execution.trips == (count,)
+
+
+@jit
+def nested(count):
+    rows, _ = loaded(count)
+    total, least = steps()
+
+    def inner(j):
+        nisa.tensor_tensor(total, total, least, nl.add)
+
+    def outer(i):
+        nl.fori_loop(0, i, inner)
+
+    nl.fori_loop(0, rows, outer)
+    return stored(total)
+
+
+def test_loops_nest_and_the_inner_bound_may_be_the_outer_register():
+    result = run(nested, one(5))
+    assert result.value.item() == 0 + 1 + 2 + 3 + 4
+    assert result.execution.trips == (5, 0, 1, 2, 3, 4)
+
+
+def test_a_loop_stays_a_loop_in_the_text_and_comes_back_from_it():
+    result = run(nested, one(3))
+    text = result.ir["insert_waits"]
+    assert text.count("for $") == 2
+    again = read_kernel(print_kernel(result.kernel))
+    assert print_kernel(again, comments=False) == print_kernel(result.kernel, comments=False)
+
+
+@jit
+def accumulated(x, w, count):
+    """One accumulator made before the loop, one made in each pass."""
+    out = nl.ndarray((2, 8, 16), dtype=nl.float32, buffer=nl.shared_hbm)
+    moving = nl.load(x)
+    weights = nl.load(w)
+    stop, _ = loaded(count)
+    kept = nl.ndarray((8, 16), dtype=nl.float32, buffer=nl.psum)
+    last = nl.ndarray((8, 16), dtype=nl.float32, buffer=nl.sbuf)
+
+    def body(i):
+        fresh = nl.ndarray((8, 16), dtype=nl.float32, buffer=nl.psum)
+        for _ in range(2):
+            nisa.nc_matmul(fresh, weights, moving)
+        nisa.nc_matmul(kept, weights, moving)
+        nisa.tensor_copy(last, fresh)
+
+    nl.fori_loop(0, stop, body)
+    both = nl.ndarray((8, 16), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(both, kept)
+    nisa.dma_copy(out[0], both)
+    nisa.dma_copy(out[1], last)
+    return out
+
+
+def test_the_first_write_belongs_to_the_tensor_in_every_pass():
+    rng = np.random.default_rng(5)
+    x, w = rng.standard_normal((32, 16)), rng.standard_normal((32, 8))
+    x, w = x.astype(np.float32), w.astype(np.float32)
+    product = w.astype(float).T @ x.astype(float)
+    found = run(accumulated, x, w, one(3)).value
+    np.testing.assert_allclose(found[0], 3 * product, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(found[1], 2 * product, rtol=1e-5, atol=1e-5)
+    assert np.isnan(run(accumulated, x, w, one(0)).value).all(), "nothing has run, nothing is known"
+
+
+# -- what registers and loops cannot do ------------------------------------------------------------------------------
+
+
+def refused(body, error, message):
+    def kernel(x):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(out, x)
+        body(nisa.register_alloc(3), out)
+        return out
+
+    with pytest.raises(error, match=message) as caught:
+        run(jit(kernel), ROWS)
+    assert caught.value.span.file_label == "test_device_loops.py"
+
+
+def branching(register, out):
+    if register:
+        pass
+
+
+def breaking(register, out):
+    for _ in nl.dynamic_range(register):
+        if out is not None:
+            break
+
+
+def continuing(register, out):
+    while register:
+        for _ in range(3):
+            continue
+        if out is None:
+            continue
+        nisa.register_move(register, 0)
+
+
+def returning(register, out):
+    for _ in nl.dynamic_range(register):
+        return
+
+
+def ending_otherwise(register, out):
+    for _ in nl.dynamic_range(register):
+        nisa.register_move(register, 0)
+    else:
+        pass
+
+
+def using_outside(register, out):
+    made = []
+    nl.fori_loop(0, register, lambda i: made.append(nl.zeros((4, 4), dtype=nl.float32)))
+    nisa.tensor_copy(made[0], made[0])
+
+
+def ordered(register, out):
+    with nl.no_reorder():
+        nl.fori_loop(0, register, lambda i: None)
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "message"),
+    [
+        (lambda r, out: bool(r), RegisterValue, "`if` cannot test it"),
+        (branching, RegisterValue, "`if` cannot test it"),
+        (lambda r, out: int(r), RegisterValue, "known only while the kernel runs"),
+        (lambda r, out: r + 1, RegisterValue, "known only while the kernel runs"),
+        (lambda r, out: r == 1, RegisterValue, "known only while the kernel runs"),
+        (lambda r, out: range(r), RegisterValue, "known only while the kernel runs"),
+        (lambda r, out: out[0:r], NkiError, "known while the kernel is traced"),
+        (breaking, LoopControl, "`break` is not allowed"),
+        (continuing, LoopControl, "`continue` is not allowed"),
+        (returning, LoopControl, "`return` is not allowed"),
+        (ending_otherwise, LoopControl, "`else` is not allowed"),
+        (using_outside, LoopControl, "was made in a device loop that has ended"),
+        (ordered, LoopControl, "no_reorder"),
+        (lambda r, out: nl.fori_loop(0, 1.5, print), LoopControl, "upper bound must be an integer"),
+        (lambda r, out: nl.fori_loop(0, r, print, step=r), LoopControl, "step must be a positive"),
+        (lambda r, out: nl.fori_loop(0, r, lambda i: i), LoopControl, "must return nothing"),
+        (lambda r, out: nl.while_loop(3, print), LoopControl, "condition must be a register"),
+        (lambda r, out: nl.while_loop(r, lambda c: 3), LoopControl, "must return the next"),
+        (
+            lambda r, out: nl.fori_loop(0, r, lambda i: nisa.register_move(i, 3)),
+            RegisterValue,
+            "induction variable",
+        ),
+        (lambda r, out: nisa.register_alloc(1.5), TypeError, "integer of 32 bits"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_its_line(body, error, message):
+    refused(body, error, message)
+
+
+def test_a_register_nobody_set_is_an_error_when_it_is_read():
+    def kernel(x):
+        nl.fori_loop(0, nisa.register_alloc(), lambda i: None)
+        nisa.register_move(nisa.register_alloc(), nisa.register_alloc())
+        return x
+
+    with pytest.raises(UnwrittenRegister, match="was never set"):
+        run(jit(kernel), ROWS)

@@ -1,0 +1,235 @@
+"""Do addresses by registers and tiles of indices reach what NumPy indexing reaches?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import nki_lab.language as nl
+from nki_lab.api import isa as nisa
+from nki_lab.errors import AddressOutOfRange, ViewError
+from nki_lab.ir.printer import print_kernel
+from nki_lab.isa.reading import read_kernel
+from nki_lab.runtime import jit, run
+
+RNG = np.random.default_rng(11)
+TABLE = RNG.standard_normal((40, 6, 10)).astype(np.float32)
+
+
+def tile_of(source):
+    tile = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(tile, source)
+    return tile
+
+
+def returned(tile):
+    out = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(out, tile)
+    return out
+
+
+def in_register(tile):
+    register = nisa.register_alloc()
+    nisa.register_load(register, tile)
+    return register
+
+
+SCALARS = {
+    "select": (lambda t, i: t.select(0, i), lambda t, i: t[i]),
+    "select in the middle": (lambda t, i: t.select(1, i), lambda t, i: t[:, i]),
+    "index": (lambda t, i: t[3:20, i, 2:9], lambda t, i: t[3:20, i, 2:9]),
+    "ds": (lambda t, i: t[nl.ds(i, 5)], lambda t, i: t[i : i + 5]),
+    "ds behind": (lambda t, i: t[0:7, 2, nl.ds(i, 4)], lambda t, i: t[0:7, 2, i : i + 4]),
+    "slice after": (lambda t, i: t.select(0, i)[1:3], lambda t, i: t[i, 1:3]),
+    "ap": (
+        lambda t, i: t.ap([[60, 8], [1, 10]], offset=20, scalar_offset=i),
+        lambda t, i: t[i : i + 8, 2],
+    ),
+    "ap by the middle axis": (
+        lambda t, i: t.ap([[60, 8], [1, 10]], scalar_offset=i, indirect_dim=1),
+        lambda t, i: t[0:8, i],
+    ),
+    "ap of another dtype": (
+        lambda t, i: t.ap([[120, 8], [1, 20]], scalar_offset=i, dtype=nl.uint16),
+        lambda t, i: t.view(np.uint16)[i : i + 8, 0],
+    ),
+}
+
+
+@pytest.mark.parametrize("by", ["tile", "register"])
+@pytest.mark.parametrize("index", [0, 1, 4])
+@pytest.mark.parametrize("name", SCALARS)
+def test_one_value_moves_a_view(name, index, by):
+    view, oracle = SCALARS[name]
+
+    def read(table, index):
+        held = tile_of(index)
+        moved = view(table, in_register(held) if by == "register" else held)
+        shape = moved.shape if len(moved.shape) > 1 else (1, *moved.shape)
+        tile = nl.ndarray(shape, dtype=moved.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(tile, moved)
+        return returned(tile)
+
+    result = run(jit(read), TABLE, np.array([[index]], np.int32))
+    expected = oracle(TABLE, index)
+    np.testing.assert_array_equal(result.value.reshape(expected.shape), expected)
+    text = print_kernel(result.kernel, comments=False)
+    assert " by scalar " in text
+    assert print_kernel(read_kernel(text), comments=False) == text
+
+
+@pytest.mark.parametrize("index", [0, 3])
+def test_one_value_moves_a_view_on_chip(index):
+    def shift(x, index):
+        held = tile_of(x)
+        at = in_register(tile_of(index))
+        out = nl.zeros((32, 12), dtype=nl.float32)
+        nisa.tensor_scalar(out[:, nl.ds(at, 8)], held[:, nl.ds(at, 8)], nl.add, 1.0)
+        return returned(out)
+
+    x = RNG.standard_normal((32, 12)).astype(np.float32)
+    expected = np.zeros_like(x)
+    expected[:, index : index + 8] = x[:, index : index + 8] + 1
+    found = run(jit(shift), x, np.array([[index]], np.int32)).value
+    np.testing.assert_array_equal(found, expected)
+
+
+@jit
+def gathered(table, index, skip):
+    held = tile_of(index)
+    tile = nl.ndarray((held.shape[0], 6, 10), dtype=table.dtype, buffer=nl.sbuf)
+    nisa.memset(tile, -1.0)
+    mode = nisa.oob_mode.skip if skip else nisa.oob_mode.error
+    nisa.dma_copy(tile, table.vector_select(0, held), oob_mode=mode)
+    return returned(tile)
+
+
+@jit
+def gathered_by_pattern(table, index, skip):
+    held = tile_of(index)
+    tile = nl.ndarray((held.shape[0], 10), dtype=table.dtype, buffer=nl.sbuf)
+    nisa.memset(tile, -1.0)
+    # The leading stride is ignored: rows of the base tensor are chosen.
+    view = table.ap([[7, held.shape[0]], [1, 10]], offset=30, vector_offset=held)
+    mode = nisa.oob_mode.skip if skip else nisa.oob_mode.error
+    nisa.dma_copy(tile, view, oob_mode=mode)
+    return returned(tile)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint32])
+def test_a_tile_of_indices_gathers_rows(dtype):
+    index = RNG.integers(0, 40, (24, 1)).astype(dtype)
+    rows = index[:, 0].astype(int)
+    np.testing.assert_array_equal(run(gathered, TABLE, index, False).value, TABLE[rows])
+    found = run(gathered_by_pattern, TABLE, index, False).value
+    np.testing.assert_array_equal(found, TABLE[rows, 3])
+
+
+@pytest.mark.parametrize(("bad", "dtype"), [(40, np.int32), (-1, np.int32), (2**32 - 1, np.uint32)])
+def test_rows_out_of_range_are_an_error_or_left_alone(bad, dtype):
+    index = RNG.integers(0, 40, (24, 1)).astype(dtype)
+    index[5] = bad
+    with pytest.raises(
+        AddressOutOfRange, match=rf"index {bad} for partition 5 .*valid are 0 to 39"
+    ):
+        run(gathered, TABLE, index, False)
+    expected = TABLE[np.where(index[:, 0] < 40, index[:, 0], 0).astype(int)]
+    expected[5] = -1
+    np.testing.assert_array_equal(run(gathered, TABLE, index, True).value, expected)
+
+
+@jit
+def scattered(rows, index, out, skip):
+    held = tile_of(index)
+    mode = nisa.oob_mode.skip if skip else nisa.oob_mode.error
+    nisa.dma_copy(out.vector_select(0, held), tile_of(rows), oob_mode=mode)
+    return out
+
+
+def test_a_tile_of_indices_scatters_rows():
+    rows = RNG.standard_normal((16, 6, 10)).astype(np.float32)
+    index = RNG.permutation(40)[:16].reshape(16, 1).astype(np.int32)
+    expected = TABLE.copy()
+    expected[index[:, 0]] = rows
+    np.testing.assert_array_equal(run(scattered, rows, index, TABLE.copy(), False).value, expected)
+    skipped = index.copy()
+    skipped[3] = 1000
+    expected[index[3, 0]] = TABLE[index[3, 0]]
+    np.testing.assert_array_equal(run(scattered, rows, skipped, TABLE.copy(), True).value, expected)
+    untouched = TABLE.copy()
+    with pytest.raises(AddressOutOfRange, match="index 1000 for partition 3"):
+        run(scattered, rows, skipped, untouched, False)
+
+
+def test_a_scalar_out_of_range_is_an_error_and_the_next_run_works():
+    def read(table, index):
+        tile = nl.ndarray((6, 10), dtype=table.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(tile, table.select(0, tile_of(index)))
+        return returned(tile)
+
+    compiled = jit(read).compile(TABLE, np.array([[0]], np.int32))
+    with pytest.raises(AddressOutOfRange, match="index 40 is out of range"):
+        compiled(TABLE, np.array([[40]], np.int32))
+    np.testing.assert_array_equal(compiled(TABLE, np.array([[39]], np.int32)), TABLE[39])
+
+
+def snake(index: np.ndarray, group: int, count: int) -> np.ndarray:
+    """Return the offsets of each partition, by the formula of the documentation."""
+    return np.array(
+        [
+            [index[p // group * group + i % group, i // group] for i in range(count)]
+            for p in range(len(index))
+        ]
+    )
+
+
+def test_elements_are_gathered_and_scattered_along_the_free_axis():
+    x = RNG.standard_normal((32, 50)).astype(np.float32)
+    index = np.stack([RNG.permutation(50)[:32].reshape(2, 16).T for _ in range(2)]).reshape(32, 2)
+    index = index.astype(np.uint16)
+
+    def pick(x, index):
+        held = tile_of(x)
+        out = nl.ndarray((32, 30), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(out, held.indirect(tile_of(index), 30))
+        return returned(out)
+
+    def put(x, index):
+        out = nl.zeros((32, 50), dtype=nl.float32)
+        nisa.tensor_copy(out.indirect(tile_of(index)), tile_of(x)[:, 0:32])
+        return returned(out)
+
+    offsets = snake(index, 16, 32).astype(int)
+    found = run(jit(pick), x, index, target="trn3").value
+    np.testing.assert_array_equal(found, np.take_along_axis(x, offsets[:, :30], axis=1))
+    expected = np.zeros_like(x)
+    np.put_along_axis(expected, offsets, x[:, :32], axis=1)
+    np.testing.assert_array_equal(run(jit(put), x, index, target="trn3").value, expected)
+
+
+@pytest.mark.parametrize(
+    ("view", "message"),
+    [
+        (lambda t, i: t.select(0, i).select(0, i), "already depends on a value"),
+        (lambda t, i: t.vector_select(0, i).vector_select(0, i), "already depends on a value"),
+        (lambda t, i: t.vector_select(1, i), "along axis 0 of an HBM tensor"),
+        (lambda t, i: t.select(0, i).view(nl.uint8), "depends on a value of the device"),
+        (lambda t, i: t.ap([[60, 1], [1, 10]], scalar_offset=i, vector_offset=i), "not both"),
+    ],
+)
+def test_views_that_cannot_be_are_refused(view, message):
+    def read(table, index):
+        view(table, tile_of(index))
+        return table
+
+    with pytest.raises(ViewError, match=message):
+        run(jit(read), TABLE, np.array([[1]], np.int32))
+
+
+def test_an_axis_addressed_by_a_tile_of_indices_cannot_be_cut_again():
+    def read(table, index):
+        table.vector_select(0, tile_of(index))[0:3]
+        return table
+
+    with pytest.raises(ViewError, match="cannot be sliced or selected again"):
+        run(jit(read), TABLE, np.arange(8, dtype=np.int32).reshape(8, 1))
