@@ -150,10 +150,6 @@ def in_the_older_dialect(monkeypatch):
         import_module("neuronxcc.nki")
 
 
-def looping_on_the_device(monkeypatch):
-    run(lambda x: [nl.load(x) for _ in nl.dynamic_range(4)], X)
-
-
 def printing(monkeypatch):
     run(lambda x: nl.device_print("x", nl.load(x)), X)
 
@@ -176,7 +172,6 @@ def copy(x):
         (on_a_device, "device", "running on a device"),
         (on_two_cores, "not modelled yet", "LNC2"),
         (in_the_older_dialect, "neuronxcc", "`neuronxcc.nki`"),
-        (looping_on_the_device, "not modelled yet", "`nl.dynamic_range`"),
         (printing, "not modelled yet", "printing from the device"),
         (with_other_cores, "not modelled yet", "collectives"),
     ],
