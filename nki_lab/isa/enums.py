@@ -46,11 +46,23 @@ class matmul_perf_mode(_Choice):
 
 
 class nc_version(_Choice):
-    """Generation of a NeuronCore."""
+    """Generation of a NeuronCore; published kernels compare them by age, e.g. `<= nc_version.gen2`."""
 
     gen2 = 2
     gen3 = 3
     gen4 = 4
+
+    def __lt__(self, other: object) -> bool:
+        return self.value < other.value if isinstance(other, nc_version) else NotImplemented
+
+    def __le__(self, other: object) -> bool:
+        return self.value <= other.value if isinstance(other, nc_version) else NotImplemented
+
+    def __gt__(self, other: object) -> bool:
+        return self.value > other.value if isinstance(other, nc_version) else NotImplemented
+
+    def __ge__(self, other: object) -> bool:
+        return self.value >= other.value if isinstance(other, nc_version) else NotImplemented
 
 
 class dma_engine(_Choice):

@@ -37,8 +37,9 @@ from nki_lab.targets.engines import VECTOR
 from nki_lab.targets.facts import ISA
 from nki_lab.targets.spaces import SBUF
 
-# Largest exponent of an element of each type (isa/__init__.py:2798).
+# Largest exponent (isa/__init__.py:2798) and largest value of an element of each type.
 _LARGEST_EXPONENT = {float8_e4m3fn_x4: 8, float8_e5m2_x4: 15}
+_LARGEST_VALUE = {float8_e4m3fn_x4: 448.0, float8_e5m2_x4: 57344.0}
 _UINT8, _UINT32 = np.dtype(np.uint8), np.dtype(np.uint32)
 
 
@@ -90,8 +91,8 @@ def quantize_mx(dst, src, dst_scale, name=None) -> None:
 
     Group row g goes to partition g of the scales, but each 32 partitions of `src` put theirs into the first 4 of the
     same 32 of `dst_scale`; the other partitions keep what they hold. A `dst_scale` that starts at partition 4, 8 or 12
-    shares the tile with other tensors. The pages do not speak of infinity and NaN; here they count as exponent 128, as
-    in the published utilities, and are cast like any other value.
+    shares the tile with other tensors. The pages do not speak of infinity and NaN; as in the published utilities they
+    count as exponent 128, infinity becomes the largest value and NaN stays one.
 
     NeuronCore-v4. 4 input elements per partition and cycle.
 
@@ -117,6 +118,8 @@ def _(out, out_dst_scale, src, dst_scale, dtypes):
     inverse = powers_of_two(FLOAT32)[2 * BIAS - scales]
     scaled = scratch(src.shape, FLOAT32, "scaled")
     np.multiply(src.reshape(groups), inverse[:, None, :, None], out=scaled.reshape(groups))
+    largest_value = _LARGEST_VALUE[dtypes["dst"]]
+    np.clip(scaled, -largest_value, largest_value, out=scaled)  # meets infinity only
     np.copyto(out, _packed(scaled, dtypes["dst"].lane))
 
 

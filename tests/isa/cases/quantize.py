@@ -86,10 +86,10 @@ TOGETHER[44:48, :10] = THIRD_SCALES
 
 SPECIAL = np.ones((32, 8), np.float32)
 SPECIAL[0, 0], SPECIAL[0, 4] = np.inf, np.nan
-# Exponent 128 less Emax - 1, so 1.0 becomes 0; e5m2 has an infinity (0x7C) and NaN (0x7E). Elsewhere 1.0 becomes 2**14.
+# Exponent 128 less Emax - 1, so 1.0 becomes 0; 0x7B is the largest number and 0x7E NaN. Elsewhere 1.0 becomes 2**14.
 SPECIAL_WORDS = np.zeros((32, 2))
 SPECIAL_WORDS[8:] = 0x74747474
-SPECIAL_WORDS[0] = [0x7C, 0x7E]
+SPECIAL_WORDS[0] = [0x7B, 0x7E]
 
 QUANTIZED = [
     case("float8_e4m3fn", WIDE, E4),
