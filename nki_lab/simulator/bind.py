@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.errors import NotModelled
 from nki_lab.ir.instruction import READ, UPDATE, Definition, Instruction, Shape
 from nki_lab.ir.layout import reshape_strides
 from nki_lab.ir.tensor import NkiTensor
@@ -64,13 +65,13 @@ class Binder:
         after: list[Step] = []
         given: dict[str, Any] = {}
         shape = self._result_shape(i)
-        read_arrays: list[np.ndarray] = []
+        read: list[NkiTensor] = []
         for name, operand in definition.operands.items():
             value = i.args[definition.position[name]]
             if roles.get(name) in (READ, UPDATE):
                 if type(value) is tuple:
                     given[name] = tuple(
-                        self._operand(f"{name}{k}", v, operand, numerics.get(name, FLOAT32), shape, before, read_arrays)
+                        self._operand(f"{name}{k}", v, operand, numerics.get(name, FLOAT32), shape, before, read)
                         for k, v in enumerate(value)
                     )  # fmt: skip
                 else:
@@ -81,7 +82,7 @@ class Binder:
                         numerics.get(name, FLOAT32),
                         shape,
                         before,
-                        read_arrays,
+                        read,
                     )
             elif type(value) is not NkiTensor:
                 given[name] = value
@@ -92,7 +93,7 @@ class Binder:
                 value = i.args[definition.position[name]]
                 given[out] = self._result(
                     name, value, definition.operands[name].shape, numerics.get(name, FLOAT32), shape,
-                    read_arrays, after, definition.in_place_safe,
+                    read, after, definition.in_place_safe,
                 )  # fmt: skip
         for name in definition.params:
             if name not in definition.operands:
@@ -122,11 +123,11 @@ class Binder:
         dst = i.args[position] if position is not None else None
         return dst.shape if type(dst) is NkiTensor else (1, 1)
 
-    def _operand(self, name, value, operand, compute, shape, before, read_arrays) -> Any:
+    def _operand(self, name, value, operand, compute, shape, before, read) -> Any:
         if type(value) is not NkiTensor:
             return value
         array = self.memory.array(value)
-        read_arrays.append(array)
+        read.append(value)
         cast = None
         held = self.memory.held_as(value.dtype)
         if compute is BITS:
@@ -152,9 +153,7 @@ class Binder:
             return (own[0], *(1,) * (len(shape) - 1))
         return shape if prod(own) == prod(shape) else own
 
-    def _result(
-        self, name, value, kind, compute, shape, read_arrays, after, in_place_safe
-    ) -> np.ndarray:
+    def _result(self, name, value, kind, compute, shape, read, after, in_place_safe) -> np.ndarray:
         array = self.memory.array(value)
         held = self.memory.held_as(value.dtype)
         if compute is BITS:
@@ -162,7 +161,7 @@ class Binder:
         wanted = self._shaped(value.shape, kind, shape)
         cast = store_cast(compute, held) if compute is not BITS else None
         viewed = _reshaped(array, wanted)
-        clear = in_place_safe or not any(np.may_share_memory(array, r) for r in read_arrays)
+        clear = in_place_safe or not any(self.memory.may_alias(value, other) for other in read)
         # A result over one that is stored after the call must follow it: the last operand wins.
         clear = clear and not any(np.may_share_memory(array, s.keywords["out"]) for s in after)
         if cast is None and viewed is not None and clear:
@@ -205,9 +204,12 @@ class Binder:
 
 
 def _mask_view(mask: np.ndarray, view: NkiTensor) -> np.ndarray:
-    assert view.dtype.itemsize == view.storage.dtype.itemsize, (
-        "an accumulator is written as it was made"
-    )
+    if view.dtype.itemsize != view.storage.dtype.itemsize:
+        raise NotModelled(
+            f"{view.storage.describe()} is written as {view.dtype} while a product is to decide per element whether to"
+            " add to it",
+            help="write the accumulator in its own dtype, or say accumulate=True or False",
+        )
     return np.ndarray(view.shape, bool, mask, view.offset, view.strides)
 
 

@@ -7,17 +7,16 @@ Tensors that do overlap share one byte array and are strided views of it: an ove
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from nki_lab.dtypes import DType, dtype_of
 from nki_lab.errors import NotModelled
+from nki_lab.ir.footprint import footprint, overlap
 from nki_lab.ir.nodes import Kernel
 from nki_lab.ir.storage import Storage
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.simulator.options import SimulatorOptions
-from nki_lab.targets.spaces import SBUF
+from nki_lab.targets.spaces import SBUF, MemoryRegion
 
 _FLOAT32 = dtype_of("float32")
 assert _FLOAT32 is not None
@@ -48,7 +47,7 @@ class Memory:
         self.outside = {s.id for s in kernel.inputs} | {v.storage.id for v in kernel.outputs}
         self._bases: dict[int, Base] = {}
         self._pool: dict[int, list[np.ndarray]] = {}
-        self._chips: dict[Any, np.ndarray] = {}
+        self._chips: dict[MemoryRegion, tuple[np.ndarray, int]] = {}
         self._shared = (
             {s.id for s in kernel.storages if s.on_chip}
             if options.shared_bytes
@@ -109,21 +108,27 @@ class Memory:
     def _chip(self, storage: Storage) -> Base:
         assert self.kernel.addresses is not None
         address = self.kernel.addresses[storage.id]
-        target = self.kernel.target
-        space = storage.buffer
+        chip, pitch = self._chips.get(storage.buffer) or self._new_chip(storage.buffer)
+        return Base(chip, address.partition * pitch + address.byte, pitch)
+
+    def _new_chip(self, space: MemoryRegion) -> tuple[np.ndarray, int]:
+        kernel, target = self.kernel, self.kernel.target
         pitch = (
             target.sbuf_bytes_per_partition if space is SBUF else target.psum_bytes_per_partition
         )
-        chip = self._chips.get(space)
-        needed = max(
-            (a.byte + self.kernel.storages[k].row_bytes
-             for k, a in self.kernel.addresses.items() if self.kernel.storages[k].buffer is space),
-            default=0,
-        )  # fmt: skip
-        pitch = max(pitch, -(-needed // 64) * 64)  # past the end when capacity is only a finding
-        if chip is None:
-            chip = self._chips[space] = _aligned(pitch * target.partitions)
-        return Base(chip, address.partition * pitch + address.byte, pitch)
+        for key, address in (kernel.addresses or {}).items():
+            storage = kernel.storages[key]
+            if storage.buffer is space:  # past the end when capacity is only a finding
+                pitch = max(pitch, -(-(address.byte + storage.row_bytes) // 64) * 64)
+        made = self._chips[space] = _aligned(pitch * target.partitions), pitch
+        return made
+
+    def may_alias(self, a: NkiTensor, b: NkiTensor) -> bool:
+        """Tell whether two views may share a byte, in this or another run."""
+        if a.storage is b.storage:
+            return overlap(footprint(a), footprint(b))
+        together = a.storage.id in self._shared and b.storage.id in self._shared
+        return together and np.may_share_memory(self.array(a), self.array(b))
 
     def array(self, view: NkiTensor) -> np.ndarray:
         """Return the NumPy view of a tensor view, in the dtype it is held in."""
@@ -146,14 +151,14 @@ class Memory:
         start = base.start + offset * size
         steps = [s * size for s in strides]
         if storage.on_chip:
-            row = storage.row_bytes // view.dtype.itemsize
-            if row * size != base.pitch:
+            row = storage.row_bytes // storage.dtype.itemsize * self.held_as(storage.dtype).itemsize
+            if row != base.pitch:
                 # The tensor's rows lie further apart than its own length: only partition steps feel that.
-                partition, inner = divmod(offset, row)
-                start = base.start + partition * base.pitch + inner * size
+                partition, inner = divmod(offset * size, row)
+                start = base.start + partition * base.pitch + inner
                 if view.shape[0] > 1:
-                    assert strides[0] % row == 0, "a view steps over partitions in whole rows"
-                    steps[0] = strides[0] // row * base.pitch
+                    assert steps[0] % row == 0, "a view steps over partitions in whole rows"
+                    steps[0] = steps[0] // row * base.pitch
         return np.ndarray(view.shape, held.np, base.bytes, start, steps)
 
     def fill_unwritten(self, storage: Storage) -> np.ndarray:

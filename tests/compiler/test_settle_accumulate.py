@@ -5,7 +5,9 @@ import pytest
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
+from nki_lab.errors import NotModelled
 from nki_lab.ir.nodes import Kernel
+from nki_lab.simulator import Program
 from tests.compiler.programs import compiled, integers, simulated
 
 
@@ -133,9 +135,27 @@ def test_a_new_tile_starts_unwritten_at_an_address_used_before(arrays, explicit,
 
 
 def test_a_second_run_starts_unwritten_too(arrays):
-    from nki_lab.simulator import Program
-
     x, y = arrays
     program = Program(compiled(products, x, y, [(0, 200), (100, 512)]).kernel)
     first, second = program.run([x, y])[0], program.run([x, y])[0]
     np.testing.assert_array_equal(first, second)
+
+
+def other_width(x, y):
+    """Write an accumulator in halves of its elements while its first write is open."""
+    out = nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.shared_hbm)
+    a, b = nl.load(x), nl.load(y)
+    acc = nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.psum)
+    nisa.memset(dst=acc.view(nl.bfloat16)[:, 0:2], value=1.0)
+    nisa.nc_matmul(dst=acc, stationary=a, moving=b)
+    result = nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=result, src=acc)
+    nisa.dma_copy(dst=out, src=result)
+    return out
+
+
+def test_parts_of_elements_are_refused_by_name(arrays):
+    kernel = compiled(other_width, *arrays).kernel
+    assert settled(kernel) == [None]
+    with pytest.raises(NotModelled, match=r"`acc` .* is written as bfloat16"):
+        Program(kernel)
