@@ -116,7 +116,7 @@ class Builder:
         shape: Any,
         dtype: DType | None,
         buffer: MemoryRegion | str | None = None,
-        name: str = "",
+        name: str | None = "",
         *,
         address: tuple[int, int] | None = None,
         origin: str = "temporary",
@@ -154,6 +154,8 @@ class Builder:
                     help="split axis 0 into tiles of 128, or put the extra rows on a free axis",
                 )
         place = address_of(address, space, sizes, element, self.target)
+        if name is None:  # published kernels pass on a name that may be missing
+            name = ""
         if not isinstance(name, str):
             raise TensorArgument(f"name must be a string, found {type(name).__name__}")
         storage = Storage(
