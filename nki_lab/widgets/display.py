@@ -3,7 +3,7 @@
 One object in several forms, of which a front end takes the richest it knows:
 
     text/plain         the report (or the views that were asked for); the same on every run and machine
-    image/png          the timeline; shown where nothing is alive, also in notebooks nobody trusts
+    image/png          the timeline, where report or timeline is shown; also in notebooks nobody trusts
     widget view        the live views, where there is a kernel and a front end with widgets
     text/html          tables without a script, only where no live view can be made
 """
@@ -18,11 +18,13 @@ from typing import Any
 from nki_lab.profiler.view_data import VIEWS, ViewData
 from nki_lab.profiler.view_text import view_text
 from nki_lab.widgets.open_views import open_views
+from nki_lab.widgets.parts import Parts
 from nki_lab.widgets.picture import WIDTH, timeline_picture
 from nki_lab.widgets.static_page import static_html
-from nki_lab.widgets.timeline_model import Timeline
 
 _WIDGET = "application/vnd.jupyter.widget-view+json"
+#: Pixels of a page that the picture takes: fewer than it has, for fine screens.
+_SHOWN_WIDTH = WIDTH * 3 // 4
 #: Lines of text that each view leaves in a notebook.
 TEXT_LINES = 40
 
@@ -43,6 +45,7 @@ class Display:
         self.data = data
         self.tabs = tuple(tabs)
         self.text = tuple(text)
+        self._parts = Parts(data)
         #: Why there is no live view; empty where there is one.
         self.problem = ""
 
@@ -52,7 +55,7 @@ class Display:
         try:
             from nki_lab.widgets.live import LiveView
 
-            view = LiveView(self.data, self.tabs)
+            view = LiveView(self._parts, self.tabs)
         except Exception as error:  # the static forms are there for this
             self.problem = f"no live view: {type(error).__name__}: {error}"
             return None
@@ -61,17 +64,16 @@ class Display:
 
     def to_png(self) -> bytes:
         """Return the timeline as a PNG image."""
-        return timeline_picture(Timeline(self.data))
+        return timeline_picture(self._parts.timeline)
 
     def __repr__(self) -> str:
         return "\n\n".join(view_text(self.data, name, TEXT_LINES) for name in self.text)
 
     @cached_property
     def _bundle(self) -> dict[str, Any]:
-        bundle: dict[str, Any] = {
-            "text/plain": repr(self),
-            "image/png": base64.b64encode(self.to_png()).decode(),
-        }
+        bundle: dict[str, Any] = {"text/plain": repr(self)}
+        if {"report", "timeline"} & set(self.tabs):
+            bundle["image/png"] = base64.b64encode(self.to_png()).decode()
         if self.widget is None:
             bundle["text/html"] = static_html(self.data, self.tabs, self.problem)
         else:
@@ -85,7 +87,8 @@ class Display:
     def _repr_mimebundle_(
         self, include: Any = None, exclude: Any = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        return dict(self._bundle), {"image/png": {"width": WIDTH // 2 + WIDTH // 4}}
+        sizes = {"image/png": {"width": _SHOWN_WIDTH}} if "image/png" in self._bundle else {}
+        return dict(self._bundle), sizes
 
 
 def display(result: Any, tabs: Sequence[str] | None = None) -> Display:

@@ -9,7 +9,6 @@ import anywidget
 import traitlets
 
 from nki_lab.profiler.report import badge
-from nki_lab.profiler.view_data import ViewData
 from nki_lab.widgets.modules import module_text, style_text
 from nki_lab.widgets.parts import Parts, UnknownPart
 from nki_lab.widgets.theme import theme_table
@@ -32,8 +31,9 @@ class LiveView(anywidget.AnyWidget):
     theme = traitlets.Dict().tag(sync=True)
     parts = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, data: ViewData, tabs: Sequence[str]) -> None:
-        self._parts = Parts(data)
+    def __init__(self, parts: Parts, tabs: Sequence[str]) -> None:
+        self._parts = parts
+        data = parts.data
         target = data.profile.target
         super().__init__(
             head={
@@ -44,7 +44,7 @@ class LiveView(anywidget.AnyWidget):
             },
             tabs=list(tabs),
             theme=theme_table(),
-            parts=self._parts.stored(tabs),
+            parts=parts.stored(tabs),
         )
         self.on_msg(self._answer)
 

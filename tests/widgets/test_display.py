@@ -90,6 +90,7 @@ def test_text_alone_carries_the_result() -> None:
 
 def test_text_is_of_the_views_that_were_asked_for() -> None:
     text = bundle_of(added(), tabs=("memory", "ir"))["text/plain"]
+    assert "image/png" not in bundle_of(added(), tabs=("memory", "ir"))  # it shows the timeline
     assert text.startswith("memory  tile")
     assert "nkir 1" in text and "total time" not in text
 
@@ -170,7 +171,7 @@ class Sent(live.LiveView):
 
 
 def test_the_widget_answers_with_blocks_and_with_errors() -> None:
-    view = Sent(by_hand(), VIEWS)
+    view = Sent(Parts(by_hand()), VIEWS)
     for message in ({"want": "memory"}, {"want": "nothing"}, {"want": 7}, "noise", {}):
         view._answer(view, message, [])
     (first, blocks), (second, _) = view.sent
@@ -207,7 +208,7 @@ def test_names_from_users_arrive_unchanged_in_the_browser(text) -> None:
     assert text in memory["names"]
     report = unpack(next(parts.make("report")))[0]
     assert report["findings"][0]["message"] == report["name"] == text
-    assert live.LiveView(data, VIEWS).head["title"] == text
+    assert live.LiveView(parts, VIEWS).head["title"] == text
 
 
 def test_a_name_that_is_a_path_reads_no_file(tmp_path) -> None:

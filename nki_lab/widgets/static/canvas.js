@@ -46,7 +46,7 @@ export class Canvas {
     this.pen.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
     this.pen.clearRect(0, 0, this.width, this.height);
     this.draw(this.pen, this.width, this.height);
-    this.paintMs = performance.now() - started;
+    this.element.dataset.paintMs = (performance.now() - started).toFixed(1);
   }
 
   /** Show lines of text beside the pointer, or hide them. */

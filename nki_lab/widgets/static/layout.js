@@ -155,7 +155,9 @@ class Layout {
     pen.translate(8, TOP + (height - TOP - BOTTOM) / 2);
     pen.rotate(-Math.PI / 2);
     pen.textAlign = "center";
-    pen.fillText(fit(pen, t.axes[0].replace("partition axis: ", "partitions, "), height - TOP), 0, 0);
+    const room = height - TOP - BOTTOM;
+    const names = [t.axes[0], t.on_chip ? "partitions" : "axis 0"];
+    if (t.axes[0]) pen.fillText(names.find((name) => pen.measureText(name).width <= room) || "", 0, 0);
     pen.restore();
   }
 

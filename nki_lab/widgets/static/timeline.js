@@ -127,7 +127,7 @@ class Timeline {
   tell(message) {
     const { lo, hi, span } = this.range;
     let text = `${time(lo + this.origin, span)} to ${time(hi + this.origin, span)}`;
-    text += this.range.whole ? "" : ` (${duration(Math.round(span))})`;
+    text += this.range.whole ? "" : ` (${time(span)})`;
     if (this.events) text += `: ${number(countVisible(this))} of ${number(this.meta.events)} events`;
     this.status.textContent = message || text;
   }

@@ -1,0 +1,413 @@
+"""Do the views of a run work in a real JupyterLab: every tab, by mouse and keyboard, light and dark?
+
+The pictures are left in .ci/out/ for a person to look at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from playwright.sync_api import Locator, Page
+
+from tests.browser.lab import Console, Lab, Notebook, browser
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+SETUP = """\
+%load_ext nki_lab
+import ml_dtypes, numpy as np
+rng = np.random.default_rng(0)
+aT = rng.standard_normal((512, 256)).astype(ml_dtypes.bfloat16)
+b = rng.standard_normal((512, 1024)).astype(ml_dtypes.bfloat16)"""
+MATMUL = """\
+%%nki --run "matmul(aT, b)" --target trn2
+@nki.jit
+def matmul(aT, b):
+    K, M = aT.shape
+    _, N = b.shape
+    out = nl.ndarray((M, N), dtype=aT.dtype, buffer=nl.shared_hbm)
+    for m in nl.affine_range(M // 128):
+        for n in nl.affine_range(N // 512):
+            acc = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
+            for k in nl.affine_range(K // 128):
+                a = nl.load(aT[k*128:(k+1)*128, m*128:(m+1)*128])
+                w = nl.load(b[k*128:(k+1)*128, n*512:(n+1)*512])
+                nisa.nc_matmul(dst=acc, stationary=a, moving=w)
+            res = nl.copy(acc, dtype=aT.dtype)
+            nl.store(out[m*128:(m+1)*128, n*512:(n+1)*512], res)
+    return out"""
+TABS = ("report", "ir", "layout", "memory", "timeline")
+
+
+@pytest.fixture(scope="module")
+def lab(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with Lab(tmp_path_factory.mktemp("views")) as lab:
+        yield lab
+
+
+@contextmanager
+def opened(lab: Lab, chromium: str, name: str, *cells: str) -> Iterator[tuple[Page, Notebook]]:
+    """Run a notebook with these cells; nothing may go wrong on the page, nothing be asked from outside."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
+    nbformat.write(notebook, lab.root / f"{name}.ipynb")
+    with browser(chromium, width=1250, height=1000) as page:
+        page.set_default_timeout(15_000)
+        console = Console().listen(page)
+        shown = lab.open(page, f"{name}.ipynb")
+        assert shown.run_all(), shown.outputs()
+        yield page, shown
+        assert console.errors == []
+        assert console.requests == []
+
+
+def tab(view: Locator, name: str) -> Locator:
+    """Bring a view to the front, wait until it is there, and return its panel."""
+    button = view.locator(f"[role=tab][id$=-tab-{name}]")
+    if button.is_visible():  # a view by itself has no tabs
+        button.click()
+    panel = view.locator(f"[role=tabpanel][id$=-{name}]")
+    panel.and_(view.page.locator("[data-ready=true]")).wait_for()
+    return panel
+
+
+def settle(page: Page) -> None:
+    """Let what was asked for with requestAnimationFrame be drawn."""
+    page.evaluate(
+        "() => new Promise((ok) => requestAnimationFrame(() => requestAnimationFrame(ok)))"
+    )
+
+
+def set_theme(page: Page, dark: bool) -> None:
+    name = "JupyterLab Dark" if dark else "JupyterLab Light"
+    page.evaluate(
+        "name => window.jupyterapp.commands.execute('apputils:change-theme', {theme: name})", name
+    )
+    page.wait_for_function(
+        "light => document.body.dataset.jpThemeLight === light", arg="false" if dark else "true"
+    )
+
+
+def colours(canvas: Locator) -> set[str]:
+    """Return the opaque colours a canvas shows, as rrggbb."""
+    return set(
+        canvas.evaluate(
+            """(canvas) => {
+              const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+              const seen = new Set();
+              for (let k = 0; k < data.length; k += 4) {
+                if (data[k + 3] === 255) seen.add((data[k] << 16) | (data[k + 1] << 8) | data[k + 2]);
+              }
+              return [...seen].map((word) => word.toString(16).padStart(6, '0'));
+            }"""
+        )
+    )
+
+
+def status(panel: Locator) -> str:
+    return panel.locator("[aria-live]").inner_text()
+
+
+def displayed(notebook: Notebook, cell: int) -> dict[str, Any]:
+    """Return the forms of what a cell displays."""
+    return next(o["data"] for o in notebook.outputs()[cell] if o["output_type"] == "display_data")
+
+
+def view_of(notebook: Notebook, number: int = 0) -> Locator:
+    view = notebook.page.locator(".nki-view").nth(number)
+    view.wait_for()
+    view.scroll_into_view_if_needed()
+    return view
+
+
+def test_every_view_is_shown_in_both_themes(lab: Lab, chromium: str) -> None:
+    with opened(lab, chromium, "themes", SETUP, MATMUL) as (page, notebook):
+        view = view_of(notebook)
+        seen: dict[bool, dict[str, set[str]]] = {}
+        for dark in (False, True):
+            set_theme(page, dark)
+            seen[dark] = {}
+            for name in TABS:
+                panel = tab(view, name)
+                settle(page)
+                notebook.screenshot(f"view_{name}_{'dark' if dark else 'light'}", view)
+                canvases = panel.locator("canvas").all()
+                seen[dark][name] = set().union(*map(colours, canvases)) if canvases else set()
+        series = {False: "1557d6", True: "75b1f5"}  # the first of theme.SERIES
+        for dark in (False, True):
+            assert series[dark] in seen[dark]["timeline"]
+            assert series[not dark] not in seen[dark]["timeline"]
+        assert len(view.locator("*").all()) < 1500
+
+
+def test_the_report_tells_what_bounds_the_run(lab: Lab, chromium: str) -> None:
+    with opened(lab, chromium, "report", SETUP, MATMUL) as (_, notebook):
+        view = view_of(notebook)
+        panel = tab(view, "report")
+        text = panel.inner_text()
+        assert "total time" in text and "bound by" in text
+        assert "nisa.nc_matmul(dst=acc, stationary=a, moving=w)" in text
+        assert view.locator(".nki-badge").inner_text() == "modelled"
+        panel.get_by_text("As text").click()
+        assert "modelled from public documents" in panel.locator("pre").inner_text()
+        assert displayed(notebook, 1)["text/plain"] == panel.locator("pre").inner_text()
+
+
+def test_the_timeline_zooms_moves_and_explains(lab: Lab, chromium: str) -> None:
+    with opened(lab, chromium, "timeline", SETUP, MATMUL) as (page, notebook):
+        view = view_of(notebook)
+        panel = tab(view, "timeline")
+        canvas = panel.locator("canvas")
+        canvas.scroll_into_view_if_needed()
+        assert status(panel).endswith("108 of 108 events")
+        box = canvas.bounding_box()
+        left = box["x"] + box["width"] - 500
+
+        # The wheel zooms at the pointer: the moment under it stays.
+        page.mouse.move(left, box["y"] + 60)
+        page.wait_for_timeout(400)  # the page was scrolled a moment ago
+        for _ in range(6):
+            page.mouse.wheel(0, -200)
+        page.wait_for_function(
+            "(s) => !s.textContent.startsWith('0 us')",
+            arg=panel.locator("[aria-live]").element_handle(),
+        )
+        zoomed = status(panel)
+        shown, total = (
+            int(word) for word in zoomed.replace(" events", "").split(": ")[1].split(" of ")
+        )
+        assert 0 < shown < total == 108
+
+        # Dragging moves, double click shows everything.
+        page.mouse.move(left, box["y"] + 60)
+        page.mouse.down()
+        page.mouse.move(left - 120, box["y"] + 60, steps=4)
+        page.mouse.up()
+        assert status(panel) != zoomed
+        settle(page)
+        notebook.screenshot("timeline_zoomed", view)
+        page.mouse.dblclick(left, box["y"] + 15)
+        assert status(panel).startswith("0 us")
+
+        # The keyboard does the same, and none of JupyterLab's shortcuts act.
+        canvas.focus()
+        cells = page.locator(".jp-Cell").count()
+        for key in ("w", "w", "d", "a", "d", "d", "s"):
+            page.keyboard.press(key)
+        assert not status(panel).startswith("0 us")
+        page.keyboard.press("0")
+        assert status(panel).endswith("108 of 108 events")
+        assert page.locator(".jp-Cell").count() == cells
+
+        # Stepping through events tells about each, with what only the kernel knows.
+        page.keyboard.press("]")
+        detail = panel.locator(".nki-detail")
+        detail.get_by_text("transfer_bytes").wait_for()
+        assert "a = nl.load(aT[k*128:(k+1)*128, m*128:(m+1)*128])" in detail.inner_text()
+        notebook.screenshot("timeline_event", view)
+
+        # Hovering names the event; its line is the author's.
+        vector = box["y"] + 24 + 5 * 23 + 10
+        for x in range(int(box["x"]) + 160, int(box["x"] + box["width"]), 3):
+            page.mouse.move(x, vector)
+            tip = panel.locator(".nki-tip")
+            if tip.is_visible() and "on Vector" in tip.inner_text():
+                break
+        assert "res = nl.copy(acc, dtype=aT.dtype)" in panel.locator(".nki-tip").inner_text()
+        notebook.screenshot("timeline_hover", view)
+
+        # Clicking it leads to the program's text.
+        page.mouse.click(x, vector)
+        detail.get_by_text("Show in IR").click()
+        chosen = view.locator(".nki-code [aria-selected=true]")
+        chosen.wait_for()
+        assert "tensor_copy(" in chosen.inner_text()
+        notebook.screenshot("ir_from_timeline", view)
+
+
+def test_passes_are_listed_and_lines_lead_to_the_kernel(lab: Lab, chromium: str) -> None:
+    with opened(lab, chromium, "ir", SETUP, MATMUL) as (page, notebook):
+        panel = tab(view_of(notebook), "ir")
+        names = panel.locator(".nki-passes button span:first-child")
+        before = names.all_inner_texts()
+        assert before[0] == "trace" and "find_uninitialized" not in before
+        panel.get_by_text("passes that changed nothing").click()
+        assert "find_uninitialized" in names.all_inner_texts()
+        panel.get_by_text("allocate_sbuf").click()
+        panel.get_by_text("written by allocate_sbuf").wait_for()
+        line = panel.locator(".nki-code .nki-fresh", has_text="storage %w:").first
+        line.hover()
+        assert (
+            "w = nl.load(b[k*128:(k+1)*128, n*512:(n+1)*512])"
+            in panel.locator(".nki-detail").inner_text()
+        )
+        notebook.screenshot("ir_line", panel)
+        panel.get_by_placeholder("find in the text").fill("nc_matmul")
+        page.keyboard.press("Enter")
+        assert "nc_matmul" in panel.locator(".nki-code [aria-selected=true]").inner_text()
+
+
+def test_the_layout_names_slices_and_axes(lab: Lab, chromium: str) -> None:
+    with opened(lab, chromium, "layout", SETUP, MATMUL) as (page, notebook):
+        view = view_of(notebook)
+        panel = tab(view, "layout")
+        canvas = panel.locator("canvas")
+        box = canvas.bounding_box()
+        page.mouse.move(box["x"] + 80, box["y"] + 60)
+        tip = panel.locator(".nki-tip")
+        assert re.match(r"row 5\d, element \d \(byte \d+\)", tip.inner_text())
+        assert "%aT[0:128, 0:128]: read by 2" in tip.inner_text()
+        page.mouse.click(box["x"] + 80, box["y"] + 60)
+        assert "reads" in panel.locator(".nki-detail").inner_text()
+        notebook.screenshot("layout_slice", view)
+        panel.locator("select").select_option(label="acc  128 x 512  float32")
+        panel.get_by_text("acc 128 x 512 float32 in PSUM").wait_for()
+        assert "partition axis: axis 0 (128); free axis 1: 512 float32" in canvas.get_attribute(
+            "aria-label"
+        )
+        settle(page)
+        notebook.screenshot("layout_psum", view)
+
+
+def test_memory_names_the_tile_under_the_pointer(lab: Lab, chromium: str) -> None:
+    with opened(lab, chromium, "memory", SETUP, MATMUL) as (page, notebook):
+        view = view_of(notebook)
+        panel = tab(view, "memory")
+        panel.get_by_text("PSUM: 4 tiles; at most 2,048 of 16,384 bytes").wait_for()
+        psum = panel.locator("canvas").nth(1)
+        psum.scroll_into_view_if_needed()
+        box = psum.bounding_box()
+        for x in range(int(box["x"]) + 76, int(box["x"]) + 300, 4):
+            page.mouse.move(x, box["y"] + 168 - 22 - 8)
+            if panel.locator(".nki-tip").nth(1).is_visible():
+                break
+        text = panel.locator(".nki-tip").nth(1).inner_text()
+        assert text.startswith(
+            "acc [128, 512] float32\nbytes 0 to 2,047 (2,048) of partitions 0 to 127"
+        )
+        assert "acc = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)" in text
+        page.mouse.click(x, box["y"] + 168 - 22 - 8)
+        assert "Show in IR" in panel.locator(".nki-detail").inner_text()
+        panel.locator("select").first.select_option("whole")
+        settle(page)
+        panel.locator("canvas").first.scroll_into_view_if_needed()
+        notebook.screenshot("memory_whole", view)
+
+
+def test_tabs_are_moved_through_by_keyboard(lab: Lab, chromium: str) -> None:
+    with opened(lab, chromium, "tabs", SETUP, MATMUL) as (page, notebook):
+        view = view_of(notebook)
+        view.get_by_role("tab", name="Report").focus()
+        for expected in ("IR", "Layout", "Memory", "Timeline", "Report"):
+            page.keyboard.press("ArrowRight")
+            assert view.locator("[role=tab][aria-selected=true]").inner_text() == expected
+            assert page.evaluate("document.activeElement.textContent") == expected
+        assert view.locator("[role=tabpanel]:visible").count() == 1
+
+
+HOSTILE = """\
+from nki_lab.profiler.view_data import *
+from nki_lab.widgets import display
+text = '<img src=x onerror="window.pwned=1"></script><script>window.pwned=1</script>'
+place = Place(text, text, text)
+run = double_result.view_data
+lines = [CodeLine(text, place, 0)] * 3
+hostile = ViewData(
+    text, run.profile, operations=[Operation(text, "vector", text, place)] * 9,
+    stages=[Stage(text, lambda: lines)], findings=[Remark(text, text, text, place)],
+    tensors=[Tensor(text, "sbuf", (8, 4), "float32", 4, "input", True, (0, 0), (0, 2), place)],
+    slices=lambda n: [Slice(text, (8, 2), (4, 1), 0, 4, [0], [1])],
+    make_lines=lambda: (np.zeros(9, dtype=np.int64), [place]))
+display(hostile)"""
+DOUBLE = """\
+%%nki --run "double(x)" --target trn2 --show none
+def double(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.load(x)
+    nl.store(out, nl.add(tile, tile))
+    return out"""
+DATA = "%load_ext nki_lab\nimport numpy as np\nx = np.ones((128, 64), dtype=np.float32)"
+
+
+def test_names_with_markup_are_shown_as_they_are(lab: Lab, chromium: str) -> None:
+    with opened(lab, chromium, "hostile", DATA, DOUBLE, HOSTILE) as (page, notebook):
+        view = view_of(notebook)
+        assert '<img src=x onerror="window.pwned=1">' in view.locator(".nki-title").inner_text()
+        for name in TABS:
+            panel = tab(view, name)
+            settle(page)
+            assert panel.locator("img, script").count() == 0
+            box = panel.bounding_box()
+            for x, y in ((0.3, 0.3), (0.5, 0.4), (0.7, 0.6)):
+                page.mouse.click(box["x"] + x * box["width"], box["y"] + y * box["height"])
+            notebook.screenshot(f"hostile_{name}", view)
+        assert page.evaluate("window.pwned") is None
+
+
+def test_running_a_cell_again_replaces_its_views(lab: Lab, chromium: str) -> None:
+    again = DOUBLE.replace(" --show none", "")
+    with opened(lab, chromium, "again", DATA, again, "double_result", "double_result") as (
+        page,
+        notebook,
+    ):
+        count = "len(__import__('ipywidgets').widgets.widget._instances)"
+        ask = """(code) => new Promise((ok) => {
+            const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+            const future = kernel.requestExecute({code: '', user_expressions: {n: code}, silent: false});
+            future.onReply = (message) => ok(message.content.user_expressions.n.data['text/plain']);
+        })"""
+        first = page.evaluate(ask, count)
+        notebook.show_all_cells()
+        assert page.locator(".nki-view").count() == 3
+        for _ in range(3):
+            assert notebook.run_all()
+        assert page.evaluate(ask, count) == first == "6"  # three views with a layout each
+        notebook.show_all_cells()
+        assert page.locator(".nki-view").count() == 3
+
+
+MANY = """\
+from tests.widgets.runs import many_events
+from nki_lab.profiler.view_data import ViewData
+from nki_lab.widgets import display
+import time
+run = ViewData("many", many_events({count}))
+run.profile.summary
+start = time.perf_counter()
+shown = display(run, tabs=("timeline",))
+bundle = shown._repr_mimebundle_()
+took = time.perf_counter() - start
+shown"""
+
+
+def test_a_hundred_thousand_events_are_all_there(lab: Lab, chromium: str) -> None:
+    with opened(lab, chromium, "many", MANY.format(count=100_000)) as (page, notebook):
+        view = view_of(notebook)
+        panel = tab(view, "timeline")
+        panel.get_by_text("100,000 of 100,000 events").wait_for(timeout=20_000)
+        settle(page)
+        notebook.screenshot("timeline_100k", view)
+        canvas = panel.locator("canvas")
+        canvas.focus()
+        for _ in range(30):
+            page.keyboard.press("w")
+        settle(page)
+        notebook.screenshot("timeline_100k_zoomed", view)
+
+
+def test_an_exported_page_shows_the_picture(lab: Lab, chromium: str, tmp_path: Path) -> None:
+    with opened(lab, chromium, "export", DATA, DOUBLE.replace(" --show none", "")) as (
+        _,
+        notebook,
+    ):
+        assert set(displayed(notebook, 1)) == {
+            "text/plain",
+            "image/png",
+            "application/vnd.jupyter.widget-view+json",
+        }
