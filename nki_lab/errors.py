@@ -243,6 +243,12 @@ class LoopControl(LanguageError):
     code = "NKI118"
 
 
+class CoresDiffer(LanguageError):
+    """The programs of the two cores of a logical core do not fit together."""
+
+    code = "NKI119"
+
+
 class WrongCall(InstructionError, TypeError):
     """An instruction was called with missing, extra or unknown arguments."""
 
@@ -301,6 +307,12 @@ class UnwrittenRegister(SimulationError):
     """A register was read before anything had been written to it."""
 
     code = "NKI403"
+
+
+class MissingPartner(SimulationError):
+    """A core waits for the other one, which never comes."""
+
+    code = "NKI405"
 
 
 class CheckFailed(UsageError, AssertionError):

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from nki_lab.compiler.cores import join_cores
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
@@ -45,11 +46,13 @@ class CompiledKernel:
         kernel: the program after the last pass.
         stages: (pass name, program after it), the traced program first.
         source: the kernel it was traced from.
+        others: the programs of the other cores of a logical core.
     """
 
     kernel: Kernel
     stages: tuple[tuple[str, Kernel], ...]
     source: SourceKernel
+    others: tuple[Kernel, ...] = ()
 
     @property
     def target(self) -> Target:
@@ -68,22 +71,42 @@ def compile_kernel(
     kwargs: dict[str, Any],
     target: Target,
     options: CompileOptions,
+    cores: int = 1,
 ) -> CompiledKernel:
-    """Trace a kernel for these arguments and run every pass.
+    """Trace a kernel for these arguments and run every pass, for each of its cores.
 
     Raises:
         NkiError: with a place in the author's text; KernelErrors when there are several.
     """
     with _collector_paused():
-        kernel = trace(source, args, kwargs, target, options)
-        stages = [("trace", kernel)]
-        for name, run in PASSES:
-            kernel = run(kernel, options)
-            if options.record:
-                stages.append((name, kernel))
+        stages = list(_compiled(source, args, kwargs, target, options, (0, cores)))
+        kernel = stages[-1][1]
+        others = []
+        for core in range(1, cores):
+            for _, other in _compiled(source, args, kwargs, target, options, (core, cores)):
+                last = other
+            others.append(last)
+            kernel = join_cores(kernel, last)
+        stages[-1] = (stages[-1][0], kernel)
     if options.strict:
         refuse_findings(kernel.findings)
-    return CompiledKernel(kernel, tuple(stages), source)
+    recorded = stages if options.record else stages[:1]
+    return CompiledKernel(kernel, tuple(recorded), source, tuple(others))
+
+
+def _compiled(
+    source: SourceKernel,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    target: Target,
+    options: CompileOptions,
+    program: tuple[int, int],
+) -> Iterator[tuple[str, Kernel]]:
+    kernel = trace(source, args, kwargs, target, options, program)
+    yield "trace", kernel
+    for name, run in PASSES:
+        kernel = run(kernel, options)
+        yield name, kernel
 
 
 @contextmanager

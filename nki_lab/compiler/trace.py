@@ -7,8 +7,11 @@ The author's own function is run by CPython, so helpers, methods, closures and o
 from __future__ import annotations
 
 import dataclasses
+import io
 import re
+import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from enum import Enum
 from typing import Any
 
@@ -69,7 +72,7 @@ def trace(
     values = {name: _symbolic(builder, name, value) for name, value in bound.items()}
     params = tuple(Param(name, value) for name, value in values.items())
     positional, keywords = _call_form(source, values)
-    with builder.active():
+    with builder.active(), _marked_output(program):
         try:
             result = source.function(*positional, **keywords)
         except Exception as error:
@@ -89,10 +92,36 @@ def trace(
         outputs=tuple(outputs),
         result=structure,
         forms=builder.forms,
+        program=program,
         registers=tuple(r.name for r in builder.registers),
         keeps_order=builder.keeps_order,
         findings=tuple(builder.findings.values()),
     )
+
+
+class _Marked(io.TextIOBase):
+    """Passes text on with a mark before each line."""
+
+    def __init__(self, mark: str, to: Any) -> None:
+        self.mark, self.to = mark, to
+        self.fresh = True
+
+    def write(self, text: str) -> int:
+        for line in text.splitlines(keepends=True):
+            self.to.write(f"{self.mark}{line}" if self.fresh else line)
+            self.fresh = line.endswith("\n")
+        return len(text)
+
+    def flush(self) -> None:
+        self.to.flush()
+
+
+def _marked_output(program: tuple[int, int]) -> AbstractContextManager[Any]:
+    """Say which core prints, where more than one does."""
+    core, cores = program
+    if cores == 1:
+        return nullcontext()
+    return redirect_stdout(_Marked(f"[core {core}] ", sys.stdout))
 
 
 def bind_arguments(

@@ -161,6 +161,7 @@ class Builder:
         storage = Storage(
             len(self.storages), self._unique(name or self._variable(stack)), sizes, element, space,
             address=place, origin=origin, data=data, stack=stack, owner=self, loop=self.loop,
+            named=bool(name),
         )  # fmt: skip
         self.storages.append(storage)
         return NkiTensor._make(storage, sizes, contiguous_strides(sizes), 0, element)
@@ -235,6 +236,12 @@ class Builder:
             args = tuple(changed.get(n, v) for n, v in enumerate(args))
         stack = self.stack(3)
         made = Instruction(definition, args, stack)
+        if definition.meets and self.program[1] == 1:
+            raise InstructionError(
+                f"{definition.name}: the kernel runs on one core, there is nobody to meet",
+                stack=stack,
+                help="launch the kernel on two cores, kernel[2](...), or ask nl.num_programs() first",
+            )
         if foreign is not None:
             self._refuse_foreign(made, foreign)
         identity = tuple(key)

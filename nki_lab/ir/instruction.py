@@ -254,6 +254,7 @@ class Definition:
         any_start: operands that may start at any partition (DMA).
         every_lane: it uses the hidden registers of all partitions, not only of those its operands are on.
         sets: parameters that are registers the instruction sets.
+        meets: the two cores of a logical core meet in it.
     """
 
     name: str
@@ -268,6 +269,7 @@ class Definition:
     any_start: frozenset[str]
     every_lane: bool
     sets: frozenset[str]
+    meets: bool
     signature: inspect.Signature
     doc: str
     params: tuple[str, ...]
@@ -423,6 +425,7 @@ def instruction(
     any_start: Iterable[str] = (),
     every_lane: bool = False,
     sets: Iterable[str] = (),
+    meets: bool = False,
     **operands: Operand,
 ) -> Callable[[Callable[..., Any]], Any]:
     """Define an instruction from its signature and docstring; attach facets below it.
@@ -438,6 +441,7 @@ def instruction(
         any_start: operands that may start at any partition (DMA).
         every_lane: hidden registers are used of all partitions.
         sets: parameters that are registers the instruction sets.
+        meets: the two cores of a logical core meet in it.
         operands: one Operand per tensor parameter, under the parameter's name.
     """
 
@@ -460,7 +464,7 @@ def instruction(
         )
         made = kind(
             fn.__name__, engine, operands, tuple(rules), numerics, state, requires,
-            frozenset(opaque), in_place_safe, frozenset(any_start), every_lane, frozenset(sets),
+            frozenset(opaque), in_place_safe, frozenset(any_start), every_lane, frozenset(sets), meets,
             signature,
             inspect.getdoc(fn) or "", params, {p: k for k, p in enumerate(params)},
         )  # fmt: skip

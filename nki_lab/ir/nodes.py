@@ -97,6 +97,7 @@ class Kernel:
         findings: what an author should know.
         addresses: storage id -> Address, after allocation.
         overlaps: groups of storages whose bytes overlap while both are in use, after allocation.
+        program: which core it is for, and of how many.
         registers: names of the registers, by id.
         keeps_order: a `nl.no_reorder` block forbids passes to move instructions.
         poisoned: storages that are read before they are written, filled with NaN (integers: 4) before use.
@@ -115,6 +116,7 @@ class Kernel:
     findings: tuple[Finding, ...] = ()
     addresses: dict[int, Address] | None = None
     overlaps: tuple[frozenset[int], ...] = ()
+    program: tuple[int, int] = (0, 1)
     registers: tuple[str, ...] = ()
     keeps_order: bool = False
     poisoned: frozenset[int] = frozenset()

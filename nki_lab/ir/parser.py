@@ -93,7 +93,8 @@ class _Parser:
         w.expect("kernel")
         name = w.name("the name of the kernel")
         w.expect("on")
-        self.program = _Program(self.target())
+        target = self.target()
+        self.program = _Program(target, program=self.core())
         if w.skip("with"):
             self.passes()
         w.expect("{")
@@ -120,6 +121,7 @@ class _Parser:
             name, self.program.target, params, tuple(self.program.storages), body, tuple(outputs), result,
             self.program.forms, addresses=self.addresses, overlaps=tuple(overlaps),
             poisoned=frozenset(self.poisoned), placed=self.engines, waits=waits,
+            program=self.program.program,
             registers=tuple(r.name for r in self.program.registers), keeps_order=self.keeps_order,
         )  # fmt: skip
 
@@ -130,6 +132,19 @@ class _Parser:
             return self.target_of(name)
         except NkiError as error:
             self.words.refuse(error.message, token, error.help)
+
+    def core(self) -> tuple[int, int]:
+        w = self.words
+        if not w.skip(","):
+            return 0, 1
+        w.expect("core")
+        token = w.next
+        core = w.integer("the number of the core")
+        w.expect("of")
+        cores = w.integer("the number of cores")
+        if not 0 <= core < cores:
+            w.refuse(f"there is no core {core} of {cores}", token)
+        return core, cores
 
     def passes(self) -> None:
         while True:

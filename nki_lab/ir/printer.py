@@ -117,6 +117,9 @@ class _Printer:
         }
         passes = ", ".join(what for what, found in known.items() if found is not None)
         heading = f"kernel {name_text(kernel.name)} on {kernel.target.name}"
+        core, cores = kernel.program
+        if cores > 1:
+            heading += f", core {core} of {cores}"
         heading = f"{heading} with {passes} {{" if passes else f"{heading} {{"
         lines = [Line(f"nkir {FORMAT}"), Line(heading)]
         lines += [

@@ -34,13 +34,14 @@ class Storage:
         data: initial contents of a constant (NumPy array), else None.
         row_bytes: bytes of one partition on chip; all bytes in HBM.
         stack: where it was created.
+        named: the author gave the name.
         loop: number of the device loop it was made in (from 1 on), or 0; it is dead after that loop.
         owner: the builder of the trace it belongs to; a tensor kept from another trace is an error.
     """
 
     __slots__ = (
         "id", "name", "shape", "dtype", "buffer", "address", "origin", "data",
-        "on_chip", "partitions", "row_bytes", "nbytes", "stack", "owner", "loop",
+        "on_chip", "partitions", "row_bytes", "nbytes", "stack", "owner", "loop", "named",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +58,7 @@ class Storage:
         stack: Stack = (),
         owner: Any = None,
         loop: int = 0,
+        named: bool = False,
     ) -> None:
         self.id = id
         self.name = name
@@ -73,6 +75,7 @@ class Storage:
         self.stack = stack
         self.owner = owner
         self.loop = loop
+        self.named = named
 
     def whole(self) -> NkiTensor:
         """Return the view of all elements in row-major order."""

@@ -19,6 +19,7 @@ from nki_lab.isa import (  # noqa: F401
     gather,
     matmul,
     matmul_mx,
+    multicore,
     positions,
     quantize,
     random,

@@ -30,10 +30,14 @@ _OPERATORS = tuple(OPS[name] for name in ("add", "multiply", "maximum", "exp", "
 _VALUES: dict[str, tuple[Any, ...]] = {
     "axis": (1,),
     "channel_multiplier": (0,),
+    "cores": ((0, 1),),
     "imm": (0.0,),
     "n": (512,),
     "on_false_value": (0.0,),
     "pattern": (((1, 512),),),
+    "pipe_id": (0,),
+    "recv_from_rank": (1,),
+    "send_to_rank": (1,),
     "shuffle_mask": (tuple(range(32)),),
     "value": (0.0,),
 }
@@ -42,7 +46,7 @@ _VALUES: dict[str, tuple[Any, ...]] = {
 def example_call(definition: Definition, target: Target) -> Instruction | None:
     """Return a call of `definition` that `target` accepts, or None when none was found."""
     for dtype in _DTYPES:
-        builder = Builder(target)
+        builder = Builder(target, program=(0, target.lnc_max))
         choices = _choices(definition, builder, dtype)
         found = next(_calls(definition, target, choices, ()), None)
         if found is not None:

@@ -82,6 +82,10 @@ nl.while_loop, or as an index: t.select(dim, register), t.ap(..., scalar_offset=
 A loop that the device runs is traced once and ends by its bound or condition: break, continue and
 return cannot leave it, tensors made in its body end with it, and it cannot stand in a no_reorder
 block. Loops over range() are unrolled and have none of these limits.""",
+    e.CoresDiffer: """\
+A kernel launched on two cores, kernel[2](...), is traced once per core. The cores may issue other
+instructions, but their device loops must be the same, shared_hbm tensors must pair by name or by
+order of creation, with one shape and dtype, and both must return the same tensors.""",
     e.BadSyntax: """\
 A `%%nki` cell is Python below its first line. The mark shows where Python stopped reading; the
 mistake may stand a little earlier, such as a bracket that is never closed. Other magics and shell
@@ -124,6 +128,10 @@ to a DMA, which then leaves out what is out of range.""",
     e.UnwrittenRegister: """\
 A register was read before the kernel had set it. Give it a value when it is allocated,
 nisa.register_alloc(0), or set it with nisa.register_move or nisa.register_load.""",
+    e.MissingPartner: """\
+A core waits in nisa.sendrecv or nisa.core_barrier and the other core never comes: it has ended, or
+waits somewhere else. Both cores must come to the same meetings in the same order; calls of sendrecv
+with different pipe_id do not wait for each other.""",
     e.CheckFailed: """\
 The result and the reference given to --check differ by more than the tolerance, which follows from
 the narrowest dtype involved: about 1e-5 of the value for float32, 2e-2 for bfloat16, nothing for

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.compiler.cores import pair_shared
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.pipeline import CompiledKernel, compile_kernel
 from nki_lab.compiler.trace import OutputRef, bind_arguments, is_array, map_arguments
-from nki_lab.errors import KernelArgument, NotModelled, ToolchainError
+from nki_lab.errors import KernelArgument, NotOnTarget, ToolchainError
 from nki_lab.ir.execution import Execution
 from nki_lab.ir.instruction import active
 from nki_lab.ir.nodes import Finding
@@ -24,7 +25,7 @@ from nki_lab.runtime.arrays import is_foreign_array, library_of, to_library, to_
 from nki_lab.runtime.recording import record, recording
 from nki_lab.runtime.result import Result
 from nki_lab.settings import Settings
-from nki_lab.simulator import Program, SimulatorOptions
+from nki_lab.simulator import Program, SimulatorOptions, run_cores
 from nki_lab.targets import get_target
 from nki_lab.targets.spec import Target
 
@@ -76,11 +77,6 @@ class KernelFunction:
                 f"{self.__name__}[{grid!r}]: a kernel is launched on 1 or 2 cores",
                 help="write kernel[1](...) or kernel[2](...)",
             )
-        if cores == 2:
-            raise NotModelled(
-                f"{self.__name__}[2]: two cores (LNC2) are not modelled yet",
-                help="launch on one core: kernel(...)",
-            )
         made = KernelFunction(self.func, cores, self.simulated)
         made.source = self.source
         return made
@@ -112,9 +108,15 @@ class KernelFunction:
                 help="unset NKI_SIMULATOR to run on the simulator",
             )
         _, arguments = _numpy_arguments(self.source, args, kwargs)
+        target = current_target(settings)
+        if self.grid > target.lnc_max:
+            raise NotOnTarget(
+                f"{self.__name__}[{self.grid}]: a logical core of {target.name} has {target.lnc_max} core",
+                help="launch on one core, or choose a target with two: trn2, trn3",
+            )
         compiled = compile_kernel(
-            self.source, arguments.args, arguments.kwargs, current_target(settings),
-            CompileOptions.from_settings(settings),
+            self.source, arguments.args, arguments.kwargs, target,
+            CompileOptions.from_settings(settings), self.grid,
         )  # fmt: skip
         return CompiledFunction(compiled, SimulatorOptions(precise_fp=settings.precise_fp))
 
@@ -134,7 +136,8 @@ class CompiledFunction:
         self.compiled = compiled
         self.runs = 0
         self._options = options
-        self._program: Program | None = None
+        self._programs: list[Program] = []
+        self._pairs: list[Any] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on new arrays of the same shapes and dtypes; everything else stays as compiled."""
@@ -149,15 +152,24 @@ class CompiledFunction:
             compiled.source, arguments.args, arguments.kwargs
         ).items():
             map_arguments(name, value, lambda _, a: arrays.append(a) if a.ndim else None)
-        if self._program is None:
-            self._program = Program(compiled.kernel, self._options)
-        outputs = self._program.run(arrays)
+        kernels = (compiled.kernel, *compiled.others)
+        if not self._programs:
+            self._programs = [Program(k, self._options) for k in kernels]
+            self._pairs = pair_shared(*kernels) if compiled.others else []
+        if compiled.others:
+            outputs = run_cores(self._programs, arrays, self._pairs)
+        else:
+            outputs = self._programs[0].run(arrays)
         self.runs += 1
         library = next((library_of(v) for v in values if library_of(v) != "numpy"), "numpy")
         value = _structured(compiled.kernel.result, [to_library(o, library) for o in outputs])
         result = Result(
             compiled=compiled,
-            execution=Execution.of(compiled.kernel, self._program.trips),
+            execution=Execution.of(compiled.kernel, self._programs[0].trips),
+            others=tuple(
+                Execution.of(k, p.trips)
+                for k, p in zip(compiled.others, self._programs[1:], strict=True)
+            ),
             inputs=tuple(arrays),
             outputs=tuple(outputs),
             value=value,

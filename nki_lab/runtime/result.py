@@ -17,7 +17,7 @@ from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.report import report
 from nki_lab.profiler.view_data import ViewData
 from nki_lab.runtime.view_data import make_view_data
-from nki_lab.timing import simulate_time
+from nki_lab.timing import TimingOptions, simulate_time
 
 
 class PassTexts(Mapping[str, str]):
@@ -45,6 +45,7 @@ class Result:
         execution: which instructions ran, in which order.
         inputs: NumPy arrays given, in order.
         outputs: NumPy arrays returned, in order.
+        others: the same of the other cores of a logical core.
         value: what calling the kernel returns: the outputs in the caller's library and structure.
     """
 
@@ -53,6 +54,7 @@ class Result:
     inputs: tuple[np.ndarray, ...] = field(repr=False)
     outputs: tuple[np.ndarray, ...] = field(repr=False)
     value: Any = field(repr=False)
+    others: tuple[Execution, ...] = field(default=(), repr=False)
 
     @property
     def name(self) -> str:
@@ -76,8 +78,9 @@ class Result:
 
     @cached_property
     def profile(self) -> Profile:
-        """The modelled timeline, in Neuron Explorer's tables."""
-        return simulate_time(self.execution)
+        """The modelled timeline of core 0, in Neuron Explorer's tables; two cores share one HBM stack."""
+        cores = 1 + len(self.others)
+        return simulate_time(self.execution, options=TimingOptions(hbm_share=1 / cores))
 
     @cached_property
     def view_data(self) -> ViewData:

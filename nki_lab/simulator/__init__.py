@@ -1,6 +1,7 @@
 """What does a program compute? NumPy values on byte-accurate memories."""
 
+from nki_lab.simulator.cores import run_cores
 from nki_lab.simulator.machine import Program, simulate
 from nki_lab.simulator.options import SimulatorOptions
 
-__all__ = ["Program", "SimulatorOptions", "simulate"]
+__all__ = ["Program", "SimulatorOptions", "run_cores", "simulate"]

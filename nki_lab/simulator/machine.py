@@ -6,7 +6,7 @@ lies outside, the caller's arrays and the results, is put in anew before each ru
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,10 +16,10 @@ from threadpoolctl import ThreadpoolController
 from nki_lab.errors import KernelArgument
 from nki_lab.ir.instruction import Instruction
 from nki_lab.ir.nodes import Kernel, Loop
-from nki_lab.ir.register import Register
 from nki_lab.ir.storage import Storage
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.simulator.bind import Binder, Step
+from nki_lab.simulator.cores import DeviceLoop, Meeting, run_to_meetings
 from nki_lab.simulator.late import Late, RegisterFile
 from nki_lab.simulator.memory import Memory, fill_unwritten
 from nki_lab.simulator.options import SimulatorOptions
@@ -53,7 +53,11 @@ class Program:
         self.options = options or SimulatorOptions()
         self.memory = Memory(kernel, self.options)
         self.registers = new_registers(kernel.target)
-        self._written = {v.storage.id for i in kernel.instructions for v in i.written()}
+        self.writes = {
+            v.storage.id for i in kernel.instructions if not i.definition.meets for v in i.written()
+        }
+        self.arrays: dict[int, np.ndarray] = {}  # what arguments and results are held in
+        self._copied_back: list[tuple[np.ndarray, np.ndarray]] = []
         self.register_file = RegisterFile(kernel.registers)
         # How often each device loop of the last run ran, in the order they were entered.
         self.trips: list[int] = []
@@ -92,7 +96,7 @@ class Program:
                 passes: list[Any] = []
                 self._renew(node, passes)
                 at = self._bind_body(node.body, at, passes)
-                steps.append(partial(self._loop, loop=node, steps=passes))
+                steps.append(DeviceLoop(self, node, passes))
             else:
                 self._start(at, steps, inside=True)
                 self._bind_instruction(node, steps)
@@ -125,6 +129,11 @@ class Program:
     def _bind_instruction(self, i: Instruction, steps: list[Any]) -> None:
         form = i.form
         views = (*i.read(), *i.written())
+        if i.definition.meets:
+            for view in views:
+                self.memory.base(view.storage)
+            steps.append(Meeting(i, self.memory))
+            return
         if form.dynamic or form.registers or form.registers_set:
             for view in views:  # its arrays are taken now, while they are free
                 self.memory.base(view.storage)
@@ -135,27 +144,6 @@ class Program:
             steps.append(step)
             if touches_outside:
                 self._note_outside(step, touches_outside, self._stand_ins)
-
-    def _loop(self, loop: Loop, steps: list[Any]) -> None:
-        """Run a device loop."""
-        place = len(self.trips)
-        self.trips.append(0)
-        registers = self.register_file
-        if loop.kind == "for":
-            start, stop, stride = (
-                registers.get(b) if isinstance(b, Register) else b for b in loop.bounds
-            )
-            values = range(start, stop, stride)
-            for value in values:
-                registers.set(loop.register, value)
-                for step in steps:
-                    step()
-            self.trips[place] = len(values)
-        else:
-            while registers.get(loop.register) != 0:
-                self.trips[place] += 1
-                for step in steps:
-                    step()
 
     def _note_outside(
         self, step: Step, candidates: list[int], stand_ins: dict[int, np.ndarray]
@@ -195,28 +183,52 @@ class Program:
             arrays: one per input of the kernel, in order, with its shape and dtype. An array the kernel writes is
                 updated in place; a read-only one that it writes is an error.
         """
+        self.begin(arrays)
+        with np.errstate(all="ignore"), one_blas_thread():
+            for step in self._steps:
+                step()
+        return self.end(arrays)
+
+    def begin(
+        self, arrays: Sequence[np.ndarray], shared: Mapping[int, np.ndarray] | None = None
+    ) -> None:
+        """Take the caller's arrays and make new ones for results, before the steps run.
+
+        Args:
+            arrays: the inputs.
+            shared: arrays of storages that another core has made, by id.
+        """
         kernel, memory = self.kernel, self.memory
-        copied_back = self._bind_inputs(arrays)
-        results: dict[int, np.ndarray] = {}
-        for view in kernel.outputs:
-            storage = view.storage
-            if storage.origin == "temporary" and storage.id not in results:
-                array = results[storage.id] = self._new_array(storage)
-                if storage.id in kernel.poisoned:
+        self._copied_back = self._bind_inputs(arrays, shared or {})
+        for key in memory.outside:
+            storage = kernel.storages[key]
+            if storage.origin != "temporary":
+                continue
+            array = (shared or {}).get(key)
+            if array is None:
+                array = self._new_array(storage)
+                if key in kernel.poisoned:
                     fill_unwritten(array, storage.dtype)
-                memory.bind(storage, array)
+            self.arrays[key] = array
+            memory.bind(storage, array)
         self._put_outside()
         reset_registers(self.registers)
         self.register_file.clear()
         self.trips.clear()
-        with np.errstate(all="ignore"), _one_blas_thread():
-            for step in self._steps:
-                step()
-        for array, held in copied_back:
-            array[...] = held
-        return [self._output(view, arrays) for view in kernel.outputs]
 
-    def _bind_inputs(self, arrays: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
+    def meetings(self) -> Iterator[Meeting]:
+        """Run the steps, stopping at each place where the core meets the other one."""
+        return run_to_meetings(self._steps)
+
+    def end(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Write copies of inputs back and return the outputs."""
+        for array, held in self._copied_back:
+            array[...] = held
+        return [self._output(view, arrays) for view in self.kernel.outputs]
+
+    def _bind_inputs(
+        self, arrays: Sequence[np.ndarray], shared: Mapping[int, np.ndarray]
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
         """Make the caller's arrays the inputs; return (array, copy) pairs to write back after the run."""
         inputs = self.kernel.inputs
         if len(arrays) != len(inputs):
@@ -226,14 +238,18 @@ class Program:
         copied_back = []
         for storage, array in zip(inputs, arrays, strict=True):
             _check_input(storage, array)
-            written = storage.id in self._written
+            written = storage.id in self.writes
             if written:
                 self._check_writable(storage, array, inputs, arrays)
+            if storage.id in shared:  # core 0 writes its copy back
+                self.memory.bind(storage, shared[storage.id])
+                continue
             held = np.ascontiguousarray(array, self.memory.held_as(storage.dtype).np)
             if held.ndim != array.ndim:  # ascontiguousarray makes 0-d arrays 1-d
                 held = held.reshape(array.shape)
             if written and not np.shares_memory(held, array):
                 copied_back.append((array, held))
+            self.arrays[storage.id] = held
             self.memory.bind(storage, held)
         return copied_back
 
@@ -319,7 +335,8 @@ def _clear(mask: np.ndarray) -> None:
 _controller: ThreadpoolController | None = None
 
 
-def _one_blas_thread() -> Any:
+def one_blas_thread() -> Any:
+    """Return a context in which NumPy's products use one thread."""
     # Tiles are too small to split; two BLAS threads on a busy machine make a run many times slower.
     global _controller
     if _controller is None:

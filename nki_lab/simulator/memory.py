@@ -16,7 +16,7 @@ from nki_lab.ir.nodes import Kernel
 from nki_lab.ir.storage import Storage
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.simulator.options import SimulatorOptions
-from nki_lab.targets.spaces import SBUF, MemoryRegion
+from nki_lab.targets.spaces import SBUF, SHARED_HBM, MemoryRegion
 
 _FLOAT32 = dtype_of("float32")
 assert _FLOAT32 is not None
@@ -45,6 +45,10 @@ class Memory:
         self.kernel = kernel
         self.options = options
         self.outside = {s.id for s in kernel.inputs} | {v.storage.id for v in kernel.outputs}
+        if kernel.program[1] > 1:  # cores share these
+            self.outside |= {
+                s.id for s in kernel.storages if s.buffer is SHARED_HBM and s.origin == "temporary"
+            }
         self._bases: dict[int, Base] = {}
         self._pool: dict[int, list[np.ndarray]] = {}
         self._chips: dict[MemoryRegion, tuple[np.ndarray, int]] = {}

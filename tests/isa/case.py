@@ -21,6 +21,9 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.compiler.cores import pair_shared
+from nki_lab.compiler.options import CompileOptions
+from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
 from nki_lab.dtypes import DType, dtype_of
 from nki_lab.ir.builder import Builder
 from nki_lab.ir.instruction import Instruction
@@ -28,7 +31,7 @@ from nki_lab.ir.nodes import Kernel
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa import registry
 from nki_lab.isa.operators import OPS
-from nki_lab.simulator import SimulatorOptions, simulate
+from nki_lab.simulator import Program, SimulatorOptions, run_cores, simulate
 from nki_lab.targets import get_target
 from nki_lab.targets.spaces import HBM, PSUM, SBUF, SHARED_HBM, MemoryRegion
 from nki_lab.targets.spec import Target
@@ -95,6 +98,7 @@ class Case:
         expected: contents of tiles afterwards (the whole tensor, without the view), by an independent formula.
         rtol, atol: tolerances; 0 means equal.
         targets: targets it must run on (or, with `breaks`, be refused on).
+        cores: cores it runs on, all with the same program and data.
         breaks: part of the sentence of the rule it breaks; empty for a case that runs.
     """
 
@@ -107,6 +111,7 @@ class Case:
     atol: float = 0.0
     targets: tuple[str, ...] = ("trn1", "trn2", "trn3")
     breaks: str = ""
+    cores: int = 1
 
     def __str__(self) -> str:
         return f"{self.instruction}-{self.name}".replace(" ", "_")
@@ -138,9 +143,10 @@ class Traced:
         case: Case,
         target: Target | str,
         replace: dict[str, Callable[[Builder], NkiTensor]] | None = None,
+        core: int = 0,
     ) -> None:
         self.case = case
-        self.builder = builder = Builder(get_target(target))
+        self.builder = builder = Builder(get_target(target), program=(core, case.cores))
         self.inputs: list[np.ndarray] = []
         self._views: dict[str, NkiTensor] = {}
         whole: dict[str, NkiTensor] = {}
@@ -151,7 +157,7 @@ class Traced:
             for name, make in (replace or {}).items():
                 self._views[name] = make(builder)
             first = len(builder.body)
-            case.run(SimpleNamespace(**self._views))
+            case.run(SimpleNamespace(**self._views, core=core))
             self.own: list[Instruction] = [
                 i for i in builder.body[first:] if type(i) is Instruction
             ]
@@ -164,6 +170,7 @@ class Traced:
             body=tuple(builder.body),
             outputs=tuple(self.outputs.values()),
             forms=builder.forms,
+            program=builder.program,
             registers=tuple(r.name for r in builder.registers),
         )
 
@@ -202,8 +209,19 @@ class Traced:
 
     def simulate(self, **options: Any) -> dict[str, np.ndarray]:
         """Run on the simulator and return the contents of the expected tiles."""
-        results = simulate(self.kernel, self.inputs, SimulatorOptions(**options))
+        results = self.run(self.kernel, SimulatorOptions(**options))
         return dict(zip(self.outputs, results, strict=True))
+
+    def run(self, kernel: Kernel, options: SimulatorOptions | None = None) -> list[np.ndarray]:
+        """Run `kernel`, a form of the case's own, with the other core beside it where the case has two."""
+        if self.case.cores == 1:
+            return simulate(kernel, self.inputs, options)
+        other = Traced(self.case, self.builder.target, core=1).kernel
+        if kernel.addresses is not None:
+            for allocate in (allocate_sbuf, allocate_psum):
+                other = allocate(other, CompileOptions())
+        programs = [Program(k, options) for k in (kernel, other)]
+        return run_cores(programs, self.inputs, pair_shared(kernel, other))
 
 
 def check(case: Case, results: dict[str, np.ndarray]) -> None:

@@ -14,7 +14,6 @@ from nki_lab.ir.verify import verify
 from nki_lab.isa import enums
 from nki_lab.isa.operators import OPS
 from nki_lab.isa.reading import dotted_names, read_kernel
-from nki_lab.simulator import simulate
 from tests.ir.programs import facts
 from tests.isa.case import Case, Traced
 from tests.isa.cases import ALL
@@ -46,7 +45,7 @@ def test_every_use_of_an_instruction_survives_as_text(case: Case):
     if case.breaks:
         return
     # A program needs neither the author's text nor the compiler to run.
-    for a, b in zip(simulate(again, traced.inputs), simulate(kernel, traced.inputs), strict=True):
+    for a, b in zip(traced.run(again), traced.run(kernel), strict=True):
         assert np.array_equal(a.view(np.uint8), b.view(np.uint8))
 
 

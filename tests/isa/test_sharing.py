@@ -32,7 +32,7 @@ SHARED = [(c, n) for c in ALL for n in shareable(c)]
 
 
 def run(case: Case, tiles: dict[str, Tile], program, result: str) -> np.ndarray:
-    made = Case(case.instruction, case.name, tiles, program, {result: 0})
+    made = Case(case.instruction, case.name, tiles, program, {result: 0}, cores=case.cores)
     traced = Traced(made, case.targets[-1])
     assert [str(e) for e in traced.errors] == []
     return traced.simulate()[result].astype(float)
@@ -52,7 +52,7 @@ def test_dst_over_an_operand(case: Case, name: str, shift: int):
 
     def over(t):
         views = {name: t.both[..., :size], "dst": t.both[..., shift:]}
-        return case.run(SimpleNamespace(**{k: getattr(t, k) for k in others}, **views))
+        return case.run(SimpleNamespace(core=t.core, **{k: getattr(t, k) for k in others}, **views))
 
     found = run(case, others | {"both": Tile(together, read.dtype, read.space)}, over, "both")
     copies = {

@@ -16,7 +16,9 @@ from nki_lab.ir.coverage import Coverage, Written
 from nki_lab.ir.instruction import READ, SPOIL, UPDATE, WRITE, Instruction
 from nki_lab.ir.nodes import Finding, Kernel
 from nki_lab.ir.state import State
+from nki_lab.ir.storage import Storage
 from nki_lab.ir.tensor import NkiTensor
+from nki_lab.targets.spaces import SHARED_HBM
 
 Part = Callable[[Instruction, NkiTensor], NkiTensor]
 
@@ -44,7 +46,11 @@ def find_uninitialized(kernel: Kernel, options: CompileOptions) -> Kernel:
                 seen = coverage[storage.id] = Coverage(storage)
             if seen.whole:
                 continue
-            if view.dynamic is not None or storage.id in uncertain:
+            if (
+                view.dynamic is not None
+                or storage.id in uncertain
+                or _others_write(kernel, storage)
+            ):
                 # Which elements it touches is known only while running: what was never written reads as NaN.
                 poisoned.add(storage.id)
                 continue
@@ -85,11 +91,17 @@ def find_uninitialized(kernel: Kernel, options: CompileOptions) -> Kernel:
         if (
             storage.origin == "temporary"
             and storage.id not in uncertain
+            and not _others_write(kernel, storage)
             and seen.written(view) is not Written.ALL
         ):
             poisoned.add(storage.id)
             findings.add("result", storage.stack, partial(_unwritten_result, view, seen))
     return kernel.with_(findings=findings.all(), poisoned=frozenset(poisoned))
+
+
+def _others_write(kernel: Kernel, storage: Storage) -> bool:
+    """Tell whether another core may write a tensor: what this core leaves unwritten says nothing then."""
+    return kernel.program[1] > 1 and storage.buffer is SHARED_HBM
 
 
 def _reads(i: Instruction, parts: dict[int, Part]) -> Iterator[tuple[int, NkiTensor]]:

@@ -26,6 +26,7 @@ def remove_dead(kernel: Kernel, options: CompileOptions) -> Kernel:
         written = i.written()
         alive = (
             not written
+            or i.definition.meets
             or any(role != READ for _, role in form.state)
             or any(not v.storage.on_chip or v.storage.id in read for v in written)
         )

@@ -1,0 +1,145 @@
+"""What must hold between the programs of the two cores of a logical core?
+
+Each core is traced by itself and may issue other instructions. Their device loops must be the same, shared HBM tensors
+pair by name, else by order of creation, and what both touch between two meetings without an order is a race.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nki_lab.errors import CoresDiffer
+from nki_lab.ir.footprint import footprint, overlap
+from nki_lab.ir.instruction import Instruction
+from nki_lab.ir.nodes import Finding, Kernel
+from nki_lab.ir.storage import Storage
+from nki_lab.ir.tensor import NkiTensor
+from nki_lab.source import Span
+from nki_lab.targets.spaces import SHARED_HBM
+
+
+def pair_shared(first: Kernel, second: Kernel) -> list[tuple[Storage, Storage]]:
+    """Return the shared HBM tensors that are one memory, as (of core 0, of core 1).
+
+    Raises CoresDiffer where a pair does not agree in shape and dtype.
+    """
+    pairs = []
+    mine, others = _shared(first), _shared(second)
+    named = {s.name: s for s in others if s.named}
+    left = [s for s in mine if not (s.named and s.name in named)]
+    pairs += [(s, named[s.name]) for s in mine if s.named and s.name in named]
+    taken = {b.id for _, b in pairs}
+    rest = [s for s in others if s.id not in taken]
+    pairs += zip([s for s in left if not s.named], [s for s in rest if not s.named], strict=False)
+    for a, b in pairs:
+        if (a.shape, a.dtype) != (b.shape, b.dtype):
+            raise CoresDiffer(
+                f"the shared tensor {a.describe()} of core 0 is {b.describe()} on core 1",
+                stack=b.stack,
+                help="make shared_hbm tensors in the same order on both cores, or give each a name",
+            )
+    return pairs
+
+
+def _shared(kernel: Kernel) -> list[Storage]:
+    return [s for s in kernel.storages if s.buffer is SHARED_HBM and s.origin == "temporary"]
+
+
+def join_cores(first: Kernel, second: Kernel) -> Kernel:
+    """Check that both programs fit together and return the first with what was found out about both."""
+    check_loops(first, second)
+    if first.result != second.result or len(first.outputs) != len(second.outputs):
+        raise CoresDiffer(
+            "the cores return different results",
+            help="return the same shared_hbm tensors on both cores; what each core writes to them may differ",
+        )
+    found = {(f.kind, f.message, f.stack): f for k in (first, second) for f in k.findings}
+    races = find_races(first, second, pair_shared(first, second))
+    timed = Finding(
+        "advice",
+        "times are those of core 0; how long it waits for core 1 is not modelled",
+    )
+    return first.with_(findings=(*found.values(), *races, timed))
+
+
+def check_loops(first: Kernel, second: Kernel) -> None:
+    """Refuse cores whose device loops differ: they could never meet in them."""
+    a = [(loop.kind, loop.bounds[2:]) for loop, _, _ in first.loops]
+    b = [(loop.kind, loop.bounds[2:]) for loop, _, _ in second.loops]
+    if a == b:
+        return
+    at = next(
+        (n for n, pair in enumerate(zip(a, b, strict=False)) if pair[0] != pair[1]),
+        min(len(a), len(b)),
+    )
+    longer = first if len(a) > at else second
+    raise CoresDiffer(
+        f"core 0 has {len(a)} device loops and core 1 has {len(b)}, or they are of another kind",
+        stack=longer.loops[at].loop.stack,
+        help="let both cores run the same device loops; what they do in them may differ",
+    )
+
+
+@dataclass(frozen=True)
+class _Access:
+    view: NkiTensor
+    written: bool
+    i: Instruction
+
+
+def find_races(
+    first: Kernel, second: Kernel, pairs: list[tuple[Storage, Storage]]
+) -> list[Finding]:
+    """Return a finding for each pair of accesses to shared HBM that nothing orders.
+
+    Meetings (barriers, sendrecv) divide both programs into spans; span n of one core runs beside span n of the other.
+    Addresses known only while running are not looked at.
+    """
+    same = {b.id: a.id for a, b in pairs}
+    same.update({s.id: s.id for s in first.inputs})
+    shared = set(same.values())
+    spans_a = _spans(first, {key: key for key in shared})
+    spans_b = _spans(second, same)
+    findings: dict[tuple[object, object], Finding] = {}
+    for accesses_a, accesses_b in zip(spans_a, spans_b, strict=False):
+        for key in accesses_a.keys() & accesses_b.keys():
+            for a in accesses_a[key]:
+                for b in accesses_b[key]:
+                    places = (a.i.stack, b.i.stack)
+                    if (
+                        (a.written or b.written)
+                        and places not in findings
+                        and overlap(footprint(a.view), footprint(b.view))
+                    ):
+                        findings[places] = _race(a, b)
+    return list(findings.values())
+
+
+def _spans(kernel: Kernel, same: dict[int, int]) -> list[dict[int, list[_Access]]]:
+    spans: list[dict[int, list[_Access]]] = [{}]
+    for i in kernel.instructions:
+        if i.definition.meets:
+            spans.append({})
+            continue
+        for views, written in ((i.read(), False), (i.written(), True)):
+            for view in views:
+                key = same.get(view.storage.id)
+                if key is not None and view.dynamic is None:
+                    spans[-1].setdefault(key, []).append(_Access(view, written, i))
+    # Reads alone cannot race; spans without a write of either core are kept short.
+    return spans
+
+
+def _race(a: _Access, b: _Access) -> Finding:
+    def place(access: _Access) -> str:
+        what = "writes" if access.written else "reads"
+        where = f" at {Span.of(access.i.stack[0])}" if access.i.stack else ""
+        return f"{what} {access.view.describe()}{where}"
+
+    return Finding(
+        "hazard",
+        f"race: core 0 {place(a)} while core 1 {place(b)}: nothing orders them",
+        a.i.stack,
+        help="put nisa.core_barrier(data=tensor, cores=(0, 1)) between them on both cores",
+        code="",
+    )

@@ -1,0 +1,140 @@
+"""Which instructions let the two cores of a logical core meet (LNC2)?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nki_lab.errors import NotOnTarget
+from nki_lab.ir.cost import MicroOp, Transfer
+from nki_lab.ir.instruction import Shape, instruction, reads, rule, updates, writes
+from nki_lab.isa.enums import dma_engine
+from nki_lab.isa.numerics import stored
+from nki_lab.isa.rules import choice, same_dtype
+from nki_lab.targets.engines import DMA, GPSIMD, SCALAR, SYNC, TENSOR, VECTOR, Engine
+from nki_lab.targets.facts import ISA
+from nki_lab.targets.spaces import SBUF, SHARED_HBM
+
+_GPSIMD_DMA_BYTES = {4: 1024, 2: 512, 1: 256}  # per partition, by bytes of an element
+
+
+@rule(
+    "`send_to_rank` and `recv_from_rank` must be 0 or 1",
+    "send_to_rank",
+    "recv_from_rank",
+    help="a logical core has two cores: the other one is 1 - nl.program_id()",
+    source=ISA,
+)
+def _ranks(i, hw):
+    return all(type(r) is int and r in (0, 1) for r in (i.send_to_rank, i.recv_from_rank))
+
+
+@rule("`pipe_id` must be an integer", "pipe_id", help="write pipe_id=0", source=ISA)
+def _pipe(i, hw):
+    return type(i.pipe_id) is int
+
+
+@rule(
+    "`src` and `dst` must have the same shape",
+    "src",
+    "dst",
+    help="slice the larger tile",
+    source=ISA,
+)
+def _same_shape(i, hw):
+    return i.src.shape == i.dst.shape
+
+
+@rule(
+    "`dma_engine` gpsimd_dma moves at most 1024, 512 or 256 bytes per partition of 32, 16 or 8-bit types",
+    "src",
+    "dma_engine",
+    help="leave `dma_engine` out, or send the tile in parts",
+    source=ISA,
+)
+def _fits_gpsimd_dma(i, hw):
+    return (
+        i.dma_engine is not dma_engine.gpsimd_dma
+        or i.src.free_bytes <= _GPSIMD_DMA_BYTES[i.src.dtype.itemsize]
+    )
+
+
+@instruction(
+    engine=(DMA,),
+    src=reads(SBUF, shape=Shape.OWN),
+    dst=writes(SBUF, shape=Shape.OWN),
+    requires=("lnc2",),
+    rules=(_ranks, _pipe, choice("dma_engine", dma_engine), same_dtype("src", "dst"), _same_shape,
+           _fits_gpsimd_dma),
+    numerics=stored("src", "dst"),
+    any_start=("src", "dst"),
+    meets=True,
+)  # fmt: skip
+def sendrecv(
+    src, dst, send_to_rank, recv_from_rank, pipe_id, dma_engine=dma_engine.dma, name=None
+) -> None:
+    """Send a tile to the other core and receive one from it, at the same time.
+
+    Both cores of a logical core call it; what one gives as `src` the other gets in `dst`. Calls with the same
+    `pipe_id` belong together; calls with different ones do not wait for each other. `src` is the first parameter.
+
+    Source: nki/api/nki/isa/__init__.py, sendrecv.
+    """
+
+
+@sendrecv.semantics
+def _(out, src):
+    np.copyto(out, src)
+
+
+@sendrecv.cost
+def _(i, hw):
+    size = i.src.size * i.src.dtype.itemsize
+    yield Transfer(
+        "SENDRECV", descriptor_bytes=i.src.free_bytes, descriptors=i.src.partitions, partitions=i.src.partitions,
+        bytes_read=size, bytes_written=size, source="sbuf", destination="sbuf", dge="none",
+        issuer=GPSIMD if i.dma_engine is dma_engine.gpsimd_dma else SYNC,
+    )  # fmt: skip
+
+
+@rule("`cores` must be (0, 1)", "cores", help="write cores=(0, 1)", source=ISA)
+def _both_cores(i, hw):
+    return i.cores == (0, 1)
+
+
+@rule(
+    "`engine` must be one that runs instructions",
+    "engine",
+    help="leave `engine` out: GpSimd waits",
+    error=NotOnTarget,
+    source=ISA,
+)
+def _waiting_engine(i, hw):
+    return i.engine in (Engine.unknown, TENSOR, VECTOR, SCALAR, GPSIMD, SYNC)
+
+
+@instruction(
+    engine=(GPSIMD, VECTOR, SCALAR, TENSOR, SYNC),
+    data=updates(SHARED_HBM, shape=Shape.OWN),
+    requires=("lnc2",),
+    rules=(_both_cores, _waiting_engine),
+    numerics=stored("data"),
+    meets=True,
+)
+def core_barrier(data, cores, engine=Engine.gpsimd, name=None) -> None:
+    """Wait on one engine until the other core has come to the same barrier.
+
+    What either core wrote to `data`, a tensor in shared HBM, before the barrier, both can read after it. Only
+    `engine` waits; other engines go on with what does not touch `data`.
+
+    Source: nki/api/nki/isa/__init__.py, core_barrier.
+    """
+
+
+@core_barrier.semantics
+def _(out_data, data):
+    np.copyto(out_data, data)
+
+
+@core_barrier.cost
+def _(i, hw):
+    yield MicroOp("CORE_BARRIER", hw.min_interval_cycles, bytes_read=i.data.dtype.itemsize)

@@ -1,0 +1,242 @@
+"""Do two cores meet, exchange and share memory as documented, and are their mistakes told?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import nki_lab.language as nl
+from nki_lab.api import isa as nisa
+from nki_lab.errors import CoresDiffer, InstructionError, MissingPartner, NotOnTarget
+from nki_lab.runtime import jit, run, use_target
+
+X = np.random.default_rng(2).standard_normal((128, 40)).astype(np.float32)
+
+
+def on_two(kernel, *args, target="trn2"):
+    return run(jit(kernel)[2], *args, target=target)
+
+
+def result_like(x):
+    return nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+
+
+def half(x):
+    core = nl.program_id()
+    return x[core * 64 : (core + 1) * 64]
+
+
+def exchanged(x):
+    out = result_like(x)
+    mine = nl.load(half(x))
+    other = nl.ndarray(mine.shape, dtype=mine.dtype, buffer=nl.sbuf)
+    rank = 1 - nl.program_id()
+    nisa.sendrecv(mine, other, send_to_rank=rank, recv_from_rank=rank, pipe_id=3)
+    nisa.tensor_tensor(mine, mine, other, nl.subtract)
+    nisa.dma_copy(half(out), mine)
+    return out
+
+
+@pytest.mark.parametrize("target", ["trn2", "trn3"])
+def test_cores_exchange_tiles(target):
+    result = on_two(exchanged, X, target=target)
+    difference = X[:64] - X[64:]
+    np.testing.assert_array_equal(result.value, np.concatenate([difference, -difference]))
+    assert not [f for f in result.findings if f.kind == "hazard"]
+    assert len(result.others) == 1
+    assert result.profile.total_ns > 0
+
+
+def test_a_compiled_pair_runs_again():
+    with use_target("trn2"):
+        compiled = jit(exchanged)[2].compile(X)
+    for data in (X, 2 * X):
+        difference = data[:64] - data[64:]
+        np.testing.assert_array_equal(compiled(data), np.concatenate([difference, -difference]))
+
+
+def through_shared_memory(x, with_barrier):
+    """Each core writes one half of a shared tensor and reads the other half."""
+    shared = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    out = result_like(x)
+    core = nl.program_id()
+    tile = nl.load(half(x))
+    nisa.tensor_scalar(tile, tile, nl.multiply, 3.0)
+    nisa.dma_copy(half(shared), tile)
+    if with_barrier:
+        nisa.core_barrier(shared, (0, 1))
+    got = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(got, shared[(1 - core) * 64 : (2 - core) * 64])
+    nisa.dma_copy(half(out), got)
+    return out
+
+
+def test_a_barrier_orders_what_cores_write_to_shared_memory():
+    result = on_two(through_shared_memory, X, True)
+    np.testing.assert_array_equal(result.value, np.float32(3) * np.roll(X, 64, axis=0))
+    assert not [f for f in result.findings if f.kind == "hazard"]
+
+
+def test_without_a_barrier_it_is_a_race_with_both_lines():
+    found = [f for f in on_two(through_shared_memory, X, False).findings if f.kind == "hazard"]
+    assert len(found) == 2  # each core reads what the other one writes
+    assert all("core_barrier" in f.help for f in found)
+    lines = {word for f in found for word in f.message.replace(",", "").split() if word.isdigit()}
+    assert len(lines & {str(n) for n in range(50, 100)}) == 2, (
+        "the line of the write and of the read"
+    )
+
+
+def divided(x):
+    """Issue different instructions on each core."""
+    out = result_like(x)
+    if nl.program_id() == 0:
+        spare = nl.ndarray((4, 4), dtype=nl.float32, buffer=nl.shared_hbm, name="spare")
+        nisa.dma_copy(spare, nl.zeros((4, 4), dtype=nl.float32))
+        nisa.dma_copy(out[0:64], nl.load(x[64:128]))
+    else:
+        tile = nl.load(x[0:64])
+        nisa.tensor_scalar(tile, tile, nl.add, 1.0)
+        nisa.dma_copy(out[64:128], tile)
+    return out
+
+
+def test_cores_may_issue_different_instructions():
+    expected = np.concatenate([X[64:], X[:64] + 1])
+    np.testing.assert_array_equal(on_two(divided, X).value, expected)
+
+
+def test_private_memory_is_per_core():
+    def kernel(x):
+        out = result_like(x)
+        private = nl.ndarray((64, 40), dtype=x.dtype, buffer=nl.private_hbm)
+        nisa.dma_copy(private, half(x))
+        nisa.dma_copy(half(out), private)
+        return out
+
+    np.testing.assert_array_equal(on_two(kernel, X).value, X)
+
+
+def test_pipes_do_not_wait_for_each_other():
+    def kernel(x):
+        out = result_like(x)
+        core = nl.program_id()
+        mine = nl.load(half(x))
+        got = [nl.ndarray(mine.shape, dtype=mine.dtype, buffer=nl.sbuf) for _ in range(2)]
+        for pipe in (0, 1) if core == 0 else (1, 0):
+            sent = mine if pipe == 0 else nl.multiply(mine, 2.0)
+            nisa.sendrecv(sent, got[pipe], 1 - core, 1 - core, pipe_id=pipe)
+        nisa.dma_copy(half(out), nl.add(got[0], got[1]))
+        return out
+
+    np.testing.assert_array_equal(on_two(kernel, X).value, np.float32(3) * np.roll(X, 64, axis=0))
+
+
+def test_meetings_in_a_device_loop():
+    def kernel(x):
+        out = result_like(x)
+        mine = nl.load(half(x))
+        other = nl.ndarray(mine.shape, dtype=mine.dtype, buffer=nl.sbuf)
+        rank = 1 - nl.program_id()
+
+        def swap(i):
+            nisa.sendrecv(mine, other, rank, rank, pipe_id=0)
+            nisa.tensor_copy(mine, other)
+
+        nl.fori_loop(0, 3, swap)
+        nisa.dma_copy(half(out), mine)
+        return out
+
+    result = on_two(kernel, X)
+    np.testing.assert_array_equal(result.value, np.roll(X, 64, axis=0))
+    assert result.execution.trips == result.others[0].trips == (3,)
+
+
+def test_print_says_which_core_prints(capsys):
+    def kernel(x):
+        print("hello", nl.num_programs())
+        out = result_like(x)
+        nisa.dma_copy(half(out), nl.load(half(x)))
+        return out
+
+    on_two(kernel, X)
+    assert capsys.readouterr().out == "[core 0] hello 2\n[core 1] hello 2\n"
+
+
+# -- mistakes --------------------------------------------------------------------------------------------------------
+
+
+def test_a_partner_that_never_comes_is_named():
+    def kernel(x):
+        out = result_like(x)
+        if nl.program_id() == 0:
+            nisa.core_barrier(out, (0, 1))
+        return out
+
+    with pytest.raises(MissingPartner, match="core 0 waits in core_barrier, core 1 has ended"):
+        on_two(kernel, X)
+
+
+def test_cores_that_wait_in_different_places_are_named():
+    def kernel(x):
+        out = result_like(x)
+        tile = nl.load(half(x))
+        if nl.program_id() == 0:
+            nisa.core_barrier(out, (0, 1))
+        else:
+            nisa.sendrecv(tile, tile, 0, 0, pipe_id=1)
+        return out
+
+    with pytest.raises(
+        MissingPartner, match=r"core 0 waits in core_barrier, core 1 waits in sendrecv"
+    ):
+        on_two(kernel, X)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "error", "message"),
+    [
+        (lambda x: _shared_of(x, (64, 40), (32, 40)), CoresDiffer, "is .* on core 1"),
+        (lambda x: _loops(x), CoresDiffer, "device loops"),
+        (lambda x: _results(x), CoresDiffer, "different results"),
+    ],
+)
+def test_programs_that_do_not_fit_together_are_refused(kernel, error, message):
+    def named(x):
+        return kernel(x)
+
+    with pytest.raises(error, match=message):
+        on_two(named, X)
+
+
+def _shared_of(x, first, second):
+    nl.ndarray(second if nl.program_id() else first, dtype=x.dtype, buffer=nl.shared_hbm, name="s")
+    return result_like(x)
+
+
+def _loops(x):
+    out = result_like(x)
+    for _ in range(nl.program_id()):
+        nl.fori_loop(0, 2, lambda i: None)
+    return out
+
+
+def _results(x):
+    out = result_like(x)
+    return (out, out) if nl.program_id() else out
+
+
+def test_meeting_on_one_core_is_refused_at_its_line():
+    def kernel(x):
+        out = result_like(x)
+        nisa.core_barrier(out, (0, 1))
+        return out
+
+    with pytest.raises(InstructionError, match="nobody to meet") as caught:
+        run(jit(kernel), X, target="trn2")
+    assert caught.value.span.function == "kernel"
+
+
+def test_a_chip_without_two_cores_refuses_the_launch():
+    with pytest.raises(NotOnTarget, match="trn1 has 1 core"):
+        on_two(exchanged, X, target="trn1")
