@@ -141,10 +141,6 @@ def on_a_device(monkeypatch):
     jit(copy)(X)
 
 
-def on_two_cores(monkeypatch):
-    jit(copy)[2](X)
-
-
 def in_the_older_dialect(monkeypatch):
     with aliases():
         import_module("neuronxcc.nki")
@@ -170,7 +166,6 @@ def copy(x):
     ("use", "words", "row"),
     [
         (on_a_device, "device", "running on a device"),
-        (on_two_cores, "not modelled yet", "LNC2"),
         (in_the_older_dialect, "neuronxcc", "`neuronxcc.nki`"),
         (printing, "not modelled yet", "printing from the device"),
         (with_other_cores, "not modelled yet", "collectives"),
