@@ -7,6 +7,7 @@ import pytest
 
 import nki_lab.language as nl
 from nki_lab.isa import registry
+from nki_lab.profiler.columns import to_list
 from nki_lab.targets import TRN2
 from nki_lab.timing.tensor_queue import CurrentLimit
 from tests.timing.timed import Run, timed
@@ -172,3 +173,36 @@ def test_the_rate_rises_in_a_straight_line() -> None:
     together = whole.stretched(0, 0, 1_000_000)
     piecewise = sum(parts.stretched(0, 0, 1000) for _ in range(1000))
     assert piecewise == pytest.approx(together, rel=1e-3)
+
+
+def packed_products(count):
+    def kernel(x):
+        data = nl.ndarray((128, 512), dtype=nl.float8_e4m3fn_x4, buffer=nl.sbuf)
+        scale = nl.ndarray((128, 512), dtype=nl.uint8, buffer=nl.sbuf)
+        memset(data, 0)
+        memset(scale, 127)
+        held = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
+        for _ in range(count):
+            registry["nc_matmul_mx"](held, data[:, 0:128], data, scale[:, 0:128], scale)
+        moved = nl.ndarray(held.shape, dtype=nl.float32, buffer=nl.sbuf)
+        tensor_copy(moved, held)
+        out = nl.ndarray(held.shape, dtype=nl.float32, buffer=nl.shared_hbm)
+        dma_copy(out, moved)
+        return out
+
+    return kernel
+
+
+def test_block_scaled_products_contract_four_times_as_much_in_the_same_time() -> None:
+    # trainium3_arch.rst:79: K of 512 in the time of bfloat16 with K of 128.
+    plain, packed = (
+        timed(kernel, ANY, target="trn3") for kernel in (products(4), packed_products(4))
+    )
+    assert np.diff(spans(packed)[1]) == pytest.approx(np.diff(spans(plain)[1]), abs=0.01)
+    totals = [run.profile.table("Instruction") for run in (plain, packed)]
+    flops, adjusted = (
+        [sum(n or 0 for n in to_list(t[column])) for t in totals]
+        for column in ("raw_flops", "adjusted_flops")
+    )
+    assert flops[1] == 4 * flops[0] == 4 * 4 * 2 * 128 * 128 * 512
+    assert adjusted[1] == adjusted[0]
