@@ -1,0 +1,56 @@
+"""How do kernels run inside pytest?
+
+The plugin is found by pytest wherever nki_lab is installed. Without its options it changes nothing:
+
+    pytest --nki-aliases                 import nki, nki.language and nki.isa from nki_lab where no official package is
+    pytest --nki-target trn2             compile every kernel for this chip
+    pytest --nki-capacity finding        run kernels that do not fit the chip's memory, and say so
+    pytest --nki-strict                  findings are errors
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pytest
+
+_OPTIONS = ("target", "capacity")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the options, which have the meaning of the environment variables."""
+    from nki_lab.settings import VARIABLES
+
+    group = parser.getgroup("nki", "kernels for AWS Trainium (nki_lab)")
+    for name in _OPTIONS:
+        variable = VARIABLES[name]
+        choices = {"choices": variable.choices} if variable.choices else {}
+        group.addoption(f"--nki-{name}", help=variable.meaning, **choices)  # type: ignore[arg-type]
+    group.addoption("--nki-strict", action="store_true", help=VARIABLES["strict"].meaning)
+    group.addoption(
+        "--nki-aliases",
+        action="store_true",
+        help="make `import nki` import nki_lab where the official package is not installed",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Take the options for the whole run."""
+    from nki_lab.settings import override
+    from nki_lab.targets import get_target
+
+    given: dict[str, str | None] = {name: config.getoption(f"--nki-{name}") for name in _OPTIONS}
+    given["strict"] = "1" if config.getoption("--nki-strict") else None
+    stack = ExitStack()
+    if given["target"] is not None:
+        get_target(given["target"])  # a wrong name is told before any test runs
+    if any(given.values()):
+        stack.enter_context(override(**given))
+    if config.getoption("--nki-aliases"):
+        from nki_lab.api.install import install, uninstall
+
+        install()
+        stack.callback(uninstall)
+    config.add_cleanup(stack.close)
