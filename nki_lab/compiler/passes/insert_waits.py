@@ -36,18 +36,22 @@ def insert_waits(kernel: Kernel, options: CompileOptions) -> Kernel:
     waited_dma: dict[Any, set[int]] = {}
     waits = tuple(
         _reduced(found, flows, engines[n], engines, waited, waited_dma) if found or flows else ()
-        for n, (found, flows) in enumerate(_dependences(kernel))
+        for n, (found, flows) in enumerate(_dependences(kernel, ordered=True))
     )
     return kernel.with_(waits=waits)
 
 
 def dependences(kernel: Kernel) -> list[tuple[int, ...]]:
     """Return, per instruction, the earlier ones it must follow in whatever order the rest runs."""
-    return [tuple(sorted(found | flows)) for found, flows in _dependences(kernel)]
+    return [tuple(sorted(found | flows)) for found, flows in _dependences(kernel, ordered=False)]
 
 
-def _dependences(kernel: Kernel) -> Iterator[tuple[set[int], set[int]]]:
-    """Yield per instruction whom it must follow: in the first set for any reason, in the second to read a result."""
+def _dependences(kernel: Kernel, ordered: bool) -> Iterator[tuple[set[int], set[int]]]:
+    """Yield per instruction whom it must follow: in the first set for any reason, in the second to read a result.
+
+    When the instructions are `ordered`, what an in-order engine has waited for before is left out where that saves
+    looking at many.
+    """
     addresses = kernel.addresses or {}
     instructions = kernel.instructions
     position_of = _positions(instructions)
@@ -83,8 +87,10 @@ def _dependences(kernel: Kernel) -> Iterator[tuple[set[int], set[int]]]:
         flows: set[int] = set()
         form = i.form
         args = i.args
+        queue = form.engine if ordered and form.engine is not DMA else None
         for position in form.reads:
-            sources = found if position in form.writes else flows
+            updated = position in form.writes
+            sources = found if updated else flows
             value = args[position]
             for view in value if type(value) is tuple else (value,):
                 storage = view.storage
@@ -92,7 +98,7 @@ def _dependences(kernel: Kernel) -> Iterator[tuple[set[int], set[int]]]:
                     box = footprint(view)
                     if storage.id in roots:
                         box = _moved(box, addresses[storage.id])
-                    uses_of(storage).read(box, n, sources)
+                    uses_of(storage).read(box, n, sources, None if updated else queue)
         if form.dynamic:
             for dynamic in i.dynamic():
                 index = dynamic.index

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Hashable, Iterable
 
 from nki_lab.ir.footprint import Footprint, covers, flat_range, overlap
 from nki_lab.ir.storage import Address, Storage
@@ -18,6 +18,7 @@ Rectangle = tuple[int, int, int, int]  # first row, end row, first byte, end byt
 
 _LIST_LENGTH = 32
 _NOWHERE = Address(0, 0)
+_WORTH_PRUNING = 8
 _USEFUL = 0.75  # a cut that leaves more than this share on one side separates too little
 
 
@@ -30,11 +31,14 @@ class Uses:
         rows: number of rows there.
     """
 
-    __slots__ = ("writers", "readers", "limit", "origin", "pitch", "rows", "parts", "axis", "cuts")
+    __slots__ = (
+        "writers", "readers", "latest", "limit", "origin", "pitch", "rows", "parts", "axis", "cuts",
+    )  # fmt: skip
 
     def __init__(self, origin: Address = _NOWHERE, pitch: int = 0, rows: int = 0) -> None:
-        self.writers: list[Use] = []
+        self.writers: list[Use] = []  # in program order
         self.readers: list[Use] = []
+        self.latest: dict[Hashable, Use] = {}
         self.limit = _LIST_LENGTH
         self.origin = origin
         self.pitch = pitch
@@ -45,18 +49,41 @@ class Uses:
         self.axis = 0
         self.cuts: list[int] = []
 
-    def read(self, box: Footprint, n: int, found: set[int]) -> None:
-        """Note that instruction `n` reads `box`, and add to `found` which it must follow."""
+    def read(self, box: Footprint, n: int, found: set[int], queue: Hashable = None) -> None:
+        """Note that instruction `n` reads `box`, and add to `found` which it must follow.
+
+        Args:
+            queue: the engine that runs it, if that starts its instructions in order and they stay in this order:
+                what its latest reader of these bytes has waited for is left out then.
+        """
         if self.parts:
             reached = self._reached(box)
             for part in reached:
-                part.read(box, n, found)
+                part.read(box, n, found, queue)
             self._adopt(reached)
+            return
+        if queue is not None and len(self.writers) + len(self.readers) > _WORTH_PRUNING:
+            self._read_in_order(box, n, found, queue)
             return
         for other, at in self.writers:
             if overlap(other, box):
                 found.add(at)
         self.readers.append((box, n))
+        if len(self.readers) + len(self.writers) > self.limit:
+            self._separate()
+
+    def _read_in_order(self, box: Footprint, n: int, found: set[int], queue: Hashable) -> None:
+        before = self.latest.get(queue)
+        since = before[1] if before is not None and covers(before[0], box) else -1
+        for other, at in reversed(self.writers):
+            if at < since:
+                break
+            if overlap(other, box):
+                found.add(at)
+        if before is not None and covers(box, before[0]) and before in self.readers:
+            self.readers.remove(before)  # who waits for this reader waits for that one too
+        self.readers.append((box, n))
+        self.latest[queue] = box, n
         if len(self.readers) + len(self.writers) > self.limit:
             self._separate()
 
@@ -91,7 +118,7 @@ class Uses:
         )
 
     def remaining(self) -> tuple[Collection[Use], Collection[Use]]:
-        """Return the writers and the readers that no later write covers."""
+        """Return the writers and the readers that no later write covers, in program order."""
         if not self.parts:
             return self.writers, self.readers
         writers: set[Use] = set()
@@ -100,7 +127,7 @@ class Uses:
             some_writers, some_readers = part.remaining()
             writers.update(some_writers)
             readers.update(some_readers)
-        return writers, readers
+        return sorted(writers, key=_position), sorted(readers, key=_position)
 
     def inherit(self, before: Uses, storage: Storage, address: Address) -> None:
         """Take over what used the bytes of `storage`, placed at `address`, when they were another tile's."""
@@ -126,7 +153,10 @@ class Uses:
 
     def _add(self, writers: Collection[Use], readers: Collection[Use]) -> None:
         if not self.parts:
-            self.writers += writers
+            if self.writers:
+                self.writers = sorted((*self.writers, *writers), key=_position)
+            else:
+                self.writers = [*writers]
             self.readers += readers
             if len(self.readers) + len(self.writers) > self.limit:
                 self._separate()
@@ -173,6 +203,10 @@ class Uses:
                 at = self.parts.index(part)
                 self.parts[at : at + 1] = part.parts
                 self.cuts[at:at] = part.cuts
+
+
+def _position(use: Use) -> int:
+    return use[1]
 
 
 def _uncovered(uses: list[Use], box: Footprint, found: set[int]) -> list[Use]:
