@@ -21,10 +21,11 @@ instructions that others wait for have a label. `literals` says how tensors and 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from inspect import Parameter
 from typing import Any, NamedTuple
 
-from nki_lab.ir.instruction import Instruction
+from nki_lab.ir.instruction import Definition, Instruction
 from nki_lab.ir.literals import (
     data_text,
     dims_text,
@@ -86,12 +87,20 @@ def print_instruction(i: Instruction, *, comments: bool = True) -> str:
 def _call_text(i: Instruction, leaf: Callable[[Any], str]) -> str:
     definition = i.definition
     parts = []
-    for name, value in zip(definition.params, i.args, strict=True):
+    for name, value, default in zip(
+        definition.params, i.args, _default_texts(definition), strict=True
+    ):
         shown = value_text(value, leaf)
-        default = definition.signature.parameters[name].default
-        if default is Parameter.empty or shown != value_text(default):
+        if shown != default:
             parts.append(f"{name}={shown}")
     return f"{definition.name}({', '.join(parts)})"
+
+
+@cache
+def _default_texts(definition: Definition) -> tuple[str | None, ...]:
+    """Return the text of every parameter's default, None where it has none."""
+    defaults = (p.default for p in definition.signature.parameters.values())
+    return tuple(None if d is Parameter.empty else value_text(d) for d in defaults)
 
 
 class _Printer:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, overload
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,8 +77,7 @@ class Remark:
     place: Place | None = None
 
 
-@dataclass(frozen=True)
-class CodeLine:
+class CodeLine(NamedTuple):
     """A line of a program's text.
 
     Attributes:
@@ -94,10 +93,17 @@ class CodeLine:
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """The program after one pass."""
+    """The program after one pass.
+
+    Attributes:
+        name: of the pass.
+        make_lines: gives `lines`.
+        changed: False where the pass left the program as it was.
+    """
 
     name: str
     make_lines: Callable[[], Sequence[CodeLine]] = field(repr=False)
+    changed: bool = True
 
     @cached_property
     def lines(self) -> Sequence[CodeLine]:
@@ -174,6 +180,8 @@ class Slice:
         offset: first element.
         itemsize: bytes of one element of the view.
         readers, writers: positions of the instructions that read and write it.
+        dynamic: where it lies is decided while the kernel runs; shape, strides and offset are then
+            those of the part it may lie in.
     """
 
     text: str
@@ -183,6 +191,7 @@ class Slice:
     itemsize: int
     readers: Sequence[int] = ()
     writers: Sequence[int] = ()
+    dynamic: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,12 +6,13 @@ compiled program is put into their words.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
 
 import numpy as np
 
 from nki_lab.compiler.pipeline import CompiledKernel
+from nki_lab.ir.footprint import footprint
 from nki_lab.ir.literals import view_text
 from nki_lab.ir.nodes import Finding, Kernel
 from nki_lab.ir.printer import print_instruction, print_lines
@@ -39,15 +40,26 @@ def make_view_data(compiled: CompiledKernel, profile: Profile) -> ViewData:
         name=kernel.name,
         profile=profile,
         operations=Made(len(kernel.instructions), program.operation),
-        stages=tuple(
-            Stage(name, lambda stage=stage: program.lines(stage))  # type: ignore[misc]
-            for name, stage in compiled.stages
-        ),
+        stages=tuple(program.stages(compiled.stages)),
         tensors=Made(len(kernel.storages), program.tensor),
         slices=program.slices,
         make_lines=program.line_numbers,
         findings=tuple(program.remark(f) for f in compiled.findings),
     )
+
+
+#: What of a program its text shows and a pass may change.
+_SHOWN = (
+    "storages",
+    "body",
+    "outputs",
+    "addresses",
+    "overlaps",
+    "poisoned",
+    "placed",
+    "waits",
+    "findings",
+)
 
 
 class _Described:
@@ -85,6 +97,15 @@ class _Described:
                 number[id(i.stack)] = code
             codes.append(code)
         return np.array(codes, dtype=np.int64), list(places)
+
+    def stages(self, recorded: Sequence[tuple[str, Kernel]]) -> Iterator[Stage]:
+        before: Kernel | None = None
+        for name, kernel in recorded:
+            changed = before is None or any(
+                getattr(before, part) != getattr(kernel, part) for part in _SHOWN
+            )
+            yield Stage(name, partial(self.lines, kernel), changed)
+            before = kernel
 
     def lines(self, kernel: Kernel) -> list[CodeLine]:
         return [
@@ -127,7 +148,7 @@ class _Described:
         for position, i in enumerate(self._kernel.instructions):
             for way, views in enumerate((i.read(), i.written())):
                 for view in views:
-                    key = (view.shape, view.strides, view.offset, view.dtype)
+                    key = (view.shape, view.strides, view.offset, view.dtype, view.dynamic)
                     entry = found.setdefault(view.storage.id, {}).get(key)
                     if entry is None:
                         entry = found[view.storage.id][key] = (view, ([], []))
@@ -138,12 +159,19 @@ class _Described:
 
 
 def _slice(view: NkiTensor, readers: list[int], writers: list[int]) -> Slice:
+    shape, strides, offset = view.shape, view.strides, view.offset
+    if view.dynamic is not None:
+        reach = footprint(view)
+        row = reach.pitch // view.dtype.itemsize
+        shape, strides = (reach.end_row - reach.first_row, row), (row, 1)
+        offset = reach.first_row * row
     return Slice(
         text=view_text(view),
-        shape=view.shape,
-        strides=view.strides,
-        offset=view.offset,
+        shape=shape,
+        strides=strides,
+        offset=offset,
         itemsize=view.dtype.itemsize,
         readers=readers,
         writers=writers,
+        dynamic=view.dynamic is not None,
     )

@@ -11,6 +11,9 @@ import numpy as np
 from nki_lab.profiler.view_data import Stage, ViewData
 from nki_lab.widgets.packing import pack, smallest
 
+#: Programs up to this size have the lines that each pass changed counted.
+COUNTED_OPERATIONS = 3_000
+
 
 class Passes:
     """The program after each pass, and what each pass changed."""
@@ -20,26 +23,20 @@ class Passes:
 
     @cached_property
     def list(self) -> list[dict[str, Any]]:
-        """Per pass: its name, the lines it wrote anew and the lines it took away.
+        """Per pass: its name, whether it changed the program, and how many lines it wrote and took away.
 
-        A pass that neither writes nor takes away a line left the program as it was.
+        In a large program lines are not counted: that would take its whole text after every pass.
         """
         found = []
+        counted = len(self.data.operations) <= COUNTED_OPERATIONS
         before: Stage | None = None
         for stage in self.data.stages:
-            written = taken = 0
-            if before is not None:
+            entry: dict[str, Any] = {"name": stage.name, "changed": before is None or stage.changed}
+            if before is not None and stage.changed and counted:
                 old, new = _texts(before), _texts(stage)
-                written, taken = (new - old).total(), (old - new).total()
-            found.append(
-                {
-                    "name": stage.name,
-                    "lines": len(stage.lines),
-                    "written": written,
-                    "taken": taken,
-                    "changed": before is None or bool(written or taken),
-                }
-            )
+                entry["written"], entry["taken"] = (new - old).total(), (old - new).total()
+                entry["changed"] = bool(entry["written"] or entry["taken"])
+            found.append(entry)
             before = stage
         return found
 

@@ -20,8 +20,9 @@ from nki_lab.widgets.packing import pack
 #: Boxes and slices of one tensor that are sent to the browser; the rest is counted.
 BOXES_SHOWN = 20_000
 SLICES_SHOWN = 2_000
-#: Instructions named per slice.
-USES_SHOWN = 20
+#: Instructions named per tensor, and at most per slice and way (read, written).
+USES_SHOWN = 1_000
+_USES_OF_SLICE = 10
 #: Tensors listed.
 TENSORS_SHOWN = 3_000
 
@@ -118,6 +119,7 @@ def tensor_layout(data: ViewData, number: int) -> bytes:
     slices = data.slices(number)
     shown = []
     table: list[tuple[int, ...]] = []
+    uses = max(1, min(_USES_OF_SLICE, USES_SHOWN // (2 * len(slices) + 1)))
     for part in slices[:SLICES_SHOWN]:
         scale = tensor.row_bytes // part.itemsize
         if scale * part.itemsize != tensor.row_bytes:
@@ -131,7 +133,7 @@ def tensor_layout(data: ViewData, number: int) -> bytes:
             (b.row, b.rows, b.row_step, b.column * part.itemsize, b.columns, b.column_step * part.itemsize,
              part.itemsize) for b in found
         ]  # fmt: skip
-        shown.append(_describe(data, part) | {"boxes": [first, len(table)]})
+        shown.append(_describe(data, part, uses) | {"boxes": [first, len(table)]})
     meta = {
         "number": number,
         "name": tensor.name,
@@ -172,17 +174,18 @@ def axis_labels(tensor: Tensor) -> list[str]:
     return [down, f"{across}: {sizes} {tensor.dtype}, {size} (marks count bytes)"]
 
 
-def _describe(data: ViewData, part: Slice) -> dict[str, Any]:
+def _describe(data: ViewData, part: Slice, uses: int) -> dict[str, Any]:
     return {
         "text": part.text,
         "elements": int(np.prod(part.shape, dtype=np.int64)),
         "shape": list(part.shape),
+        "dynamic": part.dynamic,
         "reads": len(part.readers),
         "writes": len(part.writers),
         "uses": [
             _use(data.operations[position], position, way)
             for way, positions in (("reads", part.readers), ("writes", part.writers))
-            for position in positions[: USES_SHOWN // 2]
+            for position in positions[:uses]
         ],
     }
 

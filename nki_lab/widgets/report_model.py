@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from nki_lab.profiler.columns import Strings
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.report import badge, bound_sentence
@@ -31,7 +29,7 @@ def report_parts(data: ViewData) -> bytes:
         "badge": badge(profile),
         "modelled": profile.is_simulation,
         "figures": _figures(profile),
-        "engines": _engines(profile),
+        "engines": engine_rows(profile),
         "lines": _lines(data),
         "findings": [_remark(remark) for remark in data.findings[:REMARKS_SHOWN]],
         "more_findings": max(0, len(data.findings) - REMARKS_SHOWN),
@@ -72,7 +70,7 @@ def _split(sentence: str) -> tuple[str, str]:
     return (head, rest.strip()) if colon else (sentence, "")
 
 
-def _engines(profile: Profile) -> list[dict[str, Any]]:
+def engine_rows(profile: Profile) -> list[dict[str, Any]]:
     """Return busy time, share, count and waiting of the DMA engines and of every engine."""
     summary = profile.summary
     engine = profile.strings("Instruction", "engine")
@@ -129,13 +127,3 @@ def size_text(count: float) -> str:
         if count >= scale:
             return f"{count / scale:,.2f} {unit}"
     return f"{count:,.0f} B"
-
-
-def shares_of(profile: Profile) -> dict[str, float]:
-    """Return the share of the time each engine and DMA is busy, in the order of the report."""
-    return {row["engine"]: row["share"] for row in _engines(profile)}
-
-
-def transfer_sizes(profile: Profile) -> np.ndarray:
-    """Return the bytes of every DMA transfer."""
-    return profile.numbers("DmaPacketAggregated", "transfer_bytes")

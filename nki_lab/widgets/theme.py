@@ -36,6 +36,16 @@ ENGINE_COLOURS = {
     "scalar": Colour("#14804f", "#3fdc8c"),
     "gpsimd": Colour("#7d2a9e", "#c25cf0"),
 }
+#: The same for what does not know on which theme it is shown: stands out from both.
+ENGINE_ON_ANY = {
+    "dma": "#b07d10",
+    "sync": "#77859a",
+    "tensor": "#4a7fe8",
+    "vector": "#d4552b",
+    "scalar": "#22945c",
+    "gpsimd": "#a957cf",
+}
+INK_ON_ANY = "#767676"
 #: How a timeline and a report call each engine.
 ENGINE_LABELS = {
     "dma": "DMA",

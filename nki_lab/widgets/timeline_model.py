@@ -114,8 +114,8 @@ class Timeline:
     def _queues(self, core: int) -> Iterator[tuple[str, str, str, np.ndarray]]:
         queue = self.profile.strings(TRANSFERS, "queue_name")
         here = self.profile.numbers(TRANSFERS, "pcore_idx") == core
-        for code in np.unique(queue.codes[here]).tolist():
-            label = queue.values[code] if code >= 0 else "DMA"
+        codes = np.unique(queue.codes[here]).tolist()
+        for label, code in sorted((queue.values[c] if c >= 0 else "DMA", c) for c in codes):
             yield label, "dma", TRANSFERS, here & (queue.codes == code)
 
     def _engines(self, core: int) -> Iterator[tuple[str, str, str, np.ndarray]]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
+import nbconvert
 import nbformat
 import pytest
 from playwright.sync_api import Locator, Page
@@ -42,6 +42,7 @@ def matmul(aT, b):
             res = nl.copy(acc, dtype=aT.dtype)
             nl.store(out[m*128:(m+1)*128, n*512:(n+1)*512], res)
     return out"""
+WIDGET = "application/vnd.jupyter.widget-view+json"
 TABS = ("report", "ir", "layout", "memory", "timeline")
 
 
@@ -294,6 +295,8 @@ def test_memory_names_the_tile_under_the_pointer(lab: Lab, chromium: str) -> Non
         assert "acc = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)" in text
         page.mouse.click(x, box["y"] + 168 - 22 - 8)
         assert "Show in IR" in panel.locator(".nki-detail").inner_text()
+        page.keyboard.press("]")
+        assert "acc.1 [128, 512] float32" in panel.locator(".nki-detail").inner_text()
         panel.locator("select").first.select_option("whole")
         settle(page)
         panel.locator("canvas").first.scroll_into_view_if_needed()
@@ -401,13 +404,42 @@ def test_a_hundred_thousand_events_are_all_there(lab: Lab, chromium: str) -> Non
         notebook.screenshot("timeline_100k_zoomed", view)
 
 
-def test_an_exported_page_shows_the_picture(lab: Lab, chromium: str, tmp_path: Path) -> None:
-    with opened(lab, chromium, "export", DATA, DOUBLE.replace(" --show none", "")) as (
-        _,
-        notebook,
-    ):
-        assert set(displayed(notebook, 1)) == {
-            "text/plain",
-            "image/png",
-            "application/vnd.jupyter.widget-view+json",
-        }
+def test_an_exported_page_shows_picture_and_text_without_kernel_and_network(
+    lab: Lab, chromium: str
+) -> None:
+    shown = DOUBLE.replace(" --show none", "")
+    with opened(lab, chromium, "export", DATA, shown, HOSTILE) as (page, notebook):
+        view_of(notebook)
+        page.evaluate("window.jupyterapp.commands.execute('docmanager:save')")
+        page.wait_for_function("!window.jupyterapp.shell.currentWidget.context.model.dirty")
+    stored = nbformat.read(lab.root / "export.ipynb", as_version=4)
+    forms = [o.data for cell in stored.cells[1:] for o in cell.outputs if "data" in o]
+    for form in forms:
+        assert set(form) == {"text/plain", "image/png", WIDGET}
+        assert len(str(form)) < 100_000
+        del form[WIDGET]  # as `nki-lab execute --write` stores it
+    exported, _ = nbconvert.HTMLExporter(template_name="basic").from_notebook_node(stored)
+    with browser(chromium) as page:
+        console = Console().listen(page)
+        page.set_content(exported)
+        pictures = page.locator("img[src^='data:image/png']")
+        assert pictures.count() == 2
+        assert all(p.evaluate("(img) => img.naturalWidth") == 1200 for p in pictures.all())
+        assert page.evaluate("window.pwned") is None
+        assert console.errors == [] and console.requests == []
+
+
+CHARTS = """\
+from nki_lab.widgets import charts
+charts.utilisation(matmul_result)"""
+
+
+def test_charts_are_drawn_by_plotly(lab: Lab, chromium: str) -> None:
+    sizes = CHARTS.replace("utilisation", "transfer_sizes")
+    with opened(lab, chromium, "charts", SETUP, MATMUL, CHARTS, sizes) as (page, notebook):
+        charts = page.locator(".js-plotly-plot")
+        for k in range(2):
+            notebook.page.locator(".jp-CodeCell").nth(2 + k).scroll_into_view_if_needed()
+            charts.nth(k).locator(".barlayer .point").first.wait_for()
+            notebook.screenshot(f"chart_{k}", charts.nth(k))
+        assert charts.first.locator(".barlayer .point").count() == 6

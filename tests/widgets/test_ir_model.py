@@ -1,6 +1,10 @@
 """Does the IR view tell what each pass changed, and where each line came from?"""
 
+from itertools import pairwise
+
 from nki_lab.ir.printer import print_kernel
+from nki_lab.profiler.view_data import Stage
+from nki_lab.widgets import ir_model
 from nki_lab.widgets.ir_model import Passes
 from nki_lab.widgets.packing import unpack
 from tests.widgets.runs import added, by_hand
@@ -10,6 +14,26 @@ def test_a_pass_that_changes_nothing_says_so() -> None:
     found = {entry["name"]: entry for entry in Passes(by_hand()).list}
     assert [found[name]["changed"] for name in ("trace", "idle", "place")] == [True, False, True]
     assert (found["place"]["written"], found["place"]["taken"]) == (1, 1)
+
+
+def test_a_large_program_is_not_printed_to_list_its_passes(monkeypatch) -> None:
+    monkeypatch.setattr(ir_model, "COUNTED_OPERATIONS", 5)
+
+    def refuse():
+        raise AssertionError("printed")
+
+    stages = [Stage("trace", refuse), Stage("idle", refuse, changed=False), Stage("place", refuse)]
+    found = Passes(by_hand(stages=stages)).list
+    assert [entry["changed"] for entry in found] == [True, False, True]
+
+
+def test_what_a_real_pass_changed_is_what_its_text_says() -> None:
+    stages = added().view_data.stages
+    texts = [[line.text for line in stage.lines] for stage in stages]
+    for (old, new), stage in zip(pairwise(texts), stages[1:], strict=True):
+        # A pass may rebuild what reads alike; it never changes the text unnoticed.
+        assert stage.changed or old == new
+    assert [stage.changed for stage in stages].count(False) >= 2
 
 
 def test_lines_that_are_new_are_marked() -> None:

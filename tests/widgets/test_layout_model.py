@@ -5,7 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import nki_lab.language as nl
+from nki_lab.api import isa as nisa
 from nki_lab.profiler.view_data import Slice, Tensor
+from nki_lab.runtime import run
 from nki_lab.widgets.layout_model import axis_labels, boxes, tensor_layout
 from nki_lab.widgets.packing import unpack
 from tests.widgets.runs import added, by_hand
@@ -91,6 +94,27 @@ def test_layout_of_a_real_kernel_names_its_slices() -> None:
     assert [(s["reads"], s["writes"]) for s in meta["slices"]] == [(1, 0), (1, 0)]
     assert meta["slices"][0]["uses"][0]["source"].strip().startswith("total = nl.add(nl.load(x[")
     assert (meta["rows"], meta["row_bytes"], meta["more"]) == (96, 2400, 0)
+
+
+def test_a_slice_at_a_dynamic_address_covers_all_it_may_reach() -> None:
+    result = run(rows_from, np.ones((64, 16), np.float32), np.array([[3]], np.int32), target="trn2")
+    data = result.view_data
+    numbers = {t.name: n for n, t in enumerate(data.tensors)}
+    meta, arrays = unpack(tensor_layout(data, numbers["x"]))
+    assert [(s["dynamic"], s["reads"]) for s in meta["slices"]] == [(True, 1)]
+    assert arrays["boxes"].tolist() == [0, 64, 1, 0, 16, 4, 4]
+    # The tile of the index is read as well.
+    assert [s.readers for s in data.slices(numbers["at"])] != [[]]
+
+
+def rows_from(x, first):
+    """Copy eight rows of `x` from a row that is known while the kernel runs."""
+    at = nl.load(first)
+    rows = nl.ndarray((8, 16), dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(rows, x.ap([[16, 8], [1, 16]], scalar_offset=at))
+    result = nl.ndarray((8, 16), dtype=x.dtype, buffer=nl.shared_hbm)
+    nl.store(result, rows)
+    return result
 
 
 def test_axes_are_named() -> None:

@@ -60,6 +60,13 @@ def test_colours_stay_apart_for_every_eye(name, blindness) -> None:
             assert np.linalg.norm(a - b) > 12, (one, other)
 
 
+def test_charts_stand_out_from_either_theme() -> None:
+    assert theme.ENGINE_ON_ANY.keys() == theme.ENGINE_COLOURS.keys()
+    for colour in (*theme.ENGINE_ON_ANY.values(), theme.INK_ON_ANY):
+        for paper in ("#ffffff", "#111111", "#212121"):
+            assert contrast(colour, paper) >= 3, (colour, paper)
+
+
 def test_every_engine_has_a_colour_and_a_name() -> None:
     assert set(theme.ENGINE_COLOURS) == set(theme.ENGINE_LABELS) == {"dma", *ENGINES}
 

@@ -28,7 +28,8 @@ class Passes {
   listPasses() {
     fill(this.names, ...this.stages.flatMap((stage, k) => {
       if (!stage.changed && !this.showAll && k !== this.shown) return [];
-      const what = k === 0 ? "as traced" : stage.changed ? `+${number(stage.written)} −${number(stage.taken)} lines` : "unchanged";
+      const counts = stage.written === undefined ? "" : `+${number(stage.written)} −${number(stage.taken)} lines`;
+      const what = k === 0 ? "as traced" : stage.changed ? counts : "unchanged";
       return [make("button", {
         type: "button", class: stage.changed ? null : "nki-unchanged", "aria-pressed": String(k === this.shown),
         onclick: () => this.show(k),
@@ -40,6 +41,7 @@ class Passes {
   async show(k, position = null) {
     this.shown = k;
     this.listPasses();
+    fill(this.below, notice("…"));
     try {
       const { meta, arrays } = await this.context.source.get(`ir/${k}`);
       if (this.shown !== k) return;

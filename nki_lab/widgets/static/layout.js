@@ -47,6 +47,7 @@ class Layout {
       this.range.last = meta.row_bytes;
       this.range.least = Math.min(meta.row_bytes, 8 * meta.itemsize);
       this.range.reset();
+      this.canvas.showTip(null);
       this.describe();
       this.list.setCount(meta.slices.length);
       const lines = Math.min(6, Math.max(2, meta.slices.length));
@@ -98,9 +99,10 @@ class Layout {
       pen.fillStyle = this.theme.series(k);
       pen.strokeStyle = now.ink;
       pen.lineWidth = strong.includes(k) ? 2 : 0.5;
+      pen.setLineDash(slice.dynamic ? [6, 4] : []); // it lies somewhere in here
       for (let box = slice.boxes[0]; box < slice.boxes[1]; box++) {
         boxParts(this.boxes, box, across, down, (x, y, w, h, density) => {
-          pen.globalAlpha = alpha * (0.3 + 0.7 * density);
+          pen.globalAlpha = alpha * (0.3 + 0.7 * density) * (slice.dynamic ? 0.4 : 1);
           pen.fillRect(x, y, Math.max(w, 0.7), Math.max(h, 0.7));
           pen.globalAlpha = strong.length && !strong.includes(k) ? 0.2 : 0.8;
           if (w > 3 && h > 3) pen.strokeRect(x + 0.5, y + 0.5, w - 1, h - 1);
@@ -109,6 +111,7 @@ class Layout {
       }
     });
     pen.restore();
+    pen.setLineDash([]);
     pen.globalAlpha = 1;
     pen.strokeStyle = now.faint;
     pen.lineWidth = 1;
@@ -122,7 +125,7 @@ class Layout {
     const from = Math.max(x, this.range.lo * this.scale.across);
     pen.globalAlpha = 1;
     pen.fillStyle = strong ? this.theme.now.onFill : this.theme.now.ink;
-    pen.fillText(fit(pen, indexOf(slice.text), Math.min(w, x + w - from) - 10), from + 5, y + h / 2);
+    pen.fillText(fit(pen, slice.dynamic ? "somewhere in here" : indexOf(slice.text) || "all of it", Math.min(w, x + w - from) - 10), from + 5, y + h / 2);
     pen.fillStyle = this.theme.series(k);
   }
 
@@ -194,7 +197,8 @@ class Layout {
     const slice = this.tensor.slices[k];
     const row = make("div", { title: slice.text },
       make("span", { class: "nki-chip", style: { background: this.theme.series(k) } }),
-      make("code", {}, slice.text), make("span", { class: "nki-faint" }, `${slice.shape.join(" x ")}, ${uses(slice)}`));
+      make("code", {}, slice.text),
+      make("span", { class: "nki-faint" }, `${slice.dynamic ? "at an address known when it runs" : slice.shape.join(" x ")}, ${uses(slice)}`));
     row.addEventListener("mouseenter", () => { this.hovered = [k]; this.canvas.ask(); });
     row.addEventListener("mouseleave", () => { this.hovered = []; this.canvas.ask(); });
     return row;
@@ -229,7 +233,7 @@ class Layout {
 
 function indexOf(text) {
   const at = text.indexOf("[");
-  return at < 0 ? "all of it" : text.slice(at);
+  return at < 0 ? "" : text.slice(at);
 }
 
 function uses({ reads, writes }) {

@@ -39,13 +39,14 @@ class MemoryMap {
     const text = facts.tiles
       ? `${TITLES[memory]}: ${number(facts.tiles)} tiles; at most ${number(peak)} of ${number(usable)} bytes per partition in use (${percent(peak / usable)}), at instruction ${number(at)}`
       : `${TITLES[memory]}: not used`;
-    this.canvas = new Canvas((pen, width, height) => this.paint(pen, width, height), text, facts.tiles ? HEIGHTS[memory] : 30);
+    this.canvas = new Canvas((pen, width, height) => this.paint(pen, width, height), `${text}. Step through tiles with [ and ].`, facts.tiles ? HEIGHTS[memory] : 30);
     this.element = make("section", {}, make("h4", {}, text), this.canvas.box);
     navigate(this.canvas, owner.range, () => [LEFT, this.canvas.width - LEFT - 4], {
       changed: () => owner.changed(),
       hover: (x, y) => this.hover(x, y),
       leave: () => this.canvas.showTip(null),
       click: (x, y) => owner.choose(this, this.hit(x, y)),
+      keys: { "[": () => this.step(-1), "]": () => this.step(1), Escape: () => owner.choose(this, -1) },
     });
   }
 
@@ -150,6 +151,12 @@ class MemoryMap {
   hover(x, y) {
     const k = this.hit(x, y);
     this.canvas.showTip(k < 0 ? null : this.describe(k), x, y);
+  }
+
+  /** Choose the tile before or after the chosen one. */
+  step(by) {
+    const from = this.owner.chosen === this && this.owner.tile >= 0 ? this.owner.tile + by : 0;
+    if (from >= 0 && from < this.tiles.count) this.owner.choose(this, from);
   }
 
   describe(k) {

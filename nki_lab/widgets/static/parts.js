@@ -7,7 +7,7 @@ const ARRAYS = {
   u1: Uint8Array, u2: Uint16Array, u4: Uint32Array,
   i4: Int32Array, f4: Float32Array, f8: Float64Array,
 };
-const PATIENCE_MS = 4000;
+const PATIENCE_MS = 15000;
 
 /** Return {meta, arrays} of a block that `pack` made. */
 export async function unpack(block) {
