@@ -1,7 +1,8 @@
 """In which queues do the executed instructions stand, and what does each wait for?
 
 A device loop is executed trip by trip. Dependences between trips are not known, so a trip begins when everything
-before it is complete: an extra entry, `LOOP_TRIP`, stands between two trips and waits for all queues.
+before it is complete: an extra entry, `LOOP_TRIP`, stands between two trips and waits for all queues. One stands in
+place of a loop that does not run, too: what follows may rely on waits inside it.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def _with_loops(
     barrier = -1
     previous = -1
     for position in order:
-        if position <= previous:
+        if position != previous + 1:  # back for another trip, or past a loop that did not run
             barrier = len(executed)
             executed.append(trip)
             positions.append(LOOP_TRIP)

@@ -1,6 +1,6 @@
 """Which programs do tests compile, and what do these compute?
 
-`compiled` is the way of a kernel through the compiler without the runtime. `random_program` writes small programs with
+`compiled` is the way of a kernel through the compiler without the runtime. `RandomProgram` writes small programs with
 real instructions over views of few tiles, so that tiles are overwritten, read in part, read unwritten, and placed where
 others were. `interpret` computes them on one array per tensor: no addresses, no pool, no casts but NumPy's.
 """
@@ -23,7 +23,7 @@ from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.pipeline import PASSES, CompiledKernel, compile_kernel
 from nki_lab.errors import NkiError
 from nki_lab.ir.builder import Builder
-from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.nodes import Kernel, OutputRef
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.operators import OPS
 from nki_lab.simulator import Program, SimulatorOptions
@@ -84,96 +84,117 @@ def passed(kernel: Kernel, options: CompileOptions | None = None) -> Kernel:
 
 def traced(b: Builder, outputs: Sequence[NkiTensor] = (), name: str = "program") -> Kernel:
     """Return the kernel that a builder holds, as tracing returns it."""
-    return Kernel(name, b.target, storages=tuple(b.storages), body=tuple(b.body), outputs=tuple(outputs),
-                  forms=b.forms, findings=tuple(b.findings.values()))  # fmt: skip
+    return Kernel(
+        name, b.target, storages=tuple(b.storages), body=tuple(b.body), outputs=tuple(outputs),
+        result=tuple(OutputRef(k) for k in range(len(outputs))), forms=b.forms,
+        findings=tuple(b.findings.values()), registers=tuple(r.name for r in b.registers),
+    )  # fmt: skip
+
+
+class RandomProgram:
+    """Writes random instructions over two inputs, an output, a tensor in HBM, some tiles and two weights."""
+
+    def __init__(self, pick: random.Random, builder: Builder, tiles: int) -> None:
+        self.pick = pick
+        self.builder = builder
+        shape = (ROWS, COLUMNS)
+        self.x, self.y = (
+            builder.allocate(shape, "float32", SHARED_HBM, n, origin="input") for n in ("x", "y")
+        )
+        self.out = builder.allocate(shape, "float32", SHARED_HBM, "out")
+        self.spill = builder.allocate(shape, "float32", PRIVATE_HBM, "spill")
+        self.chip = [self.tile() for _ in range(tiles)]
+        self.weights = [builder.allocate((ROWS, 32), "float32", SBUF) for _ in range(2)]
+        for w in self.weights:
+            nisa.dma_copy(dst=w, src=pick.choice((self.x, self.y))[:, 0:32])
+
+    def tile(self) -> NkiTensor:
+        """Make a tile of random size and memory."""
+        shape = self.pick.choice((32, 64, 128)), self.pick.choice((8, 24, 48))
+        return self.builder.allocate(shape, "float32", self.pick.choice((SBUF, SBUF, PSUM)))
+
+    def steps(self, count: int) -> None:
+        """Write `count` instructions, or fewer where one does not fit the tiles."""
+        kinds = (self.fill, self.copy, self.copy, self.combine, self.combine, self.load, self.load, self.store,
+                 self.multiply)  # fmt: skip
+        for _ in range(count):
+            self.pick.choice(kinds)()
+
+    def store_some(self) -> None:
+        """Store three of the tiles."""
+        for t in self.pick.sample(self.chip, 3):
+            if t.buffer is SBUF:
+                nisa.dma_copy(dst=self.out[0 : t.shape[0], 0 : t.shape[1]], src=t)
+
+    def fill(self) -> None:
+        """Set a rectangle to a number."""
+        nisa.memset(dst=self._rectangle(self._sbuf()), value=float(self.pick.randint(-9, 9)),
+                    engine=self.pick.choice((VECTOR, GPSIMD)))  # fmt: skip
+
+    def copy(self) -> None:
+        """Copy between tiles."""
+        dst = self._rectangle(self.chip)
+        nisa.tensor_copy(dst=dst, src=self._like(self.chip, dst))
+
+    def combine(self) -> None:
+        """Combine two tiles into one."""
+        dst = self._rectangle(self._sbuf())
+        a, b = (self._like(self._sbuf(), dst) for _ in range(2))
+        op = self.pick.choice((OPS["subtract"], OPS["maximum"]))
+        nisa.tensor_tensor(dst=dst, data1=a, data2=b, op=op)
+
+    def load(self) -> None:
+        """Copy from HBM."""
+        dst = self._rectangle(self._sbuf())
+        nisa.dma_copy(dst=dst, src=self._like((self.x, self.y, self.out, self.spill), dst))
+
+    def store(self) -> None:
+        """Copy to HBM."""
+        src = self._rectangle(self._sbuf())
+        nisa.dma_copy(dst=self._like((self.out, self.spill), src), src=src)
+
+    def multiply(self) -> None:
+        """Add a product to an accumulator, or let it begin one."""
+        accumulators = [t for t in self.chip if t.buffer is PSUM]
+        if accumulators:
+            dst = self._rectangle(accumulators)[0:32]
+            weights, values = self.weights
+            nisa.nc_matmul(dst=dst, stationary=weights, moving=values[:, 0 : dst.shape[1]])
+
+    def _sbuf(self) -> list[NkiTensor]:
+        return [*(t for t in self.chip if t.buffer is SBUF), *self.weights]
+
+    def _like(self, tensors: Sequence[NkiTensor], view: NkiTensor) -> NkiTensor:
+        """Return a view with the shape of `view` of one of the tensors that are large enough."""
+        fitting = [t for t in tensors if all(n <= s for n, s in zip(view.shape, t.shape, strict=True))]  # fmt: skip
+        return self._rectangle(fitting, view.shape)
+
+    def _rectangle(self, tensors: Sequence[NkiTensor], shape: Any = None) -> NkiTensor:
+        """Return a view of one of the tensors, with rows where an engine may begin and columns in steps."""
+        pick = self.pick
+        t = pick.choice(tensors)
+        rows = shape[0] if shape else pick.choice([n for n in (32, 64, 128) if n <= t.shape[0]])
+        row = pick.choice(range(0, t.shape[0] - rows + 1, 64 if rows > 32 else 32))
+        columns = shape[1] if shape else pick.choice([n for n in (1, 4, 8) if n <= t.shape[1]])
+        step = pick.choice([s for s in (1, 1, 2) if (columns - 1) * s < t.shape[1]])
+        column = pick.randint(0, t.shape[1] - (columns - 1) * step - 1)
+        return t[row : row + rows, column : column + (columns - 1) * step + 1 : step]
 
 
 def random_program(
     pick: random.Random, length: int = 24, tiles: int = 8, target: Target = TRN2
 ) -> Kernel:
-    """Write a program of `length` instructions on two inputs, `tiles` tiles and one output."""
+    """Return a program of about `length` instructions; now and then a new tile takes the part of an old one."""
     b = Builder(target)
-    x, y = (
-        b.allocate((ROWS, COLUMNS), "float32", SHARED_HBM, n, origin="input") for n in ("x", "y")
-    )
     with b.active():
-        out = b.allocate((ROWS, COLUMNS), "float32", SHARED_HBM, "out")
-        spill = b.allocate((ROWS, COLUMNS), "float32", PRIVATE_HBM, "spill")
-        hbm = (x, y, out, spill)
-        chip = [_tile(pick, b) for _ in range(tiles)]
-        weights = [b.allocate((ROWS, 32), "float32", SBUF) for _ in range(2)]
-        for w in weights:
-            nisa.dma_copy(dst=w, src=pick.choice((x, y))[:, 0:32])
+        made = RandomProgram(pick, b, tiles)
         for _ in range(length):
-            pick.choice(_STEPS)(pick, hbm, chip, weights)
+            made.steps(1)
             if pick.random() < 0.3:  # the old tile is done with: its place is free
-                chip[pick.randrange(tiles)] = _tile(pick, b)
-        for t in pick.sample(chip, 3):
-            if t.buffer is SBUF:
-                nisa.dma_copy(dst=out[0 : t.shape[0], 0 : t.shape[1]], src=t)
+                made.chip[pick.randrange(tiles)] = made.tile()
+        made.store_some()
     assert not b.errors, b.errors[0]
-    return traced(b, [out])
-
-
-def _tile(pick: random.Random, b: Builder) -> NkiTensor:
-    shape = pick.choice((32, 64, 128)), pick.choice((8, 24, 48))
-    return b.allocate(shape, "float32", pick.choice((SBUF, SBUF, PSUM)))
-
-
-def _rectangle(pick: random.Random, tensors: Sequence[NkiTensor], shape: Any = None) -> NkiTensor:
-    """Return a view of one of `tensors` that fits `shape`, if that is given."""
-    t = pick.choice(tensors)
-    rows = shape[0] if shape else pick.choice([n for n in (32, 64, 128) if n <= t.shape[0]])
-    row = pick.choice(range(0, t.shape[0] - rows + 1, 64 if rows > 32 else 32))
-    columns = shape[1] if shape else pick.choice([n for n in (1, 4, 8) if n <= t.shape[1]])
-    step = pick.choice([s for s in (1, 1, 2) if (columns - 1) * s < t.shape[1]])
-    column = pick.randint(0, t.shape[1] - (columns - 1) * step - 1)
-    return t[row : row + rows, column : column + (columns - 1) * step + 1 : step]
-
-
-def _on_chip(chip, space=None):
-    return [t for t in chip if space is None or t.buffer is space]
-
-
-def _fill(pick, hbm, chip, weights):
-    nisa.memset(dst=_rectangle(pick, _on_chip(chip, SBUF) or weights), value=float(pick.randint(-9, 9)),
-                engine=pick.choice((VECTOR, GPSIMD)))  # fmt: skip
-
-
-def _copy(pick, hbm, chip, weights):
-    dst = _rectangle(pick, chip)
-    nisa.tensor_copy(dst=dst, src=_rectangle(pick, _fitting(chip, dst), dst.shape))
-
-
-def _combine(pick, hbm, chip, weights):
-    sbuf = [*_on_chip(chip, SBUF), *weights]
-    dst = _rectangle(pick, sbuf)
-    a, c = (_rectangle(pick, _fitting(sbuf, dst), dst.shape) for _ in range(2))
-    nisa.tensor_tensor(dst=dst, data1=a, data2=c, op=pick.choice((OPS["subtract"], OPS["maximum"])))
-
-
-def _load(pick, hbm, chip, weights):
-    dst = _rectangle(pick, _on_chip(chip, SBUF) or weights)
-    nisa.dma_copy(dst=dst, src=_rectangle(pick, hbm, dst.shape))
-
-
-def _store(pick, hbm, chip, weights):
-    src = _rectangle(pick, _on_chip(chip, SBUF) or weights)
-    nisa.dma_copy(dst=_rectangle(pick, hbm[2:], src.shape), src=src)
-
-
-def _multiply(pick, hbm, chip, weights):
-    psum = [t for t in _on_chip(chip, PSUM) if t.shape[0] >= 32]
-    if psum:
-        dst = _rectangle(pick, psum)[0:32]
-        nisa.nc_matmul(dst=dst, stationary=weights[0], moving=weights[1][:, 0 : dst.shape[1]])
-
-
-def _fitting(tensors, view):
-    return [t for t in tensors if all(n <= s for n, s in zip(view.shape, t.shape, strict=True))]
-
-
-_STEPS = (_fill, _copy, _copy, _combine, _combine, _load, _load, _store, _multiply)
+    return traced(b, [made.out])
 
 
 def interpret(kernel: Kernel, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

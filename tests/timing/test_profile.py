@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import nki_lab
 import nki_lab.language as nl
 from nki_lab.errors import BrokenProgram, UnknownOption
 from nki_lab.ir.execution import Execution
@@ -14,6 +15,7 @@ from nki_lab.profiler.profile_json import from_json, to_json
 from nki_lab.profiler.report import report
 from nki_lab.profiler.schema import TABLES, TRANSFERS
 from nki_lab.targets import ALL_TARGETS
+from nki_lab.targets.engines import VECTOR
 from nki_lab.timing import TimingOptions, simulate_time, total_ns
 from nki_lab.timing.limits import LIMITS
 from tests.timing.timed import compiled, timed
@@ -289,6 +291,32 @@ def test_an_empty_program_takes_no_time() -> None:
     for name in ("Instruction", TRANSFERS, "Flow", "SbufUsage", "DmaPacket"):
         assert profile.count(name) == 0
         assert name in TABLES
+
+
+def test_a_loop_that_does_not_run_hides_no_wait() -> None:
+    """What follows it needs the load that only the body, earlier in the text, was to wait for."""
+
+    def kernel(x, trips):
+        out = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.shared_hbm)
+        t = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
+        u = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
+
+        def add(_=None):
+            registry["tensor_tensor"](dst=u, data1=u, data2=t, op=nl.add, engine=VECTOR)
+
+        registry["memset"](dst=u, value=0.0, engine=VECTOR)
+        dma_copy(dst=t, src=x)
+        nl.fori_loop(0, trips, add)
+        add()
+        dma_copy(dst=out, src=u)
+        return out
+
+    for trips in (0, 1):
+        profile = nki_lab.run(kernel, np.ones((128, 512), np.float32), trips, target="trn2").profile
+        codes = profile.strings("Instruction", "opcode").to_list()
+        add = codes.index("TENSOR_TENSOR")
+        arrived = profile.numbers(TRANSFERS, "end_ts")[0]
+        assert profile.numbers("Instruction", "start_ts")[add] >= arrived
 
 
 def test_trips_of_a_loop_run_one_after_the_other() -> None:
