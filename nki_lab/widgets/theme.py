@@ -67,8 +67,6 @@ SERIES = (
     Colour("#0f7d98", "#63dcea"),
     Colour("#57402f", "#b07c55"),
 )
-READ = Colour("#1557d6", "#8fbcff")
-WRITE = Colour("#8a2e0b", "#f0622f")
 #: A limit that is drawn as a line, and what lies past it.
 LIMIT = Colour("#b00020", "#ff7b8b")
 
@@ -86,8 +84,6 @@ def theme_table() -> dict[str, Any]:
             "faint": one(FAINT),
             "rule": one(RULE),
             "onFill": one(ON_FILL),
-            "read": one(READ),
-            "write": one(WRITE),
             "limit": one(LIMIT),
             "engines": {name: one(colour) for name, colour in ENGINE_COLOURS.items()},
             "series": [one(colour) for colour in SERIES],

@@ -10,7 +10,7 @@ from nki_lab.widgets import theme
 from nki_lab.widgets.theme import Colour, contrast, rgb
 
 THEMES = ("light", "dark")
-FILLS = [*theme.ENGINE_COLOURS.values(), *theme.SERIES, theme.READ, theme.WRITE]
+FILLS = [*theme.ENGINE_COLOURS.values(), *theme.SERIES]
 
 # Colour blindness of the severe kind as a matrix on linear RGB (Machado, Oliveira, Fernandes 2009, table 1).
 BLINDNESS = {
