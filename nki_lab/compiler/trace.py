@@ -205,6 +205,17 @@ def map_arguments(
     return value
 
 
+def is_container(value: Any) -> bool:
+    """Tell whether `map_arguments` looks for arrays inside a value."""
+    return isinstance(value, tuple) or type(value) in (list, dict) or _has_fields(value)
+
+
+def _has_fields(value: Any) -> bool:
+    return isinstance(value, NKIObject) or (
+        dataclasses.is_dataclass(value) and not isinstance(value, (type, Enum))
+    )
+
+
 def _fields(value: Any) -> dict[str, Any]:
     slots = [f.name for f in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
     return {k: getattr(value, k) for k in slots if hasattr(value, k)} | getattr(
@@ -305,6 +316,8 @@ _RAISED: dict[Any, type[KernelRaised]] = {}
 def _raised(kind: Any) -> type[KernelRaised]:
     """Return KernelRaised as a class that is also `kind`, so that who expects a ValueError catches one."""
     made: type[KernelRaised]
+    if issubclass(kind, (StopIteration, StopAsyncIteration)):
+        return KernelRaised  # as what it is, it would end a generator on its way to the caller
     try:
         made = type("KernelRaised", (KernelRaised, kind), {"__module__": KernelRaised.__module__})
         made("")

@@ -56,7 +56,13 @@ def _from_torch(name: str, tensor: Any) -> np.ndarray:
     tensor = tensor.detach()
     known = _TORCH_ONLY.get(str(tensor.dtype))
     if known is None:
-        return tensor.numpy()
+        try:
+            return tensor.numpy()
+        except (TypeError, RuntimeError) as error:  # sparse, quantized, lazily negated, ...
+            raise KernelArgument(
+                f"argument `{name}` is a torch tensor that NumPy cannot read: {error}",
+                help="pass a dense tensor of numbers: tensor.to_dense(), .dequantize() or .resolve_neg()",
+            ) from None
     bits, dtype = known
     torch = sys.modules["torch"]
     return tensor.view(getattr(torch, bits)).numpy().view(dtype)

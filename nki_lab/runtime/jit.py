@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-import numpy as np
-
 from nki_lab.compiler.cores import pair_shared
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.options import CompileOptions
@@ -22,6 +20,7 @@ from nki_lab.ir.execution import Execution
 from nki_lab.ir.instruction import active
 from nki_lab.ir.nodes import Finding
 from nki_lab.runtime.arrays import is_foreign_array, library_of, to_library, to_numpy
+from nki_lab.runtime.call_form import CallForm
 from nki_lab.runtime.recording import record, recording
 from nki_lab.runtime.result import Result
 from nki_lab.settings import Settings
@@ -94,7 +93,8 @@ class KernelFunction:
         """Run on the simulator and return everything that is known about the run."""
         with use_target(target):
             compiled = self.compile(*args, **kwargs)
-        return compiled.launch(*args, **kwargs)
+        # Not checked against what was compiled: a kernel may change the objects it is given while it is traced.
+        return compiled._launch(args, kwargs, check=False)
 
     def compile(self, *args: Any, **kwargs: Any) -> CompiledFunction:
         """Compile for these arguments; calling what is returned does not trace again.
@@ -108,6 +108,7 @@ class KernelFunction:
                 help="unset NKI_SIMULATOR to run on the simulator",
             )
         _, arguments = _numpy_arguments(self.source, args, kwargs)
+        form = CallForm(arguments)
         target = current_target(settings)
         if self.grid > target.lnc_max:
             raise NotOnTarget(
@@ -118,7 +119,7 @@ class KernelFunction:
             self.source, arguments.args, arguments.kwargs, target,
             CompileOptions.from_settings(settings), self.grid,
         )  # fmt: skip
-        return CompiledFunction(compiled, SimulatorOptions(precise_fp=settings.precise_fp))
+        return CompiledFunction(compiled, SimulatorOptions(precise_fp=settings.precise_fp), form)
 
     def __repr__(self) -> str:
         return f"<NKI kernel {self.__name__}{self.__signature__}>"
@@ -132,26 +133,26 @@ class CompiledFunction:
         runs: how often it has been run.
     """
 
-    def __init__(self, compiled: CompiledKernel, options: SimulatorOptions) -> None:
+    def __init__(self, compiled: CompiledKernel, options: SimulatorOptions, form: CallForm) -> None:
         self.compiled = compiled
+        self._form = form
         self.runs = 0
         self._options = options
         self._programs: list[Program] = []
         self._pairs: list[Any] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run on new arrays of the same shapes and dtypes; everything else stays as compiled."""
+        """Run on new arrays of the same shapes and dtypes; everything else must be as it was compiled for."""
         return self.launch(*args, **kwargs).value
 
     def launch(self, *args: Any, **kwargs: Any) -> Result:
         """Run and return everything that is known about the run."""
+        return self._launch(args, kwargs)
+
+    def _launch(self, args: tuple[Any, ...], kwargs: dict[str, Any], check: bool = True) -> Result:
         compiled = self.compiled
         values, arguments = _numpy_arguments(compiled.source, args, kwargs)
-        arrays: list[np.ndarray] = []
-        for name, value in bind_arguments(
-            compiled.source, arguments.args, arguments.kwargs
-        ).items():
-            map_arguments(name, value, lambda _, a: arrays.append(a) if a.ndim else None)
+        arrays = self._form.arrays(arguments, check)
         kernels = (compiled.kernel, *compiled.others)
         if not self._programs:
             self._programs = [Program(k, self._options) for k in kernels]

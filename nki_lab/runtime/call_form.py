@@ -1,0 +1,85 @@
+"""Is a call one that a kernel was compiled for, and in which order do its arrays come?"""
+
+from __future__ import annotations
+
+import inspect
+import reprlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from nki_lab.compiler.trace import is_container, map_arguments
+from nki_lab.errors import KernelArgument
+
+_ARRAY = object()  # stands for an array, whose values may differ from call to call
+_ABSENT = object()
+
+
+class CallForm:
+    """What all calls of one compiled kernel have in common.
+
+    Constants are part of the program: a call with others would silently compute with the ones compiled for.
+    """
+
+    def __init__(self, arguments: inspect.BoundArguments) -> None:
+        self._leaves = {
+            path: _ARRAY if _is_tensor(value) else value
+            for path, value in _flat(arguments.arguments).items()
+        }
+
+    def arrays(self, arguments: inspect.BoundArguments, check: bool = True) -> list[np.ndarray]:
+        """Return the arrays of a call, in the order of the kernel's inputs.
+
+        Args:
+            arguments: the call, with defaults, and with NumPy arrays in place of those of other libraries.
+            check: raise KernelArgument where a constant is not the one compiled for.
+        """
+        found = _flat(arguments.arguments)
+        if check:
+            for path in {**self._leaves, **found}:
+                self._check(path, found.get(path, _ABSENT))
+        return [found[path] for path, value in self._leaves.items() if value is _ARRAY]
+
+    def _check(self, path: str, value: Any) -> None:
+        before = self._leaves.get(path, _ABSENT)
+        if before is _ARRAY and _is_tensor(value):
+            return
+        if _ARRAY is not before and not _is_tensor(value) and _same(before, value):
+            return
+        raise KernelArgument(
+            f"argument `{path}` is {_shown(value)}, the kernel was compiled for {_shown(before)}",
+            help="compile it for these arguments: call the kernel itself instead of the compiled one",
+        )
+
+
+def _flat(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return everything in the arguments that holds nothing itself, by its path."""
+    found: dict[str, Any] = {}
+
+    def leaf(path: str, value: Any) -> Any:
+        found[path] = value
+        return value
+
+    for name, value in arguments.items():
+        map_arguments(name, value, leaf, lambda v: not is_container(v))
+    return found
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.ndim > 0
+
+
+def _same(a: Any, b: Any) -> bool:
+    if a is b:
+        return True
+    try:
+        return bool(a == b) or bool(a != a and b != b)  # NaN is the same constant as NaN
+    except Exception:  # of a class that cannot be compared
+        return False
+
+
+def _shown(value: Any) -> str:
+    if value is _ABSENT:
+        return "absent"
+    return "an array" if value is _ARRAY or _is_tensor(value) else reprlib.repr(value)
