@@ -106,7 +106,16 @@ def compare(
 
 
 def _array(what: str, value: Any) -> np.ndarray:
-    array = to_numpy(what, value) if is_foreign_array(value) else np.asarray(value)
+    try:
+        # asarray also of arrays: a masked array or a matrix means other things by the same operators.
+        array = np.asarray(to_numpy(what, value) if is_foreign_array(value) else value)
+    except ValueError as error:  # rows of different lengths
+        raise UsageError(f"the {what} is no array of numbers: {error}") from None
+    if array.dtype.kind == "c":
+        raise UsageError(
+            f"the {what} is complex, a kernel's results are real",
+            help="compare the real part: reference.real",
+        )
     if array.dtype.kind in "OUSMm":
         raise UsageError(
             f"the {what} is no array of numbers but {type(value).__name__}",
