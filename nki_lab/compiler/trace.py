@@ -72,11 +72,15 @@ def trace(
     values = {name: _symbolic(builder, name, value) for name, value in bound.items()}
     params = tuple(Param(name, value) for name, value in values.items())
     positional, keywords = _call_form(source, values)
+    explained: NkiError | None = None
     with builder.active(), _marked_output(program):
         try:
             result = source.function(*positional, **keywords)
         except Exception as error:
-            raise _explained(error, source, builder) from None
+            explained = _explained(error, source, builder)
+    if explained is not None:
+        # Raised here it has no context: IPython shows another traceback where a group of exceptions is one.
+        raise explained from None
     if builder.errors:
         raise _all(builder.errors)
     builder.check_closed()
@@ -191,9 +195,7 @@ def map_arguments(
         return type(value)(*(inner(k, v) for k, v in enumerate(value)))
     if type(value) is dict:
         return {k: inner(k, v) for k, v in value.items()}
-    if isinstance(value, NKIObject) or (
-        dataclasses.is_dataclass(value) and not isinstance(value, (type, Enum))
-    ):
+    if _has_fields(value):
         fields = _fields(value)
         changed = {k: inner(k, v) for k, v in fields.items()}
         if all(changed[k] is v for k, v in fields.items()):

@@ -309,3 +309,23 @@ def test_what_the_target_does_not_have_is_said():
 
     error = failing(large, X, target=TRN1)
     assert error.message == "shape (129, 4) in sbuf: 129 partitions, the memory has 128"
+
+
+@pytest.mark.parametrize("raised", [StopIteration, StopAsyncIteration])
+def test_an_exhausted_iterator_is_an_error_of_the_kernel(raised):
+    def kernel(x):
+        raise raised("nothing left")
+
+    error = failing(kernel, X, error=KernelRaised)
+    assert f"{raised.__name__}: nothing left" in str(error)
+
+
+def test_a_group_of_exceptions_leaves_no_context():
+    """IPython shows a traceback of its own for whatever a group of exceptions stands behind."""
+
+    def kernel(x):
+        raise ExceptionGroup("several", [ValueError("a"), TypeError("b")])
+
+    error = failing(kernel, X, error=KernelRaised)
+    assert "ExceptionGroup: several" in str(error)
+    assert error.__context__ is None
