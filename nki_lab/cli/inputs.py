@@ -36,6 +36,7 @@ INPUT_DTYPES = tuple(name for name in DTYPES if name not in _NOT_ARRAYS)
 
 _FORM = "NAME=KIND:SHAPE[:DTYPE], for example a=randn:128x512:bf16"
 _ELEMENTS_MAX = 1 << 31
+_AXES_MAX = 32  # NumPy makes arrays of at most 64
 # Integers drawn without a range are at most this large, so that sums of a few stay exact in float32.
 _LARGEST_DRAWN = 1000
 _DEVIATION = 10.0
@@ -160,6 +161,8 @@ def _shape(text: str, shape: str) -> tuple[int, ...]:
         raise UnknownOption(
             f"--input {text}: `{shape}` is no shape", help="write sizes with x between: 128x512"
         )
+    if len(sizes) > _AXES_MAX:
+        raise UnknownOption(f"--input {text}: {len(sizes)} axes, at most {_AXES_MAX} are possible")
     made = tuple(map(int, sizes))
     if prod(made) > _ELEMENTS_MAX:
         raise UnknownOption(f"--input {text}: more than {_ELEMENTS_MAX:,} elements")

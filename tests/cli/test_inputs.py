@@ -93,6 +93,7 @@ def test_short_names_stand_for_dtypes(short: str):
         ("a=randn:4x", "`4x` is no shape"),
         ("a=randn:0x4", "`0x4` is no shape"),
         ("a=randn:-4", "`-4` is no shape"),
+        ("a=randn:" + "x".join("1" * 65), "65 axes, at most 32 are possible"),
         ("a=randn:99999x99999", "more than"),
         ("a=randn:4:f64", "`f64` is no dtype"),
         ("a=randn:4:tfloat32", "cannot carry the dtype tfloat32"),
