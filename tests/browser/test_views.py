@@ -185,6 +185,13 @@ def test_the_timeline_zooms_moves_and_explains(lab: Lab, chromium: str) -> None:
         )
         assert 0 < shown < total == 108
 
+        # The label of a track tells how busy it is in what is shown.
+        page.mouse.move(box["x"] + 30, box["y"] + 24 + 5 * 23 + 10)
+        assert re.search(
+            r"Vector\n4 instructions, .*\nin view: busy \d+\.\d %",
+            panel.locator(".nki-tip").inner_text(),
+        )
+
         # Dragging moves, double click shows everything.
         page.mouse.move(left, box["y"] + 60)
         page.mouse.down()

@@ -3,9 +3,9 @@
 import { Canvas, navigate } from "./canvas.js";
 import { button, choice, fill, make, notice, sourceLine, table } from "./elements.js";
 import { Range } from "./range.js";
-import { busyBefore, eventAt } from "./search.js";
+import { busyBefore, busyTime, eventAt } from "./search.js";
 import { countVisible, labelWidth, paint, placeLanes } from "./timeline_draw.js";
-import { duration, number, time } from "./words.js";
+import { duration, number, percent, time } from "./words.js";
 
 const NO_LINE = 0;
 const SHOWN_FIRST = ["opcode", "operands", "variable", "source", "dest", "transfer_bytes"];
@@ -154,9 +154,20 @@ class Timeline {
     }
     const k = this.bands.findIndex((band) => y >= band.y && y < band.y + band.height);
     const track = this.tracks[k];
-    this.canvas.showTip(track && x < this.left
-      ? [track.label, `${number(track.count)} ${track.unit}, busy ${duration(track.busy)} of ${duration(this.total)}`]
-      : null, x, y);
+    this.canvas.showTip(track && x < this.left ? this.describeTrack(track, k) : null, x, y);
+  }
+
+  describeTrack(track, k) {
+    const lines = [
+      track.label, `${number(track.count)} ${track.unit}, busy ${duration(track.busy)} of ${duration(this.total)}`,
+    ];
+    const lanes = this.events ? this.events.lanes.filter((lane) => lane.track === k) : [];
+    if (lanes.length === 1 && !this.range.whole) { // where events overlap, lanes do not add up
+      const { start, duration: lasting, sums } = this.events;
+      const busy = busyTime(start, lasting, sums, lanes[0].lo, lanes[0].hi, this.range.lo, this.range.hi);
+      lines.push(`in view: busy ${percent(busy / this.range.span)}`);
+    }
+    return lines;
   }
 
   describe(i) {
