@@ -1,7 +1,8 @@
 """Into how many contiguous pieces does a copy between two views fall?
 
 A DMA engine moves runs: stretches of the element stream that are contiguous on both sides. On chip a run ends with
-its partition. Everything here is arithmetic on shapes and strides; no element is enumerated.
+its partition; where a tile of indices chooses the rows, with its row. Everything here is arithmetic on shapes and
+strides; no element is enumerated.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def _levels(view: NkiTensor) -> list[Level]:
         size, stride = view.shape[axis], view.strides[axis]
         if size == 1:
             continue
-        near = stride - back == 1 and not (axis == 0 and view.storage.on_chip)
+        near = stride - back == 1 and not (axis == 0 and view.first_axis_stays)
         if not levels or levels[-1][1] != near:  # else carrying into either has the same effect
             levels.append((period, near))
         back += (size - 1) * stride

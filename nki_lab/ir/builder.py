@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from enum import Enum
 from typing import Any, NoReturn
 
 import numpy as np
@@ -20,6 +19,7 @@ from nki_lab.errors import (
     RegisterValue,
     TensorArgument,
 )
+from nki_lab.ir.form_key import DEFAULT, SIMPLE, alike, key_of, note_simple, plain_value
 from nki_lab.ir.instruction import (
     NAME,
     OPAQUE,
@@ -195,7 +195,7 @@ class Builder:
         foreign: NkiTensor | None = None
         for value, keyed, default in zip(args, definition.keyed, definition.defaults, strict=True):
             if value is default:
-                key.append(_DEFAULT)
+                key.append(DEFAULT)
                 continue
             kind = type(value)
             if kind is NkiTensor:
@@ -208,7 +208,11 @@ class Builder:
                 if storage.address is not None:
                     first += storage.address.partition
                 seen = (value.shape, value.strides, value.dtype, storage.buffer, first)
-                key.append(seen if value.dynamic is None else (seen, value.dynamic.key))
+                if value.dynamic is None:
+                    key.append(seen)
+                else:
+                    key.append((seen, value.dynamic.key))
+                    foreign = self._check_index(definition, value) or foreign
             elif keyed is NAME:
                 key.append(None)
             elif kind is Register:
@@ -219,21 +223,23 @@ class Builder:
             elif kind is int and isinstance(keyed, type):
                 value = self._member(definition, len(key) - 1, value, keyed)
                 changed = {**(changed or {}), len(key) - 1: value}
-                key.append(_key(value))
+                key.append(key_of(value))
             elif kind is int or kind is bool:
                 key.append(kind if keyed is OPAQUE else (kind, value))
-            elif kind in _SIMPLE:
+            elif kind in SIMPLE:
                 key.append(value)
             else:
                 if kind is tuple or kind is list or isinstance(value, np.generic):
-                    plain = _plain(value)
+                    plain = plain_value(value)
                     changed = {**(changed or {}), len(key) - 1: plain}
-                    foreign = foreign or self._foreign(plain)
+                    foreign = foreign or self._foreign(definition, plain)
                 else:
-                    _note_simple(value)
-                key.append(_key(value))
+                    note_simple(value)
+                key.append(key_of(value))
         if changed:
             args = tuple(changed.get(n, v) for n, v in enumerate(args))
+        if definition.identities:
+            key.append(alike(args))
         stack = self.stack(3)
         made = Instruction(definition, args, stack)
         if definition.meets and self.program[1] == 1:
@@ -283,10 +289,7 @@ class Builder:
     def _check_register(self, definition: Definition, position: int, register: Register) -> None:
         name = definition.params[position]
         if register.owner is not self:
-            raise InstructionError(
-                f"{definition.name}: register `{register.name}` was made by another kernel call",
-                help="allocate it inside the kernel with nisa.register_alloc()",
-            )
+            raise _foreign_register(definition, register)
         if register.frozen and name in definition.sets:
             raise RegisterValue(
                 f"{definition.name}: register `{register.name}` is the induction variable of a device loop, which"
@@ -294,11 +297,26 @@ class Builder:
                 help="keep a value of your own in a register from nisa.register_alloc()",
             )
 
-    def _foreign(self, value: Any) -> NkiTensor | None:
+    def _check_index(self, definition: Definition, view: NkiTensor) -> NkiTensor | None:
+        """Return the tile of indices of a view when it belongs to another trace or an ended loop."""
+        assert view.dynamic is not None
+        index = view.dynamic.index
+        if isinstance(index, Register):
+            if index.owner is not self:
+                raise _foreign_register(definition, index)
+            return None
+        storage = index.storage
+        known = storage.owner is self and (not storage.loop or storage.loop in self._open_loops)
+        return None if known else index
+
+    def _foreign(self, definition: Definition, value: Any) -> NkiTensor | None:
         """Return a tensor inside a list that belongs to another trace."""
         for item in value if type(value) is tuple else ():
-            if type(item) is NkiTensor and item.storage.owner is not self:
-                return item
+            if type(item) is NkiTensor:
+                if item.storage.owner is not self:
+                    return item
+                if item.dynamic is not None and (index := self._check_index(definition, item)):
+                    return index
         return None
 
     def _refuse_foreign(self, made: Instruction, tensor: NkiTensor) -> NoReturn:
@@ -391,6 +409,13 @@ class Builder:
             active.builder = previous
 
 
+def _foreign_register(definition: Definition, register: Register) -> InstructionError:
+    return InstructionError(
+        f"{definition.name}: register `{register.name}` was made by another kernel call",
+        help="allocate it inside the kernel with nisa.register_alloc()",
+    )
+
+
 def rule_error(rule: Rule, i: Instruction, direct: bool = False) -> NkiError:
     """Return the error of a broken rule, describing what the rule is about.
 
@@ -428,40 +453,3 @@ def _called_by_author(frame: Any) -> bool:
     while frame is not None and is_binding(frame.f_code):
         frame = frame.f_back
     return frame is not None and not is_internal(frame.f_code)
-
-
-_DEFAULT = object()  # in a form's key: the argument was left at its default
-# Types whose values are keyed as they are; enums and operators join when they are first seen.
-_SIMPLE: set[type] = {str, type(None), DType}
-
-
-def _note_simple(value: Any) -> None:
-    if isinstance(value, Enum) or type(value).__hash__ is object.__hash__:
-        _SIMPLE.add(type(value))
-
-
-def _key(value: Any) -> Any:
-    if type(value) in (list, tuple):
-        return tuple(_key(v) for v in value)
-    if type(value) is NkiTensor:
-        return (
-            value.shape,
-            value.strides,
-            value.dtype,
-            value.storage.buffer,
-            value.start_partition + (value.storage.address or (0, 0))[0],
-        )
-    if isinstance(value, (np.generic, float, int)):
-        return (type(value), value)
-    try:
-        hash(value)
-    except TypeError:
-        return id(value)
-    return value
-
-
-def _plain(value: Any) -> Any:
-    """Return lists as tuples and NumPy scalars as Python numbers, so that no argument can change later."""
-    if type(value) in (list, tuple):
-        return tuple(_plain(v) for v in value)
-    return value.item() if isinstance(value, np.generic) else value

@@ -6,7 +6,8 @@ turns them into picoseconds and decides what may overlap.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from nki_lab.targets.engines import Engine
@@ -86,3 +87,13 @@ class Transfer:
     rate: float = 1.0
     accumulate: bool = False
     inputs: int = 1
+
+
+def at_least(costs: Iterable[MicroOp | Transfer], cycles: int) -> tuple[MicroOp | Transfer, ...]:
+    """Return the costs with the first step beside a load of weights raised to `cycles`."""
+    raised = list(costs)
+    for n, step in enumerate(raised):
+        if isinstance(step, MicroOp) and step.stage is not Stage.LOAD_STATIONARY:
+            raised[n] = replace(step, cycles=max(step.cycles, cycles))
+            break
+    return tuple(raised)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from nki_lab.ir.register import Register
+
 if TYPE_CHECKING:
-    from nki_lab.ir.register import Register
     from nki_lab.ir.tensor import NkiTensor
 
 
@@ -43,5 +44,21 @@ class Dynamic:
     def key(self) -> Any:
         """What rules and costs can see of it."""
         index = self.index
-        shape = getattr(index, "shape", None)
-        return (self.kind, shape, getattr(index, "dtype", None), getattr(index, "buffer", None))
+        if isinstance(index, Register):
+            return self.kind
+        return (self.kind, index.shape, index.dtype, first_partition(index))
+
+
+def first_partition(view: NkiTensor) -> int:
+    """Return the partition an on-chip view starts on; a tensor without an address starts on 0."""
+    address = view.storage.address
+    return view.start_partition + (address.partition if address is not None else 0)
+
+
+def identity(view: NkiTensor | Register) -> Any:
+    """Return what is equal for two views that show the same elements in the same order."""
+    if isinstance(view, Register):
+        return id(view)
+    dynamic = view.dynamic
+    by = dynamic and (dynamic.kind, dynamic.step, identity(dynamic.index))
+    return (view.storage.id, view.offset, view.shape, view.strides, view.dtype, by)

@@ -99,6 +99,11 @@ class DynamicViews:
         dim = self._axis(dim, "vector_select", partition_ok=True)
         rows = getattr(vector_offset, "shape", (0,))[0]
         dynamic = self._by_vector(dim, vector_offset, rows, self.strides[dim], "vector_select")
+        if vector_offset.free_size != 1:
+            raise ViewError(
+                f"vector_select by {vector_offset.describe()}: the index must have one element per partition",
+                help="slice one column: index[:, 0:1]",
+            )
         return self._make(
             self.storage, (rows, *self.shape[1:]), self.strides, self.offset, self.dtype, dynamic
         )
@@ -176,14 +181,19 @@ class DynamicViews:
         step: int,
         what: str,
     ) -> Dynamic:
-        """Return the dynamic part of a view whose rows a tile of indices names."""
+        """Return the dynamic part of a view whose rows a tile of indices names.
+
+        The rows are as many as the partitions of the tile, [rows, 1]; an indirect dma_transpose also takes [128, K]
+        with at least as many indices as rows, column by column (nki/api/nki/isa/__init__.py:889).
+        """
         self._only_dynamic(what)
         if self.storage.on_chip or dim != 0:
             raise ViewError(
                 f"{what} of {self.describe()} along axis {dim}: rows are chosen along axis 0 of an HBM tensor"
             )
         good = hasattr(index, "storage") and index.buffer is SBUF and index.dtype.is_integer
-        if not good or index.shape != (rows, 1):
+        one_per_row = good and index.shape[0] == rows and index.free_size == 1
+        if not one_per_row and not (good and index.ndim == 2 and index.size >= rows):
             found = index.describe() if hasattr(index, "describe") else repr(index)
             raise ViewError(
                 f"{what} of {self.describe()} by {found}: the index must be integers in SBUF, shape [{rows}, 1]"

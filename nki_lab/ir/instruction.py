@@ -21,7 +21,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from nki_lab.errors import InstructionError, OutsideKernel
-from nki_lab.ir.dynamic import Dynamic
+from nki_lab.ir.cost import at_least
+from nki_lab.ir.dynamic import Addressing, Dynamic
 from nki_lab.ir.operands import (
     READ as READ,
 )
@@ -58,7 +59,7 @@ from nki_lab.ir.operands import (
 from nki_lab.ir.register import Register
 from nki_lab.ir.state import State
 from nki_lab.ir.tensor import NkiTensor
-from nki_lab.targets.engines import Engine
+from nki_lab.targets.engines import COMPUTE, Engine
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -197,6 +198,10 @@ class Instruction:
         return f"<{self.definition.name}>"
 
 
+def _is_moved(dynamic: Dynamic) -> bool:
+    return dynamic.kind is Addressing.SCALAR
+
+
 def _tensors(args: tuple[Any, ...], positions: tuple[int, ...]) -> list[NkiTensor]:
     found: list[NkiTensor] = []
     for k in positions:
@@ -255,6 +260,7 @@ class Definition:
         every_lane: it uses the hidden registers of all partitions, not only of those its operands are on.
         sets: parameters that are registers the instruction sets.
         meets: the two cores of a logical core meet in it.
+        identities: rules ask which views are the same, where one of them is dynamic.
     """
 
     name: str
@@ -270,6 +276,7 @@ class Definition:
     every_lane: bool
     sets: frozenset[str]
     meets: bool
+    identities: bool
     signature: inspect.Signature
     doc: str
     params: tuple[str, ...]
@@ -360,8 +367,12 @@ class Definition:
         return asked if asked is not Engine.unknown else self.engines[0]
 
     def cost_of(self, i: Instruction, target: Target) -> tuple[Any, ...]:
-        """Return the micro-operations of `i`."""
-        return tuple(self.facets["cost"](i, target))
+        """Return the micro-operations of `i`, an address in a register included."""
+        costs = tuple(self.facets["cost"](i, target))
+        if i.form.dynamic and i.form.engine in COMPUTE and any(map(_is_moved, i.dynamic())):
+            # Documented for copies, max(600, N) cycles; the other instructions are taken to be alike.
+            return at_least(costs, target.dynamic_address_min_cycles)
+        return costs
 
     def all_rules(self) -> tuple[Rule, ...]:
         """Return every rule in the order it is checked: operands first, then the instruction's own."""
@@ -426,6 +437,7 @@ def instruction(
     every_lane: bool = False,
     sets: Iterable[str] = (),
     meets: bool = False,
+    identities: bool = False,
     **operands: Operand,
 ) -> Callable[[Callable[..., Any]], Any]:
     """Define an instruction from its signature and docstring; attach facets below it.
@@ -442,6 +454,7 @@ def instruction(
         every_lane: hidden registers are used of all partitions.
         sets: parameters that are registers the instruction sets.
         meets: the two cores of a logical core meet in it.
+        identities: rules ask which views are the same, where one of them is dynamic.
         operands: one Operand per tensor parameter, under the parameter's name.
     """
 
@@ -465,7 +478,7 @@ def instruction(
         made = kind(
             fn.__name__, engine, operands, tuple(rules), numerics, state, requires,
             frozenset(opaque), in_place_safe, frozenset(any_start), every_lane, frozenset(sets), meets,
-            signature,
+            identities, signature,
             inspect.getdoc(fn) or "", params, {p: k for k, p in enumerate(params)},
         )  # fmt: skip
         registry[made.name] = made

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
 from nki_lab.errors import NotOnTarget, WrongOperand
+from nki_lab.ir.dynamic import Addressing
 from nki_lab.ir.instruction import Operand, Rule, Shape
 from nki_lab.ir.tensor import NkiTensor
+from nki_lab.targets.facts import DGE, LANGUAGE
 from nki_lab.targets.spaces import PSUM
 
 if TYPE_CHECKING:
     from nki_lab.ir.instruction import Definition
+
+_INDIRECT = f"{LANGUAGE}:546"
+_INDIRECT_DMA = f"{DGE}:102"
 
 
 @cache
@@ -24,6 +30,7 @@ def operand_rules(definition: Definition) -> tuple[Rule, ...]:
         if operand.dtypes is not None:
             rules.append(_dtypes(name, operand))
         rules += (_rank(name), _partitions(name), _start(name), _adjacent(name), _free_axes(name))
+        rules += _dynamic(name, operand)
         if operand.shape is Shape.VECTOR:
             rules.append(_vector(name))
     return tuple(rules)
@@ -170,6 +177,48 @@ def _free_axes(name: str) -> Rule:
         ),
         help="merge axes with flatten_dims or reshape",
         source="nki/deep-dives/nki-aps.rst",
+    )
+
+
+def _dynamic(name: str, operand: Operand) -> Iterator[Rule]:
+    """Yield which forms of dynamic addresses the operand takes, in the memories it may live in."""
+    gather = "gather it into an SBUF tile first, with nisa.dma_copy"
+    if any(space.on_chip for space in operand.spaces):
+        yield _addressing(
+            name, Addressing.ELEMENTS, operand.indirect, "be a view of .indirect()",
+            "tensor_indirection", "gather it into a tile first, with nisa.tensor_copy", _INDIRECT,
+        )  # fmt: skip
+    if not all(space.on_chip for space in operand.spaces):
+        yield _addressing(
+            name, Addressing.VECTOR, operand.rows, "choose its rows by a tile of indices",
+            "dma_indirect", gather, _INDIRECT_DMA,
+        )  # fmt: skip
+
+
+def _addressing(
+    name: str,
+    kind: Addressing,
+    taken: bool,
+    words: str,
+    feature: str,
+    instead: str,
+    source: str,
+) -> Rule:
+    def uses(i):
+        return any(t.dynamic is not None and t.dynamic.kind is kind for t in _tensors(i, name))
+
+    if not taken:
+        return Rule(
+            f"`{name}` must not {words}", (name,), lambda i, hw: not uses(i), help=instead,
+            source=source,
+        )  # fmt: skip
+    return Rule(
+        f"`{name}` may {words} only on a target with `{feature}`",
+        (name,),
+        lambda i, hw: hw.supports(feature) or not uses(i),
+        help="choose another target, or address it with integers",
+        error=NotOnTarget,
+        source=source,
     )
 
 

@@ -47,6 +47,7 @@ class Operand:
         part: `(i, tensor) -> view` of the elements that are really read or written, where the instruction passes over
             others of the tensor; None: all of them.
         indirect: the view may be one of `.indirect()` (Tensor Indirection).
+        rows: a tile of indices may choose the rows of the view (DMA).
     """
 
     spaces: tuple[MemoryRegion, ...]
@@ -58,6 +59,7 @@ class Operand:
     dtypes: frozenset[DType] | None = None
     part: Callable[[Instruction, NkiTensor], NkiTensor] | None = None
     indirect: bool = False
+    rows: bool = False
 
 
 def reads(*spaces: MemoryRegion, **facts: Any) -> Operand:

@@ -19,6 +19,7 @@ from nki_lab.errors import (
 )
 from nki_lab.ir.bounds import leaves_storage
 from nki_lab.ir.builder import rule_error
+from nki_lab.ir.dynamic import Addressing
 from nki_lab.ir.instruction import Form, Instruction
 from nki_lab.ir.nodes import Kernel, OutputRef
 from nki_lab.ir.storage import Address, Storage
@@ -133,7 +134,13 @@ def _view_errors(kernel: Kernel, t: NkiTensor, user: str, stack: Stack) -> Itera
     if len(t.shape) != len(t.strides) or not t.shape or min(t.shape) < 1:
         yield BrokenProgram(f"{user}: {t.describe()} has strides {list(t.strides)}", stack=stack)
         return
-    outside = leaves_storage(s, t.shape, t.strides, t.offset, t.dtype.itemsize)
+    shape = t.shape
+    if t.dynamic is not None:
+        if t.dynamic.kind is Addressing.VECTOR:  # each row is somewhere else, and looked at while running
+            shape = (1, *t.shape[1:])
+        if type(t.dynamic.index) is NkiTensor:
+            yield from _view_errors(kernel, t.dynamic.index, user, stack)
+    outside = leaves_storage(s, shape, t.strides, t.offset, t.dtype.itemsize)
     if outside:
         yield OutOfBounds(f"{user}: the view {t.describe()} {outside}", stack=stack)
 

@@ -20,6 +20,7 @@ from nki_lab.isa.accumulators import (
 )
 from nki_lab.isa.activation import activation_cost, activation_function
 from nki_lab.isa.enums import reduce_cmd
+from nki_lab.isa.indirection import indirection, no_scatter_to_psum
 from nki_lab.isa.masks import overlay
 from nki_lab.isa.operators import OPS, Op
 from nki_lab.isa.rules import (
@@ -93,8 +94,8 @@ def _slope_role(i: Instruction) -> str | None:
 
 @instruction(
     engine=(SCALAR,),
-    dst=writes(SBUF, PSUM),
-    data=reads(SBUF, PSUM),
+    dst=writes(SBUF, PSUM, indirect=True),
+    data=reads(SBUF, PSUM, indirect=True),
     imm0=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True, role=_read_with("op0")),
     imm1=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True, role=_read_with("op1")),
     relu_param=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True, role=_slope_role),
@@ -114,6 +115,8 @@ def _slope_role(i: Instruction) -> str | None:
         ),
         choice("reduce_cmd", reduce_cmd, IDLE, RESET, REDUCE, RESET_REDUCE),
         _reduces_with_something,
+        *indirection("data", 1588),
+        no_scatter_to_psum(1600),
     ),
     state=scalar_accumulator,
     requires=("activate2",),

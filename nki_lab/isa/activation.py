@@ -32,6 +32,7 @@ from nki_lab.isa.accumulators import (
 )
 from nki_lab.isa.activations import ACTIVATIONS
 from nki_lab.isa.enums import reduce_cmd
+from nki_lab.isa.indirection import indirection, no_scatter_to_psum
 from nki_lab.isa.operators import OPS, Op, suggested_name
 from nki_lab.isa.rules import (
     choice,
@@ -194,8 +195,8 @@ def activation_cost(opcode: str) -> Any:
 
 @instruction(
     engine=(SCALAR,),
-    dst=writes(SBUF, PSUM),
-    data=reads(SBUF, PSUM),
+    dst=writes(SBUF, PSUM, indirect=True),
+    data=reads(SBUF, PSUM, indirect=True),
     bias=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True, optional=True),
     scale=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True),
     reduce_res=writes(SBUF, PSUM, shape=Shape.VECTOR, optional=True),
@@ -205,6 +206,8 @@ def activation_cost(opcode: str) -> Any:
         choice("reduce_cmd", reduce_cmd, IDLE, RESET, REDUCE, RESET_REDUCE),
         _reduces_with_add,
         not_packed("reduce_res"),
+        *indirection("data", 1427),
+        no_scatter_to_psum(1439),
     ),
     state=scalar_accumulator,
     opaque=("bias", "scale"),
@@ -254,8 +257,8 @@ activation.cost(activation_cost("ACTIVATE"))
 
 @instruction(
     engine=(SCALAR,),
-    dst=writes(SBUF, PSUM),
-    data=reads(SBUF, PSUM),
+    dst=writes(SBUF, PSUM, indirect=True),
+    data=reads(SBUF, PSUM, indirect=True),
     reduce_res=writes(SBUF, PSUM, shape=Shape.VECTOR, optional=True),
     bias=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True, optional=True),
     scale=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True),
@@ -264,6 +267,8 @@ activation.cost(activation_cost("ACTIVATE"))
         one_of_operators("reduce_op", *_REDUCTIONS, instead=_REDUCE_AFTERWARDS),
         _reduction_on_target,
         not_packed("reduce_res"),
+        *indirection("data", 1506),
+        no_scatter_to_psum(1518),
     ),
     state=((State.ACT_ACCUMULATOR, WRITE),),
     opaque=("bias", "scale"),

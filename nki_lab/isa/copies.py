@@ -10,6 +10,7 @@ from nki_lab.dtypes import uint8, uint16, uint32
 from nki_lab.ir.instruction import instruction, reads, rule, updates, writes
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa import numerics
+from nki_lab.isa.indirection import indirection, is_indirect, no_scatter_to_psum
 from nki_lab.isa.masks import overlay
 from nki_lab.isa.rules import (
     engine_in,
@@ -46,10 +47,22 @@ def _packed_alike(i, hw):
     return not packed or i.dst.dtype is i.src.dtype
 
 
+@rule(
+    "`engine` must not be GpSimd when `dst` or `src` is indirect",
+    "engine",
+    "dst",
+    "src",
+    help="leave `engine` out: Vector and Scalar gather and scatter along the free axis",
+    source=f"{ISA}:409",
+)
+def _indirect_off_gpsimd(i, hw):
+    return i.engine is not GPSIMD or not (is_indirect(i.dst) or is_indirect(i.src))
+
+
 @instruction(
     engine=(VECTOR, SCALAR, GPSIMD),
-    dst=writes(SBUF, PSUM),
-    src=reads(SBUF, PSUM),
+    dst=writes(SBUF, PSUM, indirect=True),
+    src=reads(SBUF, PSUM, indirect=True),
     rules=(
         same_partitions("dst", "src"),
         same_free_size("dst", "src"),
@@ -57,6 +70,9 @@ def _packed_alike(i, hw):
         engine_in(VECTOR, SCALAR, GPSIMD),
         engine_on_target(SCALAR, "scalar_tensor_copy", "use nisa.activation with op=nl.copy"),
         gpsimd_without_psum("dst", "src"),
+        _indirect_off_gpsimd,
+        *indirection("src", 412),
+        no_scatter_to_psum(423),
     ),
     numerics=numerics.copy_exact("dst", "src"),
     in_place_safe=True,
@@ -163,9 +179,9 @@ def _source_fits(i, hw):
 
 @instruction(
     engine=(VECTOR,),
-    dst=updates(SBUF, PSUM),
+    dst=updates(SBUF, PSUM, indirect=True),
     src=reads(SBUF, PSUM, scalar=True),
-    predicate=reads(SBUF, PSUM, dtypes=frozenset((uint8, uint16, uint32))),
+    predicate=reads(SBUF, PSUM, dtypes=frozenset((uint8, uint16, uint32)), indirect=True),
     rules=(
         same_partitions("dst", "src", "predicate"),
         same_free_size("dst", "src", "predicate"),
@@ -173,6 +189,7 @@ def _source_fits(i, hw):
         not_all_in(PSUM, "src", "predicate"),
         _source_fits,
         flag("reverse_pred"),
+        *indirection("predicate", 471),
     ),
     numerics=numerics.stored("dst", "src", "predicate"),
     in_place_safe=True,

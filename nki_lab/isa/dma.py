@@ -9,10 +9,21 @@ import numpy as np
 from nki_lab.errors import NotOnTarget
 from nki_lab.ir.access import runs
 from nki_lab.ir.cost import Transfer
-from nki_lab.ir.instruction import Instruction, Rule, Shape, instruction, reads, rule, writes
+from nki_lab.ir.dynamic import Addressing
+from nki_lab.ir.instruction import (
+    UPDATE,
+    WRITE,
+    Instruction,
+    Rule,
+    Shape,
+    instruction,
+    reads,
+    rule,
+    writes,
+)
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.enums import dge_mode, oob_mode
-from nki_lab.isa.rules import choice, engine_in, same_element_count
+from nki_lab.isa.rules import choice, engine_in, named, same_element_count
 from nki_lab.targets.engines import DMA, GPSIMD, SCALAR, SYNC, Engine
 from nki_lab.targets.facts import DGE, ISA
 from nki_lab.targets.spaces import HBM, SBUF
@@ -52,6 +63,59 @@ def _hardware_on_target(i, hw):
     return i.dge_mode is not dge_mode.hwdge or hw.supports("hwdge")
 
 
+# -- addresses that depend on the device --------------------------------------------------------------
+
+
+def by_rows(t: NkiTensor) -> bool:
+    """Tell whether a tile of indices chooses the rows of a tensor."""
+    return t.dynamic is not None and t.dynamic.kind is Addressing.VECTOR
+
+
+def index_of(t: NkiTensor) -> NkiTensor:
+    """Return the tile of indices that chooses the rows of a tensor."""
+    assert t.dynamic is not None and type(t.dynamic.index) is NkiTensor
+    return t.dynamic.index
+
+
+def tensors(i: Instruction) -> list[NkiTensor]:
+    """Return every tensor operand of `i`, those in lists too."""
+    return [t for _, _, t in i.definition.tensors(i)]
+
+
+def role_of_dst(i: Instruction) -> str:
+    """Return UPDATE where an address out of range may leave elements of `dst` as they are."""
+    skips = i.oob_mode is oob_mode.skip and any(t.dynamic is not None for t in tensors(i))
+    return UPDATE if skips else WRITE
+
+
+@rule(
+    "`dge_mode` must be nisa.dge_mode.unknown or swdge when a tile of indices chooses the rows",
+    "dge_mode",
+    "dst",
+    "src",
+    help="leave `dge_mode` out: GpSimd makes the descriptors of a gather or scatter",
+    source=f"{DGE}:205",
+)
+def software_gathers(i: Instruction, hw: Target) -> bool:
+    """Require software descriptors of gathers and scatters."""
+    return i.dge_mode in (dge_mode.unknown, dge_mode.swdge) or not any(map(by_rows, tensors(i)))
+
+
+def one_index_per_row(*names: str) -> Rule:
+    """Require that a tile of indices has one element for each row."""
+
+    def holds(i: Instruction, hw: Target) -> bool:
+        chosen = [t for t in tensors(i) if by_rows(t)]
+        return all(index_of(t).shape[0] == t.shape[0] for t in chosen)
+
+    return rule(
+        f"the tile of indices that chooses the rows of {named(names, 'or')} must have one partition for each row",
+        *names,
+        help="slice the tile of indices: [rows, 1]; more columns are for nisa.dma_transpose",
+        source=f"{ISA}:302",
+    )(holds)
+
+
 #: Bits are copied.
 AS_STORED: dict[str, Any] = {"dst": None, "src": None}
 
@@ -73,15 +137,19 @@ def descriptors_by(
 ) -> tuple[str, Engine]:
     """Return who makes the descriptors, and the engine whose queue starts the transfer.
 
-    Only modes that were asked for are documented (nki/deep-dives/nki-dge.rst:45, :69, :104). For `unknown` the
-    compiler chooses by rules that no page states. Assumed are: the hardware block where there is one and it can do
-    the transfer, else `otherwise`; on chips without the block descriptors that lie ready, as published traces show.
-    Sync starts what no page gives to another engine.
+    Only modes that were asked for are documented (nki/deep-dives/nki-dge.rst:45, :69, :104), and that a gather or
+    scatter is software's (:209). For `unknown` the compiler otherwise chooses by rules that no page states. Assumed
+    are: the hardware block where there is one and it can do the transfer, else `otherwise`; on chips without the
+    block descriptors that lie ready, as published traces show, and software's for an address that the device
+    computes. Sync starts what no page gives to another engine.
     """
     mode = i.dge_mode
     if mode is dge_mode.unknown:
-        if not hw.supports("hwdge"):
-            mode = dge_mode.none
+        if any(map(by_rows, tensors(i))):
+            mode = dge_mode.swdge
+        elif not hw.supports("hwdge"):
+            dynamic = any(t.dynamic is not None for t in tensors(i))
+            mode = dge_mode.swdge if dynamic else dge_mode.none
         else:
             mode = dge_mode.hwdge if hardware_can else otherwise
     if mode is dge_mode.swdge:
@@ -158,10 +226,12 @@ def _castable(i, hw):
 
 @instruction(
     engine=(DMA,),
-    dst=writes(*HBM, SBUF, shape=Shape.OWN),
-    src=reads(*HBM, SBUF, shape=Shape.OWN),
+    dst=writes(*HBM, SBUF, role=role_of_dst, shape=Shape.OWN, rows=True),
+    src=reads(*HBM, SBUF, shape=Shape.OWN, rows=True),
     rules=(
         *DMA_RULES,
+        software_gathers,
+        one_index_per_row("dst", "src"),
         engine_in(SYNC, SCALAR),
         _engine_with_hardware,
         same_element_count("dst", "src"),
@@ -190,7 +260,13 @@ def dma_copy(
     runs over many partitions are fast. `dge_mode` says who makes the descriptors, `engine` which of Sync and Scalar
     starts the hardware block.
 
-    Source: nki/api/nki/isa/__init__.py:246, nki/deep-dives/nki-dge.rst.
+    Gather and scatter: a `src` or `dst` in HBM may be a view whose rows a [rows, 1] tile of indices chooses
+    (.vector_select, or .ap with vector_offset); GpSimd makes a descriptor for each row. A register or [1, 1] tile may
+    move any view (.select, or .ap with scalar_offset). An index out of range is an error, or with oob_mode skip
+    leaves its row of `dst`, or all of `dst`, as it was. When a scatter names a row twice, which write lasts is not
+    documented; here it is the later one.
+
+    Source: nki/api/nki/isa/__init__.py:246, nki/deep-dives/nki-dge.rst, nki/deep-dives/nki-aps.rst.
     """
 
 

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from nki_lab.ir.instruction import Instruction, Shape, instruction, reads, rule, writes
+from nki_lab.ir.instruction import Instruction, Rule, Shape, instruction, reads, rule, writes
 from nki_lab.ir.tensor import NkiTensor
-from nki_lab.isa.dma import AS_STORED, DMA_RULES, descriptors_by, transfer
+from nki_lab.isa.dma import (
+    AS_STORED,
+    DMA_RULES,
+    by_rows,
+    descriptors_by,
+    index_of,
+    role_of_dst,
+    software_gathers,
+    transfer,
+)
 from nki_lab.isa.enums import dge_mode, oob_mode
 from nki_lab.isa.rules import same_dtype
 from nki_lab.targets.engines import DMA
@@ -55,23 +66,86 @@ def _exact_shape(i, hw):
 
 
 @rule(
-    "`dge_mode` of a transpose must be nisa.dge_mode.unknown or hwdge",
+    "`dge_mode` of a transpose whose addresses are known must be nisa.dge_mode.unknown or hwdge",
     "dge_mode",
+    "src",
+    "dst",
     help="leave `dge_mode` out; swdge is only for a `src` gathered by an index tensor",
     source=f"{ISA}:880",
 )
 def _transpose_modes(i, hw):
-    return i.dge_mode in (dge_mode.unknown, dge_mode.hwdge)
+    dynamic = i.src.dynamic is not None or i.dst.dynamic is not None
+    return dynamic or i.dge_mode in (dge_mode.unknown, dge_mode.hwdge)
 
 
 @rule(
-    "`oob_mode` skip is only for a `src` gathered by an index tensor",
+    "`oob_mode` skip is only for a `src` whose address the device computes",
     "oob_mode",
+    "src",
     help="leave `oob_mode` out: every address of this transpose is known",
     source=f"{ISA}:1016",
 )
 def _static_bounds(i, hw):
-    return i.oob_mode is oob_mode.error
+    return i.oob_mode is oob_mode.error or i.src.dynamic is not None
+
+
+# -- a gathered `src` ---------------------------------------------------------------------------------
+
+
+def _gathered(
+    text: str, line: int, help: str, holds: Callable[[NkiTensor, NkiTensor], bool]
+) -> Rule:
+    """Make a rule on a `src` whose rows a tile of indices chooses; `holds(src, index)`."""
+
+    def check(i: Instruction, hw: Target) -> bool:
+        return not by_rows(i.src) or holds(i.src, index_of(i.src))
+
+    return rule(text, "src", help=help, source=f"{ISA}:{line}")(check)
+
+
+_SIXTEEN = 16
+
+_GATHER_RULES = (
+    _gathered(
+        "a gathered `src` of 4 axes must have size 1 on axis 1 or 2",
+        894,
+        "gather with several transposes",
+        lambda src, index: len(src.shape) != 4 or 1 in src.shape[1:3],
+    ),
+    _gathered(
+        "a gathered `src` must have at most 128 elements on its last axis",
+        895,
+        "split the last axis: it becomes the partition axis of `dst`",
+        lambda src, index: src.shape[-1] <= 128,
+    ),
+    _gathered(
+        "a gathered `src` must have a dtype of 2 bytes",
+        896,
+        "gather with nisa.dma_copy, then transpose with nisa.nc_transpose",
+        lambda src, index: src.dtype.itemsize == 2,
+    ),
+    _gathered(
+        "a gathered `src` must have a multiple of 16 rows",
+        900,
+        "gather more rows than are needed",
+        lambda src, index: src.shape[0] % _SIXTEEN == 0,
+    ),
+    _gathered(
+        "the indices of a gathered `src` must be uint32",
+        903,
+        "cast them with nisa.tensor_copy",
+        lambda src, index: index.dtype == "uint32",
+    ),
+    _gathered(
+        "the indices of a gathered `src` must be on 16 to 128 partitions, a multiple of 16; on 128 if in several"
+        " columns",
+        901,
+        "make a tile [16 n, 1] or [128, n] of indices; they are taken column by column",
+        lambda src, index: (
+            index.shape[0] % _SIXTEEN == 0 and (index.free_size == 1 or index.shape[0] == 128)
+        ),
+    ),
+)
 
 
 def _two_bytes(src: NkiTensor) -> bool:
@@ -128,11 +202,12 @@ def _hardware_rows(i, hw):
 
 @instruction(
     engine=(DMA,),
-    dst=writes(SBUF, *HBM, shape=Shape.OWN),
-    src=reads(*HBM, SBUF, shape=Shape.OWN),
+    dst=writes(SBUF, *HBM, role=role_of_dst, shape=Shape.OWN),
+    src=reads(*HBM, SBUF, shape=Shape.OWN, rows=True),
     rules=(
         *DMA_RULES,
         _transpose_modes,
+        software_gathers,
         _static_bounds,
         same_dtype("dst", "src"),
         _transposable,
@@ -141,6 +216,7 @@ def _hardware_rows(i, hw):
         _hardware_width,
         _hardware_last_axis,
         _hardware_rows,
+        *_GATHER_RULES,
     ),
     numerics=lambda i: AS_STORED,
     any_start=("dst", "src"),
@@ -159,6 +235,10 @@ def dma_transpose(
     Axis k of `dst` is axis `axes[k]` of `src`: (1, 0), (2, 1, 0) or (3, 1, 2, 0), by the number of axes. `dst` has
     the dtype of `src` and exactly the transposed shape. The API page asks for a `dst` in SBUF; the migration guide
     also writes to HBM, so both are taken.
+
+    Gather: from NeuronCore-v3 on a tile of indices may choose the rows of a `src` in HBM (.ap with vector_offset);
+    with several columns its indices are taken column by column, as many as `src` has rows. GpSimd makes the
+    descriptors. With oob_mode skip the elements of a row out of range stay in `dst` as they were.
 
     NeuronCore-v3 and later transpose at 90 % of the copy rate from HBM and 50 % within SBUF. NeuronCore-v2 publishes
     no rate; there the transfer is timed as single elements.

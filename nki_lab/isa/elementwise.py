@@ -10,6 +10,7 @@ from nki_lab.errors import NotOnTarget, WrongOperand
 from nki_lab.ir.instruction import Shape, instruction, reads, rule, writes
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa import numerics
+from nki_lab.isa.indirection import indirection, is_indirect, no_scatter_to_psum
 from nki_lab.isa.operators import OPS, Op, OpClass
 from nki_lab.isa.rules import (
     BINARY_ARITHMETIC,
@@ -75,8 +76,8 @@ def _tensor_tensor_numerics(i):
 
 @instruction(
     engine=(VECTOR, GPSIMD),
-    dst=writes(SBUF, PSUM),
-    data1=reads(SBUF, PSUM),
+    dst=writes(SBUF, PSUM, indirect=True),
+    data1=reads(SBUF, PSUM, indirect=True),
     data2=reads(SBUF, PSUM),
     rules=(
         same_partitions(*_TILES),
@@ -90,6 +91,7 @@ def _tensor_tensor_numerics(i):
         engine_in(VECTOR, GPSIMD),
         _engine_has_operator,
         gpsimd_without_psum(*_TILES),
+        *indirection("data1", 1061),
     ),
     numerics=_tensor_tensor_numerics,
     in_place_safe=True,
@@ -249,14 +251,28 @@ def _rsqrt_in_sbuf(i, hw):
     return not _runs_rsqrt(i) or all(t.buffer is SBUF for t in (i.dst, i.data))
 
 
+@rule(
+    "an indirect `dst` or `data` must not be 32-bit integers of an arithmetic operator, the form for addresses",
+    "dst",
+    "data",
+    "op0",
+    help="gather or scatter with nisa.tensor_copy, and compute in a tile",
+    source=f"{ISA}:1125",
+)
+def _no_indirect_addresses(i, hw):
+    # No page tells more of that form than that it is int32 and uint32 arithmetic.
+    integers = all(t.dtype in ("int32", "uint32") for t in (i.dst, i.data))
+    return i.op0.is_bitvec or not integers or not (is_indirect(i.dst) or is_indirect(i.data))
+
+
 _SCALAR_TILES = ("dst", "data", "operand0", "operand1")
 _ANY_CLASS = (OpClass.BITVEC, *BINARY_ARITHMETIC, OpClass.UNARY)
 
 
 @instruction(
     engine=(VECTOR, SCALAR, GPSIMD),
-    dst=writes(SBUF, PSUM),
-    data=reads(SBUF, PSUM),
+    dst=writes(SBUF, PSUM, indirect=True),
+    data=reads(SBUF, PSUM, indirect=True),
     operand0=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True, optional=True),
     operand1=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True, optional=True),
     rules=(
@@ -279,6 +295,9 @@ _ANY_CLASS = (OpClass.BITVEC, *BINARY_ARITHMETIC, OpClass.UNARY)
         engine_on_target(SCALAR, "scalar_tensor_scalar", "use nisa.activation with scale and bias"),
         _engine_has_operators,
         _scalar_combination,
+        _no_indirect_addresses,
+        *indirection("data", 1128),
+        no_scatter_to_psum(1140),
     ),
     numerics=numerics.by_operator("op0", *_SCALAR_TILES),
     in_place_safe=True,

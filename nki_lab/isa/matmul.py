@@ -27,9 +27,14 @@ _AS_STORED: dict[str, Any] = {"dst": None, "stationary": None, "moving": None}
 
 @instruction(
     engine=(TENSOR,),
-    dst=writes(PSUM, role=lambda i: WRITE if i.accumulate is False else UPDATE, shape=Shape.FLAT),
-    stationary=reads(SBUF, shape=Shape.FLAT, dtypes=INPUTS),
-    moving=reads(SBUF, shape=Shape.FLAT, dtypes=INPUTS),
+    dst=writes(
+        PSUM,
+        role=lambda i: WRITE if i.accumulate is False else UPDATE,
+        shape=Shape.FLAT,
+        indirect=True,
+    ),
+    stationary=reads(SBUF, shape=Shape.FLAT, dtypes=INPUTS, indirect=True),
+    moving=reads(SBUF, shape=Shape.FLAT, dtypes=INPUTS, indirect=True),
     rules=MATMUL_RULES,
     numerics=lambda i: _AS_STORED if i.is_transpose else {},
     in_place_safe=True,  # the inputs are in SBUF, and `dst` is read by the addition that writes `out`

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from nki_lab.dtypes import bfloat16, float32
+from nki_lab.ir.dynamic import identity
 from nki_lab.ir.instruction import (
     UPDATE,
     WRITE,
     Instruction,
+    Rule,
     Shape,
     instruction,
     reads,
@@ -18,7 +20,14 @@ from nki_lab.ir.instruction import (
     writes,
 )
 from nki_lab.ir.tensor import NkiTensor
-from nki_lab.isa.matmul_rules import ACCUMULATE_RULE, ROWS_RULE, TILING_RULES
+from nki_lab.isa.indirection import is_indirect
+from nki_lab.isa.matmul_rules import (
+    ACCUMULATE_RULE,
+    ROWS_RULE,
+    TILING_RULES,
+    indirect_whole_array,
+    matmul_indirection,
+)
 from nki_lab.isa.microscaling import (
     GROUP_PARTITIONS,
     LANES,
@@ -37,6 +46,7 @@ from nki_lab.isa.systolic import array_passes, put_product
 from nki_lab.targets.engines import TENSOR
 from nki_lab.targets.facts import ISA
 from nki_lab.targets.spaces import PSUM, SBUF
+from nki_lab.targets.spec import Target
 
 _AS_STORED: dict[str, Any] = dict.fromkeys(
     ("stationary", "moving", "stationary_scale", "moving_scale")
@@ -96,6 +106,26 @@ def _used(i: Instruction, scale: NkiTensor) -> NkiTensor:
     return used_scales(scale, i.stationary.shape[0])
 
 
+def _one_index(name: str) -> Rule:
+    """Require that data and scales are gathered by one tile of offsets, or neither is."""
+
+    def holds(i: Instruction, hw: Target) -> bool:
+        pair = (getattr(i, name), getattr(i, f"{name}_scale"))
+        if not any(map(is_indirect, pair)):
+            return True
+        return all(map(is_indirect, pair)) and (
+            identity(pair[0].dynamic.index) == identity(pair[1].dynamic.index)
+        )
+
+    return rule(
+        f"`{name}` and `{name}_scale` must both be indirect, by the same offsets, or neither",
+        name,
+        f"{name}_scale",
+        help=f"write {name}.indirect(index) and {name}_scale.indirect(index) with one tile",
+        source=f"{ISA}:796",
+    )(holds)
+
+
 @instruction(
     engine=(TENSOR,),
     dst=writes(
@@ -103,11 +133,12 @@ def _used(i: Instruction, scale: NkiTensor) -> NkiTensor:
         role=lambda i: WRITE if i.accumulate is False else UPDATE,
         shape=Shape.FLAT,
         dtypes=frozenset((float32, bfloat16)),
+        indirect=True,
     ),
-    stationary=reads(SBUF, shape=Shape.FLAT, dtypes=PACKED),
-    moving=reads(SBUF, shape=Shape.FLAT, dtypes=PACKED),
-    stationary_scale=reads(SBUF, shape=Shape.FLAT, dtypes=SCALES, part=_used),
-    moving_scale=reads(SBUF, shape=Shape.FLAT, dtypes=SCALES, part=_used),
+    stationary=reads(SBUF, shape=Shape.FLAT, dtypes=PACKED, indirect=True),
+    moving=reads(SBUF, shape=Shape.FLAT, dtypes=PACKED, indirect=True),
+    stationary_scale=reads(SBUF, shape=Shape.FLAT, dtypes=SCALES, part=_used, indirect=True),
+    moving_scale=reads(SBUF, shape=Shape.FLAT, dtypes=SCALES, part=_used, indirect=True),
     rules=(
         ACCUMULATE_RULE,
         *TILING_RULES,
@@ -120,11 +151,16 @@ def _used(i: Instruction, scale: NkiTensor) -> NkiTensor:
         _result_shape,
         *scales_fit("stationary_scale", "stationary"),
         *scales_fit("moving_scale", "moving"),
+        indirect_whole_array(800),
+        _one_index("stationary"),
+        _one_index("moving"),
+        *matmul_indirection(806),
     ),
     numerics=lambda i: _AS_STORED,
     requires=("matmul_mx",),
     in_place_safe=True,  # the inputs are in SBUF, and `dst` is read by the addition that writes `out`
     any_start=("stationary_scale", "moving_scale"),
+    identities=True,
 )
 def nc_matmul_mx(
     dst,

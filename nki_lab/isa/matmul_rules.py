@@ -5,11 +5,17 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from nki_lab.dtypes import float8_e4m3, float8_e4m3fn
+from nki_lab.dtypes import bfloat16, float8_e4m3, float8_e4m3fn, float16
 from nki_lab.errors import NotOnTarget
 from nki_lab.ir.instruction import Instruction, Rule, rule
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.enums import matmul_perf_mode
+from nki_lab.isa.indirection import (
+    gathered_from,
+    index_in_quadrant,
+    is_indirect,
+    scattered_to,
+)
 from nki_lab.isa.rules import choice, flag, same_partitions
 from nki_lab.isa.systolic import FP8, TRANSPOSE_MODE, WIDE
 from nki_lab.targets.facts import ISA, TRN2_ARCH
@@ -273,6 +279,63 @@ def _accumulate(i, hw):
     return i.accumulate is None or type(i.accumulate) is bool
 
 
+# -- gather and scatter ----------------------------------------------------------------------------
+
+_INDIRECT_DTYPES = FP8 | {bfloat16, float16}
+
+
+@rule(
+    "`moving` must not be indirect when `is_transpose` is True",
+    "moving",
+    "is_transpose",
+    help="gather it into a tile first, with nisa.tensor_copy",
+    source=f"{ISA}:647",
+)
+def _plain_identity(i, hw):
+    return not (i.is_transpose and is_indirect(i.moving))
+
+
+@rule(
+    "an indirect `stationary` or `moving` must be float16, bfloat16 or an 8-bit float",
+    "stationary",
+    "moving",
+    help="cast it with nisa.tensor_copy",
+    source=f"{ISA}:649",
+)
+def _indirect_dtypes(i, hw):
+    # The page says "the indirect operands"; taken to mean the inputs, since `dst` is float32 or bfloat16.
+    both = (i.stationary, i.moving)
+    return all(t.dtype in _INDIRECT_DTYPES for t in both if is_indirect(t))
+
+
+def indirect_whole_array(line: int) -> Rule:
+    """Require the tile at (0, 0) of the array, or all of it, where an operand is indirect."""
+    return rule(
+        "`tile_position` must be (0, 0) or left out when an operand is indirect",
+        "tile_position",
+        "dst",
+        "stationary",
+        "moving",
+        help="leave `tile_position` and `tile_size` out",
+        source=f"{ISA}:{line}",
+    )(
+        lambda i, hw: (
+            not i.tile_position
+            or i.tile_position == (0, 0)
+            or not any(is_indirect(t) for t in (i.dst, i.stationary, i.moving))
+        )
+    )
+
+
+def matmul_indirection(line: int) -> tuple[Rule, ...]:
+    """Return the rules on where indirect operands of a matmul start; `line` is that of its page."""
+    return (
+        index_in_quadrant(line, "dst", "stationary", "moving"),
+        gathered_from(line, "stationary", "moving"),
+        scattered_to(line, "stationary"),
+    )
+
+
 #: Rules about what is added to, and about the part of the array in use, which nc_matmul_mx has as well.
 ACCUMULATE_RULE: Rule = _accumulate
 TILING_RULES: tuple[Rule, ...] = (_tiling, _tile_sizes, _tile_places)
@@ -299,4 +362,8 @@ MATMUL_RULES: tuple[Rule, ...] = (
     _square_moving,
     _result_shape,
     _result_dtype,
+    _plain_identity,
+    _indirect_dtypes,
+    indirect_whole_array(648),
+    *matmul_indirection(655),
 )

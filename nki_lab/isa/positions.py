@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nki_lab.ir.instruction import Instruction, Rule, Shape, instruction, reads, rule, writes
+from nki_lab.ir.register import Register
 from nki_lab.isa.masks import overlay
 from nki_lab.isa.numerics import FLOAT32
 from nki_lab.isa.operators import OPS
@@ -15,7 +16,7 @@ from nki_lab.isa.rules import not_packed, one_of_operators, same_free_size, same
 from nki_lab.isa.scratch import scratch
 from nki_lab.isa.streaming import stream
 from nki_lab.targets.engines import GPSIMD
-from nki_lab.targets.facts import ISA
+from nki_lab.targets.facts import ISA, NKI_RELEASES
 from nki_lab.targets.spaces import SBUF
 
 _INT32 = np.iinfo(np.int32)
@@ -31,6 +32,16 @@ def _int32(*names: str) -> Rule:
         help="use an integer from -2**31 to 2**31 - 1 that is known while the kernel is traced",
         source=f"{ISA}:1711",
     )(lambda i, hw: all(_is_int32(getattr(i, n)) for n in names))
+
+
+@rule(
+    "`offset` must be an integer of 32 bits or a register",
+    "offset",
+    help="use an integer from -2**31 to 2**31 - 1, or load one of a tensor with nisa.register_load",
+    source=f"{NKI_RELEASES}:285",
+)
+def _offset(i, hw):
+    return _is_int32(i.offset) or type(i.offset) is Register
 
 
 def _is_int32(value: Any) -> bool:
@@ -86,7 +97,7 @@ def _column(partitions: int, multiplier: int) -> np.ndarray:
 @instruction(
     engine=(GPSIMD,),
     dst=writes(SBUF, shape=Shape.FLAT),
-    rules=(not_packed("dst"), _pattern, _int32("offset", "channel_multiplier"), _pattern_size),
+    rules=(not_packed("dst"), _pattern, _offset, _int32("channel_multiplier"), _pattern_size),
     numerics=lambda i: {"dst": np.dtype(np.int32)},
 )
 def iota(dst, pattern, offset=0, channel_multiplier=0, name=None) -> None:
@@ -94,7 +105,8 @@ def iota(dst, pattern, offset=0, channel_multiplier=0, name=None) -> None:
 
     `pattern` lists [step, number] for up to four axes, the last one fastest. Its numbers multiply to the elements
     per partition of `dst`; their shapes may differ. Values are computed in 32-bit integers, which wrap around
-    (assumed: the page says 32-bit arithmetic), and cast to `dst`.
+    (assumed: the page says 32-bit arithmetic), and cast to `dst`. `offset` is an integer, or a register whose value
+    is known only while the kernel runs.
 
     Source: nki/api/nki/isa/__init__.py:1708.
     """
@@ -135,7 +147,8 @@ def _selected_type(i: Instruction) -> Mapping[str, Any]:
     rules=(
         not_packed("dst", "on_true_tile"),
         _pattern,
-        _int32("offset", "channel_multiplier"),
+        _offset,
+        _int32("channel_multiplier"),
         _false_number,
         one_of_operators("cmp_op", *_COMPARISONS),
         same_partitions("dst", "on_true_tile"),

@@ -10,6 +10,7 @@ import numpy as np
 from nki_lab.ir.instruction import Shape, instruction, reads, rule, writes
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa import numerics
+from nki_lab.isa.indirection import indirection
 from nki_lab.isa.operators import OPS, Op
 from nki_lab.isa.rules import (
     flag,
@@ -80,8 +81,8 @@ def _negate_arithmetic(i, hw):
 
 @instruction(
     engine=(VECTOR,),
-    dst=writes(SBUF, PSUM, shape=Shape.FLAT),
-    data=reads(SBUF, PSUM, shape=Shape.OWN),
+    dst=writes(SBUF, PSUM, shape=Shape.FLAT, indirect=True),
+    data=reads(SBUF, PSUM, shape=Shape.OWN, indirect=True),
     rules=(
         same_partitions("dst", "data"),
         not_packed("dst", "data"),
@@ -91,6 +92,7 @@ def _negate_arithmetic(i, hw):
         integers_for_bitvec("op", "dst", "data"),
         flag("negate", "keepdims"),
         _negate_arithmetic,
+        *indirection("data", 1221),
     ),
     numerics=numerics.by_operator("op", "dst", "data"),
 )

@@ -28,6 +28,7 @@ from nki_lab.isa.accumulators import (
     vector_accumulator,
 )
 from nki_lab.isa.enums import reduce_cmd
+from nki_lab.isa.indirection import indirection
 from nki_lab.isa.operators import OPS, Op
 from nki_lab.isa.rules import (
     BINARY_ARITHMETIC,
@@ -145,8 +146,8 @@ def _start_is_given(i, hw):
 
 @instruction(
     engine=(VECTOR,),
-    dst=writes(SBUF, PSUM, shape=Shape.FLAT, dtypes=_SHORT),
-    src=reads(SBUF, PSUM, shape=Shape.FLAT, dtypes=_SHORT),
+    dst=writes(SBUF, PSUM, shape=Shape.FLAT, dtypes=_SHORT, indirect=True),
+    src=reads(SBUF, PSUM, shape=Shape.FLAT, dtypes=_SHORT, indirect=True),
     imm0=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True),
     imm1=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True, optional=True),
     rules=(
@@ -159,6 +160,7 @@ def _start_is_given(i, hw):
         float32_vectors("imm0", "imm1"),
         choice("reduce_cmd", reduce_cmd, RESET_REDUCE, LOAD_REDUCE, REDUCE),
         _start_is_given,
+        *indirection("src", 1313),
     ),
     state=vector_accumulator,
     opaque=("imm0", "imm1"),

@@ -35,6 +35,7 @@ from nki_lab.isa.accumulators import (
     vector_accumulator,
 )
 from nki_lab.isa.enums import reduce_cmd
+from nki_lab.isa.indirection import indirection
 from nki_lab.isa.operators import OPS, Op, OpClass
 from nki_lab.isa.rules import (
     BINARY_ARITHMETIC,
@@ -85,8 +86,8 @@ def _start_of_load(i, hw):
 
 @instruction(
     engine=(VECTOR,),
-    dst=writes(SBUF, PSUM),
-    data=reads(SBUF, PSUM),
+    dst=writes(SBUF, PSUM, indirect=True),
+    data=reads(SBUF, PSUM, indirect=True),
     operand0=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True, optional=True),
     reduce_res=writes(SBUF, PSUM, shape=Shape.VECTOR, optional=True),
     reduce_init=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True, optional=True, dtypes=_FLOAT32),
@@ -104,6 +105,7 @@ def _start_of_load(i, hw):
         choice("reduce_cmd", reduce_cmd, RESET_REDUCE, REDUCE, LOAD_REDUCE),
         _start_of_load,
         flag("reduce_res_negate"),
+        *indirection("data", 2564),
     ),
     state=vector_accumulator,
     opaque=("reduce_init",),
@@ -192,8 +194,8 @@ def _four_axes(i, hw):
 
 @instruction(
     engine=(VECTOR,),
-    dst=writes(SBUF, PSUM, dtypes=_WRITTEN),
-    src=reads(SBUF, PSUM, dtypes=_READ),
+    dst=writes(SBUF, PSUM, dtypes=_WRITTEN, indirect=True),
+    src=reads(SBUF, PSUM, dtypes=_READ, indirect=True),
     max_value=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True, dtypes=_FLOAT32),
     reduce_res=writes(SBUF, PSUM, shape=Shape.VECTOR, optional=True, dtypes=_SUMMED),
     reduce_init=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True, dtypes=_FLOAT32),
@@ -204,6 +206,7 @@ def _four_axes(i, hw):
         choice("reduce_cmd", reduce_cmd, IDLE, RESET_REDUCE, REDUCE, LOAD_REDUCE),
         _start_only_for_load,
         result_is_reduced,
+        *indirection("src", 2323),
     ),
     state=vector_accumulator,
     requires=("exponential",),

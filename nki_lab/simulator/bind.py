@@ -40,7 +40,8 @@ class Scratch:
 
 
 @cache
-def _wanted(definition: Definition) -> tuple[str, ...]:
+def wanted(definition: Definition) -> tuple[str, ...]:
+    """Return what `.semantics` of an instruction asks for, by name."""
     return tuple(inspect.signature(definition.facets["semantics"]).parameters)
 
 
@@ -86,7 +87,7 @@ class Binder:
                     )
             elif type(value) is not NkiTensor:
                 given[name] = value
-        wanted = _wanted(definition)
+        names = wanted(definition)
         for name, role in roles.items():
             if role != READ:
                 out = "out" if name == "dst" else f"out_{name}"
@@ -104,16 +105,16 @@ class Binder:
         if "engine" in definition.position:
             given["engine"] = i.form.engine  # the one that runs it, where the author left it open
         given["target"] = self.memory.kernel.target
-        if "dtypes" in wanted:  # of packed operands, which arrays of words do not tell
+        if "dtypes" in names:  # of packed operands, which arrays of words do not tell
             tensors = ((n, i.args[definition.position[n]]) for n in definition.operands)
             given["dtypes"] = {n: t.dtype for n, t in tensors if type(t) is NkiTensor}
         for state, _ in i.form.state:
             given[state.parameter] = self._register(i, state)
-        if "written" in wanted:
+        if "written" in names:
             given["written"] = self._mask(i)
-        for name in wanted:
+        for name in names:
             given.setdefault(name, None)
-        call = partial(definition.facets["semantics"], **{name: given[name] for name in wanted})
+        call = partial(definition.facets["semantics"], **{name: given[name] for name in names})
         return [*before, call, *after, *self._mask_updates(i)]
 
     # -- operands ------------------------------------------------------------------------------------------------

@@ -2,35 +2,30 @@
 
 It is bound when its turn comes: registers and tiles of indices have their values then. A view moved by one value
 becomes a plain view; rows or elements named by a tile of indices are gathered into an array of their own before the
-instruction, or scattered from one after it.
+instruction, or scattered from one after it. Where an index is out of range and skipped, elements of `dst` keep their
+values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from math import prod
 from typing import Any
 
 import numpy as np
 
-from nki_lab.errors import AddressOutOfRange, NotModelled, UnwrittenRegister
+from nki_lab.errors import AddressOutOfRange, UnwrittenRegister
 from nki_lab.ir.bounds import leaves_storage
 from nki_lab.ir.dynamic import Addressing
-from nki_lab.ir.instruction import READ, Instruction
-from nki_lab.ir.layout import contiguous_strides
+from nki_lab.ir.instruction import READ, WRITE, Instruction
 from nki_lab.ir.register import Register
 from nki_lab.ir.storage import Storage
 from nki_lab.ir.tensor import NkiTensor
-from nki_lab.simulator.bind import Binder
+from nki_lab.simulator.bind import Binder, wanted
 from nki_lab.simulator.memory import Base, Memory
-from nki_lab.targets.engines import TENSOR
+from nki_lab.simulator.places import Places, places_of
 
 _SIGN, _RANGE = 1 << 31, 1 << 32
-_ELEMENT_GROUP, _ELEMENT_GROUP_TENSOR = (
-    16,
-    32,
-)  # nki/api/nki/language/__init__.py, NkiTensor.indirect
 
 
 class RegisterFile:
@@ -61,6 +56,10 @@ class RegisterFile:
         self.known[register.id] = True
 
 
+class _Skipped(Exception):
+    """An address is out of range, and the whole instruction is to be skipped."""
+
+
 class Late:
     """Runs instructions that are bound when their turn comes."""
 
@@ -68,44 +67,63 @@ class Late:
         self.memory = memory
         self.binder = binder
         self.registers = registers
-        self._made = 0
+        self._made: list[int] = []
 
     def run(self, i: Instruction) -> None:
         """Run one instruction with the values registers and indices have now."""
+        try:
+            self._run(i)
+        except _Skipped:
+            pass
+        finally:
+            for key in self._made:
+                self.memory.drop(key)
+                self.binder.written.pop(key, None)
+            self._made.clear()
+
+    def _run(self, i: Instruction) -> None:
         definition = i.definition
         roles = dict(definition.roles(i))
-        args = list(i.args)
-        after: list[Callable[[], None]] = []
         skip = "oob_mode" in definition.position and i.oob_mode.name == "skip"
-        keep: np.ndarray | None = None  # which elements a skipped row leaves alone
-        for position, value in enumerate(args):
-            if type(value) is Register and definition.params[position] not in definition.sets:
-                args[position] = self.registers.get(value, i)
-            elif type(value) is NkiTensor and value.dynamic is not None:
-                if value.dynamic.kind is Addressing.SCALAR:
-                    moved = self._moved(i, value, skip)
-                    if moved is None:
-                        return
-                    args[position] = moved
+        after: list[Callable[[], None]] = []
+        skipped: dict[int, list[np.ndarray]] = {}  # by position, per tensor: what is not read
+        put: dict[int, tuple[NkiTensor, Places]] = {}
+
+        def placed(view: NkiTensor, position: int) -> NkiTensor:
+            """Return a static view in place of one whose address the device computes."""
+            missing = np.zeros((1,) * view.ndim, bool)
+            made = view
+            if view.dynamic is not None and view.dynamic.kind is Addressing.SCALAR:
+                made = self._moved(i, view, skip)
+            elif view.dynamic is not None:
+                places = self._places(i, view, skip)
+                role = roles.get(position, READ)
+                made = self._gathered(view, places, role != WRITE)
+                if role == READ:
+                    missing = _to_rank(~places.valid, view)
                 else:
-                    places, valid = self._places(i, value, skip)
-                    args[position] = self._stand_in(
-                        value, places, valid, roles.get(position, READ), after
-                    )
-                    if roles.get(position) == READ and not valid.all():
-                        keep = np.broadcast_to(
-                            valid.reshape(valid.shape + (1,) * (value.ndim - valid.ndim)),
-                            value.shape,
-                        )
-            elif type(value) is tuple and any(
-                getattr(v, "dynamic", None) is not None for v in value
-            ):
-                raise NotModelled(
-                    f"{definition.name}: dynamic addresses in a list of tensors are not modelled",
-                    stack=i.stack,
-                )
-        if keep is not None:
-            self._keep_skipped(i, args, keep, after)
+                    put[position] = made, places
+            skipped.setdefault(position, []).append(np.broadcast_to(missing, view.shape))
+            return made
+
+        args: list[Any] = []
+        for position, value in enumerate(i.args):
+            if type(value) is Register and definition.params[position] not in definition.sets:
+                args.append(self.registers.get(value, i))
+            elif type(value) is NkiTensor:
+                args.append(placed(value, position))
+            elif type(value) is tuple and any(type(v) is NkiTensor for v in value):
+                args.append(tuple(placed(v, position) for v in value))
+            else:
+                args.append(value)
+        keeps = None
+        if any(m.any() for masks in skipped.values() for m in masks):
+            keeps = _kept(i, roles, skipped)
+        at_dst = definition.position.get("dst")
+        for made, places in put.values():
+            after.append(partial(self._scatter, i, made, places, keeps))
+        if keeps is not None and at_dst is not None and at_dst not in put:
+            args[at_dst] = self._aside(args[at_dst], keeps, after)
         static = Instruction(definition, tuple(args), i.stack)
         static.form = i.form
         for step in self.binder.bind(static):
@@ -114,12 +132,11 @@ class Late:
             self.registers.set(i.args[position], int(self.binder.set_values[position][0]))
         for finish in after:
             finish()
-        for n in range(self._made):
-            self.memory.drop(-1 - n)
-        self._made = 0
 
-    def _moved(self, i: Instruction, view: NkiTensor, skip: bool) -> NkiTensor | None:
-        """Return a view as one index places it, or None when it is out of range and skipped."""
+    # -- one value moves a view ----------------------------------------------------------------------------------
+
+    def _moved(self, i: Instruction, view: NkiTensor, skip: bool) -> NkiTensor:
+        """Return a view as one index places it; raise _Skipped when it is out of range and to be skipped."""
         dynamic = view.dynamic
         assert dynamic is not None
         index = dynamic.index
@@ -134,141 +151,111 @@ class Late:
         if not outside:
             return NkiTensor._make(view.storage, view.shape, view.strides, offset, view.dtype)
         if skip:
-            return None
-        raise self._out_of_range(i, view, value, "")
+            raise _Skipped
+        raise _out_of_range(i, view, value, "")
 
-    def _places(self, i: Instruction, view: NkiTensor, skip: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Return the flat element each element of a view is at, and which rows or elements are valid."""
+    # -- a tile of indices names rows or elements ----------------------------------------------------------------
+
+    def _places(self, i: Instruction, view: NkiTensor, skip: bool) -> Places:
         dynamic = view.dynamic
         assert dynamic is not None and isinstance(dynamic.index, NkiTensor)
-        index = self.memory.array(dynamic.index).astype(np.int64)
-        if dynamic.kind is Addressing.VECTOR:
-            chosen = index.reshape(-1)
-            inner = _offsets(view.shape[1:], view.strides[1:])
-            elements = view.storage.nbytes // view.dtype.itemsize
-            start = view.offset + chosen * dynamic.step
-            reach = int(inner.max(initial=0))
-            valid = (chosen >= 0) & (start >= 0) & (start + reach < elements)
-            places = np.where(valid, start, 0).reshape(-1, *(1,) * (view.ndim - 1)) + inner
-        else:
-            group = _ELEMENT_GROUP_TENSOR if i.form.engine is TENSOR else _ELEMENT_GROUP
-            count = view.shape[1]
-            if count > min(group, len(index)) * index.shape[1]:
-                raise AddressOutOfRange(
-                    f"{i.definition.name}: {count} offsets are used, the index holds"
-                    f" {min(group, len(index)) * index.shape[1]} for each group of {group} partitions",
-                    stack=i.stack,
-                    help="pass num_elem to indirect()",
-                )
-            chosen = np.concatenate(
-                [
-                    np.broadcast_to(
-                        index[g : g + group].ravel(order="F")[:count],
-                        (min(group, len(index) - g), count),
-                    )
-                    for g in range(0, len(index), group)
-                ]
-            )
-            valid = (chosen >= 0) & (chosen < dynamic.limit)
-            rows = view.offset + np.arange(view.shape[0])[:, None] * view.strides[0]
-            places = rows + np.where(valid, chosen, 0)
-        if not valid.all() and not (skip and dynamic.kind is Addressing.VECTOR):
-            where = tuple(int(n) for n in np.argwhere(~valid)[0])
-            raise self._out_of_range(
-                i,
-                view,
-                int(np.broadcast_to(chosen, valid.shape)[where]),
-                f" for partition {where[0]}",
-            )
-        return places, valid
+        places = places_of(i, view, self.memory.array(dynamic.index))
+        if not (skip and dynamic.kind is Addressing.VECTOR) and not places.valid.all():
+            where = tuple(np.argwhere(~places.valid)[0])
+            value = int(places.chosen[where])
+            raise _out_of_range(i, view, value, f" for partition {where[0]}")
+        return places
 
-    def _out_of_range(
-        self, i: Instruction, view: NkiTensor, value: int, where: str
-    ) -> AddressOutOfRange:
-        dynamic = view.dynamic
-        assert dynamic is not None
-        limit = f"valid are 0 to {dynamic.limit - 1}" if dynamic.limit else "it leaves the tensor"
-        return AddressOutOfRange(
-            f"{i.definition.name}: index {value}{where} is out of range for {view.storage.describe()}: {limit}",
-            stack=i.stack,
-            help="clip the indices, or pass oob_mode=nisa.oob_mode.skip where the instruction has it",
-        )
+    def _gathered(self, view: NkiTensor, places: Places, filled: bool) -> NkiTensor:
+        """Return a contiguous tensor of its own for `view`; `filled` with the elements at `places`."""
+        window = self.memory.array(places.window)
+        array = window[places.at] if filled else np.empty(view.shape, window.dtype)
+        made = self._adopt(view, array)
+        mask = self.binder.written.get(view.storage.id)
+        if mask is not None:
+            known = mask.reshape(view.storage.partitions, -1)[places.at]
+            self.binder.written[made.storage.id] = known.reshape(-1)
+        return made
 
-    def _stand_in(
-        self,
-        view: NkiTensor,
-        places: np.ndarray,
-        valid: np.ndarray,
-        role: str,
-        after: list[Callable[[], None]],
+    def _scatter(
+        self, i: Instruction, made: NkiTensor, places: Places, keeps: np.ndarray | None
+    ) -> None:
+        """Put the elements of `made` at their places, but those of indices out of range or marked in `keeps`."""
+        valid, storage = places.valid, places.window.storage
+        if "unique_indices" in i.definition.position:
+            _check_unique(i, places)
+        window, values = self.memory.array(places.window), self.memory.array(made)
+        if keeps is not None:  # rows of HBM
+            for row in np.flatnonzero(valid):
+                np.copyto(window[places.at[0][row]], values[row], where=~keeps[row])
+            return
+        at = tuple(a[valid] for a in places.at)
+        window[at] = values[valid]
+        mask = self.binder.written.get(storage.id)
+        if mask is not None:
+            mask.reshape(storage.partitions, -1)[at] = True
+
+    def _aside(
+        self, dst: NkiTensor, keeps: np.ndarray, after: list[Callable[[], None]]
     ) -> NkiTensor:
-        """Return a contiguous tensor with the elements at `places`; written ones go back after the instruction."""
-        flat = self.memory.array(_flat(view))
-        if view.storage.on_chip:
-            flat = flat.reshape(-1)
-        array = np.ascontiguousarray(flat[places])
-        if role != READ:
-            after.append(partial(_scatter, flat, places, valid, array))
-        return self._adopt(view, array)
+        """Return a tensor for the instruction to write instead of `dst`; what is not kept follows after it."""
+        real = self.memory.array(dst)
+        aside = np.array(real, order="C")
+        after.insert(0, partial(np.copyto, real, aside, where=~keeps))
+        return self._adopt(dst, aside)
 
     def _adopt(self, view: NkiTensor, array: np.ndarray) -> NkiTensor:
-        self._made += 1
+        key = -1 - len(self._made)
+        self._made.append(key)
         storage = Storage(
-            -self._made, view.name, view.shape, view.dtype, view.buffer,
+            key, view.name, view.shape, view.dtype, view.buffer,
             address=view.storage.address, owner=view.storage.owner,
         )  # fmt: skip
         pitch = array.nbytes // storage.partitions
         self.memory.adopt(storage, Base(array.reshape(-1).view(np.uint8), 0, pitch))
         return storage.whole()
 
-    def _keep_skipped(
-        self,
-        i: Instruction,
-        args: list[Any],
-        keep: np.ndarray,
-        after: list[Callable[[], None]],
-    ) -> None:
-        """Let the instruction write an array of its own, and copy back what was not skipped."""
-        definition = i.definition
-        position = definition.position["dst"]
-        dst = args[position]
-        if "axes" in definition.position or dst.size != keep.size:
-            raise NotModelled(
-                f"{definition.name}: skipping rows that are out of range is not modelled here",
-                stack=i.stack,
-                help="clip the indices",
-            )
-        real = self.memory.array(dst)
-        temporary = np.array(real, order="C")
-        args[position] = self._adopt(
-            NkiTensor._make(dst.storage, dst.shape, contiguous_strides(dst.shape), 0, dst.dtype),
-            temporary,
+
+def _kept(
+    i: Instruction, roles: dict[int, str], skipped: dict[int, list[np.ndarray]]
+) -> np.ndarray:
+    """Return which elements of `dst` keep their values: marks go the way of the elements that are skipped.
+
+    Only instructions that move and add have oob_mode. A sum of booleans is True where one of them is.
+    """
+    definition = i.definition
+    given: dict[str, Any] = dict(zip(definition.params, i.args, strict=True))
+    for position in skipped:
+        name = definition.params[position]
+        marks = tuple(skipped[position])
+        given[name] = marks if definition.operands[name].many else marks[0]
+    given["out"] = np.zeros(i.dst.shape, bool)
+    given = {n: given[n] for n in wanted(definition)}
+    definition.facets["semantics"](**given)
+    return given["out"]
+
+
+def _to_rank(mask: np.ndarray, view: NkiTensor) -> np.ndarray:
+    return mask.reshape(mask.shape + (1,) * (view.ndim - mask.ndim))
+
+
+def _check_unique(i: Instruction, places: Places) -> None:
+    values, counts = np.unique(places.chosen[places.valid], return_counts=True)
+    if (counts > 1).any():
+        raise AddressOutOfRange(
+            f"{i.definition.name}: index {values[counts > 1][0]} names a row of"
+            f" {places.window.storage.describe()} more than once, which is undefined on the chip",
+            stack=i.stack,
+            help="let every row be named once; add what goes to one row before",
         )
-        mask = keep.reshape(dst.shape)
-        after.insert(0, lambda: np.copyto(real, temporary, where=mask))
 
 
-def _offsets(shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray:
-    total = np.zeros((1,) * len(shape), np.int64)
-    for axis, (size, stride) in enumerate(zip(shape, strides, strict=True)):
-        steps = np.arange(size, dtype=np.int64) * stride
-        total = total + steps.reshape(-1, *(1,) * (len(shape) - axis - 1))
-    return total
-
-
-def _flat(view: NkiTensor) -> NkiTensor:
-    """Return all elements of a view's storage, in its dtype: on chip [partitions, elements], else one axis."""
-    storage = view.storage
-    if storage.on_chip:
-        row = storage.row_bytes // view.dtype.itemsize
-        shape: tuple[int, ...] = (storage.partitions, row)
-    else:
-        shape = (prod(storage.shape) * storage.dtype.itemsize // view.dtype.itemsize,)
-    return NkiTensor._make(storage, shape, contiguous_strides(shape), 0, view.dtype)
-
-
-def _scatter(flat: np.ndarray, places: np.ndarray, valid: np.ndarray, array: np.ndarray) -> None:
-    if valid.all():
-        flat[places] = array
-    else:
-        flat[places[valid]] = array[valid]
+def _out_of_range(i: Instruction, view: NkiTensor, value: int, where: str) -> AddressOutOfRange:
+    dynamic = view.dynamic
+    assert dynamic is not None
+    limit = f"valid are 0 to {dynamic.limit - 1}" if dynamic.limit else "it leaves the tensor"
+    return AddressOutOfRange(
+        f"{i.definition.name}: index {value}{where} is out of range for {view.storage.describe()}: {limit}",
+        stack=i.stack,
+        help="clip the indices, or pass oob_mode=nisa.oob_mode.skip where the instruction has it",
+    )

@@ -28,3 +28,5 @@ GPSIMD = Engine.gpsimd
 DMA = Engine.dma
 VECTOR = Engine.vector
 SYNC = Engine.sync
+#: Engines that compute on tiles.
+COMPUTE = frozenset((TENSOR, SCALAR, GPSIMD, VECTOR))

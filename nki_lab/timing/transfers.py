@@ -112,8 +112,9 @@ class _FormFacts:
 
 def transfer_ends(i: Instruction) -> tuple[NkiTensor, NkiTensor]:
     """Return the tensors a transfer writes and reads."""
-    written, read = i.written(), i.read()
-    return written[0], (read or written)[0]
+    dst = i.written()[0]
+    # What is only read comes first: a transfer that may leave elements of `dst` alone counts as reading it, too.
+    return dst, next((t for t in i.read() if t is not dst), dst)
 
 
 def _variable(dst: NkiTensor, src: NkiTensor) -> str:

@@ -18,7 +18,7 @@ def shareable(case: Case):
         return
     traced = Traced(case, case.targets[-1])
     i = traced.subject
-    if len(traced.own) != 1 or type(i.dst) is not NkiTensor:
+    if len(traced.own) != 1 or type(i.dst) is not NkiTensor or i.form.dynamic:
         return
     for position in i.form.reads:
         name, t = i.definition.params[position], i.args[position]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.isa.control import register_alloc
 from nki_lab.targets.spaces import PSUM
 from tests.isa.case import Case, Tile, empty, isa, nl, rounded, sample, tile
 
@@ -85,7 +86,7 @@ UNCOUNTED = [
     uncounted("a fraction", PATTERN, [[0.5, 12]]),
     uncounted("a number of 0", PATTERN, [[1, 0]]),
     uncounted("a step of 33 bits", PATTERN, [[2**31, 12]]),
-    uncounted("an offset of 33 bits", "must be integers of 32 bits", [[1, 12]], offset=-(2**31) - 1),
+    uncounted("an offset of 33 bits", "`offset` must be an integer of 32 bits or", [[1, 12]], offset=-(2**31) - 1),
     uncounted("a fractional multiplier", "must be integers of 32 bits", [[1, 12]], channel_multiplier=0.5),
     uncounted("another number of elements", "must multiply to the elements per partition", [[1, 2], [1, 5]]),
     uncounted("into PSUM", "`dst` must be in sbuf", [[1, 12]], empty((8, 12), space=PSUM)),
@@ -194,8 +195,9 @@ def unselected(
 
 
 UNSELECTED = [
+    unselected("a fractional multiplier", "must be integers of 32 bits", channel_multiplier=0.5),
     unselected("no pairs", PATTERN, pattern=[48]),
-    unselected("an offset of 33 bits", "must be integers of 32 bits", offset=2**31),
+    unselected("an offset of 33 bits", "`offset` must be an integer of 32 bits or a register", offset=2**31),
     unselected("a string for false", "`on_false_value` must be a number", on_false_value="0"),
     unselected("an arithmetic operator", "`cmp_op` must be", cmp_op=nl.add),
     unselected("fewer partitions", "the same number of partitions", tile(X[:32])),
@@ -205,4 +207,41 @@ UNSELECTED = [
     unselected("packed", "must not have a packed", dst=empty((40, 48), "float8_e5m2_x4")),
 ]  # fmt: skip
 
-CASES = [*COUNTED, *UNCOUNTED, *SELECTED, *UNSELECTED]
+# -- offsets in registers ---------------------------------------------------------------------------------------------
+
+
+def from_register(value: int, call: Any) -> Any:
+    """Return a program that passes a register which gets `value` from a tile as it runs."""
+
+    def run(t: Any) -> None:
+        isa.register_load(register := register_alloc(), t.value)
+        call(t, register)
+
+    return run
+
+
+def in_register(instruction: str, value: int, call: Any, expected: Any, **tiles: Tile) -> Case:
+    tiles = {"value": tile(np.array([[value]], np.int32)), **tiles}
+    run, expected = from_register(value, call), {"dst": expected}
+    return Case(instruction, f"register {value}", tiles, run, expected)
+
+
+REGISTERS = [
+    *(
+        in_register(
+            "iota", value, lambda t, r: isa.iota(t.dst, [[3, 20]], r, -2), wrapped(positions(8, [[3, 20]], value, -2)),
+            dst=empty((8, 20), "int32"),
+        )
+        for value in (0, -77, 2**31 - 5)
+    ),
+    *(
+        in_register(
+            "affine_select", value, lambda t, r: isa.affine_select(t.dst, [[-1, 48]], 1, t.source, -2.0, nl.less, r),
+            np.where(kept(positions(40, [[-1, 48]], value, 1), "less"), X, -2.0),
+            dst=empty((40, 48)), source=tile(X),
+        )
+        for value in (-3, 21)
+    ),
+]  # fmt: skip
+
+CASES = [*COUNTED, *UNCOUNTED, *SELECTED, *UNSELECTED, *REGISTERS]

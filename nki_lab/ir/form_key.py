@@ -1,0 +1,71 @@
+"""When do two instructions have the same form?
+
+Rules, roles, placement and cost are settled once per form. They see shapes, strides, element types, memories and
+constants, but not which tensor it is: two instructions have one form when all that is equal.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from nki_lab.dtypes import DType
+from nki_lab.ir.dynamic import first_partition, identity
+from nki_lab.ir.tensor import NkiTensor
+
+DEFAULT = object()  # in a form's key: the argument was left at its default
+# Types whose values are keyed as they are; enums and operators join when they are first seen.
+SIMPLE: set[type] = {str, type(None), DType}
+
+
+def note_simple(value: Any) -> None:
+    """Add the type of an enum's member or an operator to SIMPLE."""
+    if isinstance(value, Enum) or type(value).__hash__ is object.__hash__:
+        SIMPLE.add(type(value))
+
+
+def key_of(value: Any) -> Any:
+    """Return what of an argument the form depends on."""
+    if type(value) in (list, tuple):
+        return tuple(key_of(v) for v in value)
+    if type(value) is NkiTensor:
+        return (
+            value.shape,
+            value.strides,
+            value.dtype,
+            value.storage.buffer,
+            first_partition(value),
+            value.dynamic and value.dynamic.key,
+        )
+    if isinstance(value, (np.generic, float, int)):
+        return (type(value), value)
+    try:
+        hash(value)
+    except TypeError:
+        return id(value)
+    return value
+
+
+def alike(args: tuple[Any, ...]) -> tuple[int, ...]:
+    """Return numbers of the views in `args` and of their tiles of indices, equal where they are the same.
+
+    Empty where no address depends on the device.
+    """
+    views: list[NkiTensor] = []
+    for value in args:
+        views += [v for v in (value if type(value) is tuple else (value,)) if type(v) is NkiTensor]
+    if all(v.dynamic is None for v in views):
+        return ()
+    numbers: dict[Any, int] = {}
+    shown = [identity(v) for v in views]
+    shown += [identity(v.dynamic.index) for v in views if v.dynamic is not None]
+    return tuple(numbers.setdefault(place, len(numbers)) for place in shown)
+
+
+def plain_value(value: Any) -> Any:
+    """Return lists as tuples and NumPy scalars as Python numbers, so that no argument can change later."""
+    if type(value) in (list, tuple):
+        return tuple(plain_value(v) for v in value)
+    return value.item() if isinstance(value, np.generic) else value
