@@ -7,7 +7,7 @@ import pytest
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
-from nki_lab.errors import AddressOutOfRange, ViewError
+from nki_lab.errors import AddressOutOfRange, NkiError, ViewError
 from nki_lab.ir.printer import print_kernel
 from nki_lab.isa.reading import read_kernel
 from nki_lab.runtime import jit, run
@@ -205,6 +205,95 @@ def test_elements_are_gathered_and_scattered_along_the_free_axis():
     expected = np.zeros_like(x)
     np.put_along_axis(expected, offsets, x[:, :32], axis=1)
     np.testing.assert_array_equal(run(jit(put), x, index, target="trn3").value, expected)
+
+
+@jit
+def gathered_into_nothing(table, index):
+    tile = nl.ndarray((index.shape[0], 6, 10), dtype=table.dtype, buffer=nl.sbuf)
+    rows = table.vector_select(0, tile_of(index))
+    nisa.dma_copy(tile, rows, oob_mode=nisa.oob_mode.skip)
+    return returned(tile)
+
+
+def test_a_skipped_row_that_nothing_wrote_is_nan_and_no_finding():
+    index = np.array([[3], [40], [7]], np.int32)
+    result = run(gathered_into_nothing, TABLE, index)
+    assert not result.findings
+    expected = TABLE[[3, 0, 7]]
+    expected[1] = np.nan
+    np.testing.assert_array_equal(result.value, expected)
+
+
+def test_the_profile_says_from_where_rows_that_may_be_skipped_come():
+    result = run(gathered_into_nothing, TABLE, np.array([[3], [4], [7]], np.int32))
+    table = result.profile.table("DmaPacketAggregated")
+    gathers = [n for n, kind in enumerate(table["queue_type"]) if kind == "software_dynamic"]
+    assert [(table["source"][n], table["dest"][n]) for n in gathers] == [("[INPUT]", "[SB]")]
+
+
+@jit
+def added_to_rows(rows, index, out):
+    view = out.vector_select(0, tile_of(index))
+    nisa.dma_compute(view, [view, tile_of(rows)], nl.add)
+    return out
+
+
+def test_a_row_named_twice_by_a_sum_is_an_error():
+    rows = RNG.standard_normal((16, 6, 10)).astype(np.float32)
+    index = RNG.permutation(40)[:16].reshape(16, 1).astype(np.int32)
+    expected = TABLE.copy()
+    expected[index[:, 0]] += rows
+    np.testing.assert_array_equal(run(added_to_rows, rows, index, TABLE.copy()).value, expected)
+    index[3] = index[9]
+    with pytest.raises(
+        AddressOutOfRange, match=f"index {index[3, 0]} names a row .* more than once"
+    ):
+        run(added_to_rows, rows, index, TABLE.copy())
+
+
+@pytest.mark.parametrize(("rows", "count", "fine"), [(24, 8, True), (24, 9, False), (8, 8, True)])
+def test_the_last_group_must_hold_the_offsets_in_use(rows, count, fine):
+    x = RNG.standard_normal((rows, 30)).astype(np.float32)
+    index = RNG.integers(0, 30, (rows, 2)).astype(np.uint16)
+
+    def pick(x, index):
+        out = nl.ndarray((rows, count), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(out, tile_of(x).indirect(tile_of(index), count))
+        return returned(out)
+
+    if fine:
+        expected = np.take_along_axis(x, snake(index, 16, count).astype(int), axis=1)
+        np.testing.assert_array_equal(run(jit(pick), x, index, target="trn3").value, expected)
+    else:
+        with pytest.raises(AddressOutOfRange, match="the last group has only 8 of 16 partitions"):
+            run(jit(pick), x, index, target="trn3")
+
+
+def test_an_index_of_another_kernel_is_refused():
+    kept = []
+
+    def first(table, index):
+        kept.append(tile_of(index))
+        nisa.dma_copy(table[0:3], table.vector_select(0, kept[0]))
+        return table
+
+    def second(table, index):
+        nisa.dma_copy(table[0:3], table.vector_select(0, kept[0]))
+        return table
+
+    index = np.array([[3], [4], [7]], np.int32)
+    run(jit(first), TABLE.copy(), index)
+    with pytest.raises(NkiError, match=r"`tile` .* was made by another kernel call"):
+        run(jit(second), TABLE.copy(), index)
+
+
+def test_several_columns_of_indices_are_for_a_transpose_only():
+    def read(table, index):
+        table.vector_select(0, tile_of(index))
+        return table
+
+    with pytest.raises(ViewError, match="one element per partition"):
+        run(jit(read), TABLE, np.zeros((8, 2), np.int32))
 
 
 @pytest.mark.parametrize(
