@@ -136,7 +136,7 @@ def _view_errors(kernel: Kernel, t: NkiTensor, user: str, stack: Stack) -> Itera
         return
     shape = t.shape
     if t.dynamic is not None:
-        if t.dynamic.kind is Addressing.VECTOR:  # each row is somewhere else, and looked at while running
+        if t.dynamic.kind is Addressing.VECTOR:  # where each row is shows only while running
             shape = (1, *t.shape[1:])
         if type(t.dynamic.index) is NkiTensor:
             yield from _view_errors(kernel, t.dynamic.index, user, stack)
