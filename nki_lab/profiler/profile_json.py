@@ -116,13 +116,21 @@ def _read(document: dict[str, Any]) -> Profile:
         name: {column: _read_column(values) for column, values in columns.items()}
         for name, columns in document["tables"].items()
     }
-    return Profile.from_tables(
+    name, is_simulation = document["name"], document["is_simulation"]
+    if not isinstance(name, str) or not isinstance(is_simulation, bool):
+        raise TypeError("a name is a text, and whether it was simulated is true or false")
+    metrics = document["metrics"]
+    if not all(type(value) in (int, float) for value in metrics.values()):
+        raise TypeError("metrics are numbers")
+    profile = Profile.from_tables(
         get_target(document["target"]),
         tables,
-        is_simulation=bool(document["is_simulation"]),
-        name=str(document["name"]),
-        metrics={str(field): value for field, value in document["metrics"].items()},
+        is_simulation=is_simulation,
+        name=name,
+        metrics=metrics,
     )
+    _ = profile.summary  # made on first use: what does not fit its column is to be told here
+    return profile
 
 
 def _read_column(values: Any) -> Any:

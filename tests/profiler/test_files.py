@@ -93,3 +93,19 @@ def test_csv_and_json_of_a_table(tmp_path) -> None:
     names = {path.name for path in save_tables(p, tmp_path)}
     assert {"Instruction.csv", "Summary.csv", "ActiveTime.csv"} <= names
     assert "DmaPacket.csv" not in names
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("metrics", {"total_time": "soon"}),
+        ("metrics", {"inputs_and_weights_size_bytes": [1]}),
+        ("metrics", {"inputs_and_weights_size_bytes": 10**30}),
+        ("is_simulation", "no"),
+        ("name", ["a"]),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_told_when_the_file_is_read(key, value) -> None:
+    document = json.loads(to_json(profile())) | {key: value}
+    with pytest.raises(BadFile, match="is not a readable profile"):
+        from_json(json.dumps(document), "changed.json")
