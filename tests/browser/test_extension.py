@@ -122,3 +122,25 @@ def test_marks_follow_the_text(lab: Lab, page: Page) -> None:
     page.keyboard.press("Control+End")
     page.keyboard.type("x")
     cell.locator(".nki-isa").wait_for(state="detached", timeout=10_000)
+
+
+def test_marks_and_views_on_one_page_keep_their_own_styles(lab: Lab, page: Page) -> None:
+    shown = f"{MAGIC.replace('none', 'report')}\n{KERNEL}"
+    notebook = lab.open(page, write(lab, "beside.ipynb", SETUP, shown))
+    assert notebook.run_all()
+    page.locator(".nki-view .nki-value").first.wait_for()
+    notebook.screenshot("extension-beside-a-report")
+
+    def style(selector: str) -> list[str]:
+        return page.evaluate(
+            """(selector) => {
+              const style = getComputedStyle(document.querySelector(selector));
+              return [style.fontSize, style.color];
+            }""",
+            selector,
+        )
+
+    value, option = style(".cm-editor .nki-value"), style(".cm-editor .nki-option")
+    assert value[0] == option[0] == style(".cm-content")[0]
+    assert style(".nki-view .nki-value")[1] == style(".nki-view")[1] != value[1]
+    assert style(".nki-view .nki-value")[0] != value[0]
