@@ -47,8 +47,9 @@ def call_kernel(
     options: Namespace,
     call: Expression | None,
     check: Expression | None = None,
+    tells_findings: bool = False,
 ) -> tuple[Any, list[str]]:
-    """Load a kernel, call it, and compare with the reference.
+    """Load a kernel, call it, and compare with the reference; say on stderr what is seriously wrong.
 
     Args:
         place: FILE.py:KERNEL.
@@ -56,14 +57,16 @@ def call_kernel(
         options: target, timeout, capacity and strict.
         call: expression that calls the kernel, instead of a call with all arguments.
         check: the reference.
+        tells_findings: the caller prints the findings of the last run.
 
     Returns:
-        The Result of the run, and lines that say how it compares.
+        The Result of the last run, and lines that say how it compares.
     """
     from nki_lab.cli.kernel_file import prepare_call
-    from nki_lab.errors import NoKernel
+    from nki_lab.errors import CheckFailed, NoKernel
     from nki_lab.options.evaluate import check_value, evaluate, reference
     from nki_lab.options.session import session
+    from nki_lab.options.views import serious_findings
 
     with session(options) as runs:
         prepared = prepare_call(place, inputs or [], args or [], seed)
@@ -79,6 +82,13 @@ def call_kernel(
                 help=f"write a call such as --run '{prepared.kernel.__name__}(a)'",
             )
         lines = []
-        if check is not None:
-            lines = [comparison.summary() for comparison in check_value(value, expected)]
+        try:
+            if check is not None:
+                lines = [comparison.summary() for comparison in check_value(value, expected)]
+        except CheckFailed:
+            tells_findings = False
+            raise
+        finally:
+            for line in serious_findings(runs[:-1] if tells_findings else runs):
+                typer.echo(line, err=True)
         return runs[-1], lines

@@ -46,10 +46,12 @@ def run(
     from nki_lab.options.views import summary, view_text
 
     options = Namespace(target=target, timeout=timeout, capacity=capacity, strict=strict)
-    result, compared = call_kernel(kernel, inputs, args, seed, options, call, check)
+    views = () if quiet else ("report",) if show is None else show
+    reported = "report" in views
+    result, compared = call_kernel(kernel, inputs, args, seed, options, call, check, reported)
     if quiet:
         return
     lines = [summary(result), *compared]
-    for view in ("report",) if show is None else show:
+    for view in views:
         lines += ["", view_text(result, view)]
     typer.echo("\n".join(lines))

@@ -80,6 +80,11 @@ class Finding:
     help: str = ""
     code: str = ""
 
+    @property
+    def is_serious(self) -> bool:
+        """True where a device may refuse the kernel or compute other values than the simulator."""
+        return self.kind in ("uninitialized", "capacity", "hazard")
+
 
 @dataclass(frozen=True)
 class Kernel:

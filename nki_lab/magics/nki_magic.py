@@ -16,7 +16,7 @@ from nki_lab.options.evaluate import check_value, evaluate, reference
 from nki_lab.options.expect import expected
 from nki_lab.options.parsing import Locate, option_help, parse_line
 from nki_lab.options.session import session
-from nki_lab.options.views import summary
+from nki_lab.options.views import serious_findings, summary
 from nki_lab.runtime import KernelFunction, Result
 from nki_lab.runtime.jit import current_target
 from nki_lab.settings import Settings
@@ -124,16 +124,20 @@ class NkiMagics(Magics):
         self.ip.push({"_nki": result}, interactive=False)
         count = f"{len(runs)} kernel runs; the last: " if len(runs) > 1 else ""
         lines = [f"{count}{summary(result)}; in `{name}`"]
+        findings = "".join(f"{line}\n" for line in serious_findings(runs))
         if options.check is not None:
             value = value.value if isinstance(value, Result) else value
             try:
                 comparisons = check_value(value, expected, locate(options.check.text, 0, 0))
             except CheckFailed as error:
+                print(findings, end="")
                 error.notes += (f"the run is in `{name}`",)
                 raise
             lines += [comparison.summary() for comparison in comparisons]
         if not options.quiet:
             print("\n".join(lines))
+        print(findings, end="")
+        if not options.quiet:
             show(result, options.show)
 
 

@@ -196,7 +196,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "show",
         "VIEWS",
-        f"views of the run, separated by commas: {', '.join(VIEWS)}; or none",
+        f"views of the run, separated by commas: {', '.join(VIEWS)}; or none. Findings that may make"
+        " the result wrong on a device are always printed",
         (*_NOTEBOOK, _RUN),
         _views,
         (*VIEWS, "none"),
@@ -211,7 +212,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "quiet",
         "",
-        "print and show nothing unless something is wrong",
+        "print and show nothing but errors, checks that fail, and findings that may make the result"
+        " wrong on a device",
         (*_NOTEBOOK, _RUN),
         default=False,
     ),
@@ -233,7 +235,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "capacity",
         "WHAT",
-        "when SBUF or PSUM does not fit: error, or finding, which runs the kernel anyway and says so",
+        "when SBUF or PSUM does not fit: error, or finding, which runs the kernel anyway and always says so",
         _ALL,
         _one_of,
         VARIABLES["capacity"].choices,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nki_lab.profiler import view_text as texts
@@ -18,3 +19,18 @@ def view_text(result: Result, view: str) -> str:
 def summary(result: Result) -> str:
     """Return one line on a run: which kernel ran, where, and for how long."""
     return texts.summary(result.view_data)
+
+
+def serious_findings(runs: Sequence[Result]) -> list[str]:
+    """Return lines on what may make a device refuse a kernel or compute other values, each once.
+
+    They are printed whatever else is shown: what was asked to be quiet may still be wrong.
+    """
+    remarks = [
+        remark
+        for run in runs
+        if any(finding.is_serious for finding in run.findings)
+        for remark in run.view_data.findings
+        if remark.is_serious
+    ]
+    return [line for remark in dict.fromkeys(remarks) for line in texts.remark_lines(remark)]

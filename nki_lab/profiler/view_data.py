@@ -69,12 +69,21 @@ class Place:
 
 @dataclass(frozen=True)
 class Remark:
-    """A finding: something an author should know that does not stop the kernel."""
+    """A finding: something an author should know that does not stop the kernel.
+
+    Attributes:
+        kind: what it is about, in one word.
+        message: one sentence.
+        help: what to write instead.
+        place: the line it is about.
+        is_serious: a device may refuse the kernel or compute other values.
+    """
 
     kind: str
     message: str
     help: str = ""
     place: Place | None = None
+    is_serious: bool = False
 
 
 class CodeLine(NamedTuple):

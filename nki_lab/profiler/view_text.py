@@ -12,7 +12,7 @@ from rich.table import Table
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.report import badge, report
 from nki_lab.profiler.schema import TRANSFERS
-from nki_lab.profiler.view_data import VIEWS, ViewData
+from nki_lab.profiler.view_data import VIEWS, Remark, ViewData
 
 _WIDTH = 110
 _EVENTS_SHOWN = 40
@@ -37,15 +37,19 @@ def summary(data: ViewData) -> str:
     return f"{data.name} on {profile.target.name}: {profile.total_ns / 1000:,.3f} us {how}"
 
 
+def remark_lines(remark: Remark) -> list[str]:
+    """Return a finding as text: its place, what it is, and what to do about it."""
+    place = f"{remark.place.label}: " if remark.place else ""
+    lines = [f"{place}{remark.kind}: {remark.message}"]
+    return [*lines, f"  help: {remark.help}"] if remark.help else lines
+
+
 def _report(data: ViewData, limit: int | None) -> list[str]:
     lines = report(data.profile).split("\n")
     if data.findings:
         lines += ["", "findings"]
     for finding in data.findings:
-        place = f"{finding.place.label}: " if finding.place else ""
-        lines.append(f"  {place}{finding.kind}: {finding.message}")
-        if finding.help:
-            lines.append(f"    help: {finding.help}")
+        lines += [f"  {line}" for line in remark_lines(finding)]
     return _cut(lines, limit)
 
 

@@ -253,7 +253,7 @@ class NkiWarning(UserWarning):
 
 def _show(findings: tuple[Finding, ...]) -> None:
     for finding in findings:
-        if finding.kind in ("uninitialized", "capacity", "hazard"):
+        if finding.is_serious:
             warnings.warn(f"{finding.message}{_where(finding)}", NkiWarning, stacklevel=3)
 
 

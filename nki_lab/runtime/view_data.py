@@ -114,7 +114,8 @@ class _Described:
         ]
 
     def remark(self, finding: Finding) -> Remark:
-        return Remark(finding.kind, finding.message, finding.help, self.place(finding.stack))
+        place = self.place(finding.stack)
+        return Remark(finding.kind, finding.message, finding.help, place, finding.is_serious)
 
     def tensor(self, number: int) -> Tensor:
         kernel = self._kernel

@@ -122,6 +122,48 @@ def test_views_and_silence(command, write):
     assert command("run", "add.py:add", *ARRAYS, "--quiet").stdout == ""
 
 
+UNWRITTEN = (
+    HEAD
+    + """@nki.jit
+def k(x):
+    t = nl.ndarray(x.shape, x.dtype)
+    out = nl.ndarray(x.shape, x.dtype, nl.shared_hbm)
+    nl.store(out, t)
+    return out
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "in_report"),
+    [
+        ((), True),
+        (("--show", "report,layout"), True),
+        (("--show", "none"), False),
+        (("--show", "timeline"), False),
+        (("--quiet",), False),
+    ],
+)
+def test_serious_findings_are_told_whatever_is_shown(command, write, words, in_report):
+    write("k.py", UNWRITTEN)
+    done = command("run", "k.py", "--input", "x=ones:128x4", *words)
+    assert done.exit_code == 0
+    line = "uninitialized: "
+    assert [text.count(line) for text in (done.stdout, done.stderr)] == (
+        [1, 0] if in_report else [0, 1]
+    )
+
+
+def test_a_failed_check_and_a_profile_tell_serious_findings(command, write):
+    write("k.py", UNWRITTEN)
+    failed = command("run", "k.py", "--input", "x=ones:128x4", "--check", "x")
+    assert failed.exit_code == 1
+    assert "k.py, line" in failed.stderr and "uninitialized: " in failed.stderr
+    profiled = command("profile", "k.py", "--input", "x=ones:128x4")
+    assert profiled.exit_code == 0
+    assert "uninitialized: " in profiled.stderr
+
+
 def test_a_time_limit_is_kept(command, write):
     write("endless.py", HEAD + "def endless(x):\n    while True:\n        nl.load(x)\n")
     done = command("run", "endless.py:endless", "--input", "x=ones:4x4", "--timeout", "0.3")

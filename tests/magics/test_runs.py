@@ -123,6 +123,36 @@ def test_strict_makes_findings_errors(notebook: Notebook):
     assert "--> cell [4], line 5" in outcome.text
 
 
+@pytest.mark.parametrize(
+    "quiet", ["--quiet", "--show none", "--show timeline", "--show report", ""]
+)
+def test_serious_findings_are_printed_whatever_is_shown(notebook: Notebook, quiet: str):
+    text = notebook.good(cell(f"--run 'unwritten(a)' {quiet}", UNWRITTEN))
+    assert "\ncell, line 5: uninitialized: " in f"\n{text}"
+    if quiet == "--quiet":
+        assert [line[:8] for line in text.splitlines()] == ["cell, li", "  help: "]
+    line = notebook.good(f"%nki --run 'unwritten(a)' {quiet}")
+    assert "\ncell, line 5: uninitialized: " in f"\n{line}"
+    notebook.good("x = np.ones((128, 70_000), np.float32)")
+    text = notebook.good(cell(f"--run 'large(x)' --capacity finding {quiet}", LARGE))
+    assert "capacity: " in text
+
+
+def test_serious_findings_of_every_run_are_printed_once(notebook: Notebook):
+    both = UNWRITTEN.lstrip() + UNWRITTEN.replace("unwritten", "other")
+    decorated = both.replace("def ", "@nki.jit\ndef ")
+    calls = "--run '(unwritten(a), unwritten(b), other(a), add(a, b))' --quiet"
+    notebook.good(cell())
+    text = notebook.good(cell(calls, decorated))
+    assert text.count("uninitialized: ") == 2
+
+
+def test_serious_findings_are_printed_when_the_check_fails(notebook: Notebook):
+    outcome = notebook.bad(cell("--run 'unwritten(a)' --check a --quiet", UNWRITTEN))
+    assert isinstance(outcome.error, CheckFailed)
+    assert "uninitialized: " in outcome.text
+
+
 def test_findings_are_no_warnings_on_stderr(notebook: Notebook, recwarn: pytest.WarningsRecorder):
     notebook.good(cell("--run 'unwritten(a)'", UNWRITTEN))
     assert [str(w.message) for w in recwarn.list] == []
