@@ -134,7 +134,7 @@ def _place(kernel: Kernel, space: MemoryRegion) -> Places | None:
     lives = kernel.lifetimes
     capacity = _capacity(space, kernel.target)
     fixed, free = _used(kernel, space)
-    taken = _merged((a.byte, a.byte + kernel.storages[k].row_bytes) for k, a in fixed.items())
+    taken = _taken(kernel, fixed)
     for rounding in _ROUNDINGS[space]:
         sizes = {s.id: rounding(s, kernel.target) for s in free}
         if _peak(free, sizes, lives) > capacity:
@@ -150,10 +150,13 @@ def _place(kernel: Kernel, space: MemoryRegion) -> Places | None:
 def _place_beyond(kernel: Kernel, space: MemoryRegion) -> Places:
     """Return an address per used storage as if the memory went on past its end."""
     fixed, free = _used(kernel, space)
+    taken = _taken(kernel, fixed)
     sizes = {s.id: _ROUNDINGS[space][-1](s, kernel.target) for s in free}
-    places = _lowest(
-        kernel, fixed, free, sizes, sum(size for size, _ in sizes.values()) + (1 << 30)
-    )
+    capacity = _peak(free, sizes, kernel.lifetimes) + sum(high - low for low, high in taken)
+    places = _least_recently_used(free, sizes, kernel.lifetimes, capacity, taken)
+    if places is None:  # it takes more where the holes between tiles do not suit the next ones
+        capacity += sum(size for size, _ in sizes.values()) + (1 << 30)
+        places = _lowest(kernel, fixed, free, sizes, capacity)
     assert places is not None
     return {**fixed, **{k: Address(0, byte) for k, byte in places.items()}}
 
@@ -221,9 +224,12 @@ def _least_recently_used(
     return result
 
 
-def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def _taken(kernel: Kernel, fixed: Places) -> list[tuple[int, int]]:
+    """Return the bytes that tiles with explicit addresses have at any time, as ranges in order."""
     result: list[tuple[int, int]] = []
-    for low, high in sorted(ranges):
+    for low, high in sorted(
+        (a.byte, a.byte + kernel.storages[k].row_bytes) for k, a in fixed.items()
+    ):
         if result and low <= result[-1][1]:
             result[-1] = (result[-1][0], max(high, result[-1][1]))
         else:
