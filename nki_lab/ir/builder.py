@@ -229,7 +229,7 @@ class Builder:
             elif kind in SIMPLE:
                 key.append(value)
             else:
-                if kind is tuple or kind is list or isinstance(value, np.generic):
+                if kind is tuple or kind is list or isinstance(value, (np.generic, np.ndarray)):
                     plain = plain_value(value)
                     changed = {**(changed or {}), len(key) - 1: plain}
                     foreign = foreign or self._foreign(definition, plain)

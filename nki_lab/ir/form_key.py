@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from nki_lab.dtypes import DType
+from nki_lab.errors import WrongOperand
 from nki_lab.ir.dynamic import first_partition, identity
 from nki_lab.ir.tensor import NkiTensor
 
@@ -65,7 +66,16 @@ def alike(args: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def plain_value(value: Any) -> Any:
-    """Return lists as tuples and NumPy scalars as Python numbers, so that no argument can change later."""
+    """Return lists as tuples and NumPy scalars as Python numbers, so that no argument can change later.
+
+    Raises WrongOperand for a NumPy array with axes.
+    """
     if type(value) in (list, tuple):
         return tuple(plain_value(v) for v in value)
-    return value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, np.ndarray) and value.ndim:
+        raise WrongOperand(
+            f"an argument is a NumPy array of shape {list(value.shape)}; instructions take tensors, numbers and names"
+            " of nki.language",
+            help="pass the array to the kernel, or make a tensor of it with nl.shared_constant",
+        )
+    return value.item() if isinstance(value, (np.generic, np.ndarray)) else value

@@ -20,6 +20,7 @@ from nki_lab.errors import (
     StrictFinding,
     UnknownName,
     WrongCall,
+    WrongOperand,
 )
 from nki_lab.ir.instruction import active
 from nki_lab.runtime.jit import jit
@@ -228,6 +229,27 @@ def test_wrong_calls_of_instructions(kernel, said, help):
     assert (error.message, error.help) == (said, help)
     assert error.notes[0].startswith("parameters: dst, ")
     assert error.span.line == at(f"# {kernel.__name__.replace('_', ' ')}")
+
+
+def array_argument(x):
+    t = nl.load(x)
+    nisa.tensor_copy(dst=t, src=t, engine=np.ones(3))  # an array
+    return scaled(x)
+
+
+def test_numpy_arrays_are_no_arguments_of_instructions():
+    error = failing(array_argument, X, error=WrongOperand)
+    assert error.message.startswith("an argument is a NumPy array of shape [3]")
+    assert error.span.line == at("# an array")
+
+    def number(x):
+        t = nl.load(x)
+        nisa.memset(dst=t, value=np.array(2.5))
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, t)
+        return out
+
+    assert (jit(number)(X) == 2.5).all()
 
 
 def misspelled_instruction(x):
