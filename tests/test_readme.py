@@ -10,6 +10,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+import nbformat
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -178,6 +179,14 @@ def test_what_does_not_work_yet_says_so(monkeypatch, use, words: str, row: str):
     assert row in not_yet
     with pytest.raises(NkiError, match=words):
         use(monkeypatch)
+
+
+def test_the_first_notebook_says_the_same():
+    """Copy a changed table of the README into the last cell of the notebook."""
+    notebook = nbformat.read(ROOT / "workshop" / "00_setup.ipynb", as_version=4)
+    table = re.compile(r"^\| not yet \|.*\n(?:\|.*\n)*", re.MULTILINE)
+    [missing] = table.findall(README.read_text("utf-8"))
+    assert table.findall(notebook.cells[-1].source) == [missing]
 
 
 def test_pytorch_tensors_go_in_and_come_out():
