@@ -13,6 +13,7 @@ from nki_lab.api import isa as nisa
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.errors import AddressConflict, OverCapacity, TensorArgument
 from nki_lab.ir.storage import Address
+from nki_lab.runtime import jit, use_target
 from nki_lab.targets import TRN1, TRN2, TRN3
 from nki_lab.targets.spaces import PSUM, SBUF
 from tests.compiler.programs import (
@@ -145,6 +146,37 @@ def test_a_new_order_for_psum_gives_sbuf_tiles_new_places(rng):
     expected = lhs.T.astype(float) @ rhs.astype(float)
     (found,) = simulated(kernel, [lhs, rhs], shared_bytes=True)
     np.testing.assert_array_equal(found, expected)
+
+
+def in_the_authors_order(lhs, rhs):
+    with nl.no_reorder():
+        return open_accumulators(lhs, rhs)
+
+
+def with_a_loop(lhs, rhs):
+    out = open_accumulators(lhs, rhs)
+    t = nl.load(out[0:128])
+
+    def again(_):
+        nisa.tensor_copy(dst=t, src=t)
+
+    nl.fori_loop(0, 2, again)
+    nl.store(out[0:128], t)
+    return out
+
+
+def with_a_meeting(lhs, rhs):
+    out = open_accumulators(lhs, rhs)
+    nisa.core_barrier(out, cores=(0, 1))
+    return out
+
+
+@pytest.mark.parametrize("kernel", [in_the_authors_order, with_a_loop, with_a_meeting])
+def test_an_order_that_must_stay_is_not_changed(kernel):
+    lhs, rhs = np.ones((256, 2048), np.float32), np.ones((256, 512), np.float32)
+    cores = 2 if kernel is with_a_meeting else 1
+    with use_target("trn2"), pytest.raises(OverCapacity, match=r"psum .* the 16 tiles in use"):
+        jit(kernel)[cores].compile(lhs, rhs)
 
 
 def explicit_reuse(lhs, rhs):

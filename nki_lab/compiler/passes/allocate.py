@@ -114,8 +114,6 @@ def _in_a_new_order(kernel: Kernel, spaces: Iterable[MemoryRegion]) -> tuple[Ker
 
     Tiles placed before the order changed are placed again, since others are in use at the same time now.
     """
-    if kernel.keeps_order:
-        return None
     reordered = shorten_lifetimes(kernel)
     fixed = explicit_addresses(kernel)
     if not {*overlapping(reordered, fixed)} <= {*overlapping(kernel, fixed)}:

@@ -14,9 +14,12 @@ from nki_lab.ir.nodes import Kernel
 def shorten_lifetimes(kernel: Kernel) -> Kernel:
     """Return the kernel with everything that leads to one result done before what only leads to the next.
 
-    That is a walk over the dependences, depth first, from each instruction nobody waits for, in program order.
+    That is a walk over the dependences, depth first, from each instruction nobody waits for, in program order. Nothing
+    moves where the author keeps the order, the device runs loops, or two cores meet, which must come to each meeting
+    with the same behind them.
     """
-    if kernel.has_loops:
+    meets = any(i.definition.meets for i in kernel.instructions)
+    if kernel.keeps_order or kernel.has_loops or meets:
         return kernel
     # Places that are still to be given do not bind the order; those the author gave do.
     fixed = explicit_addresses(kernel)
