@@ -250,7 +250,7 @@ class CoresDiffer(LanguageError):
 
 
 class WrongCall(InstructionError, TypeError):
-    """An instruction was called with missing, extra or unknown arguments."""
+    """An instruction or function of NKI was called with missing, extra or unknown arguments."""
 
     code = "NKI201"
 

@@ -18,23 +18,20 @@ from typing import Any
 import numpy as np
 
 from nki_lab.compiler.frontend import SourceKernel
+from nki_lab.compiler.mistakes import what_was_meant
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.dtypes import DType, dtype_of
 from nki_lab.errors import (
     KernelArgument,
     KernelErrors,
-    KernelRaised,
     KernelResult,
     NkiError,
-    WrongCall,
     close_matches,
 )
 from nki_lab.ir.builder import Builder
-from nki_lab.ir.instruction import registry
 from nki_lab.ir.nodes import Kernel, OutputRef, Param
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.language.nkiobject import NKIObject
-from nki_lab.source import stack_of_traceback
 from nki_lab.targets.spaces import SHARED_HBM
 from nki_lab.targets.spec import Target
 
@@ -77,7 +74,7 @@ def trace(
         try:
             result = source.function(*positional, **keywords)
         except Exception as error:
-            explained = _explained(error, source, builder)
+            explained = _all([*builder.errors, what_was_meant(error, source.code)])
     if explained is not None:
         # Raised here it has no context: IPython shows another traceback where a group of exceptions is one.
         raise explained from None
@@ -294,61 +291,6 @@ def _check_result(
 
 def _written(node: Any) -> list[NkiTensor]:
     return node.written() if hasattr(node, "written") else []
-
-
-def _explained(error: Exception, source: SourceKernel, builder: Builder) -> NkiError:
-    """Return what a kernel raised as an error at the author's line, with the rule errors before it."""
-    stack = stack_of_traceback(error.__traceback__, source.code)
-    if isinstance(error, NkiError):
-        if not error.stack:
-            error.stack = stack
-        return _all([*builder.errors, error])
-    if isinstance(error, TypeError):
-        call = re.match(r"(?:\w+\.)?(\w+)\(\) (.*)", str(error))
-        if call and call[1] in registry:
-            return _all([*builder.errors, _wrong_call(call[1], call[2], stack)])
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    notes = ("raised by the kernel's own Python while it was traced",)
-    return _all([*builder.errors, _raised(type(error))(text, stack=stack, notes=notes)])
-
-
-_RAISED: dict[Any, type[KernelRaised]] = {}
-
-
-def _raised(kind: Any) -> type[KernelRaised]:
-    """Return KernelRaised as a class that is also `kind`, so that who expects a ValueError catches one."""
-    made: type[KernelRaised]
-    if issubclass(kind, (StopIteration, StopAsyncIteration)):
-        return KernelRaised  # as what it is, it would end a generator on its way to the caller
-    try:
-        made = type("KernelRaised", (KernelRaised, kind), {"__module__": KernelRaised.__module__})
-        made("")
-    except (
-        TypeError
-    ):  # an exception with a memory layout or arguments of its own, e.g. UnicodeError
-        return KernelRaised
-    return made
-
-
-def _wrong_call(name: str, what: str, stack: Any) -> WrongCall:
-    params = registry[name].params
-    # Python counts the definition itself, of which the binder is a method.
-    what = re.sub(
-        r"\d+(?= to \d+ positional| positional arguments? but|(?: was| were) given)",
-        _less_one,
-        what,
-    )
-    unknown = re.search(r"unexpected keyword argument '(\w+)'", what)
-    return WrongCall(
-        f"{name}: {what}",
-        stack=stack,
-        notes=(f"parameters: {', '.join(params)}",),
-        help=close_matches(unknown[1], params) if unknown else "",
-    )
-
-
-def _less_one(number: re.Match[str]) -> str:
-    return str(int(number[0]) - 1)
 
 
 def _all(errors: list[NkiError]) -> NkiError:

@@ -51,7 +51,8 @@ A tensor needs a shape of positive integers, an NKI dtype, and a memory. In SBUF
 the partition axis with at most 128 elements, and there is at least one more axis.""",
     e.UnknownName: """\
 The kernel reads a name that neither the notebook (or file), nor Python, nor NKI has. It is checked
-when the kernel is defined, so define helpers and constants before the kernel.""",
+when the kernel is defined, so define helpers and constants before the kernel. Or it asks a tensor
+for an attribute of NumPy arrays: what computes is a function of nki.language, nl.sum(t, axis=1).""",
     e.KernelRaised: """\
 A kernel is run once by Python while it is traced, and its own Python raised: an `assert` that does
 not hold, a missing key, a division by zero. The note names the exception; the line is yours.""",
@@ -91,8 +92,9 @@ A `%%nki` cell is Python below its first line. The mark shows where Python stopp
 mistake may stand a little earlier, such as a bracket that is never closed. Other magics and shell
 commands need cells of their own.""",
     e.WrongCall: """\
-An instruction was called with an argument it does not have, or without one it needs. The note lists
-its parameters; `explain` with the name of the instruction shows them with their meaning.""",
+An instruction or function of NKI was called with an argument it does not have, or without one it
+needs. The note lists its parameters; `explain` with its name shows them with their meaning.
+Instructions return no tile: the first argument, `dst`, is the tile they write.""",
     e.WrongOperand: """\
 Each engine reaches some memories and not others: Tensor reads SBUF and writes PSUM, GpSimd does not
 reach PSUM, and only DMA reaches HBM. Move the data first: nisa.dma_copy between HBM and SBUF,

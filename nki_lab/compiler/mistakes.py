@@ -1,0 +1,246 @@
+"""A kernel's own Python raised: which mistake of a kernel author is it, and what should be written?"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import linecache
+import re
+from collections.abc import Sequence
+from types import CodeType, FrameType, TracebackType
+from typing import Any
+
+import nki_lab.language as nl
+from nki_lab.errors import (
+    KernelRaised,
+    NkiError,
+    TensorOperator,
+    UnknownName,
+    WrongCall,
+    close_matches,
+)
+from nki_lab.ir.instruction import Definition, registry
+from nki_lab.ir.tensor import NkiTensor
+from nki_lab.isa.operators import Op
+from nki_lab.source import Span, Stack, is_internal, stack_of_traceback
+
+# What arrays of NumPy and PyTorch have under a name that NKI does not use.
+_ELSEWHERE = {
+    "astype": "nl.copy({t}, dtype=...)",
+    "to": "nl.copy({t}, dtype=...)",
+    "T": "nl.transpose({t})",
+    "dot": "nl.matmul({t}, ...)",
+    "mm": "nl.matmul({t}, ...)",
+    "flatten": "{t}.reshape(shape)",
+    "ravel": "{t}.reshape(shape)",
+    "unsqueeze": "{t}.expand_dim(...)",
+    "squeeze": "{t}.squeeze_dim(...)",
+    "pow": "nl.power({t}, ...)",
+    "sub": "nl.subtract({t}, ...)",
+    "mul": "nl.multiply({t}, ...)",
+}
+# Function of Python and of nki.language along an axis -> function of nki.language of two tensors.
+_PAIRS = {"max": "maximum", "min": "minimum", "sum": ""}
+_CONDITION = re.compile(r"(if|elif|while|assert)\b|.*\sif\s")
+
+
+def what_was_meant(error: Exception, root: CodeType) -> NkiError:
+    """Return an exception that left a kernel as one of our errors, at the author's line.
+
+    Args:
+        error: what was raised, with its traceback.
+        root: code of the kernel; callers outside it are not shown.
+    """
+    stack = stack_of_traceback(error.__traceback__, root)
+    if isinstance(error, NkiError):
+        if not error.stack:
+            error.stack = stack
+        if isinstance(error, TensorOperator):
+            _say_more(error)
+        return error
+    if isinstance(error, AttributeError) and isinstance(error.obj, NkiTensor):
+        return _no_attribute(error.obj, error.name or "", stack)
+    if isinstance(error, TypeError):
+        wrong = _wrong_call(error, stack)
+        if wrong is not None:
+            return wrong
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    notes = ("raised by the kernel's own Python while it was traced",)
+    return _raised(type(error))(text, stack=stack, notes=notes)
+
+
+_RAISED: dict[Any, type[KernelRaised]] = {}
+
+
+def _raised(kind: Any) -> type[KernelRaised]:
+    """Return KernelRaised as a class that is also `kind`, so that who expects a ValueError catches one."""
+    made: type[KernelRaised]
+    if issubclass(kind, (StopIteration, StopAsyncIteration)):
+        return KernelRaised  # as what it is, it would end a generator on its way to the caller
+    try:
+        made = type("KernelRaised", (KernelRaised, kind), {"__module__": KernelRaised.__module__})
+        made("")
+    except (
+        TypeError
+    ):  # an exception with a memory layout or arguments of its own, e.g. UnicodeError
+        return KernelRaised
+    return made
+
+
+# -- calls that Python could not match with the parameters ------------------------------------------------------
+
+
+def _wrong_call(error: TypeError, stack: Stack) -> WrongCall | None:
+    """Return the error of a call of NKI's with wrong arguments; None if it is another one."""
+    said = re.match(r"(?:[\w<>]+\.)*(\w+)\(\) (.*)", str(error))
+    frame, is_last = _author_frame(error.__traceback__)
+    if said is None or frame is None or not is_last:
+        return None
+    call = _call_at(stack)
+    called = registry.get(said[1]) if call is None else _value(call.func, frame)
+    known = _parameters(called)
+    if known is None or known[0].split(".")[-1] != said[1]:
+        return None
+    name, params, hidden = known
+    what = said[2]
+    if hidden:
+        what = re.sub(
+            r"\d+(?= to \d+ positional| positional arguments? but|(?: was| were) given)",
+            lambda number: str(int(number[0]) - 1),
+            what,
+        )
+    unknown = re.search(r"unexpected keyword argument '(\w+)'", what)
+    help = close_matches(unknown[1], params) if unknown else ""
+    if isinstance(called, Definition) and re.search(r"missing .*'dst'", what):
+        help = "instructions write into `dst`: make a tile with nl.ndarray first"
+    return WrongCall(
+        f"{name}: {what}", stack=stack, notes=(f"parameters: {', '.join(params)}",), help=help
+    )
+
+
+def _parameters(called: Any) -> tuple[str, Sequence[str], bool] | None:
+    """Return name and parameters of what NKI lets a kernel call, and whether Python counts one more."""
+    if isinstance(called, Definition):
+        return called.name, called.params, True
+    if isinstance(getattr(called, "__self__", None), NkiTensor):
+        return called.__name__, tuple(inspect.signature(called).parameters), True
+    name = getattr(called, "__name__", None)
+    if name not in nl.__all__ or getattr(nl, name) is not called:
+        return None
+    if not (isinstance(called, Op) or inspect.isfunction(called)):
+        return None
+    return f"nl.{name}", tuple(inspect.signature(called).parameters), False
+
+
+# -- tensors used like arrays or numbers -------------------------------------------------------------------------
+
+
+def _no_attribute(tensor: NkiTensor, name: str, stack: Stack) -> UnknownName:
+    own = [n for n in dir(NkiTensor) if not n.startswith("_")]
+    help = close_matches(name, own)
+    if name in _ELSEWHERE:
+        help = f"write {_ELSEWHERE[name].format(t=tensor.name)}"
+    elif name in nl.__all__ and callable(getattr(nl, name)):
+        arguments = [tensor.name, "..."]
+        call = _call_of_attribute(stack)
+        if call is not None:
+            assert isinstance(call.func, ast.Attribute)
+            arguments = [ast.unparse(a) for a in (call.func.value, *call.args, *call.keywords)]
+        help = f"write nl.{name}({', '.join(arguments)})"
+    return UnknownName(
+        f"a tensor has no attribute `{name}`", stack=stack, notes=(tensor.describe(),), help=help
+    )
+
+
+def _say_more(error: TensorOperator) -> None:
+    """Tell what to write where an operator stands in a condition, or Python's own max, min or sum used it."""
+    frame, _ = _author_frame(error.__traceback__)
+    if frame is None or not error.stack:
+        return
+    span = Span.of(error.stack[0])
+    found = _parsed(_text_of(span))
+    if isinstance(found, ast.Compare) and _CONDITION.match(span.text.strip()):
+        error.notes = (*error.notes, "a condition chooses while tracing, before any value is known")
+        error.help += "; to choose by its result, nl.where or nisa.tensor_copy_predicated"
+    if not isinstance(found, ast.Call):
+        return
+    name = getattr(found.func, "id", "")
+    arguments = [ast.unparse(a) for a in found.args]
+    if name not in _PAIRS or not arguments or found.keywords:
+        return
+    if _value(found.func, frame) is not getattr(builtins, name):
+        return
+    pair = _PAIRS[name]
+    if len(arguments) == 1 or not pair:
+        help = f"write nl.{name}({arguments[0]}, axis=...)"
+    else:
+        written = arguments[0]
+        for argument in arguments[1:]:
+            written = f"nl.{pair}({written}, {argument})"
+        help = f"write {written}"
+    error.message = f"`{ast.unparse(found)}`: Python's {name} does not work on tensors"
+    error.help = help
+
+
+# -- what the author wrote ---------------------------------------------------------------------------------------
+
+
+def _author_frame(tb: TracebackType | None) -> tuple[FrameType | None, bool]:
+    """Return the author's innermost frame, and whether the call it was making never began."""
+    frame, is_last = None, False
+    while tb is not None:
+        code = tb.tb_frame.f_code
+        if not is_internal(code):
+            frame, is_last = tb.tb_frame, True
+        elif code is not Op.__call__.__code__:  # which only hands its arguments on
+            is_last = False
+        tb = tb.tb_next
+    return frame, is_last
+
+
+def _text_of(span: Span, beyond: bool = False) -> str:
+    """Return the text of a span, or all from its start to the end of its last line."""
+    last = span.end_line or span.line
+    lines = [linecache.getline(span.filename, n) for n in range(span.line, last + 1)]
+    if not beyond:
+        lines[-1] = lines[-1][: span.end_column]
+    lines[0] = lines[0][span.column or 0 :]
+    return "".join(lines)
+
+
+def _parsed(text: str) -> ast.expr | None:
+    try:
+        return ast.parse(f"({text})", mode="eval").body
+    except SyntaxError:
+        return None
+
+
+def _call_at(stack: Stack) -> ast.Call | None:
+    found = _parsed(_text_of(Span.of(stack[0]))) if stack else None
+    return found if isinstance(found, ast.Call) else None
+
+
+def _call_of_attribute(stack: Stack) -> ast.Call | None:
+    """Return the call of the attribute at the innermost place, where it ends in the same line."""
+    if not stack:
+        return None
+    text = _text_of(Span.of(stack[0]), beyond=True)
+    for end in (m.end() for m in re.finditer(r"\)", text)):
+        found = _parsed(text[:end])
+        if isinstance(found, ast.Call) and isinstance(found.func, ast.Attribute):
+            return found
+    return None
+
+
+def _value(name: ast.expr, frame: FrameType) -> Any:
+    """Return what a dotted name of the author's stands for, without running any of their code."""
+    if isinstance(name, ast.Attribute):
+        holder = _value(name.value, frame)
+        if inspect.ismodule(holder) or isinstance(holder, NkiTensor):
+            return getattr(holder, name.attr, None)
+        return None
+    if not isinstance(name, ast.Name):
+        return None
+    scopes = (frame.f_locals, frame.f_globals, vars(builtins))
+    return next((scope[name.id] for scope in scopes if name.id in scope), None)
