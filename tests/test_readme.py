@@ -147,10 +147,6 @@ def in_the_older_dialect(monkeypatch):
         import_module("neuronxcc.nki")
 
 
-def printing(monkeypatch):
-    run(lambda x: nl.device_print("x", nl.load(x)), X)
-
-
 def with_other_cores(monkeypatch):
     with aliases():
         collectives = import_module("nki.collectives")
@@ -168,7 +164,6 @@ def copy(x):
     [
         (on_a_device, "device", "running on a device"),
         (in_the_older_dialect, "neuronxcc", "`neuronxcc.nki`"),
-        (printing, "not modelled yet", "printing from the device"),
         (with_other_cores, "not modelled yet", "collectives"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

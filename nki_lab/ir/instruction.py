@@ -261,6 +261,7 @@ class Definition:
         sets: parameters that are registers the instruction sets.
         meets: the two cores of a logical core meet in it.
         identities: rules ask which views are the same, where one of them is dynamic.
+        observes: it only looks at its operands: no engine runs it, in no time, and nothing waits for it.
     """
 
     name: str
@@ -277,6 +278,7 @@ class Definition:
     sets: frozenset[str]
     meets: bool
     identities: bool
+    observes: bool
     signature: inspect.Signature
     doc: str
     params: tuple[str, ...]
@@ -396,8 +398,10 @@ class Definition:
         """Return what is missing or misnamed in this definition; empty when it is complete."""
         problems = [
             f"no {what}" for what, there in (
-                ("docstring", self.doc), ("semantics", "semantics" in self.facets), ("cost", "cost" in self.facets),
-                ("effect", self.state or self.sets or any(o.role != READ for o in self.operands.values())),
+                ("docstring", self.doc), ("semantics", "semantics" in self.facets),
+                ("cost", self.observes or "cost" in self.facets),
+                ("effect", self.observes or self.state or self.sets
+                 or any(o.role != READ for o in self.operands.values())),
             ) if not there
         ]  # fmt: skip
         outs = (f"out_{n}" for n in (*self.operands, *self.sets))
@@ -438,6 +442,7 @@ def instruction(
     sets: Iterable[str] = (),
     meets: bool = False,
     identities: bool = False,
+    observes: bool = False,
     **operands: Operand,
 ) -> Callable[[Callable[..., Any]], Any]:
     """Define an instruction from its signature and docstring; attach facets below it.
@@ -455,6 +460,7 @@ def instruction(
         sets: parameters that are registers the instruction sets.
         meets: the two cores of a logical core meet in it.
         identities: rules ask which views are the same, where one of them is dynamic.
+        observes: it only looks at its operands; it is no instruction of the machine and not in `registry`.
         operands: one Operand per tensor parameter, under the parameter's name.
     """
 
@@ -478,10 +484,11 @@ def instruction(
         made = kind(
             fn.__name__, engine, operands, tuple(rules), numerics, state, requires,
             frozenset(opaque), in_place_safe, frozenset(any_start), every_lane, frozenset(sets), meets,
-            identities, signature,
+            identities, observes, signature,
             inspect.getdoc(fn) or "", params, {p: k for k, p in enumerate(params)},
         )  # fmt: skip
-        registry[made.name] = made
+        if not observes:
+            registry[made.name] = made
         return made
 
     return define

@@ -79,7 +79,8 @@ def print_lines(kernel: Kernel, *, findings: bool = True) -> list[Line]:
 
 def print_instruction(i: Instruction, *, comments: bool = True) -> str:
     """Return one instruction as text, e.g. `reciprocal(dst=%y, data=%x) on vector  // cell, line 7`."""
-    engine = f" on {i.form.engine.name}" if i.form is not None else ""
+    runs = i.form is not None and not i.definition.observes
+    engine = f" on {i.form.engine.name}" if runs else ""
     place = f"  // {Span.of(i.stack[0])}" if comments and i.stack else ""
     return _call_text(i, leaf_text) + engine + place
 
@@ -186,7 +187,7 @@ class _Printer:
         self.written += 1
         text = f"#{position} " if position in self.labelled else ""
         text += _call_text(i, self.leaf)
-        if self.kernel.placed:
+        if self.kernel.placed and not i.definition.observes:
             text += f" on {i.form.engine.name}"
         after = [self.position[p.ident] for p in i.after if p.ident in self.position]
         if after:

@@ -9,6 +9,7 @@ from nki_lab.ir.nodes import Kernel
 from nki_lab.ir.parser import parse_kernel
 from nki_lab.isa import enums, registry
 from nki_lab.isa.operators import OPS
+from nki_lab.isa.printing import device_print
 
 
 def dotted_names() -> dict[str, Any]:
@@ -24,4 +25,4 @@ def read_kernel(text: str) -> Kernel:
     Raises:
         BadKernelText: with the line and column of what cannot be read.
     """
-    return parse_kernel(text, registry, dotted_names())
+    return parse_kernel(text, {**registry, device_print.name: device_print}, dotted_names())

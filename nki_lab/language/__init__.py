@@ -33,9 +33,6 @@ from nki_lab.dtypes import (
 from nki_lab.errors import UnknownName, close_matches
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.operators import OPS
-from nki_lab.language.absent import (
-    device_print,
-)
 from nki_lab.language.creation import (
     empty_like,
     full,
@@ -60,6 +57,7 @@ from nki_lab.language.loops import (
 from nki_lab.language.memory import load, load_transpose2d, store
 from nki_lab.language.nkiobject import NKIObject
 from nki_lab.language.normalization import rms_norm, softmax
+from nki_lab.language.printing import device_print
 from nki_lab.language.program import no_reorder, num_programs, program_id, program_ndim
 from nki_lab.language.random import dropout, rand, random_seed
 from nki_lab.language.reductions import all, mean, prod, sum, var

@@ -46,6 +46,9 @@ def allocations(timeline: Timeline, space: MemoryRegion) -> usage.Allocations:
     ran = entries >= 0
     last[entries[ran]] = number[ran]
     first[entries[ran][::-1]] = number[ran][::-1]
+    for n, i in enumerate(kernel.instructions):
+        if n and i.definition.observes:  # a use that ends with it ends with what ran before
+            last[n] = last[n - 1]
     found = [f for f in found if first[f[1].first] >= 0 and last[f[1].last] >= 0]
     start = timeline.start[[first[life.first] for _, life, _ in found]] if found else np.zeros(0)
     end = timeline.end[[last[life.last] for _, life, _ in found]] if found else np.zeros(0)

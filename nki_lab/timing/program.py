@@ -46,12 +46,16 @@ def program_of(execution: Execution, hbm_share: float) -> Program:
     if kernel.waits is None:
         raise BrokenProgram("the kernel has no waits: run every compiler pass before timing it")
     forms = [i.form for i in kernel.instructions]
-    costs = {form: record_of(form, kernel.target, hbm_share) for form in set(forms)}
+    costs: dict[Form, Record | None] = {
+        form: None if form.definition.observes else record_of(form, kernel.target, hbm_share)
+        for form in set(forms)
+    }
     order = execution.order
-    if isinstance(order, range) and order == range(len(forms)):
-        records = [costs[form] for form in forms]
-        return Program(order, records, kernel.waits, queues_of(records))
-    return _with_loops(order, [costs[form] for form in forms], kernel.waits, kernel.target)
+    records = [costs[form] for form in forms]
+    plain = isinstance(order, range) and order == range(len(forms))
+    if plain and None not in costs.values():
+        return Program(order, records, kernel.waits, queues_of(records))  # type: ignore[arg-type]
+    return _entry_by_entry(order, records, kernel.waits, kernel.target)
 
 
 def queues_of(records: Iterable[Record]) -> dict[Queue, list[int]]:
@@ -66,9 +70,9 @@ def queues_of(records: Iterable[Record]) -> dict[Queue, list[int]]:
     return queues
 
 
-def _with_loops(
+def _entry_by_entry(
     order: Sequence[int],
-    records: list[Record],
+    records: list[Record | None],
     waits: Sequence[tuple[int, ...]],
     target: Target,
 ) -> Program:
@@ -91,6 +95,8 @@ def _with_loops(
             last[trip.queue] = barrier
         previous = position
         record = records[position]
+        if record is None:  # it only looks, and takes no time
+            continue
         found = [latest[w] for w in waits[position] if w in latest]
         if behind.get(record.queue, -1) < barrier:
             behind[record.queue] = barrier

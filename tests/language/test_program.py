@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import nki_lab.language as nl
-from nki_lab.errors import LoopControl, NotModelled, OutOfBounds, OutsideKernel
+from nki_lab.errors import LoopControl, OutOfBounds, OutsideKernel
 from nki_lab.ir.builder import Builder
 from nki_lab.targets import get_target
 from tests.language.evaluate import evaluate, run_kernel, stored
@@ -32,17 +32,6 @@ def test_a_tensor_is_no_bound(loop, bounds):
 def test_python_range_over_a_tensor_says_why():
     with pytest.raises(TypeError, match="not known while the kernel is traced"):
         evaluate(lambda t: list(range(t)), X)
-
-
-@pytest.mark.parametrize(
-    ("function", "name"),
-    [
-        (lambda t: nl.device_print("t", t), "device_print"),
-    ],
-)
-def test_what_is_not_modelled_says_so_by_name(function, name):
-    with pytest.raises(NotModelled, match=rf"nl\.{name}: .*not modelled yet"):
-        evaluate(function, X)
 
 
 def test_one_core():

@@ -20,6 +20,7 @@ from nki_lab.ir.tensor import NkiTensor
 from nki_lab.targets.engines import DMA
 from nki_lab.targets.spaces import PSUM, SBUF
 
+_OBSERVED = "observed"  # a state that observers leave, so that they keep their order
 _MEMORY_PITCH = 1 << 20  # more than any partition holds
 
 
@@ -86,6 +87,12 @@ def _dependences(kernel: Kernel, ordered: bool) -> Iterator[tuple[set[int], set[
         found: set[int] = set()
         flows: set[int] = set()
         form = i.form
+        if i.definition.observes:
+            if ordered:  # it takes no time, and nothing waits for it
+                yield found, flows
+                continue
+            found.update(state_users.get(_OBSERVED, ()))
+            state_users[_OBSERVED] = [n]
         args = i.args
         queue = form.engine if ordered and form.engine is not DMA else None
         for position in form.reads:

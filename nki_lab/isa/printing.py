@@ -1,0 +1,69 @@
+"""How are values of tensors printed while a kernel runs?
+
+Printing is part of a program, so that it survives passes and the text form, but no engine does it: on the device the
+runtime exports the tensor (nki/api/nki/language/__init__.py:2660), in a time that no page gives. Here it takes none
+and nothing waits for it, so a timeline is the same with and without it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nki_lab.dtypes import DType
+from nki_lab.errors import WrongOperand
+from nki_lab.ir.instruction import Shape, instruction, reads, rule
+from nki_lab.ir.tensor import NkiTensor
+from nki_lab.isa.numerics import stored
+from nki_lab.targets.engines import Engine
+from nki_lab.targets.facts import LANGUAGE
+from nki_lab.targets.spaces import HBM, SBUF
+
+
+@rule(
+    "`print_prefix` must be a string known while the kernel is traced",
+    "print_prefix",
+    help='write nl.device_print("name", tensor)',
+    error=WrongOperand,
+    source=f"{LANGUAGE}:2671",
+)
+def _prefix_is_text(i, hw):
+    return type(i.print_prefix) is str
+
+
+@instruction(
+    engine=(Engine.unknown,),
+    tensor=reads(*HBM, SBUF, shape=Shape.OWN),
+    rules=(_prefix_is_text,),
+    numerics=stored("tensor"),
+    any_start=("tensor",),
+    observes=True,
+)
+def device_print(print_prefix: str, tensor: NkiTensor, core: int | None = None) -> None:
+    """Print a prefix and the values of a tensor when the kernel gets there.
+
+    `core` is the one that prints, where there are two.
+
+    Source: nki/api/nki/language/__init__.py:2660.
+    """
+
+
+@device_print.semantics
+def _(print_prefix, tensor, core, dtypes):
+    print(shown(print_prefix, tensor, dtypes["tensor"], core))
+
+
+def shown(prefix: str, values: np.ndarray, dtype: DType, core: int | None) -> str:
+    """Return what is printed: a line with prefix, dtype and shape, then the values, long tensors in part."""
+    mark = "" if core is None else f"[core {core}] "
+    formatter: Any = None
+    if dtype.kind == "packed":  # several values in a word, shown as its bits
+        formatter = {"int": f"0x{{:0{2 * values.itemsize}x}}".format}
+    elif values.dtype.kind not in "biu":
+        values = values.astype(np.float32)  # NumPy writes its own types alike on every machine
+    with np.printoptions(
+        precision=6, threshold=1000, edgeitems=3, linewidth=100, suppress=False, nanstr="nan",
+        infstr="inf", sign="-", floatmode="maxprec", formatter=formatter, legacy=False,
+    ):  # fmt: skip
+        return f"{mark}{prefix}: {dtype} {list(values.shape)}\n{np.array2string(values)}"
