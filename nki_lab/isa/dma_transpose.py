@@ -21,7 +21,7 @@ from nki_lab.isa.dma import (
 from nki_lab.isa.enums import dge_mode, oob_mode
 from nki_lab.isa.rules import same_dtype
 from nki_lab.targets.engines import DMA
-from nki_lab.targets.facts import ISA
+from nki_lab.targets.facts import DGE, ISA
 from nki_lab.targets.spaces import HBM, SBUF
 from nki_lab.targets.spec import Target
 
@@ -66,16 +66,17 @@ def _exact_shape(i, hw):
 
 
 @rule(
-    "`dge_mode` of a transpose whose addresses are known must be nisa.dge_mode.unknown or hwdge",
+    "`dge_mode` of a transpose whose addresses are known must not be nisa.dge_mode.swdge",
     "dge_mode",
     "src",
     "dst",
     help="leave `dge_mode` out; swdge is only for a `src` gathered by an index tensor",
-    source=f"{ISA}:880",
+    source=f"{DGE}:199",
 )
 def _transpose_modes(i, hw):
+    # The API page leaves out `none` as well; the page on descriptors has it, and published kernels use it.
     dynamic = i.src.dynamic is not None or i.dst.dynamic is not None
-    return dynamic or i.dge_mode in (dge_mode.unknown, dge_mode.hwdge)
+    return dynamic or i.dge_mode is not dge_mode.swdge
 
 
 @rule(

@@ -182,6 +182,7 @@ TURNED = [
         "hardware, 4 axes", hbm(BLOCK), empty((20, 3, 4, 8), "int16"), BLOCK.transpose(3, 1, 2, 0),
         dge_mode=dge_mode.hwdge, targets=NEW,
     ),
+    turned("prepared descriptors", hbm(WORDS), empty((48, 64), "int32"), WORDS.T, dge_mode=dge_mode.none),
     turned("priority", hbm(WORDS), empty((48, 64), "int32"), WORDS.T, priority=0, targets=("trn3",)),
 ]  # fmt: skip
 
@@ -199,7 +200,7 @@ UNTURNED = [
     unturned("priority is a float", "`priority` must be None or an integer", priority=1.0),
     unturned("priority on an older chip", "`priority` needs a target", priority=1, targets=("trn1", "trn2")),
     unturned("hardware on trn1", "hwdge needs a target", dge_mode=dge_mode.hwdge, targets=("trn1",)),
-    unturned("software", "`dge_mode` of a transpose whose addresses", dge_mode=dge_mode.swdge),
+    unturned("software", "must not be nisa.dge_mode.swdge", dge_mode=dge_mode.swdge),
     unturned("skipping", "`oob_mode` skip is only for", oob_mode=oob_mode.skip),
     unturned("another dtype", "must have the same dtype", dst=empty((48, 64), "float32")),
     unturned("1 axis", "`src` must have 2, 3 or 4 axes", hbm(WORDS[0]), empty((48, 1), "int32", SHARED_HBM)),
