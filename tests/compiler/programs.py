@@ -116,7 +116,7 @@ class RandomProgram:
     def steps(self, count: int) -> None:
         """Write `count` instructions, or fewer where one does not fit the tiles."""
         kinds = (self.fill, self.copy, self.copy, self.combine, self.combine, self.load, self.load, self.store,
-                 self.multiply)  # fmt: skip
+                 self.multiply, self.accumulate)  # fmt: skip
         for _ in range(count):
             self.pick.choice(kinds)()
 
@@ -160,6 +160,17 @@ class RandomProgram:
             dst = self._rectangle(accumulators)[0:32]
             weights, values = self.weights
             nisa.nc_matmul(dst=dst, stationary=weights, moving=values[:, 0 : dst.shape[1]])
+
+    def accumulate(self) -> None:
+        """Copy a tile and sum its rows in the accumulator of the Scalar engine."""
+        data = self._rectangle(self._sbuf())
+        command = self.pick.choice((nisa.reduce_cmd.reset_reduce, nisa.reduce_cmd.reduce))
+        sums = self.pick.choice((None, self._rectangle(self._of_rows(data.shape[0]), (data.shape[0], 1))))  # fmt: skip
+        nisa.activation(dst=self._like(self._of_rows(128), data), op=OPS["copy"], data=data,
+                        reduce_op=OPS["add"], reduce_cmd=command, reduce_res=sums)  # fmt: skip
+
+    def _of_rows(self, count: int) -> list[NkiTensor]:
+        return [t for t in self._sbuf() if t.shape[0] >= count]
 
     def _sbuf(self) -> list[NkiTensor]:
         return [*(t for t in self.chip if t.buffer is SBUF), *self.weights]
@@ -209,12 +220,23 @@ def interpret(kernel: Kernel, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         steps = [s * flat.itemsize for s in t.strides]
         return np.ndarray(t.shape, flat.dtype, flat, t.offset * flat.itemsize, steps)
 
+    sums = np.full((ROWS, 1), np.nan, np.float32)
     for i in kernel.instructions:
         kind = i.definition.name
         if kind == "memset":
             view(i.dst)[...] = i.value
         elif kind in ("tensor_copy", "dma_copy"):
             view(i.dst)[...] = view(i.src).copy()
+        elif kind == "activation":
+            data = view(i.data).copy()
+            first = i.data.start_partition
+            rows = sums[first : first + len(data)]
+            reset = i.reduce_cmd is nisa.reduce_cmd.reset_reduce
+            rows[...] = (0 if reset else rows) + data.sum(axis=1, keepdims=True)
+            view(i.dst)[...] = data
+            if i.reduce_res is not None:
+                view(i.reduce_res)[...] = rows
+                view(i.reduce_res, written)[...] = True
         elif kind == "tensor_tensor":
             op = {"subtract": np.subtract, "maximum": np.maximum}[i.op.name]
             view(i.dst)[...] = op(view(i.data1), view(i.data2))
