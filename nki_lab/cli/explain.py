@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from nki_lab.cli.kernel_call import Target
+
+
+class OptionsAreTopics(TyperCommand):
+    """A command whose argument may be the name of an option: `nki-lab explain --check`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take `--target` alone for a topic; other options of the table are not this command's."""
+        return super().parse_args(ctx, ["--", *args] if args == ["--target"] else args)
 
 
 def explain(
@@ -14,16 +23,18 @@ def explain(
         str,
         typer.Argument(
             help="an error code (NKI203), instruction (nc_matmul), function of nki.language"
-            " (nl.softmax), option (show), variable or target"
+            " (nl.softmax), option (--show), magic (%nki), variable, target, memory (psum) or engine"
         ),
     ],
     target: Target = None,
 ) -> None:
-    """Explain an error code, an instruction, a function, an option or a chip.
+    """Explain an error code, an instruction, a function, an option, a chip, a memory or an engine.
 
     nki-lab explain NKI203
 
     nki-lab explain nc_matmul --target trn3
+
+    nki-lab explain --check
     """
     from nki_lab.options.explain import explain as page
     from nki_lab.runtime.jit import current_target, use_target

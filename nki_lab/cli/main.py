@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 from nki_lab.cli.catalog import catalog
 from nki_lab.cli.doctor import doctor
 from nki_lab.cli.execute import execute
-from nki_lab.cli.explain import explain
+from nki_lab.cli.explain import OptionsAreTopics, explain
 from nki_lab.cli.lab import lab
 from nki_lab.cli.profile import profile
 from nki_lab.cli.run import run
@@ -44,7 +44,7 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(profile)
-app.command()(explain)
+app.command(cls=OptionsAreTopics, context_settings={"ignore_unknown_options": True})(explain)
 app.command()(catalog)
 app.command()(doctor)
 app.command()(execute)

@@ -20,6 +20,9 @@ _TARGET = VARIABLES["target"].name
 class LineMagics(Magics):
     """The line magics beside `%nki`."""
 
+    #: Name of the target that %nki_target chose last.
+    _chosen = ""
+
     @no_var_expand
     @line_magic
     def nki_target(self, line: str) -> None:
@@ -30,19 +33,26 @@ class LineMagics(Magics):
         """
         name = line.strip()
         if name:
-            os.environ[_TARGET] = get_target(name).name
+            self._chosen = os.environ[_TARGET] = get_target(name).name
         target = current_target(Settings.read())
-        whose = f"set by {_TARGET}" if os.environ.get(_TARGET) else "the default"
+        set_to = os.environ.get(_TARGET)
+        if not set_to:
+            whose = "the default"
+        elif set_to == self._chosen:
+            whose = "chosen with %nki_target"
+        else:
+            whose = f"set by {_TARGET}"
         print(f"target {target.name} ({target.core_name}), {whose}")
 
     @no_var_expand
     @line_magic
     def nki_explain(self, line: str) -> None:
-        """Explain an error code, an instruction, a function of nki.language or an option.
+        """Explain an error code, an instruction, a function of nki.language, an option or a word.
 
         %nki_explain NKI203
         %nki_explain nc_matmul
         %nki_explain --check
+        %nki_explain psum
         """
         if not line.strip():
             raise UnknownTopic(

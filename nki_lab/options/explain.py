@@ -1,8 +1,9 @@
-"""What does `explain` say about an error code, an instruction, a function, an option or a target?"""
+"""What does `explain` say about an error code, an instruction, a function, an option, a target or a word?"""
 
 from __future__ import annotations
 
 import inspect
+import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import fields
@@ -14,10 +15,18 @@ from nki_lab.errors import NkiError, UnknownTopic, close_matches, error_classes
 from nki_lab.isa import registry
 from nki_lab.isa.catalog import call_text, page
 from nki_lab.options.error_pages import PAGES
+from nki_lab.options.glossary import TERMS, Term
+from nki_lab.options.parsing import option_help
 from nki_lab.options.table import BY_NAME, OPTIONS, Option
 from nki_lab.settings import VARIABLES, Variable
 from nki_lab.targets import ALL_TARGETS, Target, get_target, target_names
 
+_PAGES = """\
+Pages are files of the AWS Neuron documentation, https://github.com/aws-neuron/aws-neuron-sdk, with the
+line; @ names an older state of it."""
+_PAGE = re.compile(
+    r"\bnki/[\w./-]+\.(rst|py|png)|\b(neuron-runtime|about-neuron|tools)/[\w./-]+\.rst"
+)
 _ISA, _LANGUAGE = ("nki.isa.", "nisa."), ("nki.language.", "nl.")
 
 
@@ -27,7 +36,7 @@ def explain(topic: str, target: Target) -> str:
     Raises UnknownTopic, with close matches, for a name nothing is known about.
     """
     name = topic.strip()
-    finders = [_error, _option, _instruction, _function, _dtype, _variable, _chip]
+    finders = [_error, _option, _instruction, _function, _dtype, _variable, _chip, _term]
     for prefixes, meant in ((_ISA, [_instruction]), (_LANGUAGE, [_function, _dtype])):
         for prefix in prefixes:
             if name.startswith(prefix):
@@ -35,12 +44,26 @@ def explain(topic: str, target: Target) -> str:
     for find in finders:
         text = find(name, target)
         if text is not None:
-            return text
+            return f"{text}\n\n{_PAGES}" if _PAGE.search(text) else text
     raise UnknownTopic(
         f"nothing is known about `{topic.strip()}`",
-        help=close_matches(name, topics())
-        or "name an error code, instruction, function of nki.language, option, variable or target",
+        help=_codes_near(name)
+        or close_matches(name, topics())
+        or "name an error code, instruction, function of nki.language, option, variable, target or"
+        " engine",
     )
+
+
+def _codes_near(name: str) -> str:
+    """Return the codes of one stage for what looks like a code: one digit off is another error altogether."""
+    code = re.fullmatch(r"(?:NKI|E)?(\d)\w*", name.upper())
+    if code is None:
+        return ""
+    known = [kind.code for kind in error_classes()]
+    stage = [c for c in known if c.startswith(f"NKI{code[1]}")]
+    if not stage:
+        return f"error codes go from {min(known)} to {max(known)}"
+    return f"error codes that start with {stage[0][:4]}: {', '.join(stage)}"
 
 
 def topics() -> tuple[str, ...]:
@@ -56,6 +79,7 @@ def topics() -> tuple[str, ...]:
         *DTYPES,
         *variables,
         *target_names(),
+        *(name for term in TERMS for name in term.names),
     )
 
 
@@ -124,17 +148,36 @@ def _chip(name: str, target: Target) -> str | None:
         return None
     chip = get_target(name)
     lines = [f"{chip.name} ({chip.core_name}); also: {', '.join(chip.aliases)}", ""]
-    for field in fields(chip):
-        fact = chip.sources.get(field.name)
-        if fact is not None:
-            source = f"  ({fact.page or fact.note})"
-            lines.append(f"  {field.name}: {_value(fact.value)} {fact.unit}".rstrip() + source)
+    lines += [_fact(chip, field.name) for field in fields(chip) if field.name in chip.sources]
     others = sorted({f for t in ALL_TARGETS for f in t.features if f not in chip.features})
     lines += [
         "",
         f"has: {', '.join(sorted(chip.features)) or 'nothing beyond the common features'}",
     ]
     lines += [f"lacks: {', '.join(others)}"] if others else []
+    return "\n".join(lines)
+
+
+def _fact(chip: Target, name: str) -> str:
+    fact = chip.sources[name]
+    return f"  {name}: {_value(fact.value)} {fact.unit}".rstrip() + f"  ({fact.page or fact.note})"
+
+
+def _term(name: str, target: Target) -> str | None:
+    asked = " ".join(name.lower().split())
+    term = next((t for t in TERMS if asked in t.names), None)
+    return None if term is None else _term_page(term, target)
+
+
+def _term_page(term: Term, target: Target) -> str:
+    also = f"; also: {', '.join(term.names[1:])}" if term.names[1:] else ""
+    lines = [f"{term.names[0]}{also}", "", term.text]
+    if term.facts:
+        lines += ["", f"on {target.name}", *(_fact(target, name) for name in term.facts)]
+    if term.command:
+        lines += ["", option_help(term.command).rstrip()]
+    if term.source:
+        lines += ["", f"Source: {term.source}"]
     return "\n".join(lines)
 
 

@@ -43,6 +43,21 @@ def test_explain_prints_pages(command):
     assert "--check EXPR" in command("explain", "check").stdout
 
 
+@pytest.mark.parametrize(
+    ("words", "heading"),
+    [
+        (("--check",), "--check EXPR"),
+        (("--target",), "--target NAME"),
+        (("--show", "--target", "trn2"), "--show VIEWS"),
+        (("--target", "trn2", "--show"), "--show VIEWS"),
+        (("%%nki",), "%%nki"),
+        (("psum",), "psum"),
+    ],
+)
+def test_explain_takes_options_magics_and_words(command, words, heading):
+    assert command("explain", *words).stdout.startswith(f"{heading}")
+
+
 def test_explain_fails_on_what_is_not_known(command):
     done = command("explain", "nc_matmull")
     assert done.exit_code == 1

@@ -13,12 +13,19 @@ TARGET = "NEURON_PLATFORM_TARGET_OVERRIDE"
 
 def test_the_target_is_shown_and_chosen(notebook: Notebook):
     assert notebook.good("%nki_target") == "target trn3 (NeuronCore-v4), the default\n"
-    chosen = f"target trn1 (NeuronCore-v2), set by {TARGET}\n"
+    chosen = "target trn1 (NeuronCore-v2), chosen with %nki_target\n"
     assert notebook.good("%nki_target inf2") == chosen
     assert os.environ[TARGET] == "trn1"
     notebook.good(cell())
     notebook.good("c = add(a, b)\nfrom nki_lab import run\nr = run(add, a, b)")
     assert notebook["r"].compiled.target.name == "trn1"
+
+
+def test_a_target_of_the_environment_is_told_as_such(notebook: Notebook, monkeypatch):
+    monkeypatch.setenv(TARGET, "trn1")
+    assert notebook.good("%nki_target") == f"target trn1 (NeuronCore-v2), set by {TARGET}\n"
+    notebook.good("%nki_target trn2")
+    assert notebook.good("%nki_target").endswith(", chosen with %nki_target\n")
 
 
 def test_a_wrong_target_is_an_error_and_changes_nothing(notebook: Notebook):
@@ -35,7 +42,13 @@ def test_explain_prints_a_page(notebook: Notebook):
     assert "modelled cost of one call on trn2" in notebook.good("%nki_explain nisa.nc_matmul")
 
 
-@pytest.mark.parametrize(("topic", "words"), [("", "needs the name"), ("NKI2O3", "`NKI203`")])
+@pytest.mark.parametrize("topic", ["psum", "%nki", "%%nki", "--target", "Vector engine"])
+def test_words_and_magics_are_explained(notebook: Notebook, topic: str):
+    page = notebook.good(f"%nki_explain {topic}")
+    assert page.lower().startswith(topic.lower())
+
+
+@pytest.mark.parametrize(("topic", "words"), [("", "needs the name"), ("NKI2O3", "NKI203")])
 def test_explain_fails_on_what_it_does_not_know(notebook: Notebook, topic: str, words: str):
     outcome = notebook.bad(f"%nki_explain {topic}")
     assert isinstance(outcome.error, UnknownTopic)

@@ -1,5 +1,7 @@
 """Does every topic have a page, and does the page say what the topic means?"""
 
+import re
+
 import pytest
 
 from nki_lab import errors
@@ -9,7 +11,11 @@ from nki_lab.isa.catalog import rows
 from nki_lab.isa.example import example_call
 from nki_lab.options.error_pages import PAGES
 from nki_lab.options.explain import error_classes, explain, topics
+from nki_lab.options.glossary import TERMS, Term
+from nki_lab.options.table import options_of
 from nki_lab.targets import ALL_TARGETS, TRN2
+from nki_lab.targets.engines import Engine
+from nki_lab.targets.spaces import MemoryRegion
 
 
 @pytest.mark.parametrize("topic", topics())
@@ -69,6 +75,39 @@ def test_every_instruction_has_a_usual_call(name: str):
             assert definition.broken_rules(made, target) == []
 
 
+@pytest.mark.parametrize("term", TERMS, ids=lambda term: term.names[0])
+def test_every_term_has_a_source_where_it_has_facts(term: Term):
+    pages = {explain(name, TRN2) for name in term.names}
+    assert len(pages) == 1, "another topic has this name"
+    assert bool(term.source) is bool(term.facts)
+    for name in term.facts:
+        assert all(name in target.sources for target in ALL_TARGETS)
+    if term.command:
+        flags = {option.flag for option in options_of(term.command)}
+        assert flags <= set(re.findall(r"--\w+", explain(term.command, TRN2)))
+
+
+def test_every_engine_and_memory_is_a_term():
+    known = {name for term in TERMS for name in term.names}
+    assert {engine.name for engine in Engine if engine is not Engine.unknown} <= known
+    assert {
+        space.name.removeprefix("shared_").removeprefix("private_") for space in MemoryRegion
+    } <= known
+
+
+def test_sizes_of_a_term_are_those_of_the_target():
+    assert "psum_bank_bytes: 2,048 bytes" in explain("psum", TRN2)
+    assert explain("sbuf", ALL_TARGETS[0]) != explain("sbuf", TRN2)
+
+
+@pytest.mark.parametrize(
+    ("topic", "has_pages"),
+    [("nc_matmul", True), ("trn2", True), ("psum", True), ("NKI203", False), ("--show", False)],
+)
+def test_where_pages_are_is_said_once(topic: str, has_pages: bool):
+    assert explain(topic, TRN2).count("github.com/aws-neuron/aws-neuron-sdk") == has_pages
+
+
 def test_the_prefix_decides_between_instruction_and_function():
     assert explain("nisa.reciprocal", TRN2).startswith("nisa.reciprocal(dst, data")
     assert explain("nl.reciprocal", TRN2).startswith("nl.reciprocal(x")
@@ -83,6 +122,9 @@ def test_the_catalog_has_a_row_per_instruction():
     ("topic", "help"),
     [
         ("NKI23", "NKI203"),
+        ("NKI999", "error codes go from NKI000 to NKI6"),
+        ("NKI299", "error codes that start with NKI2: NKI200, NKI201, "),
+        ("psumm", "`psum`"),
         ("nc_matmull", "`nc_matmul`"),
         ("--shwo", "`--show`"),
         ("nl.sofmax", "softmax"),

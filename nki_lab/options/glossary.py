@@ -1,0 +1,171 @@
+"""What do the words mean that errors, views and options use without explaining them?
+
+Numbers are not written here: a term names facts of a target, which bring their values and pages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_ARCH = "nki/guides/architecture/trainium_inferentia2_arch.rst"
+
+
+@dataclass(frozen=True)
+class Term:
+    """One word.
+
+    Attributes:
+        names: how it may be asked for, in lower case; the first is its heading.
+        text: what it is.
+        source: page of what the text says about hardware; empty where it says nothing of it.
+        facts: attributes of a target that say how large or fast it is.
+        command: magic whose options belong to it.
+    """
+
+    names: tuple[str, ...]
+    text: str
+    source: str = ""
+    facts: tuple[str, ...] = ()
+    command: str = ""
+
+
+TERMS = (
+    Term(
+        ("sbuf", "state buffer"),
+        """\
+The main on-chip memory of a NeuronCore. It has two dimensions: partitions, and bytes in each of
+them. All engines but Sync compute on tiles in it, and DMA fills and empties it. A tile in it is
+nl.ndarray(shape, dtype, buffer=nl.sbuf), or what nl.load returns.""",
+        f"{_ARCH}:76 and :588",
+        ("partitions", "sbuf_bytes_per_partition", "sbuf_reserved_bytes_per_partition"),
+    ),
+    Term(
+        ("psum", "partial sum buffer", "bank"),
+        """\
+The small on-chip memory that the Tensor engine writes, and where it can add a result to what is
+there: that is how a matmul over a long axis is summed up. It has as many partitions as SBUF, each
+divided into banks, and one nc_matmul writes within one bank. Copy results to SBUF
+(nisa.tensor_copy) before they are stored. A tile in it is made with buffer=nl.psum.""",
+        f"{_ARCH}:121 and :790",
+        ("partitions", "psum_banks", "psum_bank_bytes"),
+    ),
+    Term(
+        ("hbm", "dram", "device memory"),
+        """\
+The large memory beside the cores. Arguments and results of a kernel are in it; engines do not
+reach it, so data goes through SBUF by DMA (nl.load, nl.store, nisa.dma_copy). nl.shared_hbm is
+for what a kernel returns and what both cores see, nl.private_hbm for one core's own.""",
+        f"{_ARCH}:577 and :588",
+        ("hbm_bytes_per_chip", "hbm_stacks_per_chip", "hbm_bytes_per_ns"),
+    ),
+    Term(
+        ("partition", "partition axis", "lane"),
+        """\
+One row of SBUF or PSUM. Axis 0 of an on-chip tile lies across partitions, and the engines work on
+all of them at the same time, a lane for each; the other axes are walked through in time. So a short
+axis 0 wastes lanes, and the elements per partition decide how long an instruction takes.""",
+        f"{_ARCH}:689 and :704",
+        ("partitions", "start_partitions"),
+    ),
+    Term(
+        ("free axis", "free size", "free dimension"),
+        """\
+Every axis of an on-chip tile but the first. Its elements lie one after the other in each partition
+and are read and written one after the other. The free size is their number per partition.""",
+        f"{_ARCH}:689",
+        ("sbuf_free_max_elements", "psum_free_max_elements"),
+    ),
+    Term(
+        ("tile",),
+        """\
+A tensor in SBUF or PSUM, what one instruction works on. Larger arrays are cut into tiles by loops
+of the kernel. A slice of a tile is a view: it moves no data.""",
+    ),
+    Term(
+        ("tensor engine", "tensor", "tensore", "pe"),
+        """\
+The engine for matrix products (nisa.nc_matmul) and transposes: an array of cells that holds one
+matrix, the stationary, while the other, the moving, streams through. It reads SBUF and writes PSUM.""",
+        f"{_ARCH}:96 and :120",
+        ("pe_rows", "pe_columns", "tensor_ghz"),
+    ),
+    Term(
+        ("vector engine", "vector", "vectore", "dve"),
+        """\
+The engine for element-wise operations on two tensors and for reductions along the free axis
+(nisa.tensor_tensor, nisa.tensor_reduce). It reads and writes SBUF and PSUM.""",
+        f"{_ARCH}:310",
+        ("vector_ghz",),
+    ),
+    Term(
+        ("scalar engine", "scalar", "scalare", "act"),
+        """\
+The engine for functions of one element, such as exp and gelu, with a scale and a bias on the way in
+(nisa.activation). Functions come from tables, which take time to load when another one is
+needed. It reads and writes SBUF and PSUM.""",
+        f"{_ARCH}:413",
+        ("scalar_ghz", "scalar_table_load_ns"),
+    ),
+    Term(
+        ("gpsimd engine", "gpsimd", "gpsimde", "pool"),
+        """\
+The engine for what the others cannot do, such as index patterns and masks (nisa.iota,
+nisa.affine_select): processors that run programs. It does not reach PSUM.""",
+        f"{_ARCH}:511",
+        ("gpsimd_ghz", "gpsimd_start_cycles"),
+    ),
+    Term(
+        ("sync engine", "sync", "synce", "sp"),
+        """\
+The engine that computes nothing: it starts DMA transfers and waits for semaphores, so that the
+others need not.""",
+        f"{_ARCH}:58",
+        ("sync_ghz",),
+    ),
+    Term(
+        ("dma", "dma engine", "queue"),
+        """\
+The engines that move data between HBM and SBUF, beside all computing. A transfer waits in a queue,
+is cut into descriptors, and has a fixed cost, so few large transfers are faster than many small
+ones. The timeline shows one track per queue.""",
+        f"{_ARCH}:588",
+        ("dma_engines", "dma_bytes_per_ns", "dma_efficient_bytes_per_partition"),
+    ),
+    Term(
+        ("finding",),
+        """\
+Something an author should know that does not stop a kernel. Kinds: uninitialized, capacity and
+hazard may make the result wrong on a device and are always printed; portability, deprecation and
+advice stand in the report. --strict makes findings errors.""",
+    ),
+    Term(
+        ("%%nki",),
+        """\
+The magic of a cell that holds a kernel. Its first line takes these options; the cell below it is
+plain Python. `%%nki?` shows an example.""",
+        command="%%nki",
+    ),
+    Term(
+        ("%nki",),
+        """\
+Runs a kernel of an earlier cell in one line: %nki --run "add(a, b)" --show timeline""",
+        command="%nki",
+    ),
+    Term(
+        ("%nki_target",),
+        """\
+Shows the chip that kernels are compiled for; %nki_target trn2 chooses one for the whole notebook.
+`--target` wins over it for one cell.""",
+    ),
+    Term(
+        ("%nki_explain",),
+        """\
+Explains an error code, an instruction, a function of nki.language, an option, a variable, a target,
+or a word of this glossary. `nki-lab explain` does the same in a terminal.""",
+    ),
+    Term(
+        ("%nki_doctor",),
+        """\
+Tests this installation: Python, packages, JupyterLab's extension, and one kernel on the simulator.""",
+    ),
+)
