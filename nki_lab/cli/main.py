@@ -49,3 +49,6 @@ app.command()(catalog)
 app.command()(doctor)
 app.command()(execute)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(lab)
+
+if __name__ == "__main__":
+    app(prog_name="nki-lab")

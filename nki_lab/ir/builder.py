@@ -259,6 +259,8 @@ class Builder:
         self._count += 1
         if form.broken:
             self._report(form.broken, made)
+        if form.remarks:
+            self._remark(form.remarks, made)
         self.body.append(made)
         return made
 
@@ -285,6 +287,12 @@ class Builder:
             if (rule, made.stack) not in self._reported:
                 self._reported.add((rule, made.stack))
                 self.errors.append(rule_error(rule, made, direct))
+
+    def _remark(self, remarks: tuple[Rule, ...], made: Instruction) -> None:
+        for rule in remarks:
+            error = rule_error(rule, made)
+            found = f"{error.message} ({'; '.join(error.notes)})"
+            self.find(rule.finding, found, error.help, error.code, made.stack)
 
     def _check_register(self, definition: Definition, position: int, register: Register) -> None:
         name = definition.params[position]
@@ -388,6 +396,18 @@ class Builder:
                 stack=self._outer[-1][1].stack,
                 help="do not return from, or raise in, the body of a device loop",
             )
+
+    def holds_comparison(self, tensor: NkiTensor) -> bool:
+        """Tell whether the last instruction that wrote into a tensor's storage compared values."""
+        if tensor.storage.origin != "temporary":
+            return False
+        for made in reversed(self.body):
+            if type(made) is Instruction and any(
+                t.storage is tensor.storage for t in made.written()
+            ):
+                truths = [a.gives_truth for a in made.args if hasattr(a, "gives_truth")]
+                return bool(truths) and truths[-1]
+        return False
 
     # -- findings ------------------------------------------------------------------------------------------------
 

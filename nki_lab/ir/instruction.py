@@ -81,14 +81,14 @@ class Form:
         reads, writes: positions of the arguments whose tensors are read and written.
         state: hidden registers it uses, as (state, role).
         engine: engine chosen by `.place`.
-        errors: broken rules, as functions of the instruction that give the error.
+        broken, remarks: rules that do not hold: the errors, and those that are findings.
         dynamic: the address of an operand depends on values of the device.
         registers, registers_set: positions of the arguments that are registers it reads and sets.
         cache: what consumers derive from the form (costs, compute types), by consumer.
     """
 
     __slots__ = (
-        "definition", "example", "reads", "writes", "state", "engine", "broken", "cache",
+        "definition", "example", "reads", "writes", "state", "engine", "broken", "remarks", "cache",
         "dynamic", "registers", "registers_set",
     )  # fmt: skip
 
@@ -106,7 +106,9 @@ class Form:
         self.registers: tuple[int, ...] = ()
         self.registers_set: tuple[int, ...] = ()
         self.engine = definition.engines[0]
-        self.broken = tuple(definition.broken_rules(example, target))
+        failed = definition.broken_rules(example, target)
+        self.broken = tuple(r for r in failed if not r.finding)
+        self.remarks = tuple(r for r in failed if r.finding)
         if self.broken:
             return
         roles = definition.roles(example)
@@ -391,7 +393,8 @@ class Definition:
                 continue
             if not r.holds(i, target):
                 broken.append(r)
-                doubtful.update(r.about)
+                if not r.finding:
+                    doubtful.update(r.about)
         return broken
 
     def check_complete(self) -> list[str]:

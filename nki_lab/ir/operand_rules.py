@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nki_lab.errors import NotOnTarget, WrongOperand
 from nki_lab.ir.dynamic import Addressing
-from nki_lab.ir.instruction import Operand, Rule, Shape
+from nki_lab.ir.instruction import READ, Operand, Rule, Shape
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.targets.facts import DGE, LANGUAGE
 from nki_lab.targets.spaces import PSUM
@@ -33,6 +33,8 @@ def operand_rules(definition: Definition) -> tuple[Rule, ...]:
         rules += _dynamic(name, operand)
         if operand.shape is Shape.VECTOR:
             rules.append(_vector(name))
+        elif operand.role != READ:
+            rules.append(_spread(name))
     return tuple(rules)
 
 
@@ -177,6 +179,24 @@ def _free_axes(name: str) -> Rule:
         ),
         help="merge axes with flatten_dims or reshape",
         source="nki/deep-dives/nki-aps.rst",
+    )
+
+
+def _spread(name: str) -> Rule:
+    def holds(i, hw):
+        return all(
+            n == 1 or step
+            for t in _tensors(i, name)
+            for n, step in zip(t.shape, t.strides, strict=True)
+        )
+
+    return Rule(
+        f"each element of `{name}` should be written once: an axis of stride 0 writes it again and again, and here the"
+        " last value stays",
+        (name,),
+        holds,
+        help="write one slice of the axis, or reduce over it first",
+        finding="hazard",
     )
 
 

@@ -88,6 +88,7 @@ class Rule:
         help: what to write instead, or a function of the instruction that says it.
         error: class of the error.
         source: page of the official documentation.
+        finding: kind of the finding a broken rule is, where the instruction still has a meaning; "" for an error.
     """
 
     text: str
@@ -96,6 +97,7 @@ class Rule:
     help: str | Callable[[Instruction], str] = ""
     error: type[InstructionError] = RuleBroken
     source: str = ""
+    finding: str = ""
 
 
 def rule(
@@ -104,6 +106,7 @@ def rule(
     help: str | Callable[[Instruction], str] = "",
     error: type[InstructionError] = RuleBroken,
     source: str = "",
+    finding: str = "",
 ) -> Callable[[Callable[[Instruction, Target], bool]], Rule]:
     """Turn a predicate of (instruction, target) into a rule."""
-    return lambda holds: Rule(text, about, holds, help, error, source)
+    return lambda holds: Rule(text, about, holds, help, error, source, finding)

@@ -115,11 +115,17 @@ class TensorOperators:
             ...
 
     def __bool__(self) -> bool:
-        """Answer a presence test: a tensor is there, whatever its values are."""
+        """Answer a presence test: a tensor is there, whatever its values are; refuse the result of a comparison."""
         from nki_lab.ir.instruction import active
 
         builder = active.builder
         if builder is not None:
+            if builder.holds_comparison(self):
+                raise TensorOperator(
+                    f"the truth value of {self.describe()}, the result of a comparison: {_VALUE}",
+                    help="choose between values with nl.where(mask, a, b), or load a value into a register and loop"
+                    " `while register`",
+                )
             message = f"the truth value of a tensor ({self.describe()}) only tells that it is there"
             help = "write `tensor is not None`"
             if builder.strict:

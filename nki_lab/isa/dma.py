@@ -23,7 +23,7 @@ from nki_lab.ir.instruction import (
 )
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.enums import dge_mode, oob_mode
-from nki_lab.isa.rules import choice, engine_in, named, same_element_count
+from nki_lab.isa.rules import choice, engine_in, named, same_element_count, same_grouping
 from nki_lab.targets.engines import DMA, GPSIMD, SCALAR, SYNC, Engine
 from nki_lab.targets.facts import DGE, ISA
 from nki_lab.targets.spaces import HBM, SBUF
@@ -235,6 +235,7 @@ def _castable(i, hw):
         engine_in(SYNC, SCALAR),
         _engine_with_hardware,
         same_element_count("dst", "src"),
+        same_grouping("dst", "src"),
         _castable,
         _hardware_keeps_dtype,
     ),

@@ -118,6 +118,11 @@ class Op:
         return self.alu is not None and self.alu.kind is not OpClass.BITVEC
 
     @property
+    def gives_truth(self) -> bool:
+        """Whether it compares or joins truth values, with 1.0 or 0.0 as the result."""
+        return self.alu is not None and self.alu.kind in (OpClass.COMPARE, OpClass.LOGICAL)
+
+    @property
     def is_compare(self) -> bool:
         """Whether it compares, with 1.0 or 0.0 as the result."""
         return self.alu is not None and self.alu.kind is OpClass.COMPARE

@@ -7,6 +7,8 @@ declaration implies (memory, dtype, partitions, shape of vectors) is derived in 
 from __future__ import annotations
 
 from enum import Enum
+from itertools import accumulate
+from operator import mul
 from typing import Any
 
 from nki_lab.errors import NotOnTarget, RuleBroken, WrongOperand
@@ -63,6 +65,27 @@ def same_element_count(*names: str) -> Rule:
         help="slice the larger tensor",
         source=ISA,
     )(lambda i, hw: len({t.size for t in tensors_of(i, names)}) <= 1)
+
+
+def same_grouping(first: str, second: str) -> Rule:
+    """Remark on shapes that differ by more than axes merged, split or of one element."""
+
+    def ends(t: NkiTensor) -> set[int]:
+        return set(accumulate(t.shape, mul)) - {t.size}
+
+    def holds(i: Instruction, hw: Target) -> bool:
+        x, y = ends(getattr(i, first)), ends(getattr(i, second))
+        return x <= y | {1} or y <= x | {1}
+
+    return rule(
+        f"`{first}` and `{second}` have shapes of which neither divides the axes of the other; elements are matched in"
+        " row-major order",
+        first,
+        second,
+        help="reshape one of them to the shape of the other where this is meant, else slice the larger axis",
+        source=ISA,
+        finding="portability",
+    )(holds)
 
 
 def at_most(name: str, quantity: str, limit: str, text: str) -> Rule:

@@ -15,6 +15,7 @@ from typing import Any
 from nki_lab.errors import LoopControl
 from nki_lab.ir.builder import Builder, current
 from nki_lab.ir.device_loops import check_body, find_loop, position_of
+from nki_lab.ir.instruction import Instruction
 from nki_lab.ir.register import Register
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.control import register_move
@@ -82,7 +83,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Register], Any], step:
     register = builder.register("i", frozen=True)
     builder.open_loop("for", (lower, upper, step), register)
     result = body_fun(register)
-    if result is not None:
+    if result is not None and not isinstance(result, Instruction):  # a lambda returns its call
         raise LoopControl(
             f"nl.fori_loop: the body returned {type(result).__name__}, it must return nothing",
             help="carry state through tensors made before the loop",

@@ -442,7 +442,7 @@ def test_other_tiles_stay_clear_of_explicit_ones():
 @pytest.mark.parametrize(
     ("address", "space", "complaint"),
     [
-        ((0, 229_376 - 16), nl.sbuf, r"ends at byte 229392; sbuf of trn2 has 229376"),
+        ((0, 229_376 - 16), nl.sbuf, r"ends at byte 229392; sbuf of trn2 has 212984"),
         ((100, 0), nl.sbuf, r"\(100, 0\) with 64 partitions does not fit 128"),
         ((-1, 0), nl.sbuf, r"\(-1, 0\) with 64 partitions"),
         ((0, -4), nl.sbuf, r"the byte must not be negative"),

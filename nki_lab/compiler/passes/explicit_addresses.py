@@ -101,7 +101,12 @@ def _where(s: Storage) -> str:
 
 def _end_of_memory(kernel: Kernel, s: Storage) -> int:
     target = kernel.target
-    return target.sbuf_bytes_per_partition if s.buffer is SBUF else target.psum_bytes_per_partition
+    # The top of SBUF is kept by the compiler (see the target's facts): a tile there would be overwritten.
+    return (
+        target.sbuf_usable_bytes_per_partition
+        if s.buffer is SBUF
+        else target.psum_bytes_per_partition
+    )
 
 
 def _leaves(kernel: Kernel, s: Storage) -> bool:
@@ -115,7 +120,7 @@ def _beyond(kernel: Kernel, s: Storage) -> NkiError:
     room = end - s.row_bytes
     return AddressConflict(
         f"{s.describe()} at byte {byte} ends at byte {byte + s.row_bytes};"
-        f" {s.buffer.name} of {kernel.target.name} has {end} per partition",
+        f" {s.buffer.name} of {kernel.target.name} has {end} per partition for kernels",
         stack=s.stack,
         help=f"choose an address of at most {room}" if room >= 0 else "make the tile smaller",
     )

@@ -12,6 +12,7 @@ from functools import partial
 
 from nki_lab.compiler.findings import FindingsByPlace
 from nki_lab.compiler.options import CompileOptions
+from nki_lab.errors import KernelResult
 from nki_lab.ir.coverage import Coverage, Written
 from nki_lab.ir.instruction import READ, SPOIL, UPDATE, WRITE, Instruction
 from nki_lab.ir.nodes import Finding, Kernel
@@ -85,6 +86,7 @@ def find_uninitialized(kernel: Kernel, options: CompileOptions) -> Kernel:
                     poisoned.add(storage.id)
                 else:
                     seen.write(parts[position](i, view) if position in parts else view)
+    unwritten: list[NkiTensor] = []
     for view in kernel.outputs:
         storage = view.storage
         seen = coverage.get(storage.id) or Coverage(storage)
@@ -96,6 +98,10 @@ def find_uninitialized(kernel: Kernel, options: CompileOptions) -> Kernel:
         ):
             poisoned.add(storage.id)
             findings.add("result", storage.stack, partial(_unwritten_result, view, seen))
+            if seen.missing(view) == view.size:
+                unwritten.append(view)
+    if kernel.outputs and len(unwritten) == len(kernel.outputs) and not _writes_input(kernel):
+        raise _no_result(kernel, unwritten)
     return kernel.with_(findings=findings.all(), poisoned=frozenset(poisoned))
 
 
@@ -157,6 +163,19 @@ def _unwritten_result(view: NkiTensor, seen: Coverage) -> Finding:
         view.storage.stack,
         help="write every element with nisa.dma_copy before the kernel returns",
         code="NKI401",
+    )
+
+
+def _writes_input(kernel: Kernel) -> bool:
+    return any(t.storage.origin == "input" for i in kernel.instructions for t in i.written())
+
+
+def _no_result(kernel: Kernel, unwritten: list[NkiTensor]) -> KernelResult:
+    return KernelResult(
+        f"{kernel.name} computes nothing: no element of what it returns is ever written",
+        stack=unwritten[0].storage.stack,
+        notes=[f"returned: {view.describe()}" for view in unwritten],
+        help="write the result with nisa.dma_copy(dst=result, src=tile) before the kernel returns",
     )
 
 
