@@ -16,6 +16,8 @@ from nki_lab.profiler.view_data import VIEWS, Remark, ViewData
 
 _WIDTH = 110
 _EVENTS_SHOWN = 40
+#: Why addresses go higher than the bytes in use at one time; compiler/passes/allocate.py does it.
+PLACES_TAKEN = "a place is used again only when no fresh one is left, so that less has to wait"
 
 
 def view_text(data: ViewData, view: str, lines: int | None = None) -> str:
@@ -89,7 +91,29 @@ def _memory(data: ViewData, limit: int | None) -> list[str]:
         rows.append((tensor.memory, tensor.name, f"{tensor.row_bytes:,}", use, made))
     count = len(data.operations)
     heads = ("memory", "tile", "bytes/partition", f"in use (of {count} instructions)", "made at")
-    return _table(heads, sorted(rows, key=lambda row: row[0] != "sbuf"), limit)
+    reached = _reached(data)
+    left = None if limit is None else limit - len(reached)
+    return [*_table(heads, sorted(rows, key=lambda row: row[0] != "sbuf"), left), *reached]
+
+
+def _reached(data: ViewData) -> list[str]:
+    """Return lines on how far up the tiles of each on-chip memory reach."""
+    target = data.profile.target
+    ends: dict[str, int] = {}
+    for tensor in data.tensors:
+        if tensor.on_chip and tensor.address is not None and tensor.lifetime is not None:
+            end = tensor.address[1] + tensor.row_bytes
+            ends[tensor.memory] = max(ends.get(tensor.memory, 0), end)
+    usable = {
+        "sbuf": target.sbuf_usable_bytes_per_partition,
+        "psum": target.psum_bytes_per_partition,
+    }
+    lines = [
+        f"{memory}: the highest byte used is {ends[memory] - 1:,} of {usable[memory]:,} per partition"
+        for memory in usable
+        if memory in ends
+    ]
+    return [*lines, PLACES_TAKEN] if lines else []
 
 
 def _timeline(data: ViewData, limit: int | None) -> list[str]:

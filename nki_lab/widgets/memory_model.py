@@ -9,6 +9,7 @@ import numpy as np
 
 from nki_lab.profiler import intervals
 from nki_lab.profiler.view_data import ViewData
+from nki_lab.profiler.view_text import PLACES_TAKEN
 from nki_lab.widgets.packing import pack, smallest
 
 
@@ -108,6 +109,7 @@ def memory_map(data: ViewData) -> bytes:
     meta = {
         "memories": memories,
         "operations": len(data.operations),
+        "note": PLACES_TAKEN,
         "names": list(names),
         "places": [list(place) for place in places],
     }

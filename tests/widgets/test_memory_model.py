@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from nki_lab.profiler.view_text import view_text
 from nki_lab.widgets.memory_model import memory_map, occupancy
 from nki_lab.widgets.packing import unpack
 from tests.widgets.runs import added, by_hand
@@ -76,3 +77,17 @@ def test_memory_that_is_not_used_has_no_tiles() -> None:
     meta, arrays = unpack(memory_map(by_hand(tensors=[])))
     assert [m["tiles"] for m in meta["memories"].values()] == [0, 0]
     assert all(len(column) == 0 for column in arrays.values())
+
+
+def test_the_text_says_how_high_addresses_go_and_why() -> None:
+    """Six tiles of 300 float32 never are in use at one time, and each has a place of its own."""
+    data = added().view_data
+    meta, _ = unpack(memory_map(data))
+    facts = meta["memories"]["sbuf"]
+    assert (facts["peak"], facts["end"]) == (3 * 1200, 6 * 1200)
+    *table, reached, why = view_text(data, "memory").splitlines()
+    assert reached == f"sbuf: the highest byte used is 7,199 of {facts['usable']:,} per partition"
+    assert why == meta["note"]
+    assert len(table) == 1 + 6
+    cut = view_text(data, "memory", lines=5).splitlines()
+    assert len(cut) == 5 and cut[-2:] == [reached, why]

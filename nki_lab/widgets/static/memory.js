@@ -35,9 +35,9 @@ class MemoryMap {
       const [of, field] = name.split(".");
       if (of === memory) this.tiles[field] = column;
     }
-    const { peak, usable, peak_at: at } = facts;
+    const { peak, usable, peak_at: at, end } = facts;
     const text = facts.tiles
-      ? `${TITLES[memory]}: ${number(facts.tiles)} tiles; at most ${number(peak)} of ${number(usable)} bytes per partition in use (${percent(peak / usable)}), at instruction ${number(at)}`
+      ? `${TITLES[memory]}: ${number(facts.tiles)} tiles; at most ${number(peak)} of ${number(usable)} bytes per partition in use (${percent(peak / usable)}), at instruction ${number(at)}; the highest byte used is ${number(end - 1)}`
       : `${TITLES[memory]}: not used`;
     this.canvas = new Canvas((pen, width, height) => this.paint(pen, width, height), `${text}. Step through tiles with [ and ].`, facts.tiles ? HEIGHTS[memory] : 30);
     this.element = make("section", {}, make("h4", {}, text), this.canvas.box);
@@ -188,7 +188,8 @@ class Memory {
         choice("in", [[-1, "all partitions"], ...partitions], -1, (value) => { this.partition = Number(value); this.changed(); }),
         button("Fit", "Show every instruction (0, double click)", () => { this.range.reset(); this.changed(); })),
       this.maps.map((map) => map.element),
-      make("p", { class: "nki-help" }, "Instructions in program order from left to right, addresses from bottom to top. A tile is in use from its first to its last access; its colour is the line that made it."),
+      make("p", { class: "nki-help" }, "Instructions in program order from left to right, addresses from bottom to top. A tile is in use from its first to its last access; its colour is the line that made it. " +
+        `Addresses can be higher than the bytes in use: ${meta.note}.`),
       this.detail);
   }
 
