@@ -85,6 +85,10 @@ def _operand(name: str, operand: Operand) -> str:
         facts.append("or a number")
     if operand.optional:
         facts.append("or None")
+    if operand.indirect:
+        facts.append("also .indirect()")
+    if operand.rows:
+        facts.append("also rows chosen by a tile of indices")
     return f"  {name:<12} {', '.join(facts)}"
 
 

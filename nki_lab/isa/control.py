@@ -13,6 +13,7 @@ from nki_lab.ir.builder import current
 from nki_lab.ir.cost import MicroOp
 from nki_lab.ir.instruction import Shape, instruction, reads, rule, writes
 from nki_lab.ir.register import Register
+from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.numerics import stored
 from nki_lab.targets.engines import SYNC
 from nki_lab.targets.facts import ISA
@@ -21,11 +22,22 @@ from nki_lab.targets.spaces import HBM, SBUF
 _INT32 = (-(1 << 31), (1 << 32) - 1)  # signed and unsigned values of 32 bits
 
 
-def register_alloc(x: int | None = None) -> Register:
+def register_alloc(x: Any = None) -> Register:
     """Return a new 32-bit register, holding `x` or nothing yet.
+
+    A published kernel passes a tensor of one integer; its value is loaded, and a finding says what is documented.
 
     Source: nki/api/nki/isa/__init__.py, register_alloc.
     """
+    if type(x) is NkiTensor:
+        current().find(
+            "portability",
+            f"register_alloc({x.describe()}): only integers are documented as first values",
+            help="write register = nisa.register_alloc(), then nisa.register_load(register, tensor)",
+        )
+        made = current().register()
+        register_load(made, x)
+        return made
     if x is not None and (type(x) is not int or not _INT32[0] <= x <= _INT32[1]):
         raise KernelArgument(
             f"register_alloc takes an integer of 32 bits or None; found {x!r}",

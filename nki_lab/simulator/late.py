@@ -91,7 +91,7 @@ class Late:
 
         def placed(view: NkiTensor, position: int) -> NkiTensor:
             """Return a static view in place of one whose address the device computes."""
-            missing = np.zeros((1,) * view.ndim, bool)
+            missing = None
             made = view
             if view.dynamic is not None and view.dynamic.kind is Addressing.SCALAR:
                 made = self._moved(i, view, skip)
@@ -100,10 +100,11 @@ class Late:
                 role = roles.get(position, READ)
                 made = self._gathered(view, places, role != WRITE)
                 if role == READ:
-                    missing = _to_rank(~places.valid, view)
+                    missing = ~places.valid
                 else:
                     put[position] = made, places
-            skipped.setdefault(position, []).append(np.broadcast_to(missing, view.shape))
+            if skip:
+                skipped.setdefault(position, []).append(_marks(missing, view))
             return made
 
         args: list[Any] = []
@@ -235,8 +236,11 @@ def _kept(
     return given["out"]
 
 
-def _to_rank(mask: np.ndarray, view: NkiTensor) -> np.ndarray:
-    return mask.reshape(mask.shape + (1,) * (view.ndim - mask.ndim))
+def _marks(missing: np.ndarray | None, view: NkiTensor) -> np.ndarray:
+    """Return a boolean per element of `view` from one per row, or none where nothing is missing."""
+    if missing is None:
+        return np.zeros(view.shape, bool)
+    return np.broadcast_to(missing.reshape(-1, *(1,) * (view.ndim - 1)), view.shape)
 
 
 def _check_unique(i: Instruction, places: Places) -> None:

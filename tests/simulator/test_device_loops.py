@@ -291,6 +291,25 @@ def test_what_cannot_be_is_refused_at_its_line(body, error, message):
     refused(body, error, message)
 
 
+def test_a_register_made_from_a_tensor_holds_its_value_and_is_found():
+    """As published kernels write it; the documentation has integers only."""
+
+    def kernel(count):
+        tile = nl.load(count)
+        total, least = steps()
+
+        def body(i):
+            nisa.tensor_tensor(total, total, least, nl.add)
+
+        nl.fori_loop(0, nisa.register_alloc(tile), body)
+        return stored(total)
+
+    result = run(jit(kernel), one(4))
+    assert result.value.item() == 4
+    (finding,) = result.findings
+    assert finding.kind == "portability" and "register_load" in finding.help
+
+
 def test_a_register_nobody_set_is_an_error_when_it_is_read():
     def kernel(x):
         nl.fori_loop(0, nisa.register_alloc(), lambda i: None)
