@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nki_lab.ir.dynamic import Addressing
 from nki_lab.targets.engines import DMA, GPSIMD, SCALAR, TENSOR, VECTOR
 from nki_lab.targets.facts import Status
 from nki_lab.targets.spaces import PSUM
@@ -36,6 +37,11 @@ class Leaning:
         """Tell whether an instruction of `engine` reads or writes PSUM."""
         examples = [r.form.example for r in self.records if r.form.engine is engine]
         return any(t.buffer is PSUM for i in examples for t in (*i.read(), *i.written()))
+
+    def addresses_by(self, kind: Addressing, *, dma: bool) -> bool:
+        """Tell whether an instruction addresses a tensor in a dynamic form, on the DMA engines or on others."""
+        examples = [r.form.example for r in self.records if (r.form.engine is DMA) is dma]
+        return any(d.kind is kind for i in examples for d in i.dynamic())
 
 
 @dataclass(frozen=True)
@@ -121,6 +127,27 @@ LIMITS: tuple[Limit, ...] = (
         "a transfer that adds tensors takes the time of copying each of them; published is half the rate of a copy for "
         "two, before NeuronCore-v4",
         lambda k: any(m.inputs > 1 for m in k.moves),
+    ),
+    Limit(
+        ASSUMED,
+        "an address in a register takes an instruction 600 cycles at least: published for copies, the others follow",
+        lambda k: k.addresses_by(Addressing.SCALAR, dma=False),
+    ),
+    Limit(
+        ASSUMED,
+        "elements that .indirect() gathers or scatters take the time of contiguous ones; no page gives theirs",
+        lambda k: k.addresses_by(Addressing.ELEMENTS, dma=False),
+    ),
+    Limit(
+        ASSUMED,
+        "GpSimd takes the time of one copy to make the descriptors of a gather or scatter, however many rows it has; "
+        "rows that are skipped while running are timed as if they moved",
+        lambda k: k.addresses_by(Addressing.VECTOR, dma=True),
+    ),
+    Limit(
+        NOT_MODELLED,
+        "nl.device_print takes no time; on the device the runtime exports the tensor",
+        lambda k: any(i.definition.observes for i in k.kernel.instructions),
     ),
 )
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import nki_lab.language as nlang
 from nki_lab.ir.builder import Builder
 from nki_lab.ir.tensor import DynamicSlice
 from nki_lab.isa.control import register_alloc
 from nki_lab.isa.enums import dge_mode, reduce_cmd
+from nki_lab.runtime import jit, run
 from nki_lab.targets import ALL_TARGETS, get_target
 from nki_lab.targets.engines import GPSIMD, SCALAR, SYNC
 from nki_lab.targets.spaces import PSUM, SBUF, SHARED_HBM
@@ -120,3 +122,41 @@ def test_who_makes_descriptors_of_an_address_in_a_register(target, mode, maker, 
     (move,) = cost(target, copy)
     assert (move.dge, move.issuer) == (maker, issuer)
     assert move.descriptors == 1 and move.descriptor_bytes == 24 * np.float32().itemsize
+
+
+def words_of(kernel, *arrays, target="trn3"):
+    table = run(kernel, *arrays, target=target).profile.table("Warning")
+    return {
+        (c, m.split(":")[0].split(";")[0][:40])
+        for c, m in zip(table["category"], table["message"], strict=True)
+    }
+
+
+def test_the_profile_says_what_is_assumed_of_dynamic_addresses(capsys):
+    def loaded(x):
+        tile = nlang.ndarray(x.shape, dtype=x.dtype, buffer=nlang.sbuf)
+        isa.dma_copy(tile, x)
+        return tile
+
+    def plain(x, index):
+        isa.dma_copy(x, loaded(x))
+        return x
+
+    def dynamic(x, index):
+        tile, held = loaded(x), loaded(index)
+        isa.dma_copy(tile, x.vector_select(0, held))
+        isa.tensor_copy(tile[:, 0:8], tile[:, DynamicSlice(register_alloc(1), 8)])
+        isa.tensor_copy(tile[:, 0:16], tile.indirect(held))
+        nlang.device_print("tile", tile)
+        isa.dma_copy(x, tile)
+        return x
+
+    arrays = np.zeros((16, 40), np.float32), np.arange(16, dtype=np.int32).reshape(16, 1)
+    found = words_of(jit(dynamic), *arrays) - words_of(jit(plain), *arrays)
+    starts = (
+        "an address in a register takes",
+        "elements that .indirect()",
+        "GpSimd takes the time of one copy",
+    )
+    assert all(any(m.startswith(start[:40]) for _, m in found) for start in starts)
+    assert ("not modelled", "nl.device_print takes no time") in found
