@@ -163,6 +163,8 @@ class Binder:
         cast = store_cast(compute, held) if compute is not BITS else None
         viewed = _reshaped(array, wanted)
         clear = in_place_safe or not any(self.memory.may_alias(value, other) for other in read)
+        # A destination whose elements share places would spoil what is read of `out` again, such as a running sum.
+        clear = clear and not _shares_places(value)
         # A result over one that is stored after the call must follow it: the last operand wins.
         clear = clear and not any(np.may_share_memory(array, s.keywords["out"]) for s in after)
         if cast is None and viewed is not None and clear:
@@ -202,6 +204,17 @@ class Binder:
             for v in i.written()
             if v.storage.id in self.written
         ]
+
+
+def _shares_places(view: NkiTensor) -> bool:
+    """Tell whether elements of a view may lie on each other, as those of a step of 0 do."""
+    reach = 0
+    for stride, size in sorted(zip(view.strides, view.shape, strict=True)):
+        if size > 1:
+            if stride <= reach:
+                return True
+            reach += (size - 1) * stride
+    return False
 
 
 def _mask_view(mask: np.ndarray, view: NkiTensor) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nki_lab.ir.tensor import NkiTensor
-from tests.isa.case import Case, Tile, Traced
+from tests.isa.case import Case, Tile, Traced, check, empty, isa, nl, sample, tile
 from tests.isa.cases import ALL
 
 
@@ -62,3 +62,31 @@ def test_dst_over_an_operand(case: Case, name: str, shift: int):
     expected = together.astype(float)
     expected[..., shift:] = run(case, others | copies, case.run, "dst")
     np.testing.assert_array_equal(found, expected)
+
+
+def test_a_dst_that_is_one_element_per_partition():
+    """Published kernels that want only the sum write the squares onto each other, with a step of 0."""
+    x = sample(32, 12, seed=1)
+
+    def program(t):
+        isa.activation_reduce(
+            t.dst.ap([[1, 32], [0, 12]]), nl.square, t.x, nl.add, t.sum, bias=t.zero
+        )
+
+    case = Case(
+        "activation_reduce",
+        "step of 0",
+        {
+            "dst": empty((32, 1)),
+            "x": tile(x),
+            "sum": empty((32, 1)),
+            "zero": tile(np.zeros((32, 1))),
+        },
+        program,
+        {"dst": x[:, -1:] ** 2, "sum": (x.astype(float) ** 2).sum(axis=1, keepdims=True)},
+        rtol=1e-6,
+    )
+    for target in case.targets:
+        traced = Traced(case, target)
+        assert traced.errors == []
+        check(case, traced.simulate())
