@@ -19,7 +19,7 @@ from nki_lab.ir.bounds import leaves_storage
 from nki_lab.ir.dynamic import Addressing
 from nki_lab.ir.instruction import READ, WRITE, Instruction
 from nki_lab.ir.register import Register
-from nki_lab.ir.storage import Storage
+from nki_lab.ir.storage import Address, Storage
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.simulator.bind import Binder, wanted
 from nki_lab.simulator.memory import Base, Memory
@@ -119,7 +119,7 @@ class Late:
                 args.append(value)
         keeps = None
         if any(m.any() for masks in skipped.values() for m in masks):
-            keeps = _kept(i, roles, skipped)
+            keeps = _kept(i, skipped)
         at_dst = definition.position.get("dst")
         for made, places in put.values():
             after.append(partial(self._scatter, i, made, places, keeps))
@@ -170,8 +170,9 @@ class Late:
     def _gathered(self, view: NkiTensor, places: Places, filled: bool) -> NkiTensor:
         """Return a contiguous tensor of its own for `view`; `filled` with the elements at `places`."""
         window = self.memory.array(places.window)
-        array = window[places.at] if filled else np.empty(view.shape, window.dtype)
-        made = self._adopt(view, array)
+        # NumPy promises no order of what an array of indices gives.
+        array = np.ascontiguousarray(window[places.at]) if filled else None
+        made = self._adopt(view, np.empty(view.shape, window.dtype) if array is None else array)
         mask = self.binder.written.get(view.storage.id)
         if mask is not None:
             known = mask.reshape(view.storage.partitions, -1)[places.at]
@@ -208,18 +209,21 @@ class Late:
     def _adopt(self, view: NkiTensor, array: np.ndarray) -> NkiTensor:
         key = -1 - len(self._made)
         self._made.append(key)
+        address = None
+        if view.storage.on_chip:  # hidden registers are those of its partitions
+            addresses = self.memory.kernel.addresses or {}
+            placed = addresses.get(view.storage.id, view.storage.address)
+            first = placed.partition if placed is not None else 0
+            address = Address(first + view.start_partition, 0)
         storage = Storage(
-            key, view.name, view.shape, view.dtype, view.buffer,
-            address=view.storage.address, owner=view.storage.owner,
+            key, view.name, view.shape, view.dtype, view.buffer, address=address, owner=view.storage.owner
         )  # fmt: skip
         pitch = array.nbytes // storage.partitions
         self.memory.adopt(storage, Base(array.reshape(-1).view(np.uint8), 0, pitch))
         return storage.whole()
 
 
-def _kept(
-    i: Instruction, roles: dict[int, str], skipped: dict[int, list[np.ndarray]]
-) -> np.ndarray:
+def _kept(i: Instruction, skipped: dict[int, list[np.ndarray]]) -> np.ndarray:
     """Return which elements of `dst` keep their values: marks go the way of the elements that are skipped.
 
     Only instructions that move and add have oob_mode. A sum of booleans is True where one of them is.

@@ -207,6 +207,71 @@ def test_elements_are_gathered_and_scattered_along_the_free_axis():
     np.testing.assert_array_equal(run(jit(put), x, index, target="trn3").value, expected)
 
 
+def test_sums_on_the_way_are_those_of_the_partitions_that_are_gathered():
+    """The second instruction reads the accumulator of its own partitions, 32 to 63."""
+    x = np.abs(RNG.standard_normal((64, 40))).astype(np.float32)
+    index = RNG.integers(0, 40, (64, 2)).astype(np.uint16)
+
+    def summed(x, index):
+        held, at = tile_of(x), tile_of(index)
+        out = nl.zeros((64, 32), dtype=nl.float32)
+        sums = nl.zeros((64, 1), dtype=nl.float32)
+        for part in (slice(0, 32), slice(32, 64)):
+            gathered = held[part].indirect(at[part])
+            nisa.activation(
+                out[part],
+                nl.copy,
+                gathered,
+                reduce_op=nl.add,
+                reduce_cmd=nisa.reduce_cmd.reset_reduce,
+            )
+        for part in (slice(0, 32), slice(32, 64)):
+            nisa.activation(out[part], nl.copy, out[part], reduce_res=sums[part])
+        return returned(sums)
+
+    expected = np.take_along_axis(x, snake(index, 16, 32).astype(int), 1).sum(axis=1, keepdims=True)
+    found = run(jit(summed), x, index, target="trn3").value
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_the_first_product_scattered_to_a_place_overwrites_it(times):
+    """accumulate=None looks at each element: what no product has reached is unwritten."""
+    left = RNG.integers(-4, 5, (32, 32)).astype(np.float16)
+    right = RNG.integers(-4, 5, (32, 20)).astype(np.float16)
+    index = RNG.permutation(60)[:32].reshape(32, 1).astype(np.uint16)
+
+    def multiplied(left, right, index):
+        stationary, moving, at = tile_of(left), tile_of(right), tile_of(index)
+        sums = nl.ndarray((32, 60), dtype=nl.float32, buffer=nl.psum)
+        for _ in range(times):
+            nisa.nc_matmul(sums.indirect(at, 20), stationary, moving)
+        out = nl.ndarray((32, 60), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(out, sums)
+        return returned(out)
+
+    expected = np.full((32, 60), np.nan)
+    product = times * left.T.astype(float) @ right.astype(float)
+    np.put_along_axis(expected, snake(index, 32, 20).astype(int), product, axis=1)
+    found = run(jit(multiplied), left, right, index, target="trn3").value
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1)])
+def test_rows_keep_the_order_of_their_axes(order):
+    """What NumPy gathers from a view with swapped axes may lie in another order in memory."""
+
+    def read(table, index):
+        rows = table.vector_select(0, tile_of(index)).permute(order)
+        tile = nl.ndarray(rows.shape, dtype=rows.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(tile, rows)
+        return returned(tile)
+
+    index = RNG.integers(0, 40, (9, 1)).astype(np.int32)
+    expected = TABLE[index[:, 0]].transpose(order)
+    np.testing.assert_array_equal(run(jit(read), TABLE, index).value, expected)
+
+
 @jit
 def gathered_into_nothing(table, index):
     tile = nl.ndarray((index.shape[0], 6, 10), dtype=table.dtype, buffer=nl.sbuf)
