@@ -121,7 +121,8 @@ class RandomProgram:
             self.pick.choice(kinds)()
 
     def store_some(self) -> None:
-        """Store three of the tiles."""
+        """Store a column that is surely written, then three of the tiles."""
+        nisa.dma_copy(dst=self.out[:, 0:1], src=self.weights[0][:, 0:1])
         for t in self.pick.sample(self.chip, 3):
             if t.buffer is SBUF:
                 nisa.dma_copy(dst=self.out[0 : t.shape[0], 0 : t.shape[1]], src=t)

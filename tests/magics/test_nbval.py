@@ -88,9 +88,10 @@ def test_edited_kernels_helpers_and_constants_are_followed(tmp_path: Path):
 
 
 def test_an_extension_that_cannot_be_loaded_fails_the_first_cell(tmp_path: Path):
-    broken = tmp_path / "nki_lab.py"
-    broken.write_text("raise RuntimeError('this is not the package')\n")
+    broken = tmp_path / "broken"  # not where pytest runs, whose own plugin would be the broken one
+    broken.mkdir()
+    (broken / "nki_lab.py").write_text("raise RuntimeError('this is not the package')\n")
     (outcome,) = nbval(
-        tmp_path, [f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n%load_ext nki_lab"]
+        tmp_path, [f"import sys; sys.path.insert(0, {str(broken)!r})\n%load_ext nki_lab"]
     )
     assert "this is not the package" in outcome
