@@ -240,3 +240,16 @@ def test_meeting_on_one_core_is_refused_at_its_line():
 def test_a_chip_without_two_cores_refuses_the_launch():
     with pytest.raises(NotOnTarget, match="trn1 has 1 core"):
         on_two(exchanged, X, target="trn1")
+
+
+def test_what_no_core_writes_is_not_a_number():
+    def first_rows(x):
+        out = result_like(x)
+        start = nl.program_id() * 64
+        nisa.dma_copy(out[start : start + 32], x[start : start + 32])
+        return out
+
+    expected = X.copy()
+    expected[32:64] = expected[96:] = np.nan
+    for _ in range(3):
+        np.testing.assert_array_equal(on_two(first_rows, X).value, expected)

@@ -93,10 +93,11 @@ def find_uninitialized(kernel: Kernel, options: CompileOptions) -> Kernel:
         if (
             storage.origin == "temporary"
             and storage.id not in uncertain
-            and not _others_write(kernel, storage)
             and seen.written(view) is not Written.ALL
         ):
             poisoned.add(storage.id)
+            if _others_write(kernel, storage):
+                continue
             findings.add("result", storage.stack, partial(_unwritten_result, view, seen))
             if seen.missing(view) == view.size:
                 unwritten.append(view)
