@@ -220,7 +220,7 @@ class Builder:
                 self._check_register(definition, len(key) - 2, value)
             elif kind is float:
                 key.append(kind if keyed is OPAQUE else (kind, value))
-            elif kind is int and isinstance(keyed, type):
+            elif (kind is int or kind is str) and isinstance(keyed, type):
                 value = self._member(definition, len(key) - 1, value, keyed)
                 changed = {**(changed or {}), len(key) - 1: value}
                 key.append(key_of(value))
@@ -264,18 +264,18 @@ class Builder:
         self.body.append(made)
         return made
 
-    def _member(self, definition: Definition, position: int, value: int, kind: type[Any]) -> Any:
-        """Take a raw integer for the enum member it stands for; one that stands for none breaks a rule."""
+    def _member(self, definition: Definition, position: int, value: Any, kind: type[Any]) -> Any:
+        """Take a raw value for the enum member it stands for; one that stands for none breaks a rule."""
         try:
             member = kind(value)
         except ValueError:
             return value
         name = definition.params[position]
         # The official package takes members only since 0.3 (nki/migration/index.rst); published kernels still
-        # pass integers, and their meaning is not in doubt.
+        # pass integers and strings, and their meaning is not in doubt.
         self.find(
             "portability",
-            f"{definition.name}: {name}={value} is a raw integer, which NKI 0.3 and later refuse",
+            f"{definition.name}: {name}={value!r} is a raw value of {kind.__name__}, which NKI 0.3 and later refuse",
             help=f"write {name}={member!r}",
         )
         return member

@@ -86,7 +86,8 @@ class Late:
         roles = dict(definition.roles(i))
         skip = "oob_mode" in definition.position and i.oob_mode.name == "skip"
         after: list[Callable[[], None]] = []
-        skipped: dict[int, list[np.ndarray]] = {}  # by position, per tensor: what is not read
+        # By position, per tensor: itself, and which of its rows are not read.
+        skipped: dict[int, list[tuple[NkiTensor, np.ndarray | None]]] = {}
         put: dict[int, tuple[NkiTensor, Places]] = {}
 
         def placed(view: NkiTensor, position: int) -> NkiTensor:
@@ -99,12 +100,12 @@ class Late:
                 places = self._places(i, view, skip)
                 role = roles.get(position, READ)
                 made = self._gathered(view, places, role != WRITE)
-                if role == READ:
-                    missing = ~places.valid
-                else:
+                if role != READ:
                     put[position] = made, places
+                elif not places.valid.all():
+                    missing = ~places.valid
             if skip:
-                skipped.setdefault(position, []).append(_marks(missing, view))
+                skipped.setdefault(position, []).append((view, missing))
             return made
 
         args: list[Any] = []
@@ -118,7 +119,7 @@ class Late:
             else:
                 args.append(value)
         keeps = None
-        if any(m.any() for masks in skipped.values() for m in masks):
+        if any(missing is not None for views in skipped.values() for _, missing in views):
             keeps = _kept(i, skipped)
         at_dst = definition.position.get("dst")
         for made, places in put.values():
@@ -223,7 +224,9 @@ class Late:
         return storage.whole()
 
 
-def _kept(i: Instruction, skipped: dict[int, list[np.ndarray]]) -> np.ndarray:
+def _kept(
+    i: Instruction, skipped: dict[int, list[tuple[NkiTensor, np.ndarray | None]]]
+) -> np.ndarray:
     """Return which elements of `dst` keep their values: marks go the way of the elements that are skipped.
 
     Only instructions that move and add have oob_mode. A sum of booleans is True where one of them is.
@@ -232,7 +235,7 @@ def _kept(i: Instruction, skipped: dict[int, list[np.ndarray]]) -> np.ndarray:
     given: dict[str, Any] = dict(zip(definition.params, i.args, strict=True))
     for position in skipped:
         name = definition.params[position]
-        marks = tuple(skipped[position])
+        marks = tuple(_marks(missing, view) for view, missing in skipped[position])
         given[name] = marks if definition.operands[name].many else marks[0]
     given["out"] = np.zeros(i.dst.shape, bool)
     given = {n: given[n] for n in wanted(definition)}

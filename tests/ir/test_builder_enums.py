@@ -1,4 +1,4 @@
-"""Is a raw integer taken for the enum member it stands for, and said to be one?"""
+"""Is a raw value taken for the enum member it stands for, and said to be one?"""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import pytest
 from nki_lab.errors import WrongOperand
 from nki_lab.ir.builder import Builder
 from nki_lab.isa.dma import dma_copy
-from nki_lab.isa.enums import dge_mode
+from nki_lab.isa.enums import dge_mode, matmul_perf_mode
+from nki_lab.isa.matmul import nc_matmul
 from nki_lab.targets import TRN2
-from nki_lab.targets.spaces import SHARED_HBM
+from nki_lab.targets.spaces import PSUM, SHARED_HBM
 
 
 def copy_with(mode: object) -> Builder:
@@ -29,6 +30,22 @@ def test_raw_integer_becomes_the_member_and_a_finding():
     assert finding.kind == "portability"
     assert "dge_mode=3" in finding.message
     assert finding.help == "write dge_mode=nisa.dge_mode.none"
+
+
+def test_a_string_that_is_a_value_becomes_the_member_too():
+    """As published kernels pass perf_mode="double_row"."""
+    builder = Builder(TRN2)
+    with builder.active():
+        stationary, moving = (
+            builder.allocate((128, 2, 64), "float8_e4m3", name=name) for name in ("a", "b")
+        )
+        nc_matmul(
+            builder.allocate((64, 64), "float32", PSUM), stationary, moving, perf_mode="double_row"
+        )
+    assert not builder.errors
+    assert builder.body[-1].perf_mode is matmul_perf_mode.double_row
+    (finding,) = builder.findings.values()
+    assert "perf_mode='double_row' is a raw value of matmul_perf_mode" in finding.message
 
 
 def test_member_is_no_finding():

@@ -305,7 +305,7 @@ def zeros(*shape: int, dtype: str = "bfloat16") -> Tile:
 REFUSED = [
     refused("accumulate is a number", "`accumulate` must be None, True or False", accumulate=1),
     refused("is_transpose is a number", "must be True or False", is_transpose=1),
-    refused("perf_mode is a string", "`perf_mode` must be", perf_mode="double_row"),
+    refused("perf_mode is a string", "`perf_mode` must be", perf_mode="double_pixel"),
     refused("integers", "`stationary` must have dtype", tile(A, "int8")),
     refused(
         "e4m3fn on an older chip", "needs a target with `matmul_float8_e4m3fn`",
