@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from nki_lab.errors import BadFile, UnknownTarget
-from nki_lab.profiler.profile import BadTable, Profile
+from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.reading import reading
 from nki_lab.profiler.schema import TABLES, TRANSFERS
 from nki_lab.targets import get_target
 
@@ -17,7 +17,7 @@ def from_chrome_trace(text: str, source: str = "this text") -> Profile:
     Times come back as the same whole nanoseconds. Counters and arrows are drawings of other tables
     and are not read. Raises BadFile with one sentence when the text is not such a trace.
     """
-    try:
+    with reading(f"{source} is not a trace written by nki_lab"):
         document = json.loads(text)
         about = document["otherData"]
         tables = {
@@ -32,15 +32,6 @@ def from_chrome_trace(text: str, source: str = "this text") -> Profile:
             name=str(about["name"]),
             metrics=about["metrics"],
         )
-    except (json.JSONDecodeError, RecursionError):
-        problem = "the JSON is damaged or cut off"
-    except BadTable as error:
-        problem = str(error)
-    except UnknownTarget as error:
-        problem = error.message
-    except (KeyError, TypeError, AttributeError, ValueError, OverflowError):
-        problem = "a part of it is missing or of the wrong type"
-    raise BadFile(f"{source} is not a trace written by nki_lab: {problem}")
 
 
 def _columns(events: list[dict[str, Any]], table: str) -> dict[str, list[Any]]:

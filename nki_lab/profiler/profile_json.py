@@ -12,9 +12,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from nki_lab.errors import BadFile, UnknownTarget
+from nki_lab.errors import BadFile
 from nki_lab.profiler.columns import Column, Strings, to_list
-from nki_lab.profiler.profile import BadTable, Profile
+from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.reading import reading
 from nki_lab.profiler.schema import SCHEMA_VERSION
 from nki_lab.targets import get_target
 
@@ -67,17 +68,8 @@ def from_json(text: str, source: str = "this text") -> Profile:
             f"this nki_lab reads versions up to {FORMAT_VERSION}",
             help="update nki_lab to read it",
         )
-    try:
+    with reading(f"{source} is not a readable profile"):
         return _read(json.loads(text))
-    except (json.JSONDecodeError, RecursionError):
-        problem = "the JSON is damaged or cut off"
-    except BadTable as error:
-        problem = str(error)
-    except UnknownTarget as error:
-        problem = error.message
-    except (KeyError, TypeError, AttributeError, AssertionError, ValueError, OverflowError):
-        problem = "a part of it is missing or of the wrong type"
-    raise BadFile(f"{source} is not a readable profile: {problem}")
 
 
 def save(profile: Profile, path: str | Path) -> Path:
