@@ -37,7 +37,7 @@ from nki_lab.ir.storage import Storage
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.ir.tensor_arguments import address_of, memory_of, shape_of
 from nki_lab.ir.variables import variable_of
-from nki_lab.source import Blame, Stack, is_internal
+from nki_lab.source import Blame, Stack, is_internal, stack_of_frame
 from nki_lab.targets.spaces import MemoryRegion
 from nki_lab.targets.spec import Target
 
@@ -91,22 +91,14 @@ class Builder:
         self._stacks: dict[Stack, Stack] = {}
         self._assigned: dict[Stack, str] = {}
         self._reported: set[tuple[Any, Stack]] = set()
+        # For holds_comparison: a body, how much of it is known, and whether each storage holds truth values after that.
+        self._truths: tuple[list[Instruction | Loop], int, dict[Storage, bool]] = ([], 0, {})
 
     # -- places --------------------------------------------------------------------------------------------------
 
     def stack(self, depth: int = 2) -> Stack:
         """Return the author's places from `depth` frames up to the kernel, innermost first."""
-        frame: Any = sys._getframe(depth)
-        root = self.root
-        places = []
-        while frame is not None:
-            code = frame.f_code
-            if not is_internal(code):
-                places.append((code, frame.f_lasti))
-            if code is root:
-                break
-            frame = frame.f_back
-        found = tuple(places)
+        found = stack_of_frame(sys._getframe(depth), self.root)
         return self._stacks.setdefault(found, found)
 
     # -- tensors -------------------------------------------------------------------------------------------------
@@ -399,15 +391,16 @@ class Builder:
 
     def holds_comparison(self, tensor: NkiTensor) -> bool:
         """Tell whether the last instruction that wrote into a tensor's storage compared values."""
-        if tensor.storage.origin != "temporary":
-            return False
-        for made in reversed(self.body):
-            if type(made) is Instruction and any(
-                t.storage is tensor.storage for t in made.written()
-            ):
-                truths = [a.gives_truth for a in made.args if hasattr(a, "gives_truth")]
-                return bool(truths) and truths[-1]
-        return False
+        # Kernels ask in every trip of long unrolled loops: each instruction is looked at once.
+        body, known, truths = self._truths
+        if body is not self.body:
+            known, truths = 0, {}
+        for made in self.body[known:]:
+            if type(made) is Instruction:
+                gives = [a.gives_truth for a in made.args if hasattr(a, "gives_truth")]
+                truths.update((t.storage, bool(gives) and gives[-1]) for t in made.written())
+        self._truths = self.body, len(self.body), truths
+        return tensor.storage.origin == "temporary" and truths.get(tensor.storage, False)
 
     # -- findings ------------------------------------------------------------------------------------------------
 
