@@ -12,6 +12,7 @@ from typing import Any
 from nki_lab.ir.dynamic import Addressing, first_partition
 from nki_lab.ir.instruction import Instruction, Rule, rule
 from nki_lab.ir.tensor import NkiTensor
+from nki_lab.isa.rules import named
 from nki_lab.targets.engines import SCALAR
 from nki_lab.targets.facts import ISA
 from nki_lab.targets.spaces import PSUM
@@ -35,16 +36,18 @@ def index_start(view: NkiTensor) -> int:
     return first_partition(view.dynamic.index)
 
 
+def _indirect(i: Instruction, names: tuple[str, ...]) -> list[NkiTensor]:
+    return [v for n in names if is_indirect(v := getattr(i, n))]
+
+
 def index_in_quadrant(line: int, *names: str) -> Rule:
     """Require offsets that start where a quadrant of partitions does."""
 
     def holds(i: Instruction, hw: Target) -> bool:
-        views = [v for n in names if is_indirect(v := getattr(i, n))]
-        return all(index_start(v) % _QUADRANT == 0 for v in views)
+        return all(index_start(v) % _QUADRANT == 0 for v in _indirect(i, names))
 
-    quoted = " or ".join(f"`{n}`" for n in names)
     return rule(
-        f"the offsets of an indirect {quoted} must start at partition 0, 32, 64 or 96",
+        f"the offsets of an indirect {named(names, 'or')} must start at partition 0, 32, 64 or 96",
         *names,
         help="keep the offsets in a tile of their own",
         source=f"{ISA}:{line}",
@@ -55,12 +58,10 @@ def gathered_from(line: int, *names: str) -> Rule:
     """Require that a gathered tile and its offsets start on one partition."""
 
     def holds(i: Instruction, hw: Target) -> bool:
-        views = [v for n in names if is_indirect(v := getattr(i, n))]
-        return all(first_partition(v) == index_start(v) for v in views)
+        return all(first_partition(v) == index_start(v) for v in _indirect(i, names))
 
-    quoted = " or ".join(f"`{n}`" for n in names)
     return rule(
-        f"an indirect {quoted} must start on the partition on which its offsets start",
+        f"an indirect {named(names, 'or')} must start on the partition on which its offsets start",
         *names,
         help="slice the tile and its offsets at the same partition",
         source=f"{ISA}:{line}",
