@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nki_lab.errors import MissingPartner, NotModelled
+from nki_lab.errors import MissingPartner
 from nki_lab.ir.instruction import Instruction
 from nki_lab.ir.nodes import Loop
 from nki_lab.ir.register import Register
 from nki_lab.ir.storage import Storage
+from nki_lab.simulator.late import Late
 from nki_lab.simulator.memory import Memory
 from nki_lab.source import Span
 
@@ -29,26 +30,25 @@ class Meeting:
     Attributes:
         i: the instruction.
         pipe: what groups meetings that belong together.
-        sent, received: arrays of a tile that goes and of one that comes, or None for a barrier.
+        sent, received: arrays of a tile that goes and of one that comes, or None for a barrier; known when the core
+            has come.
     """
 
-    def __init__(self, i: Instruction, memory: Memory) -> None:
-        if i.form.dynamic:
-            raise NotModelled(
-                f"{i.definition.name}: tiles addressed by values of the device are not modelled",
-                stack=i.stack,
-                help="copy the part into a tile first",
-            )
+    def __init__(self, i: Instruction, memory: Memory, late: Late) -> None:
         self.i = i
         self.pipe = (i.definition, i.pipe_id if "pipe_id" in i.definition.position else None)
-        exchange = "send_to_rank" in i.definition.position
-        self.sent = memory.array(i.src) if exchange else None
-        self.received = memory.array(i.dst) if exchange else None
+        self.memory = memory
+        self.late = late
+        self.sent: np.ndarray | None = None
+        self.received: np.ndarray | None = None
         self.parcel: np.ndarray | None = None
 
     def post(self) -> None:
         """Take what is sent as it is now; the tile may be overwritten afterwards."""
-        if self.sent is not None:
+        # Addresses that the device computes have their values now, and must be in range for a barrier too.
+        tensors = self.late.placed(self.i)
+        if "send_to_rank" in self.i.definition.position:
+            self.sent, self.received = (self.memory.array(tensors[n]) for n in ("src", "dst"))
             self.parcel = self.sent.copy()
 
     @property

@@ -135,6 +135,17 @@ class Late:
         for finish in after:
             finish()
 
+    def placed(self, i: Instruction) -> dict[str, NkiTensor]:
+        """Return the tensors of an instruction by name, where its registers place them now.
+
+        For instructions whose operands no tile of indices addresses.
+        """
+        return {
+            name: view if view.dynamic is None else self._moved(i, view, skip=False)
+            for name in i.definition.operands
+            if type(view := getattr(i, name)) is NkiTensor
+        }
+
     # -- one value moves a view ----------------------------------------------------------------------------------
 
     def _moved(self, i: Instruction, view: NkiTensor, skip: bool) -> NkiTensor:

@@ -132,7 +132,7 @@ class Program:
         if i.definition.meets:
             for view in views:
                 self.memory.base(view.storage)
-            steps.append(Meeting(i, self.memory))
+            steps.append(Meeting(i, self.memory, self._late))
             return
         if form.dynamic or form.registers or form.registers_set:
             for view in views:  # its arrays are taken now, while they are free

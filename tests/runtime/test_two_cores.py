@@ -7,7 +7,13 @@ import pytest
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
-from nki_lab.errors import CoresDiffer, InstructionError, MissingPartner, NotOnTarget
+from nki_lab.errors import (
+    AddressOutOfRange,
+    CoresDiffer,
+    InstructionError,
+    MissingPartner,
+    NotOnTarget,
+)
 from nki_lab.runtime import jit, run, use_target
 
 X = np.random.default_rng(2).standard_normal((128, 40)).astype(np.float32)
@@ -150,6 +156,61 @@ def test_meetings_in_a_device_loop():
     result = on_two(kernel, X)
     np.testing.assert_array_equal(result.value, np.roll(X, 64, axis=0))
     assert result.execution.trips == result.others[0].trips == (3,)
+
+
+@pytest.mark.parametrize("by", ["register", "tile"])
+def test_tiles_addressed_while_running_are_exchanged(by):
+    """In pass i core c sends columns 4 * i + c and keeps what comes at columns 8 * (1 - c) + i."""
+
+    def kernel(x):
+        out = result_like(x)
+        core = nl.program_id()
+        mine = nl.load(half(x))
+        got = nl.zeros(mine.shape, dtype=mine.dtype, buffer=nl.sbuf)
+        place = nl.zeros((1, 1), dtype=nl.int32, buffer=nl.sbuf)
+
+        def swap(i):
+            source = nisa.register_alloc()
+            nisa.register_move(source, i)
+            nisa.register_store(place, source)
+            index = source if by == "register" else place
+            sent = mine.ap([[40, 64], [1, 1]], offset=core, scalar_offset=index, indirect_dim=1)
+            kept = got.ap(
+                [[40, 64], [1, 1]], offset=8 * (1 - core), scalar_offset=index, indirect_dim=1
+            )
+            nisa.sendrecv(sent, kept, 1 - core, 1 - core, pipe_id=0)
+            # Sent as it was when the core came: this must not reach the other core.
+            nisa.memset(sent, -7.0)
+
+        nl.fori_loop(1, 5, swap)
+        nisa.dma_copy(half(out), got)
+        return out
+
+    expected = np.zeros_like(X)
+    for core in (0, 1):
+        sent = X[64 * (1 - core) : 64 * (2 - core)].copy()
+        for i in range(1, 5):
+            expected[64 * core : 64 * (core + 1), 8 * (1 - core) + i] = sent[:, i + 1 - core]
+            sent[:, i + 1 - core] = -7.0
+    np.testing.assert_array_equal(on_two(kernel, X).value, expected)
+
+
+@pytest.mark.parametrize("meet", ["sendrecv", "core_barrier"])
+def test_an_address_out_of_range_is_told_where_cores_meet(meet):
+    def kernel(x):
+        out = result_like(x)
+        mine = nl.load(half(x))
+        index = nisa.register_alloc(64)
+        if meet == "sendrecv":
+            nisa.sendrecv(mine[:, nl.ds(index, 4)], mine[:, 0:4], 0, 0, pipe_id=0)
+        else:
+            nisa.core_barrier(out[nl.ds(index, 65)], (0, 1))
+        nisa.dma_copy(half(out), mine)
+        return out
+
+    with pytest.raises(AddressOutOfRange, match=f"{meet}: index 64 is out of range") as caught:
+        on_two(kernel, X)
+    assert caught.value.span.function == "kernel"
 
 
 def test_print_says_which_core_prints(capsys):
