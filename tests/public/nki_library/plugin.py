@@ -1,0 +1,136 @@
+"""Which configurations of nki-library's suite run, and what is written down about each?
+
+A pytest plugin inside the run of their suite. Of every test function it keeps a few configurations, small ones
+first, and it appends one line of JSON for each outcome to the report.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+import signal
+import sys
+import time
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.public.nki_library import stand_ins
+
+stand_ins.install()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the options of the plugin."""
+    group = parser.getgroup("nki_library")
+    group.addoption("--pick", type=int, default=2, help="configurations of each test function")
+    group.addoption("--only-newer-than", help="leave out what this platform can run")
+    group.addoption("--time-limit", type=int, default=60, help="seconds of one configuration")
+    group.addoption("--outcomes", help="file that gets one line of JSON for each outcome")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep a few configurations of each test function: from the smaller half, evenly."""
+    functions: dict[str, list[pytest.Item]] = defaultdict(list)
+    older = config.getoption("--only-newer-than")
+    for item in items:
+        if not (older and item.get_closest_marker(older)) and not _is_left_out(item):
+            functions[item.nodeid.partition("[")[0]].append(item)
+    items[:] = [
+        i for found in functions.values() for i in spread(found, config.getoption("--pick"))
+    ]
+
+
+def spread(items: list[pytest.Item], count: int) -> list[pytest.Item]:
+    """Return `count` of the smaller half of some configurations, or all if there are not more."""
+    ordered = sorted(items, key=lambda item: (size(item.name), item.name))
+    if len(ordered) <= count:
+        return ordered
+    half = max(count, len(ordered) // 2)
+    return [ordered[i * half // count] for i in range(count)]
+
+
+def size(name: str) -> float:
+    """Return how large a configuration is, by the numbers in its name."""
+    return sum(math.log2(1 + int(number)) for number in re.findall(r"\d+", name))
+
+
+def _is_left_out(item: pytest.Item) -> bool:
+    """Tell whether a configuration says nothing: skipped, or one that must be refused, for any reason."""
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    return (
+        item.get_closest_marker("skip") is not None
+        or bool(parameters.get("is_negative_test_case"))
+        or any(getattr(v, "is_negative_test_case", False) for v in parameters.values())
+    )
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Give the harness an attribute that it sets only when it compiles, and reads always."""
+    sys.modules["test.utils.test_orchestrator"].Orchestrator._compiled_kernel = None  # type: ignore[attr-defined]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Seed what the inputs are drawn from, and stop a configuration that takes too long."""
+    import torch
+
+    seed = zlib.crc32(item.nodeid.encode())
+    random.seed(seed)
+    np.random.seed(seed)  # theirs is the global generator
+    torch.manual_seed(seed)
+
+    def stop(*_: Any) -> None:
+        item.stash[_SLOW] = True
+        raise TimeoutError("the time limit of one configuration")
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.alarm(item.config.getoption("--time-limit"))
+    try:
+        return (yield)
+    finally:
+        signal.alarm(0)
+
+
+_SLOW = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[Any]:
+    """Write down how a configuration ended."""
+    report = yield
+    if report.when == "call" or not report.passed:
+        outcome = "slow" if item.stash.get(_SLOW, False) else report.outcome
+        _write(item.config, item.name, outcome, report.duration, call.excinfo)
+    return report
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    """Write down a file that cannot be imported."""
+    if report.failed:
+        lines = str(report.longrepr).strip().splitlines()
+        message = next((line[1:].strip() for line in reversed(lines) if line.startswith("E ")), lines[-1])  # fmt: skip
+        _write(_config, "(import)", "failed", 0.0, message)
+
+
+_config: Any = None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Remember the options for hooks that are not given them."""
+    global _config
+    _config = config
+
+
+def _write(config: pytest.Config, name: str, outcome: str, seconds: float, problem: Any) -> None:
+    message = str(getattr(problem, "value", problem) or "")
+    line = {"name": name, "outcome": outcome, "seconds": round(seconds, 2), "message": message}
+    with open(config.getoption("--outcomes"), "a", encoding="utf-8") as file:
+        file.write(json.dumps({**line, "at": round(time.time())}) + "\n")

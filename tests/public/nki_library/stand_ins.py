@@ -1,0 +1,67 @@
+"""What stands in for the unpublished modules that nki-library's test harness imports?"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from nki_lab.api import install as aliases
+from tests.public.nki_library import host_dtypes
+
+_SIMULATOR = "nki_cpu_simulator.nki"
+# Modules of the simulator package under the names that the harness imports.
+_MODULES = {
+    "": "nki",
+    ".builtin": "nki.tensor",
+    ".compiler": "nki.compiler",
+    ".isa": "nki.isa",
+    ".isa.constants": "nki.isa.constants",
+    ".language": "nki.language",
+    ".language.dtypes": "nki.dtype",
+    ".tensor": "nki.tensor",
+    ".typing": "nki.typing",
+}
+
+
+def install() -> None:
+    """Make every import of the harness work; `import nki` is nki_lab afterwards."""
+    if not aliases.install():
+        raise RuntimeError("an official nki package is installed: use an environment without it")
+    _put("nki_cpu_simulator", __path__=[])
+    for name, ours in _MODULES.items():
+        sys.modules[_SIMULATOR + name] = import_module(ours)
+    nki = sys.modules["nki_cpu_simulator"].nki = sys.modules[_SIMULATOR]  # type: ignore[attr-defined]
+    nki.cpu_simulate = nki.simulate
+    # `import a.b.c as x` reads the attributes on the way.
+    nki.builtin, nki.language.dtypes = nki.tensor, nki.dtype
+    sys.modules["neuron_dtypes"] = host_dtypes
+    # Two kernels annotate parameters with this name of the older package and use nothing else of it.
+    typing = _put("neuronxcc.nki.typing", mutable_tensor=nki.typing.tensor)
+    _put("neuronxcc", __path__=[], nki=_put("neuronxcc.nki", __path__=[], typing=typing))
+    starfish = _put("neuronxcc.starfish.support", __path__=[], dtype=host_dtypes)
+    sys.modules["neuronxcc.starfish.support.dtype"] = host_dtypes
+    _put("neuronxcc.starfish", __path__=[], support=starfish)
+    # Locks of remote devices and analysis of their traces: imported, and not used in simulation.
+    _put("test.utils.scripts", __path__=[])
+    _put("test.utils.scripts.remote_lock_scripts", LockStatus=_LockStatus, LockResult=_LockResult)
+    _put("test.utils.perf_analysis_private", analyze_trace=None)
+
+
+class _LockStatus(enum.Enum):
+    ACQUIRED = 1
+    BUSY = 2
+
+
+@dataclasses.dataclass
+class _LockResult:
+    status: _LockStatus
+
+
+def _put(name: str, **attributes: Any) -> ModuleType:
+    module = sys.modules[name] = ModuleType(name)
+    vars(module).update(attributes)
+    return module

@@ -1,0 +1,105 @@
+"""How does a file of nki-library's suite run, and which files are there?"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+
+ROOT_VARIABLE = "NKI_LIBRARY_ROOT"
+COMMIT = "d2ad3a579498d1888aa8740af97fd325dd5f2740"  # the exceptions were found with it
+_OURS = Path(__file__).parents[3]
+_TESTS = "test/integration/nkilib"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One file of the suite on one chip."""
+
+    file: str
+    target: str
+
+    def __str__(self) -> str:
+        return f"{self.file.removesuffix('.py')}-{self.target}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one configuration ended.
+
+    Attributes:
+        outcome: "passed", "failed", "skipped" by their harness, or "slow".
+        message: of the failure or of the skip.
+    """
+
+    name: str
+    outcome: str
+    seconds: float
+    message: str
+
+
+def root() -> Path | None:
+    """Return the clone, if the environment names one."""
+    named = os.environ.get(ROOT_VARIABLE)
+    return Path(named).resolve() if named else None
+
+
+def runs(clone: Path) -> list[Run]:
+    """Return what there is to run: all files with tests on trn2, and on trn3 those with tests for it alone."""
+    found = []
+    for file in sorted((clone / _TESTS).rglob("test_*.py")):
+        text = file.read_text(encoding="utf-8")
+        if "def test_" in text:
+            name = str(file.relative_to(clone / _TESTS))
+            found.append(Run(name, "trn2"))
+            if "Platforms.TRN2]" in text:  # in the exclusions of a test
+                found.append(Run(name, "trn3"))
+    return found
+
+
+def outcomes(clone: Path, run: Run, pick: int = 2, seconds: int = 1200) -> list[Outcome]:
+    """Run one file of the suite in a process of its own; the clone stays as it is."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "outcomes.jsonl")
+        command = [sys.executable, "-m", "pytest", str(clone / _TESTS / run.file)]
+        command += ["-q", "--rootdir", str(clone), "-p", "no:cacheprovider", "-p", "no:randomly"]
+        command += ["-o", f"artifacts_dir={folder}", "--output-directory", f"{folder}/out"]
+        command += ["--test-mode", "simulation", "--platform-target", run.target]
+        command += ["-p", "tests.public.nki_library.plugin", "--outcomes", str(report)]
+        command += ["--pick", str(pick), "--nki-target", run.target]
+        if run.target != "trn2":
+            command += ["--only-newer-than", "trn2"]
+        if not any(e.name == "nki_lab" for e in entry_points(group="pytest11")):
+            command += ["-p", "nki_lab.cli.pytest_plugin"]
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=_environment(clone),
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+        )
+        if not report.exists():
+            if done.returncode == 5 or "deselected" in done.stdout:  # no test for this chip
+                return []
+            raise RuntimeError(f"{run} did not run:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
+        lines = [json.loads(line) for line in report.read_text("utf-8").splitlines()]
+    return [Outcome(x["name"], x["outcome"], x["seconds"], x["message"]) for x in lines]
+
+
+def _environment(clone: Path) -> dict[str, str]:
+    path = [str(_OURS), str(clone / "src"), str(clone)]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONHASHSEED": "0",
+        "NEURON_PYTHONHASHSEED": "0",  # what their harness seeds random configurations with
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }

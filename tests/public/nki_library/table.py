@@ -1,0 +1,33 @@
+"""How do outcomes look as a table?"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.public.nki_library.exceptions import reason_for
+from tests.public.nki_library.suite import Outcome, Run
+
+HEAD = "| file | chip | passed / run | exceptions |\n|---|---|---|---|"
+
+
+def row(run: Run, outcomes: list[Outcome]) -> str:
+    """Return the row of one file: configurations that passed, and why others did not."""
+    ran = [o for o in outcomes if o.outcome in ("passed", "failed")]
+    passed = sum(o.outcome == "passed" for o in ran)
+    notes = Counter(_note(run, o) for o in outcomes if o.outcome != "passed")
+    told = "; ".join(f"{n} x {text}" for text, n in notes.items())
+    return f"| {run.file} | {run.target} | {passed} / {len(ran)} | {told} |"
+
+
+def _note(run: Run, outcome: Outcome) -> str:
+    if outcome.outcome == "slow":
+        return "over the time limit"
+    if outcome.outcome == "skipped":
+        return f"skipped by the suite: {_first(outcome.message)}"
+    known = reason_for(run, outcome)
+    return f"{known.fault}: {known.reason}" if known else f"NEW: {_first(outcome.message)}"
+
+
+def _first(message: str) -> str:
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return lines[0].replace("|", "\\|")[:160] if lines else "no message"
