@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Annotated
 
-def catalog() -> None:
+import typer
+from rich.console import Console
+from rich.table import Table
+
+
+def catalog(
+    coverage: Annotated[
+        bool,
+        typer.Option(
+            "--coverage",
+            help="Count the official names that can be used, per module; exit with 1 below 100 %.",
+        ),
+    ] = False,
+) -> None:
     """List every instruction with its engines, targets and meaning."""
-    from rich.console import Console
-    from rich.table import Table
+    if not coverage:
+        _print_instructions()
+    elif not _print_coverage():
+        raise typer.Exit(1)
 
+
+def _print_instructions() -> None:
     from nki_lab.isa.catalog import rows
 
     table = Table(box=None, pad_edge=False)
@@ -16,4 +34,33 @@ def catalog() -> None:
         table.add_column(head)
     for row in rows():
         table.add_row(row.name, ", ".join(row.engines), ", ".join(row.targets), row.summary)
-    Console(markup=False, highlight=False).print(table)
+    _console().print(table)
+
+
+def _print_coverage() -> bool:
+    """Print one line per module and kind of names, and what is missing; return whether nothing is."""
+    from nki_lab.api.official import API, coverage
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("module", no_wrap=True)
+    table.add_column("names", no_wrap=True)
+    for head in ("implemented", ""):
+        table.add_column(head, justify="right", no_wrap=True)
+    found = list(coverage())
+    totals = [("", "all", sum(c.implemented for c in found), sum(c.total for c in found))]
+    rows = [(c.module, c.kind, c.implemented, c.total) for c in found]
+    for module, kind, implemented, total in rows + totals:
+        # Rounded down: what is not complete never reads 100 %.
+        percent = f"{100 * implemented // total} %"
+        table.add_row(module, kind, f"{implemented}/{total}", percent)
+    console = _console()
+    console.print(table)
+    console.print(f"measured from {API['source']}")
+    missing = [f"{c.module}.{name}" for c in found for name in c.missing]
+    if missing:
+        console.print("missing: " + ", ".join(missing))
+    return not missing
+
+
+def _console() -> Console:
+    return Console(markup=False, highlight=False)

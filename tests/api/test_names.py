@@ -1,16 +1,27 @@
 """Do the official import names hold what the official package has under them?"""
 
+import importlib
 import inspect
 
+import numpy as np
 import pytest
 
 from nki_lab.api import collectives, compiler, dtype, isa, isa_constants, nki, tensor, typing
 from nki_lab.api.absent import Absent
+from nki_lab.api.install import ALIASES
 from nki_lab.errors import NkiError, NotModelled, RuleBroken, UnknownName
 from nki_lab.ir.builder import Builder
 from nki_lab.ir.instruction import Instruction, registry
 from nki_lab.targets import get_target
-from tests.official_api import ENUMS, FUNCTIONS, NAMES, signature_of
+from tests.official_api import (
+    ATTRIBUTES,
+    DROP_IN,
+    ENUMS,
+    FUNCTIONS,
+    METHODS,
+    NAMES,
+    same_signature,
+)
 
 ISA_FUNCTIONS = FUNCTIONS["nki.isa"]
 INSTRUCTIONS = [name for name in ISA_FUNCTIONS if not name.startswith("get_nc_")]
@@ -25,14 +36,42 @@ def test_isa_has_the_official_names():
 @pytest.mark.parametrize("name", DEFINED)
 def test_signature_of_an_instruction(name):
     assert getattr(isa, name) is registry[name]
-    expected = ISA_FUNCTIONS[name].split()
-    # The stub leaves out the value of this default; its text says the most negative float32.
-    elided = "on_false_value=..."
-    found = [
-        elided if elided in expected and word.startswith("on_false_value=") else word
-        for word in signature_of(registry[name]).split()
-    ]
-    assert found == expected
+    assert same_signature(registry[name], ISA_FUNCTIONS[name])
+
+
+def test_the_default_that_the_stub_leaves_out_is_the_one_of_its_text():
+    default = inspect.signature(isa.range_select).parameters["on_false_value"].default
+    assert default == np.finfo(np.float32).min
+
+
+@pytest.mark.parametrize("name", ["register_alloc", "get_nc_version", "get_nc_sub_version"])
+def test_signature_of_a_function_that_is_no_instruction(name):
+    assert same_signature(getattr(isa, name), ISA_FUNCTIONS[name])
+
+
+def test_signatures_of_the_entry_points():
+    for name, official in FUNCTIONS["nki"].items():
+        assert same_signature(getattr(nki, name), official), name
+
+
+@pytest.mark.parametrize(
+    ("module", "cls", "name"),
+    [(m, c, n) for m in METHODS for c in METHODS[m] for n in METHODS[m][c]],
+)
+def test_signature_of_a_method(module, cls, name):
+    owner = getattr({"nki.isa": isa, "nki.language": nki.language}[module], cls)
+    assert same_signature(getattr(owner, name), METHODS[module][cls][name])
+
+
+def test_attributes_of_tensors():
+    found = [n for n in ATTRIBUTES["nki.language"]["NkiTensor"] if not hasattr(tensor.NkiTensor, n)]
+    assert found == []
+
+
+def test_names_that_kernels_import_undocumented():
+    for module, names in DROP_IN.items():
+        ours = importlib.import_module(ALIASES[module])
+        assert [n for n in names if getattr(ours, n, None) is None] == []
 
 
 @pytest.mark.parametrize(

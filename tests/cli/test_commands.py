@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 import typer
 
+from nki_lab.api import isa
+from nki_lab.api.absent import Absent
+from nki_lab.api.official import coverage
 from nki_lab.cli import lab
 from nki_lab.cli.main import app
 from nki_lab.isa import registry
@@ -67,6 +70,21 @@ def test_explain_fails_on_what_is_not_known(command):
 def test_the_catalog_lists_every_instruction(command):
     text = command("catalog").stdout
     assert [name for name in registry if name not in text] == []
+
+
+def test_the_coverage_is_printed_per_module_and_decides_the_exit_code(command, monkeypatch):
+    complete = all(not c.missing for c in coverage())
+    done = command("catalog", "--coverage")
+    assert done.exit_code == (0 if complete else 1)
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert ["nki.isa", "functions", "52/52", "100", "%"] in lines
+    assert ["nki.language", "functions", "103/103", "100", "%"] in lines
+
+    monkeypatch.setitem(vars(isa), "max8", Absent("nki.isa", "max8"))
+    done = command("catalog", "--coverage")
+    assert done.exit_code == 1
+    assert "51/52   98 %" in done.stdout
+    assert "nki.isa.max8" in done.stdout.partition("missing:")[2]
 
 
 def test_the_doctor_passes_here_and_fails_with_a_wrong_target(command, monkeypatch):

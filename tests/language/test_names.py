@@ -4,7 +4,7 @@ import pytest
 
 import nki_lab.language as nl
 from nki_lab.errors import OutsideKernel, UnknownName
-from tests.official_api import FUNCTIONS, NAMES, TILE_SIZE, signature_of
+from tests.official_api import ATTRIBUTES, FUNCTIONS, NAMES, signature_of
 
 
 def test_the_public_names_are_the_official_ones():
@@ -25,7 +25,8 @@ def test_docstring(name):
 
 
 def test_tile_sizes():
-    assert sorted(n for n in dir(type(nl.tile_size)) if not n.startswith("_")) == TILE_SIZE
+    names = sorted(n for n in dir(type(nl.tile_size)) if not n.startswith("_"))
+    assert names == ATTRIBUTES["nki.language"]["tile_size"]
 
 
 def test_dtypes_are_strings():
