@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from importlib import import_module
@@ -25,7 +25,10 @@ from nki_lab.ir.instruction import Definition
 API: dict[str, Any] = json.loads(
     Path(__file__).with_name("official_api.json").read_text(encoding="utf-8")
 )
-_STARS = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+_STARS: dict[Any, str] = {
+    inspect.Parameter.VAR_POSITIONAL: "*",
+    inspect.Parameter.VAR_KEYWORD: "**",
+}
 _ELIDED = "=..."  # the stub does not say the default
 
 
@@ -71,43 +74,36 @@ def same_signature(function: Callable[..., Any], official: str) -> bool:
     )
 
 
-def coverage() -> Iterator[Coverage]:
-    """Yield what can be used of each module and kind of names, in the order of the data file."""
+def coverage() -> list[Coverage]:
+    """Return what can be used of each module and kind of names, in the order of the data file."""
+    return [c for c in _counted() if c.total]
+
+
+def _counted() -> Iterator[Coverage]:
     names = dict.fromkeys([*API["functions"], *API["drop_in"]])
     modules = {name: import_module(ALIASES[name]) for name in names if name in ALIASES}
-    yield _count("nki", "modules", names, modules.__contains__)
+    yield _count("nki", "modules", {name: name in modules for name in names})
     for module, functions in API["functions"].items():
         room = modules[module]
-        classes = API["methods"].get(module, {})
+        yield _count(module, "functions", {n: _usable(room, n, s) for n, s in functions.items()})
         enums = API["enums"].get(module, {})
-        yield _count(
-            module, "functions", functions, lambda n, r=room, f=functions: _usable(r, n, f[n])
-        )
-        if enums:
-            yield _count(
-                module, "enums", enums, lambda n, r=room, e=enums: _has_members(r, n, e[n])
-            )
-        others = set(API["names"][module]) - functions.keys() - enums.keys()
-        if others:
-            yield _count(
-                module, "constants and classes", sorted(others), lambda n, r=room: _there(r, n)
-            )
-        for cls, methods in classes.items():
-            of = getattr(room, cls, None)
-            yield _count(
-                module, f"{cls} methods", methods, lambda n, o=of, m=methods: _usable(o, n, m[n])
-            )
-        for owner, attributes in API["attributes"].get(module, {}).items():
-            of = getattr(room, owner, None)
-            yield _count(module, f"{owner} attributes", attributes, lambda n, o=of: _declared(o, n))
-    for module, names in API["drop_in"].items():
-        if names:
-            yield _count(module, "drop-in names", names, lambda n, r=modules[module]: _there(r, n))
+        yield _count(module, "enums", {n: _has_members(room, n, m) for n, m in enums.items()})
+        others = [n for n in API["names"][module] if n not in functions and n not in enums]
+        yield _count(module, "constants and classes", {n: _there(room, n) for n in others})
+        for cls, methods in API["methods"].get(module, {}).items():
+            owner = _get(room, cls)
+            found = {n: _usable(owner, n, s) for n, s in methods.items()}
+            yield _count(module, f"{cls} methods", found)
+        for owner_name, attributes in API["attributes"].get(module, {}).items():
+            owner = _get(room, owner_name)
+            found = {n: _declared(owner, n) for n in attributes}
+            yield _count(module, f"{owner_name} attributes", found)
+    for module, drop_in in API["drop_in"].items():
+        yield _count(module, "drop-in names", {n: _there(modules[module], n) for n in drop_in})
 
 
-def _count(module: str, kind: str, names: Iterable[str], usable: Callable[[str], bool]) -> Coverage:
-    names = list(names)
-    return Coverage(module, kind, len(names), tuple(n for n in names if not usable(n)))
+def _count(module: str, kind: str, usable: dict[str, bool]) -> Coverage:
+    return Coverage(module, kind, len(usable), tuple(n for n, yes in usable.items() if not yes))
 
 
 def _get(owner: Any, name: str) -> Any:

@@ -46,7 +46,7 @@ def _print_coverage() -> bool:
     table.add_column("names", no_wrap=True)
     for head in ("implemented", ""):
         table.add_column(head, justify="right", no_wrap=True)
-    found = list(coverage())
+    found = coverage()
     totals = [("", "all", sum(c.implemented for c in found), sum(c.total for c in found))]
     rows = [(c.module, c.kind, c.implemented, c.total) for c in found]
     for module, kind, implemented, total in rows + totals:
