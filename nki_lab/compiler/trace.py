@@ -32,10 +32,17 @@ from nki_lab.ir.builder import Builder
 from nki_lab.ir.nodes import Kernel, OutputRef, Param
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.language.nkiobject import NKIObject
-from nki_lab.targets.spaces import SHARED_HBM
+from nki_lab.targets.spaces import PRIVATE_HBM, SHARED_HBM
 from nki_lab.targets.spec import Target
 
 _DEEPEST = 50  # containers within containers of one argument
+_MADE_SHARED = (
+    "make it with nl.ndarray(shape, dtype, buffer=nl.shared_hbm) and write it with nisa.dma_copy"
+)
+_LEFT_PRIVATE = (
+    "write buffer=nl.shared_hbm where it is made: NKI refuses results in nl.hbm since 0.3"
+    " (nki/migration/index.rst, Output tensors must use nl.shared_hbm)"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,11 +259,11 @@ def _cast_help(dtype: Any) -> str:
 
 def _outputs(result: Any, found: list[NkiTensor], source: SourceKernel, builder: Builder) -> Any:
     if isinstance(result, NkiTensor):
-        if result.storage.owner is not builder or result.buffer is not SHARED_HBM:
+        if result.storage.owner is not builder or result.storage.buffer is not SHARED_HBM:
             raise KernelResult(
                 f"{source.name} returns {result.describe()}: a result must be in shared_hbm",
                 stack=(source.place,),
-                help="make it with nl.ndarray(shape, dtype, buffer=nl.shared_hbm) and write it with nisa.dma_copy",
+                help=_LEFT_PRIVATE if result.buffer is PRIVATE_HBM else _MADE_SHARED,
             )
         found.append(result)
         return OutputRef(len(found) - 1)

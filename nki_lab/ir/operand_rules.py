@@ -10,6 +10,7 @@ from nki_lab.errors import NotOnTarget, WrongOperand
 from nki_lab.ir.dynamic import Addressing
 from nki_lab.ir.instruction import READ, Operand, Rule, Shape
 from nki_lab.ir.tensor import NkiTensor
+from nki_lab.targets import ALL_TARGETS
 from nki_lab.targets.facts import DGE, LANGUAGE
 from nki_lab.targets.spaces import PSUM
 
@@ -50,11 +51,12 @@ def _tensors(i, name, on_chip=False):
 
 
 def _available(feature: str) -> Rule:
+    names = " or ".join(t.name for t in ALL_TARGETS if t.supports(feature))
     return Rule(
         f"needs a target with `{feature}`",
         (),
         lambda i, hw: hw.supports(feature),
-        help="choose another target, e.g. %nki_target or NEURON_PLATFORM_TARGET_OVERRIDE",
+        help=f"choose {names}, e.g. by %nki_target or NEURON_PLATFORM_TARGET_OVERRIDE",
         error=NotOnTarget,
     )
 

@@ -20,7 +20,7 @@ from nki_lab.ir.dynamic_views import DynamicViews
 from nki_lab.ir.indices import integers, is_runtime, static_index
 from nki_lab.ir.storage import Storage
 from nki_lab.ir.tensor_operators import TensorOperators
-from nki_lab.targets.spaces import MemoryRegion
+from nki_lab.targets.spaces import ARGUMENT_HBM, MemoryRegion
 
 
 class DynamicSlice(NamedTuple):
@@ -93,8 +93,9 @@ class NkiTensor(DynamicViews, TensorOperators):
 
     @property
     def buffer(self) -> MemoryRegion:
-        """The memory the tensor lives in."""
-        return self.storage.buffer
+        """The memory the tensor lives in; that of a kernel's argument equals nl.hbm and nl.shared_hbm."""
+        storage = self.storage
+        return ARGUMENT_HBM if storage.origin == "input" else storage.buffer
 
     @property
     def name(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from nki_lab.dtypes import DType
 from nki_lab.errors import TensorArgument
 from nki_lab.ir.storage import Address
-from nki_lab.targets.spaces import SBUF, MemoryRegion
+from nki_lab.targets.spaces import ARGUMENT_HBM, SBUF, SHARED_HBM, MemoryRegion
 from nki_lab.targets.spec import Target
 
 
@@ -17,7 +17,7 @@ def memory_of(buffer: MemoryRegion | str | None) -> MemoryRegion:
     if buffer is None:
         return SBUF
     if isinstance(buffer, MemoryRegion):
-        return buffer
+        return SHARED_HBM if buffer is ARGUMENT_HBM else buffer
     raise TensorArgument(
         f"buffer must be a memory of nki.language, found {buffer!r}",
         help="use nl.sbuf, nl.psum, nl.hbm, nl.private_hbm or nl.shared_hbm",

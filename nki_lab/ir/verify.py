@@ -188,7 +188,7 @@ def _late(
 def _result_errors(kernel: Kernel) -> Iterator[NkiError]:
     for t in kernel.outputs:
         yield from _view_errors(kernel, t, "result", t.storage.stack)
-        if t.buffer is not SHARED_HBM:
+        if t.storage.buffer is not SHARED_HBM:
             yield KernelResult(
                 f"{kernel.name} returns {t.describe()}: a result must be in shared_hbm",
                 stack=t.storage.stack,

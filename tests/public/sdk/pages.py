@@ -1,0 +1,92 @@
+"""Which code does a page of the documentation show?"""
+
+from __future__ import annotations
+
+import linecache
+import re
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+_START = re.compile(r"(\s*)\.\. code-block:: *(\w*)\s*$")
+_OF_NKI = re.compile(
+    r"\bjit\b|\bnisa\.|\bnl\.|\bnki\.|NKIObject|\(Enum\)|^ *(for|while) ", re.MULTILINE
+)
+_PREAMBLE = "import numpy as np\nimport nki\nimport nki.isa as nisa\nimport nki.language as nl\n"
+
+
+@dataclass(frozen=True)
+class Block:
+    """A piece of code on a page.
+
+    Attributes:
+        page: path below nki/.
+        number: position among the page's blocks of Python, from 1 on.
+        line: where it starts.
+    """
+
+    page: str
+    number: int
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page}#{self.number}"
+
+    def replaced(self, changes: dict[str, str]) -> Block:
+        """Return the block with words replaced, each of which must be there."""
+        text = self.text
+        for old, new in changes.items():
+            assert old in text, f"{self} has no {old!r}"
+            text = text.replace(old, new)
+        return Block(self.page, self.number, self.line, text)
+
+    def names(self, **known: Any) -> dict[str, Any]:
+        """Run the block as a module; return what it defines."""
+        found: dict[str, Any] = {"__name__": "page"}
+        exec(compile(_PREAMBLE, "<preamble>", "exec"), found)
+        found.update(known)
+        self._run(self.text, found)
+        return found
+
+    def as_kernel(self, parameters: str, before: str, after: str, **known: Any) -> Any:
+        """Return a function whose body is the block between two pieces of ours."""
+        lines = [*before.splitlines(), *self.text.splitlines(), *after.splitlines()]
+        body = textwrap.indent("\n".join(lines), "    ")
+        found = Block(self.page, self.number, self.line, "").names(**known)
+        self._run(f"def block({parameters}):\n{body}\n", found)
+        return found["block"]
+
+    def _run(self, text: str, names: dict[str, Any]) -> None:
+        # Errors of kernels quote the line, so that it must be found like that of a file.
+        linecache.cache[str(self)] = (len(text), None, text.splitlines(keepends=True), str(self))
+        exec(compile(text, str(self), "exec"), names)
+
+
+@cache
+def blocks(nki: Path, page: str) -> dict[int, Block]:
+    """Return a page's blocks of Python that have to do with NKI, by number."""
+    found = enumerate(_blocks((nki / page).read_text(encoding="utf-8").splitlines()), start=1)
+    return {
+        number: Block(page, number, line, text)
+        for number, (line, text) in found
+        if _OF_NKI.search(text)
+    }
+
+
+def _blocks(lines: list[str]) -> Iterator[tuple[int, str]]:
+    for at, line in enumerate(lines):
+        start = _START.match(line)
+        if start is None or start[2] not in ("", "python"):
+            continue
+        body = []
+        for inner in lines[at + 1 :]:
+            if inner.strip() and len(inner) - len(inner.lstrip()) <= len(start[1]):
+                break
+            body.append(inner)
+        while body and (not body[0].strip() or body[0].lstrip().startswith(":")):
+            body.pop(0)  # options of the directive
+        yield at + 1, textwrap.dedent("\n".join(body)).rstrip()
