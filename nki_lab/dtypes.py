@@ -16,13 +16,16 @@ class DType(str):
 
     Attributes:
         np: the NumPy dtype whose bytes hold one element.
+        host: the NumPy dtype of an array that is an argument of this type: `np`, and for the packed types, which
+            NumPy has no dtype for, a record of one such field with the NKI name.
         itemsize: bytes of one element.
         kind: "float", "int", "uint", "bool", "scale" (float8_e8m0fnu) or "packed" (four elements
             in one).
         lanes: elements packed in one storage element (4 for the x4 types, else 1).
     """
 
-    __slots__ = ("np", "itemsize", "kind", "lanes", "lane")
+    __slots__ = ("np", "host", "itemsize", "kind", "lanes", "lane")
+    host: np.dtype[Any]
     np: np.dtype[Any]
     itemsize: int
     kind: str
@@ -53,6 +56,7 @@ def _define(name: str, storage: Any, kind: str, lanes: int = 1, lane: DType | No
     made = DType(name)
     made.np = np.dtype(storage)
     made.itemsize = made.np.itemsize
+    made.host = np.dtype([(name, storage)]) if kind == "packed" else made.np
     made.kind = kind
     made.lanes = lanes
     made.lane = lane
@@ -78,7 +82,7 @@ float8_e4m3fn = _define("float8_e4m3fn", ml_dtypes.float8_e4m3fn, "float")
 float8_e5m2 = _define("float8_e5m2", ml_dtypes.float8_e5m2, "float")
 float8_e8m0fnu = _define("float8_e8m0fnu", ml_dtypes.float8_e8m0fnu, "scale")
 _float4_e2m1fn = DType("float4_e2m1fn")
-_float4_e2m1fn.np = np.dtype(ml_dtypes.float4_e2m1fn)
+_float4_e2m1fn.np = _float4_e2m1fn.host = np.dtype(ml_dtypes.float4_e2m1fn)
 _float4_e2m1fn.itemsize, _float4_e2m1fn.kind = 1, "float"
 _float4_e2m1fn.lanes, _float4_e2m1fn.lane = 1, None
 # Packed types for nki.isa.nc_matmul_mx: four lanes in one storage element.
@@ -87,7 +91,7 @@ float8_e4m3fn_x4 = _define("float8_e4m3fn_x4", np.uint32, "packed", 4, float8_e4
 float4_e2m1fn_x4 = _define("float4_e2m1fn_x4", np.uint16, "packed", 4, _float4_e2m1fn)
 
 # NumPy dtypes that a kernel argument may have, and the NKI type each one becomes.
-_FROM_NUMPY = {d.np: d for d in DTYPES.values() if d.kind != "packed" and d is not tfloat32}
+_FROM_NUMPY = {d.host: d for d in DTYPES.values() if d is not tfloat32}
 
 
 def dtype_of(value: Any) -> DType | None:

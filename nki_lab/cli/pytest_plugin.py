@@ -11,10 +11,8 @@ The plugin is found by pytest wherever nki_lab is installed. Without its options
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import pytest
+import pytest
 
 _OPTIONS = ("target", "capacity")
 
@@ -36,6 +34,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Let `conftest.py` files import nki too."""
+    _make_aliases(early_config)
+
+
+def _make_aliases(config: pytest.Config) -> None:
+    if config.known_args_namespace.nki_aliases:
+        from nki_lab.api.install import install, uninstall
+
+        install()
+        config.add_cleanup(uninstall)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Take the options for the whole run."""
     from nki_lab.settings import override
@@ -48,9 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
         get_target(given["target"])  # a wrong name is told before any test runs
     if any(given.values()):
         stack.enter_context(override(**given))
-    if config.getoption("--nki-aliases"):
-        from nki_lab.api.install import install, uninstall
-
-        install()
-        stack.callback(uninstall)
     config.add_cleanup(stack.close)
+    _make_aliases(
+        config
+    )  # where the plugin was named in a conftest.py, the hook above was not called

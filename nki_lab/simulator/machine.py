@@ -237,7 +237,7 @@ class Program:
             )
         copied_back = []
         for storage, array in zip(inputs, arrays, strict=True):
-            _check_input(storage, array)
+            array = _stored(storage, array)
             written = storage.id in self.writes
             if written:
                 self._check_writable(storage, array, inputs, arrays)
@@ -319,13 +319,15 @@ def _undecided(kernel: Kernel) -> set[int]:
     return found
 
 
-def _check_input(storage: Storage, array: np.ndarray) -> None:
-    if array.shape != storage.shape or array.dtype != storage.dtype.np:
+def _stored(storage: Storage, array: np.ndarray) -> np.ndarray:
+    """Return the caller's array as the tensor's elements, in the same memory."""
+    if array.shape != storage.shape or array.dtype not in (storage.dtype.np, storage.dtype.host):
         raise KernelArgument(
             f"argument `{storage.name}` is {list(array.shape)} {array.dtype}, the kernel was compiled for"
             f" {list(storage.shape)} {storage.dtype}",
             help="compile it for these arrays: call the kernel itself instead of the compiled one",
         )
+    return array.view(storage.dtype.np)
 
 
 def _clear(mask: np.ndarray) -> None:

@@ -89,3 +89,9 @@ def test_wrong_values_are_told_before_any_test(tmp_path, options, words):
     done = run(tmp_path, *options)
     assert done.returncode != 0
     assert words in done.stdout + done.stderr
+
+
+def test_conftest_files_may_import_nki(tmp_path):
+    (tmp_path / "conftest.py").write_text("import nki.language\n")
+    done = run(tmp_path, "--nki-aliases", "--nki-target", "trn2", "-k", "test_target")
+    assert done.returncode == 0, done.stdout + done.stderr

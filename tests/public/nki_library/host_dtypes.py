@@ -1,7 +1,7 @@
 """Which NumPy types have NKI's dtypes on the host, and how are arrays cast between them?
 
 Stands in for the unpublished package `neuron_dtypes`. The packed x4 types are records of one unsigned field with the
-NKI name, which kernels of nki_lab take as arguments; NumPy has no type of its own for them.
+NKI name, as kernels of nki_lab take them; NumPy has no type of its own for them.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ bfloat16 = ml_dtypes.bfloat16
 float8_e4m3, float8_e4m3fn = ml_dtypes.float8_e4m3, ml_dtypes.float8_e4m3fn
 float8_e5m2 = ml_dtypes.float8_e5m2
 
-_PACKED = {d: np.dtype([(str(d), f"u{d.itemsize}")]) for d in DTYPES.values() if d.kind == "packed"}
-float8_e4m3fn_x4 = _PACKED[DTYPES["float8_e4m3fn_x4"]]
-float8_e5m2_x4 = _PACKED[DTYPES["float8_e5m2_x4"]]
-float4_e2m1fn_x4 = _PACKED[DTYPES["float4_e2m1fn_x4"]]
+float8_e4m3fn_x4 = DTYPES["float8_e4m3fn_x4"].host
+float8_e5m2_x4 = DTYPES["float8_e5m2_x4"].host
+float4_e2m1fn_x4 = DTYPES["float4_e2m1fn_x4"].host
 
 
 def static_cast(x: Any, dtype: Any = None) -> np.ndarray:
     """Return `x` in another type, NumPy's or NKI's; four numbers of the last axis are one x4 element."""
     x = np.asarray(x)
-    wanted = _named(dtype)
+    wanted = dtype_of(dtype)
     if x.dtype.names:
-        if wanted is not None and x.dtype.names == (str(wanted),):
+        if wanted is dtype_of(x.dtype):
             return x
         x = unpack(x)
     if wanted is not None and wanted.kind == "packed":
@@ -45,12 +44,12 @@ def pack(x: np.ndarray, dtype: Any) -> np.ndarray:
     packed = np.zeros(lanes.shape[:-1], dtype.np)
     for lane in range(dtype.lanes):
         packed |= lanes[..., lane] << dtype.np.type(bits * lane)
-    return packed.view(_PACKED[dtype])
+    return packed.view(dtype.host)
 
 
 def unpack(x: np.ndarray) -> np.ndarray:
     """Return the numbers in a packed array as float32, four times as long in the last axis."""
-    dtype = DTYPES[x.dtype.names[0]]
+    dtype = DTYPES[x.dtype.names[0]]  # type: ignore[index]
     bits = 8 * dtype.itemsize // dtype.lanes
     words = np.ascontiguousarray(x).view(dtype.np)
     lanes = [(words >> (bits * lane)) & (2**bits - 1) for lane in range(dtype.lanes)]
@@ -62,9 +61,3 @@ def is_float_type(dtype: Any) -> bool:
     """Tell whether a type is one of floating-point numbers."""
     found = dtype_of(dtype)
     return np.dtype(dtype).kind == "f" if found is None else found.is_float
-
-
-def _named(dtype: Any) -> Any:
-    if isinstance(dtype, np.dtype) and dtype.names:
-        return DTYPES[dtype.names[0]]
-    return dtype_of(dtype)
