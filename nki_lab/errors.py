@@ -154,7 +154,7 @@ class TensorOperator(LanguageError, TypeError):
 
 
 class TileAssignment(LanguageError, TypeError):
-    """A tensor was assigned to with `t[...] = value`."""
+    """What is no tensor was assigned by `t[...] = value`."""
 
     code = "NKI104"
 

@@ -15,11 +15,13 @@ class CompileOptions:
         capacity: "error", or "finding" to run a kernel that does not fit in addresses past the end.
         strict: findings are errors.
         record: keep the program as it was after each pass.
+        schedule: (name, names it waits for) of instructions, as `kernel.with_schedule` was given them.
     """
 
     capacity: str = "error"
     strict: bool = False
     record: bool = True
+    schedule: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @classmethod
     def from_settings(cls, settings: Settings) -> CompileOptions:

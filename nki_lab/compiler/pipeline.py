@@ -15,6 +15,7 @@ from nki_lab.compiler.cores import join_cores
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
+from nki_lab.compiler.passes.apply_schedule import apply_schedule
 from nki_lab.compiler.passes.find_uninitialized import find_uninitialized
 from nki_lab.compiler.passes.insert_waits import insert_waits
 from nki_lab.compiler.passes.place_engines import place_engines
@@ -104,6 +105,9 @@ def _compiled(
 ) -> Iterator[tuple[str, Kernel]]:
     kernel = trace(source, args, kwargs, target, options, program)
     yield "trace", kernel
+    if options.schedule:
+        kernel = apply_schedule(kernel, options)
+        yield "apply_schedule", kernel
     for name, run in PASSES:
         kernel = run(kernel, options)
         yield name, kernel

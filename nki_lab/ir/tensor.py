@@ -266,10 +266,21 @@ class NkiTensor(DynamicViews, TensorOperators):
         return index + size if index < 0 else index
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        raise TileAssignment(
-            f"cannot assign to elements of {self.describe()}",
-            help="pass the view as dst of an instruction, e.g. nisa.tensor_copy(dst=tile[...], src=value)",
-        )
+        """Copy another tensor into a part of this one: by `nisa.tensor_copy` on chip, else by `nisa.dma_copy`.
+
+        The API has the method without a text; kernels of the migration guide and of nki-library copy by it.
+        """
+        part = self[key]
+        if not isinstance(value, NkiTensor):
+            raise TileAssignment(
+                f"cannot assign {type(value).__name__} to elements of {self.describe()}",
+                help="fill it by nisa.memset(dst=tile[...], value=...), or give the view as dst of an instruction",
+            )
+        from nki_lab.ir.instruction import registry
+
+        on_chip = part.storage.on_chip and value.storage.on_chip
+        copy: Any = registry["tensor_copy" if on_chip else "dma_copy"]
+        copy(dst=part, src=value)
 
     # -- views ---------------------------------------------------------------------------------------------------
 

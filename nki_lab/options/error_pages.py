@@ -38,8 +38,9 @@ name, since a wrong result would be worse. The help line says what can be used i
 NKI tensors have no Python operators: `a + b` does not say which engine adds, or where the result
 goes. Write nl.add(a, b), or the instruction with the destination you mean.""",
     e.TileAssignment: """\
-`tile[...] = value` is not part of NKI. Copy with nisa.tensor_copy(dst=tile[...], src=value), or
-give the view as `dst` of the instruction that makes the value.""",
+`tile[...] = value` copies a tensor, as nisa.tensor_copy(dst=tile[...], src=value) does; numbers and
+arrays of Python cannot be assigned. Fill a tile with nisa.memset, and save the copy by giving the view
+as `dst` of the instruction that makes the value.""",
     e.ViewError: """\
 Slices, reshapes and permutations of a tensor only change how its bytes are walked through. What was
 asked for would need other bytes, such as a reshape across partitions. Copy the data instead.""",

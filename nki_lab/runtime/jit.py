@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
 from nki_lab.compiler.cores import pair_shared
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.options import CompileOptions
+from nki_lab.compiler.passes.apply_schedule import Edges, edges_of
 from nki_lab.compiler.pipeline import CompiledKernel, compile_kernel
 from nki_lab.compiler.trace import OutputRef, bind_arguments, is_array, map_arguments
 from nki_lab.errors import KernelArgument, NotOnTarget, ToolchainError
@@ -57,7 +59,10 @@ class KernelFunction:
         source: its text as it was when it was defined.
         grid: number of cores a call launches on.
         simulated: run on the simulator even where NKI_SIMULATOR asks for the device.
+        schedule: (name, names it waits for) of instructions, from `with_schedule`.
     """
+
+    schedule: Edges = ()
 
     def __init__(self, func: Callable[..., Any], grid: int = 1, simulated: bool = False) -> None:
         self.func: Callable[..., Any] = func.func if isinstance(func, KernelFunction) else func
@@ -76,8 +81,20 @@ class KernelFunction:
                 f"{self.__name__}[{grid!r}]: a kernel is launched on 1 or 2 cores",
                 help="write kernel[1](...) or kernel[2](...)",
             )
-        made = KernelFunction(self.func, cores, self.simulated)
+        return self._like(cores, self.simulated, self.schedule)
+
+    def with_schedule(self, schedule: Sequence[tuple[str, str | Sequence[str]]]) -> KernelFunction:
+        """Return the kernel with waits between instructions: `[("second", "first"), ("third", ["first", ...])]`.
+
+        The names are those given as `name=`; a name that several instructions have means each of them. Nothing
+        that is computed changes. (nki/guides/how-to-scheduling-apis.rst)
+        """
+        return self._like(self.grid, self.simulated, edges_of(schedule))
+
+    def _like(self, grid: int, simulated: bool, schedule: Edges) -> KernelFunction:
+        made = KernelFunction(self.func, grid, simulated)
         made.source = self.source
+        made.schedule = schedule
         return made
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -117,7 +134,7 @@ class KernelFunction:
             )
         compiled = compile_kernel(
             self.source, arguments.args, arguments.kwargs, target,
-            CompileOptions.from_settings(settings), self.grid,
+            replace(CompileOptions.from_settings(settings), schedule=self.schedule), self.grid,
         )  # fmt: skip
         return CompiledFunction(compiled, SimulatorOptions(precise_fp=settings.precise_fp), form)
 
@@ -199,7 +216,7 @@ def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
     if fn is None:
         return jit
     if isinstance(fn, KernelFunction):
-        return KernelFunction(fn.func, fn.grid)
+        return fn._like(fn.grid, False, fn.schedule)
     if not inspect.isfunction(fn):
         raise KernelArgument(
             f"nki.jit decorates a function, found {type(fn).__name__}",
@@ -211,9 +228,7 @@ def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
 def simulate(kernel: Any) -> KernelFunction:
     """Return `kernel` as one that runs on the simulator whatever NKI_SIMULATOR says (`nki.simulate`)."""
     made = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
-    forced = KernelFunction(made.func, made.grid, simulated=True)
-    forced.source = made.source
-    return forced
+    return made._like(made.grid, True, made.schedule)
 
 
 def _numpy_arguments(

@@ -86,7 +86,7 @@ REFUSED = [
     (lambda t: t.ap([[32, 128], [1, 32]], vector_offset=t), ViewError, "axis 0 of an HBM"),
     (lambda t: t.vector_select(0, t), ViewError, "axis 0 of an HBM"),
     (lambda t: t.indirect(t), ViewError, "must be an SBUF tile"),
-    (lambda t: t.__setitem__(0, 1.0), TileAssignment, "cannot assign to elements of `t`"),
+    (lambda t: t.__setitem__(0, 1.0), TileAssignment, "cannot assign float to elements of `t`"),
     (lambda t: NkiTensor((128, 4), float32, None), NotModelled, "storage handle that nl.ndarray made"),
 ]  # fmt: skip
 

@@ -1,0 +1,138 @@
+"""Which instructions must wait for others because the author said so, by `kernel.with_schedule`?
+
+An edge makes the first instruction wait for the second. Where the program has them the other way round, instructions
+move, each as little as the edges and what they read and write allow. (nki/guides/how-to-scheduling-apis.rst)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from heapq import heappop, heappush
+from typing import Any
+
+from nki_lab.compiler.options import CompileOptions
+from nki_lab.compiler.passes.explicit_addresses import explicit_addresses, groups, overlapping
+from nki_lab.compiler.passes.insert_waits import dependences
+from nki_lab.errors import KernelArgument, NotModelled, close_matches
+from nki_lab.ir.instruction import Instruction
+from nki_lab.ir.nodes import Kernel, Loop
+
+Edges = tuple[tuple[str, tuple[str, ...]], ...]
+_FORM = 'write [("second", "first"), ("third", ["first", "second"])], with the names given as name='
+
+
+def edges_of(schedule: Any) -> Edges:
+    """Return a schedule as (name, names it waits for); an error says what is no pair of names."""
+    if not isinstance(schedule, (list, tuple)):
+        raise KernelArgument(
+            f"with_schedule takes a list of pairs, found {type(schedule).__name__}", help=_FORM
+        )
+    edges = []
+    for entry in schedule:
+        pair = tuple(entry) if isinstance(entry, (list, tuple)) and len(entry) == 2 else ("", None)
+        later, earlier = pair
+        before: Any = (earlier,) if isinstance(earlier, str) else earlier
+        listed = isinstance(before, (list, tuple)) and all(isinstance(n, str) for n in before)
+        if not (isinstance(later, str) and listed):
+            raise KernelArgument(
+                f"with_schedule: {entry!r} is no pair of an instruction's name and the names it waits for",
+                help=_FORM,
+            )
+        edges.append((later, tuple(before)))
+    return tuple(edges)
+
+
+def apply_schedule(kernel: Kernel, options: CompileOptions) -> Kernel:
+    """Return the kernel with the edges of `options.schedule`, in an order that respects them."""
+    instructions = kernel.instructions
+    named: dict[str, list[int]] = {}
+    for n, i in enumerate(instructions):
+        at = i.definition.position.get("name")
+        if at is not None and i.args[at]:
+            named.setdefault(i.args[at], []).append(n)
+    wanted: dict[int, set[int]] = {}
+    for later, before in options.schedule:
+        firsts = {n for name in before for n in _instructions(kernel, named, name)}
+        for n in _instructions(kernel, named, later):
+            if n in firsts:
+                raise KernelArgument(f"with_schedule: `{later}` of {kernel.name} waits for itself")
+            wanted.setdefault(n, set()).update(firsts)
+    if any(first > n for n, firsts in wanted.items() for first in firsts):
+        order = _order(kernel, wanted)
+        kernel = kernel.with_(body=tuple(instructions[n] for n in order))
+    producers = {
+        instructions[n].ident: tuple(instructions[first] for first in sorted(firsts))
+        for n, firsts in wanted.items()
+    }
+    return kernel.with_(body=_waiting(kernel.body, producers))
+
+
+def _instructions(kernel: Kernel, named: dict[str, list[int]], name: str) -> list[int]:
+    found = named.get(name)
+    if found is None:
+        raise KernelArgument(
+            f"with_schedule: {kernel.name} has no instruction named `{name}`",
+            help=close_matches(name, named)
+            or 'name the instruction: nisa.activation(..., name="a")',
+        )
+    return found
+
+
+def _waiting(
+    body: tuple[Instruction | Loop, ...], producers: dict[int, tuple[Instruction, ...]]
+) -> tuple[Instruction | Loop, ...]:
+    """Return a body in which the instructions with `producers`, by their `ident`, wait for those."""
+    made: list[Instruction | Loop] = []
+    for node in body:
+        if isinstance(node, Loop):
+            made.append(replace(node, body=_waiting(node.body, producers)))
+        elif node.ident in producers:
+            waiting = node.with_args()
+            waiting.form = node.form
+            waiting.after += producers[node.ident]
+            made.append(waiting)
+        else:
+            made.append(node)
+    return tuple(made)
+
+
+def _order(kernel: Kernel, wanted: dict[int, set[int]]) -> list[int]:
+    """Return positions in an order that every edge and every dependence allows, nearest to the program's."""
+    meets = any(i.definition.meets for i in kernel.instructions)
+    if kernel.has_loops or kernel.keeps_order or meets:
+        raise NotModelled(
+            f"with_schedule: {kernel.name} would have to move instructions around loops of the device,"
+            " nl.no_reorder, or a meeting of two cores",
+            help="write the instructions in the order that the schedule asks for",
+        )
+    fixed = explicit_addresses(kernel)
+    overlaps = groups(overlapping(kernel, fixed))
+    needed = dependences(kernel.with_(addresses=fixed, overlaps=overlaps))
+    before = [{*waits, *wanted.get(n, ())} for n, waits in enumerate(needed)]
+    followers: list[list[int]] = [[] for _ in before]
+    for n, waits in enumerate(before):
+        for first in waits:
+            followers[first].append(n)
+    left = [len(waits) for waits in before]
+    ready = [n for n, count in enumerate(left) if not count]
+    order = []
+    while ready:
+        n = heappop(ready)
+        order.append(n)
+        for follower in followers[n]:
+            left[follower] -= 1
+            if not left[follower]:
+                heappush(ready, follower)
+    if len(order) < len(before):
+        stuck = min(n for n, firsts in wanted.items() if left[n] and max(firsts) > n)
+        raise KernelArgument(
+            f"with_schedule: `{_name(kernel, stuck)}` of {kernel.name} cannot wait for"
+            f" `{_name(kernel, max(wanted[stuck]))}`, which itself has to wait for it",
+            stack=kernel.instructions[stuck].stack,
+        )
+    return order
+
+
+def _name(kernel: Kernel, n: int) -> str:
+    i = kernel.instructions[n]
+    return str(i.args[i.definition.position["name"]])
