@@ -75,7 +75,16 @@ __all__ = [
 ]  # fmt: skip
 
 
+# Instructions of former versions, and what is written today (nki/migration/index.rst).
+_BEFORE = {
+    "builtin_custom_op": "write the operator with the instructions of nki.isa",
+    "tensor_copy_dynamic_dst": "write nisa.tensor_copy(dst.ap(pattern, scalar_offset=index), src)",
+    "tensor_copy_dynamic_src": "write nisa.tensor_copy(dst, src.ap(pattern, scalar_offset=index))",
+}
+
+
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
-    raise UnknownName(f"nki.isa has no `{name}`", help=close_matches(name, __all__))
+    help = _BEFORE.get(name) or close_matches(name, __all__)
+    raise UnknownName(f"nki.isa has no `{name}`", help=help)

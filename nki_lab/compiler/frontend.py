@@ -87,6 +87,15 @@ class SourceKernel:
         header = linecache.getline(self.filename, span.line).rstrip()
         return replace(span, end_line=span.line, end_column=len(header))
 
+    @cached_property
+    def returns(self) -> Span:
+        """The function's `return` statement; the line of its `def` where it has none, or several."""
+        found = list(_own_returns(self.definition)) if self.definition is not None else []
+        if len(found) != 1:
+            return self.place
+        self.restore_lines()
+        return _place_of(found[0], self)
+
     def restore_lines(self) -> None:
         """Put the text back into linecache where it is gone or another by now, so that errors can show it."""
         kept = textwrap.indent(self.text, self.indent).splitlines(keepends=True)
@@ -138,6 +147,15 @@ def _statements(text: str) -> list[ast.stmt]:
             tree = ast.increment_lineno(tree, -1).body[0]
         return tree.body
     return []
+
+
+def _own_returns(node: ast.AST) -> Iterator[ast.Return]:
+    """Yield the return statements of a function, not those of functions within it."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Return):
+            yield child
+        elif not isinstance(child, (ast.FunctionDef, ast.Lambda, ast.ClassDef)):
+            yield from _own_returns(child)
 
 
 def forbidden(source: SourceKernel) -> Iterator[NkiError]:

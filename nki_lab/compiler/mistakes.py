@@ -12,6 +12,7 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 import nki_lab.language as nl
+from nki_lab.compiler.former import instead_of
 from nki_lab.errors import (
     KernelRaised,
     NkiError,
@@ -111,9 +112,13 @@ def _wrong_call(error: TypeError, stack: Stack) -> WrongCall | None:
             what,
         )
     unknown = re.search(r"unexpected keyword argument '(\w+)'", what)
-    help = close_matches(unknown[1], params) if unknown else ""
-    if isinstance(called, Definition) and re.search(r"missing .*'dst'", what):
-        help = "instructions write into `dst`: make a tile with nl.ndarray first"
+    help = ""
+    if unknown:
+        help = instead_of(name, unknown[1]) or close_matches(unknown[1], params)
+    if isinstance(called, Definition) and params[0] == "dst" and what.startswith("missing"):
+        help = (
+            "instructions write into `dst`, the first argument: make a tile with nl.ndarray first"
+        )
     return WrongCall(
         f"{name}: {what}", stack=stack, notes=(f"parameters: {', '.join(params)}",), help=help
     )

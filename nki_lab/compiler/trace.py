@@ -31,18 +31,12 @@ from nki_lab.errors import (
 from nki_lab.ir.builder import Builder
 from nki_lab.ir.nodes import Kernel, OutputRef, Param
 from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.verify import not_shared
 from nki_lab.language.nkiobject import NKIObject
-from nki_lab.targets.spaces import PRIVATE_HBM, SHARED_HBM
+from nki_lab.targets.spaces import SHARED_HBM
 from nki_lab.targets.spec import Target
 
 _DEEPEST = 50  # containers within containers of one argument
-_MADE_SHARED = (
-    "make it with nl.ndarray(shape, dtype, buffer=nl.shared_hbm) and write it with nisa.dma_copy"
-)
-_LEFT_PRIVATE = (
-    "write buffer=nl.shared_hbm where it is made: NKI refuses results in nl.hbm since 0.3"
-    " (nki/migration/index.rst, Output tensors must use nl.shared_hbm)"
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -260,11 +254,7 @@ def _cast_help(dtype: Any) -> str:
 def _outputs(result: Any, found: list[NkiTensor], source: SourceKernel, builder: Builder) -> Any:
     if isinstance(result, NkiTensor):
         if result.storage.owner is not builder or result.storage.buffer is not SHARED_HBM:
-            raise KernelResult(
-                f"{source.name} returns {result.describe()}: a result must be in shared_hbm",
-                stack=(source.place,),
-                help=_LEFT_PRIVATE if result.buffer is PRIVATE_HBM else _MADE_SHARED,
-            )
+            raise not_shared(source.name, result, (source.returns,))
         found.append(result)
         return OutputRef(len(found) - 1)
     if type(result) in (tuple, list):
@@ -277,7 +267,7 @@ def _outputs(result: Any, found: list[NkiTensor], source: SourceKernel, builder:
         return result
     raise KernelResult(
         f"{source.name} returns {type(result).__name__}: a kernel returns tensors in shared_hbm",
-        stack=(source.place,),
+        stack=(source.returns,),
         help="return the output tensor, or a tuple of output tensors",
     )
 
@@ -291,7 +281,7 @@ def _check_result(
     if not writes_input:
         raise KernelResult(
             f"{source.name} returns {'nothing' if result is None else 'no tensor'}",
-            stack=(source.place,),
+            stack=(source.returns,),
             help="return the tensor made with nl.ndarray(..., buffer=nl.shared_hbm); is the `return` missing?",
         )
 

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from nki_lab.dtypes import DType, dtype_of
+from nki_lab.dtypes import DType, float32
 from nki_lab.errors import (
     InstructionError,
     LoopControl,
@@ -35,7 +35,7 @@ from nki_lab.ir.nodes import Finding, Loop
 from nki_lab.ir.register import Register
 from nki_lab.ir.storage import Storage
 from nki_lab.ir.tensor import NkiTensor
-from nki_lab.ir.tensor_arguments import address_of, memory_of, shape_of
+from nki_lab.ir.tensor_arguments import address_of, element_of, memory_of, shape_of
 from nki_lab.ir.variables import variable_of
 from nki_lab.source import Blame, Stack, is_internal, stack_of_frame
 from nki_lab.targets.spaces import MemoryRegion
@@ -128,12 +128,7 @@ class Builder:
         stack = self.stack() if origin == "temporary" else ()
         space = memory_of(buffer)
         sizes = shape_of(shape)
-        element = dtype_of(dtype) if dtype is not None else dtype_of("float32")
-        if element is None:
-            raise TensorArgument(
-                f"dtype {dtype!r} is not an NKI dtype",
-                help="use a dtype of nki.language, e.g. nl.float32 or nl.bfloat16",
-            )
+        element = element_of(dtype) if dtype is not None else float32
         if space.on_chip:
             if len(sizes) < 2:
                 raise TensorArgument(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from nki_lab.dtypes import DType, dtype_of
+from nki_lab.dtypes import DType
 from nki_lab.errors import OutOfBounds, ViewError
 from nki_lab.ir.bounds import leaves_storage
 from nki_lab.ir.dynamic import Addressing, Dynamic
 from nki_lab.ir.indices import entries, integers, static_index
 from nki_lab.ir.register import Register
+from nki_lab.ir.tensor_arguments import element_of
 from nki_lab.targets.spaces import SBUF
 
 if TYPE_CHECKING:
@@ -42,9 +43,7 @@ class DynamicViews:
         value times the stride of `indirect_dim`; `vector_offset`, a [P, 1] tile, gives the row of each partition.
         (nki/deep-dives/nki-aps.rst)
         """
-        element = dtype_of(dtype) if dtype is not None else self.dtype
-        if element is None:
-            raise ViewError(f"ap(dtype={dtype!r}): not an NKI dtype")
+        element = element_of(dtype, ViewError) if dtype is not None else self.dtype
         pairs = [integers(pair, "ap") for pair in entries(pattern, "ap")]
         shown = (
             f"ap(pattern={[list(pair) for pair in pairs]}, offset={offset}) of {self.describe()}"

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nki_lab.dtypes import DType, dtype_of
+from nki_lab.dtypes import DType
 from nki_lab.errors import NotModelled, OutOfBounds, TileAssignment, ViewError
 from nki_lab.ir import layout
 from nki_lab.ir.dynamic import Addressing, Dynamic
 from nki_lab.ir.dynamic_views import DynamicViews
 from nki_lab.ir.indices import integers, is_runtime, static_index
 from nki_lab.ir.storage import Storage
+from nki_lab.ir.tensor_arguments import element_of
 from nki_lab.ir.tensor_operators import TensorOperators
 from nki_lab.targets.spaces import ARGUMENT_HBM, MemoryRegion
 
@@ -452,11 +453,7 @@ class NkiTensor(DynamicViews, TensorOperators):
 
     def view(self, dtype: DType) -> NkiTensor:
         """Reinterpret the bytes as `dtype`; the last axis scales by the ratio of the sizes."""
-        wanted = dtype_of(dtype)
-        if wanted is None:
-            raise ViewError(
-                f"view({dtype!r}): not an NKI dtype", help="use a dtype of nki.language"
-            )
+        wanted = element_of(dtype, ViewError)
         shape, strides, offset = layout.rescale_axes(
             self.shape, self.strides, self.offset, self.dtype.itemsize, wanted.itemsize,
             f"view({wanted}) of {self.describe()}",

@@ -5,8 +5,10 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from nki_lab.dtypes import DType
-from nki_lab.errors import TensorArgument
+import numpy as np
+
+from nki_lab.dtypes import DTYPES, DType
+from nki_lab.errors import NkiError, TensorArgument, close_matches
 from nki_lab.ir.storage import Address
 from nki_lab.targets.spaces import ARGUMENT_HBM, SBUF, SHARED_HBM, MemoryRegion
 from nki_lab.targets.spec import Target
@@ -22,6 +24,44 @@ def memory_of(buffer: MemoryRegion | str | None) -> MemoryRegion:
         f"buffer must be a memory of nki.language, found {buffer!r}",
         help="use nl.sbuf, nl.psum, nl.hbm, nl.private_hbm or nl.shared_hbm",
     )
+
+
+# The nearest element type for NumPy types that no memory of the chip holds.
+_NEAREST = {"bool": "bool_", "float64": "float32", "int64": "int32", "uint64": "uint32"}
+
+
+def element_of(dtype: Any, error: type[NkiError] = TensorArgument) -> DType:
+    """Return the element type an author asked for; types of NumPy and PyTorch are refused with the name to write.
+
+    The official API says `DType = str` (nki/api/nki/language/__init__.py).
+    """
+    if type(dtype) is DType:
+        return dtype
+    if isinstance(dtype, str):
+        found = DTYPES.get("bool_" if dtype == "bool" else dtype)
+        if found is not None:
+            return found
+        raise error(
+            f"dtype {dtype!r} is not an NKI dtype",
+            help=close_matches(dtype, DTYPES) or "use one of nki.language, e.g. nl.float32",
+        )
+    try:
+        name = np.dtype(dtype).name
+    except TypeError:
+        name = str(dtype)
+    name = name.rpartition(".")[2]  # torch.float16
+    name = _NEAREST.get(name, name)
+    raise error(
+        f"dtype {_written(dtype)} is not an NKI dtype",
+        help=f"write nl.{name}" if name in DTYPES else "use one of nki.language, e.g. nl.float32",
+    )
+
+
+def _written(dtype: Any) -> str:
+    if isinstance(dtype, type):
+        module = dtype.__module__.replace("numpy", "np").replace("builtins", "")
+        return f"{module}.{dtype.__name__}".lstrip(".")
+    return repr(dtype)
 
 
 def shape_of(shape: Any) -> tuple[int, ...]:

@@ -189,16 +189,28 @@ def _result_errors(kernel: Kernel) -> Iterator[NkiError]:
     for t in kernel.outputs:
         yield from _view_errors(kernel, t, "result", t.storage.stack)
         if t.storage.buffer is not SHARED_HBM:
-            yield KernelResult(
-                f"{kernel.name} returns {t.describe()}: a result must be in shared_hbm",
-                stack=t.storage.stack,
-                help="make it with nl.ndarray(shape, dtype, buffer=nl.shared_hbm) and write it with nisa.dma_copy",
-            )
+            yield not_shared(kernel.name, t, t.storage.stack)
     returned = sorted(_returned(kernel.result))
     if returned != list(range(len(kernel.outputs))):
         yield BrokenProgram(
             f"{kernel.name} has {len(kernel.outputs)} outputs, its result holds {returned}"
         )
+
+
+def not_shared(kernel: str, result: NkiTensor, stack: Stack) -> KernelResult:
+    """Return the error of a kernel whose result is not in shared HBM."""
+    made = "make it with nl.ndarray(shape, dtype, buffer=nl.shared_hbm) and write it with nisa.dma_copy"
+    return KernelResult(
+        f"{kernel} returns {result.describe()}: a result must be in shared_hbm",
+        stack=stack,
+        notes=(
+            "since NKI 0.3 whatever a kernel returns must be in shared_hbm; nl.hbm is private to a core"
+            " (nki/migration/index.rst, Output tensors must use nl.shared_hbm)",
+        ),
+        help="write buffer=nl.shared_hbm where it is made"
+        if result.buffer is PRIVATE_HBM
+        else made,
+    )
 
 
 def _returned(result: object) -> Iterator[int]:

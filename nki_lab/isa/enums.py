@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from nki_lab.targets.choice import Choice
 
 
-class _Choice(Enum):
-    def __repr__(self) -> str:
-        return f"nisa.{type(self).__name__}.{self.name}"
-
-    __hash__ = object.__hash__  # members are singletons; Enum's hash costs a Python call
-
-
-class reduce_cmd(_Choice):
+class reduce_cmd(Choice):
     """What an instruction does with the accumulator registers of its engine."""
 
     idle = 0  # leaves them alone
@@ -22,7 +15,7 @@ class reduce_cmd(_Choice):
     load_reduce = 4  # loads a value, then accumulates
 
 
-class dge_mode(_Choice):
+class dge_mode(Choice):
     """Who makes the descriptors of a DMA transfer."""
 
     unknown = 0  # the compiler decides
@@ -31,21 +24,21 @@ class dge_mode(_Choice):
     none = 3  # they lie ready in memory
 
 
-class oob_mode(_Choice):
+class oob_mode(Choice):
     """What an access outside its tensor does at run time."""
 
     error = 0
     skip = 1
 
 
-class matmul_perf_mode(_Choice):
+class matmul_perf_mode(Choice):
     """How fast a matmul runs and what it asks of its operands."""
 
     none = "none"
     double_row = "double_row"  # two FP8 rows at a time
 
 
-class nc_version(_Choice):
+class nc_version(Choice):
     """Generation of a NeuronCore; published kernels compare them by age, e.g. `<= nc_version.gen2`."""
 
     gen2 = 2
@@ -65,7 +58,7 @@ class nc_version(_Choice):
         return self.value >= other.value if isinstance(other, nc_version) else NotImplemented
 
 
-class dma_engine(_Choice):
+class dma_engine(Choice):
     """Which DMA moves data between two cores."""
 
     dma = 1

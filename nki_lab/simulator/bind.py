@@ -7,13 +7,14 @@ whether the result may be written in place, and which casts stand before and aft
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from nki_lab.errors import NotModelled
+from nki_lab.errors import NkiError, NotModelled
 from nki_lab.ir.instruction import READ, UPDATE, Definition, Instruction, Shape
 from nki_lab.ir.layout import reshape_strides
 from nki_lab.ir.tensor import NkiTensor
@@ -115,6 +116,7 @@ class Binder:
         for name in names:
             given.setdefault(name, None)
         call = partial(definition.facets["semantics"], **{name: given[name] for name in names})
+        vars(call)["instruction"] = i  # for errors that only values show
         return [*before, call, *after, *self._mask_updates(i)]
 
     # -- operands ------------------------------------------------------------------------------------------------
@@ -204,6 +206,27 @@ class Binder:
             for v in i.written()
             if v.storage.id in self.written
         ]
+
+
+def run_steps(steps: Iterable[Callable[[], Any]]) -> None:
+    """Make calls one after the other; what one of them raises is told at its instruction's line."""
+    step = None
+    try:
+        for step in steps:
+            step()
+    except NkiError as error:
+        tell_where(error, getattr(step, "instruction", None))
+        raise
+
+
+def tell_where(error: NkiError, i: Instruction | None) -> None:
+    """Give an error of an instruction's values its place, and name the instruction's tensors."""
+    if i is None or error.stack:
+        return
+    error.stack = i.stack
+    tensors = ((n, i.args[i.definition.position[n]]) for n in i.definition.operands)
+    found = [f"{n} = {t.describe()}" for n, t in tensors if type(t) is NkiTensor]
+    error.notes = (*error.notes, *found)
 
 
 def _shares_places(view: NkiTensor) -> bool:

@@ -16,6 +16,7 @@ from nki_lab.ir.instruction import Instruction
 from nki_lab.ir.nodes import Loop
 from nki_lab.ir.register import Register
 from nki_lab.ir.storage import Storage
+from nki_lab.simulator.bind import run_steps
 from nki_lab.simulator.late import Late
 from nki_lab.simulator.memory import Memory
 from nki_lab.source import Span
@@ -95,8 +96,7 @@ class DeviceLoop:
     def __call__(self) -> None:
         """Run the loop."""
         for _ in self.passes():
-            for step in self.steps:
-                step()
+            run_steps(self.steps)
 
 
 def run_to_meetings(steps: Sequence[Callable[[], Any]]) -> Iterator[Meeting]:
@@ -108,7 +108,7 @@ def run_to_meetings(steps: Sequence[Callable[[], Any]]) -> Iterator[Meeting]:
             for _ in step.passes():
                 yield from run_to_meetings(step.steps)
         else:
-            step()
+            run_steps((step,))
 
 
 def run_cores(

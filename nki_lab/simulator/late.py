@@ -21,7 +21,7 @@ from nki_lab.ir.instruction import READ, WRITE, Instruction
 from nki_lab.ir.register import Register
 from nki_lab.ir.storage import Address, Storage
 from nki_lab.ir.tensor import NkiTensor
-from nki_lab.simulator.bind import Binder, wanted
+from nki_lab.simulator.bind import Binder, run_steps, wanted
 from nki_lab.simulator.memory import Base, Memory
 from nki_lab.simulator.places import Places, places_of
 
@@ -128,8 +128,7 @@ class Late:
             args[at_dst] = self._aside(args[at_dst], keeps, after)
         static = Instruction(definition, tuple(args), i.stack)
         static.form = i.form
-        for step in self.binder.bind(static):
-            step()
+        run_steps(self.binder.bind(static))
         for position in i.form.registers_set:
             self.registers.set(i.args[position], int(self.binder.set_values[position][0]))
         for finish in after:

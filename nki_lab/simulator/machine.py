@@ -18,7 +18,7 @@ from nki_lab.ir.instruction import Instruction
 from nki_lab.ir.nodes import Kernel, Loop
 from nki_lab.ir.storage import Storage
 from nki_lab.ir.tensor import NkiTensor
-from nki_lab.simulator.bind import Binder, Step
+from nki_lab.simulator.bind import Binder, Step, run_steps
 from nki_lab.simulator.cores import DeviceLoop, Meeting, run_to_meetings
 from nki_lab.simulator.late import Late, RegisterFile
 from nki_lab.simulator.memory import Memory, fill_unwritten
@@ -185,8 +185,7 @@ class Program:
         """
         self.begin(arrays)
         with np.errstate(all="ignore"), one_blas_thread():
-            for step in self._steps:
-                step()
+            run_steps(self._steps)
         return self.end(arrays)
 
     def begin(

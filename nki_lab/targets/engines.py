@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from nki_lab.targets.choice import Choice
 
 
-class Engine(Enum):
+class Engine(Choice):
     """Engines of a NeuronCore, under the names and values of `nki.isa.engine`."""
 
     unknown = 0
@@ -16,10 +16,10 @@ class Engine(Enum):
     vector = 5
     sync = 6
 
-    def __repr__(self) -> str:
-        return f"nisa.engine.{self.name}"
-
-    __hash__ = object.__hash__  # members are singletons; Enum's hash costs a Python call
+    @classmethod
+    def official_name(cls) -> str:
+        """Return the name kernels write it by, in which it is no class."""
+        return "nisa.engine"
 
 
 TENSOR = Engine.tensor

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from nki_lab.targets.choice import Choice
 
 
-class MemoryRegion(Enum):
+class MemoryRegion(Choice):
     """Memory a tensor lives in, under the names of `nki.language.MemoryRegion`."""
 
     sbuf = "sbuf"
@@ -15,6 +15,11 @@ class MemoryRegion(Enum):
 
     def __repr__(self) -> str:
         return f"nl.{self.name}"
+
+    @classmethod
+    def official_name(cls) -> str:
+        """Return the name kernels write the class by."""
+        return "nl.MemoryRegion"
 
     @property
     def on_chip(self) -> bool:

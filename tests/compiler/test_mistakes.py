@@ -31,7 +31,18 @@ def test_a_missing_destination():
         return nisa.tensor_copy(src=tile)
 
     error = mistaken(returns, WrongCall)
-    assert error.help == "instructions write into `dst`: make a tile with nl.ndarray first"
+    assert error.help == (
+        "instructions write into `dst`, the first argument: make a tile with nl.ndarray first"
+    )
+
+
+def test_a_missing_destination_where_another_argument_took_its_place():
+    def returns(tile):
+        return nisa.tensor_tensor(tile, tile, nl.add)
+
+    error = mistaken(returns, WrongCall)
+    assert error.message == "tensor_tensor: missing 1 required positional argument: 'op'"
+    assert "write into `dst`, the first argument" in error.help
 
 
 def without_a_size(tile):

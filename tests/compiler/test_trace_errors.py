@@ -219,7 +219,11 @@ def given_twice(x):
     ("kernel", "said", "help"),
     [
         (unknown_keyword, "tensor_copy: got an unexpected keyword argument 'scr'", "did you mean `src`?"),
-        (missing_argument, "tensor_copy: missing 1 required positional argument: 'src'", ""),
+        (
+            missing_argument,
+            "tensor_copy: missing 1 required positional argument: 'src'",
+            "instructions write into `dst`, the first argument: make a tile with nl.ndarray first",
+        ),
         (too_many_arguments, "memset: takes from 2 to 4 positional arguments but 5 were given", ""),
         (given_twice, "memset: got multiple values for argument 'dst'", ""),
     ],
