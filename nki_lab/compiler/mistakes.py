@@ -12,7 +12,6 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 import nki_lab.language as nl
-from nki_lab.compiler.former import instead_of
 from nki_lab.errors import (
     KernelRaised,
     NkiError,
@@ -23,6 +22,7 @@ from nki_lab.errors import (
 )
 from nki_lab.ir.instruction import Definition, registry
 from nki_lab.ir.tensor import NkiTensor
+from nki_lab.isa.former import instead_of
 from nki_lab.isa.operators import Op
 from nki_lab.source import Span, Stack, is_internal, stack_of_traceback
 

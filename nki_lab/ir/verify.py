@@ -25,7 +25,7 @@ from nki_lab.ir.nodes import Kernel, OutputRef
 from nki_lab.ir.storage import Address, Storage
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.source import Stack
-from nki_lab.targets.spaces import SBUF, SHARED_HBM
+from nki_lab.targets.spaces import PRIVATE_HBM, SBUF, SHARED_HBM
 from nki_lab.targets.spec import Target
 
 

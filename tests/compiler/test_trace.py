@@ -289,7 +289,7 @@ def a_number(x):
     [
         (nothing, "nothing returns nothing", "is the `return` missing?"),
         (a_tile, "[128, 6] float32 in sbuf: a result must be in shared_hbm", "buffer=nl.shared_hbm"),
-        (in_private, "`out` [128, 6] float32 in private_hbm: a result must be in shared_hbm", "since 0.3"),
+        (in_private, "`out` [128, 6] float32 in private_hbm: a result must be in shared_hbm", "where it is made"),
         (an_array, "an_array returns ndarray: a kernel returns tensors in shared_hbm", "return the output tensor"),
         (a_number, "a_number returns no tensor", "return the tensor made with"),
     ],
