@@ -6,9 +6,9 @@ is the partition axis; one step along it is the storage's free size. (nki/api/nk
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -43,6 +43,7 @@ class NkiTensor(DynamicViews, TensorOperators):
     """
 
     __slots__ = ("storage", "shape", "strides", "offset", "dtype", "box", "dynamic")
+    _assign: ClassVar[Callable[..., None]]  # (to, from); nki_lab.language gives it
 
     def __init__(
         self,
@@ -267,7 +268,7 @@ class NkiTensor(DynamicViews, TensorOperators):
         return index + size if index < 0 else index
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Copy another tensor into a part of this one: by `nisa.tensor_copy` on chip, else by `nisa.dma_copy`.
+        """Copy another tensor into a part of this one.
 
         The API has the method without a text; kernels of the migration guide and of nki-library copy by it.
         """
@@ -277,11 +278,7 @@ class NkiTensor(DynamicViews, TensorOperators):
                 f"cannot assign {type(value).__name__} to elements of {self.describe()}",
                 help="fill it by nisa.memset(dst=tile[...], value=...), or give the view as dst of an instruction",
             )
-        from nki_lab.ir.instruction import registry
-
-        on_chip = part.storage.on_chip and value.storage.on_chip
-        copy: Any = registry["tensor_copy" if on_chip else "dma_copy"]
-        copy(dst=part, src=value)
+        self._assign(part, value)
 
     # -- views ---------------------------------------------------------------------------------------------------
 

@@ -64,6 +64,14 @@ def _copy(x: NkiTensor, dtype: DType | None = None) -> NkiTensor:
     return _copied(on_chip("copy", "x", x), dtype)
 
 
+def _assign(part: NkiTensor, value: NkiTensor) -> None:
+    """Copy on the chip by an engine, and by DMA where HBM takes part: what `t[...] = value` does."""
+    if part.storage.on_chip and value.storage.on_chip:
+        tensor_copy(dst=part, src=value)
+    else:
+        dma_copy(dst=part, src=value)
+
+
 def _in_hbm(function: str, parameter: str, value: Any) -> NkiTensor:
     current()  # outside a kernel nothing else would help
     if not isinstance(value, NkiTensor) or value.storage.on_chip:
@@ -77,3 +85,4 @@ def _in_hbm(function: str, parameter: str, value: Any) -> NkiTensor:
 
 copy = OPS["copy"]
 copy.expand = _copy
+NkiTensor._assign = staticmethod(_assign)

@@ -39,8 +39,8 @@ NKI tensors have no Python operators: `a + b` does not say which engine adds, or
 goes. Write nl.add(a, b), or the instruction with the destination you mean.""",
     e.TileAssignment: """\
 `tile[...] = value` copies a tensor, as nisa.tensor_copy(dst=tile[...], src=value) does; numbers and
-arrays of Python cannot be assigned. Fill a tile with nisa.memset, and save the copy by giving the view
-as `dst` of the instruction that makes the value.""",
+arrays of Python cannot be assigned. Fill a tile with nisa.memset. To save the copy, give the view
+as `dst` to the instruction that makes the value.""",
     e.ViewError: """\
 Slices, reshapes and permutations of a tensor only change how its bytes are walked through. What was
 asked for would need other bytes, such as a reshape across partitions. Copy the data instead.""",
