@@ -48,6 +48,12 @@ VARIABLES: dict[str, Variable] = {
         ("error", "finding"),
     ),
     "strict": Variable("NKI_LAB_STRICT", "0", "1: findings are errors", ("0", "1")),
+    "debug": Variable(
+        "NKI_LAB_DEBUG",
+        "0",
+        "1: instructions run while they are traced, so that `print(tile)` and `breakpoint()` in a kernel see values",
+        ("0", "1"),
+    ),
 }
 
 
@@ -82,6 +88,7 @@ class Settings:
         precise_fp: round on every write.
         capacity: "error" or "finding".
         strict: findings are errors.
+        debug: run instructions while they are traced.
     """
 
     target: str
@@ -89,6 +96,7 @@ class Settings:
     precise_fp: bool
     capacity: str
     strict: bool
+    debug: bool
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None) -> Settings:
@@ -108,6 +116,7 @@ class Settings:
             precise_fp=values["precise_fp"] == "1",
             capacity=values["capacity"],
             strict=values["strict"] == "1",
+            debug=values["debug"] == "1",
         )
 
 

@@ -235,6 +235,20 @@ def stack_of_traceback(tb: TracebackType | None, root: CodeType | None = None) -
     return tuple(reversed(places))
 
 
+def authors_traceback(tb: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without what comes after the author's last line, where a debugger is to stop."""
+    entries = []
+    while tb is not None:
+        entries.append(tb)
+        tb = tb.tb_next
+    while entries and is_internal(entries[-1].tb_frame.f_code):
+        entries.pop()
+    made: TracebackType | None = None
+    for entry in reversed(entries):
+        made = TracebackType(made, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return made
+
+
 def stack_in_cells(tb: TracebackType | None) -> Stack:
     """Return the author's places in notebook cells, or all of them where none is in a cell.
 

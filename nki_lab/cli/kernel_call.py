@@ -36,6 +36,7 @@ Target = Annotated[str | None, declared("target")]
 Timeout = Annotated[float | None, declared("timeout")]
 Capacity = Annotated[str | None, declared("capacity")]
 Strict = Annotated[bool, declared("strict")]
+Debug = Annotated[bool, declared("debug")]
 Check = Annotated[Expression | None, declared("check")]
 
 
@@ -54,7 +55,7 @@ def call_kernel(
     Args:
         place: FILE.py:KERNEL.
         inputs, args, seed: what its arguments are made of.
-        options: target, timeout, capacity and strict.
+        options: target, timeout, capacity, strict and debug.
         call: expression that calls the kernel, instead of a call with all arguments.
         check: the reference.
         tells_findings: the caller prints the findings of the last run.

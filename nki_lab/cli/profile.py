@@ -13,6 +13,7 @@ from nki_lab.cli.kernel_call import (
     Arguments,
     Call,
     Capacity,
+    Debug,
     Inputs,
     Place,
     Seed,
@@ -45,6 +46,7 @@ def profile(
     timeout: Timeout = None,
     capacity: Capacity = None,
     strict: Strict = False,
+    debug: Debug = False,
 ) -> None:
     """Model where the time of a kernel goes: print the report, and write it for other tools.
 
@@ -54,7 +56,9 @@ def profile(
     from nki_lab.profiler.profile_json import save
     from nki_lab.profiler.report import report
 
-    options = Namespace(target=target, timeout=timeout, capacity=capacity, strict=strict)
+    options = Namespace(
+        target=target, timeout=timeout, capacity=capacity, strict=strict, debug=debug
+    )
     result, _ = call_kernel(kernel, inputs, args, seed, options, call)
     typer.echo(report(result.profile))
     if output is not None:

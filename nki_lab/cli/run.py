@@ -13,6 +13,7 @@ from nki_lab.cli.kernel_call import (
     Call,
     Capacity,
     Check,
+    Debug,
     Inputs,
     Place,
     Seed,
@@ -36,6 +37,7 @@ def run(
     timeout: Timeout = None,
     capacity: Capacity = None,
     strict: Strict = False,
+    debug: Debug = False,
 ) -> None:
     """Compile, simulate and time a kernel of a file, and check its result.
 
@@ -45,7 +47,9 @@ def run(
     """
     from nki_lab.options.views import summary, view_text
 
-    options = Namespace(target=target, timeout=timeout, capacity=capacity, strict=strict)
+    options = Namespace(
+        target=target, timeout=timeout, capacity=capacity, strict=strict, debug=debug
+    )
     views = () if quiet else ("report",) if show is None else show
     reported = "report" in views
     result, compared = call_kernel(kernel, inputs, args, seed, options, call, check, reported)

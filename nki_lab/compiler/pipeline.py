@@ -24,6 +24,7 @@ from nki_lab.compiler.passes.settle_accumulate import settle_accumulate
 from nki_lab.compiler.trace import trace
 from nki_lab.errors import KernelErrors, NkiError, StrictFinding
 from nki_lab.ir.nodes import Finding, Kernel
+from nki_lab.ir.watch import Watch
 from nki_lab.targets.spec import Target
 
 Pass = Callable[[Kernel, CompileOptions], Kernel]
@@ -73,14 +74,17 @@ def compile_kernel(
     target: Target,
     options: CompileOptions,
     cores: int = 1,
+    watch: Watch | None = None,
 ) -> CompiledKernel:
     """Trace a kernel for these arguments and run every pass, for each of its cores.
+
+    `watch` runs what is traced, at once; it follows one core.
 
     Raises:
         NkiError: with a place in the author's text; KernelErrors when there are several.
     """
     with _collector_paused():
-        stages = list(_compiled(source, args, kwargs, target, options, (0, cores)))
+        stages = list(_compiled(source, args, kwargs, target, options, (0, cores), watch))
         kernel = stages[-1][1]
         others = []
         for core in range(1, cores):
@@ -102,8 +106,9 @@ def _compiled(
     target: Target,
     options: CompileOptions,
     program: tuple[int, int],
+    watch: Watch | None = None,
 ) -> Iterator[tuple[str, Kernel]]:
-    kernel = trace(source, args, kwargs, target, options, program)
+    kernel = trace(source, args, kwargs, target, options, program, watch)
     yield "trace", kernel
     if options.schedule:
         kernel = apply_schedule(kernel, options)

@@ -32,7 +32,9 @@ from nki_lab.ir.builder import Builder
 from nki_lab.ir.nodes import Kernel, OutputRef, Param
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.ir.verify import not_shared
+from nki_lab.ir.watch import Watch
 from nki_lab.language.nkiobject import NKIObject
+from nki_lab.source import authors_traceback
 from nki_lab.targets.spaces import SHARED_HBM
 from nki_lab.targets.spec import Target
 
@@ -54,6 +56,7 @@ def trace(
     target: Target,
     options: CompileOptions,
     program: tuple[int, int] = (0, 1),
+    watch: Watch | None = None,
 ) -> Kernel:
     """Run the kernel on symbolic tiles and return the program it describes.
 
@@ -63,12 +66,15 @@ def trace(
         target: the machine to compile for.
         options: `strict` turns findings into errors.
         program: (program_id, num_programs).
+        watch: runs what is traced, at once.
     """
     source.check()
     bound = bind_arguments(source, args, kwargs)
-    builder = Builder(target, root=source.code, program=program, strict=options.strict)
+    builder = Builder(target, root=source.code, program=program, strict=options.strict, watch=watch)
     values = {name: _symbolic(builder, name, value) for name, value in bound.items()}
     params = tuple(Param(name, value) for name, value in values.items())
+    if watch is not None:
+        watch.begin(builder)
     positional, keywords = _call_form(source, values)
     explained: NkiError | None = None
     with builder.active(), _marked_output(program):
@@ -76,16 +82,18 @@ def trace(
             result = source.function(*positional, **keywords)
         except Exception as error:
             explained = _all([*builder.errors, what_was_meant(error, source.code)])
+            # A debugger started afterwards stops at the author's line, where the tiles are.
+            explained = explained.with_traceback(authors_traceback(error.__traceback__))
     if explained is not None:
         # Raised here it has no context: IPython shows another traceback where a group of exceptions is one.
         raise explained from None
     if builder.errors:
         raise _all(builder.errors)
     builder.check_closed()
+    builder.watch = None  # tensors that outlive the trace keep no memory
     outputs: list[NkiTensor] = []
     structure = _outputs(result, outputs, source, builder)
-    _check_result(result, outputs, source, builder)
-    return Kernel(
+    kernel = Kernel(
         name=source.name,
         target=target,
         params=params,
@@ -99,6 +107,8 @@ def trace(
         keeps_order=builder.keeps_order,
         findings=tuple(builder.findings.values()),
     )
+    _check_result(kernel, result, source)
+    return kernel
 
 
 class _Marked(io.TextIOBase):
@@ -272,22 +282,13 @@ def _outputs(result: Any, found: list[NkiTensor], source: SourceKernel, builder:
     )
 
 
-def _check_result(
-    result: Any, outputs: list[NkiTensor], source: SourceKernel, builder: Builder
-) -> None:
-    if outputs:
-        return
-    writes_input = any(t.storage.origin == "input" for i in builder.body for t in _written(i))
-    if not writes_input:
+def _check_result(kernel: Kernel, result: Any, source: SourceKernel) -> None:
+    if not kernel.outputs and not kernel.written_inputs:
         raise KernelResult(
             f"{source.name} returns {'nothing' if result is None else 'no tensor'}",
             stack=(source.returns,),
             help="return the tensor made with nl.ndarray(..., buffer=nl.shared_hbm); is the `return` missing?",
         )
-
-
-def _written(node: Any) -> list[NkiTensor]:
-    return node.written() if hasattr(node, "written") else []
 
 
 def _all(errors: list[NkiError]) -> NkiError:

@@ -37,6 +37,7 @@ from nki_lab.ir.storage import Storage
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.ir.tensor_arguments import address_of, element_of, memory_of, shape_of
 from nki_lab.ir.variables import variable_of
+from nki_lab.ir.watch import Watch
 from nki_lab.source import Blame, Stack, is_internal, stack_of_frame
 from nki_lab.targets.spaces import MemoryRegion
 from nki_lab.targets.spec import Target
@@ -60,6 +61,7 @@ class Builder:
         target: the machine traced for.
         program: (program_id, num_programs) of the core.
         strict: findings become errors.
+        watch: runs what is traced, at once; None where nothing does.
     """
 
     def __init__(
@@ -69,8 +71,10 @@ class Builder:
         root: Any = None,
         program: tuple[int, int] = (0, 1),
         strict: bool = False,
+        watch: Watch | None = None,
     ) -> None:
         self.target = target
+        self.watch = watch
         self.root = root
         self.program = program
         self.strict = strict
@@ -249,6 +253,10 @@ class Builder:
         if form.remarks:
             self._remark(form.remarks, made)
         self.body.append(made)
+        if self.watch is not None:
+            if form.broken:  # without its result nothing that follows can be run
+                raise self.errors.pop()
+            self.watch.emitted(made)
         return made
 
     def _member(self, definition: Definition, position: int, value: Any, kind: type[Any]) -> Any:
@@ -358,6 +366,8 @@ class Builder:
         self._outer.append((self.body, loop))
         self._open_loops.add(loop.number)
         self.body = []
+        if self.watch is not None:
+            self.watch.opened(loop)
 
     def close_loop(self) -> None:
         """End the innermost open loop."""
@@ -365,6 +375,8 @@ class Builder:
         self._open_loops.discard(loop.number)
         outer.append(replace(loop, body=tuple(self.body)))
         self.body = outer
+        if self.watch is not None:
+            self.watch.closed(outer[-1])
 
     @contextmanager
     def inside_loop(self, number: int) -> Iterator[None]:

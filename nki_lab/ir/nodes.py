@@ -171,6 +171,16 @@ class Kernel:
             return body  # type: ignore[return-value]
         return tuple(_walk(body))
 
+    @cached_property
+    def written_inputs(self) -> frozenset[int]:
+        """Ids of the arguments that some instruction writes."""
+        return frozenset(
+            view.storage.id
+            for i in self.instructions
+            for view in i.written()
+            if view.storage.origin == "input"
+        )
+
     @property
     def has_loops(self) -> bool:
         """True when the device runs a loop, so that the executed stream differs from the program."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from nki_lab.errors import RegisterValue
+from nki_lab.ir.watch import watch_of
 
 
 class Register:
@@ -30,7 +31,11 @@ class Register:
         self.frozen = frozen
 
     def __repr__(self) -> str:
-        return f"<register {self.name}>"
+        watch = watch_of(self.owner)
+        if watch is None:
+            return f"<register {self.name}>"
+        value = watch.value(self)
+        return f"<register {self.name} = {'not set' if value is None else value}>"
 
     def __bool__(self) -> bool:
         """Open or close the device loop of a `while register:`; an error anywhere else."""

@@ -21,6 +21,7 @@ from nki_lab.ir.indices import integers, is_runtime, static_index
 from nki_lab.ir.storage import Storage
 from nki_lab.ir.tensor_arguments import element_of
 from nki_lab.ir.tensor_operators import TensorOperators
+from nki_lab.ir.watch import watch_of
 from nki_lab.targets.spaces import ARGUMENT_HBM, MemoryRegion
 
 
@@ -159,7 +160,9 @@ class NkiTensor(DynamicViews, TensorOperators):
         return f"`{self.name}` {list(self.shape)} {self.dtype} in {self.storage.buffer.name}"
 
     def __repr__(self) -> str:
-        return f"<tensor {self.describe()}>"
+        watch = watch_of(self.storage.owner)
+        shown = f"<tensor {self.describe()}>"
+        return shown if watch is None else f"{shown}\n{watch.shown(self)}"
 
     def __len__(self) -> int:
         return self.shape[0]

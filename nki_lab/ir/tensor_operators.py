@@ -8,9 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from numbers import Number
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+import numpy as np
 
 from nki_lab.errors import TensorOperator
+from nki_lab.ir.watch import watch_of
+
+if TYPE_CHECKING:
+    from nki_lab.ir.tensor import NkiTensor
 
 # Dunder name -> (symbol, what to write for two tensors or a tensor and a number; {i} is the instruction).
 _BINARY = {
@@ -106,6 +112,7 @@ class TensorOperators:
     __ne__ = _equality("!=", "nl.not_equal", True)
 
     if TYPE_CHECKING:  # what NkiTensor has
+        storage: Any
 
         @property
         def name(self) -> str:  # noqa: D102
@@ -154,11 +161,21 @@ class TensorOperators:
     def _array(self, function: str) -> NoReturn:
         raise TensorOperator(
             f"{function} of {self.describe()}: {_VALUE}",
-            help="compute with functions of nki.language or nki.isa",
+            help="compute with functions of nki.language or nki.isa; to see values, run it with debug and print the"
+            " tensor",
         )
 
-    def __array__(self, *_: Any, **__: Any) -> Any:
-        self._array("np.asarray")
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Return the values a tensor has now, in a debug run; no other knows them."""
+        watch = watch_of(self.storage.owner)
+        if watch is None:
+            self._array("np.asarray")
+        self.storage.owner.find(
+            "advice",
+            f"np.asarray of {self.describe()}: only a debug run knows its values; any other refuses this",
+            help="take the line out when you have seen enough",
+        )
+        return np.asarray(watch.values(cast("NkiTensor", self)), dtype)
 
     def __array_ufunc__(self, ufunc: Any, *_: Any, **__: Any) -> Any:
         self._array(f"np.{ufunc.__name__}")

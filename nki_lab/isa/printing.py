@@ -57,6 +57,11 @@ def _(print_prefix, tensor, core, dtypes):
 def shown(prefix: str, values: np.ndarray, dtype: DType, core: int | None) -> str:
     """Return what is printed: a line with prefix, dtype and shape, then the values, long tensors in part."""
     mark = "" if core is None else f"[core {core}] "
+    return f"{mark}{prefix}: {dtype} {list(values.shape)}\n{values_text(values, dtype)}"
+
+
+def values_text(values: np.ndarray, dtype: DType) -> str:
+    """Return values as text, those of large tensors in part; NumPy's print options do not change it."""
     formatter: Any = None
     if dtype.kind == "packed":  # several values in a word, shown as its bits
         formatter = {"int": f"0x{{:0{2 * values.itemsize}x}}".format}
@@ -66,4 +71,4 @@ def shown(prefix: str, values: np.ndarray, dtype: DType, core: int | None) -> st
         precision=6, threshold=1000, edgeitems=3, linewidth=100, suppress=False, nanstr="nan",
         infstr="inf", sign="-", floatmode="maxprec", formatter=formatter, legacy=False,
     ):  # fmt: skip
-        return f"{mark}{prefix}: {dtype} {list(values.shape)}\n{np.array2string(values)}"
+        return np.array2string(values)

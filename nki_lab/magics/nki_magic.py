@@ -9,6 +9,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
 from nki_lab.errors import CheckFailed, NkiError, NoKernel, UnknownOption
+from nki_lab.magics.breakpoints import breakpoints
 from nki_lab.magics.cells import Cell, typed_stack
 from nki_lab.magics.define import EXAMPLE, define_kernels
 from nki_lab.magics.show import show
@@ -48,10 +49,11 @@ class NkiMagics(Magics):
     @line_cell_magic
     def nki(self, line: str, cell: str | None = None) -> None:  # noqa: D102 - set below
         try:
-            if cell is None:
-                self._line(line)
-            else:
-                self._cell(line, cell)
+            with breakpoints(self.ip):
+                if cell is None:
+                    self._line(line)
+                else:
+                    self._cell(line, cell)
         except KeyboardInterrupt as interrupt:
             _show_place(interrupt)
             raise

@@ -247,6 +247,13 @@ OPTIONS: tuple[Option, ...] = (
         _ALL,
         default=False,
     ),
+    Option(
+        "debug",
+        "",
+        "run instructions while they are traced: print(tile) and breakpoint() in the kernel see values",
+        _ALL,
+        default=False,
+    ),
 )
 
 BY_NAME = {option.name: option for option in OPTIONS}

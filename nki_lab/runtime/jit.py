@@ -11,22 +11,25 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from nki_lab.compiler.cores import pair_shared
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.apply_schedule import Edges, edges_of
 from nki_lab.compiler.pipeline import CompiledKernel, compile_kernel
 from nki_lab.compiler.trace import OutputRef, bind_arguments, is_array, map_arguments
-from nki_lab.errors import KernelArgument, NotOnTarget, ToolchainError
+from nki_lab.errors import KernelArgument, NotModelled, NotOnTarget, ToolchainError
 from nki_lab.ir.execution import Execution
 from nki_lab.ir.instruction import active
 from nki_lab.ir.nodes import Finding
+from nki_lab.ir.watch import Watch
 from nki_lab.runtime.arrays import is_foreign_array, library_of, to_library, to_numpy
 from nki_lab.runtime.call_form import CallForm
 from nki_lab.runtime.recording import record, recording
 from nki_lab.runtime.result import Result
 from nki_lab.settings import Settings
-from nki_lab.simulator import Program, SimulatorOptions, run_cores
+from nki_lab.simulator import EagerRun, Program, SimulatorOptions, run_cores
 from nki_lab.targets import get_target
 from nki_lab.targets.spec import Target
 
@@ -109,6 +112,8 @@ class KernelFunction:
     def launch(self, *args: Any, target: str | Target | None = None, **kwargs: Any) -> Result:
         """Run on the simulator and return everything that is known about the run."""
         with use_target(target):
+            if Settings.read().debug:
+                return self._debug(args, kwargs)
             compiled = self.compile(*args, **kwargs)
         # Not checked against what was compiled: a kernel may change the objects it is given while it is traced.
         return compiled._launch(args, kwargs, check=False)
@@ -119,24 +124,48 @@ class KernelFunction:
         Values the kernel read from outside its arguments (globals, closures) stay as they were at this moment.
         """
         settings = Settings.read()
+        _, arguments = _numpy_arguments(self.source, args, kwargs)
+        form = CallForm(arguments)
+        compiled = self._compiled(settings, arguments)
+        return CompiledFunction(compiled, SimulatorOptions(precise_fp=settings.precise_fp), form)
+
+    def _compiled(
+        self, settings: Settings, arguments: inspect.BoundArguments, watch: Watch | None = None
+    ) -> CompiledKernel:
+        return compile_kernel(
+            self.source, arguments.args, arguments.kwargs, self._target(settings),
+            replace(CompileOptions.from_settings(settings), schedule=self.schedule), self.grid, watch,
+        )  # fmt: skip
+
+    def _target(self, settings: Settings) -> Target:
+        """Return the machine to compile for; refuse what it cannot run."""
         if not (settings.simulator or self.simulated):
             raise ToolchainError(
                 "NKI_SIMULATOR=0 asks for the device, and running on a device is not supported yet",
                 help="unset NKI_SIMULATOR to run on the simulator",
             )
-        _, arguments = _numpy_arguments(self.source, args, kwargs)
-        form = CallForm(arguments)
         target = current_target(settings)
         if self.grid > target.lnc_max:
             raise NotOnTarget(
                 f"{self.__name__}[{self.grid}]: a logical core of {target.name} has {target.lnc_max} core",
                 help="launch on one core, or choose a target with two: trn2, trn3",
             )
-        compiled = compile_kernel(
-            self.source, arguments.args, arguments.kwargs, target,
-            replace(CompileOptions.from_settings(settings), schedule=self.schedule), self.grid,
-        )  # fmt: skip
-        return CompiledFunction(compiled, SimulatorOptions(precise_fp=settings.precise_fp), form)
+        return target
+
+    def _debug(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Result:
+        """Run while tracing."""
+        settings = Settings.read()
+        if self.grid > 1:
+            raise NotModelled(
+                f"{self.__name__}[{self.grid}]: a debug run has one core, since cores are traced one after the other",
+                help="launch it on one core, or run it without debug",
+            )
+        values, arguments = _numpy_arguments(self.source, args, kwargs)
+        arrays = CallForm(arguments).arrays(arguments, check=False)
+        options = SimulatorOptions(precise_fp=settings.precise_fp)
+        eager = EagerRun(self._target(settings), arrays, options)
+        compiled = self._compiled(settings, arguments, eager)
+        return _result(compiled, [eager.trips], values, arrays, eager.end(compiled.kernel))
 
     def __repr__(self) -> str:
         return f"<NKI kernel {self.__name__}{self.__signature__}>"
@@ -179,24 +208,34 @@ class CompiledFunction:
         else:
             outputs = self._programs[0].run(arrays)
         self.runs += 1
-        library = next((library_of(v) for v in values if library_of(v) != "numpy"), "numpy")
-        value = _structured(compiled.kernel.result, [to_library(o, library) for o in outputs])
-        result = Result(
-            compiled=compiled,
-            execution=Execution.of(compiled.kernel, self._programs[0].trips),
-            others=tuple(
-                Execution.of(k, p.trips)
-                for k, p in zip(compiled.others, self._programs[1:], strict=True)
-            ),
-            inputs=tuple(arrays),
-            outputs=tuple(outputs),
-            value=value,
-        )
-        record(result)
-        return result
+        return _result(compiled, [p.trips for p in self._programs], values, arrays, outputs)
 
     def __repr__(self) -> str:
         return f"<compiled NKI kernel {self.compiled.kernel.name} for {self.compiled.target.name}>"
+
+
+def _result(
+    compiled: CompiledKernel,
+    trips: Sequence[Sequence[int]],
+    given: list[Any],
+    arrays: Sequence[np.ndarray],
+    outputs: list[np.ndarray],
+) -> Result:
+    """Return the Result of a run, and record it; `trips` are those of the device loops of each core."""
+    library = next((library_of(v) for v in given if library_of(v) != "numpy"), "numpy")
+    executions = [
+        Execution.of(k, t) for k, t in zip((compiled.kernel, *compiled.others), trips, strict=True)
+    ]
+    result = Result(
+        compiled=compiled,
+        execution=executions[0],
+        others=tuple(executions[1:]),
+        inputs=tuple(arrays),
+        outputs=tuple(outputs),
+        value=_structured(compiled.kernel.result, [to_library(o, library) for o in outputs]),
+    )
+    record(result)
+    return result
 
 
 def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 from nki_lab.runtime.jit import KernelFunction, jit
 from nki_lab.runtime.result import Result
+from nki_lab.settings import override
 from nki_lab.targets.spec import Target
 
 
@@ -14,6 +15,9 @@ def run(
     kernel: KernelFunction | Callable[..., Any],
     *args: Any,
     target: str | Target | None = None,
+    capacity: str | None = None,
+    strict: bool | None = None,
+    debug: bool | None = None,
     **kwargs: Any,
 ) -> Result:
     """Compile and simulate a kernel and return its Result.
@@ -22,6 +26,17 @@ def run(
         kernel: a function decorated with `nki.jit`, or a plain function.
         args, kwargs: its arguments; arrays may be NumPy, PyTorch (CPU) or JAX arrays.
         target: trn1, trn2, trn3 or an alias; by default NEURON_PLATFORM_TARGET_OVERRIDE, else trn3.
+        capacity: "error", or "finding" to run a kernel that does not fit into SBUF or PSUM.
+        strict: findings are errors.
+        debug: run instructions while they are traced, so that `print(tile)` and `breakpoint()` in the kernel see
+            values. One core only.
+
+    None leaves a choice to its environment variable: NKI_LAB_CAPACITY, NKI_LAB_STRICT, NKI_LAB_DEBUG.
     """
     made = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
-    return made.launch(*args, target=target, **kwargs)
+    with override(capacity=capacity, strict=_text(strict), debug=_text(debug)):
+        return made.launch(*args, target=target, **kwargs)
+
+
+def _text(choice: bool | None) -> str | None:
+    return None if choice is None else str(int(choice))

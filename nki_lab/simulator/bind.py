@@ -105,7 +105,7 @@ class Binder:
             given[f"out_{definition.params[position]}"] = value
         if "engine" in definition.position:
             given["engine"] = i.form.engine  # the one that runs it, where the author left it open
-        given["target"] = self.memory.kernel.target
+        given["target"] = self.memory.target
         if "dtypes" in names:  # of packed operands, which arrays of words do not tell
             tensors = ((n, i.args[definition.position[n]]) for n in definition.operands)
             given["dtypes"] = {n: t.dtype for n, t in tensors if type(t) is NkiTensor}
@@ -183,8 +183,7 @@ class Binder:
             return self.registers[state]
         view = next(iter(i.read()), None) or i.written()[0]
         first = view.start_partition
-        addresses = self.memory.kernel.addresses or {}
-        address = addresses.get(view.storage.id, view.storage.address)
+        address = self.memory.addresses.get(view.storage.id, view.storage.address)
         first += address.partition if address is not None else 0
         return self.registers[state][first : first + view.shape[0]]
 

@@ -7,7 +7,7 @@ is exchanged and both go on. So results never depend on how fast a core is; what
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -22,7 +22,15 @@ from nki_lab.simulator.memory import Memory
 from nki_lab.source import Span
 
 if TYPE_CHECKING:
+    from nki_lab.simulator.late import RegisterFile
     from nki_lab.simulator.machine import Program
+
+
+class Runs(Protocol):
+    """What runs device loops."""
+
+    register_file: RegisterFile
+    trips: list[int]
 
 
 class Meeting:
@@ -67,9 +75,12 @@ class Meeting:
 
 
 class DeviceLoop:
-    """A step that is a loop of steps."""
+    """A step that is a loop of steps.
 
-    def __init__(self, program: Program, loop: Loop, steps: list[Any]) -> None:
+    `program` is what runs it: it has the registers, and counts the passes of each loop that is entered.
+    """
+
+    def __init__(self, program: Runs, loop: Loop, steps: list[Any]) -> None:
         self.program = program
         self.loop = loop
         self.steps = steps

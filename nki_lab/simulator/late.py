@@ -23,7 +23,7 @@ from nki_lab.ir.storage import Address, Storage
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.simulator.bind import Binder, run_steps, wanted
 from nki_lab.simulator.memory import Base, Memory
-from nki_lab.simulator.places import Places, places_of
+from nki_lab.simulator.places import Places, places_of, user_of
 
 _SIGN, _RANGE = 1 << 31, 1 << 32
 
@@ -31,29 +31,27 @@ _SIGN, _RANGE = 1 << 31, 1 << 32
 class RegisterFile:
     """Values of a kernel's registers, 32-bit signed; reading one that was never set is an error."""
 
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self.names = names
-        self.values = np.zeros(len(names), np.int64)
-        self.known = np.zeros(len(names), bool)
+    def __init__(self) -> None:
+        self.values: dict[int, int] = {}
 
     def clear(self) -> None:
         """Forget all values, before a run."""
-        self.known[...] = False
+        self.values.clear()
 
     def get(self, register: Register, i: Instruction | None = None) -> int:
         """Return the value of a register."""
-        if not self.known[register.id]:
+        value = self.values.get(register.id)
+        if value is None:
             raise UnwrittenRegister(
                 f"register `{register.name}` is read but was never set",
                 stack=i.stack if i is not None else (),
                 help="set it with nisa.register_move or nisa.register_load first",
             )
-        return int(self.values[register.id])
+        return value
 
     def set(self, register: Register, value: int) -> None:
         """Set a register; only the low 32 bits are kept."""
         self.values[register.id] = (value + _SIGN) % _RANGE - _SIGN
-        self.known[register.id] = True
 
 
 class _Skipped(Exception):
@@ -80,6 +78,15 @@ class Late:
                 self.memory.drop(key)
                 self.binder.written.pop(key, None)
             self._made.clear()
+
+    def values(self, view: NkiTensor) -> np.ndarray:
+        """Return a copy of what a view holds now; its address is computed from the values of this moment."""
+        if view.dynamic is None:
+            return self.memory.array(view).copy()
+        if view.dynamic.kind is Addressing.SCALAR:
+            return self.memory.array(self._moved(None, view, False)).copy()
+        places = self._places(None, view, False)
+        return self.memory.array(places.window)[places.at]
 
     def _run(self, i: Instruction) -> None:
         definition = i.definition
@@ -147,7 +154,7 @@ class Late:
 
     # -- one value moves a view ----------------------------------------------------------------------------------
 
-    def _moved(self, i: Instruction, view: NkiTensor, skip: bool) -> NkiTensor:
+    def _moved(self, i: Instruction | None, view: NkiTensor, skip: bool) -> NkiTensor:
         """Return a view as one index places it; raise _Skipped when it is out of range and to be skipped."""
         dynamic = view.dynamic
         assert dynamic is not None
@@ -168,7 +175,7 @@ class Late:
 
     # -- a tile of indices names rows or elements ----------------------------------------------------------------
 
-    def _places(self, i: Instruction, view: NkiTensor, skip: bool) -> Places:
+    def _places(self, i: Instruction | None, view: NkiTensor, skip: bool) -> Places:
         dynamic = view.dynamic
         assert dynamic is not None and isinstance(dynamic.index, NkiTensor)
         places = places_of(i, view, self.memory.array(dynamic.index))
@@ -222,8 +229,7 @@ class Late:
         self._made.append(key)
         address = None
         if view.storage.on_chip:  # hidden registers are those of its partitions
-            addresses = self.memory.kernel.addresses or {}
-            placed = addresses.get(view.storage.id, view.storage.address)
+            placed = self.memory.addresses.get(view.storage.id, view.storage.address)
             first = placed.partition if placed is not None else 0
             address = Address(first + view.start_partition, 0)
         storage = Storage(
@@ -271,12 +277,14 @@ def _check_unique(i: Instruction, places: Places) -> None:
         )
 
 
-def _out_of_range(i: Instruction, view: NkiTensor, value: int, where: str) -> AddressOutOfRange:
+def _out_of_range(
+    i: Instruction | None, view: NkiTensor, value: int, where: str
+) -> AddressOutOfRange:
     dynamic = view.dynamic
     assert dynamic is not None
     limit = f"valid are 0 to {dynamic.limit - 1}" if dynamic.limit else "it leaves the tensor"
     return AddressOutOfRange(
-        f"{i.definition.name}: index {value}{where} is out of range for {view.storage.describe()}: {limit}",
-        stack=i.stack,
+        f"{user_of(i)}: index {value}{where} is out of range for {view.storage.describe()}: {limit}",
+        stack=i.stack if i is not None else (),
         help="clip the indices, or pass oob_mode=nisa.oob_mode.skip where the instruction has it",
     )

@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from nki_lab.errors import KernelArgument
 from nki_lab.ir.instruction import Instruction
 from nki_lab.ir.nodes import Kernel, Loop
 from nki_lab.ir.storage import Storage
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.simulator.arguments import check_writable, elements_of, output_of
 from nki_lab.simulator.bind import Binder, Step, run_steps
 from nki_lab.simulator.cores import DeviceLoop, Meeting, run_to_meetings
 from nki_lab.simulator.late import Late, RegisterFile
@@ -51,14 +50,14 @@ class Program:
     def __init__(self, kernel: Kernel, options: SimulatorOptions | None = None) -> None:
         self.kernel = kernel
         self.options = options or SimulatorOptions()
-        self.memory = Memory(kernel, self.options)
+        self.memory = Memory.of(kernel, self.options)
         self.registers = new_registers(kernel.target)
         self.writes = {
             v.storage.id for i in kernel.instructions if not i.definition.meets for v in i.written()
         }
         self.arrays: dict[int, np.ndarray] = {}  # what arguments and results are held in
         self._copied_back: list[tuple[np.ndarray, np.ndarray]] = []
-        self.register_file = RegisterFile(kernel.registers)
+        self.register_file = RegisterFile()
         # How often each device loop of the last run ran, in the order they were entered.
         self.trips: list[int] = []
         self._binder = Binder(self.memory, self.registers)
@@ -223,23 +222,22 @@ class Program:
         """Write copies of inputs back and return the outputs."""
         for array, held in self._copied_back:
             array[...] = held
-        return [self._output(view, arrays) for view in self.kernel.outputs]
+        return [
+            output_of(self.kernel, view, arrays, self.memory.array(view))
+            for view in self.kernel.outputs
+        ]
 
     def _bind_inputs(
         self, arrays: Sequence[np.ndarray], shared: Mapping[int, np.ndarray]
     ) -> list[tuple[np.ndarray, np.ndarray]]:
         """Make the caller's arrays the inputs; return (array, copy) pairs to write back after the run."""
-        inputs = self.kernel.inputs
-        if len(arrays) != len(inputs):
-            raise KernelArgument(
-                f"{self.kernel.name} takes {len(inputs)} arrays, found {len(arrays)}"
-            )
+        kernel = self.kernel
+        elements = elements_of(kernel.name, kernel.inputs, arrays)
         copied_back = []
-        for storage, array in zip(inputs, arrays, strict=True):
-            array = _stored(storage, array)
+        for storage, array in zip(kernel.inputs, elements, strict=True):
             written = storage.id in self.writes
             if written:
-                self._check_writable(storage, array, inputs, arrays)
+                check_writable(kernel, storage, arrays)
             if storage.id in shared:  # core 0 writes its copy back
                 self.memory.bind(storage, shared[storage.id])
                 continue
@@ -252,25 +250,6 @@ class Program:
             self.memory.bind(storage, held)
         return copied_back
 
-    def _check_writable(
-        self,
-        storage: Storage,
-        array: np.ndarray,
-        inputs: Sequence[Storage],
-        arrays: Sequence[np.ndarray],
-    ) -> None:
-        if not array.flags.writeable:
-            raise KernelArgument(
-                f"{self.kernel.name} writes its argument `{storage.name}`, but the array is read-only",
-                help="pass a copy: array.copy()",
-            )
-        for other, second in zip(inputs, arrays, strict=True):
-            if other is not storage and np.may_share_memory(array, second):
-                raise KernelArgument(
-                    f"{self.kernel.name} writes its argument `{storage.name}`, which shares memory with `{other.name}`",
-                    help="pass a copy of one of them",
-                )
-
     def _put_outside(self) -> None:
         bases = {
             key: self.memory.base(self.kernel.storages[key]).bytes for key in self.memory.outside
@@ -280,25 +259,6 @@ class Program:
             if position is not None:
                 window = (*keywords[name][:position], window, *keywords[name][position + 1 :])
             keywords[name] = window
-
-    def _output(self, view: NkiTensor, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        if view.storage.origin == "input" and _is_whole(view):
-            # The caller's own array, also where a copy of it was computed on.
-            return next(
-                a for s, a in zip(self.kernel.inputs, arrays, strict=True) if s is view.storage
-            )
-        return self.memory.array(view)
-
-
-def _is_whole(view: NkiTensor) -> bool:
-    """Tell whether a view shows all of its storage as it was made."""
-    whole = view.storage.whole()
-    return (view.shape, view.strides, view.offset, view.dtype) == (
-        whole.shape,
-        whole.strides,
-        whole.offset,
-        whole.dtype,
-    )
 
 
 def simulate(
@@ -316,17 +276,6 @@ def _undecided(kernel: Kernel) -> set[int]:
         if position is not None and i.args[position] is None:
             found.add(i.dst.storage.id)
     return found
-
-
-def _stored(storage: Storage, array: np.ndarray) -> np.ndarray:
-    """Return the caller's array as the tensor's elements, in the same memory."""
-    if array.shape != storage.shape or array.dtype not in (storage.dtype.np, storage.dtype.host):
-        raise KernelArgument(
-            f"argument `{storage.name}` is {list(array.shape)} {array.dtype}, the kernel was compiled for"
-            f" {list(storage.shape)} {storage.dtype}",
-            help="compile it for these arrays: call the kernel itself instead of the compiled one",
-        )
-    return array.view(storage.dtype.np)
 
 
 def _clear(mask: np.ndarray) -> None:

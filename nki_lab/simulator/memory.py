@@ -13,10 +13,11 @@ from nki_lab.dtypes import DType, dtype_of
 from nki_lab.errors import NotModelled
 from nki_lab.ir.footprint import footprint, overlap
 from nki_lab.ir.nodes import Kernel
-from nki_lab.ir.storage import Storage
+from nki_lab.ir.storage import Address, Storage
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.simulator.options import SimulatorOptions
-from nki_lab.targets.spaces import SBUF, SHARED_HBM, MemoryRegion
+from nki_lab.targets.spaces import PSUM, SBUF, SHARED_HBM, MemoryRegion
+from nki_lab.targets.spec import Target
 
 _FLOAT32 = dtype_of("float32")
 assert _FLOAT32 is not None
@@ -36,32 +37,64 @@ class Base:
 
 
 class Memory:
-    """Arrays of every storage of one kernel, on chip and in HBM.
+    """Arrays of the storages of one kernel, on chip and in HBM.
 
-    Arguments and results change from run to run: `outside` holds the ids of their storages.
+    Attributes:
+        target: the machine.
+        options: how numbers are kept.
+        outside: ids of arguments and results, which change from run to run.
+        addresses: where each storage on chip lies, by id.
     """
 
-    def __init__(self, kernel: Kernel, options: SimulatorOptions) -> None:
-        self.kernel = kernel
+    def __init__(self, target: Target, options: SimulatorOptions) -> None:
+        self.target = target
         self.options = options
-        self.outside = {s.id for s in kernel.inputs} | {v.storage.id for v in kernel.outputs}
-        if kernel.program[1] > 1:  # cores share these
-            self.outside |= {
-                s.id for s in kernel.storages if s.buffer is SHARED_HBM and s.origin == "temporary"
-            }
+        self.outside: set[int] = set()
+        self.addresses: dict[int, Address] = {}
         self._bases: dict[int, Base] = {}
         self._pool: dict[int, list[np.ndarray]] = {}
         self._chips: dict[MemoryRegion, tuple[np.ndarray, int]] = {}
-        self._shared = (
-            {s.id for s in kernel.storages if s.on_chip}
+        self._pitches = {
+            SBUF: target.sbuf_bytes_per_partition,
+            PSUM: target.psum_bytes_per_partition,
+        }
+        self._shared: set[int] = set()
+
+    @classmethod
+    def of(cls, kernel: Kernel, options: SimulatorOptions) -> Memory:
+        """Return the memory of a compiled kernel."""
+        made = cls(kernel.target, options)
+        made.outside = {s.id for s in kernel.inputs} | {v.storage.id for v in kernel.outputs}
+        if kernel.program[1] > 1:  # cores share these
+            made.outside |= {
+                s.id for s in kernel.storages if s.buffer is SHARED_HBM and s.origin == "temporary"
+            }
+        for key, address in (kernel.addresses or {}).items():
+            made.place(kernel.storages[key], address)
+        shared = (
+            [s for s in kernel.storages if s.on_chip]
             if options.shared_bytes
-            else {k for group in kernel.overlaps for k in group}
+            else [kernel.storages[k] for group in kernel.overlaps for k in group]
         )
-        if self._shared and not options.precise_fp:
+        for storage in shared:
+            made.share(storage)
+        return made
+
+    def place(self, storage: Storage, address: Address) -> None:
+        """Put a storage at an address."""
+        self.addresses[storage.id] = address
+        end = address.byte + storage.row_bytes
+        # Past the end of the memory when capacity is only a finding.
+        self._pitches[storage.buffer] = max(self._pitches[storage.buffer], -(-end // 64) * 64)
+
+    def share(self, storage: Storage) -> None:
+        """Let a storage share its bytes with others at overlapping addresses."""
+        if not self.options.precise_fp:
             raise NotModelled(
                 "NKI_PRECISE_FP=0 keeps floats wider than their tiles, so tensors cannot share bytes",
                 help="run with NKI_PRECISE_FP=1, or give overlapping tensors addresses of their own",
             )
+        self._shared.add(storage.id)
 
     def held_as(self, dtype: DType) -> DType:
         """Return the dtype elements are held in: float32 for narrow floats without precise_fp."""
@@ -110,21 +143,13 @@ class Memory:
         return Base(data, 0, size // storage.partitions)
 
     def _chip(self, storage: Storage) -> Base:
-        assert self.kernel.addresses is not None
-        address = self.kernel.addresses[storage.id]
+        address = self.addresses[storage.id]
         chip, pitch = self._chips.get(storage.buffer) or self._new_chip(storage.buffer)
         return Base(chip, address.partition * pitch + address.byte, pitch)
 
     def _new_chip(self, space: MemoryRegion) -> tuple[np.ndarray, int]:
-        kernel, target = self.kernel, self.kernel.target
-        pitch = (
-            target.sbuf_bytes_per_partition if space is SBUF else target.psum_bytes_per_partition
-        )
-        for key, address in (kernel.addresses or {}).items():
-            storage = kernel.storages[key]
-            if storage.buffer is space:  # past the end when capacity is only a finding
-                pitch = max(pitch, -(-(address.byte + storage.row_bytes) // 64) * 64)
-        made = self._chips[space] = _aligned(pitch * target.partitions), pitch
+        pitch = self._pitches[space]
+        made = self._chips[space] = _aligned(pitch * self.target.partitions), pitch
         return made
 
     def may_alias(self, a: NkiTensor, b: NkiTensor) -> bool:

@@ -32,7 +32,12 @@ class Places(NamedTuple):
     chosen: np.ndarray
 
 
-def places_of(i: Instruction, view: NkiTensor, index: np.ndarray) -> Places:
+def user_of(i: Instruction | None) -> str:
+    """Return who uses a view: an instruction, or who looks at its values in between."""
+    return i.definition.name if i is not None else "values"
+
+
+def places_of(i: Instruction | None, view: NkiTensor, index: np.ndarray) -> Places:
     """Return where the elements of `view` are; `index` is what its tile of indices holds."""
     dynamic = view.dynamic
     assert dynamic is not None
@@ -58,25 +63,26 @@ def _rows(view: NkiTensor, index: np.ndarray) -> Places:
     return Places(window, (np.where(valid, start + low, 0),), valid, chosen)
 
 
-def _elements(i: Instruction, view: NkiTensor, index: np.ndarray) -> Places:
+def _elements(i: Instruction | None, view: NkiTensor, index: np.ndarray) -> Places:
     """Return the places of elements along the free axis; a group of partitions shares its offsets."""
     assert view.dynamic is not None
-    group = _GROUP_TENSOR if i.form.engine is TENSOR else _GROUP
+    group = _GROUP_TENSOR if i is not None and i.form.engine is TENSOR else _GROUP
+    stack = i.stack if i is not None else ()
     count = view.shape[1]
     held = min(group, len(index)) * index.shape[1]
     if count > held:
         raise AddressOutOfRange(
-            f"{i.definition.name}: {count} offsets are used, the index holds {held} for each group of {group}"
+            f"{user_of(i)}: {count} offsets are used, the index holds {held} for each group of {group}"
             " partitions",
-            stack=i.stack,
+            stack=stack,
             help="pass num_elem to indirect()",
         )
     groups = [index[g : g + group] for g in range(0, len(index), group)]
     if len(groups) > 1 and len(groups[-1]) < min(group, count):
         raise AddressOutOfRange(
-            f"{i.definition.name}: {count} offsets are used, but the last group has only {len(groups[-1])} of {group}"
+            f"{user_of(i)}: {count} offsets are used, but the last group has only {len(groups[-1])} of {group}"
             " partitions to hold them",
-            stack=i.stack,
+            stack=stack,
             help=f"use a multiple of {group} partitions, or pass a smaller num_elem to indirect()",
         )
     chosen = np.concatenate(

@@ -6,7 +6,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty
@@ -30,12 +30,15 @@ class Kernel:
     manager: KernelManager
     client: Any
 
-    def run(self, code: str, interrupt: bool = False) -> tuple[str, str]:
+    def run(self, code: str, interrupt: bool = False, typed: Sequence[str] = ()) -> tuple[str, str]:
         """Run a cell; return its text output and its error as shown, "" where there is none.
 
-        With `interrupt`, the kernel is interrupted once the cell has printed something.
+        With `interrupt`, the kernel is interrupted once the cell has printed something. `typed` answers prompts.
         """
-        sent = self.client.execute(code)
+        sent = self.client.execute(code, allow_stdin=bool(typed))
+        for answer in typed:
+            self.client.get_stdin_msg(timeout=30)
+            self.client.input(answer)
         text, shown = "", ""
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
@@ -55,8 +58,12 @@ class Kernel:
             elif message["msg_type"] == "error":
                 shown = "\n".join([content["ename"], *content["traceback"]])
             elif message["msg_type"] == "status" and content["execution_state"] == "idle":
-                return text, re.sub(r"\x1b\[[0-9;]*m", "", shown)
+                return _plain(text), _plain(shown)
         pytest.fail(f"the kernel is still busy with:\n{code}")
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
 
 
 @pytest.fixture(scope="module")
@@ -108,3 +115,36 @@ def test_source_and_tracebacks_have_the_lines_of_the_cell(kernel: Kernel):
     assert text == "(['def f(x):\\n', '    return x\\n'], 3)\n"
     _, shown = kernel.run("g()")
     assert "----> 6     return {}['key']" in shown
+
+
+DOUBLED = """
+def doubled(x):
+    tile = nl.load(x)
+    nisa.tensor_scalar(tile, tile, nl.multiply, 2.0)
+    {stop}
+    nisa.tensor_scalar(tile, tile, nl.multiply, -1.0)
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, tile)
+    return out
+"""
+
+
+def test_breakpoint_in_a_debug_run_shows_values_and_steps_over_instructions(kernel: Kernel) -> None:
+    body = DOUBLED.format(stop="breakpoint()")
+    line = "--debug --run 'doubled(a[:2, :2])' --show none"
+    text, shown = kernel.run(cell(line, body), typed=("p tile", "s", "p tile", "c"))
+    assert shown == ""
+    assert text.count("<tensor `tile` [2, 2] float32 in sbuf>") == 2
+    first, second = re.findall(r"in sbuf>\n\[\[ ?(-?)\d", text)
+    assert (first, second) == ("-", ""), text
+    assert "skipped" not in text
+    assert "doubled on trn3" in text
+
+
+def test_a_debugger_started_after_an_error_stops_at_the_kernels_line(kernel: Kernel) -> None:
+    body = DOUBLED.format(stop="assert np.asarray(tile).min() > 0")
+    _, shown = kernel.run(cell("--debug --run 'doubled(a[:2, :2])'", body))
+    assert shown.startswith("KernelRaised")
+    text, shown = kernel.run("%debug", typed=("p tile", "q"))
+    assert "<tensor `tile` [2, 2] float32 in sbuf>" in text
+    assert "nki_lab" not in text

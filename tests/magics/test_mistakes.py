@@ -30,6 +30,7 @@ OPTIONS = [
     ("timeout", "--timeout x", e.UnknownOption, "`x` is no number of seconds"),
     ("capacity", "--capacity none", e.UnknownOption, "`none` is none of error, finding"),
     ("strict", "--strict=yes", e.UnknownOption, "--strict is a switch"),
+    ("debug", "--debug=yes", e.UnknownOption, "--debug is a switch"),
 ]
 
 
@@ -112,7 +113,7 @@ KERNELS = [
     ("return 1 / 0", e.KernelRaised, 3, "ZeroDivisionError: division by zero"),
     ("assert x.shape[0] < 3, 'too many rows'", e.KernelRaised, 3, "AssertionError: too many rows"),
     ("pass", e.KernelResult, 2, "f returns nothing"),
-    ("return nl.load(x)", e.KernelResult, 2, "a result must be in shared_hbm"),
+    ("return nl.load(x)", e.KernelResult, 3, "a result must be in shared_hbm"),
     ("return x + x", e.TensorOperator, 3, "nl.add"),
     ("return nl.ad(x, x)", e.UnknownName, 3, "did you mean `add`"),
     ("t = nl.ndarray((129, 4), nl.float32)", e.TensorArgument, 3, "129 partitions"),

@@ -25,6 +25,7 @@ RIGHT = {
     "timeout": ("--timeout 1e-1", 0.1),
     "capacity": ("--capacity finding", "finding"),
     "strict": ("--strict", True),
+    "debug": ("--debug", True),
 }
 
 #: (option, line, words of the error, words of its help)
@@ -51,6 +52,7 @@ WRONG = [
     ("timeout", "--timeout inf", "`inf` is no number", "2.5"),
     ("capacity", "--capacity findings", "error, finding", "did you mean `finding`?"),
     ("strict", "--strict=1", "--strict is a switch", "write --strict alone"),
+    ("debug", "--debug=1", "--debug is a switch", "write --debug alone"),
 ]
 
 

@@ -318,3 +318,17 @@ def test_a_register_nobody_set_is_an_error_when_it_is_read():
 
     with pytest.raises(UnwrittenRegister, match="was never set"):
         run(jit(kernel), ROWS)
+
+
+def test_a_kernel_may_return_nothing_when_a_loop_updates_its_argument():
+    def kernel(x):
+        def body(i):
+            tile = nl.load(x)
+            nisa.tensor_scalar(tile, tile, nl.add, 1.0)
+            nisa.dma_copy(x, tile)
+
+        nl.fori_loop(0, 3, body)
+
+    given = np.array([[1.0, -2.0, 0.5]], np.float32)
+    run(kernel, given)
+    np.testing.assert_array_equal(given, [[4.0, 1.0, 3.5]])

@@ -47,7 +47,7 @@ def placed(draw):
 @given(placed(), st.sampled_from((SimulatorOptions(), SHARED)))
 def test_every_element_is_where_the_view_says(drawn, options):
     kernel, whole, some = drawn
-    memory = Memory(kernel, options)
+    memory = Memory.of(kernel, options)
     contents = np.random.default_rng(0).integers(0, 256, whole.storage.nbytes, np.uint8)
     memory.array(whole)[...] = contents.view(whole.dtype.np).reshape(whole.shape)
     for view in some:
@@ -64,7 +64,7 @@ def test_rows_that_hold_no_whole_number_of_wider_elements(options):
     b = Builder(TRN2)
     whole = b.allocate((4, 3), bfloat16, SBUF, "t")
     kernel = Kernel("k", TRN2, storages=tuple(b.storages), addresses={0: Address(7, 10)})
-    memory = Memory(kernel, options)
+    memory = Memory.of(kernel, options)
     contents = np.arange(24, dtype=np.uint8)
     memory.array(whole)[...] = contents.view(bfloat16.np).reshape(4, 3)
     found = memory.array(whole[1:2, 1:3].view(float32))  # bytes 2 to 6 of row 1

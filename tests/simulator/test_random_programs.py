@@ -56,8 +56,8 @@ class Looped(RandomProgram):
             body(0)
 
 
-def program(seed, target, unrolled):
-    b = Builder(target)
+def program(seed, target, unrolled, watch=None):
+    b = Builder(target, watch=watch)
     with b.active():
         made = Looped(random.Random(seed), b, unrolled)
         made.steps(6)

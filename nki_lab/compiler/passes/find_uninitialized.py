@@ -101,7 +101,7 @@ def find_uninitialized(kernel: Kernel, options: CompileOptions) -> Kernel:
             findings.add("result", storage.stack, partial(_unwritten_result, view, seen))
             if seen.missing(view) == view.size:
                 unwritten.append(view)
-    if kernel.outputs and len(unwritten) == len(kernel.outputs) and not _writes_input(kernel):
+    if kernel.outputs and len(unwritten) == len(kernel.outputs) and not kernel.written_inputs:
         raise _no_result(kernel, unwritten)
     return kernel.with_(findings=findings.all(), poisoned=frozenset(poisoned))
 
@@ -165,10 +165,6 @@ def _unwritten_result(view: NkiTensor, seen: Coverage) -> Finding:
         help="write every element with nisa.dma_copy before the kernel returns",
         code="NKI401",
     )
-
-
-def _writes_input(kernel: Kernel) -> bool:
-    return any(t.storage.origin == "input" for i in kernel.instructions for t in i.written())
 
 
 def _no_result(kernel: Kernel, unwritten: list[NkiTensor]) -> KernelResult:

@@ -1,0 +1,81 @@
+"""Which of the caller's arrays may a run write, and which does it give back as results?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from nki_lab.errors import KernelArgument
+from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.storage import Storage
+from nki_lab.ir.tensor import NkiTensor
+
+
+def elements_of(
+    name: str, inputs: Sequence[Storage], arrays: Sequence[np.ndarray]
+) -> list[np.ndarray]:
+    """Return the caller's arrays as the elements of the tensors `inputs`, in the same memory.
+
+    Args:
+        name: of the kernel.
+        inputs: what it was compiled for.
+        arrays: must be of this number and of these shapes and dtypes.
+    """
+    if len(arrays) != len(inputs):
+        raise KernelArgument(f"{name} takes {len(inputs)} arrays, found {len(arrays)}")
+    for storage, array in zip(inputs, arrays, strict=True):
+        if array.shape != storage.shape or array.dtype not in (
+            storage.dtype.np,
+            storage.dtype.host,
+        ):
+            raise KernelArgument(
+                f"argument `{storage.name}` is {list(array.shape)} {array.dtype}, the kernel was compiled for"
+                f" {list(storage.shape)} {storage.dtype}",
+                help="compile it for these arrays: call the kernel itself instead of the compiled one",
+            )
+    return [a.view(s.dtype.np) for s, a in zip(inputs, arrays, strict=True)]
+
+
+def check_writable(kernel: Kernel, written: Storage, arrays: Sequence[np.ndarray]) -> None:
+    """Refuse an array for an argument the kernel writes when it is read-only or shares memory with another."""
+    array = array_of(kernel, written, arrays)
+    if not array.flags.writeable:
+        raise KernelArgument(
+            f"{kernel.name} writes its argument `{written.name}`, but the array is read-only",
+            help="pass a copy: array.copy()",
+        )
+    for other, second in zip(kernel.inputs, arrays, strict=True):
+        if other is not written and np.may_share_memory(array, second):
+            raise KernelArgument(
+                f"{kernel.name} writes its argument `{written.name}`, which shares memory with `{other.name}`",
+                help="pass a copy of one of them",
+            )
+
+
+def array_of(kernel: Kernel, storage: Storage, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the caller's array of an argument."""
+    return next(a for s, a in zip(kernel.inputs, arrays, strict=True) if s is storage)
+
+
+def output_of(
+    kernel: Kernel, view: NkiTensor, arrays: Sequence[np.ndarray], held: np.ndarray
+) -> np.ndarray:
+    """Return what the caller gets for an output; `held` is the run's array of it.
+
+    An argument returned as it is gives the caller's own array, also where a copy of it was computed on.
+    """
+    if view.storage.origin == "input" and _is_whole(view):
+        return array_of(kernel, view.storage, arrays)
+    return held
+
+
+def _is_whole(view: NkiTensor) -> bool:
+    """Tell whether a view shows all of its storage as it was made."""
+    whole = view.storage.whole()
+    return (view.shape, view.strides, view.offset, view.dtype) == (
+        whole.shape,
+        whole.strides,
+        whole.offset,
+        whole.dtype,
+    )
