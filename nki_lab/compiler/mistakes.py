@@ -68,7 +68,21 @@ def what_was_meant(error: Exception, root: CodeType) -> NkiError:
             return wrong
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     notes = ("raised by the kernel's own Python while it was traced",)
-    return _raised(type(error))(text, stack=stack, notes=notes)
+    help = _shape_beside_list(stack) if isinstance(error, AssertionError) else ""
+    return _raised(type(error))(text, stack=stack, notes=notes, help=help)
+
+
+def _shape_beside_list(stack: Stack) -> str:
+    """Return what to write where a shape is compared with a list, as some official pages do."""
+    found = _parsed(_text_of(Span.of(stack[0]))) if stack else None
+    sides = [found.left, *found.comparators] if isinstance(found, ast.Compare) else []
+    if not any(isinstance(side, ast.Attribute) and side.attr == "shape" for side in sides):
+        return ""
+    lists = [side for side in sides if isinstance(side, ast.List)]
+    if not lists:
+        return ""
+    wanted = ast.unparse(ast.Tuple(lists[0].elts, ast.Load()))
+    return f"a shape is a tuple, which equals no list: write {wanted}"
 
 
 _RAISED: dict[Any, type[KernelRaised]] = {}

@@ -112,6 +112,7 @@ def test_a_cell_that_cannot_be_a_kernel(
 KERNELS = [
     ("return 1 / 0", e.KernelRaised, 3, "ZeroDivisionError: division by zero"),
     ("assert x.shape[0] < 3, 'too many rows'", e.KernelRaised, 3, "AssertionError: too many rows"),
+    ("assert x.shape == [128, 512]", e.KernelRaised, 3, "equals no list: write (128, 512)"),
     ("pass", e.KernelResult, 2, "f returns nothing"),
     ("return nl.load(x)", e.KernelResult, 3, "a result must be in shared_hbm"),
     ("return x + x", e.TensorOperator, 3, "nl.add"),

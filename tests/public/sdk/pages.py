@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import linecache
 import re
+import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 _START = re.compile(r"(\s*)\.\. code-block:: *(\w*)\s*$")
@@ -44,17 +46,25 @@ class Block:
             text = text.replace(old, new)
         return Block(self.page, self.number, self.line, text)
 
+    def lines(self, first: int, end: int | None) -> Block:
+        """Return the block with some of its lines only, from 0 on."""
+        text = "\n".join(self.text.splitlines()[first:end])
+        return Block(self.page, self.number, self.line, text)
+
     def names(self, **known: Any) -> dict[str, Any]:
         """Run the block as a module; return what it defines."""
-        found: dict[str, Any] = {"__name__": "page"}
-        exec(compile(_PREAMBLE, "<preamble>", "exec"), found)
+        module = sys.modules["page"] = ModuleType("page")  # where dataclasses look for their names
+        found = vars(module)
+        exec(_PREAMBLE, found)
         found.update(known)
         self._run(self.text, found)
         return found
 
     def as_kernel(self, parameters: str, before: str, after: str, **known: Any) -> Any:
         """Return a function whose body is the block between two pieces of ours."""
-        lines = [*before.splitlines(), *self.text.splitlines(), *after.splitlines()]
+        # Where the block imports in its middle, Python takes the names for local ones everywhere.
+        imports = _PREAMBLE.splitlines() if "import " in self.text else []
+        lines = [*imports, *before.splitlines(), *self.text.splitlines(), *after.splitlines()]
         body = textwrap.indent("\n".join(lines), "    ")
         found = Block(self.page, self.number, self.line, "").names(**known)
         self._run(f"def block({parameters}):\n{body}\n", found)
@@ -63,7 +73,7 @@ class Block:
     def _run(self, text: str, names: dict[str, Any]) -> None:
         # Errors of kernels quote the line, so that it must be found like that of a file.
         linecache.cache[str(self)] = (len(text), None, text.splitlines(keepends=True), str(self))
-        exec(compile(text, str(self), "exec"), names)
+        exec(compile(text, str(self), "exec", dont_inherit=True), names)
 
 
 @cache

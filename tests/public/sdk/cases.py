@@ -1,0 +1,135 @@
+"""What is a block of a page given, and what must it give?"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nki_lab.errors import NkiError
+from nki_lab.runtime import compare, run
+from nki_lab.runtime.jit import jit, use_target
+from tests.public.sdk.pages import Block
+from tests.public.sdk.references import moved, signed
+
+ALL = ("trn1", "trn2", "trn3")
+LATER = ("trn2", "trn3")
+# A kernel has a result: blocks that are only about views or prints are given one.
+_SOMETHING = """\
+out = nl.ndarray((1, 1), nl.float32, nl.shared_hbm)
+nl.store(out, nl.ones((1, 1), nl.float32))
+return out"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to run a block.
+
+    Attributes:
+        block: "page#number".
+        kernel: the function to run; by default the block is the body of one.
+        inputs: arrays as "name dtype 4x8", or "name dtype 4x8 +" for numbers away from zero.
+        expected: what the inputs, in float64, must give; for kernels that return nothing, in their last argument.
+        before, after: our lines around a block that is a body; `after` returns what is compared.
+        more: arguments after the arrays.
+        program: the block is neither a kernel nor the body of one, and is just run.
+        part: lines of the block that are run, where it shows what to write instead of what.
+        known: names the page takes for granted.
+        changes: words to replace, where a page contradicts another one.
+        raises: the error there must be, and words of it.
+        says: what must be printed.
+    """
+
+    block: str
+    kernel: str = ""
+    inputs: tuple[str, ...] = ()
+    expected: Callable[..., Any] | None = None
+    before: str = ""
+    after: str = _SOMETHING
+    more: tuple[Any, ...] = ()
+    program: bool = False
+    part: tuple[int, int | None] = (0, None)
+    known: Mapping[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, str] = field(default_factory=dict)
+    targets: tuple[str, ...] = ALL
+    cores: int = 1
+    raises: tuple[type[BaseException], str] | None = None
+    says: str = ""
+    tolerance: Mapping[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        first, end = self.part
+        parts = [self.block.replace("/", "."), self.kernel]
+        parts += [f"{self.cores} cores"] if self.cores > 1 else []
+        parts += [f"lines {first} to {end or 'end'}"] if first or end else []
+        parts += ["changed"] if self.changes else []
+        parts += ["refused"] if self.raises else []
+        return "-".join(part for part in parts if part)
+
+
+def check(case: Case, block: Block, target: str, rng: np.random.Generator) -> None:
+    """Run a case on one chip and compare everything."""
+    arrays = dict(_array(text, rng) for text in case.inputs)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        if case.raises is None:
+            _compared(case, block, target, arrays)
+        else:
+            error, words = case.raises
+            with pytest.raises(error, match=words):
+                _result(case, block, target, [moved(a) for a in arrays.values()])
+    assert case.says in printed.getvalue()
+
+
+def _compared(case: Case, block: Block, target: str, arrays: Mapping[str, np.ndarray]) -> None:
+    given = [moved(a) for a in arrays.values()]
+    result = _result(case, block, target, given)
+    if case.expected is None:
+        return
+    wide = [a.astype(np.float64) if a.dtype.kind not in "iub" else a for a in arrays.values()]
+    expected = case.expected(*wide)
+    references = expected if isinstance(expected, tuple) else (expected,)
+    found = list(result.outputs) or given[-len(references) :]
+    for one, reference in zip(found, references, strict=True):
+        comparison = compare(one, reference, **case.tolerance)
+        assert comparison.ok, comparison.summary()
+
+
+def _result(case: Case, block: Block, target: str, given: list[np.ndarray]) -> Any:
+    block = block.replaced(dict(case.changes)).lines(*case.part)
+    with use_target(target):
+        if case.program:
+            return block.names(**case.known)
+        if case.kernel:
+            kernel = block.names(**case.known)[case.kernel]
+        else:
+            names = ", ".join(text.split()[0] for text in case.inputs)
+            kernel = block.as_kernel(names, case.before, case.after, **case.known)
+        launched = jit(kernel)[case.cores] if case.cores > 1 else kernel
+        return run(launched, *given, *case.more)
+
+
+def _array(text: str, rng: np.random.Generator) -> tuple[str, np.ndarray]:
+    name, dtype, sizes, *rest = text.split()
+    array = signed(rng, tuple(int(n) for n in sizes.split("x")), dtype)
+    if rest:  # quotients and roots are compared where they are tame
+        array = (np.abs(array.astype(np.float64)) + 0.5).astype(array.dtype)
+    return name, array
+
+
+def fails(block: Block) -> bool:
+    """Tell whether a block runs neither as a module nor as the body of a kernel."""
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            if "jit" in block.text or block.text.lstrip().startswith(("def ", "class ")):
+                block.names()
+            else:
+                run(block.as_kernel("", "", _SOMETHING))
+    except (SyntaxError, NameError, ImportError, AttributeError, NkiError):
+        return True
+    return False
