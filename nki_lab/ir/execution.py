@@ -57,6 +57,24 @@ class Execution:
         return cls(kernel, order, tuple(trips))
 
 
+def loops_run(execution: Execution) -> set[int]:
+    """Return the numbers of the device loops that ran at least once."""
+    ran: set[int] = set()
+    remaining = iter(execution.trips)
+
+    def walk(loops: list[Loop]) -> None:
+        for loop in loops:
+            count = next(remaining)
+            if count:
+                ran.add(loop.number)
+            inner = [node for node in loop.body if isinstance(node, Loop)]
+            for _ in range(count if inner else 0):
+                walk(inner)
+
+    walk([node for node in execution.kernel.body if isinstance(node, Loop)])
+    return ran
+
+
 def size_of(body: tuple[Instruction | Loop, ...]) -> int:
     """Return how many instructions a body holds, loop bodies once."""
     return sum(size_of(n.body) if isinstance(n, Loop) else 1 for n in body)

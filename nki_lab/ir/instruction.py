@@ -409,7 +409,7 @@ class Definition:
         ]  # fmt: skip
         outs = (f"out_{n}" for n in (*self.operands, *self.sets))
         known = {*self.params, "out", *outs, "written", "target",
-                 "dtypes", *(s.parameter for s in State)}  # fmt: skip
+                 "dtypes", "notice", *(s.parameter for s in State)}  # fmt: skip
         wanted = (
             inspect.signature(self.facets["semantics"]).parameters
             if "semantics" in self.facets

@@ -18,7 +18,7 @@ from nki_lab.isa.accumulators import (
     read_out,
     scalar_accumulator,
 )
-from nki_lab.isa.activation import activation_cost, activation_function
+from nki_lab.isa.activation import activation_cost, activation_function, note_range
 from nki_lab.isa.enums import reduce_cmd
 from nki_lab.isa.indirection import indirection, no_scatter_to_psum
 from nki_lab.isa.masks import overlay
@@ -158,7 +158,7 @@ def activate2(
 @activate2.semantics
 def _(
     out, op, data, imm0, imm1, op0, op1, relu_param, reverse0, reverse1, reduce_op, reduce_cmd,
-    out_reduce_res, act_accumulator,
+    out_reduce_res, act_accumulator, notice,
 ):  # fmt: skip
     x = data
     for operator, operand, reverse in ((op0, imm0, reverse0), (op1, imm1, reverse1)):
@@ -171,6 +171,7 @@ def _(
         np.multiply(x, relu_param, out=out)
         overlay(out, x, positive)
     else:
+        note_range(op, x, notice)
         op.activation.apply(x, out)
     accumulate(act_accumulator, reduce_cmd, reduce_op, out)
     read_out(act_accumulator, out_reduce_res)

@@ -159,12 +159,30 @@ _SHARED_RULES: tuple[Rule, ...] = (
 # -- meaning and cost of both -----------------------------------------------------------------------------------------
 
 
-def _activate(out, op, data, bias, scale):
+def note_range(op: Op, x: np.ndarray, notice: Any) -> None:
+    """Tell of inputs outside the valid range of an activation function."""
+    function = op.activation
+    assert function is not None
+    # Outside its range nl.sin gives here what the engine gives.
+    if not function.is_limited or op.name == "sin":
+        return
+    count = function.outside(x)
+    if count:
+        notice(
+            count, x.size,
+            f"inputs of nl.{op.name} lie outside its valid range, {function.range_text}",
+            "bring them into the range first, e.g. with nl.maximum in nisa.tensor_scalar: the Scalar engine's results"
+            " are invalid outside it, and the true ones stand here",
+        )  # fmt: skip
+
+
+def _activate(out, op, data, bias, scale, notice):
     x = data
     if type(scale) is np.ndarray or scale != 1:
         x = np.multiply(data, scale, out=scratch(data.shape, data.dtype, "scaled"))
     if bias is not None:
         x = np.add(x, bias, out=scratch(data.shape, data.dtype, "scaled"))
+    note_range(op, x, notice)
     op.activation.apply(x, out)
 
 
@@ -236,15 +254,16 @@ def activation(
     (no page names a value): NaN here, and a finding.
 
     Functions with a valid input range (log, sin, arctan, sqrt, rsqrt, reciprocal) give invalid results outside it on
-    hardware; sin then continues as a cubic, also here. nl.sin reduces its input first, this instruction does not.
+    hardware; here a run with such inputs has a finding. sin then continues as a cubic, also here; nl.sin reduces its
+    input first, this instruction does not.
 
     Source: nki/api/nki/isa/__init__.py:1336.
     """
 
 
 @activation.semantics
-def _(out, op, data, bias, scale, reduce_cmd, out_reduce_res, act_accumulator):
-    _activate(out, op, data, bias, scale)
+def _(out, op, data, bias, scale, reduce_cmd, out_reduce_res, act_accumulator, notice):
+    _activate(out, op, data, bias, scale, notice)
     accumulate(act_accumulator, reduce_cmd, _ADD, out)
     read_out(act_accumulator, out_reduce_res)
 
@@ -296,8 +315,8 @@ def activation_reduce(
 
 
 @activation_reduce.semantics
-def _(out, op, data, bias, scale, reduce_op, out_reduce_res, act_accumulator):
-    _activate(out, op, data, bias, scale)
+def _(out, op, data, bias, scale, reduce_op, out_reduce_res, act_accumulator, notice):
+    _activate(out, op, data, bias, scale, notice)
     accumulate(act_accumulator, RESET_REDUCE, reduce_op, out)
     read_out(act_accumulator, out_reduce_res)
 

@@ -2,7 +2,8 @@
 
 The rows are those of nki/api/nki.api.shared.rst (nki-act-func). The engine evaluates piecewise polynomials that are not
 published; here every function has its mathematical value in float32, and `sin` what the page says it does outside its
-range. Elsewhere outside a range the engine's result is invalid and ours is the true value: `outside` finds such inputs.
+range. Elsewhere outside a range the engine's result is invalid and ours is the true value: such inputs are counted,
+and a finding of the run tells of them.
 """
 
 from __future__ import annotations
@@ -42,10 +43,24 @@ class Activation:
         """Whether some inputs are outside the valid range."""
         return (self.low, self.high) != (-_INF, _INF)
 
-    def outside(self, x: np.ndarray) -> np.ndarray:
-        """Return where `x` is outside the valid input range (NaN counts as inside)."""
+    def outside(self, x: np.ndarray) -> int:
+        """Return how many elements of `x` are outside the valid input range (NaN counts as inside)."""
+        if not self.by_magnitude and x.min() >= self.low and x.max() <= self.high:
+            return 0  # the usual case, without arrays of the size of x
         magnitude = np.abs(x) if self.by_magnitude else x
-        return (magnitude < self.low) | (magnitude > self.high)
+        return int(np.count_nonzero((magnitude < self.low) | (magnitude > self.high)))
+
+    @property
+    def range_text(self) -> str:
+        """The valid input range as a reader knows it, e.g. "2**-64 to 2**64"."""
+        low, high = (_bound_text(b) for b in (self.low, self.high))
+        return f"{low} to {high}" + (" in magnitude" if self.by_magnitude else "")
+
+
+def _bound_text(bound: float) -> str:
+    if bound > 0 and math.log2(bound).is_integer():
+        return f"2**{int(math.log2(bound))}"
+    return {math.pi: "pi", math.pi / 2: "pi/2", -math.pi: "-pi", -math.pi / 2: "-pi/2"}[bound]
 
 
 def _temporary(x: np.ndarray, use: str) -> np.ndarray:

@@ -15,9 +15,10 @@ import numpy as np
 
 from nki_lab.compiler.cores import pair_shared
 from nki_lab.compiler.frontend import SourceKernel
+from nki_lab.compiler.idle_loops import find_idle_loops
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.apply_schedule import Edges, edges_of
-from nki_lab.compiler.pipeline import CompiledKernel, compile_kernel
+from nki_lab.compiler.pipeline import CompiledKernel, compile_kernel, refuse_findings
 from nki_lab.compiler.trace import OutputRef, bind_arguments, is_array, map_arguments
 from nki_lab.errors import KernelArgument, NotModelled, NotOnTarget, ToolchainError
 from nki_lab.ir.execution import Execution
@@ -127,7 +128,7 @@ class KernelFunction:
         _, arguments = _numpy_arguments(self.source, args, kwargs)
         form = CallForm(arguments)
         compiled = self._compiled(settings, arguments)
-        return CompiledFunction(compiled, SimulatorOptions(precise_fp=settings.precise_fp), form)
+        return CompiledFunction(compiled, _simulation(settings), form)
 
     def _compiled(
         self, settings: Settings, arguments: inspect.BoundArguments, watch: Watch | None = None
@@ -162,10 +163,11 @@ class KernelFunction:
             )
         values, arguments = _numpy_arguments(self.source, args, kwargs)
         arrays = CallForm(arguments).arrays(arguments, check=False)
-        options = SimulatorOptions(precise_fp=settings.precise_fp)
+        options = _simulation(settings)
         eager = EagerRun(self._target(settings), arrays, options)
         compiled = self._compiled(settings, arguments, eager)
-        return _result(compiled, [eager.trips], values, arrays, eager.end(compiled.kernel))
+        outputs = eager.end(compiled.kernel)
+        return _result(compiled, [eager], values, arrays, outputs, options.strict)
 
     def __repr__(self) -> str:
         return f"<NKI kernel {self.__name__}{self.__signature__}>"
@@ -208,23 +210,29 @@ class CompiledFunction:
         else:
             outputs = self._programs[0].run(arrays)
         self.runs += 1
-        return _result(compiled, [p.trips for p in self._programs], values, arrays, outputs)
+        return _result(compiled, self._programs, values, arrays, outputs, self._options.strict)
 
     def __repr__(self) -> str:
         return f"<compiled NKI kernel {self.compiled.kernel.name} for {self.compiled.target.name}>"
 
 
+def _simulation(settings: Settings) -> SimulatorOptions:
+    return SimulatorOptions(precise_fp=settings.precise_fp, strict=settings.strict)
+
+
 def _result(
     compiled: CompiledKernel,
-    trips: Sequence[Sequence[int]],
+    runs: Sequence[Program | EagerRun],
     given: list[Any],
     arrays: Sequence[np.ndarray],
     outputs: list[np.ndarray],
+    strict: bool,
 ) -> Result:
-    """Return the Result of a run, and record it; `trips` are those of the device loops of each core."""
+    """Return the Result of a run, and record it; `runs` are those of the cores."""
     library = next((library_of(v) for v in given if library_of(v) != "numpy"), "numpy")
     executions = [
-        Execution.of(k, t) for k, t in zip((compiled.kernel, *compiled.others), trips, strict=True)
+        Execution.of(k, r.trips)
+        for k, r in zip((compiled.kernel, *compiled.others), runs, strict=True)
     ]
     result = Result(
         compiled=compiled,
@@ -233,7 +241,10 @@ def _result(
         inputs=tuple(arrays),
         outputs=tuple(outputs),
         value=_structured(compiled.kernel.result, [to_library(o, library) for o in outputs]),
+        noticed=_noticed(executions, runs),
     )
+    if strict:
+        refuse_findings(result.noticed)
     record(result)
     return result
 
@@ -268,6 +279,17 @@ def simulate(kernel: Any) -> KernelFunction:
     """Return `kernel` as one that runs on the simulator whatever NKI_SIMULATOR says (`nki.simulate`)."""
     made = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
     return made._like(made.grid, True, made.schedule)
+
+
+def _noticed(
+    executions: Sequence[Execution], runs: Sequence[Program | EagerRun]
+) -> tuple[Finding, ...]:
+    """Return what the values of a run showed, each fact once for all cores."""
+    found: dict[Any, Finding] = {}
+    for execution, run in zip(executions, runs, strict=True):
+        for finding in (*run.noticed(), *find_idle_loops(execution)):
+            found.setdefault((finding.message, finding.stack), finding)
+    return tuple(found.values())
 
 
 def _numpy_arguments(

@@ -47,6 +47,7 @@ class Result:
         outputs: NumPy arrays returned, in order.
         others: the same of the other cores of a logical core.
         value: what calling the kernel returns: the outputs in the caller's library and structure.
+        noticed: findings that only the values of this run could show.
     """
 
     compiled: CompiledKernel
@@ -55,6 +56,7 @@ class Result:
     outputs: tuple[np.ndarray, ...] = field(repr=False)
     value: Any = field(repr=False)
     others: tuple[Execution, ...] = field(default=(), repr=False)
+    noticed: tuple[Finding, ...] = field(default=(), repr=False)
 
     @property
     def name(self) -> str:
@@ -69,7 +71,7 @@ class Result:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What the author should know."""
-        return self.compiled.findings
+        return (*self.compiled.findings, *self.noticed)
 
     @property
     def ir(self) -> Mapping[str, str]:
@@ -85,7 +87,7 @@ class Result:
     @cached_property
     def view_data(self) -> ViewData:
         """The run as the views show it: plain data."""
-        return make_view_data(self.compiled, self.profile)
+        return make_view_data(self.compiled, self.profile, self.findings)
 
     def __repr__(self) -> str:
         return report(self.profile)

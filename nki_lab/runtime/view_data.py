@@ -32,8 +32,10 @@ from nki_lab.profiler.view_data import (
 from nki_lab.source import Span, Stack
 
 
-def make_view_data(compiled: CompiledKernel, profile: Profile) -> ViewData:
-    """Describe a compiled kernel and its timeline for the views."""
+def make_view_data(
+    compiled: CompiledKernel, profile: Profile, findings: tuple[Finding, ...]
+) -> ViewData:
+    """Describe a compiled kernel, its timeline and what was found for the views."""
     program = _Described(compiled.kernel)
     kernel = compiled.kernel
     return ViewData(
@@ -44,7 +46,7 @@ def make_view_data(compiled: CompiledKernel, profile: Profile) -> ViewData:
         tensors=Made(len(kernel.storages), program.tensor),
         slices=program.slices,
         make_lines=program.line_numbers,
-        findings=tuple(program.remark(f) for f in compiled.findings),
+        findings=tuple(program.remark(f) for f in findings),
     )
 
 

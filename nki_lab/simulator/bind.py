@@ -17,9 +17,11 @@ import numpy as np
 from nki_lab.errors import NkiError, NotModelled
 from nki_lab.ir.instruction import READ, UPDATE, Definition, Instruction, Shape
 from nki_lab.ir.layout import reshape_strides
+from nki_lab.ir.nodes import Finding
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.numerics import BITS, FLOAT32, bits_of, load_cast, store_cast
 from nki_lab.simulator.memory import Memory
+from nki_lab.source import Stack
 
 # A call with keyword arguments only: `Program` replaces those that lie outside before each run.
 Step = partial
@@ -57,6 +59,8 @@ class Binder:
         self.written: dict[
             int, np.ndarray
         ] = {}  # PSUM storages with an undecided first write -> mask
+        # What instructions noticed about their values: (instruction, what, help) -> elements it is about, and all.
+        self.notices: dict[tuple[str, Stack, str, str], list[int]] = {}
 
     def bind(self, i: Instruction) -> list[Step]:
         """Return the calls that perform `i`."""
@@ -113,11 +117,25 @@ class Binder:
             given[state.parameter] = self._register(i, state)
         if "written" in names:
             given["written"] = self._mask(i)
+        if "notice" in names:
+            given["notice"] = partial(self._notice, definition.name, i.stack)
         for name in names:
             given.setdefault(name, None)
         call = partial(definition.facets["semantics"], **{name: given[name] for name in names})
         vars(call)["instruction"] = i  # for errors that only values show
         return [*before, call, *after, *self._mask_updates(i)]
+
+    def _notice(self, name: str, stack: Stack, count: int, size: int, what: str, help: str) -> None:
+        counts = self.notices.setdefault((name, stack, what, help), [0, 0])
+        counts[0] += count
+        counts[1] += size
+
+    def noticed(self) -> tuple[Finding, ...]:
+        """Return what instructions noticed about their values, with how many elements it is about."""
+        return tuple(
+            Finding("hazard", f"{name}: {count:,} of {size:,} {what}", stack, help=help)
+            for (name, stack, what, help), (count, size) in self.notices.items()
+        )
 
     # -- operands ------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ import numpy as np
 from nki_lab.errors import NotModelled
 from nki_lab.ir.builder import Builder
 from nki_lab.ir.instruction import Instruction
-from nki_lab.ir.nodes import Kernel, Loop
+from nki_lab.ir.nodes import Finding, Kernel, Loop
 from nki_lab.ir.register import Register
 from nki_lab.ir.storage import Storage
 from nki_lab.ir.tensor import NkiTensor
@@ -124,6 +124,10 @@ class EagerRun:
     def value(self, register: Register) -> int | None:
         """Return what a register holds now; None where it was never set."""
         return self.register_file.values.get(register.id)
+
+    def noticed(self) -> tuple[Finding, ...]:
+        """Return what only the values of the run could show."""
+        return self._binder.noticed()
 
     # -- running -------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from nki_lab.ir.instruction import Instruction
-from nki_lab.ir.nodes import Kernel, Loop
+from nki_lab.ir.nodes import Finding, Kernel, Loop
 from nki_lab.ir.storage import Storage
 from nki_lab.simulator.arguments import check_writable, elements_of, output_of
 from nki_lab.simulator.bind import Binder, Step, run_steps
@@ -213,6 +213,7 @@ class Program:
         reset_registers(self.registers)
         self.register_file.clear()
         self.trips.clear()
+        self._binder.notices.clear()
 
     def meetings(self) -> Iterator[Meeting]:
         """Run the steps, stopping at each place where the core meets the other one."""
@@ -226,6 +227,10 @@ class Program:
             output_of(self.kernel, view, arrays, self.memory.array(view))
             for view in self.kernel.outputs
         ]
+
+    def noticed(self) -> tuple[Finding, ...]:
+        """Return what only the values of the last run could show."""
+        return self._binder.noticed()
 
     def _bind_inputs(
         self, arrays: Sequence[np.ndarray], shared: Mapping[int, np.ndarray]

@@ -14,7 +14,9 @@ class SimulatorOptions:
             errors of the algorithm from rounding (nki/guides/nki_simulator.rst, NKI_PRECISE_FP).
         shared_bytes: put every on-chip tensor into one byte array per memory at its address, as on the chip. Slower;
             values are the same unless the allocation is wrong.
+        strict: what only the values of a run show is an error, not a finding.
     """
 
     precise_fp: bool = True
     shared_bytes: bool = False
+    strict: bool = False

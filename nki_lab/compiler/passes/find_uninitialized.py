@@ -26,6 +26,19 @@ Part = Callable[[Instruction, NkiTensor], NkiTensor]
 
 def find_uninitialized(kernel: Kernel, options: CompileOptions) -> Kernel:
     """Return the kernel with a finding per unwritten read and the storages to fill before use."""
+    findings, poisoned, unwritten = _look_at(kernel)
+    if kernel.outputs and len(unwritten) == len(kernel.outputs) and not kernel.written_inputs:
+        raise _no_result(kernel, unwritten)
+    return kernel.with_(findings=findings, poisoned=poisoned)
+
+
+def unwritten_reads(kernel: Kernel) -> tuple[Finding, ...]:
+    """Return a finding per read, or result, of what nothing has written; the kernel stays as it is."""
+    return _look_at(kernel)[0]
+
+
+def _look_at(kernel: Kernel) -> tuple[tuple[Finding, ...], frozenset[int], list[NkiTensor]]:
+    """Return the findings, the storages to fill before use, and the results of which nothing is written."""
     coverage: dict[int, Coverage] = {}
     poisoned: set[int] = set()
     findings = FindingsByPlace(kernel.findings)
@@ -101,9 +114,7 @@ def find_uninitialized(kernel: Kernel, options: CompileOptions) -> Kernel:
             findings.add("result", storage.stack, partial(_unwritten_result, view, seen))
             if seen.missing(view) == view.size:
                 unwritten.append(view)
-    if kernel.outputs and len(unwritten) == len(kernel.outputs) and not kernel.written_inputs:
-        raise _no_result(kernel, unwritten)
-    return kernel.with_(findings=findings.all(), poisoned=frozenset(poisoned))
+    return findings.all(), frozenset(poisoned), unwritten
 
 
 def _others_write(kernel: Kernel, storage: Storage) -> bool:
