@@ -186,3 +186,11 @@ def test_an_inner_loop_that_did_not_run_is_named():
     inner = line_of(__file__, "# the inner loop")
     assert f"line {inner} ran no time" in finding.message
     assert serious(run(jit(kernel), X, times(1))) == []
+
+
+def test_a_run_while_tracing_tells_the_same(monkeypatch):
+    monkeypatch.setenv("NKI_LAB_DEBUG", "1")
+    (finding,) = serious(run(jit(applied), -X, nl.log))
+    assert "768 of 768 inputs of nl.log" in finding.message
+    messages = [f.message for f in serious(run(jit(counted), X, times(0)))]
+    assert any(m.endswith("ran no time") for m in messages)
