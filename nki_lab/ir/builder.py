@@ -95,8 +95,9 @@ class Builder:
         self._stacks: dict[Stack, Stack] = {}
         self._assigned: dict[Stack, str] = {}
         self._reported: set[tuple[Any, Stack]] = set()
-        # For holds_comparison: a body, how much of it is known, and whether each storage holds truth values after that.
-        self._truths: tuple[list[Instruction | Loop], int, dict[Storage, bool]] = ([], 0, {})
+        # For holds_comparison: whether each storage holds truth values, after so much of the current body.
+        self._truths: dict[Storage, bool] = {}
+        self._looked_at = 0
 
     # -- places --------------------------------------------------------------------------------------------------
 
@@ -365,7 +366,8 @@ class Builder:
         loop = Loop(kind, bounds, register, (), self.stack(), self._loops)
         self._outer.append((self.body, loop))
         self._open_loops.add(loop.number)
-        self.body = []
+        self._look_for_truths()
+        self.body, self._looked_at = [], 0
         if self.watch is not None:
             self.watch.opened(loop)
 
@@ -374,7 +376,8 @@ class Builder:
         outer, loop = self._outer.pop()
         self._open_loops.discard(loop.number)
         outer.append(replace(loop, body=tuple(self.body)))
-        self.body = outer
+        self._look_for_truths()
+        self.body, self._looked_at = outer, len(outer)
         if self.watch is not None:
             self.watch.closed(outer[-1])
 
@@ -398,16 +401,16 @@ class Builder:
 
     def holds_comparison(self, tensor: NkiTensor) -> bool:
         """Tell whether the last instruction that wrote into a tensor's storage compared values."""
+        self._look_for_truths()
+        return tensor.storage.origin == "temporary" and self._truths.get(tensor.storage, False)
+
+    def _look_for_truths(self) -> None:
         # Kernels ask in every trip of long unrolled loops: each instruction is looked at once.
-        body, known, truths = self._truths
-        if body is not self.body:
-            known, truths = 0, {}
-        for made in self.body[known:]:
+        for made in self.body[self._looked_at :]:
             if type(made) is Instruction:
                 gives = [a.gives_truth for a in made.args if hasattr(a, "gives_truth")]
-                truths.update((t.storage, bool(gives) and gives[-1]) for t in made.written())
-        self._truths = self.body, len(self.body), truths
-        return tensor.storage.origin == "temporary" and truths.get(tensor.storage, False)
+                self._truths.update((t.storage, bool(gives) and gives[-1]) for t in made.written())
+        self._looked_at = len(self.body)
 
     # -- findings ------------------------------------------------------------------------------------------------
 

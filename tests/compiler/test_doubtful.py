@@ -90,6 +90,68 @@ def test_the_truth_of_a_comparison_is_refused(make):
     assert "nl.where" in error.help and "result of a comparison" in error.message
 
 
+ONE = np.float32(1)
+
+
+def asks_in_a_loop(x, before, inside):
+    t = nl.load(x)
+    mask = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    before(mask, t)
+
+    def body(i):
+        nl.fori_loop(0, 2, lambda j: inside(mask, t))
+        if mask:  # in a loop
+            nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)
+
+    nl.fori_loop(0, 3, body)
+    if mask:  # after the loop
+        nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)
+    return scaled_of(t)
+
+
+def scaled_of(t):
+    out = nl.ndarray(t.shape, dtype=t.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=t)
+    return out
+
+
+def masks(mask, t):
+    nisa.tensor_scalar(dst=mask, data=t, op0=nl.less, operand0=0.5)
+
+
+def fills(mask, t):
+    nisa.memset(dst=mask, value=1.0)
+
+
+def rests(mask, t):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("before", "inside", "asked"),
+    [(masks, rests, "# in a loop"), (fills, masks, "# in a loop"), (masks, fills, "")],
+)
+def test_a_comparison_outside_a_device_loop_is_known_inside_and_the_other_way_round(
+    before, inside, asked
+):
+    if not asked:
+        assert np.array_equal(jit(asks_in_a_loop)(X, before, inside), X + ONE + ONE + ONE + ONE)
+        return
+    error = failing(asks_in_a_loop, X, before, inside)
+    assert isinstance(error, TensorOperator) and error.span.line == at(asked)
+
+
+def test_a_comparison_made_in_a_device_loop_is_known_after_it():
+    def kernel(x):
+        t, mask = nl.load(x), nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+        nl.fori_loop(0, 2, lambda i: masks(mask, t))
+        if mask:
+            pass
+        return scaled_of(t)
+
+    assert isinstance(failing(kernel, X), TensorOperator)
+
+
 def scales(t):
     made = compares(t)  # overwritten: its last values are no truth values
     nisa.tensor_scalar(dst=made, data=t, op0=nl.multiply, operand0=2.0)
