@@ -21,6 +21,7 @@ ALIASES = {
     "nki": "nki_lab.api.nki",
     "nki.collectives": "nki_lab.api.collectives",
     "nki.compiler": "nki_lab.api.compiler",
+    "nki.compiler.kernel_builder": "nki_lab.api.kernel_builder",
     "nki.dtype": "nki_lab.api.dtype",
     "nki.isa": "nki_lab.api.isa",
     "nki.isa.constants": "nki_lab.api.isa_constants",
@@ -73,7 +74,8 @@ class _AliasFinder(MetaPathFinder):
         if name not in ALIASES:
             near = close_matches(name, ALIASES)
             raise ModuleNotFoundError(f"nki_lab has no module {name!r}; {near}".rstrip("; "), name=name)  # fmt: skip
-        return ModuleSpec(name, _AliasLoader(ALIASES[name]), is_package=name in ("nki", "nki.isa"))
+        package = any(other.startswith(f"{name}.") for other in ALIASES)
+        return ModuleSpec(name, _AliasLoader(ALIASES[name]), is_package=package)
 
 
 _finder = _AliasFinder()

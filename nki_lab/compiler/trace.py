@@ -7,6 +7,7 @@ The author's own function is run by CPython, so helpers, methods, closures and o
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import io
 import re
 import sys
@@ -73,6 +74,7 @@ def trace(
     builder = Builder(target, root=source.code, program=program, strict=options.strict, watch=watch)
     values = {name: _symbolic(builder, name, value) for name, value in bound.items()}
     params = tuple(Param(name, value) for name, value in values.items())
+    _find_unportable(builder, source, bound)
     if watch is not None:
         watch.begin(builder)
     positional, keywords = _call_form(source, values)
@@ -153,6 +155,21 @@ def bind_arguments(
         ) from None
     bound.apply_defaults()
     return dict(bound.arguments)
+
+
+def _find_unportable(builder: Builder, source: SourceKernel, bound: dict[str, Any]) -> None:
+    """Tell what tracing takes and the official compiler does not (nki/migration/index.rst, Language restrictions)."""
+    keyword_only = inspect.Parameter.KEYWORD_ONLY
+    for name, parameter in source.signature.parameters.items():
+        if parameter.kind is keyword_only:
+            message = f"`{name}` of {source.name} stands after `*`, which NKI's compiler does not take"
+            help = "leave the `*` out, with parameters that have defaults at the end"
+        elif type(bound.get(name)) is list:
+            message = f"argument `{name}` of {source.name} is a list, which NKI's compiler does not take"
+            help = "pass a tuple"
+        else:
+            continue
+        builder.find("portability", message, help, stack=(source.place,))
 
 
 def _call_form(source: SourceKernel, values: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:

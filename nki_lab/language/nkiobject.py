@@ -70,6 +70,14 @@ class NKIObject(metaclass=_Construction):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         _fill(self, args, kwargs)
 
+    def __eq__(self, other: object) -> bool:
+        """Compare what two objects of one class hold, as NKI does (language guide, "Enumerations")."""
+        if type(self) is not type(other):
+            return NotImplemented
+        return vars(self) == vars(other)
+
+    __hash__ = object.__hash__  # not by value: kernels change their objects
+
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
         return f"{type(self).__name__}({values})"

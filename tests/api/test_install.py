@@ -58,6 +58,20 @@ print(dge_mode is nisa.dge_mode, nt.float32, tensor[2].shape)
     ]
 
 
+def test_the_kernel_builder_is_refused_by_name():
+    assert run_python("""
+from nki_lab.api.install import install
+install()
+try:
+    from nki.compiler.kernel_builder import compile_kernel
+except Exception as error:
+    print(type(error).__name__, error.message, "|", error.help.partition(" and ")[0])
+""") == [
+        "NotModelled nki.compiler.kernel_builder.compile_kernel compiles for a device, and nothing here talks to"
+        " hardware | decorate the function with @nki.jit"
+    ]
+
+
 def test_other_submodules_do_not_exist():
     assert run_python("""
 from nki_lab.api.install import install

@@ -67,7 +67,7 @@ def test_first_writes_overwrite_and_later_ones_add(arrays, parts, expected, shar
 @pytest.mark.parametrize(("accumulate", "times"), [(False, 1), (True, np.nan)])
 def test_what_the_author_says_stays(arrays, accumulate, times):
     x, y = arrays
-    kernel = compiled(products, x, y, [(0, 512)] * 2, accumulate=accumulate).kernel
+    kernel = compiled(products, x, y, ((0, 512),) * 2, accumulate=accumulate).kernel
     assert settled(kernel) == [accumulate] * 2
     (found,) = simulated(kernel, [x, y])
     np.testing.assert_array_equal(found, (x.T.astype(float) @ y.astype(float)) * times)

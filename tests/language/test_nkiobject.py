@@ -201,3 +201,22 @@ def test_objects_are_copied_and_shown():
     assert made.x == [1]
     assert repr(made) == "Plain(x=[1], y=True)"
     assert vars(pickle.loads(pickle.dumps(made))) == vars(made)
+
+
+def test_equality_is_by_what_objects_hold():
+    class Pair(NKIObject):
+        def __init__(self, a, b):
+            self.a, self.b = a, b
+
+    class Twin(NKIObject):
+        def __init__(self, a, b):
+            self.a, self.b = a, b
+
+    one = Pair(1, Plain(x=[2], y=False))
+    assert one == Pair(1, Plain(x=[2], y=False)) and Pair(1, 2) in (3, Pair(1, 2))
+    assert (
+        one != Pair(1, Plain(x=[2], y=True)) and Pair(1, 2) != Twin(1, 2) and Pair(1, 2) != (1, 2)
+    )
+    known = {one: "kept"}  # an object stays the same key while a kernel changes it
+    one.a = 5
+    assert known[one] == "kept"

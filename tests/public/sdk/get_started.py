@@ -253,6 +253,6 @@ FRAGMENTS = {
     LANGUAGE: {
         26: "an argument follows a keyword",
         32: "what an enumeration becomes, in other words",
-        34: "the kernel builder, which makes programs of a device",
+        34: "the kernel builder, which makes programs for a device",
     },
 }

@@ -1,0 +1,16 @@
+"""What does `nki.compiler.kernel_builder` offer? Programs for a device, which are not made here."""
+
+from typing import Any
+
+from nki_lab.errors import NotModelled
+
+__all__: list[str] = []
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    raise NotModelled(
+        f"nki.compiler.kernel_builder.{name} compiles for a device, and nothing here talks to hardware",
+        help="decorate the function with @nki.jit and call it with arrays, or use nki.simulate(kernel)",
+    )
