@@ -162,13 +162,14 @@ def _find_unportable(builder: Builder, source: SourceKernel, bound: dict[str, An
     keyword_only = inspect.Parameter.KEYWORD_ONLY
     for name, parameter in source.signature.parameters.items():
         if parameter.kind is keyword_only:
-            message = f"`{name}` of {source.name} stands after `*`, which NKI's compiler does not take"
+            what = f"`{name}` of {source.name} stands after `*`"
             help = "leave the `*` out, with parameters that have defaults at the end"
         elif type(bound.get(name)) is list:
-            message = f"argument `{name}` of {source.name} is a list, which NKI's compiler does not take"
+            what = f"argument `{name}` of {source.name} is a list"
             help = "pass a tuple"
         else:
             continue
+        message = f"{what}, which NKI's compiler does not take"
         builder.find("portability", message, help, stack=(source.place,))
 
 
