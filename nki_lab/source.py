@@ -249,10 +249,25 @@ def authors_traceback(tb: TracebackType | None) -> TracebackType | None:
     return made
 
 
-def stack_in_cells(tb: TracebackType | None) -> Stack:
+def headline(error: BaseException) -> str:
+    """Return name and message of an exception; just the name where it has no message, or fails to give one."""
+    try:
+        message = str(error)
+    except Exception:
+        message = ""
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def came_at(error: BaseException, stack: Stack) -> None:
+    """Note the instruction that ran when `error` came from outside: nothing of the author's is being called then."""
+    if not hasattr(error, "nki_stack"):
+        error.nki_stack = stack  # type: ignore[attr-defined]
+
+
+def stack_in_cells(error: BaseException) -> Stack:
     """Return the author's places in notebook cells, or all of them where none is in a cell.
 
     What was interrupted from outside may stand deep in a library; its author looks for the cell.
     """
-    places = stack_of_traceback(tb)
+    places = getattr(error, "nki_stack", ()) + stack_of_traceback(error.__traceback__)
     return tuple(p for p in places if is_cell(Span.of(p).filename)) or places

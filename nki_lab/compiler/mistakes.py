@@ -24,7 +24,7 @@ from nki_lab.ir.instruction import Definition, registry
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.former import instead_of
 from nki_lab.isa.operators import Op
-from nki_lab.source import Span, Stack, is_internal, stack_of_traceback
+from nki_lab.source import Span, Stack, headline, is_internal, stack_of_traceback
 
 # What arrays of NumPy and PyTorch have under a name that NKI does not use.
 _ELSEWHERE = {
@@ -66,7 +66,7 @@ def what_was_meant(error: Exception, root: CodeType) -> NkiError:
         wrong = _wrong_call(error, stack)
         if wrong is not None:
             return wrong
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    text = headline(error)
     notes = ("raised by the kernel's own Python while it was traced",)
     help = _shape_beside_list(stack) if isinstance(error, AssertionError) else ""
     return _raised(type(error))(text, stack=stack, notes=notes, help=help)

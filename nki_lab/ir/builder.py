@@ -16,6 +16,7 @@ from nki_lab.errors import (
     LoopControl,
     NkiError,
     OutsideKernel,
+    OverCapacity,
     RegisterValue,
     TensorArgument,
 )
@@ -85,6 +86,7 @@ class Builder:
         self.keeps_order = False  # there was one
         self._outer: list[tuple[list[Any], Loop]] = []
         self._loops = 0
+        self._hbm_bytes = 0
         self._open_loops: set[int] = set()
         self._count = 0
         self.body: list[Instruction | Loop] = []
@@ -156,7 +158,19 @@ class Builder:
             named=bool(name),
         )  # fmt: skip
         self.storages.append(storage)
+        if not space.on_chip:
+            self._count_hbm(storage)
         return NkiTensor._make(storage, sizes, contiguous_strides(sizes), 0, element)
+
+    def _count_hbm(self, storage: Storage) -> None:
+        self._hbm_bytes += storage.nbytes
+        if self._hbm_bytes > self.target.hbm_bytes_per_chip:
+            raise OverCapacity(
+                f"with {storage.describe()} the kernel's tensors in HBM need {self._hbm_bytes:,} bytes; a chip of"
+                f" {self.target.name} has {self.target.hbm_bytes_per_chip:,}",
+                stack=storage.stack,
+                help="make the tensor smaller: are its sizes meant?",
+            )
 
     def _unique(self, name: str) -> str:
         seen = self._names.get(name)

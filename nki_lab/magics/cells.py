@@ -48,6 +48,7 @@ class Cell:
         above = raw[: raw.index(magic)].count("\n")
         text = "\n" * above + f"# {typed}\n{body}"
         number = len(shell.user_ns.get("In", ("",))) - 1
+        _check_encodable(text)
         # ipykernel names a cell by its raw text, and the debugger knows it by that name.
         filename = shell.compile.cache(text, number, raw_code=raw)
         register_cell(filename, number if number > 0 else None)
@@ -100,6 +101,17 @@ class Cell:
         same_line = error.end_lineno in (None, line)
         end = error.end_offset - 1 if same_line and error.end_offset else start + 1
         return Span(self.filename, line, start, line, max(end, start + 1))
+
+
+def _check_encodable(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        line = text.count("\n", 0, error.start) + 1
+        raise BadSyntax(
+            f"line {line} holds {text[error.start]!a}, half of a character, which no file can hold",
+            help="type the character again",
+        ) from None
 
 
 def typed_stack(

@@ -21,7 +21,7 @@ from nki_lab.options.views import serious_findings, summary
 from nki_lab.runtime import KernelFunction, Result
 from nki_lab.runtime.jit import current_target
 from nki_lab.settings import Settings
-from nki_lab.source import stack_in_cells
+from nki_lab.source import headline, stack_in_cells
 
 _CELL, _LINE = "%%nki", "%nki"
 
@@ -54,8 +54,10 @@ class NkiMagics(Magics):
                     self._line(line)
                 else:
                     self._cell(line, cell)
-        except KeyboardInterrupt as interrupt:
-            _show_place(interrupt)
+        except Exception:
+            raise
+        except BaseException as error:  # an interrupt, or what a kernel raises to get past everyone
+            _show_place(error)
             raise
 
     nki.__doc__ = _DOCUMENTATION
@@ -143,12 +145,12 @@ class NkiMagics(Magics):
             show(result, options.show)
 
 
-def _show_place(interrupt: KeyboardInterrupt) -> None:
+def _show_place(error: BaseException) -> None:
     """Let IPython show where in the cell an interrupt came, without our frames."""
-    lines = NkiError("", stack=stack_in_cells(interrupt.__traceback__)).render(heading=True)
-    lines[0] = "KeyboardInterrupt"
+    lines = NkiError("", stack=stack_in_cells(error)).render(heading=True)
+    lines[0] = headline(error)
     # IPython asks an exception for this before it makes a traceback of its own.
-    interrupt._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
+    error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
 
 
 def _check_needs_run(options: Namespace, locate: Locate) -> None:

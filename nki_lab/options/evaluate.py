@@ -12,7 +12,7 @@ from nki_lab.options.parsing import Locate, nowhere
 from nki_lab.options.table import BY_NAME, Expression
 from nki_lab.runtime.arrays import is_foreign_array, to_numpy
 from nki_lab.runtime.check import Comparison, compare
-from nki_lab.source import Place, Span, Stack, stack_of_traceback
+from nki_lab.source import Place, Span, Stack, headline, stack_of_traceback
 
 
 def evaluate(expression: Expression, scope: dict[str, Any], locate: Locate = nowhere) -> Any:
@@ -39,9 +39,8 @@ def evaluate(expression: Expression, scope: dict[str, Any], locate: Locate = now
             error.stack = _stack(error, expression, locate)
         raise
     except Exception as error:
-        said = f": {error}" if str(error) else ""
         raise UsageError(
-            f"{type(error).__name__}{said}",
+            headline(error),
             stack=_stack(error, expression, locate),
             notes=(f"raised by {_flag(expression)} {text}",),
         ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import warnings
@@ -20,7 +21,7 @@ from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.apply_schedule import Edges, edges_of
 from nki_lab.compiler.pipeline import CompiledKernel, compile_kernel, refuse_findings
 from nki_lab.compiler.trace import OutputRef, bind_arguments, is_array, map_arguments
-from nki_lab.errors import KernelArgument, NotModelled, NotOnTarget, ToolchainError
+from nki_lab.errors import KernelArgument, NkiError, NotModelled, NotOnTarget, ToolchainError
 from nki_lab.ir.execution import Execution
 from nki_lab.ir.instruction import active
 from nki_lab.ir.nodes import Finding
@@ -31,6 +32,7 @@ from nki_lab.runtime.recording import record, recording
 from nki_lab.runtime.result import Result
 from nki_lab.settings import Settings
 from nki_lab.simulator import EagerRun, Program, SimulatorOptions, run_cores
+from nki_lab.source import headline
 from nki_lab.targets import get_target
 from nki_lab.targets.spec import Target
 
@@ -63,19 +65,29 @@ class KernelFunction:
         source: its text as it was when it was defined.
         grid: number of cores a call launches on.
         simulated: run on the simulator even where NKI_SIMULATOR asks for the device.
+        debug: run instructions while they are traced.
         schedule: (name, names it waits for) of instructions, from `with_schedule`.
     """
 
+    grid = 1
+    simulated = False
+    debug = False
     schedule: Edges = ()
 
-    def __init__(self, func: Callable[..., Any], grid: int = 1, simulated: bool = False) -> None:
-        self.func: Callable[..., Any] = func.func if isinstance(func, KernelFunction) else func
-        self.source = SourceKernel.of(self.func)
-        self.grid = grid
-        self.simulated = simulated
+    def __init__(self, func: Callable[..., Any]) -> None:
+        self.func = func
+        self.source = SourceKernel.of(func)
         self.__name__: str = self.func.__name__
         functools.update_wrapper(self, self.func)
         self.__signature__ = inspect.signature(self.func)
+
+    def __get__(self, owner: Any, kind: Any = None) -> KernelFunction:
+        """Return the kernel of an object's method, with the object as its first argument."""
+        if owner is None:
+            return self
+        made = copy.copy(self)
+        made.__init__(self.func.__get__(owner, kind))  # type: ignore[misc]
+        return made
 
     def __getitem__(self, grid: Any) -> KernelFunction:
         """Choose the number of cores: `kernel[1](...)` or `kernel[2](...)`."""
@@ -85,7 +97,7 @@ class KernelFunction:
                 f"{self.__name__}[{grid!r}]: a kernel is launched on 1 or 2 cores",
                 help="write kernel[1](...) or kernel[2](...)",
             )
-        return self._like(cores, self.simulated, self.schedule)
+        return self._with(grid=cores)
 
     def with_schedule(self, schedule: Sequence[tuple[str, str | Sequence[str]]]) -> KernelFunction:
         """Return the kernel with waits between instructions: `[("second", "first"), ("third", ["first", ...])]`.
@@ -93,12 +105,11 @@ class KernelFunction:
         The names are those given as `name=`; a name that several instructions have means each of them. Nothing
         that is computed changes. (nki/guides/how-to-scheduling-apis.rst)
         """
-        return self._like(self.grid, self.simulated, edges_of(schedule))
+        return self._with(schedule=edges_of(schedule))
 
-    def _like(self, grid: int, simulated: bool, schedule: Edges) -> KernelFunction:
-        made = KernelFunction(self.func, grid, simulated)
-        made.source = self.source
-        made.schedule = schedule
+    def _with(self, **choices: Any) -> KernelFunction:
+        made = copy.copy(self)
+        vars(made).update(choices)
         return made
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -112,12 +123,12 @@ class KernelFunction:
 
     def launch(self, *args: Any, target: str | Target | None = None, **kwargs: Any) -> Result:
         """Run on the simulator and return everything that is known about the run."""
-        with use_target(target):
-            if Settings.read().debug:
+        with use_target(target), _enough_memory(self):
+            if Settings.read().debug or self.debug:
                 return self._debug(args, kwargs)
             compiled = self.compile(*args, **kwargs)
-        # Not checked against what was compiled: a kernel may change the objects it is given while it is traced.
-        return compiled._launch(args, kwargs, check=False)
+            # Not checked against what was compiled: a kernel may change the objects it is given while it is traced.
+            return compiled._launch(args, kwargs, check=False)
 
     def compile(self, *args: Any, **kwargs: Any) -> CompiledFunction:
         """Compile for these arguments; calling what is returned does not trace again.
@@ -171,6 +182,20 @@ class KernelFunction:
 
     def __repr__(self) -> str:
         return f"<NKI kernel {self.__name__}{self.__signature__}>"
+
+
+@contextmanager
+def _enough_memory(kernel: KernelFunction) -> Iterator[None]:
+    try:
+        yield
+    except NkiError:  # SBUF, PSUM or HBM, some of which are a MemoryError too
+        raise
+    except MemoryError as error:
+        raise NotModelled(
+            f"{kernel.__name__}: this computer has too little memory to simulate it: {headline(error)}",
+            stack=(kernel.source.place,),
+            help="use smaller tensors; what a kernel computes shows on a few tiles",
+        ) from None
 
 
 class CompiledFunction:
@@ -254,31 +279,34 @@ def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
 
     `mode=` is accepted and ignored, as in the official package since 0.3; `platform_target=` is an error there and
     here: the target is chosen by NEURON_PLATFORM_TARGET_OVERRIDE, or per call. (nki/migration/index.rst)
+
+    `debug=True`, which is ours, runs instructions while they are traced: `print(tile)` and `breakpoint()` see values.
     """
     if "platform_target" in kwargs:
         raise KernelArgument(
             "nki.jit(platform_target=...) has been removed from NKI",
             help="set NEURON_PLATFORM_TARGET_OVERRIDE, or use %%nki --target / nki_lab.run(..., target=...)",
         )
-    ignored = set(kwargs) - {"mode", "debug_kernel", "show_compiler_tb"}
+    debug = bool(kwargs.get("debug", False))
+    ignored = set(kwargs) - {"debug", "mode", "debug_kernel", "show_compiler_tb"}
     if ignored:
         warnings.warn(f"nki.jit ignores {', '.join(sorted(ignored))}", stacklevel=2)
     if fn is None:
-        return jit
+        return functools.partial(jit, debug=debug)
     if isinstance(fn, KernelFunction):
-        return fn._like(fn.grid, False, fn.schedule)
+        return fn._with(simulated=False, debug=debug)
     if not inspect.isfunction(fn):
         raise KernelArgument(
             f"nki.jit decorates a function, found {type(fn).__name__}",
             help="write a `def` that returns its output tensors",
         )
-    return KernelFunction(fn)
+    return KernelFunction(fn)._with(debug=debug)
 
 
 def simulate(kernel: Any) -> KernelFunction:
     """Return `kernel` as one that runs on the simulator whatever NKI_SIMULATOR says (`nki.simulate`)."""
     made = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
-    return made._like(made.grid, True, made.schedule)
+    return made._with(simulated=True)
 
 
 def _noticed(

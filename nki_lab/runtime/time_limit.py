@@ -53,7 +53,7 @@ def time_limit(seconds: float | None, stack: Stack = ()) -> Iterator[None]:
     except _Expired as expired:
         raise TimedOut(
             f"not finished after {seconds:g} seconds",
-            stack=stack_in_cells(expired.__traceback__) or stack,
+            stack=stack_in_cells(expired) or stack,
             help="is there a loop without an end? a larger --timeout gives it more time",
         ) from None
     finally:

@@ -21,7 +21,7 @@ from nki_lab.ir.nodes import Finding
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.numerics import BITS, FLOAT32, bits_of, load_cast, store_cast
 from nki_lab.simulator.memory import Memory
-from nki_lab.source import Stack
+from nki_lab.source import Stack, came_at
 
 # A call with keyword arguments only: `Program` replaces those that lie outside before each run.
 Step = partial
@@ -226,13 +226,17 @@ class Binder:
 
 
 def run_steps(steps: Iterable[Callable[[], Any]]) -> None:
-    """Make calls one after the other; what one of them raises is told at its instruction's line."""
+    """Make calls one after the other; what ends one of them is told at its instruction's line."""
     step = None
     try:
         for step in steps:
             step()
-    except NkiError as error:
-        tell_where(error, getattr(step, "instruction", None))
+    except BaseException as error:
+        i = getattr(step, "instruction", None)
+        if isinstance(error, NkiError):
+            tell_where(error, i)
+        elif i is not None:  # an interrupt, or the end of the time that a run may take
+            came_at(error, i.stack)
         raise
 
 

@@ -109,6 +109,21 @@ def test_a_time_limit_ends_the_cell_and_the_next_one_is_right(kernel: Kernel):
     assert kernel.run("print(a.shape)") == ("(128, 24)\n", "")
 
 
+def test_a_time_limit_in_a_loop_of_the_device_names_its_line(kernel: Kernel):
+    body = """
+def counting(x):
+    tile = nl.load(x)
+    going = nisa.register_alloc(1)
+    while going:
+        nisa.tensor_scalar(tile, tile, nl.add, 1.0)
+        nisa.tensor_scalar(tile, tile, nl.add, 1.0)
+    nl.store(x, tile)
+"""
+    _, shown = kernel.run(cell("--timeout 0.3 --run 'counting(a)'", body))
+    assert shown.startswith("TimedOut\nerror[NKI602]: not finished after 0.3 seconds")
+    assert "line 6" in shown or "line 7" in shown
+
+
 def test_source_and_tracebacks_have_the_lines_of_the_cell(kernel: Kernel):
     kernel.run("%%nki\n\ndef f(x):\n    return x\ndef g():\n    return {}['key']\nf = nki.jit(f)")
     text, _ = kernel.run("import inspect; print(inspect.getsourcelines(f))")

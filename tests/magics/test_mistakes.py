@@ -115,6 +115,18 @@ KERNELS = [
     ("assert x.shape == [128, 512]", e.KernelRaised, 3, "equals no list: write (128, 512)"),
     ("pass", e.KernelResult, 2, "f returns nothing"),
     ("return nl.load(x)", e.KernelResult, 3, "a result must be in shared_hbm"),
+    (
+        "class Odd(Exception):\n        def __str__(self): return {}['no']\n    raise Odd",
+        e.KernelRaised,
+        5,
+        "error[NKI109]: Odd\n",
+    ),
+    (
+        "nl.ndarray((1 << 36,), nl.float32, nl.shared_hbm)",
+        e.OverCapacity,
+        3,
+        "need 274,877,919,232 bytes; a chip of trn3 has 154,618,822,656",
+    ),
     ("return x + x", e.TensorOperator, 3, "nl.add"),
     ("return nl.ad(x, x)", e.UnknownName, 3, "did you mean `add`"),
     ("t = nl.ndarray((129, 4), nl.float32)", e.TensorArgument, 3, "129 partitions"),
@@ -171,3 +183,18 @@ def test_an_expected_error_is_printed_and_the_cell_goes_well(notebook: Notebook)
     outcome = notebook.bad(cell("--run 'f(a)' --expect NKI203", wrong))
     assert isinstance(outcome.error, e.KernelRaised)
     assert "NKI203 RuleBroken was expected here" in outcome.text
+
+
+def test_half_a_character_is_told_with_its_line(notebook: Notebook):
+    outcome = notebook.bad("%%nki\ndef f(x):\n    s = '\udc80'\n    return x\n")
+    notebook.shell.history_manager.db_input_cache.clear()  # IPython cannot write it down either
+    assert isinstance(outcome.error, e.BadSyntax)
+    assert "line 3 holds '\\udc80', half of a character" in outcome.text
+
+
+def test_what_a_kernel_raises_past_everyone_is_shown_without_our_frames(notebook: Notebook):
+    notebook.good("class Odd(BaseException): pass")
+    outcome = notebook.run(cell("--run 'f(a)'", "def f(x):\n    raise Odd('enough')\n"))
+    assert type(outcome.error).__name__ == "Odd"
+    assert "Odd: enough\n  --> cell [4], line 3\n" in outcome.text
+    assert "nki_lab" + "/" not in outcome.text
