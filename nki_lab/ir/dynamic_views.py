@@ -123,6 +123,13 @@ class DynamicViews:
             raise ViewError(
                 f"indirect of {self.describe()} by {index.describe()}: both need the same partitions, on chip"
             )
+        row = self.storage.row_bytes // self.dtype.itemsize
+        if not self.is_contiguous() or (self.shape[0] > 1 and self.strides[0] != row):
+            raise ViewError(
+                f"indirect of {self.describe()}: the offsets count elements that lie side by side, on adjacent"
+                " partitions, and this view has a step",
+                help="copy it into a tile of its own with nisa.tensor_copy, or compute the offsets for the whole tile",
+            )
         if not index.dtype.is_integer:
             raise ViewError(f"indirect by {index.describe()}: the index must hold integers")
         offsets = min(index.shape[0], _GROUP) * index.shape[1]
@@ -132,7 +139,6 @@ class DynamicViews:
             raise ViewError(
                 f"indirect: num_elem={count}, the index holds {most} offsets for each group"
             )
-        row = self.storage.row_bytes // self.dtype.itemsize
         return self._make(
             self.storage, (self.shape[0], count), (row, 1), self.offset, self.dtype,
             Dynamic(Addressing.ELEMENTS, index, 1, self.free_size),
