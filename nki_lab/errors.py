@@ -310,9 +310,15 @@ class UnwrittenRegister(SimulationError):
 
 
 class MissingPartner(SimulationError):
-    """A core waits for the other one, which never comes."""
+    """A core or rank waits for another one, which never comes."""
 
     code = "NKI405"
+
+
+class RanksDiffer(SimulationError):
+    """The ranks of a collective do not fit together."""
+
+    code = "NKI406"
 
 
 class CheckFailed(UsageError, AssertionError):

@@ -141,7 +141,7 @@ def _wrong_call(error: TypeError, stack: Stack) -> WrongCall | None:
 def _parameters(called: Any) -> tuple[str, Sequence[str], bool] | None:
     """Return name and parameters of what NKI lets a kernel call, and whether Python counts one more."""
     if isinstance(called, Definition):
-        return called.name, called.params, True
+        return called.name, tuple(called.__signature__.parameters), True
     if isinstance(getattr(called, "__self__", None), NkiTensor):
         return called.__name__, tuple(inspect.signature(called).parameters), True
     name = getattr(called, "__name__", None)

@@ -248,9 +248,9 @@ class Builder:
             key.append(alike(args))
         stack = self.stack(3)
         made = Instruction(definition, args, stack)
-        if definition.meets and self.program[1] == 1:
+        if "lnc2" in definition.requires and self.program[1] == 1:
             raise InstructionError(
-                f"{definition.name}: the kernel runs on one core, there is nobody to meet",
+                f"{definition.name} needs both cores of a logical core, and the kernel runs on one",
                 stack=stack,
                 help="launch the kernel on two cores, kernel[2](...), or ask nl.num_programs() first",
             )

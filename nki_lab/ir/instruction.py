@@ -14,62 +14,36 @@ allocation, simulator, timing and documentation read the definition; none of the
 from __future__ import annotations
 
 import inspect
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from nki_lab.errors import InstructionError, OutsideKernel
+from nki_lab.errors import InstructionError
+from nki_lab.ir.calls import active, binder, is_binding  # noqa: F401
 from nki_lab.ir.cost import at_least
 from nki_lab.ir.dynamic import Addressing, Dynamic
-from nki_lab.ir.operands import (
-    READ as READ,
-)
-from nki_lab.ir.operands import (
-    SPOIL as SPOIL,
-)
-from nki_lab.ir.operands import (
-    UPDATE as UPDATE,
-)
-from nki_lab.ir.operands import (
-    WRITE as WRITE,
-)
-from nki_lab.ir.operands import (
-    Operand as Operand,
-)
-from nki_lab.ir.operands import (
-    Rule as Rule,
-)
-from nki_lab.ir.operands import (
-    Shape as Shape,
-)
-from nki_lab.ir.operands import (
-    reads as reads,
-)
-from nki_lab.ir.operands import (
-    rule as rule,
-)
-from nki_lab.ir.operands import (
-    updates as updates,
-)
-from nki_lab.ir.operands import (
-    writes as writes,
-)
+from nki_lab.ir.operands import (  # noqa: F401
+    READ,
+    SPOIL,
+    UPDATE,
+    WRITE,
+    Operand,
+    Rule,
+    Shape,
+    reads,
+    rule,
+    updates,
+    writes,
+)  # fmt: skip
 from nki_lab.ir.register import Register
 from nki_lab.ir.state import State
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.targets.engines import COMPUTE, Engine
 
 if TYPE_CHECKING:
-    from types import CodeType
-
     from nki_lab.source import Stack
     from nki_lab.targets.spec import Target
-
-_BINDER = (
-    "<nki_lab binder"  # how the file names of generated binders begin (see source.is_internal)
-)
 
 
 class Form:
@@ -215,33 +189,12 @@ def _tensors(args: tuple[Any, ...], positions: tuple[int, ...]) -> list[NkiTenso
     return found
 
 
-class _Active(threading.local):
-    builder: Any = None
-
-
-active = _Active()
-
-
-def _emit(definition: Definition, args: tuple[Any, ...]) -> Instruction:
-    builder = active.builder
-    if builder is None:
-        raise OutsideKernel(
-            f"nki.isa.{definition.name} was called outside a kernel",
-            help="call it in a function decorated with @nki.jit, and call that function with arrays",
-        )
-    return builder.emit(definition, args)
-
-
-def is_binding(code: CodeType) -> bool:
-    """Tell whether `code` lies between the author's call of an instruction and the builder."""
-    return code is _emit.__code__ or code.co_filename.startswith(_BINDER)
-
-
 # How a form's key treats an argument; see Definition._keyed.
 NAME, OPAQUE, REQUIRED = object(), object(), object()
 
 Facet = Callable[..., Any]
 Numerics = Callable[[Instruction], Mapping[str, Any]]
+Groups = Callable[[Instruction, int], tuple[tuple[int, ...], ...]]
 
 
 @dataclass(eq=False)
@@ -249,7 +202,8 @@ class Definition:
     """One instruction: signature, documentation, operands, rules and facets.
 
     Attributes:
-        name: official name in nki.isa.
+        name: official name in `module`.
+        module: official module, "nki.isa" or "nki.collectives".
         engines: engines that can run it, the preferred one first.
         operands: parameter name -> Operand.
         rules: constraints beyond those the operands declare.
@@ -262,11 +216,15 @@ class Definition:
         every_lane: it uses the hidden registers of all partitions, not only of those its operands are on.
         sets: parameters that are registers the instruction sets.
         meets: the two cores of a logical core meet in it.
+        groups: `(i, number of ranks) -> lists of ranks` that meet in it, each rank in one; None where ranks do not.
+        takes: parameter -> function from what authors give to what a program holds, e.g. of an object of the API.
+        gives: parameter among `sets` that no author gives: a call makes the register and returns it; "" for none.
         identities: rules ask which views are the same, where one of them is dynamic.
         observes: it only looks at its operands: no engine runs it, in no time, and nothing waits for it.
     """
 
     name: str
+    module: str
     engines: tuple[Engine, ...]
     operands: dict[str, Operand]
     rules: tuple[Rule, ...]
@@ -279,6 +237,9 @@ class Definition:
     every_lane: bool
     sets: frozenset[str]
     meets: bool
+    groups: Groups | None
+    takes: Mapping[str, Callable[[Any], Any]]
+    gives: str
     identities: bool
     observes: bool
     signature: inspect.Signature
@@ -291,7 +252,8 @@ class Definition:
         self.__name__ = self.name
         self.__qualname__ = self.name
         self.__doc__ = self.doc
-        self.__signature__ = self.signature
+        asked = [p for p in self.signature.parameters.values() if p.name != self.gives]
+        self.__signature__ = self.signature.replace(parameters=asked)
         # How emit keys an argument: "name" never, opaque numbers by type only, everything else by value.
         self.keyed = tuple(self._keyed(p) for p in self.signature.parameters.values())
         self.defaults = tuple(
@@ -338,6 +300,10 @@ class Definition:
         return self._attach("cost")
 
     # -- what consumers ask --------------------------------------------------------------------------------------
+
+    def taken(self, name: str, value: Any) -> Any:
+        """Return an argument as a program holds it."""
+        return self.takes[name](value) if name in self.takes else value
 
     def tensors(self, i: Instruction) -> Iterable[tuple[int, Operand, NkiTensor]]:
         """Yield (argument position, operand, tensor) for every tensor argument."""
@@ -408,8 +374,8 @@ class Definition:
             ) if not there
         ]  # fmt: skip
         outs = (f"out_{n}" for n in (*self.operands, *self.sets))
-        known = {*self.params, "out", *outs, "written", "target",
-                 "dtypes", "notice", *(s.parameter for s in State)}  # fmt: skip
+        known = {*self.params, "out", *outs, "written", "target", "dtypes", "notice", "rank", "ranks",
+                 *(s.parameter for s in State)}  # fmt: skip
         wanted = (
             inspect.signature(self.facets["semantics"]).parameters
             if "semantics" in self.facets
@@ -443,7 +409,11 @@ def instruction(
     any_start: Iterable[str] = (),
     every_lane: bool = False,
     sets: Iterable[str] = (),
+    module: str = "nki.isa",
     meets: bool = False,
+    groups: Groups | None = None,
+    takes: Mapping[str, Callable[[Any], Any]] | None = None,
+    gives: str = "",
     identities: bool = False,
     observes: bool = False,
     **operands: Operand,
@@ -461,7 +431,11 @@ def instruction(
         any_start: operands that may start at any partition (DMA).
         every_lane: hidden registers are used of all partitions.
         sets: parameters that are registers the instruction sets.
+        module: official module that has it.
         meets: the two cores of a logical core meet in it.
+        groups: the lists of ranks that meet in it.
+        takes: how what authors give becomes what a program holds, by parameter.
+        gives: the parameter that is a register made and returned by a call.
         identities: rules ask which views are the same, where one of them is dynamic.
         observes: it only looks at its operands; it is no instruction of the machine and not in `registry`.
         operands: one Operand per tensor parameter, under the parameter's name.
@@ -470,24 +444,16 @@ def instruction(
     def define(fn: Callable[..., Any]) -> Definition:
         signature = inspect.signature(fn)
         params = tuple(signature.parameters)
-        names = ", ".join(params)
-        defaults = {f"_{p}": v.default for p, v in signature.parameters.items()}
-        head = ", ".join(
-            p if v.default is v.empty else f"{p}=_{p}" for p, v in signature.parameters.items()
-        )
-        scope: dict[str, Any] = {"_emit": _emit, **defaults}
-        code = f"def {fn.__name__}(self, {head}):\n    return _emit(self, ({names},))\n"
-        exec(compile(code, f"{_BINDER} of {fn.__name__}>", "exec"), scope)
+        convert = takes or {}
         # A class of its own per instruction, so that a call reaches the generated binder directly.
-        kind = type(
-            fn.__name__,
-            (Definition,),
-            {"__call__": scope[fn.__name__], "__module__": fn.__module__},
-        )
-        made = kind(
-            fn.__name__, engine, operands, tuple(rules), numerics, state, requires,
+        space = {
+            "__call__": binder(fn.__name__, signature, convert, gives),
+            "__module__": fn.__module__,
+        }
+        made = type(fn.__name__, (Definition,), space)(
+            fn.__name__, module, engine, operands, tuple(rules), numerics, state, requires,
             frozenset(opaque), in_place_safe, frozenset(any_start), every_lane, frozenset(sets), meets,
-            identities, observes, signature,
+            groups, convert, gives, identities, observes, signature,
             inspect.getdoc(fn) or "", params, {p: k for k, p in enumerate(params)},
         )  # fmt: skip
         if not observes:

@@ -46,6 +46,7 @@ class Operand:
         dtypes: allowed element types, or None for any.
         part: `(i, tensor) -> view` of the elements that are really read or written, where the instruction passes over
             others of the tensor; None: all of them.
+        part_written: the same of those that are written, where they are others than those that are read.
         indirect: the view may be one of `.indirect()` (Tensor Indirection).
         rows: a tile of indices may choose the rows of the view (DMA).
     """
@@ -58,6 +59,7 @@ class Operand:
     many: bool = False
     dtypes: frozenset[DType] | None = None
     part: Callable[[Instruction, NkiTensor], NkiTensor] | None = None
+    part_written: Callable[[Instruction, NkiTensor], NkiTensor] | None = None
     indirect: bool = False
     rows: bool = False
 

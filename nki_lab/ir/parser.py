@@ -308,7 +308,7 @@ class _Parser:
         for name, parameter in definition.signature.parameters.items():
             if name not in given and parameter.default is Parameter.empty:
                 w.refuse(f"{definition.name} needs the argument `{name}`", call)
-            given.setdefault(name, parameter.default)
+            given.setdefault(name, definition.taken(name, parameter.default))
         return tuple(given[name] for name in definition.params)
 
     def emit(self, definition: Definition, args: tuple[Any, ...], token: Token) -> Instruction:

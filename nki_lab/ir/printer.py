@@ -100,8 +100,10 @@ def _call_text(i: Instruction, leaf: Callable[[Any], str]) -> str:
 @cache
 def _default_texts(definition: Definition) -> tuple[str | None, ...]:
     """Return the text of every parameter's default, None where it has none."""
-    defaults = (p.default for p in definition.signature.parameters.values())
-    return tuple(None if d is Parameter.empty else value_text(d) for d in defaults)
+    return tuple(
+        None if p.default is Parameter.empty else value_text(definition.taken(p.name, p.default))
+        for p in definition.signature.parameters.values()
+    )
 
 
 class _Printer:

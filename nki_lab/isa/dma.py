@@ -119,12 +119,14 @@ def one_index_per_row(*names: str) -> Rule:
 #: Bits are copied.
 AS_STORED: dict[str, Any] = {"dst": None, "src": None}
 
+#: Rules of the argument `priority`.
+PRIORITY_RULES: tuple[Rule, ...] = (_priority, _priority_on_target)
+
 #: Rules every DMA instruction has.
 DMA_RULES: tuple[Rule, ...] = (
     choice("dge_mode", dge_mode),
     choice("oob_mode", oob_mode),
-    _priority,
-    _priority_on_target,
+    *PRIORITY_RULES,
     _hardware_on_target,
 )
 

@@ -1,8 +1,8 @@
 """What does a program compute? NumPy values on byte-accurate memories."""
 
-from nki_lab.simulator.cores import run_cores
 from nki_lab.simulator.eager import EagerRun
 from nki_lab.simulator.machine import Program, simulate
 from nki_lab.simulator.options import SimulatorOptions
+from nki_lab.simulator.programs import run_cores, run_ranks
 
-__all__ = ["EagerRun", "Program", "SimulatorOptions", "run_cores", "simulate"]
+__all__ = ["EagerRun", "Program", "SimulatorOptions", "run_cores", "run_ranks", "simulate"]

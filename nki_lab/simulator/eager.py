@@ -22,12 +22,12 @@ from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.printing import values_text
 from nki_lab.simulator.arguments import check_writable, elements_of, output_of
 from nki_lab.simulator.bind import Binder
-from nki_lab.simulator.cores import DeviceLoop
 from nki_lab.simulator.late import Late, RegisterFile
 from nki_lab.simulator.machine import one_blas_thread
 from nki_lab.simulator.memory import Base, Memory
 from nki_lab.simulator.options import SimulatorOptions
 from nki_lab.simulator.registers import new_registers
+from nki_lab.simulator.rendezvous import DeviceLoop
 from nki_lab.targets.spaces import PSUM
 from nki_lab.targets.spec import Target
 
@@ -153,7 +153,7 @@ class EagerRun:
                 mask[...] = False
 
     def _run(self, i: Instruction) -> None:
-        if i.definition.meets:
+        if i.definition.meets or i.definition.groups is not None:
             raise NotModelled(
                 f"{i.definition.name}: while a kernel runs as it is traced, there is no one else to meet",
                 stack=i.stack,

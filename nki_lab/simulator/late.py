@@ -141,16 +141,20 @@ class Late:
         for finish in after:
             finish()
 
-    def placed(self, i: Instruction) -> dict[str, NkiTensor]:
-        """Return the tensors of an instruction by name, where its registers place them now.
+    def placed(self, i: Instruction) -> dict[str, Any]:
+        """Return the tensors of an instruction by name (tuples of lists), where its registers place them now.
 
         For instructions whose operands no tile of indices addresses.
         """
-        return {
-            name: view if view.dynamic is None else self._moved(i, view, skip=False)
-            for name in i.definition.operands
-            if type(view := getattr(i, name)) is NkiTensor
-        }
+
+        def place(view: Any) -> Any:
+            if type(view) is tuple:
+                return tuple(place(v) for v in view)
+            if type(view) is NkiTensor and view.dynamic is not None:
+                return self._moved(i, view, skip=False)
+            return view
+
+        return {name: place(getattr(i, name)) for name in i.definition.operands}
 
     # -- one value moves a view ----------------------------------------------------------------------------------
 

@@ -18,11 +18,13 @@ from nki_lab.ir.nodes import Finding, Kernel, Loop
 from nki_lab.ir.storage import Storage
 from nki_lab.simulator.arguments import check_writable, elements_of, output_of
 from nki_lab.simulator.bind import Binder, Step, run_steps
-from nki_lab.simulator.cores import DeviceLoop, Meeting, run_to_meetings
+from nki_lab.simulator.cores import CoreMeeting
 from nki_lab.simulator.late import Late, RegisterFile
 from nki_lab.simulator.memory import Memory, fill_unwritten
 from nki_lab.simulator.options import SimulatorOptions
+from nki_lab.simulator.ranks import RankMeeting
 from nki_lab.simulator.registers import new_registers, reset_registers
+from nki_lab.simulator.rendezvous import DeviceLoop, Meeting, Place, World, run_to_meetings
 
 
 class _Outside(NamedTuple):
@@ -45,11 +47,25 @@ class Program:
     """A compiled kernel bound to memories; `run` computes its results.
 
     A program holds one set of on-chip memories, so one thread at a time may run it.
+
+    Args:
+        kernel: what to run.
+        options: choices of the simulation.
+        rank: which rank it runs as, among `ranks`.
+        ranks: how many run together.
     """
 
-    def __init__(self, kernel: Kernel, options: SimulatorOptions | None = None) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        options: SimulatorOptions | None = None,
+        rank: int = 0,
+        ranks: int = 1,
+    ) -> None:
         self.kernel = kernel
         self.options = options or SimulatorOptions()
+        self.place = Place(rank, kernel.program[0])
+        self.world = World(ranks, kernel.program[1])
         self.memory = Memory.of(kernel, self.options)
         self.registers = new_registers(kernel.target)
         self.writes = {
@@ -60,7 +76,7 @@ class Program:
         self.register_file = RegisterFile()
         # How often each device loop of the last run ran, in the order they were entered.
         self.trips: list[int] = []
-        self._binder = Binder(self.memory, self.registers)
+        self._binder = Binder(self.memory, self.registers, rank)
         self._late = Late(self.memory, self._binder, self.register_file)
         self._steps: list[Any] = []
         self._outside: list[_Outside] = []
@@ -128,10 +144,10 @@ class Program:
     def _bind_instruction(self, i: Instruction, steps: list[Any]) -> None:
         form = i.form
         views = (*i.read(), *i.written())
-        if i.definition.meets:
+        if i.definition.meets or i.definition.groups is not None:
             for view in views:
                 self.memory.base(view.storage)
-            steps.append(Meeting(i, self.memory, self._late))
+            steps.append((CoreMeeting if i.definition.meets else RankMeeting)(i, self, self._late))
             return
         if form.dynamic or form.registers or form.registers_set:
             for view in views:  # its arrays are taken now, while they are free
@@ -216,7 +232,7 @@ class Program:
         self._binder.notices.clear()
 
     def meetings(self) -> Iterator[Meeting]:
-        """Run the steps, stopping at each place where the core meets the other one."""
+        """Run the steps, stopping at each place where it meets another core or rank."""
         return run_to_meetings(self._steps)
 
     def end(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

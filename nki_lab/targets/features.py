@@ -43,4 +43,6 @@ FEATURES: dict[str, str] = {
     "dma_priority": "the `priority` argument of DMA instructions",
     # Two cores
     "lnc2": "two physical cores as one logical core: sendrecv, core_barrier",
+    # Several ranks
+    "neuron_switch": "chips connected by switches: all_to_all_v between the ranks of a node",
 }

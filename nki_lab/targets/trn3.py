@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nki_lab.targets.facts import (
     ASSUMED,
+    COLLECTIVES,
     DERIVED,
     DGE,
     DMA_BANDWIDTH,
@@ -136,5 +137,6 @@ TRN3 = build_target(
         "abs_max_abs_min": Fact(True, "", f"{LANGUAGE}:846", DOCUMENTED),
         "square_relu": Fact(True, "", f"{NKI_RELEASES}:228", DOCUMENTED),
         "dma_priority": Fact(True, "", f"{ISA}:371", DOCUMENTED),
+        "neuron_switch": Fact(True, "", f"{COLLECTIVES}:254", DOCUMENTED),
     },
 )

@@ -293,7 +293,7 @@ def test_meeting_on_one_core_is_refused_at_its_line():
         nisa.core_barrier(out, (0, 1))
         return out
 
-    with pytest.raises(InstructionError, match="nobody to meet") as caught:
+    with pytest.raises(InstructionError, match="needs both cores of a logical core") as caught:
         run(jit(kernel), X, target="trn2")
     assert caught.value.span.function == "kernel"
 

@@ -49,8 +49,8 @@ def _look_at(kernel: Kernel) -> tuple[tuple[Finding, ...], frozenset[int], list[
         form = i.form
         known_form = form.cache.get(find_uninitialized)
         if known_form is None:
-            known_form = form.cache[find_uninitialized] = _update_kinds(i), _parts(i)
-        updated, parts = known_form
+            known_form = form.cache[find_uninitialized] = _update_kinds(i), *_parts(i)
+        updated, parts, written = known_form
         for position, view in _reads(i, parts):
             storage = view.storage
             if storage.origin != "temporary":
@@ -98,7 +98,7 @@ def _look_at(kernel: Kernel) -> tuple[tuple[Finding, ...], frozenset[int], list[
                     uncertain.add(storage.id)
                     poisoned.add(storage.id)
                 else:
-                    seen.write(parts[position](i, view) if position in parts else view)
+                    seen.write(written[position](i, view) if position in written else view)
     unwritten: list[NkiTensor] = []
     for view in kernel.outputs:
         storage = view.storage
@@ -141,6 +141,8 @@ def _update_kinds(i: Instruction) -> dict[int, str]:
     """Say, per updated operand, whether its old value counts as read where nothing was written."""
     kinds = {}
     for position, role in i.definition.roles(i):
+        if role == UPDATE and i.definition.operands[i.definition.params[position]].part_written:
+            continue  # which elements are read is known
         if role == UPDATE:
             # With `accumulate` the first write needs no old value; otherwise some elements may just keep theirs.
             kinds[position] = "first" if "accumulate" in i.definition.position else "partial"
@@ -148,10 +150,16 @@ def _update_kinds(i: Instruction) -> dict[int, str]:
     return kinds
 
 
-def _parts(i: Instruction) -> dict[int, Part]:
-    """Return, per operand of which only a part is touched, the function that gives it."""
-    operands = i.definition.operands.items()
-    return {i.definition.position[n]: o.part for n, o in operands if o.part is not None}
+def _parts(i: Instruction) -> tuple[dict[int, Part], dict[int, Part]]:
+    """Return the functions that give the parts read and written, per operand of which not all is touched."""
+    read: dict[int, Part] = {}
+    written: dict[int, Part] = {}
+    for name, operand in i.definition.operands.items():
+        if operand.part is not None:
+            position = i.definition.position[name]
+            read[position] = operand.part
+            written[position] = operand.part_written or operand.part
+    return read, written
 
 
 def _finding(i: Instruction, position: int, view: NkiTensor, seen: Coverage) -> Finding:

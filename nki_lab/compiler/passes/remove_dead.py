@@ -27,6 +27,7 @@ def remove_dead(kernel: Kernel, options: CompileOptions) -> Kernel:
         alive = (
             not written
             or i.definition.meets
+            or i.definition.groups is not None
             or any(role != READ for _, role in form.state)
             or any(not v.storage.on_chip or v.storage.id in read for v in written)
         )

@@ -1,0 +1,77 @@
+"""How do the programs of several cores and ranks run on their inputs?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from nki_lab.errors import KernelArgument
+from nki_lab.ir.storage import Storage
+from nki_lab.simulator.machine import Program, one_blas_thread
+from nki_lab.simulator.rendezvous import run_together
+
+Pairs = Sequence[tuple[Storage, Storage]]
+
+
+def run_cores(
+    programs: Sequence[Program], arrays: Sequence[np.ndarray], pairs: Pairs
+) -> list[np.ndarray]:
+    """Run the two cores of a logical core and return the outputs.
+
+    Args:
+        programs: of core 0 and core 1.
+        arrays: the inputs, which both cores share.
+        pairs: shared HBM tensors, as (of core 0, of core 1).
+    """
+    return run_ranks([programs], [arrays], pairs)[0]
+
+
+def run_ranks(
+    programs: Sequence[Sequence[Program]],
+    arrays: Sequence[Sequence[np.ndarray]],
+    pairs: Pairs = (),
+) -> list[list[np.ndarray]]:
+    """Run ranks and return the outputs of each.
+
+    Args:
+        programs: per rank, those of its cores.
+        arrays: per rank, the inputs, which its cores share.
+        pairs: shared HBM tensors, as (of core 0, of core 1).
+    """
+    for cores in programs:
+        written = {k for p in cores for k in p.writes if k < len(p.kernel.inputs)}
+        for program in cores:
+            program.writes |= written
+    _check_own(programs, arrays)
+    for cores, own in zip(programs, arrays, strict=True):
+        first, *others = cores
+        first.begin(own)
+        shared = {b.id: first.arrays[a.id] for a, b in pairs}
+        shared.update({s.id: first.arrays[s.id] for s in first.kernel.inputs})
+        for other in others:
+            other.begin(own, shared)
+    with np.errstate(all="ignore"), one_blas_thread():
+        run_together(
+            {p.place: p.meetings() for cores in programs for p in cores}, programs[0][0].world
+        )
+    return [cores[0].end(own) for cores, own in zip(programs, arrays, strict=True)]
+
+
+def _check_own(
+    programs: Sequence[Sequence[Program]], arrays: Sequence[Sequence[np.ndarray]]
+) -> None:
+    """Refuse an array that a rank writes and another rank has, too: each has a memory of its own."""
+    if len(programs) == 1:
+        return
+    first = programs[0][0]
+    written = [k for k, s in enumerate(first.kernel.inputs) if s.id in first.writes]
+    for rank, own in enumerate(arrays):
+        for k in written:
+            for other, theirs in enumerate(arrays):
+                if other != rank and any(np.may_share_memory(own[k], a) for a in theirs):
+                    raise KernelArgument(
+                        f"{first.kernel.name} writes its argument `{first.kernel.inputs[k].name}`, and that of rank"
+                        f" {rank} shares memory with an argument of rank {other}",
+                        help="give each rank an array of its own: array.copy()",
+                    )

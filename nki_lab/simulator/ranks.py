@@ -1,0 +1,232 @@
+"""How do ranks exchange data in a collective?
+
+A collective takes place when every rank of a group has come to it. Tensors in shared HBM belong to both cores of a
+rank, so there both cores come, and it acts on them once; tensors in SBUF are a core's own, so each core meets the same
+core of the other ranks. All sources are read before any destination is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from nki_lab.errors import MissingPartner, NkiError, NotModelled, RanksDiffer
+from nki_lab.ir.form_key import key_of
+from nki_lab.ir.instruction import READ, UPDATE, WRITE, Operand
+from nki_lab.ir.tensor import NkiTensor
+from nki_lab.isa.numerics import FLOAT32, load_cast, store_cast
+from nki_lab.isa.replica_groups import group_of
+from nki_lab.simulator.bind import tell_where, wanted
+from nki_lab.simulator.rendezvous import Meeting, Place
+from nki_lab.source import Span
+from nki_lab.targets.spaces import SHARED_HBM
+
+
+class RankMeeting(Meeting):
+    """A step in which a rank waits for the others of its group."""
+
+    advice = "let every rank of the group come to the same collectives in the same order, and both of its cores"
+
+    @cached_property
+    def members(self) -> tuple[int, ...]:
+        """The ranks of its group, in the group's order."""
+        i, ranks = self.i, self.program.world.ranks
+        assert i.definition.groups is not None
+        groups = i.definition.groups(i, ranks)
+        last = max(rank for group in groups for rank in group)
+        if last >= ranks:
+            raise MissingPartner(
+                f"{i.definition.name}: there is no rank {last}: the kernel runs as {ranks} rank{'s' * (ranks > 1)}",
+                stack=i.stack,
+                help=f"run it with nki_lab.launch(kernel, ranks={last + 1}, inputs=[...]), one entry per rank",
+            )
+        return group_of(i.definition.name, groups, self.place.rank)
+
+    @cached_property
+    def together(self) -> bool:
+        """True where both cores of a rank take part in one act, on memory they share."""
+        views = (view for _, _, view in self.i.definition.tensors(self.i))
+        return any(view.buffer is SHARED_HBM for view in views)
+
+    @cached_property
+    def _parties(self) -> tuple[Place, ...]:
+        cores = range(self.program.world.cores) if self.together else (self.place.core,)
+        return tuple(Place(rank, core) for rank in self.members for core in cores)
+
+    def parties(self) -> tuple[Place, ...]:
+        """Return the cores of the ranks of its group that take part."""
+        return self._parties
+
+    def key(self) -> Hashable:
+        """Return who meets: whether they mean the same collective is asked when all have come."""
+        return self._parties
+
+    def describe(self) -> str:
+        """Return how messages call it."""
+        return f"{self.i.definition.name} of ranks {list(self.members)}"
+
+    def exchange(self, calls: Sequence[RankMeeting]) -> None:
+        """Compute what every rank receives."""
+        _check_alike(calls)
+        by_rank: dict[int, list[RankMeeting]] = {rank: [] for rank in self.members}
+        for call in calls:
+            by_rank[call.place.rank].append(call)
+        _Act(list(by_rank.values())).run()
+
+
+class _Act:
+    """One collective of one group: arrays of every rank, the meaning, and where results go.
+
+    Args:
+        calls: per rank, in the group's order, the meetings of its cores that take part.
+    """
+
+    def __init__(self, calls: list[list[RankMeeting]]) -> None:
+        self.calls = calls
+        self.lead = calls[0][0].i
+        self.results: list[tuple[np.ndarray, list[np.ndarray], Any]] = []
+
+    def run(self) -> None:
+        """Compute and store."""
+        i, definition = self.lead, self.lead.definition
+        numerics = definition.numerics(i) if definition.numerics is not None else {}
+        roles = {definition.params[k]: role for k, role in definition.roles(i)}
+        given: dict[str, Any] = dict(zip(definition.params, i.args, strict=True))
+        for name in definition.operands:
+            compute, role = numerics.get(name, FLOAT32), roles.get(name, READ)
+            if role != WRITE:
+                given[name] = self._each(name, lambda v, c=compute: self._read(v, c))
+            if role != READ:
+                kept = role == UPDATE
+                given[f"out_{name}"] = self._each(
+                    name, lambda v, c=compute, k=kept: self._result(v, c, k)
+                )
+        given["ranks"] = tuple(row[0].place.rank for row in self.calls)
+        given["target"] = self.calls[0][0].program.kernel.target
+        try:
+            definition.facets["semantics"](**{name: given[name] for name in wanted(definition)})
+        except NkiError as error:
+            tell_where(error, i)
+            raise
+        for result, places, cast in self.results:
+            for place in places:
+                if cast is None:
+                    np.copyto(place, result, casting="unsafe")
+                else:
+                    cast(result, place)
+
+    def _each(self, name: str, make: Any) -> tuple[Any, ...]:
+        """Return `make(views)` per rank, or per rank a tuple of them for a list of tensors.
+
+        `views` are a tensor's (program, view) pairs, one for each core that takes part.
+        """
+        operand: Operand = self.lead.definition.operands[name]
+        found = []
+        for row in self.calls:
+            values = [(call.program, call.tensors[name]) for call in row]
+            if operand.many:
+                count = len(values[0][1])
+                found.append(tuple(make([(p, v[k]) for p, v in values]) for k in range(count)))
+            else:
+                found.append(make(values))
+        return tuple(found)
+
+    def _read(self, views: list[tuple[Any, NkiTensor]], compute: Any) -> np.ndarray:
+        arrays = self._arrays(views)
+        first = arrays[0]
+        for other in arrays[1:]:
+            if not np.array_equal(first.view(np.uint8), other.view(np.uint8)):
+                raise RanksDiffer(
+                    f"{self.lead.definition.name}: {views[0][1].describe()} holds other values on core 1 of a rank than"
+                    " on core 0",
+                    stack=self.lead.stack,
+                    help="write the same values on both cores",
+                )
+        program, view = views[0]
+        cast = load_cast(program.memory.held_as(view.dtype), compute)
+        if cast is None:
+            return first
+        made = np.empty(first.shape, compute)
+        cast(first, made)
+        return made
+
+    def _result(self, views: list[tuple[Any, NkiTensor]], compute: Any, kept: bool) -> np.ndarray:
+        arrays = self._arrays(views)
+        program, view = views[0]
+        held = program.memory.held_as(view.dtype)
+        made = np.empty(arrays[0].shape, held.np if compute is None else compute)
+        if kept:
+            np.copyto(made, arrays[0], casting="unsafe")
+        self.results.append((made, arrays, store_cast(compute, held)))
+        return made
+
+    def _arrays(self, views: list[tuple[Any, NkiTensor]]) -> list[np.ndarray]:
+        """Return the arrays of a tensor, one where the cores share it."""
+        arrays = [program.memory.array(view) for program, view in views]
+        first = arrays[0]
+        if len(arrays) == 1 or all(_is_same(first, other) for other in arrays[1:]):
+            return [first]
+        if not views[0][1].storage.on_chip:
+            raise NotModelled(
+                f"{self.lead.definition.name}: the cores of a rank give different tensors in HBM,"
+                f" {views[0][1].describe()} and {views[1][1].describe()}; no page says what that means",
+                stack=self.lead.stack,
+                help="give both cores the same view of a shared_hbm tensor: a collective acts on it once",
+            )
+        return arrays
+
+
+def _is_same(a: np.ndarray, b: np.ndarray) -> bool:
+    return (a.ctypes.data, a.shape, a.strides, a.dtype) == (
+        b.ctypes.data,
+        b.shape,
+        b.strides,
+        b.dtype,
+    )
+
+
+def _check_alike(calls: Sequence[RankMeeting]) -> None:
+    """Refuse ranks or cores that came to different collectives."""
+    first = calls[0]
+    for other in calls[1:]:
+        if other.i is first.i:
+            continue
+        a, b = first.i, other.i
+        name = first.program.world.name
+        if a.definition is not b.definition:
+            raise RanksDiffer(
+                f"{name(first.place)} is in {a.definition.name}{_at(first)} while {name(other.place)} is in"
+                f" {b.definition.name}{_at(other)}",
+                stack=a.stack,
+                help=RankMeeting.advice,
+            )
+        for parameter, x, y in zip(a.definition.params, a.args, b.args, strict=True):
+            if parameter != "name" and _facts(x) != _facts(y):
+                raise RanksDiffer(
+                    f"{a.definition.name}: `{parameter}` is {_shown(x)} on {name(first.place)}{_at(first)} and"
+                    f" {_shown(y)} on {name(other.place)}{_at(other)}",
+                    stack=a.stack,
+                    help="give every rank of the group tensors of one shape and dtype, and the same arguments",
+                )
+
+
+def _facts(value: Any) -> Any:
+    """Return what of an argument must agree: of tensors the shape, element type and memory."""
+    if type(value) is NkiTensor:
+        return value.shape, value.dtype, value.storage.on_chip
+    if type(value) is tuple:
+        return tuple(_facts(v) for v in value)
+    return key_of(value)
+
+
+def _shown(value: Any) -> str:
+    if type(value) is tuple and value and type(value[0]) is NkiTensor:
+        return ", ".join(v.describe() for v in value)
+    return value.describe() if type(value) is NkiTensor else repr(value)
+
+
+def _at(call: RankMeeting) -> str:
+    return f" at {Span.of(call.i.stack[0])}" if call.i.stack else ""

@@ -1,0 +1,255 @@
+"""How do cores and ranks that must meet run together?
+
+One after the other, always in the same way: each runs until it comes to a meeting; when all whom the meeting is for
+have come, data is exchanged and they go on. So results never depend on who is faster, and a meeting that cannot take
+place is an error, never an endless wait.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from nki_lab.errors import MissingPartner
+from nki_lab.ir.instruction import Instruction
+from nki_lab.ir.nodes import Loop
+from nki_lab.ir.register import Register
+from nki_lab.simulator.bind import run_steps
+from nki_lab.source import Span
+
+if TYPE_CHECKING:
+    from nki_lab.simulator.late import Late, RegisterFile
+    from nki_lab.simulator.machine import Program
+
+
+class Place(NamedTuple):
+    """Where a program runs: a rank, and a core of it."""
+
+    rank: int = 0
+    core: int = 0
+
+
+class World(NamedTuple):
+    """Who runs together: a number of ranks, each with a number of cores."""
+
+    ranks: int = 1
+    cores: int = 1
+
+    def name(self, place: Place) -> str:
+        """Return how messages call a place: what there is only one of is left out."""
+        if self.ranks == 1:
+            return f"core {place.core}" if self.cores > 1 else f"rank {place.rank}"
+        return f"rank {place.rank}" + (f", core {place.core}" if self.cores > 1 else "")
+
+
+class Meeting(ABC):
+    """A step in which a program waits for others.
+
+    Attributes:
+        i: the instruction.
+        program: whose step it is.
+        place: where that runs.
+        tensors: its operands by name, known when its program has come: addresses that the device computes have their
+            values then.
+        may_pass: where all who are missed wait in such meetings, too, its program goes on before they come.
+    """
+
+    may_pass = False
+    advice = ""  # how to mend a meeting that cannot take place
+
+    def __init__(self, i: Instruction, program: Program, late: Late) -> None:
+        self.i = i
+        self.program = program
+        self.place = program.place
+        self.late = late
+        self.tensors: dict[str, Any] = {}
+
+    @abstractmethod
+    def parties(self) -> tuple[Place, ...]:
+        """Return who meets, itself included, in the order in which `exchange` gets them."""
+
+    @abstractmethod
+    def key(self) -> Hashable:
+        """Return what is equal for meetings that belong together."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Return how messages call it."""
+
+    def post(self) -> None:
+        """Note that its program has come."""
+        self.tensors = self.late.placed(self.i)
+
+    @abstractmethod
+    def exchange(self, calls: Sequence[Any]) -> None:
+        """Move the data of all who met; `calls` are their meetings, this one among them."""
+
+    def __call__(self) -> None:
+        """Take place in a program that runs alone."""
+        if self.parties() != (self.place,):
+            raise missing(self, {}, {self.place: self}, World())
+        self.post()
+        self.exchange([self])
+
+
+class Runs(Protocol):
+    """What runs device loops."""
+
+    register_file: RegisterFile
+    trips: list[int]
+
+
+class DeviceLoop:
+    """A step that is a loop of steps.
+
+    `program` is what runs it: it has the registers, and counts the passes of each loop that is entered.
+    """
+
+    def __init__(self, program: Runs, loop: Loop, steps: list[Any]) -> None:
+        self.program = program
+        self.loop = loop
+        self.steps = steps
+
+    def passes(self) -> Iterator[None]:
+        """Set the loop's register for each pass; count the passes."""
+        program, loop = self.program, self.loop
+        registers = program.register_file
+        place = len(program.trips)
+        program.trips.append(0)
+        if loop.kind == "for":
+            start, stop, stride = (
+                registers.get(b) if isinstance(b, Register) else b for b in loop.bounds
+            )
+            for value in range(start, stop, stride):
+                registers.set(loop.register, value)
+                program.trips[place] += 1
+                yield
+        else:
+            while registers.get(loop.register) != 0:
+                program.trips[place] += 1
+                yield
+
+    def __call__(self) -> None:
+        """Run the loop."""
+        for _ in self.passes():
+            run_steps(self.steps)
+
+
+def run_to_meetings(steps: Sequence[Callable[[], Any]]) -> Iterator[Meeting]:
+    """Run steps, yielding at each meeting; the caller goes on when all have come."""
+    for step in steps:
+        if isinstance(step, Meeting):
+            yield step
+        elif isinstance(step, DeviceLoop):
+            for _ in step.passes():
+                yield from run_to_meetings(step.steps)
+        else:
+            run_steps((step,))
+
+
+Gathering = dict[Place, Meeting]  # who has come to one meeting
+
+
+def run_together(programs: Mapping[Place, Iterator[Meeting]], world: World) -> None:
+    """Run programs to their ends, letting them meet.
+
+    Raises MissingPartner where somebody waits for one who has ended or waits elsewhere.
+    """
+    running = dict(programs)
+    blocked: Gathering = {}
+    gatherings: dict[Hashable, list[Gathering]] = {}
+    while running:
+        moved = False
+        for place, steps in list(running.items()):
+            if place in blocked:
+                continue
+            moved = True
+            meeting = next(steps, None)
+            if meeting is None:
+                del running[place]
+                continue
+            meeting.post()
+            blocked[place] = meeting
+            _come(meeting, gatherings, blocked)
+        if not moved:
+            _pass(running, blocked, gatherings, world)
+    for waiting in gatherings.values():
+        for gathering in waiting:
+            meeting = next(iter(gathering.values()))
+            raise missing(meeting, running, gathering, world)
+
+
+def _come(
+    meeting: Meeting, gatherings: dict[Hashable, list[Gathering]], blocked: Gathering
+) -> None:
+    """Note that somebody has come to a meeting; when all have, let it take place."""
+    waiting = gatherings.setdefault(meeting.key(), [])
+    gathering = next((g for g in waiting if meeting.place not in g), None)
+    if gathering is None:
+        gathering = {}
+        waiting.append(gathering)
+    gathering[meeting.place] = meeting
+    parties = meeting.parties()
+    if any(place not in gathering for place in parties):
+        return
+    waiting.remove(gathering)
+    meeting.exchange([gathering[place] for place in parties])
+    for place, other in gathering.items():
+        if blocked.get(place) is other:
+            del blocked[place]
+
+
+def _pass(
+    running: Mapping[Place, Any],
+    blocked: Gathering,
+    gatherings: dict[Hashable, list[Gathering]],
+    world: World,
+) -> None:
+    """Let go on who may where all wait; an error where nobody may."""
+    missed = {
+        place: [p for p in _missed(meeting, gatherings) if p != place]
+        for place, meeting in blocked.items()
+    }
+
+    def passes(place: Place) -> bool:
+        others = [blocked.get(p) for p in missed[place]]
+        return blocked[place].may_pass and all(m is not None and m.may_pass for m in others)
+
+    passing = [place for place in blocked if passes(place)]
+    for place in passing:
+        del blocked[place]
+    if passing:
+        return
+    # Who waits for one that will never come says more than who waits for a waiting one.
+    hopeless = [place for place in sorted(blocked) if any(p not in running for p in missed[place])]
+    meeting = blocked[(hopeless or sorted(blocked))[0]]
+    gathering = next(g for g in gatherings[meeting.key()] if g.get(meeting.place) is meeting)
+    raise missing(meeting, blocked, gathering, world)
+
+
+def _missed(meeting: Meeting, gatherings: dict[Hashable, list[Gathering]]) -> list[Place]:
+    gathering = next(g for g in gatherings[meeting.key()] if g.get(meeting.place) is meeting)
+    return [place for place in meeting.parties() if place not in gathering]
+
+
+def missing(
+    meeting: Meeting, waiting: Mapping[Place, Any], gathering: Gathering, world: World
+) -> MissingPartner:
+    """Return the error of a meeting that some never came to; `waiting` are the meetings where all wait."""
+
+    def where(place: Place) -> str:
+        other = waiting.get(place)
+        if not isinstance(other, Meeting):
+            return f"{world.name(place)} has ended"
+        at = f" at {Span.of(other.i.stack[0])}" if other.i.stack else ""
+        return f"{world.name(place)} waits in {other.i.definition.name}{at}"
+
+    missed = [place for place in meeting.parties() if place not in gathering]
+    first, *rest = [where(place) for place in missed]
+    return MissingPartner(
+        f"{world.name(meeting.place)} waits in {meeting.describe()}, {first}",
+        stack=meeting.i.stack,
+        notes=rest,
+        help=meeting.advice,
+    )
