@@ -16,6 +16,7 @@ _PUBLIC: dict[str, str] = {
     "get_target": "nki_lab.targets",
     "install": "nki_lab.api.install",
     "jit": "nki_lab.runtime",
+    "launch": "nki_lab.runtime",
     "load_ipython_extension": "nki_lab.magics.extension",
     "run": "nki_lab.runtime",
     "simulate": "nki_lab.runtime",

@@ -1,27 +1,31 @@
-"""What does `nki.collectives` offer? Its names can be imported; calling one says that it is not modelled."""
+"""What does `import nki.collectives as ncc` offer? The instructions of the registry by which ranks work together."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from nki_lab.api.absent import Absent
 from nki_lab.errors import UnknownName, close_matches
+from nki_lab.isa import registry
 from nki_lab.language.nkiobject import NKIObject
 
+# nki/api/nki/collectives/__init__.py of NKI 0.6.0, in the order of its page.
 _FUNCTIONS = (
-    "all_gather all_gather_v all_reduce all_to_all all_to_all_v collective_permute collective_permute_implicit"
-    " collective_permute_implicit_current_processing_rank_id collective_permute_implicit_reduce rank_id"
-    " reduce_scatter"
+    "all_reduce all_gather all_gather_v reduce_scatter all_to_all all_to_all_v collective_permute"
+    " collective_permute_implicit collective_permute_implicit_reduce"
+    " collective_permute_implicit_current_processing_rank_id rank_id"
 ).split()
 
 
 class ReplicaGroup(NKIObject):
-    """Groups of ranks that communicate: a list of lists of ranks without overlap."""
+    """Groups of ranks that communicate: a list of lists of ranks without overlap, e.g. [[0, 1], [2, 3]].
+
+    The order of a list is the order of its ranks: which part of a gathered tensor is whose, and who is next in a ring.
+    """
 
     replica_groups: Any
 
 
-globals().update({n: Absent("nki.collectives", n) for n in _FUNCTIONS})
+globals().update({n: registry[n] for n in _FUNCTIONS})
 
 __all__ = ["ReplicaGroup", *_FUNCTIONS]
 

@@ -29,7 +29,9 @@ def _print_instructions() -> None:
     from nki_lab.isa.catalog import rows
 
     table = Table(box=None, pad_edge=False)
-    table.add_column("instruction", no_wrap=True)
+    table.add_column(
+        "instruction", max_width=35, overflow="fold"
+    )  # one name is longer than most lines
     for head in ("engines", "targets", "meaning"):
         table.add_column(head)
     for row in rows():

@@ -93,7 +93,8 @@ def find_races(
     """Return a finding for each pair of accesses to shared HBM that nothing orders.
 
     Meetings (barriers, sendrecv) divide both programs into spans; span n of one core runs beside span n of the other.
-    Addresses known only while running are not looked at.
+    A collective, in which the cores of a rank act as one, divides the uses of its own tensors only. Addresses known
+    only while running are not looked at.
     """
     same = {b.id: a.id for a, b in pairs}
     same.update({s.id: s.id for s in first.inputs})
@@ -101,10 +102,10 @@ def find_races(
     spans_a = _spans(first, {key: key for key in shared})
     spans_b = _spans(second, same)
     findings: dict[tuple[object, object], Finding] = {}
-    for accesses_a, accesses_b in zip(spans_a, spans_b, strict=False):
-        for key in accesses_a.keys() & accesses_b.keys():
-            for a in accesses_a[key]:
-                for b in accesses_b[key]:
+    for key in sorted(shared):
+        for accesses_a, accesses_b in zip(spans_a[key], spans_b[key], strict=False):
+            for a in accesses_a:
+                for b in accesses_b:
                     places = (a.i.stack, b.i.stack)
                     if (
                         (a.written or b.written)
@@ -115,18 +116,23 @@ def find_races(
     return list(findings.values())
 
 
-def _spans(kernel: Kernel, same: dict[int, int]) -> list[dict[int, list[_Access]]]:
-    spans: list[dict[int, list[_Access]]] = [{}]
+def _spans(kernel: Kernel, same: dict[int, int]) -> dict[int, list[list[_Access]]]:
+    """Return, per shared tensor, its accesses between one meeting and the next."""
+    spans: dict[int, list[list[_Access]]] = {key: [[]] for key in same.values()}
     for i in kernel.instructions:
         if i.definition.meets:
-            spans.append({})
+            for span in spans.values():
+                span.append([])
+            continue
+        if i.definition.groups is not None:
+            used = {same[v.storage.id] for v in (*i.read(), *i.written()) if v.storage.id in same}
+            for key in used:
+                spans[key].append([])
             continue
         for views, written in ((i.read(), False), (i.written(), True)):
             for view in views:
-                key = same.get(view.storage.id)
-                if key is not None and view.dynamic is None:
-                    spans[-1].setdefault(key, []).append(_Access(view, written, i))
-    # Reads alone cannot race; spans without a write of either core are kept short.
+                if view.storage.id in same and view.dynamic is None:
+                    spans[same[view.storage.id]][-1].append(_Access(view, written, i))
     return spans
 
 

@@ -63,6 +63,8 @@ def _available(feature: str) -> Rule:
 
 def _kind(name: str, operand: Operand) -> Rule:
     allowed = ["a list of tensors" if operand.many else "a tensor"]
+    if operand.nested:
+        allowed = ["a list of lists of one tensor"]
     if operand.scalar:
         allowed.append("a number")
     if operand.optional:
@@ -82,7 +84,9 @@ def _kind(name: str, operand: Operand) -> Rule:
         f"`{name}` must be {' or '.join(allowed)}",
         (name,),
         holds,
-        help="make tensors with nl.ndarray",
+        help="write [[tensor]], or [[first], [second]]"
+        if operand.nested
+        else "make tensors with nl.ndarray",
         error=WrongOperand,
     )
 

@@ -43,6 +43,7 @@ class Operand:
         optional: None is allowed.
         scalar: a Python number is allowed.
         many: a list of tensors.
+        nested: authors give each tensor of the list in a list of its own.
         dtypes: allowed element types, or None for any.
         part: `(i, tensor) -> view` of the elements that are really read or written, where the instruction passes over
             others of the tensor; None: all of them.
@@ -57,6 +58,7 @@ class Operand:
     optional: bool = False
     scalar: bool = False
     many: bool = False
+    nested: bool = False
     dtypes: frozenset[DType] | None = None
     part: Callable[[Instruction, NkiTensor], NkiTensor] | None = None
     part_written: Callable[[Instruction, NkiTensor], NkiTensor] | None = None

@@ -19,6 +19,8 @@ from nki_lab.targets import ALL_TARGETS
 from nki_lab.targets.features import FEATURES
 from nki_lab.targets.spec import Target
 
+#: Under which name kernels usually import the official modules.
+SHORT = {"nki.isa": "nisa", "nki.collectives": "ncc"}
 _WIDTH = 92
 _ROLES = {READ: "read", WRITE: "written", UPDATE: "read and written"}
 
@@ -44,7 +46,7 @@ def page(definition: Definition, target: Target) -> str:
     """Return everything known about an instruction as text; its cost is that on `target`."""
     engines = ", ".join(engine.name for engine in definition.engines)
     lines = [
-        *call_text(f"nisa.{definition.name}", definition.signature),
+        *call_text(f"{SHORT[definition.module]}.{definition.name}", definition.__signature__),
         "",
         definition.doc,
         "",
@@ -80,7 +82,7 @@ def _operand(name: str, operand: Operand) -> str:
     spaces = " or ".join(sorted({space.name for space in operand.spaces}))
     facts = [role, f"in {spaces}"]
     if operand.many:
-        facts.append("a list of tensors")
+        facts.append("a list of lists of one tensor" if operand.nested else "a list of tensors")
     if operand.scalar:
         facts.append("or a number")
     if operand.optional:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from nki_lab.ir.instruction import Shape, instruction, reads, rule, writes
-from nki_lab.isa.dma import PRIORITY_RULES
 from nki_lab.isa.numerics import stored
 from nki_lab.isa.replica_groups import (
     EQUAL_LISTS,
     GROUP_RULES,
+    PRIORITY,
     REDUCTION,
     TAKES,
     as_many,
@@ -35,7 +35,7 @@ from nki_lab.targets.spaces import HBM, SBUF
 _SRCS = reads(*HBM, SBUF, shape=Shape.OWN, many=True)
 _DSTS = writes(*HBM, SBUF, shape=Shape.OWN, many=True)
 _BOTH = ("srcs", "dsts")
-_COMMON = (*GROUP_RULES, as_many(*_BOTH), *PRIORITY_RULES)
+_COMMON = (*GROUP_RULES, as_many(*_BOTH), *PRIORITY)
 _WHERE = (one_memory(*_BOTH), several_in_hbm("srcs"), two_axes_in_sbuf(*_BOTH))
 
 

@@ -13,10 +13,10 @@ from nki_lab.errors import WrongOperand
 from nki_lab.ir.cost import MicroOp
 from nki_lab.ir.instruction import Shape, instruction, reads, rule, updates, writes
 from nki_lab.ir.register import Register
-from nki_lab.isa.dma import PRIORITY_RULES
 from nki_lab.isa.numerics import stored
 from nki_lab.isa.replica_groups import (
     GROUP_RULES,
+    PRIORITY,
     REDUCTION,
     TAKES,
     as_many,
@@ -82,7 +82,7 @@ def _taking_part(i, ranks):
     engine=(DMA,),
     srcs=reads(*HBM, shape=Shape.OWN, many=True),
     dsts=updates(*HBM, shape=Shape.OWN, many=True),
-    rules=(exactly_one("srcs", "dsts"), _pairs, _rings, *PRIORITY_RULES, same_dtypes("srcs", "dsts"),
+    rules=(exactly_one("srcs", "dsts"), _pairs, _rings, *PRIORITY, same_dtypes("srcs", "dsts"),
            same_shapes("srcs", "dsts")),
     numerics=stored("srcs", "dsts"),
     any_start=("srcs", "dsts"),
@@ -123,7 +123,7 @@ def _channels(*names):
         _one_per_channel,
         _few_channels,
         _channels_of_a_node,
-        *PRIORITY_RULES,
+        *PRIORITY,
         one_memory(*lists),
         two_axes_in_sbuf(*lists),
         same_dtypes(*lists),
@@ -183,8 +183,8 @@ def _ring_cost(i, hw):
     yield from own_traffic(i.definition.name.upper(), *pairs)
 
 
-_SENT = reads(*HBM, SBUF, shape=Shape.OWN, many=True)
-_RECEIVED = writes(*HBM, SBUF, shape=Shape.OWN, many=True)
+_SENT = reads(*HBM, SBUF, shape=Shape.OWN, many=True, nested=True)
+_RECEIVED = writes(*HBM, SBUF, shape=Shape.OWN, many=True, nested=True)
 
 
 @instruction(

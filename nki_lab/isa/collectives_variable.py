@@ -7,16 +7,17 @@ where to. Counts that do not fit are an error that names the rank and the entry.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 from nki_lab.dtypes import uint32
 from nki_lab.errors import AddressOutOfRange, NotOnTarget
 from nki_lab.ir.instruction import READ, UPDATE, Shape, instruction, reads, rule, updates
-from nki_lab.isa.dma import PRIORITY_RULES
 from nki_lab.isa.numerics import stored
 from nki_lab.isa.replica_groups import (
     EQUAL_LISTS,
     GROUP_RULES,
+    PRIORITY,
     TAKES,
     exactly_one,
     lists_of,
@@ -94,8 +95,8 @@ _COMMON = (
     exactly_one("srcs", "dsts"),
     *GROUP_RULES,
     EQUAL_LISTS,
-    flag("recv_counts_known", "has_rdispls"),
-    *PRIORITY_RULES,
+    replace(flag("recv_counts_known", "has_rdispls"), source=f"{COLLECTIVES}:113"),
+    PRIORITY[0],
     same_dtypes("srcs", "dsts"),
 )
 _LAYOUT = (_table_shape, _contiguous, _slots)
@@ -151,7 +152,7 @@ def _equal_distances(i, hw):
     dsts=_DSTS,
     metadata_tensor=_table(_SENT_ROWS, slice(0, 1)),
     requires=("lnc2",),
-    rules=(*_COMMON, _ranks_of_a_chip, _equal_distances, *_LAYOUT),
+    rules=(*_COMMON, PRIORITY[1], _ranks_of_a_chip, _equal_distances, *_LAYOUT),
     numerics=stored("srcs", "dsts", "metadata_tensor"),
     any_start=("srcs", "dsts", "metadata_tensor"),
     groups=lists_of,
@@ -160,7 +161,7 @@ def _equal_distances(i, hw):
 def all_gather_v(
     srcs, dsts, replica_group, metadata_tensor, recv_counts_known=False, has_rdispls=False, priority=None, name=None
 ) -> None:  # fmt: skip
-    """Put chunks of all ranks of a group, of lengths known when it runs, on every rank.
+    """Put chunks of all ranks, of lengths known when it runs, on every rank.
 
     A rank sends `metadata_tensor`[0, 0] elements of `srcs[0]`, from element [1, 0] on, to every rank of its list. The
     chunk of the n-th rank comes to `dsts[0]` where the n-th of equal parts begins, one for each rank; the rest of a

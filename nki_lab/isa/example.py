@@ -22,7 +22,7 @@ from nki_lab.targets.spec import Target
 # The first that fits is taken, so the most usual ones come first.
 _SHAPES = (
     (128, 512), (128, 128), (128, 1), (128, 8), (128, 32), (128, 513), (128, 2), (128, 6), (128, 24),
-    (1, 512), (1, 2, 512), (1, 1), (32, 32), (512, 128),
+    (1, 512), (1, 2, 512), (1, 1), (32, 32), (512, 128), (3, 4), (3, 8),
 )  # fmt: skip
 _DTYPES = (bfloat16, float32, uint32)
 _OPERATORS = tuple(OPS[name] for name in ("add", "multiply", "maximum", "exp", "less"))
@@ -30,15 +30,19 @@ _OPERATORS = tuple(OPS[name] for name in ("add", "multiply", "maximum", "exp", "
 _VALUES: dict[str, tuple[Any, ...]] = {
     "axis": (1,),
     "channel_multiplier": (0,),
+    "collective_dim": (0,),
     "cores": ((0, 1),),
     "imm": (0.0,),
+    "iteration_id": (0,),
     "n": (512,),
     "on_false_value": (0.0,),
     "pattern": (((1, 512),),),
     "pipe_id": (0,),
     "recv_from_rank": (1,),
+    "replica_group": ((tuple(range(4)),), (tuple(range(8)),)),
     "send_to_rank": (1,),
     "shuffle_mask": (tuple(range(32)),),
+    "source_target_pairs": (((0, 1), (1, 0)),),
     "value": (0.0,),
 }
 
@@ -58,9 +62,12 @@ def describe_call(made: Instruction) -> list[str]:
     """Return the arguments of a call that are not defaults, one line each."""
     lines = []
     for name, value in zip(made.definition.params, made.args, strict=True):
-        if isinstance(value, NkiTensor):
-            shape = " x ".join(map(str, value.shape))
-            lines.append(f"{name}: {shape} {value.dtype} in {value.buffer.name}")
+        tensors = value if isinstance(value, tuple) else (value,)
+        if tensors and isinstance(tensors[0], NkiTensor):
+            shown = (
+                f"{' x '.join(map(str, t.shape))} {t.dtype} in {t.buffer.name}" for t in tensors
+            )
+            lines.append(f"{name}: {', '.join(shown)}")
         elif isinstance(value, Register):
             lines.append(f"{name}: a register")
         elif value != made.definition.signature.parameters[name].default:
@@ -108,7 +115,7 @@ def _choices(definition: Definition, builder: Builder, dtype: DType) -> list[tup
     for name, parameter in definition.signature.parameters.items():
         operand = definition.operands.get(name)
         if parameter.default is not parameter.empty:
-            choices.append((parameter.default,))
+            choices.append((definition.taken(name, parameter.default),))
         elif name in definition.sets:
             choices.append((builder.register(name),))
         elif operand is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from math import prod
 from operator import add
@@ -16,6 +17,7 @@ from nki_lab.ir.form_key import plain_value
 from nki_lab.ir.instruction import Instruction, Rule, rule
 from nki_lab.ir.literals import Opaque
 from nki_lab.ir.tensor import NkiTensor
+from nki_lab.isa.dma import PRIORITY_RULES
 from nki_lab.isa.operators import Op
 from nki_lab.isa.rules import named, one_of_operators
 from nki_lab.targets.engines import SYNC
@@ -210,7 +212,8 @@ def numbers(*names: str) -> Rule:
     )(lambda i, hw: all(t.dtype.kind not in ("packed", "scale") for t in tensors_of(i, names)))
 
 
-REDUCTION = one_of_operators("op", "add", "minimum", "maximum")
+REDUCTION = replace(one_of_operators("op", "add", "minimum", "maximum"), source=f"{COLLECTIVES}:31")
+PRIORITY = tuple(replace(r, source=f"{COLLECTIVES}:32") for r in PRIORITY_RULES)
 
 
 def reduced(op: Op, arrays: Sequence[np.ndarray]) -> np.ndarray:

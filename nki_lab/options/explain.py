@@ -13,7 +13,7 @@ import nki_lab.language as nl
 from nki_lab.dtypes import DTYPES, DType
 from nki_lab.errors import NkiError, UnknownTopic, close_matches, error_classes
 from nki_lab.isa import registry
-from nki_lab.isa.catalog import call_text, page
+from nki_lab.isa.catalog import SHORT, call_text, page
 from nki_lab.options.error_pages import PAGES
 from nki_lab.options.glossary import TERMS, Term
 from nki_lab.options.parsing import option_help
@@ -27,7 +27,8 @@ line; @ names an older state of it."""
 _PAGE = re.compile(
     r"\bnki/[\w./-]+\.(rst|py|png)|\b(neuron-runtime|about-neuron|tools)/[\w./-]+\.rst"
 )
-_ISA, _LANGUAGE = ("nki.isa.", "nisa."), ("nki.language.", "nl.")
+_ISA = tuple(f"{name}." for names in SHORT.items() for name in names)
+_LANGUAGE = ("nki.language.", "nl.")
 
 
 def explain(topic: str, target: Target) -> str:

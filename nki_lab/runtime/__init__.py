@@ -2,6 +2,7 @@
 
 from nki_lab.runtime.check import Comparison, compare
 from nki_lab.runtime.jit import CompiledFunction, KernelFunction, jit, simulate, use_target
+from nki_lab.runtime.launch import launch
 from nki_lab.runtime.result import Result
 from nki_lab.runtime.run import run
 
@@ -12,6 +13,7 @@ __all__ = [
     "Result",
     "compare",
     "jit",
+    "launch",
     "run",
     "simulate",
     "use_target",

@@ -31,7 +31,7 @@ from nki_lab.runtime.call_form import CallForm
 from nki_lab.runtime.recording import record, recording
 from nki_lab.runtime.result import Result
 from nki_lab.settings import Settings
-from nki_lab.simulator import EagerRun, Program, SimulatorOptions, run_cores
+from nki_lab.simulator import EagerRun, Program, SimulatorOptions, of_rank, run_ranks
 from nki_lab.source import headline
 from nki_lab.targets import get_target
 from nki_lab.targets.spec import Target
@@ -178,7 +178,7 @@ class KernelFunction:
         eager = EagerRun(self._target(settings), arrays, options)
         compiled = self._compiled(settings, arguments, eager)
         outputs = eager.end(compiled.kernel)
-        return _result(compiled, [eager], values, arrays, outputs, options.strict)
+        return _recorded(_result(compiled, [eager], values, arrays, outputs, options.strict))
 
     def __repr__(self) -> str:
         return f"<NKI kernel {self.__name__}{self.__signature__}>"
@@ -211,7 +211,7 @@ class CompiledFunction:
         self._form = form
         self.runs = 0
         self._options = options
-        self._programs: list[Program] = []
+        self._programs: list[list[Program]] = []  # per rank, those of its cores
         self._pairs: list[Any] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -222,20 +222,54 @@ class CompiledFunction:
         """Run and return everything that is known about the run."""
         return self._launch(args, kwargs)
 
-    def _launch(self, args: tuple[Any, ...], kwargs: dict[str, Any], check: bool = True) -> Result:
-        compiled = self.compiled
-        values, arguments = _numpy_arguments(compiled.source, args, kwargs)
-        arrays = self._form.arrays(arguments, check)
-        kernels = (compiled.kernel, *compiled.others)
-        if not self._programs:
-            self._programs = [Program(k, self._options) for k in kernels]
-            self._pairs = pair_shared(*kernels) if compiled.others else []
-        if compiled.others:
-            outputs = run_cores(self._programs, arrays, self._pairs)
-        else:
-            outputs = self._programs[0].run(arrays)
+    def launch_ranks(self, calls: Sequence[tuple[tuple[Any, ...], dict[str, Any]]]) -> list[Result]:
+        """Run as several ranks and return the Result of each.
+
+        Args:
+            calls: (args, kwargs) of each rank; the arrays of all have the shapes and dtypes compiled for.
+        """
+        found = []
+        for rank, (args, kwargs) in enumerate(calls):
+            try:
+                found.append(self._taken(args, kwargs, check=rank > 0))
+            except KernelArgument as error:
+                raise of_rank(rank, error) from None
+        programs = self._programs_of(len(calls))
+        outputs = run_ranks(programs, [arrays for _, arrays in found], self._pairs)
         self.runs += 1
-        return _result(compiled, self._programs, values, arrays, outputs, self._options.strict)
+        results = [
+            _result(self.compiled, own, values, arrays, out, self._options.strict)
+            for (values, arrays), out, own in zip(found, outputs, programs, strict=True)
+        ]
+        record(results[0])  # one program: the views of a cell show it once
+        return results
+
+    def _launch(self, args: tuple[Any, ...], kwargs: dict[str, Any], check: bool = True) -> Result:
+        values, arrays = self._taken(args, kwargs, check)
+        programs = self._programs_of(1)
+        if len(programs[0]) > 1:
+            (outputs,) = run_ranks(programs, [arrays], self._pairs)
+        else:
+            outputs = programs[0][0].run(arrays)
+        self.runs += 1
+        strict = self._options.strict
+        return _recorded(_result(self.compiled, programs[0], values, arrays, outputs, strict))
+
+    def _taken(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], check: bool
+    ) -> tuple[list[Any], list[Any]]:
+        """Return every array as it was given, and the NumPy arrays of the kernel's inputs."""
+        values, arguments = _numpy_arguments(self.compiled.source, args, kwargs)
+        return values, self._form.arrays(arguments, check)
+
+    def _programs_of(self, ranks: int) -> list[list[Program]]:
+        if len(self._programs) != ranks:
+            kernels = (self.compiled.kernel, *self.compiled.others)
+            self._pairs = pair_shared(*kernels) if self.compiled.others else []
+            self._programs = [
+                [Program(k, self._options, rank, ranks) for k in kernels] for rank in range(ranks)
+            ]
+        return self._programs
 
     def __repr__(self) -> str:
         return f"<compiled NKI kernel {self.compiled.kernel.name} for {self.compiled.target.name}>"
@@ -253,7 +287,7 @@ def _result(
     outputs: list[np.ndarray],
     strict: bool,
 ) -> Result:
-    """Return the Result of a run, and record it; `runs` are those of the cores."""
+    """Return the Result of a run; `runs` are those of the cores."""
     library = next((library_of(v) for v in given if library_of(v) != "numpy"), "numpy")
     executions = [
         Execution.of(k, r.trips)
@@ -270,6 +304,10 @@ def _result(
     )
     if strict:
         refuse_findings(result.noticed)
+    return result
+
+
+def _recorded(result: Result) -> Result:
     record(result)
     return result
 

@@ -14,25 +14,12 @@ from nki_lab.simulator.rendezvous import run_together
 Pairs = Sequence[tuple[Storage, Storage]]
 
 
-def run_cores(
-    programs: Sequence[Program], arrays: Sequence[np.ndarray], pairs: Pairs
-) -> list[np.ndarray]:
-    """Run the two cores of a logical core and return the outputs.
-
-    Args:
-        programs: of core 0 and core 1.
-        arrays: the inputs, which both cores share.
-        pairs: shared HBM tensors, as (of core 0, of core 1).
-    """
-    return run_ranks([programs], [arrays], pairs)[0]
-
-
 def run_ranks(
     programs: Sequence[Sequence[Program]],
     arrays: Sequence[Sequence[np.ndarray]],
     pairs: Pairs = (),
 ) -> list[list[np.ndarray]]:
-    """Run ranks and return the outputs of each.
+    """Run ranks, each with one core or two, and return the outputs of each.
 
     Args:
         programs: per rank, those of its cores.
@@ -44,9 +31,12 @@ def run_ranks(
         for program in cores:
             program.writes |= written
     _check_own(programs, arrays)
-    for cores, own in zip(programs, arrays, strict=True):
+    for rank, (cores, own) in enumerate(zip(programs, arrays, strict=True)):
         first, *others = cores
-        first.begin(own)
+        try:
+            first.begin(own)
+        except KernelArgument as error:
+            raise of_rank(rank, error) if len(programs) > 1 else error from None
         shared = {b.id: first.arrays[a.id] for a, b in pairs}
         shared.update({s.id: first.arrays[s.id] for s in first.kernel.inputs})
         for other in others:
@@ -56,6 +46,15 @@ def run_ranks(
             {p.place: p.meetings() for cores in programs for p in cores}, programs[0][0].world
         )
     return [cores[0].end(own) for cores, own in zip(programs, arrays, strict=True)]
+
+
+def of_rank(rank: int, error: KernelArgument) -> KernelArgument:
+    """Return the error of an argument with the rank that got it."""
+    return KernelArgument(
+        f"rank {rank}: {error.message}",
+        notes=error.notes,
+        help="give every rank arrays of one shape and dtype, and the same constants: one program runs on all",
+    )
 
 
 def _check_own(

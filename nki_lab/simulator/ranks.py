@@ -107,7 +107,7 @@ class _Act:
         given["ranks"] = tuple(row[0].place.rank for row in self.calls)
         given["target"] = self.calls[0][0].program.kernel.target
         try:
-            definition.facets["semantics"](**{name: given[name] for name in wanted(definition)})
+            definition.facets["semantics"](**{name: given.get(name) for name in wanted(definition)})
         except NkiError as error:
             tell_where(error, i)
             raise

@@ -42,7 +42,7 @@ FEATURES: dict[str, str] = {
     "dma_indirect": "gather and scatter by an index tensor (software descriptors)",
     "dma_priority": "the `priority` argument of DMA instructions",
     # Two cores
-    "lnc2": "two physical cores as one logical core: sendrecv, core_barrier",
+    "lnc2": "two physical cores as one logical core: sendrecv, core_barrier, all_gather_v",
     # Several ranks
     "neuron_switch": "chips connected by switches: all_to_all_v between the ranks of a node",
 }

@@ -74,6 +74,12 @@ LIMITS: tuple[Limit, ...] = (
     ),
     Limit(
         NOT_MODELLED,
+        "a collective takes the time in which its rank reads and writes its own tensors once: links between ranks, the "
+        "algorithm and waiting for other ranks are left out",
+        lambda k: any(r.form.definition.groups is not None for r in k.records),
+    ),
+    Limit(
+        NOT_MODELLED,
         "a trip of a device loop begins when the one before is complete: trips do not overlap",
         lambda k: k.kernel.has_loops,
     ),

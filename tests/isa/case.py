@@ -31,7 +31,7 @@ from nki_lab.ir.nodes import Kernel
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa import registry
 from nki_lab.isa.operators import OPS
-from nki_lab.simulator import Program, SimulatorOptions, run_cores, simulate
+from nki_lab.simulator import Program, SimulatorOptions, run_ranks, simulate
 from nki_lab.targets import get_target
 from nki_lab.targets.spaces import HBM, PSUM, SBUF, SHARED_HBM, MemoryRegion
 from nki_lab.targets.spec import Target
@@ -97,6 +97,8 @@ class Case:
         run: the program, called with the tiles' views as attributes.
         expected: contents of tiles afterwards (the whole tensor, without the view), by an independent formula.
         rtol, atol: tolerances; 0 means equal.
+        ranks: ranks it runs on, all with the same program; with more than one the data and the expected contents of
+            every tile have a first axis of ranks.
         targets: targets it must run on (or, with `breaks`, be refused on).
         cores: cores it runs on, all with the same program and data.
         breaks: part of the sentence of the rule it breaks; empty for a case that runs.
@@ -112,6 +114,7 @@ class Case:
     targets: tuple[str, ...] = ("trn1", "trn2", "trn3")
     breaks: str = ""
     cores: int = 1
+    ranks: int = 1
 
     def __str__(self) -> str:
         return f"{self.instruction}-{self.name}".replace(" ", "_")
@@ -147,7 +150,7 @@ class Traced:
     ) -> None:
         self.case = case
         self.builder = builder = Builder(get_target(target), program=(core, case.cores))
-        self.inputs: list[np.ndarray] = []
+        self._inputs: list[np.ndarray] = []
         self._views: dict[str, NkiTensor] = {}
         whole: dict[str, NkiTensor] = {}
         with builder.active():
@@ -181,18 +184,17 @@ class Traced:
 
     def _load(self, name: str, made: Tile) -> NkiTensor:
         builder = self.builder
-        source = builder.allocate(
-            made.data.shape, made.dtype, SHARED_HBM, f"{name}_in", origin="input"
-        )
-        self.inputs.append(made.data)
+        shape = made.data.shape[self.case.ranks > 1 :]
+        source = builder.allocate(shape, made.dtype, SHARED_HBM, f"{name}_in", origin="input")
+        self._inputs.append(made.data)
         if made.space in HBM:
-            held = builder.allocate(made.data.shape, made.dtype, made.space, name)
+            held = builder.allocate(shape, made.dtype, made.space, name)
             isa.dma_copy(held, source)
             return held
-        held = builder.allocate(made.data.shape, made.dtype, SBUF, name)
+        held = builder.allocate(shape, made.dtype, SBUF, name)
         isa.dma_copy(held, source)
         if made.space is PSUM:
-            moved = builder.allocate(made.data.shape, made.dtype, PSUM, name)
+            moved = builder.allocate(shape, made.dtype, PSUM, name)
             isa.tensor_copy(moved, held)
             return moved
         return held
@@ -212,16 +214,31 @@ class Traced:
         results = self.run(self.kernel, SimulatorOptions(**options))
         return dict(zip(self.outputs, results, strict=True))
 
+    def inputs_of(self, rank: int) -> list[np.ndarray]:
+        """Return the arrays of a rank."""
+        return [data[rank] for data in self._inputs] if self.case.ranks > 1 else self._inputs
+
     def run(self, kernel: Kernel, options: SimulatorOptions | None = None) -> list[np.ndarray]:
-        """Run `kernel`, a form of the case's own, with the other core beside it where the case has two."""
-        if self.case.cores == 1:
-            return simulate(kernel, self.inputs, options)
-        other = Traced(self.case, self.builder.target, core=1).kernel
-        if kernel.addresses is not None:
-            for allocate in (allocate_sbuf, allocate_psum):
-                other = allocate(other, CompileOptions())
-        programs = [Program(k, options) for k in (kernel, other)]
-        return run_cores(programs, self.inputs, pair_shared(kernel, other))
+        """Run `kernel`, a form of the case's own, with the other cores and ranks that the case has beside it.
+
+        Results of several ranks are put one after the other along a new first axis.
+        """
+        cores, ranks = self.case.cores, self.case.ranks
+        if cores == ranks == 1:
+            return simulate(kernel, self.inputs_of(0), options)
+        kernels = [kernel]
+        if cores > 1:
+            other = Traced(self.case, self.builder.target, core=1).kernel
+            if kernel.addresses is not None:
+                for allocate in (allocate_sbuf, allocate_psum):
+                    other = allocate(other, CompileOptions())
+            kernels.append(other)
+        programs = [[Program(k, options, rank, ranks) for k in kernels] for rank in range(ranks)]
+        pairs = (
+            pair_shared(self.kernel, other) if cores > 1 else []
+        )  # of its own: texts keep no `named`
+        outputs = run_ranks(programs, [self.inputs_of(rank) for rank in range(ranks)], pairs)
+        return outputs[0] if ranks == 1 else [np.stack(own) for own in zip(*outputs, strict=True)]
 
 
 def check(case: Case, results: dict[str, np.ndarray]) -> None:

@@ -148,7 +148,7 @@ def _by_elements(builder, t, operand):
 
 
 def _by_rows(builder, t, operand):
-    made = builder.allocate((64, 4), "float32", SHARED_HBM)
+    made = builder.allocate((64, 4), min(operand.dtypes or {"float32"}), SHARED_HBM)
     return made.vector_select(0, builder.allocate((32, 1), "uint32", SBUF))
 
 
@@ -163,7 +163,7 @@ def _two_columns(builder, t, operand):
 
 #: Words of the rule -> what breaks it, given the operand's tensor in a case that runs.
 BREAKERS = {
-    r"must be (a tensor|a list of tensors)": lambda builder, t, operand: "a word",
+    r"must be (a tensor|a list of (tensors|lists))": lambda builder, t, operand: "a word",
     r"must be in (sbuf|psum|private_hbm|shared_hbm)": _in_space,
     r"must have dtype": _with_dtype,
     r"must have a partition axis": _one_axis,

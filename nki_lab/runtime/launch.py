@@ -1,0 +1,82 @@
+"""How is a kernel run as several ranks?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nki_lab.errors import KernelArgument, NotModelled
+from nki_lab.runtime.jit import KernelFunction, jit, use_target
+from nki_lab.runtime.result import Result
+from nki_lab.settings import Settings
+from nki_lab.targets.spec import Target
+
+Arguments = Mapping[str, Any] | tuple[Any, ...] | Any
+
+
+def launch(
+    kernel: KernelFunction | Callable[..., Any],
+    ranks: int,
+    inputs: Sequence[Arguments] | Arguments,
+    *,
+    target: str | Target | None = None,
+) -> list[Result]:
+    """Compile a kernel once, run it as `ranks` ranks that meet in collectives, and return the Result of each.
+
+    All ranks run one program on arrays of their own: shapes, dtypes and constants must be the same, values may differ,
+    and so does what nki.collectives.rank_id() gives. The ranks are those of one node, 0 to ranks - 1. With `kernel[2]`
+    each rank has two cores. Arrays that the kernel writes are updated in place, so each rank needs its own.
+
+    Args:
+        kernel: a function decorated with `nki.jit`, or a plain function.
+        ranks: how many.
+        inputs: a list with the arguments of each rank: a tuple of them, a dict by name, or one array for a kernel of
+            one parameter. A tuple or dict instead of a list is given to every rank.
+        target: trn1, trn2, trn3 or an alias; by default NEURON_PLATFORM_TARGET_OVERRIDE, else trn3.
+
+    Raises:
+        KernelArgument: `inputs` do not fit the ranks or each other; the message names rank and argument.
+        RanksDiffer: ranks of a group come to different collectives, or one is in no group.
+        MissingPartner: a rank waits for one that has ended, waits elsewhere or does not exist.
+        AddressOutOfRange: counts in a metadata tensor do not fit the buffers.
+
+    The time a profile shows is that of one rank by itself: links and waiting for others are not modelled.
+    """
+    made = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
+    if type(ranks) is not int or ranks < 1:
+        raise KernelArgument(
+            f"{made.__name__} is launched as {ranks!r} ranks",
+            help="write the number of ranks, e.g. nki_lab.launch(kernel, ranks=4, inputs=[...])",
+        )
+    if Settings.read().debug:
+        raise NotModelled(
+            f"{made.__name__} is launched as {ranks} ranks: a debug run has one, since it runs while it is traced",
+            help="run it without debug",
+        )
+    calls = [_call(given) for given in _per_rank(made.__name__, ranks, inputs)]
+    args, kwargs = calls[0]
+    with use_target(target):
+        compiled = made.compile(*args, **kwargs)
+    return compiled.launch_ranks(calls)
+
+
+def _per_rank(name: str, ranks: int, inputs: Any) -> Sequence[Any]:
+    if isinstance(inputs, (tuple, Mapping)):
+        return [inputs] * ranks
+    if not isinstance(inputs, list):
+        raise KernelArgument(
+            f"the inputs of {name} are of type {type(inputs).__name__}",
+            help="write a list with the arguments of each rank, or a tuple of arguments for all of them",
+        )
+    if len(inputs) != ranks:
+        raise KernelArgument(
+            f"{name} is launched as {ranks} ranks, and there are inputs for {len(inputs)}",
+            help="write one entry for each rank; a tuple instead of a list is given to all of them",
+        )
+    return inputs
+
+
+def _call(given: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(given, Mapping):
+        return (), dict(given)
+    return (given if isinstance(given, tuple) else (given,)), {}
