@@ -147,10 +147,16 @@ def in_the_older_dialect(monkeypatch):
         import_module("neuronxcc.nki")
 
 
-def with_other_cores(monkeypatch):
+def between_nodes(monkeypatch):
     with aliases():
-        collectives = import_module("nki.collectives")
-        run(lambda x: collectives.all_reduce(dsts=[x], srcs=[x], replica_groups=[], op=nl.add), X)
+        ncc = import_module("nki.collectives")
+
+        def kernel(x, counts):
+            # Before trn3 this collective is only for ranks of different nodes.
+            ranks = ncc.ReplicaGroup([[0, 64]])
+            ncc.all_to_all_v(srcs=[x], dsts=[x], metadata_tensor=counts, replica_group=ranks)
+
+        run(jit(kernel)[2], X, np.ones((3, 2), np.uint32), target="trn2")
 
 
 def copy(x):
@@ -164,7 +170,7 @@ def copy(x):
     [
         (on_a_device, "device", "running on a device"),
         (in_the_older_dialect, "neuronxcc", "`neuronxcc.nki`"),
-        (with_other_cores, "not modelled yet", "collectives"),
+        (between_nodes, "neuron_switch", "collectives between nodes"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Annotated
 
 import typer
@@ -28,15 +29,18 @@ def catalog(
 def _print_instructions() -> None:
     from nki_lab.isa.catalog import rows
 
-    table = Table(box=None, pad_edge=False)
-    table.add_column(
-        "instruction", max_width=35, overflow="fold"
-    )  # one name is longer than most lines
-    for head in ("engines", "targets", "meaning"):
-        table.add_column(head)
-    for row in rows():
-        table.add_row(row.name, ", ".join(row.engines), ", ".join(row.targets), row.summary)
-    _console().print(table)
+    console = _console()
+    for module, own in groupby(rows(), lambda row: row.module):
+        # Names of collectives are as long as half a line: their engines and targets stand in `explain`.
+        heads = ("engines", "targets") if module == "nki.isa" else ()
+        table = Table(box=None, pad_edge=False)
+        table.add_column(module, no_wrap=True)
+        for head in (*heads, "meaning"):
+            table.add_column(head)
+        for row in own:
+            where = (", ".join(row.engines), ", ".join(row.targets)) if heads else ()
+            table.add_row(row.name, *where, row.summary)
+        console.print(table)
 
 
 def _print_coverage() -> bool:

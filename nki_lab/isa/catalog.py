@@ -27,8 +27,9 @@ _ROLES = {READ: "read", WRITE: "written", UPDATE: "read and written"}
 
 @dataclass(frozen=True)
 class Row:
-    """One instruction of the catalog: its name, engines, targets and first sentence."""
+    """One instruction of the catalog: its module, name, engines, targets and first sentence."""
 
+    module: str
     name: str
     engines: tuple[str, ...]
     targets: tuple[str, ...]
@@ -36,10 +37,12 @@ class Row:
 
 
 def rows() -> Iterator[Row]:
-    """Yield one row per instruction, by name."""
-    for name, definition in sorted(registry.items()):
+    """Yield one row per instruction, by module and name."""
+    modules = list(SHORT)
+    for definition in sorted(registry.values(), key=lambda d: (modules.index(d.module), d.name)):
         engines = tuple(engine.name for engine in definition.engines)
-        yield Row(name, engines, _targets(definition), definition.doc.partition("\n")[0])
+        first = definition.doc.partition("\n")[0]
+        yield Row(definition.module, definition.name, engines, _targets(definition), first)
 
 
 def page(definition: Definition, target: Target) -> str:

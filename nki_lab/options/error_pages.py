@@ -132,9 +132,15 @@ to a DMA, which then leaves out what is out of range.""",
 A register was read before the kernel had set it. Give it a value when it is allocated,
 nisa.register_alloc(0), or set it with nisa.register_move or nisa.register_load.""",
     e.MissingPartner: """\
-A core waits in nisa.sendrecv or nisa.core_barrier and the other core never comes: it has ended, or
-waits somewhere else. Both cores must come to the same meetings in the same order; calls of sendrecv
-with different pipe_id do not wait for each other.""",
+A core waits in a meeting (nisa.sendrecv, nisa.core_barrier) or a rank in a collective, and another
+one never comes: it has ended, waits somewhere else, or does not exist. All must come to the same
+meetings in the same order; calls of sendrecv with different pipe_id do not wait for each other. A
+kernel that is called runs as rank 0 alone: nki_lab.launch(kernel, ranks=4, inputs=[...]) runs
+several.""",
+    e.RanksDiffer: """\
+The ranks of a replica group must come to the same collective, with tensors of one shape and dtype,
+and every rank that comes must be in one of its groups. All ranks run one program, so they differ
+only where values decide: in loops that the device runs, and between the two cores of a rank.""",
     e.CheckFailed: """\
 The result and the reference given to --check differ by more than the tolerance, which follows from
 the narrowest dtype involved: about 1e-5 of the value for float32, 2e-2 for bfloat16, nothing for

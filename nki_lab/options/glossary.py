@@ -132,6 +132,16 @@ ones. The timeline shows one track per queue.""",
         ("dma_engines", "dma_bytes_per_ns", "dma_efficient_bytes_per_partition"),
     ),
     Term(
+        ("rank", "replica group", "collective"),
+        """\
+One of several devices' logical cores that run the same kernel on data of their own. A replica group,
+ReplicaGroup([[0, 1], [2, 3]]), lists which ranks work together; a collective (ncc.all_reduce and its
+relatives) takes place when all ranks of a list have come to it. nki_lab.launch(kernel, ranks=4,
+inputs=[...]) runs the ranks of one node; how long data takes between them is not modelled.""",
+        "neuron-runtime/about/collectives.rst:110",
+        ("cores_per_chip", "lnc_max"),
+    ),
+    Term(
         ("finding",),
         """\
 Something an author should know that does not stop a kernel. Kinds: uninitialized, capacity and

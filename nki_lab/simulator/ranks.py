@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.errors import MissingPartner, NkiError, NotModelled, RanksDiffer
+from nki_lab.errors import MissingPartner, NotModelled, RanksDiffer
 from nki_lab.ir.form_key import key_of
 from nki_lab.ir.instruction import READ, UPDATE, WRITE, Operand
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.numerics import FLOAT32, load_cast, store_cast
 from nki_lab.isa.replica_groups import group_of
-from nki_lab.simulator.bind import tell_where, wanted
+from nki_lab.simulator.bind import wanted
 from nki_lab.simulator.rendezvous import Meeting, Place
 from nki_lab.source import Span
 from nki_lab.targets.spaces import SHARED_HBM
@@ -98,7 +98,7 @@ class _Act:
         for name in definition.operands:
             compute, role = numerics.get(name, FLOAT32), roles.get(name, READ)
             if role != WRITE:
-                given[name] = self._each(name, lambda v, c=compute: self._read(v, c))
+                given[name] = self._each(name, lambda v, n=name, c=compute: self._read(n, v, c))
             if role != READ:
                 kept = role == UPDATE
                 given[f"out_{name}"] = self._each(
@@ -106,11 +106,7 @@ class _Act:
                 )
         given["ranks"] = tuple(row[0].place.rank for row in self.calls)
         given["target"] = self.calls[0][0].program.kernel.target
-        try:
-            definition.facets["semantics"](**{name: given.get(name) for name in wanted(definition)})
-        except NkiError as error:
-            tell_where(error, i)
-            raise
+        definition.facets["semantics"](**{name: given.get(name) for name in wanted(definition)})
         for result, places, cast in self.results:
             for place in places:
                 if cast is None:
@@ -134,14 +130,14 @@ class _Act:
                 found.append(make(values))
         return tuple(found)
 
-    def _read(self, views: list[tuple[Any, NkiTensor]], compute: Any) -> np.ndarray:
-        arrays = self._arrays(views)
-        first = arrays[0]
-        for other in arrays[1:]:
-            if not np.array_equal(first.view(np.uint8), other.view(np.uint8)):
+    def _read(self, name: str, views: list[tuple[Any, NkiTensor]], compute: Any) -> np.ndarray:
+        first, *others = self._arrays(views)
+        if others:
+            part = self.lead.definition.operands[name].part or (lambda i, view: view)
+            read = {p.memory.array(part(self.lead, v)).tobytes() for p, v in views}
+            if len(read) > 1:
                 raise RanksDiffer(
-                    f"{self.lead.definition.name}: {views[0][1].describe()} holds other values on core 1 of a rank than"
-                    " on core 0",
+                    f"{self.lead.definition.name}: `{name}` holds other values on core 1 of a rank than on core 0",
                     stack=self.lead.stack,
                     help="write the same values on both cores",
                 )

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from nki_lab.errors import MissingPartner
+from nki_lab.errors import MissingPartner, NkiError
 from nki_lab.ir.instruction import Instruction
 from nki_lab.ir.nodes import Loop
 from nki_lab.ir.register import Register
-from nki_lab.simulator.bind import run_steps
+from nki_lab.simulator.bind import run_steps, tell_where
 from nki_lab.source import Span
 
 if TYPE_CHECKING:
@@ -87,10 +88,21 @@ class Meeting(ABC):
 
     def __call__(self) -> None:
         """Take place in a program that runs alone."""
-        if self.parties() != (self.place,):
-            raise missing(self, {}, {self.place: self}, World())
-        self.post()
-        self.exchange([self])
+        with _told(self):
+            if self.parties() != (self.place,):
+                raise missing(self, {}, {self.place: self}, World())
+            self.post()
+            self.exchange([self])
+
+
+@contextmanager
+def _told(meeting: Meeting) -> Iterator[None]:
+    """Give what is raised in a meeting the place of its instruction."""
+    try:
+        yield
+    except NkiError as error:
+        tell_where(error, meeting.i)
+        raise
 
 
 class Runs(Protocol):
@@ -169,9 +181,10 @@ def run_together(programs: Mapping[Place, Iterator[Meeting]], world: World) -> N
             if meeting is None:
                 del running[place]
                 continue
-            meeting.post()
             blocked[place] = meeting
-            _come(meeting, gatherings, blocked)
+            with _told(meeting):
+                meeting.post()
+                _come(meeting, gatherings, blocked)
         if not moved:
             _pass(running, blocked, gatherings, world)
     for waiting in gatherings.values():

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from nki_lab.api import collectives, compiler, dtype, isa, isa_constants, nki, tensor, typing
-from nki_lab.api.absent import Absent
 from nki_lab.api.install import ALIASES
-from nki_lab.errors import NkiError, NotModelled, RuleBroken, UnknownName
+from nki_lab.errors import NkiError, NotModelled, OutsideKernel, RuleBroken, UnknownName
 from nki_lab.ir.builder import Builder
 from nki_lab.ir.instruction import Instruction, registry
 from nki_lab.targets import get_target
@@ -30,7 +29,7 @@ DEFINED = [name for name in INSTRUCTIONS if name in registry]
 
 def test_isa_has_the_official_names():
     assert sorted(isa.__all__) == NAMES["nki.isa"]
-    assert set(registry) <= set(INSTRUCTIONS)
+    assert {n for n, d in registry.items() if d.module == "nki.isa"} <= set(INSTRUCTIONS)
 
 
 @pytest.mark.parametrize("name", DEFINED)
@@ -136,13 +135,24 @@ def test_nki_reaches_its_modules():
     assert set(NAMES["nki"]) <= set(dir(nki))
 
 
-def test_collectives_can_be_imported_and_not_called():
+def test_collectives_have_the_official_names():
     assert sorted(collectives.__all__) == NAMES["nki.collectives"]
     assert collectives.ReplicaGroup([[0, 1], [2, 3]]).replica_groups == [[0, 1], [2, 3]]
-    functions = [n for n in collectives.__all__ if isinstance(getattr(collectives, n), Absent)]
-    assert sorted([*functions, "ReplicaGroup"]) == NAMES["nki.collectives"]
-    with pytest.raises(NotModelled, match=r"nki\.collectives\.all_reduce is not modelled yet"):
-        collectives.all_reduce([], [], None, None)
+    defined = {n for n, d in registry.items() if d.module == "nki.collectives"}
+    assert sorted([*defined, "ReplicaGroup"]) == NAMES["nki.collectives"]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS["nki.collectives"])
+def test_signature_of_a_collective(name):
+    assert getattr(collectives, name) is registry[name]
+    assert same_signature(registry[name], FUNCTIONS["nki.collectives"][name])
+
+
+def test_a_collective_outside_a_kernel_says_so():
+    with pytest.raises(
+        OutsideKernel, match=r"nki\.collectives\.rank_id was called outside a kernel"
+    ):
+        collectives.rank_id()
 
 
 def test_compiler_directives_are_refused_by_name():

@@ -111,10 +111,14 @@ def test_where_pages_are_is_said_once(topic: str, has_pages: bool):
 def test_the_prefix_decides_between_instruction_and_function():
     assert explain("nisa.reciprocal", TRN2).startswith("nisa.reciprocal(dst, data")
     assert explain("nl.reciprocal", TRN2).startswith("nl.reciprocal(x")
+    assert explain("nki.collectives.rank_id", TRN2).startswith("ncc.rank_id(name=None)")
 
 
 def test_the_catalog_has_a_row_per_instruction():
-    assert [row.name for row in rows()] == sorted(registry)
+    assert sorted(row.name for row in rows()) == sorted(registry)
+    assert [(row.module != "nki.isa", row.name) for row in rows()] == sorted(
+        (registry[row.name].module != "nki.isa", row.name) for row in rows()
+    )
     assert all(row.summary.endswith(".") and row.engines for row in rows())
 
 
