@@ -128,6 +128,52 @@ def test_loading_every_byte(name):
     np.testing.assert_array_equal(out, source.astype(np.float32))
 
 
+def decoded(byte, exponent_bits, mantissa_bits, specials):
+    """Return the value of an 8-bit float by the definition of its format, without a library of formats."""
+    if byte in specials or byte - 128 in specials:
+        value = specials[byte % 128]
+        return -value if byte >= 128 else value
+    sign = -1.0 if byte >= 128 else 1.0
+    exponent, mantissa = (byte % 128) >> mantissa_bits, byte % (1 << mantissa_bits)
+    bias = (1 << (exponent_bits - 1)) - 1
+    if exponent == 0:
+        return sign * mantissa * 2.0 ** (1 - bias - mantissa_bits)
+    return sign * (1 + mantissa / (1 << mantissa_bits)) * 2.0 ** (exponent - bias)
+
+
+NAN, INF = float("nan"), float("inf")
+# (bits of the exponent, bits of the mantissa, patterns that are no numbers). IEEE 754 rules for e4m3 and e5m2, the OCP
+# 8-bit format for e4m3fn, which has no infinity.
+FORMATS = {
+    "float8_e4m3": (4, 3, {0x78: INF} | dict.fromkeys(range(121, 128), NAN)),
+    "float8_e4m3fn": (4, 3, {0x7F: NAN}),
+    "float8_e5m2": (5, 2, {0x7C: INF} | dict.fromkeys(range(125, 128), NAN)),
+}
+
+
+def loaded_bytes(name):
+    dtype = DTYPES[name]
+    out = np.empty((1, 256), np.float32)
+    load_cast(dtype, FLOAT32)(np.arange(256, dtype=np.uint8).view(dtype.np)[None], out)
+    return out[0]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_byte_by_the_definition_of_its_format(name):
+    np.testing.assert_array_equal(
+        loaded_bytes(name), [decoded(b, *FORMATS[name]) for b in range(256)]
+    )
+
+
+def test_scales_are_powers_of_two():
+    """float8_e8m0fnu: no sign, no mantissa, 2**(stored - 127); 255 is NaN (OCP Microscaling, 5.4.1)."""
+    found = loaded_bytes("float8_e8m0fnu")
+    np.testing.assert_array_equal(found[:255], [2.0 ** (b - 127) for b in range(255)])
+    assert np.isnan(found[255])
+    back = stored(found, "float8_e8m0fnu").view(np.uint8)[0]
+    np.testing.assert_array_equal(back, np.arange(256))
+
+
 @pytest.mark.parametrize(
     "name", ["bfloat16", "float16", "int16", "uint16", "int32", "uint32", "bool_"]
 )
