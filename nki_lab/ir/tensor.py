@@ -44,7 +44,9 @@ class NkiTensor(DynamicViews, TensorOperators):
     """
 
     __slots__ = ("storage", "shape", "strides", "offset", "dtype", "box", "dynamic")
-    _assign: ClassVar[Callable[..., None]]  # (to, from); nki_lab.language gives it
+    # What `t[...] = other` and `assert nl.equal(t, other)` do; nki_lab.language gives them.
+    _assign: ClassVar[Callable[..., Any]]
+    _assert_true: ClassVar[Callable[..., Any]]
 
     def __init__(
         self,

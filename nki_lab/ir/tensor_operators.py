@@ -6,14 +6,18 @@ are the exception: kernels in the field ask `if tile:` and `tile == None`.
 
 from __future__ import annotations
 
+import ast
+import linecache
+import re
 from collections.abc import Callable
 from numbers import Number
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
 
 import numpy as np
 
 from nki_lab.errors import TensorOperator
 from nki_lab.ir.watch import watch_of
+from nki_lab.source import Span, Stack
 
 if TYPE_CHECKING:
     from nki_lab.ir.tensor import NkiTensor
@@ -102,6 +106,27 @@ def _equality(symbol: str, function: str, absent: bool) -> Callable[[Any, Any], 
     return operator
 
 
+_ASSERTED = re.compile(r"\s*assert[\s(]+")
+
+
+def _is_asserted(stack: Stack) -> bool:
+    """Tell whether the place where a truth value is asked for is the whole condition of an `assert`."""
+    span = Span.of(stack[0]) if stack else None
+    if span is None or span.column is None:
+        return False
+    if _ASSERTED.fullmatch(span.text[: span.column]):
+        return True
+    # pytest rewrites assertions: the place is the whole statement then.
+    lines = [
+        linecache.getline(span.filename, n) for n in range(span.line, (span.end_line or 0) + 1)
+    ]
+    try:
+        (statement,) = ast.parse("".join(lines)[span.column :]).body
+    except (SyntaxError, ValueError):
+        return False
+    return isinstance(statement, ast.Assert) and isinstance(statement.test, (ast.Call, ast.Name))
+
+
 class TensorOperators:
     """Base of NkiTensor: answers Python's operators with what to write instead."""
 
@@ -113,6 +138,7 @@ class TensorOperators:
 
     if TYPE_CHECKING:  # what NkiTensor has
         storage: Any
+        _assert_true: ClassVar[Callable[..., Any]]
 
         @property
         def name(self) -> str:  # noqa: D102
@@ -122,12 +148,18 @@ class TensorOperators:
             ...
 
     def __bool__(self) -> bool:
-        """Answer a presence test: a tensor is there, whatever its values are; refuse the result of a comparison."""
+        """Answer a presence test: a tensor is there, whatever its values are.
+
+        The result of a comparison is refused, unless it is all that an `assert` asks for: a run looks at it then.
+        """
         from nki_lab.ir.instruction import active
 
         builder = active.builder
         if builder is not None:
             if builder.holds_comparison(self):
+                if _is_asserted(builder.stack()):
+                    self._assert_true(self)
+                    return True
                 raise TensorOperator(
                     f"the truth value of {self.describe()}, the result of a comparison: {_VALUE}",
                     help="choose between values with nl.where(mask, a, b), or load a value into a register and loop"

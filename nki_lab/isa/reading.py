@@ -8,6 +8,7 @@ from typing import Any
 from nki_lab.ir.nodes import Kernel
 from nki_lab.ir.parser import parse_kernel
 from nki_lab.isa import enums, registry
+from nki_lab.isa.asserting import assert_true
 from nki_lab.isa.operators import OPS
 from nki_lab.isa.printing import device_print
 
@@ -25,4 +26,5 @@ def read_kernel(text: str) -> Kernel:
     Raises:
         BadKernelText: with the line and column of what cannot be read.
     """
-    return parse_kernel(text, {**registry, device_print.name: device_print}, dotted_names())
+    observers = {definition.name: definition for definition in (device_print, assert_true)}
+    return parse_kernel(text, {**registry, **observers}, dotted_names())

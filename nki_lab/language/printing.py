@@ -5,6 +5,7 @@ from __future__ import annotations
 from nki_lab.ir.builder import current
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa import printing
+from nki_lab.isa.asserting import assert_true
 
 
 def device_print(print_prefix: str, tensor: NkiTensor) -> None:
@@ -18,3 +19,6 @@ def device_print(print_prefix: str, tensor: NkiTensor) -> None:
     """
     core, cores = current().program
     printing.device_print(print_prefix, tensor, core if cores > 1 else None)
+
+
+NkiTensor._assert_true = staticmethod(assert_true)

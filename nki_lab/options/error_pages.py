@@ -144,7 +144,8 @@ only where values decide: in loops that the device runs, and between the two cor
     e.CheckFailed: """\
 The result and the reference given to --check differ by more than the tolerance, which follows from
 the narrowest dtype involved: about 1e-5 of the value for float32, 2e-2 for bfloat16, nothing for
-integers. The message names the worst element. A different shape is an error as well.""",
+integers. The message names the worst element. A different shape is an error as well. Or an
+`assert nl.equal(a, b)` of the kernel does not hold for the values of this run.""",
     e.TimedOut: """\
 The time given with --timeout was over. The lines show where the kernel was. All loops that are not
 dynamic are unrolled while tracing, so a loop over millions takes long; a `while` over Python values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import linecache
 import re
 import sys
@@ -78,13 +79,22 @@ class Block:
 
 @cache
 def blocks(nki: Path, page: str) -> dict[int, Block]:
-    """Return a page's blocks of Python that have to do with NKI, by number."""
-    found = enumerate(_blocks((nki / page).read_text(encoding="utf-8").splitlines()), start=1)
+    """Return the blocks of Python that have to do with NKI, on a page or in the docstrings of a module, by number."""
+    text = (nki / page).read_text(encoding="utf-8")
+    parts = _docstrings(text) if page.endswith(".py") else [(0, text)]
+    found = [(first + n, t) for first, part in parts for n, t in _blocks(part.splitlines())]
     return {
         number: Block(page, number, line, text)
-        for number, (line, text) in found
+        for number, (line, text) in enumerate(found, start=1)
         if _OF_NKI.search(text)
     }
+
+
+def _docstrings(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the docstrings of functions and classes, with the line before each."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node):
+            yield node.body[0].lineno - 1, ast.get_docstring(node) or ""
 
 
 def _blocks(lines: list[str]) -> Iterator[tuple[int, str]]:
