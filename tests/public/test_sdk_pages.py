@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.public.sdk import deep_dives, get_started, guides, migration
+from tests.public.sdk import api_docs, deep_dives, get_started, guides, migration
 from tests.public.sdk.cases import Case, check, fails
 from tests.public.sdk.clone import SDK_VARIABLE, official_names, root
 from tests.public.sdk.pages import Block, blocks
 
 CLONE = root(SDK_VARIABLE)
 pytestmark = pytest.mark.skipif(CLONE is None, reason=f"{SDK_VARIABLE} names no aws-neuron-sdk")
-PARTS = (deep_dives, get_started, guides, migration)
+PARTS = (api_docs, deep_dives, get_started, guides, migration)
 CASES = [case for part in PARTS for case in part.CASES]
 FRAGMENTS = {page: table for part in PARTS for page, table in part.FRAGMENTS.items()}
 RUNS = [
@@ -46,7 +46,7 @@ def test_every_block_is_run_or_listed() -> None:
     nki = Path(CLONE or "", "nki")
     shown = {
         (page, number)
-        for path in nki.rglob("*.rst")
+        for path in (*nki.rglob("*.rst"), *nki.joinpath("api").rglob("*.py"))
         if (page := path.relative_to(nki).as_posix()).partition("/")[0] != "library"
         for number in blocks(nki, page)
     }

@@ -33,7 +33,8 @@ class Case:
     Attributes:
         block: "page#number".
         kernel: the function to run; by default the block is the body of one.
-        inputs: arrays as "name dtype 4x8", or "name dtype 4x8 +" for numbers away from zero.
+        inputs: arrays as "name dtype 4x8", with " +" for numbers away from zero, or " <9" for integers from 0 to 8,
+            all different where that is possible.
         expected: what the inputs, in float64, must give; for kernels that return nothing, in their last argument.
         before, after: our lines around a block that is a body; `after` returns what is compared.
         more: arguments after the arrays.
@@ -117,7 +118,11 @@ def _result(case: Case, block: Block, target: str, given: list[np.ndarray]) -> A
 def _array(text: str, rng: np.random.Generator) -> tuple[str, np.ndarray]:
     name, dtype, sizes, *rest = text.split()
     array = signed(rng, tuple(int(n) for n in sizes.split("x")), dtype)
-    if rest:  # quotients and roots are compared where they are tame
+    if rest and rest[0].startswith("<"):
+        limit, size = int(rest[0][1:]), array.size
+        numbers = rng.permutation(limit)[:size] if size <= limit else rng.integers(limit, size=size)
+        array = numbers.reshape(array.shape).astype(array.dtype)
+    elif rest:  # quotients and roots are compared where they are tame
         array = (np.abs(array.astype(np.float64)) + 0.5).astype(array.dtype)
     return name, array
 
