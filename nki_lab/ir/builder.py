@@ -137,6 +137,9 @@ class Builder:
         sizes = shape_of(shape)
         element = element_of(dtype) if dtype is not None else float32
         if space.on_chip:
+            if sizes == (1,):
+                # The pages of register_load and register_store make their tensor so; on chip it has two axes.
+                sizes = (1, 1)
             if len(sizes) < 2:
                 raise TensorArgument(
                     f"shape {sizes} in {space.name}: SBUF and PSUM tensors have a partition axis and a free axis",

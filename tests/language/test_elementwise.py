@@ -64,6 +64,22 @@ def test_power_of_two_tiles():
     assert error_against(result, np.abs(X64) ** Y64) < 1e-5
 
 
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def normal(x):
+    """Return the density and the distribution function of the standard normal distribution."""
+    density = np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+    return density, 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
+
+
+def swish_dx(x, factor):
+    """Return the derivative of x * sigmoid(factor * x)."""
+    s = sigmoid(factor * x)
+    return s + factor * x * s * (1 - s)
+
+
 UNARY = {
     "abs": np.abs,
     "arctan": np.arctan,
@@ -72,12 +88,18 @@ UNARY = {
     "exp": np.exp,
     "gelu": lambda x: x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2))),
     "gelu_apprx_sigmoid": lambda x: x / (1 + np.exp(-1.702 * x)),
+    "gelu_apprx_sigmoid_dx": lambda x: swish_dx(x, 1.702),
+    "gelu_apprx_tanh": lambda x: (
+        x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    ),
+    "gelu_dx": lambda x: normal(x)[1] + x * normal(x)[0],
     "mish": lambda x: x * np.tanh(np.log1p(np.exp(x))),
     "negative": np.negative,
     "relu": lambda x: np.maximum(x, 0),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "sign": np.sign,
     "silu": lambda x: x / (1 + np.exp(-x)),
+    "silu_dx": lambda x: swish_dx(x, 1.0),
     "softplus": lambda x: np.log1p(np.exp(x)),
     "square": np.square,
     "tanh": np.tanh,
@@ -99,6 +121,24 @@ def test_one_tile(name):
 def test_one_tile_of_positive_elements(name):
     x = np.abs(X) + np.float32(0.01)
     assert error_against(evaluate(getattr(nl, name), x), POSITIVE[name](x.astype(np.float64))) < 2e-6  # fmt: skip
+
+
+@pytest.mark.parametrize("narrow", [ml_dtypes.bfloat16, np.float16], ids=lambda d: d.__name__)
+@pytest.mark.parametrize("name", [*UNARY, *POSITIVE, *BINARY])
+def test_the_result_is_rounded_once_to_the_dtype_of_the_tile_or_the_one_asked_for(name, narrow):
+    x = (np.abs(X) + np.float32(0.5)).astype(narrow)
+    y = Y.astype(narrow)
+    both = (x, y) if name in BINARY else (x,)
+    function, formula = getattr(nl, name), (UNARY | POSITIVE | BINARY)[name]
+    exact = np.asarray(formula(*(a.astype(np.float64) for a in both)), np.float64)
+    result = evaluate(function, *both)
+    assert result.dtype == narrow
+    epsilon = float(ml_dtypes.finfo(narrow).eps)
+    # Half a step of the narrow dtype, and what float32 leaves open.
+    np.testing.assert_allclose(result.astype(float), exact, rtol=0.5001 * epsilon + 1e-6, atol=2e-6)
+    wide = evaluate(lambda *t: function(*t, dtype=nl.float32), *both)
+    assert wide.dtype == np.float32
+    np.testing.assert_allclose(wide, exact, rtol=1e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize("dtype", INT, ids=lambda d: d.__name__)

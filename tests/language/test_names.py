@@ -1,5 +1,8 @@
 """Does nki_lab.language have exactly the names and signatures of nki.language?"""
 
+import re
+from pathlib import Path
+
 import pytest
 
 import nki_lab.language as nl
@@ -22,6 +25,37 @@ def test_docstring(name):
     first = getattr(nl, name).__doc__.splitlines()[0]
     assert first.endswith((".", ";"))
     assert len(first) <= 80
+
+
+TESTS = [
+    *Path(__file__).parent.glob("test_*.py"),
+    Path(__file__).parent.parent / "simulator/test_device_loops.py",
+    Path(__file__).parent.parent / "ir/test_tensor.py",
+]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS["nki.language"])
+def test_a_test_calls_every_function(name):
+    """By its name, or as a row of a table."""
+    texts = [t.read_text("utf-8") for t in TESTS if t.name != Path(__file__).name]
+    written = re.compile(rf"\bnl\.{name}\b|\"{name}\"")
+    assert any(written.search(text) for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("memory", "facts"),
+    [
+        (nl.sbuf, "is_sbuf is_on_chip"),
+        (nl.psum, "is_psum is_on_chip"),
+        (nl.hbm, "is_hbm"),
+        (nl.private_hbm, "is_hbm"),
+        (nl.shared_hbm, "is_hbm"),
+    ],
+)
+def test_questions_about_a_memory(memory, facts):
+    asked = {f.__name__: f(memory) for f in (nl.is_sbuf, nl.is_psum, nl.is_hbm, nl.is_on_chip)}
+    assert {name for name, yes in asked.items() if yes} == set(facts.split())
+    assert all(type(yes) is bool for yes in asked.values())
 
 
 def test_tile_sizes():

@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 
 import nki_lab.language as nl
+from nki_lab.api import isa as nisa
 from nki_lab.errors import InstructionError, OutsideKernel, TensorArgument, WrongOperand
+from nki_lab.runtime import jit, run
 from tests.language.evaluate import evaluate, run_kernel, stored
 
 RNG = np.random.default_rng(13)
@@ -225,3 +227,20 @@ def test_dynamic_slices_index_like_slices():
 def test_outside_a_kernel(function):
     with pytest.raises(OutsideKernel, match="outside a kernel"):
         function()
+
+
+def test_one_element_on_chip_has_two_axes():
+    """As the pages of nisa.register_load and register_store make it: nl.ones([1], ...)."""
+
+    def kernel(x):
+        bound = nl.full([1], 3, dtype=nl.int32, buffer=nl.sbuf)
+        register = nisa.register_alloc()
+        nisa.register_load(register, bound)
+        result = nl.ndarray([1], dtype=nl.int32, buffer=nl.sbuf)
+        nisa.register_store(result, register)
+        assert bound.shape == result.shape == (1, 1)
+        out = nl.ndarray((1,), dtype=nl.int32, buffer=nl.shared_hbm)
+        nisa.dma_copy(out, result)
+        return out
+
+    assert run(jit(kernel), np.zeros((1, 1), np.float32)).value.tolist() == [3]
