@@ -18,7 +18,7 @@ from nki_lab.ir import layout
 from nki_lab.ir.dynamic import Addressing, Dynamic
 from nki_lab.ir.dynamic_views import DynamicViews
 from nki_lab.ir.indices import integers, is_runtime, static_index
-from nki_lab.ir.storage import Storage
+from nki_lab.ir.storage import Address, Storage
 from nki_lab.ir.tensor_arguments import element_of
 from nki_lab.ir.tensor_operators import TensorOperators
 from nki_lab.ir.watch import watch_of
@@ -106,6 +106,11 @@ class NkiTensor(DynamicViews, TensorOperators):
     def name(self) -> str:
         """The name of the storage."""
         return self.storage.name
+
+    @property
+    def address(self) -> Address | None:
+        """Start partition and byte the author gave the storage, or None (nki/library/kernel-utils/allocator.rst)."""
+        return self.storage.address
 
     @property
     def ndim(self) -> int:

@@ -73,8 +73,8 @@ def test_an_address_is_kept():
         tile = nl.ndarray((32, 56), nl.float32, nl.sbuf, address=(64, 1024))
         other = nl.ndarray((32, 56), nl.float32)
         nl.store(x[0:32], nl.ones((32, 56), nl.float32))
-        assert tile.storage.address == (64, 1024)
-        assert other.storage.address is None
+        assert tile.address == tile[0:8].address == (64, 1024)
+        assert other.address is None and x.address is None
         return stored(nl.load(x))
 
     run_kernel(kernel, X.copy())

@@ -14,9 +14,7 @@ from unittest import mock
 from nki_lab.api.install import aliases
 
 SDK_VARIABLE = "NKI_SDK_ROOT"
-SDK_COMMIT = "81ce03ae"  # of aws-neuron-sdk: pages are read, and exceptions found, with it
 SAMPLES_VARIABLE = "NKI_SAMPLES_ROOT"
-SAMPLES_COMMIT = "6905a68"
 
 
 def root(variable: str) -> Path | None:
