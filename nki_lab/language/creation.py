@@ -73,8 +73,12 @@ def full(
 def zeros_like(
     x: NkiTensor, dtype: DType | None = None, buffer: MemoryRegion | None = None, name: str = ""
 ) -> NkiTensor:
-    """Return a tensor of zeros like `x`, with its dtype and memory by default."""
-    return zeros(x.shape, dtype or x.dtype, buffer or x.buffer, name)
+    """Return a tensor of zeros like `x`, with its dtype by default.
+
+    Without `buffer` it is in SBUF wherever `x` is, as the page says; nl.empty_like takes the memory of `x`.
+    (nki/api/nki/language/__init__.py, zeros_like)
+    """
+    return zeros(x.shape, dtype or x.dtype, buffer or SBUF, name)
 
 
 def empty_like(

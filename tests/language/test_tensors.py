@@ -244,3 +244,18 @@ def test_one_element_on_chip_has_two_axes():
         return out
 
     assert run(jit(kernel), np.zeros((1, 1), np.float32)).value.tolist() == [3]
+
+
+@pytest.mark.parametrize("memory", [nl.sbuf, nl.psum, nl.hbm], ids=repr)
+def test_zeros_like_is_in_sbuf_and_empty_like_where_the_other_is(memory):
+    made = []
+
+    def kernel(x):
+        like = nl.ndarray((40, 56), dtype=nl.bfloat16, buffer=memory)
+        made.extend((nl.zeros_like(like), nl.zeros_like(like, buffer=nl.psum), nl.empty_like(like)))
+        return stored(nl.copy(made[0]))
+
+    (result,), _ = run_kernel(kernel, X)
+    assert [t.buffer for t in made] == [nl.sbuf, nl.psum, memory]
+    assert {t.dtype for t in made} == {nl.bfloat16}
+    assert not result.any()
