@@ -15,7 +15,7 @@ from nki_lab.compiler.cores import join_cores
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
-from nki_lab.compiler.passes.apply_schedule import apply_schedule
+from nki_lab.compiler.passes.apply_schedule import apply_schedule, check_names
 from nki_lab.compiler.passes.find_uninitialized import find_uninitialized
 from nki_lab.compiler.passes.insert_waits import insert_waits
 from nki_lab.compiler.passes.place_engines import place_engines
@@ -85,13 +85,16 @@ def compile_kernel(
     """
     with _collector_paused():
         stages = list(_compiled(source, args, kwargs, target, options, (0, cores), watch))
-        kernel = stages[-1][1]
+        traced, kernel = [stages[0][1]], stages[-1][1]
         others = []
         for core in range(1, cores):
-            for _, other in _compiled(source, args, kwargs, target, options, (core, cores)):
+            passes = _compiled(source, args, kwargs, target, options, (core, cores))
+            traced.append(next(passes)[1])
+            for _, other in passes:
                 last = other
             others.append(last)
             kernel = join_cores(kernel, last)
+        check_names(options.schedule, traced)
         stages[-1] = (stages[-1][0], kernel)
     if options.strict:
         refuse_findings(kernel.findings)

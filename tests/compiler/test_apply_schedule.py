@@ -116,3 +116,20 @@ def test_nothing_moves_in_a_block_that_keeps_its_order():
     assert ordered.with_schedule([("triple", "exp")])(x).shape == (4, 30)
     with pytest.raises(NotModelled, match="no_reorder"):
         ordered.with_schedule([("exp", "triple")])(x)
+
+
+def test_a_name_may_be_on_one_core_only():
+    @nki.jit
+    def halves(x):
+        core = nl.program_id()
+        out = nl.ndarray((2, *x.shape), x.dtype, buffer=nl.shared_hbm)
+        tile = nl.load(x)
+        if core == 0:
+            nisa.tensor_scalar(tile, tile, nl.multiply, 2.0, name="double")
+        nisa.dma_copy(dst=out[core], src=tile, name=f"store{core}")
+        return out
+
+    x = np.ones((4, 30), np.float32)
+    assert np.array_equal(halves.with_schedule([("store0", "double")])[2](x)[:, 0, 0], [2, 1])
+    with pytest.raises(KernelArgument, match="no instruction named `store2`"):
+        halves.with_schedule([("store2", "double")])[2](x)

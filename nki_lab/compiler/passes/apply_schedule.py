@@ -6,6 +6,7 @@ move, each as little as the edges and what they read and write allow. (nki/guide
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 from typing import Any
@@ -43,17 +44,16 @@ def edges_of(schedule: Any) -> Edges:
 
 
 def apply_schedule(kernel: Kernel, options: CompileOptions) -> Kernel:
-    """Return the kernel with the edges of `options.schedule`, in an order that respects them."""
+    """Return the kernel with the edges of `options.schedule`, in an order that respects them.
+
+    Names that the kernel does not have are left out: another core may have them (`check_names`).
+    """
     instructions = kernel.instructions
-    named: dict[str, list[int]] = {}
-    for n, i in enumerate(instructions):
-        at = i.definition.position.get("name")
-        if at is not None and i.args[at]:
-            named.setdefault(i.args[at], []).append(n)
+    named = _by_name(kernel)
     wanted: dict[int, set[int]] = {}
     for later, before in options.schedule:
-        firsts = {n for name in before for n in _instructions(kernel, named, name)}
-        for n in _instructions(kernel, named, later):
+        firsts = {n for name in before for n in named.get(name, ())}
+        for n in named.get(later, ()):
             if n in firsts:
                 raise KernelArgument(f"with_schedule: `{later}` of {kernel.name} waits for itself")
             wanted.setdefault(n, set()).update(firsts)
@@ -67,15 +67,26 @@ def apply_schedule(kernel: Kernel, options: CompileOptions) -> Kernel:
     return kernel.with_(body=_waiting(kernel.body, producers))
 
 
-def _instructions(kernel: Kernel, named: dict[str, list[int]], name: str) -> list[int]:
-    found = named.get(name)
-    if found is None:
-        raise KernelArgument(
-            f"with_schedule: {kernel.name} has no instruction named `{name}`",
-            help=close_matches(name, named)
-            or 'name the instruction: nisa.activation(..., name="a")',
-        )
-    return found
+def check_names(schedule: Edges, kernels: Sequence[Kernel]) -> None:
+    """Raise KernelArgument where no core's kernel has an instruction of a name in the schedule."""
+    known = {name for kernel in kernels for name in _by_name(kernel)}
+    for name in (name for later, before in schedule for name in (later, *before)):
+        if name not in known:
+            raise KernelArgument(
+                f"with_schedule: {kernels[0].name} has no instruction named `{name}`",
+                help=close_matches(name, known)
+                or 'name the instruction: nisa.activation(..., name="a")',
+            )
+
+
+def _by_name(kernel: Kernel) -> dict[str, list[int]]:
+    """Return the positions of the instructions that have a name."""
+    named: dict[str, list[int]] = {}
+    for n, i in enumerate(kernel.instructions):
+        at = i.definition.position.get("name")
+        if at is not None and i.args[at]:
+            named.setdefault(i.args[at], []).append(n)
+    return named
 
 
 def _waiting(
