@@ -7,7 +7,7 @@ from math import erf
 import numpy as np
 
 from nki_lab.api import isa as nisa
-from nki_lab.errors import KernelResult, NotOnTarget, TensorArgument
+from nki_lab.errors import KernelResult, NotOnTarget
 from tests.public.sdk.cases import LATER, Case
 
 ISA, LANGUAGE = "api/nki/isa/__init__.py", "api/nki/language/__init__.py"
@@ -138,12 +138,7 @@ CASES = [
         + _OUT.format("tile"),
         expected=lambda: np.array([[10]], np.int32),
     ),
-    # The language guide says that tensors in SBUF have two axes, and the registers' texts that theirs are [1, 1].
-    *(
-        Case(f"{ISA}#{n}", raises=(TensorArgument, "a partition axis and a free axis"))
-        for n in (26, 27)
-    ),
-    *(Case(f"{ISA}#{n}", changes={"[1]": "[1, 1]"}) for n in (26, 27)),
+    *(Case(f"{ISA}#{n}") for n in (26, 27)),
     Case(
         f"{ISA}#30",
         "nonzero_with_count_kernel",
