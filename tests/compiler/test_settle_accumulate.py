@@ -8,7 +8,9 @@ from nki_lab.api import isa as nisa
 from nki_lab.errors import NotModelled
 from nki_lab.ir.nodes import Kernel
 from nki_lab.simulator import Program
-from tests.compiler.programs import compiled, integers, simulated
+from nki_lab.source import Span
+from nki_lab.targets import TRN1, TRN2, TRN3
+from tests.compiler.programs import compiled, integers, line_of, simulated
 
 
 def settled(kernel: Kernel):
@@ -159,3 +161,85 @@ def test_parts_of_elements_are_refused_by_name(arrays):
     assert settled(kernel) == [None]
     with pytest.raises(NotModelled, match=r"`acc` .* is written as bfloat16"):
         Program(kernel)
+
+
+# -- values that no product wrote -------------------------------------------------------------------------------------
+
+
+def filled_first(x, y, accumulate, write, columns):
+    a, b = nl.load(x), nl.load(y)
+    acc = nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.psum)
+    write(acc, a, b)  # the value
+    nisa.nc_matmul(acc[:, columns], a, b[:, columns], accumulate=accumulate)  # the product
+    out = nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.shared_hbm)
+    nl.store(out, nl.copy(acc))
+    return out
+
+
+def fill(acc, a, b):
+    nisa.memset(acc, 0.0)
+
+
+def fill_left(acc, a, b):
+    nisa.memset(acc[:, 0:256], 0.0)
+    nisa.nc_matmul(acc[:, 256:512], a, b[:, 256:512], accumulate=False)
+
+
+def copy_in(acc, a, b):
+    nisa.tensor_copy(acc, b[0:64])
+
+
+def product_over(acc, a, b):
+    nisa.memset(acc, 0.0)
+    nisa.nc_matmul(acc, a, b, accumulate=False)
+
+
+LEFT, RIGHT, ALL = slice(0, 256), slice(256, 512), slice(0, 512)
+
+
+@pytest.mark.parametrize(
+    ("write", "accumulate", "columns", "writer"),
+    [
+        (fill, None, ALL, "memset"),
+        (fill, True, LEFT, "memset"),
+        (fill, False, ALL, ""),
+        (fill_left, None, LEFT, "memset"),
+        (fill_left, None, RIGHT, ""),
+        (fill_left, None, ALL, "memset"),
+        (copy_in, True, RIGHT, "tensor_copy"),
+        (product_over, None, ALL, ""),
+    ],
+)
+@pytest.mark.parametrize("target", [TRN1, TRN2, TRN3])
+def test_a_product_added_to_values_is_found_where_that_is_undefined(
+    arrays, write, accumulate, columns, writer, target
+):
+    x, y = arrays
+    kernel = compiled(filled_first, x, y, accumulate, write, columns, target=target).kernel
+    found = [f for f in kernel.findings if "adding a product" in f.message]
+    if not writer or target is TRN3:
+        assert found == []
+        return
+    (finding,) = found
+    assert finding.kind == "hazard"
+    assert f"holds values of {writer} at test_settle_accumulate.py, line" in finding.message
+    assert finding.message.endswith(f"undefined on {target.name}")
+    assert Span.of(finding.stack[0]).line == line_of(__file__, "# the product")
+
+
+def test_a_transpose_by_the_tensor_engine_is_a_product(arrays):
+    def kernel(x, y):
+        acc = nl.ndarray((64, 128), dtype=nl.float32, buffer=nl.psum)
+        nisa.nc_transpose(acc, nl.load(x), engine=nisa.engine.tensor)
+        nisa.nc_matmul(acc, nl.load(x), nl.load(y)[:, 0:128])
+        out = nl.ndarray((64, 128), dtype=nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, nl.copy(acc))
+        return out
+
+    assert not [f for f in compiled(kernel, *arrays).findings if f.kind == "hazard"]
+
+
+def test_a_product_added_to_nothing_is_told_how_to_start(arrays):
+    kernel = compiled(products, *arrays, ((0, 512),), accumulate=True).kernel
+    (finding,) = [f for f in kernel.findings if f.kind == "uninitialized"]
+    assert finding.help == "leave `accumulate` out, or pass accumulate=False for the first product"

@@ -166,12 +166,15 @@ def _finding(i: Instruction, position: int, view: NkiTensor, seen: Coverage) -> 
     missing = seen.missing(view)
     where = seen.first_missing(view)
     what = "all" if missing == view.size else f"{missing} of {view.size}"
+    help = "write the tile first, e.g. nisa.memset(dst=tile, value=0.0) or nisa.dma_copy"
+    if "accumulate" in i.definition.position and i.definition.params[position] == "dst":
+        help = "leave `accumulate` out, or pass accumulate=False for the first product"
     return Finding(
         "uninitialized",
         f"{i.definition.name}: {what} elements of {i.definition.params[position]} = {view.describe()} are read"
         f" but were never written, the first at index {list(where)}",
         i.stack,
-        help="write the tile first, e.g. nisa.memset(dst=tile, value=0.0) or nisa.dma_copy",
+        help=help,
         code="NKI401",
     )
 

@@ -9,6 +9,7 @@ The first write belongs to the tensor: a new tensor starts unwritten even at an 
 from __future__ import annotations
 
 from nki_lab.compiler.options import CompileOptions
+from nki_lab.compiler.psum_values import find_values_under_products
 from nki_lab.ir.coverage import Coverage, Written
 from nki_lab.ir.instruction import Form, Instruction
 from nki_lab.ir.nodes import Kernel
@@ -20,6 +21,15 @@ _SETTLED = {Written.NOTHING: False, Written.ALL: True}
 
 def settle_accumulate(kernel: Kernel, options: CompileOptions) -> Kernel:
     """Return the kernel with accumulate=None settled wherever it is the same for all elements and all passes.
+
+    A finding tells of products that are added where the target does not define it.
+    """
+    settled = _settled(kernel)
+    return settled.with_(findings=(*settled.findings, *find_values_under_products(settled)))
+
+
+def _settled(kernel: Kernel) -> Kernel:
+    """Settle what can be.
 
     In a device loop that is so for tensors made in the loop's body, which start unwritten in each pass; a tensor made
     outside is overwritten by the first pass and added to by the others, so it is decided while running.
