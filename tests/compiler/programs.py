@@ -257,3 +257,35 @@ def integers(rng: np.random.Generator, shape: tuple[int, ...] = (ROWS, COLUMNS))
 def simulated(kernel: Kernel, arrays: Sequence[np.ndarray], **options: Any) -> list[np.ndarray]:
     """Run a compiled kernel on copies of the arrays."""
     return Program(kernel, SimulatorOptions(**options)).run([a.copy() for a in arrays])
+
+
+def shared_bytes(kernel: Kernel) -> list[tuple[str, str]]:
+    """Return pairs of tiles that are in use at one time and share a byte of a partition."""
+    found = []
+    placed = [(kernel.storages[k], a, kernel.lifetimes[k]) for k, a in kernel.addresses.items()]
+    for n, (s, a, life) in enumerate(placed):
+        for t, b, other in placed[:n]:
+            together = life.first <= other.last and other.first <= life.last
+            rows = a.partition < b.partition + t.partitions and b.partition < a.partition + s.partitions  # fmt: skip
+            columns = a.byte < b.byte + t.row_bytes and b.byte < a.byte + s.row_bytes
+            if s.buffer is t.buffer and together and rows and columns:
+                found.append((s.name, t.name))
+    return found
+
+
+def check_placement(kernel: Kernel) -> None:
+    """Check that every tile in use has a place of its own inside its memory."""
+    target = kernel.target
+    assert shared_bytes(kernel) == []
+    touched = {k for k in kernel.lifetimes if kernel.storages[k].on_chip}
+    assert set(kernel.addresses) == touched, "every tile that is used has a place, no other"
+    for k, a in kernel.addresses.items():
+        s = kernel.storages[k]
+        assert a.partition + s.partitions <= target.partitions
+        if s.buffer is SBUF:
+            assert a.byte + s.row_bytes <= target.sbuf_usable_bytes_per_partition
+        else:
+            bank = target.psum_bank_bytes
+            assert a.byte + s.row_bytes <= target.psum_bytes_per_partition
+            one_bank = a.byte // bank == (a.byte + s.row_bytes - 1) // bank
+            assert one_bank or a.byte % bank == 0, "a tile never crosses a bank it does not start"

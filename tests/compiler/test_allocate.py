@@ -13,11 +13,11 @@ from nki_lab.api import isa as nisa
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.errors import AddressConflict, OverCapacity, TensorArgument
 from nki_lab.ir.storage import Address
-from nki_lab.runtime import jit, use_target
 from nki_lab.targets import TRN1, TRN2, TRN3
-from nki_lab.targets.spaces import PSUM, SBUF
+from nki_lab.targets.spaces import PSUM
 from tests.compiler.programs import (
     SMALL,
+    check_placement,
     compiled,
     integers,
     interpret,
@@ -25,6 +25,7 @@ from tests.compiler.programs import (
     passed,
     random_program,
     run,
+    shared_bytes,
     simulated,
 )
 
@@ -34,37 +35,6 @@ FINDING = CompileOptions(capacity="finding")
 def addresses(kernel):
     """Return the address of every tile by name."""
     return {kernel.storages[k].name: a for k, a in kernel.addresses.items()}
-
-
-def shared_bytes(kernel):
-    """Return pairs of tiles that are in use at one time and share a byte of a partition."""
-    found = []
-    placed = [(kernel.storages[k], a, kernel.lifetimes[k]) for k, a in kernel.addresses.items()]
-    for n, (s, a, life) in enumerate(placed):
-        for t, b, other in placed[:n]:
-            together = life.first <= other.last and other.first <= life.last
-            rows = a.partition < b.partition + t.partitions and b.partition < a.partition + s.partitions  # fmt: skip
-            columns = a.byte < b.byte + t.row_bytes and b.byte < a.byte + s.row_bytes
-            if s.buffer is t.buffer and together and rows and columns:
-                found.append((s.name, t.name))
-    return found
-
-
-def check_placement(kernel):
-    target = kernel.target
-    assert shared_bytes(kernel) == []
-    touched = {k for k in kernel.lifetimes if kernel.storages[k].on_chip}
-    assert set(kernel.addresses) == touched, "every tile that is used has a place, no other"
-    for k, a in kernel.addresses.items():
-        s = kernel.storages[k]
-        assert a.partition + s.partitions <= target.partitions
-        if s.buffer is SBUF:
-            assert a.byte + s.row_bytes <= target.sbuf_usable_bytes_per_partition
-        else:
-            bank = target.psum_bank_bytes
-            assert a.byte + s.row_bytes <= target.psum_bytes_per_partition
-            one_bank = a.byte // bank == (a.byte + s.row_bytes - 1) // bank
-            assert one_bank or a.byte % bank == 0, "a tile never crosses a bank it does not start"
 
 
 MACHINES = {
@@ -90,119 +60,6 @@ def test_random_programs_keep_their_values_in_their_places(seed, machine):
     for options in ({}, {"shared_bytes": True}):
         (found,) = simulated(kernel, arrays, **options)
         np.testing.assert_array_equal(found, expected)
-
-
-# -- order ---------------------------------------------------------------------------------------
-
-
-def open_accumulators(lhs, rhs, filler=0):
-    """Keep all accumulators open: for each k a product into each of them. `filler` bytes of SBUF are used first."""
-    (k_size, m_size), n_size = lhs.shape, rhs.shape[1]
-    out = nl.ndarray((m_size, n_size), dtype=nl.float32, buffer=nl.shared_hbm)
-    if filler:
-        big = nl.ndarray((128, filler), dtype=nl.uint8, buffer=nl.sbuf)
-        nisa.memset(dst=big, value=1)
-        nisa.tensor_copy(dst=big[:, 0:1], src=big[:, 1:2])
-        check = nl.ndarray((128, filler), dtype=nl.uint8, buffer=nl.private_hbm)
-        nisa.dma_copy(dst=check, src=big)
-    acc = [
-        nl.ndarray((128, n_size), dtype=nl.float32, buffer=nl.psum) for _ in range(m_size // 128)
-    ]
-    for k in range(0, k_size, 128):
-        w = nl.ndarray((128, n_size), dtype=rhs.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=w, src=rhs[k : k + 128])
-        for m in range(m_size // 128):
-            x = nl.ndarray((128, 128), dtype=lhs.dtype, buffer=nl.sbuf)
-            nisa.dma_copy(dst=x, src=lhs[k : k + 128, m * 128 : (m + 1) * 128])
-            nisa.nc_matmul(dst=acc[m], stationary=x, moving=w)
-    for m, a in enumerate(acc):
-        result = nl.ndarray((128, n_size), dtype=nl.float32, buffer=nl.sbuf)
-        nisa.tensor_copy(dst=result, src=a)
-        nisa.dma_copy(dst=out[m * 128 : (m + 1) * 128], src=result)
-    return out
-
-
-def test_open_accumulators_are_finished_one_after_the_other(rng):
-    lhs, rhs = integers(rng, (384, 2048)), integers(rng, (384, 512))
-    kernel = compiled(open_accumulators, lhs, rhs).kernel
-    order = [i.ident for i in kernel.instructions]
-    assert order != sorted(order), (
-        "16 accumulators of one bank each do not fit 8 banks in program order"
-    )
-    check_placement(kernel)
-    expected = lhs.T.astype(float) @ rhs.astype(float)
-    for options in ({}, {"shared_bytes": True}):
-        (found,) = simulated(kernel, [lhs, rhs], **options)
-        np.testing.assert_array_equal(found, expected)
-
-
-def test_a_new_order_for_psum_gives_sbuf_tiles_new_places(rng):
-    """In program order `w` of every k has one place; in the new order all of them are in use at one time."""
-    lhs, rhs = integers(rng, (1024, 2048)), integers(rng, (1024, 512))
-    free = 2048 + 5 * 512
-    filler = TRN2.sbuf_usable_bytes_per_partition - free
-    kernel = compiled(open_accumulators, lhs, rhs, filler=filler).kernel
-    check_placement(kernel)
-    expected = lhs.T.astype(float) @ rhs.astype(float)
-    (found,) = simulated(kernel, [lhs, rhs], shared_bytes=True)
-    np.testing.assert_array_equal(found, expected)
-
-
-def in_the_authors_order(lhs, rhs):
-    with nl.no_reorder():
-        return open_accumulators(lhs, rhs)
-
-
-def with_a_loop(lhs, rhs):
-    out = open_accumulators(lhs, rhs)
-    t = nl.load(out[0:128])
-
-    def again(_):
-        nisa.tensor_copy(dst=t, src=t)
-
-    nl.fori_loop(0, 2, again)
-    nl.store(out[0:128], t)
-    return out
-
-
-def with_a_meeting(lhs, rhs):
-    out = open_accumulators(lhs, rhs)
-    nisa.core_barrier(out, cores=(0, 1))
-    return out
-
-
-@pytest.mark.parametrize("kernel", [in_the_authors_order, with_a_loop, with_a_meeting])
-def test_an_order_that_must_stay_is_not_changed(kernel):
-    lhs, rhs = np.ones((256, 2048), np.float32), np.ones((256, 512), np.float32)
-    cores = 2 if kernel is with_a_meeting else 1
-    with use_target("trn2"), pytest.raises(OverCapacity, match=r"psum .* the 16 tiles in use"):
-        jit(kernel)[cores].compile(lhs, rhs)
-
-
-def explicit_reuse(lhs, rhs):
-    """Two tiles have one address, one after the other, in a kernel that only fits reordered."""
-    out = nl.ndarray((384, 128), dtype=nl.float32, buffer=nl.shared_hbm)
-    first = nl.ndarray((128, 128), dtype=nl.float32, buffer=nl.sbuf, address=(0, 4096))
-    kept = nl.ndarray((128, 128), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.dma_copy(dst=first, src=lhs[0:128, 0:128])
-    nisa.dma_copy(dst=out[0:128], src=first)
-    nisa.tensor_copy(dst=kept, src=first)  # only needed at the end
-    second = nl.ndarray((128, 128), dtype=nl.float32, buffer=nl.sbuf, address=(0, 4096))
-    nisa.memset(dst=second, value=3.0)
-    nisa.dma_copy(dst=out[128:256], src=second)
-    nisa.dma_copy(dst=out[256:384], src=kept)
-    return open_accumulators(lhs, rhs), out
-
-
-def test_a_new_order_keeps_who_had_an_explicit_address_first(rng):
-    lhs, rhs = integers(rng, (256, 2048)), integers(rng, (256, 512))
-    kernel = compiled(explicit_reuse, lhs, rhs).kernel
-    check_placement(kernel)
-    product, copies = simulated(kernel, [lhs, rhs], shared_bytes=True)
-    np.testing.assert_array_equal(product, lhs.T.astype(float) @ rhs.astype(float))
-    np.testing.assert_array_equal(copies[0:128], lhs[0:128, 0:128])
-    np.testing.assert_array_equal(copies[128:256], 3.0)
-    np.testing.assert_array_equal(copies[256:], lhs[0:128, 0:128])
 
 
 # -- capacity ------------------------------------------------------------------------------------

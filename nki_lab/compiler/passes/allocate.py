@@ -18,7 +18,7 @@ from nki_lab.compiler.passes.explicit_addresses import (
     overlapping,
 )
 from nki_lab.compiler.passes.free_places import FreePlaces, lowest_places
-from nki_lab.compiler.passes.shorten_lifetimes import shorten_lifetimes
+from nki_lab.compiler.passes.shorten_lifetimes import shorter_lifetimes
 from nki_lab.errors import KernelErrors, NkiError
 from nki_lab.ir.lifetimes import Lifetime
 from nki_lab.ir.nodes import Finding, Kernel
@@ -114,17 +114,20 @@ def _in_a_new_order(kernel: Kernel, spaces: Iterable[MemoryRegion]) -> tuple[Ker
 
     Tiles placed before the order changed are placed again, since others are in use at the same time now.
     """
-    reordered = shorten_lifetimes(kernel)
     fixed = explicit_addresses(kernel)
-    if not {*overlapping(reordered, fixed)} <= {*overlapping(kernel, fixed)}:
-        return None
-    placed: Places = {}
-    for space in spaces:
-        places = _place(reordered, space)
-        if places is None:
-            return None
-        placed.update(places)
-    return reordered, placed
+    apart = {*overlapping(kernel, fixed)}
+    for reordered in shorter_lifetimes(kernel):
+        if not {*overlapping(reordered, fixed)} <= apart:
+            continue
+        placed: Places = {}
+        for space in spaces:
+            places = _place(reordered, space)
+            if places is None:
+                break
+            placed.update(places)
+        else:
+            return reordered, placed
+    return None
 
 
 def _place(kernel: Kernel, space: MemoryRegion) -> Places | None:

@@ -1,46 +1,104 @@
 """How can lifetimes end earlier without changing what is computed?
 
-Program order keeps many accumulators open when loops are nested the other way round. This orders instructions anew,
-within their dependences, so that an accumulator is finished and drained before the next one is begun.
+Program order keeps many accumulators open when loops are nested the other way round, or when they are drained in a loop
+of their own. These orders, within the dependences, finish and drain an accumulator before the next one is begun.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+
 from nki_lab.compiler.passes.explicit_addresses import explicit_addresses, groups, overlapping
 from nki_lab.compiler.passes.insert_waits import dependences
+from nki_lab.ir.instruction import Instruction
 from nki_lab.ir.nodes import Kernel
+from nki_lab.targets.spaces import PSUM
 
 
-def shorten_lifetimes(kernel: Kernel) -> Kernel:
-    """Return the kernel with everything that leads to one result done before what only leads to the next.
+def shorter_lifetimes(kernel: Kernel) -> Iterator[Kernel]:
+    """Return the kernel in other orders, the one that moves least first; none where its order must stay.
 
-    That is a walk over the dependences, depth first, from each instruction nobody waits for, in program order. Nothing
-    moves where the author keeps the order, the device runs loops, or two cores meet, which must come to each meeting
-    with the same behind them.
+    Nothing moves where the author keeps the order or the device runs loops, nor past a meeting of two cores, which must
+    come to each with the same behind them.
     """
-    meets = any(i.definition.meets for i in kernel.instructions)
-    if kernel.keeps_order or kernel.has_loops or meets:
-        return kernel
+    if kernel.keeps_order or kernel.has_loops:
+        return
     # Places that are still to be given do not bind the order; those the author gave do.
     fixed = explicit_addresses(kernel)
     overlaps = groups(overlapping(kernel, fixed))
     before = dependences(kernel.with_(addresses=fixed, overlaps=overlaps))
-    needed = {n for waits in before for n in waits}
+    drains = [_drains(i) for i in kernel.instructions]
+    parts = [*_between_meetings(kernel)]
+    for order in (
+        [n for part in parts for n in _drained_early(part, before, drains)],
+        [n for part in parts for n in _depth_first(part, before)],
+    ):
+        assert len(order) == len(before), "an instruction waits for a later one"
+        yield kernel.with_(body=tuple(kernel.instructions[n] for n in order))
+
+
+def _drains(instruction: Instruction) -> bool:
+    """Tell whether an instruction takes something out of PSUM."""
+    read, written = instruction.read(), instruction.written()
+    return any(t.buffer is PSUM for t in read) and not any(t.buffer is PSUM for t in written)
+
+
+def _between_meetings(kernel: Kernel) -> Iterator[range]:
+    """Return the instructions in order: those between two meetings, and each meeting by itself."""
+    start = 0
+    for n, i in enumerate(kernel.instructions):
+        if i.definition.meets:
+            yield range(start, n)
+            yield range(n, n + 1)
+            start = n + 1
+    yield range(start, len(kernel.instructions))
+
+
+def _drained_early(
+    part: range, before: Sequence[Collection[int]], drains: Sequence[bool]
+) -> list[int]:
+    """Return instructions that follow each other, in their order but for those that drain PSUM: as soon as they can."""
+    waiting = {n: sum(p in part for p in before[n]) for n in part if drains[n]}
+    followers: dict[int, list[int]] = defaultdict(list)
+    for n in waiting:
+        for p in before[n]:
+            followers[p].append(n)
     order: list[int] = []
-    done = [False] * len(before)
-    for root in range(len(before)):
-        if root in needed or done[root]:
+    done: set[int] = set()
+    for first in part:
+        ready = [] if first in done else [first]
+        while ready:
+            n = ready.pop()
+            order.append(n)
+            done.add(n)
+            for follower in followers[n]:
+                waiting[follower] -= 1
+                if not waiting[follower]:
+                    ready.append(follower)
+    return order
+
+
+def _depth_first(part: range, before: Sequence[Collection[int]]) -> list[int]:
+    """Return instructions that follow each other, with all that leads to one result before what leads to the next.
+
+    That is a walk over the dependences from each instruction nobody waits for, in program order.
+    """
+    needed = {n for i in part for n in before[i] if n in part}
+    order: list[int] = []
+    done: set[int] = set()
+    for root in part:
+        if root in needed or root in done:
             continue
-        done[root] = True
+        done.add(root)
         stack = [(root, iter(before[root]))]
         while stack:
             n, pending = stack[-1]
-            following = next((p for p in pending if not done[p]), None)
+            following = next((p for p in pending if p in part and p not in done), None)
             if following is None:
                 order.append(n)
                 stack.pop()
             else:
-                done[following] = True
+                done.add(following)
                 stack.append((following, iter(before[following])))
-    assert len(order) == len(before), "an instruction waits for a later one"
-    return kernel.with_(body=tuple(kernel.instructions[n] for n in order))
+    return order

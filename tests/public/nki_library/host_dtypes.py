@@ -21,6 +21,8 @@ float8_e5m2 = ml_dtypes.float8_e5m2
 float8_e4m3fn_x4 = DTYPES["float8_e4m3fn_x4"].host
 float8_e5m2_x4 = DTYPES["float8_e5m2_x4"].host
 float4_e2m1fn_x4 = DTYPES["float4_e2m1fn_x4"].host
+# As ml_dtypes does for its types: `np.dtype("float8_e4m3fn_x4")` and `astype` find them by name.
+np.sctypeDict.update({str(d): d.host for d in DTYPES.values() if d.kind == "packed"})  # type: ignore[arg-type]
 
 
 def static_cast(x: Any, dtype: Any = None) -> np.ndarray:
@@ -55,6 +57,16 @@ def unpack(x: np.ndarray) -> np.ndarray:
     lanes = [(words >> (bits * lane)) & (2**bits - 1) for lane in range(dtype.lanes)]
     codes = np.stack(lanes, axis=-1).astype(np.uint8).view(dtype.lane.np)
     return codes.astype(np.float32).reshape(*x.shape[:-1], -1)
+
+
+def sizeinbytes(dtype: Any) -> int:
+    """Return the bytes of one element."""
+    return np.dtype(dtype).itemsize
+
+
+def finfo(dtype: Any) -> ml_dtypes.finfo:
+    """Return the limits of a floating-point type."""
+    return ml_dtypes.finfo(dtype)
 
 
 def is_float_type(dtype: Any) -> bool:

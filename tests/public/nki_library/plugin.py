@@ -11,7 +11,6 @@ import math
 import random
 import re
 import signal
-import sys
 import time
 import zlib
 from collections import defaultdict
@@ -30,7 +29,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options of the plugin."""
     group = parser.getgroup("nki_library")
     group.addoption("--pick", type=int, default=2, help="configurations of each test function")
-    group.addoption("--only-newer-than", help="leave out what this platform can run")
+    group.addoption(
+        "--mx", action="store_true", help="run what only trn3 can run, and nothing else"
+    )
     group.addoption("--time-limit", type=int, default=60, help="seconds of one configuration")
     group.addoption("--outcomes", help="file that gets one line of JSON for each outcome")
 
@@ -39,9 +40,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep a few configurations of each test function: from the smaller half, evenly."""
     functions: dict[str, list[pytest.Item]] = defaultdict(list)
-    older = config.getoption("--only-newer-than")
     for item in items:
-        if not (older and item.get_closest_marker(older)) and not _is_left_out(item):
+        if _is_mx(item) == config.getoption("--mx") and not _is_left_out(item):
             functions[item.nodeid.partition("[")[0]].append(item)
     items[:] = [
         i for found in functions.values() for i in spread(found, config.getoption("--pick"))
@@ -62,6 +62,12 @@ def size(name: str) -> float:
     return sum(math.log2(1 + int(number)) for number in re.findall(r"\d+", name))
 
 
+def _is_mx(item: pytest.Item) -> bool:
+    """Tell whether a configuration is for trn3: by the mark, or by a name that some of them have instead."""
+    named = re.search("mx|_x4", item.nodeid.rpartition("::")[2], re.IGNORECASE) is not None
+    return named or item.get_closest_marker("trn2") is None
+
+
 def _is_left_out(item: pytest.Item) -> bool:
     """Tell whether a configuration says nothing: skipped, or one that must be refused, for any reason."""
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
@@ -72,9 +78,11 @@ def _is_left_out(item: pytest.Item) -> bool:
     )
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Give the harness an attribute that it sets only when it compiles, and reads always."""
-    sys.modules["test.utils.test_orchestrator"].Orchestrator._compiled_kernel = None  # type: ignore[attr-defined]
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Complete the harness, which the conftest file has imported by now."""
+    stand_ins.complete()
+    if session.config.getoption("--mx"):
+        stand_ins.choose_scales_of_0_3()
 
 
 @pytest.hookimpl(wrapper=True)

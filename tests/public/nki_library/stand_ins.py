@@ -1,7 +1,11 @@
-"""What stands in for the unpublished modules that nki-library's test harness imports?"""
+"""What stands in for the unpublished modules that nki-library's test harness imports?
+
+And for what it uses of published ones without their documenting it. Kernels and references are left as they are.
+"""
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 import enum
 import sys
@@ -9,7 +13,10 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+import nki_lab.isa.quantize
 from nki_lab.api import install as aliases
+from nki_lab.ir.tensor import NkiTensor
+from nki_lab.runtime import simulate
 from tests.public.nki_library import host_dtypes
 
 _SIMULATOR = "nki_cpu_simulator.nki"
@@ -49,6 +56,31 @@ def install() -> None:
     _put("test.utils.scripts", __path__=[])
     _put("test.utils.scripts.remote_lock_scripts", LockStatus=_LockStatus, LockResult=_LockResult)
     _put("test.utils.perf_analysis_private", analyze_trace=None)
+    _put("test.utils.kernel_tracer", trace_kernel=_trace_kernel)
+    # MX kernels ask plain tensors for it, as if they were nkilib's own TensorView of a whole tensor.
+    NkiTensor.base_tensor = property(lambda tensor: tensor)  # type: ignore[attr-defined]
+
+
+def complete() -> None:
+    """Put right what is missing in published files of the harness, after they have been imported."""
+    # Set only when it compiles, and read always.
+    sys.modules["test.utils.test_orchestrator"].Orchestrator._compiled_kernel = None  # type: ignore[attr-defined]
+    # core/qkv/test_qkv_tkg.py uses the name without importing it.
+    builtins.Platforms = sys.modules["test.utils.common_dataclasses"].Platforms  # type: ignore[attr-defined]
+
+
+def choose_scales_of_0_3() -> None:
+    """Let nki.isa.quantize_mx choose scales one smaller, as the references still have it; NKI 0.5 changed the rule."""
+    exponents = nki_lab.isa.quantize._LARGEST_EXPONENT
+    exponents.update({dtype: exponent + 1 for dtype, exponent in exponents.items()})
+
+
+def _trace_kernel(kernel_under_test: Any, *_: Any, **__: Any) -> None:
+    """Compile a kernel, for tests that only trace; they do so with an unpublished front end."""
+    given = kernel_under_test.kernel_input or {}
+    arguments = {name.removesuffix(".must_alias_input"): value for name, value in given.items()}
+    cores = kernel_under_test.compiler_input.logical_nc_config
+    simulate(kernel_under_test.kernel_func)[cores].compile(**arguments)
 
 
 class _LockStatus(enum.Enum):
