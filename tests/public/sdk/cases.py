@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -40,7 +42,8 @@ class Case:
         more: arguments after the arrays.
         program: the block is neither a kernel nor the body of one, and is just run.
         part: lines of the block that are run, where it shows what to write instead of what.
-        known: names the page takes for granted.
+        known: names the page takes for granted; modules among them can also be imported.
+        holds: for programs, whether what they define is right.
         changes: words to replace, where a page contradicts another one.
         raises: the error there must be, and words of it.
         says: what must be printed.
@@ -56,6 +59,7 @@ class Case:
     program: bool = False
     part: tuple[int, int | None] = (0, None)
     known: Mapping[str, Any] = field(default_factory=dict)
+    holds: Callable[[dict[str, Any]], bool] | None = None
     changes: Mapping[str, str] = field(default_factory=dict)
     targets: tuple[str, ...] = ALL
     cores: int = 1
@@ -103,16 +107,31 @@ def _compared(case: Case, block: Block, target: str, arrays: Mapping[str, np.nda
 
 def _result(case: Case, block: Block, target: str, given: list[np.ndarray]) -> Any:
     block = block.replaced(dict(case.changes)).lines(*case.part)
-    with use_target(target):
+    modules = {n: v for n, v in case.known.items() if isinstance(v, (ModuleType, SimpleNamespace))}
+    with use_target(target), _importable(modules):
         if case.program:
-            return block.names(**case.known)
+            names = block.names(**case.known)
+            assert case.holds is None or case.holds(names)
+            return None
         if case.kernel:
             kernel = block.names(**case.known)[case.kernel]
         else:
-            names = ", ".join(text.split()[0] for text in case.inputs)
-            kernel = block.as_kernel(names, case.before, case.after, **case.known)
+            parameters = ", ".join(text.split()[0] for text in case.inputs)
+            kernel = block.as_kernel(parameters, case.before, case.after, **case.known)
         launched = jit(kernel)[case.cores] if case.cores > 1 else kernel
         return run(launched, *given, *case.more)
+
+
+@contextlib.contextmanager
+def _importable(modules: Mapping[str, Any]) -> Iterator[None]:
+    """Let `import` find modules that are not installed; those it loads meanwhile stay."""
+    added = {name: module for name, module in modules.items() if name not in sys.modules}
+    sys.modules.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            del sys.modules[name]
 
 
 def _array(text: str, rng: np.random.Generator) -> tuple[str, np.ndarray]:

@@ -245,6 +245,7 @@ CASES = [
 ]
 
 FRAGMENTS = {
+    QUICK: {10: "JAX"},
     ABOUT: {
         7: "registers an operator with torch_neuronx, of a machine with devices",
         8: "an annotation and a tensor that are not defined",
@@ -252,6 +253,7 @@ FRAGMENTS = {
     TILING: {3: "indented by two different widths"},
     LANGUAGE: {
         26: "an argument follows a keyword",
+        30: "pseudo-code of how an argument is copied",
         32: "what an enumeration becomes, in other words",
         34: "the kernel builder, which makes programs for a device",
     },

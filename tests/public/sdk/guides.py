@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 
 import nki_lab.language as nl
@@ -14,6 +18,7 @@ TRN1, TRN2, TRN3 = (
     f"guides/architecture/{n}_arch.rst" for n in ("trainium_inferentia2", "trainium2", "trainium3")
 )
 ORDER, SIMULATOR = "guides/how-to-scheduling-apis.rst", "guides/nki_simulator.rst"
+CUSTOM, PROFILE = "guides/framework_custom_op.rst", "guides/use-neuron-profile.rst"
 MATMUL, MAMBA = "guides/tutorials/kernel-optimization.rst", "guides/tutorials/fused_mamba.rst"
 
 _RULE = (KernelResult, "(?s)must be in shared_hbm.*nki/migration/index.rst")
@@ -33,6 +38,63 @@ def _doubled(x, y=None):
     out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
     nl.store(out, tile)
     return out
+
+
+@nki.jit
+def _added(a, b):
+    out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+    for row in range(0, a.shape[0], 128):
+        rows = nl.ds(row, 128)
+        nl.store(out[rows], nl.add(nl.load(a[rows]), nl.load(b[rows])))
+    return out
+
+
+def _torch_cases() -> list[Case]:
+    """Return the programs that call a kernel from PyTorch, on its CPU in place of a device."""
+    if importlib.util.find_spec("torch") is None:
+        return []
+    import torch
+
+    xla = SimpleNamespace(device=lambda: torch.device("cpu"), sync=lambda: None)
+    known = {"torch": torch, "torch_xla": xla, "nki_tensor_add": _added}
+
+    def products(names: dict[str, Any]) -> bool:
+        a, b = names["a"], names["b"]
+        return torch.allclose(names["out"], a * b * (a + b), rtol=1e-5, atol=1e-5)
+
+    def gradients(names: dict[str, Any]) -> bool:
+        a, b = names["a"], names["b"]
+        return torch.allclose(a.grad, 2 * a * b + b * b, rtol=1e-4, atol=1e-4) and products(names)
+
+    return [
+        Case(
+            "get-started/quickstart-implement-run-kernel.rst#9",
+            program=True,
+            known={
+                "torch_neuronx": SimpleNamespace(trace=lambda kernel, _: kernel),
+                "add_kernel": SimpleNamespace(nki_tensor_add_kernel=_added),
+            },
+            holds=lambda names: bool((names["c"] == 2).all()),
+        ),
+        Case(f"{CUSTOM}#102", program=True, known=known, holds=products),
+        Case(f"{CUSTOM}#107", program=True, known=known, holds=gradients),
+        Case(
+            f"{PROFILE}#101",
+            "nki_matmul",
+            ("lhsT float32 1024x2048", "rhs float32 1024x1024"),
+            _product,
+            known={"torch_neuronx": SimpleNamespace()},
+        ),
+        Case(
+            f"{SIMULATOR}#1",
+            program=True,
+            known={
+                "torch": torch, "my_kernel": _doubled, "a_np": _ROWS, "b_np": _ROWS,
+                "a_torch": torch.from_numpy(_ROWS), "b_torch": torch.from_numpy(_ROWS),
+            },
+            holds=lambda names: np.array_equal(names["sim_result_np"], 3 * _ROWS),
+        ),
+    ]  # fmt: skip
 
 
 def _exponentials(*tiles: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -88,6 +150,7 @@ def _schedules() -> list[Case]:
 _ROWS = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
 
 CASES = [
+    *_torch_cases(),
     *_matmuls(),
     *_schedules(),
     Case(
@@ -135,19 +198,6 @@ CASES = [
         targets=("trn3",),
     ),
     Case(
-        f"{SIMULATOR}#1",
-        program=True,
-        known={
-            "my_kernel": _doubled,
-            "a_np": _ROWS,
-            "b_np": _ROWS,
-            "a_torch": _ROWS,
-            "b_torch": _ROWS,
-            "torch": type("torch", (), {"testing": np.testing}),
-        },
-        changes={"torch.testing.assert_close": "np.testing.assert_allclose"},
-    ),
-    Case(
         f"{SIMULATOR}#2",
         program=True,
         known={"data": _ROWS},
@@ -176,12 +226,16 @@ FRAGMENTS = {
         3: "dots in place of arguments",
     },
     TRN3: {2: _PSEUDO},
-    "guides/framework_custom_op.rst": {2: "a module of HLO"},
+    CUSTOM: {2: "a module of HLO", **dict.fromkeys((104, 105, 106, 108), "JAX")},
     MAMBA: {
         **dict.fromkeys((2, 3, 5, 7, 9, 10, 11, 13, 15, 20), _OLDER),
         8: "PyTorch",
         **dict.fromkeys((16, 17, 18, 19), "loops without bodies"),
         21: "dots in place of code",
     },
-    "guides/tutorials/matrix_multiplication.rst": {1: "dots in place of a shape"},
+    "guides/tutorials/matrix_multiplication.rst": {
+        1: "dots in place of a shape",
+        101: "pseudo-code of tiles",
+        102: "what a program prints",
+    },
 }

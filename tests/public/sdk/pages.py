@@ -14,9 +14,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-_START = re.compile(r"(\s*)\.\. code-block:: *(\w*)\s*$")
+_DIRECTIVE = re.compile(r"(\s*)\.\. code-block:: *(?:python)?\s*$")
+_LITERAL = re.compile(r"(?!\s*\.\. )(\s*).*::\s*$")  # a paragraph that ends with two colons
 _OF_NKI = re.compile(
-    r"\bjit\b|\bnisa\.|\bnl\.|\bnki\.|NKIObject|\(Enum\)|^ *(for|while) ", re.MULTILINE
+    r"\bjit\b|\bnki_|\bnisa\.|\bnl\.|\bnki\.|NKIObject|\(Enum\)|^ *(for|while) ", re.MULTILINE
 )
 _PREAMBLE = "import numpy as np\nimport nki\nimport nki.isa as nisa\nimport nki.language as nl\n"
 
@@ -27,7 +28,7 @@ class Block:
 
     Attributes:
         page: path below nki/.
-        number: position among the page's blocks of Python, from 1 on.
+        number: position among the page's blocks of Python, from 1 on; literal blocks count from 101 on.
         line: where it starts.
     """
 
@@ -82,12 +83,13 @@ def blocks(nki: Path, page: str) -> dict[int, Block]:
     """Return the blocks of Python that have to do with NKI, on a page or in the docstrings of a module, by number."""
     text = (nki / page).read_text(encoding="utf-8")
     parts = _docstrings(text) if page.endswith(".py") else [(0, text)]
-    found = [(first + n, t) for first, part in parts for n, t in _blocks(part.splitlines())]
-    return {
-        number: Block(page, number, line, text)
-        for number, (line, text) in enumerate(found, start=1)
-        if _OF_NKI.search(text)
-    }
+    found = {}
+    for first, start in ((1, _DIRECTIVE), (101, _LITERAL)):
+        made = [(before + n, t) for before, p in parts for n, t in _blocks(p.splitlines(), start)]
+        for number, (line, block) in enumerate(made, start=first):
+            if _OF_NKI.search(block):
+                found[number] = Block(page, number, line, block)
+    return found
 
 
 def _docstrings(text: str) -> Iterator[tuple[int, str]]:
@@ -97,14 +99,14 @@ def _docstrings(text: str) -> Iterator[tuple[int, str]]:
             yield node.body[0].lineno - 1, ast.get_docstring(node) or ""
 
 
-def _blocks(lines: list[str]) -> Iterator[tuple[int, str]]:
+def _blocks(lines: list[str], start: re.Pattern[str]) -> Iterator[tuple[int, str]]:
     for at, line in enumerate(lines):
-        start = _START.match(line)
-        if start is None or start[2] not in ("", "python"):
+        found = start.match(line)
+        if found is None:
             continue
         body = []
         for inner in lines[at + 1 :]:
-            if inner.strip() and len(inner) - len(inner.lstrip()) <= len(start[1]):
+            if inner.strip() and len(inner) - len(inner.lstrip()) <= len(found[1]):
                 break
             body.append(inner)
         while body and (not body[0].strip() or body[0].lstrip().startswith(":")):
