@@ -43,6 +43,9 @@ class DynamicViews:
         value times the stride of `indirect_dim`; `vector_offset`, a [P, 1] tile, gives the row of each partition.
         (nki/deep-dives/nki-aps.rst)
         """
+        self._only_dynamic(
+            "ap"
+        )  # its pattern addresses the storage, so what moves this view would be lost
         element = element_of(dtype, ViewError) if dtype is not None else self.dtype
         pairs = [integers(pair, "ap") for pair in entries(pattern, "ap")]
         shown = (

@@ -82,6 +82,11 @@ class NkiTensor(DynamicViews, TensorOperators):
         return made
 
     def _view(self, shape: Sequence[int], strides: Sequence[int], offset: int) -> NkiTensor:
+        if self.dynamic is not None and self.dynamic.kind is Addressing.ELEMENTS:
+            raise ViewError(
+                f"a view of {self.describe()}, which has one element for each offset of an index tile",
+                help="pass it to the instruction as it is: shapes may differ as long as the elements agree",
+            )
         return NkiTensor._make(
             self.storage, tuple(shape), tuple(strides), offset, self.dtype, self.dynamic
         )
@@ -234,18 +239,21 @@ class NkiTensor(DynamicViews, TensorOperators):
             new_shape.append(1)
             new_strides.append(last_dropped)
         if self.dynamic is not None:
-            self._keeps_dynamic(new_shape, offset)
+            self._keeps_dynamic(key)
         return NkiTensor._make(
             self.storage, tuple(new_shape), tuple(new_strides), offset, self.dtype, dynamic
         )
 
-    def _keeps_dynamic(self, shape: Sequence[int], offset: int) -> None:
+    def _keeps_dynamic(self, key: Sequence[Any]) -> None:
         """Refuse to cut the axis that a tile of indices addresses."""
         assert self.dynamic is not None
         if self.dynamic.kind is Addressing.SCALAR:
             return
-        rows_cut = shape[0] != self.shape[0] or (offset - self.offset) // self.dynamic.step
-        if self.dynamic.kind is Addressing.ELEMENTS or rows_cut:
+        rows_stay = not key or (
+            type(key[0]) is slice
+            and self._bounds(key[0], 0, self.shape[0]) == (0, self.shape[0], 1)
+        )
+        if self.dynamic.kind is Addressing.ELEMENTS or not rows_stay:
             raise ViewError(
                 f"{self.describe()} is addressed by a tile of indices: that axis cannot be sliced or selected again",
                 help="slice the tile of indices instead",

@@ -368,6 +368,9 @@ def test_several_columns_of_indices_are_for_a_transpose_only():
         (lambda t, i: t.vector_select(0, i).vector_select(0, i), "already depends on a value"),
         (lambda t, i: t.vector_select(1, i), "along axis 0 of an HBM tensor"),
         (lambda t, i: t.select(0, i).view(nl.uint8), "depends on a value of the device"),
+        (lambda t, i: t.select(0, i).ap([[1, 4]]), "ap of `table` .* already depends on a value"),
+        (lambda t, i: t.vector_select(0, i).ap([[60, 1], [1, 4]]), "already depends on a value"),
+        (lambda t, i: t[nl.ds(i, 2)].ap([[1, 4]], scalar_offset=i), "already depends on a value"),
         (lambda t, i: t.ap([[60, 1], [1, 10]], scalar_offset=i, vector_offset=i), "not both"),
     ],
 )
@@ -387,3 +390,45 @@ def test_an_axis_addressed_by_a_tile_of_indices_cannot_be_cut_again():
 
     with pytest.raises(ViewError, match="cannot be sliced or selected again"):
         run(jit(read), TABLE, np.arange(8, dtype=np.int32).reshape(8, 1))
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda t: t.reshape((32, 4, 4)),
+        lambda t: t.reshape_dim(1, (4, 4)),
+        lambda t: t.expand_dim(1),
+        lambda t: t.expand_dim(2).broadcast(2, 3),
+        lambda t: t.permute((0, 1)),
+        lambda t: t.flatten_dims(1, 1),
+        lambda t: t[:, 0:4],
+        lambda t: t[0:16],
+        lambda t: t.select(1, 0),
+        lambda t: t.slice(1, 0, 4),
+        lambda t: t.view(nl.int32),
+        lambda t: t.ap([[40, 32], [1, 4]]),
+        lambda t: t.indirect(t),
+    ],
+)
+def test_a_view_of_gathered_elements_is_refused(view):
+    def read(x, index):
+        picked = view(tile_of(x).indirect(tile_of(index), 16))
+        out = nl.ndarray(picked.shape, dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(out, picked)
+        return returned(out)
+
+    with pytest.raises(ViewError):
+        run(jit(read), np.zeros((32, 40), np.float32), np.zeros((32, 1), np.uint16), target="trn3")
+
+
+def test_gathered_elements_go_into_another_shape():
+    def read(x, index):
+        out = nl.ndarray((32, 2, 8), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(out.permute((0, 2, 1)), tile_of(x).indirect(tile_of(index), 16))
+        return returned(out)
+
+    x = RNG.standard_normal((32, 40)).astype(np.float32)
+    index = RNG.integers(0, 40, (32, 1)).astype(np.uint16)
+    picked = np.take_along_axis(x, snake(index, 16, 16).astype(int), axis=1)
+    found = run(jit(read), x, index, target="trn3").value
+    np.testing.assert_array_equal(found, picked.reshape(32, 8, 2).transpose(0, 2, 1))

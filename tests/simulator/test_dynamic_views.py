@@ -16,6 +16,7 @@ from nki_lab.api import isa as nisa
 from nki_lab.errors import AddressOutOfRange, OutOfBounds, ViewError
 from nki_lab.runtime import jit, run
 from tests.compiler.programs import failing
+from tests.ir.test_tensor import STEPS, pattern_step, view_step
 
 DTYPES = st.sampled_from([np.float32, np.int8, np.uint16])
 FEW = settings(max_examples=60, deadline=None)
@@ -248,6 +249,55 @@ def test_offsets_gather_and_scatter_elements_of_a_slice(data):
     gathered, scattered = run(jit(kernel), x, index, target="trn3").value
     np.testing.assert_array_equal(gathered, wanted)
     np.testing.assert_array_equal(scattered, put)
+
+
+AFTERWARDS = [s for s in STEPS if s not in (view_step, pattern_step)]
+
+
+def row_of(view):
+    """Copy a view of HBM, whatever its axes, into one row of a result."""
+    tile = nl.ndarray((1, view.size), dtype=view.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(tile, view)
+    out = nl.ndarray((1, view.size), dtype=view.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(out, tile)
+    return out
+
+
+def after_steps(data, view, known, may_refuse):
+    for step in data.draw(st.lists(st.sampled_from(AFTERWARDS), max_size=4)):
+        try:
+            view, known = step(data, view, known)
+        except ViewError:
+            assert may_refuse
+        assert view.shape == known.shape
+    return view, known
+
+
+@pytest.mark.parametrize("by", ["tile", "register", "rows"])
+@given(data=st.data())
+@FEW
+def test_views_may_follow_once_the_device_has_chosen(by, data):
+    """Each step is taken with NumPy, too; one that axis 0 of chosen rows does not allow is left out."""
+    array = table(data, least=2)
+    dim = 0 if by == "rows" else data.draw(st.integers(0, array.ndim - 1))
+    size = array.shape[dim]
+    count = data.draw(st.integers(1, 4)) if by == "rows" else 1
+    index = np.array(
+        data.draw(st.lists(st.integers(0, size - 1), min_size=count, max_size=count)), np.int32
+    )[:, None]
+    wanted = []
+
+    def kernel(x, i):
+        if by == "rows":
+            view, known = x.vector_select(0, nl.load(i)), array[index[:, 0]]
+        else:
+            view, known = x.select(dim, place(i, by)), array.take(index[0, 0], axis=dim)
+        view, known = after_steps(data, view, known, may_refuse=by == "rows")
+        wanted.append(known)
+        return row_of(view)
+
+    found = run(jit(kernel), array, index).value
+    np.testing.assert_array_equal(found[0], wanted[0].reshape(-1))
 
 
 @pytest.mark.parametrize(
