@@ -21,7 +21,6 @@ ALIASES = {
     "nki": "nki_lab.api.nki",
     "nki.collectives": "nki_lab.api.collectives",
     "nki.compiler": "nki_lab.api.compiler",
-    "nki.compiler.kernel_builder": "nki_lab.api.kernel_builder",
     "nki.dtype": "nki_lab.api.dtype",
     "nki.isa": "nki_lab.api.isa",
     "nki.isa.constants": "nki_lab.api.isa_constants",
@@ -29,6 +28,9 @@ ALIASES = {
     "nki.tensor": "nki_lab.api.tensor",
     "nki.typing": "nki_lab.api.typing",
 }
+# Modules that pages import and that have nothing to offer here.
+_REFUSING = {"nki.compiler.kernel_builder": "nki_lab.api.kernel_builder"}
+_MODULES = ALIASES | _REFUSING
 _ROOTS = ("nki", "neuronxcc")
 
 
@@ -71,11 +73,11 @@ class _AliasFinder(MetaPathFinder):
             return None if _installed(root) else ModuleSpec(name, _OlderDialectLoader())
         if root != "nki":
             return None
-        if name not in ALIASES:
+        if name not in _MODULES:
             near = close_matches(name, ALIASES)
             raise ModuleNotFoundError(f"nki_lab has no module {name!r}; {near}".rstrip("; "), name=name)  # fmt: skip
-        package = any(other.startswith(f"{name}.") for other in ALIASES)
-        return ModuleSpec(name, _AliasLoader(ALIASES[name]), is_package=package)
+        package = any(other.startswith(f"{name}.") for other in _MODULES)
+        return ModuleSpec(name, _AliasLoader(_MODULES[name]), is_package=package)
 
 
 _finder = _AliasFinder()
