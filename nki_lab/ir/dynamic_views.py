@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from nki_lab.dtypes import DType
-from nki_lab.errors import OutOfBounds, ViewError
+from nki_lab.errors import NotModelled, OutOfBounds, ViewError
 from nki_lab.ir.bounds import leaves_storage
 from nki_lab.ir.dynamic import Addressing, Dynamic
 from nki_lab.ir.indices import entries, integers, static_index
@@ -117,7 +117,7 @@ class DynamicViews:
         32. By default all offsets of a group of 16 are used; the API stub says `index.size`, which is that for one
         group. NeuronCore-v4 and later.
         """
-        self._only_dynamic("indirect")
+        self._only_dynamic("indirect", index)
         if not hasattr(index, "storage") or index.buffer is not SBUF or index.ndim != 2:
             raise ViewError(
                 f"indirect of {self.describe()}: the index must be an SBUF tile [P, K]; found {index!r}"
@@ -149,11 +149,17 @@ class DynamicViews:
 
     # -- checks --------------------------------------------------------------------------------------------------
 
-    def _only_dynamic(self: Any, what: str) -> None:
+    def _only_dynamic(self: Any, what: str, index: Any = None) -> None:
         if self.dynamic is not None:
             raise ViewError(
                 f"{what} of {self.describe()}: its address already depends on a value of the device",
                 help="a tensor can be addressed dynamically once; copy the part into a tile first",
+            )
+        if getattr(index, "dynamic", None) is not None:
+            raise NotModelled(
+                f"{what} of {self.describe()} by {index.describe()}: where the index lies depends on a value of the"
+                " device, too",
+                help="copy the index into a tile of its own first, with nisa.tensor_copy",
             )
 
     def _by_scalar(
@@ -165,7 +171,7 @@ class DynamicViews:
         what: str,
     ) -> Dynamic:
         """Return the dynamic part of a view that one value of the device moves along axis `dim`."""
-        self._only_dynamic(what)
+        self._only_dynamic(what, index)
         if dim == 0 and self.storage.on_chip:
             raise ViewError(
                 f"{what} of {self.describe()}: the partition axis cannot be addressed by a value of the device",
@@ -194,7 +200,7 @@ class DynamicViews:
         The rows are as many as the partitions of the tile, [rows, 1]; an indirect dma_transpose also takes [128, K]
         with at least as many indices as rows, column by column (nki/api/nki/isa/__init__.py:889).
         """
-        self._only_dynamic(what)
+        self._only_dynamic(what, index)
         if self.storage.on_chip or dim != 0:
             raise ViewError(
                 f"{what} of {self.describe()} along axis {dim}: rows are chosen along axis 0 of an HBM tensor"

@@ -15,6 +15,8 @@ import pytest
 
 from nki_lab.errors import NkiError
 from nki_lab.ir.instruction import registry
+from nki_lab.ir.tensor import DynamicSlice
+from nki_lab.isa.control import register_alloc
 from nki_lab.targets.spaces import PSUM, SBUF
 from tests.isa.case import Case, Tile, Traced, check
 from tests.isa.cases import ALL
@@ -35,6 +37,11 @@ def other_rows(shape: tuple[int, ...]) -> tuple[tuple[int, ...], Place]:
     return (128, *shape[1:]), (slice(start, start + shape[0]),)
 
 
+def by_register(shape: tuple[int, ...]) -> tuple[tuple[int, ...], Place]:
+    """Return a larger shape, and where in it the elements lie from a column on that a register holds."""
+    return (*shape[:-1], shape[-1] + 5), (..., slice(2, 2 + shape[-1]))  # type: ignore[return-value]
+
+
 def embedded(made: Tile, where: Callable[..., tuple[tuple[int, ...], Place]]) -> Tile:
     shape, place = where(made.data.shape)
     size = int(np.prod(shape)) * made.dtype.itemsize
@@ -46,7 +53,10 @@ def embedded(made: Tile, where: Callable[..., tuple[tuple[int, ...], Place]]) ->
     inner = made.view
 
     def view(t):
-        part = t[place]
+        at = place
+        if where is by_register:
+            at = (*place[:-1], DynamicSlice(register_alloc(place[-1].start), made.data.shape[-1]))
+        part = t[at]
         return part if inner is None else inner(part)
 
     return replace(made, data=data, view=view)
@@ -85,8 +95,12 @@ def outcome(case: Case) -> str:
 BY_LANE = {"rng", "rand2", "dropout", "rand_get_state", "rand_set_state", "set_rng_seed"}
 
 
-@pytest.mark.parametrize(("where", "left_out"), [(every_second, set()), (other_rows, BY_LANE)])
-def test_results_do_not_depend_on_where_tiles_lie(where, left_out):
+@pytest.mark.parametrize(
+    ("where", "left_out", "least"),
+    # A register may move a tile once: not one that a case itself addresses by a value of the device.
+    [(every_second, set(), 0.9), (other_rows, BY_LANE, 0.9), (by_register, {"dma_compute"}, 0.8)],
+)
+def test_results_do_not_depend_on_where_tiles_lie(where, left_out, least):
     found: Counter[str] = Counter()
     idle: Counter[str] = Counter()
     for case in RUNS:
@@ -95,7 +109,7 @@ def test_results_do_not_depend_on_where_tiles_lie(where, left_out):
         how = outcome(moved(case, where))
         found[how] += 1
         idle[case.instruction] += how == "ran"
-    assert found["ran"] >= 0.9 * found.total(), found
+    assert found["ran"] >= least * found.total(), found
     assert [name for name, ran in idle.items() if not ran] == []
 
 

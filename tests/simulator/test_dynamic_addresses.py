@@ -7,7 +7,7 @@ import pytest
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
-from nki_lab.errors import AddressOutOfRange, NkiError, ViewError
+from nki_lab.errors import AddressOutOfRange, NkiError, NotModelled, ViewError
 from nki_lab.ir.printer import print_kernel
 from nki_lab.isa.reading import read_kernel
 from nki_lab.runtime import jit, run
@@ -432,3 +432,24 @@ def test_gathered_elements_go_into_another_shape():
     picked = np.take_along_axis(x, snake(index, 16, 16).astype(int), axis=1)
     found = run(jit(read), x, index, target="trn3").value
     np.testing.assert_array_equal(found, picked.reshape(32, 8, 2).transpose(0, 2, 1))
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda t, i, at: t.select(0, i[:, nl.ds(at, 1)]),
+        lambda t, i, at: t[nl.ds(i.select(1, at), 2)],
+        lambda t, i, at: t.ap([[1, 4]], scalar_offset=i.select(1, at)),
+        lambda t, i, at: t.vector_select(0, i[:, nl.ds(at, 1)]),
+        lambda t, i, at: t.ap([[60, 1], [1, 4]], vector_offset=i.select(1, at)),
+        lambda t, i, at: tile_of(t[:, 0]).indirect(i[:, nl.ds(at, 1)]),
+    ],
+)
+def test_an_index_whose_own_place_the_device_chooses_is_refused(view):
+    def read(table, index):
+        view(table, tile_of(index), nisa.register_alloc(1))
+        return table
+
+    index = np.zeros((1, 4), np.int32)
+    with pytest.raises(NotModelled, match="where the index lies depends on a value of the device"):
+        run(jit(read), TABLE[:1], index, target="trn3")
