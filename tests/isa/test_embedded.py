@@ -95,10 +95,14 @@ def outcome(case: Case) -> str:
 BY_LANE = {"rng", "rand2", "dropout", "rand_get_state", "rand_set_state", "set_rng_seed"}
 
 
+#: No register may move their tiles: by a rule, or since the cases look at packed dtypes, which must come first. Nor may
+#: one move a tile that a case itself addresses by a value of the device.
+STATIC = {"dma_compute", "nc_matmul_mx", "quantize_mx"}
+
+
 @pytest.mark.parametrize(
     ("where", "left_out", "least"),
-    # A register may move a tile once: not one that a case itself addresses by a value of the device.
-    [(every_second, set(), 0.9), (other_rows, BY_LANE, 0.9), (by_register, {"dma_compute"}, 0.8)],
+    [(every_second, set(), 0.9), (other_rows, BY_LANE, 0.9), (by_register, STATIC, 0.8)],
 )
 def test_results_do_not_depend_on_where_tiles_lie(where, left_out, least):
     found: Counter[str] = Counter()
