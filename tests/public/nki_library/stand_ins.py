@@ -17,7 +17,7 @@ import nki_lab.isa.quantize
 from nki_lab.api import install as aliases
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.runtime import simulate
-from tests.public.nki_library import host_dtypes
+from tests.public.nki_library import host_dtypes, ranks
 
 _SIMULATOR = "nki_cpu_simulator.nki"
 # Modules of the simulator package under the names that the harness imports.
@@ -63,8 +63,9 @@ def install() -> None:
 
 def complete() -> None:
     """Put right what is missing in published files of the harness, after they have been imported."""
-    # Set only when it compiles, and read always.
-    sys.modules["test.utils.test_orchestrator"].Orchestrator._compiled_kernel = None  # type: ignore[attr-defined]
+    orchestrator = sys.modules["test.utils.test_orchestrator"].Orchestrator
+    orchestrator._compiled_kernel = None  # set only when it compiles, and read always
+    ranks.install(orchestrator)
     # core/qkv/test_qkv_tkg.py uses the name without importing it.
     builtins.Platforms = sys.modules["test.utils.common_dataclasses"].Platforms  # type: ignore[attr-defined]
 
