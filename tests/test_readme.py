@@ -81,9 +81,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_there_are_examples_of_every_kind():
-    assert list(FILES) == ["add.py"]
+    assert list(FILES) == ["add.py", "total.py"]
     assert len(CELLS) == 2
-    assert len(SCRIPTS) == 1
+    assert len(SCRIPTS) == 2
     functions = [command.callback for command in app.registered_commands]
     assert {line.split()[1] for line in COMMANDS} == {f.__name__ for f in functions if f}
 
@@ -118,11 +118,11 @@ def test_the_commands_work(folder: Path, monkeypatch: pytest.MonkeyPatch, line: 
         assert "matches: " in outcome.output
 
 
-def test_the_script_runs(folder: Path):
-    [script] = SCRIPTS
+@pytest.mark.parametrize(("script", "printed"), zip(SCRIPTS, ["(300, 64) ", ""], strict=True))
+def test_the_scripts_run(folder: Path, script: str, printed: str):
     outcome = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert outcome.returncode == 0, outcome.stderr
-    assert outcome.stdout.startswith("(300, 64) ")
+    assert outcome.stdout.startswith(printed)
 
 
 def test_links_lead_to_files():

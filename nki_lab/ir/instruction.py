@@ -375,7 +375,7 @@ class Definition:
         ]  # fmt: skip
         outs = (f"out_{n}" for n in (*self.operands, *self.sets))
         known = {*self.params, "out", *outs, "written", "target", "dtypes", "notice", "rank", "ranks",
-                 *(s.parameter for s in State)}  # fmt: skip
+                 "world", *(s.parameter for s in State)}  # fmt: skip
         wanted = (
             inspect.signature(self.facets["semantics"]).parameters
             if "semantics" in self.facets

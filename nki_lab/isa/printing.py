@@ -43,20 +43,22 @@ def _prefix_is_text(i, hw):
 def device_print(print_prefix: str, tensor: NkiTensor, core: int | None = None) -> None:
     """Print a prefix and the values of a tensor when the kernel gets there.
 
-    `core` is the one that prints, where there are two.
+    `core` is the one that prints, where there are two; where there are several ranks, each says which it is.
 
     Source: nki/api/nki/language/__init__.py:2660.
     """
 
 
 @device_print.semantics
-def _(print_prefix, tensor, core, dtypes):
-    print(shown(print_prefix, tensor, dtypes["tensor"], core))
+def _(print_prefix, tensor, core, dtypes, rank, world):
+    printed = {"rank": rank if world > 1 else None, "core": core}
+    who = ", ".join(f"{name} {number}" for name, number in printed.items() if number is not None)
+    print(shown(print_prefix, tensor, dtypes["tensor"], who))
 
 
-def shown(prefix: str, values: np.ndarray, dtype: DType, core: int | None) -> str:
+def shown(prefix: str, values: np.ndarray, dtype: DType, who: str = "") -> str:
     """Return what is printed: a line with prefix, dtype and shape, then the values, long tensors in part."""
-    mark = "" if core is None else f"[core {core}] "
+    mark = f"[{who}] " if who else ""
     return f"{mark}{prefix}: {dtype} {list(values.shape)}\n{values_text(values, dtype)}"
 
 

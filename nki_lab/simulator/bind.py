@@ -51,9 +51,15 @@ def wanted(definition: Definition) -> tuple[str, ...]:
 class Binder:
     """Binds instructions to the arrays of one memory."""
 
-    def __init__(self, memory: Memory, registers: dict[Any, np.ndarray], rank: int = 0) -> None:
+    def __init__(
+        self,
+        memory: Memory,
+        registers: dict[Any, np.ndarray],
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
         self.memory = memory
-        self.rank = rank
+        self.rank, self.world = rank, world
         self.registers = registers
         self.scratch = Scratch()
         self.set_values: dict[int, np.ndarray] = {}  # what an instruction sets registers to
@@ -111,7 +117,7 @@ class Binder:
         if "engine" in definition.position:
             given["engine"] = i.form.engine  # the one that runs it, where the author left it open
         given["target"] = self.memory.target
-        given["rank"] = self.rank
+        given["rank"], given["world"] = self.rank, self.world
         if "dtypes" in names:  # of packed operands, which arrays of words do not tell
             tensors = ((n, i.args[definition.position[n]]) for n in definition.operands)
             given["dtypes"] = {n: t.dtype for n, t in tensors if type(t) is NkiTensor}

@@ -76,7 +76,7 @@ class Program:
         self.register_file = RegisterFile()
         # How often each device loop of the last run ran, in the order they were entered.
         self.trips: list[int] = []
-        self._binder = Binder(self.memory, self.registers, rank)
+        self._binder = Binder(self.memory, self.registers, rank, ranks)
         self._late = Late(self.memory, self._binder, self.register_file)
         self._steps: list[Any] = []
         self._outside: list[_Outside] = []

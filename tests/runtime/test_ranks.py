@@ -380,6 +380,38 @@ def test_a_debug_run_has_one_rank():
         on_four(reduced, ALL, nl.add)
 
 
+@pytest.mark.parametrize("cores", [1, 2])
+def test_what_is_printed_says_who_prints(cores, capsys):
+    def kernel(x):
+        tile = nl.load(x[0:1, 0:1])
+        nl.device_print("first", tile)
+        out = result((1, 1), x.dtype)
+        nisa.dma_copy(out, tile)
+        return out
+
+    launch(
+        jit(kernel)[cores], 2, [(np.full((2, 2), n, np.float32),) for n in (3, 5)], target="trn2"
+    )
+    places = [f"rank {r}" + f", core {c}" * (cores > 1) for r in range(2) for c in range(cores)]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[::2] == [f"[{place}] first: float32 [1, 1]" for place in places]
+    assert lines[1::2] == ["[[3.]]"] * cores + ["[[5.]]"] * cores
+
+
+@pytest.mark.parametrize("group", [ALL, PAIRS])
+def test_without_rounding_on_every_write_sums_stay_in_float32(group):
+    import ml_dtypes
+
+    short = X.astype(ml_dtypes.bfloat16)
+    with override(precise_fp="0"):
+        found = outputs(on_four(reduced, group, nl.add, data=short))
+    lists = group.replica_groups
+    sums = {r: short[ranks].astype(float).sum(axis=0) for ranks in lists for r in ranks}
+    np.testing.assert_allclose(
+        found.astype(float), np.stack([sums[r] for r in range(4)]), rtol=1e-5, atol=1e-5
+    )
+
+
 # -- what a run shows -------------------------------------------------------------------------------------------------
 
 
