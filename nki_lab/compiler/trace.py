@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.compiler.exchanged import find_exchanged
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.mistakes import what_was_meant
 from nki_lab.compiler.options import CompileOptions
@@ -110,7 +111,7 @@ def trace(
         findings=tuple(builder.findings.values()),
     )
     _check_result(kernel, result, source)
-    return kernel
+    return find_exchanged(kernel)
 
 
 class _Marked(io.TextIOBase):

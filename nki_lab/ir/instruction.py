@@ -301,6 +301,11 @@ class Definition:
 
     # -- what consumers ask --------------------------------------------------------------------------------------
 
+    @property
+    def waits_for_others(self) -> bool:
+        """Whether cores or ranks meet in it, so that it keeps its place among what does."""
+        return self.meets or self.groups is not None
+
     def taken(self, name: str, value: Any) -> Any:
         """Return an argument as a program holds it."""
         return self.takes[name](value) if name in self.takes else value

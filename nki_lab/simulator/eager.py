@@ -153,7 +153,7 @@ class EagerRun:
                 mask[...] = False
 
     def _run(self, i: Instruction) -> None:
-        if i.definition.meets or i.definition.groups is not None:
+        if i.definition.waits_for_others:
             raise NotModelled(
                 f"{i.definition.name}: while a kernel runs as it is traced, there is no one else to meet",
                 stack=i.stack,

@@ -144,7 +144,7 @@ class Program:
     def _bind_instruction(self, i: Instruction, steps: list[Any]) -> None:
         form = i.form
         views = (*i.read(), *i.written())
-        if i.definition.meets or i.definition.groups is not None:
+        if i.definition.waits_for_others:
             for view in views:
                 self.memory.base(view.storage)
             steps.append((CoreMeeting if i.definition.meets else RankMeeting)(i, self, self._late))

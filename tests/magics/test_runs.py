@@ -57,6 +57,28 @@ def test_a_check_that_fails_fails_the_cell(notebook: Notebook):
     assert isinstance(notebook["add_result"], Result)
 
 
+TOTAL = """
+import nki.collectives as ncc
+
+def total(x, groups):
+    mine, sums, out = (nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm) for _ in range(3))
+    nisa.dma_copy(mine, x)
+    ncc.all_reduce([mine], [sums], ncc.ReplicaGroup(groups), nl.add)
+    nisa.dma_copy(out, sums)
+    return out
+"""
+
+
+def test_ranks_are_launched_in_a_cell(notebook: Notebook):
+    notebook.good("import nki_lab\nx = np.arange(24, dtype=np.float32).reshape(4, 2, 3)")
+    alone = notebook.bad(f"%%nki --run 'total(x[0], ((0, 1),))'\n{TOTAL}")
+    assert "nki_lab.launch(kernel, ranks=2, inputs=[...])" in alone.text
+    launched = "[r.value for r in nki_lab.launch(total, 4, [(y, ((0, 1, 2, 3),)) for y in x])]"
+    text = notebook.good(f"%%nki --run '{launched}' --check '[x.sum(0)] * 4'\n{TOTAL}")
+    assert text.count("total on trn3: ") == 1
+    assert text.count("matches: max abs error 0") == 4
+
+
 def test_a_reference_is_taken_before_inputs_are_updated(notebook: Notebook):
     body = "def bump(x):\n    nl.store(x, nl.add(nl.load(x), 10.0))\n"
     notebook.good("before = a.copy()")

@@ -423,6 +423,44 @@ def test_the_profile_says_what_it_leaves_out():
     assert told not in repr(run(own_row, X[0]))
 
 
+def scheduled(x, group):
+    sent, got, out = moved(x), moved(x, x.shape), result(x.shape, x.dtype)
+    ncc.all_reduce([sent], [got], group, nl.add, name="sums")
+    tile = nl.load(x)
+    aside = result(x.shape, x.dtype)
+    nisa.dma_copy(aside, tile, name="aside")
+    nisa.dma_copy(out, got)
+    return out, aside
+
+
+def test_a_schedule_orders_collectives():
+    early, late = ([("aside", "sums")], [("sums", "aside")])
+    places = []
+    for schedule in (early, late):
+        results = on_four(jit(scheduled).with_schedule(schedule), ALL)
+        np.testing.assert_allclose(
+            results[0].value[0], X.astype(float).sum(axis=0), rtol=1e-5, atol=1e-5
+        )
+        names = [
+            dict(zip(i.definition.params, i.args, strict=True)).get("name")
+            for i in results[0].kernel.instructions
+        ]
+        places.append(names.index("sums") < names.index("aside"))
+    assert places == [True, False]
+
+
+def test_arguments_and_results_in_collectives_are_told():
+    def kernel(x, group):
+        got = result(x.shape, x.dtype)
+        ncc.all_reduce([x], [got], group, nl.add)
+        return got
+
+    found = [f for f in on_four(kernel, PAIRS)[0].findings if f.kind == "portability"]
+    assert ["`x`, an argument" in f.message for f in found] == [True, False]
+    assert "`got`, a result" in found[1].message
+    assert not [f for f in on_four(reduced, PAIRS, nl.add)[0].findings if f.kind == "portability"]
+
+
 def test_a_compiled_kernel_runs_again_as_ranks_and_alone():
     with use_target("trn2"):
         compiled = jit(gathered_by("at once")).compile(X[0], ncc.ReplicaGroup([[0]]), 1)

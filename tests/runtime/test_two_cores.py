@@ -138,6 +138,26 @@ def test_pipes_do_not_wait_for_each_other():
     np.testing.assert_array_equal(on_two(kernel, X).value, np.float32(3) * np.roll(X, 64, axis=0))
 
 
+def test_calls_of_one_pipe_meet_in_their_order():
+    """Core 0 sends twice through pipe 0 before core 1 comes to it."""
+
+    def kernel(x):
+        out = nl.ndarray((3, *x.shape), dtype=x.dtype, buffer=nl.shared_hbm)
+        core = nl.program_id()
+        mine = nl.load(half(x))
+        got = [nl.ndarray(mine.shape, dtype=mine.dtype, buffer=nl.sbuf) for _ in range(3)]
+        for n, pipe in enumerate((0, 0, 1) if core == 0 else (1, 0, 0)):
+            nisa.sendrecv(nl.multiply(mine, float(n + 1)), got[n], 1 - core, 1 - core, pipe_id=pipe)
+        for n in range(3):
+            nisa.dma_copy(out[n, core * 64 : (core + 1) * 64], got[n])
+        return out
+
+    first, second = X[:64], X[64:]
+    expected = [[2 * second, 3 * first], [3 * second, first], [second, 2 * first]]
+    found = on_two(kernel, X).value
+    np.testing.assert_array_equal(found, [np.concatenate(halves) for halves in expected])
+
+
 def test_meetings_in_a_device_loop():
     def kernel(x):
         out = result_like(x)

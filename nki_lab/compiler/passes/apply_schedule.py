@@ -109,7 +109,9 @@ def _waiting(
 
 def _order(kernel: Kernel, wanted: dict[int, set[int]]) -> list[int]:
     """Return positions in an order that every edge and every dependence allows, nearest to the program's."""
-    meets = any(i.definition.meets for i in kernel.instructions)
+    # Ranks run one program, so a collective may move with it; the two cores of a rank are ordered each by itself.
+    two = kernel.program[1] > 1
+    meets = any(i.definition.waits_for_others for i in kernel.instructions) and two
     if kernel.has_loops or kernel.keeps_order or meets:
         raise NotModelled(
             f"with_schedule: {kernel.name} would have to move instructions around loops of the device,"

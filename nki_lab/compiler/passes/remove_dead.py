@@ -26,8 +26,7 @@ def remove_dead(kernel: Kernel, options: CompileOptions) -> Kernel:
         written = i.written()
         alive = (
             not written
-            or i.definition.meets
-            or i.definition.groups is not None
+            or i.definition.waits_for_others
             or any(role != READ for _, role in form.state)
             or any(not v.storage.on_chip or v.storage.id in read for v in written)
         )

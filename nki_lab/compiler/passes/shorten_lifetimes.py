@@ -19,8 +19,8 @@ from nki_lab.targets.spaces import PSUM
 def shorter_lifetimes(kernel: Kernel) -> Iterator[Kernel]:
     """Return the kernel in other orders, the one that moves least first; none where its order must stay.
 
-    Nothing moves where the author keeps the order or the device runs loops, nor past a meeting of two cores, which must
-    come to each with the same behind them.
+    Nothing moves where the author keeps the order or the device runs loops, nor past a meeting of cores or ranks, which
+    must come to each with the same behind them.
     """
     if kernel.keeps_order or kernel.has_loops:
         return
@@ -48,7 +48,7 @@ def _between_meetings(kernel: Kernel) -> Iterator[range]:
     """Return the instructions in order: those between two meetings, and each meeting by itself."""
     start = 0
     for n, i in enumerate(kernel.instructions):
-        if i.definition.meets:
+        if i.definition.waits_for_others:
             yield range(start, n)
             yield range(n, n + 1)
             start = n + 1
