@@ -22,7 +22,7 @@ float8_e4m3fn_x4 = DTYPES["float8_e4m3fn_x4"].host
 float8_e5m2_x4 = DTYPES["float8_e5m2_x4"].host
 float4_e2m1fn_x4 = DTYPES["float4_e2m1fn_x4"].host
 # As ml_dtypes does for its types: `np.dtype("float8_e4m3fn_x4")` and `astype` find them by name.
-np.sctypeDict.update({str(d): d.host for d in DTYPES.values() if d.kind == "packed"})  # type: ignore[arg-type]
+np.sctypeDict.update({str(d): d.host for d in DTYPES.values() if d.kind == "packed"})
 
 
 def static_cast(x: Any, dtype: Any = None) -> np.ndarray:
@@ -51,7 +51,7 @@ def pack(x: np.ndarray, dtype: Any) -> np.ndarray:
 
 def unpack(x: np.ndarray) -> np.ndarray:
     """Return the numbers in a packed array as float32, four times as long in the last axis."""
-    dtype = DTYPES[x.dtype.names[0]]  # type: ignore[index]
+    dtype = DTYPES[x.dtype.names[0]]
     bits = 8 * dtype.itemsize // dtype.lanes
     words = np.ascontiguousarray(x).view(dtype.np)
     lanes = [(words >> (bits * lane)) & (2**bits - 1) for lane in range(dtype.lanes)]

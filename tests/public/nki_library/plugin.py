@@ -7,7 +7,6 @@ first, and it appends one line of JSON for each outcome to the report.
 from __future__ import annotations
 
 import json
-import math
 import random
 import re
 import signal
@@ -21,6 +20,7 @@ import numpy as np
 import pytest
 
 from tests.public.nki_library import stand_ins
+from tests.public.nki_library.selection import spread
 
 stand_ins.install()
 
@@ -48,20 +48,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ]
 
 
-def spread(items: list[pytest.Item], count: int) -> list[pytest.Item]:
-    """Return `count` of the smaller half of some configurations, or all if there are not more."""
-    ordered = sorted(items, key=lambda item: (size(item.name), item.name))
-    if len(ordered) <= count:
-        return ordered
-    half = max(count, len(ordered) // 2)
-    return [ordered[i * half // count] for i in range(count)]
-
-
-def size(name: str) -> float:
-    """Return how large a configuration is, by the numbers in its name."""
-    return sum(math.log2(1 + int(number)) for number in re.findall(r"\d+", name))
-
-
 def _is_mx(item: pytest.Item) -> bool:
     """Tell whether a configuration is for trn3: by the mark, or by a name that some of them have instead."""
     named = re.search("mx|_x4", item.nodeid.rpartition("::")[2], re.IGNORECASE) is not None
@@ -78,11 +64,15 @@ def _is_left_out(item: pytest.Item) -> bool:
     )
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
+def pytest_sessionstart() -> None:
     """Complete the harness, which the conftest file has imported by now."""
     stand_ins.complete()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Suit the references, which have been imported by now."""
     if session.config.getoption("--mx"):
-        stand_ins.choose_scales_of_0_3()
+        stand_ins.be_as_mx_references_expect()
 
 
 @pytest.hookimpl(wrapper=True)

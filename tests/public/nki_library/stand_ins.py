@@ -13,10 +13,14 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-import nki_lab.isa.quantize
+import numpy as np
+
 from nki_lab.api import install as aliases
+from nki_lab.dtypes import dtype_of
 from nki_lab.ir.tensor import NkiTensor
+from nki_lab.isa import quantize
 from nki_lab.runtime import simulate
+from nki_lab.simulator import machine, memory
 from tests.public.nki_library import host_dtypes, ranks
 
 _SIMULATOR = "nki_cpu_simulator.nki"
@@ -41,7 +45,7 @@ def install() -> None:
     _put("nki_cpu_simulator", __path__=[])
     for name, ours in _MODULES.items():
         sys.modules[_SIMULATOR + name] = import_module(ours)
-    nki = sys.modules["nki_cpu_simulator"].nki = sys.modules[_SIMULATOR]  # type: ignore[attr-defined]
+    nki = sys.modules["nki_cpu_simulator"].nki = sys.modules[_SIMULATOR]
     nki.cpu_simulate = nki.simulate
     # `import a.b.c as x` reads the attributes on the way.
     nki.builtin, nki.language.dtypes = nki.tensor, nki.dtype
@@ -58,7 +62,7 @@ def install() -> None:
     _put("test.utils.perf_analysis_private", analyze_trace=None)
     _put("test.utils.kernel_tracer", trace_kernel=_trace_kernel)
     # MX kernels ask plain tensors for it, as if they were nkilib's own TensorView of a whole tensor.
-    NkiTensor.base_tensor = property(lambda tensor: tensor)  # type: ignore[attr-defined]
+    NkiTensor.base_tensor = property(lambda tensor: tensor)
 
 
 def complete() -> None:
@@ -67,13 +71,27 @@ def complete() -> None:
     orchestrator._compiled_kernel = None  # set only when it compiles, and read always
     ranks.install(orchestrator)
     # core/qkv/test_qkv_tkg.py uses the name without importing it.
-    builtins.Platforms = sys.modules["test.utils.common_dataclasses"].Platforms  # type: ignore[attr-defined]
+    builtins.Platforms = sys.modules["test.utils.common_dataclasses"].Platforms
 
 
-def choose_scales_of_0_3() -> None:
-    """Let nki.isa.quantize_mx choose scales one smaller, as the references still have it; NKI 0.5 changed the rule."""
-    exponents = nki_lab.isa.quantize._LARGEST_EXPONENT
+def be_as_mx_references_expect() -> None:
+    """Choose MX scales by the rule before NKI 0.5, and let memory start as zeros instead of NaN marks.
+
+    The references have that rule. The kernels multiply padding they never wrote with weights of zero, and write a part
+    of their scales, of which the references expect the rest to be zero.
+    """
+    exponents = quantize._LARGEST_EXPONENT
     exponents.update({dtype: exponent + 1 for dtype, exponent in exponents.items()})
+    memory.fill_unwritten = machine.fill_unwritten = _zero
+    # The reference finds a type by what the unpublished host dtype prints; NumPy's records print otherwise.
+    reference = sys.modules.get("nkilib_src.nkilib.core.utils.mx_torch_common")
+    if reference is not None:
+        theirs = reference.quantize_to_mx
+        reference.quantize_to_mx = lambda data, dtype: theirs(data, dtype_of(dtype))
+
+
+def _zero(array: np.ndarray, dtype: Any) -> None:
+    array[...] = 0
 
 
 def _trace_kernel(kernel_under_test: Any, *_: Any, **__: Any) -> None:
