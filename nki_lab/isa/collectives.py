@@ -63,8 +63,8 @@ def all_reduce(srcs, dsts, replica_group, op, priority=None, name=None) -> None:
     """Reduce tensors over the ranks of each group; every rank gets the result.
 
     `dsts[k]` of every rank becomes `srcs[k]` of all ranks of its group, added (nl.add) or their smallest or largest
-    (nl.minimum, nl.maximum), element by element. Lists of several tensors are for HBM. Elements are taken as float32, in
-    the order of the list, and rounded once to the dtype of `dsts[k]`: an assumption, as no page says how.
+    (nl.minimum, nl.maximum), element by element. Lists of several tensors are for HBM. Elements are taken as float32,
+    in the order of the list, and rounded once to the dtype of `dsts[k]`: an assumption, as no page says how.
 
     Source: nki/api/nki/collectives/__init__.py, all_reduce.
     """
