@@ -27,7 +27,7 @@ Arguments = Annotated[
     typer.Option(
         "--arg",
         metavar="NAME=LITERAL",
-        help="Python literal for a parameter, e.g. 'shape=(3,4)'",
+        help="Python literal for a parameter, e.g. 'shape=(3,4)', or a name like nl.bfloat16",
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="seed of the random inputs")]

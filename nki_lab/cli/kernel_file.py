@@ -139,13 +139,30 @@ def _literal(text: str) -> tuple[str, Any]:
             f"--arg {text}: expected NAME=LITERAL", help="for example --arg 'shape=(3,4)'"
         )
     try:
+        if value.strip().startswith(("nl.", "nisa.")):
+            return name, _named(value.strip())
         return name, ast.literal_eval(value.strip())
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         raise UnknownOption(
             f"--arg {text}: `{value}` is no Python literal",
-            help="write a number, string, True, None, or a tuple, list or dict of them;"
+            help="write a number, string, True, None, a tuple, list or dict of them, or a name like nl.bfloat16;"
             f" a string needs quotes of its own: --arg \"{name}='{value}'\"",
         ) from None
+
+
+def _named(text: str) -> Any:
+    """Return what a dotted name of NKI stands for: a dtype, an operator or a member of an enum."""
+    from nki_lab import language
+    from nki_lab.api import isa
+
+    root, *parts = text.split(".")
+    found: Any = language if root == "nl" else isa
+    for part in parts:
+        known = dir(found)
+        if part not in known:
+            raise UnknownOption(f"--arg: there is no `{text}`", help=close_matches(part, known))
+        found = getattr(found, part)
+    return found
 
 
 def _check_names(kernel: KernelFunction, arguments: dict[str, Any]) -> None:

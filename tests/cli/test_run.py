@@ -50,6 +50,23 @@ def test_literals_and_names_of_the_file_may_be_used(command, write):
     assert "matches:" in done.stdout
 
 
+def test_dtypes_and_operators_are_named(command, write):
+    kernel = """
+def changed(x, op, dtype):
+    tile = nl.ndarray(x.shape, dtype, buffer=nl.sbuf)
+    nisa.tensor_scalar(tile, nl.load(x), op, 3.0)
+    out = nl.ndarray(x.shape, dtype, buffer=nl.shared_hbm)
+    nl.store(out, tile)
+    return out
+"""
+    write("f.py", HEAD + kernel)
+    done = command(
+        "run", "f.py", "--input", "x=randn:64x8", "--arg", "op=nl.multiply", "--arg", "dtype=nl.int16",
+        "--check", "np.rint(3 * x)", "--show", "none",
+    )  # fmt: skip
+    assert "matches:" in done.stdout, done.output
+
+
 def test_every_dtype_is_carried(command, write):
     write("add.py", ADD)
     for dtype in ("bf16", "fp16", "f8e5m2", "int8", "int32", "uint8"):
@@ -191,6 +208,11 @@ WRONG_USAGE = [
     (("run", "add.py:add", *ARRAYS, "--input", "a=ones:2"), "`a` is given twice"),
     (("run", "add.py:add", *ARRAYS, "--arg", "factor"), "expected NAME=LITERAL"),
     (("run", "add.py:add", *ARRAYS, "--arg", "factor=os"), "`os` is no Python literal"),
+    (("run", "add.py:add", *ARRAYS, "--arg", "factor=nl.bfloat17"), "did you mean `bfloat16`"),
+    (
+        ("run", "add.py:add", *ARRAYS, "--arg", "factor=nisa.engine.tensr"),
+        "there is no `nisa.engine.tensr`",
+    ),
     (("run", "add.py:add", "--input", "a=randn:4:q8"), "`q8` is no dtype"),
     (("run", "add.py:add", "--target", "trn9"), "there is no target `trn9`"),
     (("run", "add.py:add", "--show", "irr"), "did you mean `ir`?"),
