@@ -61,7 +61,7 @@ def changed(x, op, dtype):
 """
     write("f.py", HEAD + kernel)
     done = command(
-        "run", "f.py", "--input", "x=randn:64x8", "--arg", "op=nl.multiply", "--arg", "dtype=nl.int16",
+        "run", "f.py:changed", "--input", "x=randn:64x8", "--arg", "op=nl.multiply", "--arg", "dtype=nl.int16",
         "--check", "np.rint(3 * x)", "--show", "none",
     )  # fmt: skip
     assert "matches:" in done.stdout, done.output
