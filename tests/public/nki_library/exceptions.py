@@ -39,7 +39,6 @@ class Known:
 
 
 _NO_PYTHON = "upstream: core/mlp/mlp.py repeats half a docstring and is no Python"
-_NO_RANKS = "upstream: the suite's simulation runs one rank and gives it the inputs of none"
 _TOO_LARGE = "upstream: two tiles of one instruction need more SBUF than the chip has"
 
 KNOWN: tuple[Known, ...] = (
@@ -90,17 +89,10 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         "experimental/transformer/test_attention_block_tkg",
-        r"\[8-1-64-3072-2880|_512-4-128-5376",
-        "PerRankLazyInputGenerator",
-        _NO_RANKS,
-    ),
-    Known(
-        "experimental/transformer/test_attention_block_tkg",
         "_1-1-128-7168",
         "reaches elements 28 to 3584",
         "upstream: reads an element past the end of a tile",
     ),
-    Known("experimental/collectives", "", "", _NO_RANKS),
     Known(
         "experimental/loss/test_cross_entropy_forward",
         "_full.*_CS-65535",
