@@ -17,6 +17,7 @@ _PUBLIC: dict[str, str] = {
     "install": "nki_lab.api.install",
     "jit": "nki_lab.runtime",
     "launch": "nki_lab.runtime",
+    "load": "nki_lab.runtime",
     "load_ipython_extension": "nki_lab.magics.extension",
     "run": "nki_lab.runtime",
     "simulate": "nki_lab.runtime",

@@ -1,7 +1,10 @@
 """What do all tests share?  Seeded numbers, repeatable hypothesis runs, and two plugins."""
 
+import importlib
 import os
 import zlib
+from collections.abc import Iterator
+from typing import Any
 
 import hypothesis
 import numpy as np
@@ -28,3 +31,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.suffix == ".ipynb":
             item.add_marker("notebook")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _every_program_reads_back() -> Iterator[None]:
+    """Write each compiled program as text, read it back, and write it again: the texts must be the same."""
+    from nki_lab.ir.printer import print_kernel
+    from nki_lab.isa import registry
+    from nki_lab.isa.reading import read_kernel
+
+    jit = importlib.import_module("nki_lab.runtime.jit")
+    compile_kernel = jit.compile_kernel
+
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        compiled = compile_kernel(*args, **kwargs)
+        for kernel in (compiled.kernel, *compiled.others):
+            known = all(i.definition.name in registry for i in kernel.instructions)
+            if len(kernel.instructions) <= _READ_BACK_MAX and known:
+                text = print_kernel(kernel, comments=False)
+                assert print_kernel(read_kernel(text), comments=False) == text
+        return compiled
+
+    jit.compile_kernel = checked
+    yield
+    jit.compile_kernel = compile_kernel
+
+
+# Longer programs repeat what shorter ones say, and reading takes longer than compiling.
+_READ_BACK_MAX = 300

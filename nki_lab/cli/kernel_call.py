@@ -11,7 +11,11 @@ from nki_lab.cli.declared import declared
 from nki_lab.options.table import Expression
 
 Place = Annotated[
-    str, typer.Argument(metavar="FILE.py[:KERNEL]", help="the kernel; a file may hold only one")
+    str,
+    typer.Argument(
+        metavar="FILE.py[:KERNEL]",
+        help="the kernel; a file may hold only one. Or a file that `nki-lab compile` wrote",
+    ),
 ]
 Inputs = Annotated[
     list[str] | None,
@@ -70,7 +74,7 @@ def call_kernel(
     from nki_lab.options.views import serious_findings
 
     with session(options) as runs:
-        prepared = prepare_call(place, inputs or [], args or [], seed)
+        prepared = prepare_call(place, inputs or [], args or [], seed, options.target)
         expected = None if check is None else reference(check, prepared.scope)
         before = len(runs)
         if call is None:

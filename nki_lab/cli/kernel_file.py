@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from nki_lab.cli.inputs import read_input
+from nki_lab.compiler.artifact import is_artifact
 from nki_lab.errors import (
     BadSyntax,
     NkiError,
@@ -22,7 +23,7 @@ from nki_lab.errors import (
     UsageError,
     close_matches,
 )
-from nki_lab.runtime import KernelFunction, jit
+from nki_lab.runtime import CompiledFunction, KernelFunction, jit, load
 from nki_lab.source import Span, stack_of_traceback
 
 
@@ -36,20 +37,28 @@ class KernelCall:
         scope: names an expression may use: the file's, `np`, the kernel and the arguments.
     """
 
-    kernel: KernelFunction
+    kernel: KernelFunction | CompiledFunction
     arguments: dict[str, Any]
     scope: dict[str, Any]
 
 
-def prepare_call(place: str, inputs: list[str], args: list[str], seed: int) -> KernelCall:
+def prepare_call(
+    place: str, inputs: list[str], args: list[str], seed: int, target: str | None = None
+) -> KernelCall:
     """Load a kernel and make its arguments.
 
     Args:
-        place: FILE.py:KERNEL, or FILE.py where the file holds one kernel.
+        place: FILE.py:KERNEL, FILE.py where the file holds one kernel, or a kernel saved by `nki-lab compile`.
         inputs: arrays, as in `--input a=randn:128x512:bf16`.
         args: Python literals, as in `--arg 'shape=(3,4)'`.
         seed: of the random inputs.
+        target: the chip asked for; a saved kernel must have been compiled for it.
     """
+    if is_artifact(Path(place)):
+        saved = load(place, target)
+        arguments = read_arguments(inputs, args, seed)
+        _check_names(saved, arguments)
+        return KernelCall(saved, arguments, {"np": np, saved.__name__: saved, **arguments})
     file, colon, name = place.rpartition(":") if ".py:" in place else (place, "", "")
     module = load_file(Path(file))
     kernel = find_kernel(module, name, file) if colon else _only_kernel(module, file)
@@ -165,7 +174,7 @@ def _named(text: str) -> Any:
     return found
 
 
-def _check_names(kernel: KernelFunction, arguments: dict[str, Any]) -> None:
+def _check_names(kernel: KernelFunction | CompiledFunction, arguments: dict[str, Any]) -> None:
     parameters = kernel.__signature__.parameters
     shown = f"parameters of {kernel.__name__}: {', '.join(parameters)}"
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())

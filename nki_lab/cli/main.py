@@ -10,6 +10,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from nki_lab.cli.artifacts import compile_, diff, disasm
 from nki_lab.cli.catalog import catalog
 from nki_lab.cli.doctor import doctor
 from nki_lab.cli.execute import execute
@@ -44,6 +45,9 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(profile)
+app.command("compile")(compile_)
+app.command()(disasm)
+app.command()(diff)
 app.command(cls=OptionsAreTopics, context_settings={"ignore_unknown_options": True})(explain)
 app.command()(catalog)
 app.command()(doctor)

@@ -9,8 +9,10 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from nki_lab.compiler import artifact
 from nki_lab.compiler.cores import join_cores
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.options import CompileOptions
@@ -21,6 +23,7 @@ from nki_lab.compiler.passes.insert_waits import insert_waits
 from nki_lab.compiler.passes.place_engines import place_engines
 from nki_lab.compiler.passes.remove_dead import remove_dead
 from nki_lab.compiler.passes.settle_accumulate import settle_accumulate
+from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.compiler.trace import trace
 from nki_lab.errors import KernelErrors, NkiError, StrictFinding
 from nki_lab.ir.nodes import Finding, Kernel
@@ -53,13 +56,33 @@ class CompiledKernel:
 
     kernel: Kernel
     stages: tuple[tuple[str, Kernel], ...]
-    source: SourceKernel
+    source: SourceKernel | StoredSource
     others: tuple[Kernel, ...] = ()
 
     @property
     def target(self) -> Target:
         """The machine it was compiled for."""
         return self.kernel.target
+
+    def save(self, path: str | Path, source: bool = True) -> Path:
+        """Write the kernel to a file that `load` reads anywhere, without its source; return the path.
+
+        Args:
+            path: the file, ending in .nkic by custom.
+            source: keep the kernel's text, and the lines that errors and views show. Running needs neither.
+
+        Raises BadFile where it cannot be written.
+        """
+        return artifact.save(self, path, source)
+
+    @classmethod
+    def load(cls, path: str | Path) -> CompiledKernel:
+        """Read a kernel that `save` wrote.
+
+        Raises BadFile with one sentence when it is no such file, damaged, or made by another version of nki_lab or for
+        a chip that is described otherwise by now.
+        """
+        return artifact.load(path)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -83,7 +106,7 @@ def compile_kernel(
     Raises:
         NkiError: with a place in the author's text; KernelErrors when there are several.
     """
-    with _collector_paused():
+    with collector_paused():
         stages = list(_compiled(source, args, kwargs, target, options, (0, cores), watch))
         traced, kernel = [stages[0][1]], stages[-1][1]
         others = []
@@ -122,7 +145,8 @@ def _compiled(
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
+def collector_paused() -> Iterator[None]:
+    """Let Python not look for unreachable cycles meanwhile."""
     # The cyclic collector walks every live instruction again and again; at 1e5 of them it triples the cost.
     running = gc.isenabled()
     gc.disable()

@@ -22,6 +22,7 @@ from nki_lab.compiler.exchanged import find_exchanged
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.mistakes import what_was_meant
 from nki_lab.compiler.options import CompileOptions
+from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.dtypes import DType, dtype_of
 from nki_lab.errors import (
     KernelArgument,
@@ -140,7 +141,7 @@ def _marked_output(program: tuple[int, int]) -> AbstractContextManager[Any]:
 
 
 def bind_arguments(
-    source: SourceKernel, args: tuple[Any, ...], kwargs: dict[str, Any]
+    source: SourceKernel | StoredSource, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
     """Match call arguments to parameters, defaults included; an error names what does not fit."""
     try:

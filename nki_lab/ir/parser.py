@@ -191,6 +191,8 @@ class _Parser:
         token = self.words.take()
         if token.text in _ORIGINS:
             s.origin = token.text
+        elif token.text == "named":
+            s.named = True
         elif token.text == "poisoned":
             self.poisoned.add(s.id)
         elif token.text == "requested":
@@ -206,7 +208,9 @@ class _Parser:
         elif token.text == "data":
             s.data = self.words.data(s, token)
         else:
-            self.words.fail(f"{', '.join(_ORIGINS)}, requested, poisoned, loop, at or data", token)
+            self.words.fail(
+                f"{', '.join(_ORIGINS)}, named, requested, poisoned, loop, at or data", token
+            )
 
     def overlap(self) -> frozenset[int]:
         w = self.words

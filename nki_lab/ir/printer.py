@@ -38,6 +38,7 @@ from nki_lab.ir.nodes import Kernel, Loop, OutputRef
 from nki_lab.ir.storage import Storage
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.source import Span, Stack
+from nki_lab.targets.spaces import SHARED_HBM
 
 FORMAT = 1
 
@@ -159,6 +160,9 @@ class _Printer:
             facts += f", {s.origin}"
         if s.address is not None:
             facts += f", requested ({s.address.partition}, {s.address.byte})"
+        shared = s.buffer is SHARED_HBM and s.origin == "temporary"
+        if s.named and shared:  # cores find each other's tensors by the name
+            facts += ", named"
         if s.loop:
             facts += f", loop {s.loop}"
         given = (self.kernel.addresses or {}).get(s.id)

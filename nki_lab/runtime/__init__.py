@@ -3,6 +3,7 @@
 from nki_lab.runtime.check import Comparison, compare
 from nki_lab.runtime.jit import CompiledFunction, KernelFunction, jit, simulate, use_target
 from nki_lab.runtime.launch import launch
+from nki_lab.runtime.load import load
 from nki_lab.runtime.result import Result
 from nki_lab.runtime.run import run
 
@@ -14,6 +15,7 @@ __all__ = [
     "compare",
     "jit",
     "launch",
+    "load",
     "run",
     "simulate",
     "use_target",

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import inspect
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from nki_lab.compiler.stored_source import AS_COMPILED, StoredSource
 from nki_lab.compiler.trace import is_container, map_arguments
 from nki_lab.errors import KernelArgument
+from nki_lab.ir.literals import value_text
+from nki_lab.ir.storage import Storage
 
 _ARRAY = object()  # stands for an array, whose values may differ from call to call
 _ABSENT = object()
@@ -51,6 +54,47 @@ class CallForm:
             f"argument `{path}` is {_shown(value)}, the kernel was compiled for {_shown(before)}",
             help="compile it for these arguments: call the kernel itself instead of the compiled one",
         )
+
+
+class StoredForm:
+    """What all calls of a kernel that was loaded from a file have in common; constants are known as text."""
+
+    def __init__(self, source: StoredSource, inputs: Sequence[Storage]) -> None:
+        self._leaves = source.arguments
+        self._inputs = inputs
+
+    def arrays(self, arguments: inspect.BoundArguments, check: bool = True) -> list[np.ndarray]:
+        """Return the arrays of a call, in the order of the kernel's inputs; constants may be left out.
+
+        Raises KernelArgument where one is missing, or a constant is not the one compiled for.
+        """
+        found = _flat(arguments.arguments)
+        for path, value in found.items():
+            self._check(path, value)
+        for storage in self._inputs:
+            if not _is_tensor(found.get(storage.name)):
+                raise KernelArgument(
+                    f"argument `{storage.name}` is missing: an array {list(storage.shape)} of {storage.dtype}",
+                )
+        return [found[storage.name] for storage in self._inputs]
+
+    def _check(self, path: str, value: Any) -> None:
+        before = self._leaves.get(path, "absent")
+        if value is AS_COMPILED or (before is None and _is_tensor(value)):
+            return
+        now = "an array" if _is_tensor(value) else value_text(value)
+        if before is None:
+            return  # said to be missing
+        if now != before:
+            raise KernelArgument(
+                f"argument `{path}` is {now}, the kernel was compiled for {before}",
+                help="leave constants out: they are part of the compiled kernel",
+            )
+        if now.startswith("<"):
+            raise KernelArgument(
+                f"argument `{path}` is {now}, which cannot be compared with the one compiled for",
+                help="leave it out: it is part of the compiled kernel",
+            )
 
 
 def _flat(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,26 +12,26 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from nki_lab.compiler.cores import pair_shared
 from nki_lab.compiler.frontend import SourceKernel
-from nki_lab.compiler.idle_loops import find_idle_loops
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.apply_schedule import Edges, edges_of
-from nki_lab.compiler.pipeline import CompiledKernel, compile_kernel, refuse_findings
-from nki_lab.compiler.trace import OutputRef, bind_arguments, is_array, map_arguments
+from nki_lab.compiler.pipeline import CompiledKernel, compile_kernel
 from nki_lab.errors import KernelArgument, NkiError, NotModelled, NotOnTarget, ToolchainError
-from nki_lab.ir.execution import Execution
 from nki_lab.ir.instruction import active
 from nki_lab.ir.nodes import Finding
 from nki_lab.ir.watch import Watch
-from nki_lab.runtime.arrays import is_foreign_array, library_of, to_library, to_numpy
 from nki_lab.runtime.call_form import CallForm
-from nki_lab.runtime.recording import record, recording
+from nki_lab.runtime.compiled import (
+    CompiledFunction,
+    numpy_arguments,
+    recorded,
+    result_of,
+    simulation_options,
+)
+from nki_lab.runtime.recording import recording
 from nki_lab.runtime.result import Result
 from nki_lab.settings import Settings
-from nki_lab.simulator import EagerRun, Program, SimulatorOptions, of_rank, run_ranks
+from nki_lab.simulator import EagerRun
 from nki_lab.source import headline
 from nki_lab.targets import get_target
 from nki_lab.targets.spec import Target
@@ -136,10 +136,10 @@ class KernelFunction:
         Values the kernel read from outside its arguments (globals, closures) stay as they were at this moment.
         """
         settings = Settings.read()
-        _, arguments = _numpy_arguments(self.source, args, kwargs)
+        _, arguments = numpy_arguments(self.source, args, kwargs)
         form = CallForm(arguments)
         compiled = self._compiled(settings, arguments)
-        return CompiledFunction(compiled, _simulation(settings), form)
+        return CompiledFunction(compiled, simulation_options(settings), form)
 
     def _compiled(
         self, settings: Settings, arguments: inspect.BoundArguments, watch: Watch | None = None
@@ -172,13 +172,13 @@ class KernelFunction:
                 f"{self.__name__}[{self.grid}]: a debug run has one core, since cores are traced one after the other",
                 help="launch it on one core, or run it without debug",
             )
-        values, arguments = _numpy_arguments(self.source, args, kwargs)
+        values, arguments = numpy_arguments(self.source, args, kwargs)
         arrays = CallForm(arguments).arrays(arguments, check=False)
-        options = _simulation(settings)
+        options = simulation_options(settings)
         eager = EagerRun(self._target(settings), arrays, options)
         compiled = self._compiled(settings, arguments, eager)
         outputs = eager.end(compiled.kernel)
-        return _recorded(_result(compiled, [eager], values, arrays, outputs, options.strict))
+        return recorded(result_of(compiled, [eager], values, arrays, outputs, options.strict))
 
     def __repr__(self) -> str:
         return f"<NKI kernel {self.__name__}{self.__signature__}>"
@@ -196,120 +196,6 @@ def _enough_memory(kernel: KernelFunction) -> Iterator[None]:
             stack=(kernel.source.place,),
             help="use smaller tensors; what a kernel computes shows on a few tiles",
         ) from None
-
-
-class CompiledFunction:
-    """A kernel compiled for arguments of one form; a call runs it without tracing.
-
-    Attributes:
-        compiled: the program, with its state after each pass.
-        runs: how often it has been run.
-    """
-
-    def __init__(self, compiled: CompiledKernel, options: SimulatorOptions, form: CallForm) -> None:
-        self.compiled = compiled
-        self._form = form
-        self.runs = 0
-        self._options = options
-        self._programs: list[list[Program]] = []  # per rank, those of its cores
-        self._pairs: list[Any] = []
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run on new arrays of the same shapes and dtypes; everything else must be as it was compiled for."""
-        return self.launch(*args, **kwargs).value
-
-    def launch(self, *args: Any, **kwargs: Any) -> Result:
-        """Run and return everything that is known about the run."""
-        return self._launch(args, kwargs)
-
-    def launch_ranks(self, calls: Sequence[tuple[tuple[Any, ...], dict[str, Any]]]) -> list[Result]:
-        """Run as several ranks and return the Result of each.
-
-        Args:
-            calls: (args, kwargs) of each rank; the arrays of all have the shapes and dtypes compiled for.
-        """
-        found = []
-        for rank, (args, kwargs) in enumerate(calls):
-            try:
-                found.append(self._taken(args, kwargs, check=rank > 0))
-            except KernelArgument as error:
-                raise of_rank(rank, error) from None
-        programs = self._programs_of(len(calls))
-        outputs = run_ranks(programs, [arrays for _, arrays in found], self._pairs)
-        self.runs += 1
-        results = [
-            _result(self.compiled, own, values, arrays, out, self._options.strict)
-            for (values, arrays), out, own in zip(found, outputs, programs, strict=True)
-        ]
-        record(results[0])  # one program: the views of a cell show it once
-        return results
-
-    def _launch(self, args: tuple[Any, ...], kwargs: dict[str, Any], check: bool = True) -> Result:
-        values, arrays = self._taken(args, kwargs, check)
-        programs = self._programs_of(1)
-        if len(programs[0]) > 1:
-            (outputs,) = run_ranks(programs, [arrays], self._pairs)
-        else:
-            outputs = programs[0][0].run(arrays)
-        self.runs += 1
-        strict = self._options.strict
-        return _recorded(_result(self.compiled, programs[0], values, arrays, outputs, strict))
-
-    def _taken(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], check: bool
-    ) -> tuple[list[Any], list[Any]]:
-        """Return every array as it was given, and the NumPy arrays of the kernel's inputs."""
-        values, arguments = _numpy_arguments(self.compiled.source, args, kwargs)
-        return values, self._form.arrays(arguments, check)
-
-    def _programs_of(self, ranks: int) -> list[list[Program]]:
-        if len(self._programs) != ranks:
-            kernels = (self.compiled.kernel, *self.compiled.others)
-            self._pairs = pair_shared(*kernels) if self.compiled.others else []
-            self._programs = [
-                [Program(k, self._options, rank, ranks) for k in kernels] for rank in range(ranks)
-            ]
-        return self._programs
-
-    def __repr__(self) -> str:
-        return f"<compiled NKI kernel {self.compiled.kernel.name} for {self.compiled.target.name}>"
-
-
-def _simulation(settings: Settings) -> SimulatorOptions:
-    return SimulatorOptions(precise_fp=settings.precise_fp, strict=settings.strict)
-
-
-def _result(
-    compiled: CompiledKernel,
-    runs: Sequence[Program | EagerRun],
-    given: list[Any],
-    arrays: Sequence[np.ndarray],
-    outputs: list[np.ndarray],
-    strict: bool,
-) -> Result:
-    """Return the Result of a run; `runs` are those of the cores."""
-    library = next((library_of(v) for v in given if library_of(v) != "numpy"), "numpy")
-    executions = [
-        Execution.of(k, r.trips)
-        for k, r in zip((compiled.kernel, *compiled.others), runs, strict=True)
-    ]
-    result = Result(
-        compiled=compiled,
-        execution=executions[0],
-        others=tuple(executions[1:]),
-        inputs=tuple(arrays),
-        outputs=tuple(outputs),
-        value=_structured(compiled.kernel.result, [to_library(o, library) for o in outputs]),
-        noticed=_noticed(executions, runs),
-    )
-    if strict:
-        refuse_findings(result.noticed)
-    return result
-
-
-def _recorded(result: Result) -> Result:
-    record(result)
-    return result
 
 
 def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
@@ -345,48 +231,6 @@ def simulate(kernel: Any) -> KernelFunction:
     """Return `kernel` as one that runs on the simulator whatever NKI_SIMULATOR says (`nki.simulate`)."""
     made = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
     return made._with(simulated=True)
-
-
-def _noticed(
-    executions: Sequence[Execution], runs: Sequence[Program | EagerRun]
-) -> tuple[Finding, ...]:
-    """Return what the values of a run showed, each fact once for all cores."""
-    found: dict[Any, Finding] = {}
-    for execution, run in zip(executions, runs, strict=True):
-        for finding in (*run.noticed(), *find_idle_loops(execution)):
-            found.setdefault((finding.message, finding.stack), finding)
-    return tuple(found.values())
-
-
-def _numpy_arguments(
-    source: SourceKernel, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[list[Any], inspect.BoundArguments]:
-    """Return every array as it was given, and the call with NumPy arrays in their place."""
-    bound = bind_arguments(source, args, kwargs)
-    found: list[Any] = []
-
-    def leaf(name: str, value: Any) -> Any:
-        found.append(value)
-        return to_numpy(name, value)
-
-    call = inspect.BoundArguments(source.signature, {})  # type: ignore[arg-type]
-    for name, value in bound.items():
-        call.arguments[name] = map_arguments(
-            name, value, leaf, lambda v: is_array(v) or is_foreign_array(v)
-        )
-    return found, call
-
-
-def _structured(structure: Any, outputs: list[Any]) -> Any:
-    if type(structure) is OutputRef:
-        return outputs[structure.index]
-    if type(structure) in (tuple, list):
-        return type(structure)(_structured(s, outputs) for s in structure)
-    if isinstance(structure, tuple):
-        return type(structure)(*(_structured(s, outputs) for s in structure))
-    if type(structure) is dict:
-        return {k: _structured(s, outputs) for k, s in structure.items()}
-    return structure
 
 
 class NkiWarning(UserWarning):

@@ -65,7 +65,7 @@ MISTAKES = [
     ("%part: bfloat16[128x512]", "%part: bfloat16[^128x0]", "found `128x0`, expected sizes of 1 or more"),
     ("%part: bfloat16[128x512]", "%part: bfloat16[^]", "expected the shape of the storage, e.g. 128x512"),
     ("in sbuf, at (0, 0)", "in ^sram", "found `sram`, expected a memory: sbuf, psum, private_hbm, shared_hbm"),
-    ("in sbuf, at (0, 0)", "in sbuf, ^ad (0, 0)", "expected input, constant, temporary, requested"),
+    ("in sbuf, at (0, 0)", "in sbuf, ^ad (0, 0)", "expected input, constant, temporary, named, requested"),
     ("in sbuf, at (0, 0)", "in sbuf, at (^a, 0)", "found `a`, expected the start partition"),
     ("in sbuf, at (0, 0)", "in sbuf, at (0, ^0x3)", "found `0x3`, expected the byte within the partition"),
     ("with addresses, ", "with ", "the kernel has no addresses", "at (0, 0)"),

@@ -49,7 +49,7 @@ kernel scale on trn2 with addresses, engines, waits {
   param x = %x
   param factor = 2.0
   storage %x: float32[256x512] in shared_hbm, input
-  storage %out: float32[256x512] in shared_hbm
+  storage %out: float32[256x512] in shared_hbm, named
   storage %part: bfloat16[128x512] in sbuf, at (0, 0)
   storage %part.1: bfloat16[128x512] in sbuf, at (0, 1024)
 

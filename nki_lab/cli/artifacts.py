@@ -1,0 +1,127 @@
+"""What do `nki-lab compile`, `disasm` and `diff` do?"""
+
+from __future__ import annotations
+
+import difflib
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nki_lab.cli.kernel_call import Arguments, Capacity, Inputs, Place, Seed, Strict, Target
+
+if TYPE_CHECKING:
+    from nki_lab.ir.nodes import Kernel
+
+Program = Annotated[
+    Path, typer.Argument(metavar="FILE", help="a kernel saved by `nki-lab compile`, or its text")
+]
+
+
+def compile_(
+    kernel: Place,
+    inputs: Inputs = None,
+    args: Arguments = None,
+    seed: Seed = 0,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE.nkic", help="where to write it; by default KERNEL.nkic"
+        ),
+    ] = None,
+    source: Annotated[
+        bool, typer.Option("--source/--no-source", help="keep the kernel's text in the file")
+    ] = True,
+    target: Target = None,
+    capacity: Capacity = None,
+    strict: Strict = False,
+) -> None:
+    """Compile a kernel of a file for the shapes of its inputs, and write it to a file that runs anywhere.
+
+    nki-lab compile add.py:add --input a=ones:128x512 --input b=ones:128x512 -o add.nkic
+    """
+    from nki_lab.cli.kernel_file import prepare_call
+    from nki_lab.compiler.artifact import SUFFIX
+    from nki_lab.errors import NoKernel
+    from nki_lab.options.session import session
+    from nki_lab.runtime import KernelFunction
+
+    options = Namespace(target=target, timeout=None, capacity=capacity, strict=strict, debug=False)
+    with session(options):
+        prepared = prepare_call(kernel, inputs or [], args or [], seed)
+        if not isinstance(prepared.kernel, KernelFunction):
+            raise NoKernel(f"{kernel} is compiled already", help="name the file of its source")
+        compiled = prepared.kernel.compile(**prepared.arguments).compiled
+    path = compiled.save(output or Path(f"{compiled.kernel.name}{SUFFIX}"), source)
+    count = len(compiled.kernel.instructions)
+    typer.echo(
+        f"{compiled.kernel.name} for {compiled.target.name}: {count} instructions, written to {path}"
+    )
+    for finding in compiled.findings:
+        if finding.is_serious:
+            typer.echo(f"{finding.kind}: {finding.message}", err=True)
+
+
+def disasm(
+    file: Program,
+    comments: Annotated[
+        bool, typer.Option("--comments/--no-comments", help="name the author's line of each line")
+    ] = True,
+) -> None:
+    """Print the program of a compiled kernel, for each of its cores.
+
+    nki-lab disasm add.nkic
+    """
+    from nki_lab.ir.printer import print_kernel
+
+    typer.echo("\n".join(print_kernel(k, comments=comments) for k in _programs(file)), nl=False)
+
+
+def diff(
+    first: Program,
+    second: Program,
+    context: Annotated[int, typer.Option(min=0, help="lines shown around each difference")] = 3,
+) -> None:
+    """Compare two compiled kernels line by line; exit with 1 when they differ.
+
+    nki-lab diff before.nkic after.nkic
+    """
+    from nki_lab.ir.printer import print_kernel
+
+    before, after = (
+        "\n".join(print_kernel(k, comments=False) for k in _programs(file)).splitlines()
+        for file in (first, second)
+    )
+    lines = list(
+        difflib.unified_diff(before, after, str(first), str(second), n=context, lineterm="")
+    )
+    if not lines:
+        typer.echo("the programs are the same")
+        return
+    typer.echo("\n".join(lines))
+    raise typer.Exit(1)
+
+
+def _programs(file: Path) -> list[Kernel]:
+    """Return the programs of a compiled kernel's cores, or the one that a text describes."""
+    from nki_lab.compiler.artifact import is_artifact
+    from nki_lab.compiler.pipeline import CompiledKernel
+    from nki_lab.errors import BadFile
+    from nki_lab.isa.reading import read_kernel
+
+    if is_artifact(file):
+        compiled = CompiledKernel.load(file)
+        return [compiled.kernel, *compiled.others]
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadFile(f"{file} cannot be read: {error.strerror or type(error).__name__}") from None
+    except UnicodeDecodeError:
+        text = ""
+    if not text.lstrip().startswith("nkir"):
+        raise BadFile(
+            f"{file} is neither a kernel saved by nki_lab nor the text of one",
+            help="write one with `nki-lab compile`",
+        )
+    return [read_kernel(text)]

@@ -1,0 +1,329 @@
+"""How is a compiled kernel kept in a file that runs without its source?
+
+One JSON document: the program of each core in the text form of `ir.printer`, the place of every line in the author's
+text, what the call was compiled for, and hashes. Nothing in it is executed when it is read, and no other file is
+opened: the author's lines that errors show are inside, unless it was saved without them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import linecache
+import os
+import re
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nki_lab import __version__
+from nki_lab.compiler.stored_source import StoredSource, show_lines
+from nki_lab.compiler.trace import is_container, map_arguments
+from nki_lab.errors import BadFile, KernelErrors, OverCapacity
+from nki_lab.ir.literals import value_text
+from nki_lab.ir.nodes import Finding, Kernel, Loop
+from nki_lab.ir.printer import print_kernel
+from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.verify import verify
+from nki_lab.isa.reading import read_kernel
+from nki_lab.source import Span, Stack, is_cell
+from nki_lab.targets import get_target
+from nki_lab.targets.spec import Target
+
+if TYPE_CHECKING:
+    from nki_lab.compiler.pipeline import CompiledKernel
+
+#: Raised when a file of an older version would be read wrongly.
+FORMAT_VERSION = 1
+#: Larger files are refused before they are read.
+MAX_BYTES = 1 << 30
+#: The ending of such files.
+SUFFIX = ".nkic"
+
+_MARK = "nki_lab kernel"
+_HEAD = re.compile(rb'\s*\{\s*"format"\s*:\s*"nki_lab kernel"\s*,\s*"version"\s*:\s*(\d+)\s*,')
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------
+
+
+def save(compiled: CompiledKernel, path: str | Path, source: bool = True) -> Path:
+    """Write a compiled kernel to a file, in one step: readers see all of it or nothing. Returns the path.
+
+    Args:
+        compiled: the kernel.
+        path: the file, ending in .nkic by custom.
+        source: keep the kernel's text and the lines that errors and views show.
+    """
+    path = Path(path)
+    text = to_json(compiled, source)
+    try:
+        write_whole(path, text)
+    except OSError as error:
+        raise BadFile(f"{path} cannot be written: {error.strerror}") from None
+    return path
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file in one step, so that another process reads all of it, or what was there before."""
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        with part.open("x", encoding="utf-8") as file:
+            file.write(text)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def to_json(compiled: CompiledKernel, source: bool = True) -> str:
+    """Return a compiled kernel as a JSON document; `from_json` gives it back."""
+    places = _Places()
+    kernels = (compiled.kernel, *compiled.others)
+    cores = [
+        {"program": print_kernel(k, comments=False), "places": _places_of(k, places)}
+        for k in kernels
+    ]
+    findings = [
+        {"kind": f.kind, "message": f.message, "help": f.help, "code": f.code, "place": places(f.stack)}
+        for f in compiled.kernel.findings
+    ]  # fmt: skip
+    stored: dict[str, Any] = {
+        "format": _MARK,
+        "version": FORMAT_VERSION,
+        "nki_lab": __version__,
+        "name": compiled.kernel.name,
+        "target": compiled.target.name,
+        "target_facts": facts_hash(compiled.target),
+        "parameters": [
+            [p.name, p.kind.name] for p in compiled.source.signature.parameters.values()
+        ],
+        "arguments": _arguments(compiled.kernel),
+        "cores": cores,
+        "findings": findings,
+        "files": places.files(),
+        "stacks": places.stacks,
+        "source": _source(compiled, places) if source else None,
+        "lines": places.lines() if source else None,
+    }
+    stored["sha256"] = _digest(stored)
+    return json.dumps(stored, separators=(",", ":"))
+
+
+def facts_hash(target: Target) -> str:
+    """Return a hash of everything that is known about a chip: what was compiled for it may depend on any of it."""
+    facts = sorted((name, _stable(fact.value)) for name, fact in target.sources.items())
+    return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+
+def _stable(value: Any) -> str:
+    """Return a value as text that is the same in every process; sets have no order of their own."""
+    if isinstance(value, (set, frozenset)):
+        return repr(sorted(_stable(v) for v in value))
+    if isinstance(value, Mapping):
+        return repr(sorted((_stable(k), _stable(v)) for k, v in value.items()))
+    return repr(value)
+
+
+def _digest(stored: dict[str, Any]) -> str:
+    text = json.dumps({k: v for k, v in stored.items() if k != "sha256"}, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _arguments(kernel: Kernel) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+
+    def leaf(path: str, value: Any) -> Any:
+        found[path] = None if isinstance(value, NkiTensor) else value_text(value)
+        return value
+
+    for parameter in kernel.params:
+        map_arguments(parameter.name, parameter.value, leaf, lambda v: not is_container(v))
+    return found
+
+
+def _source(compiled: CompiledKernel, places: _Places) -> dict[str, Any]:
+    own = compiled.source
+    return {"file": places.file(own.filename), "first_line": own.first_line, "text": own.text}
+
+
+class _Places:
+    """Numbers the stacks, files and lines that a kernel's parts came from."""
+
+    def __init__(self) -> None:
+        self.stacks: list[list[list[Any]]] = []
+        self._numbers: dict[Stack, int] = {}
+        self._spans: dict[Any, list[Any]] = {}
+        self._files: dict[str, int] = {}
+        self._lines: dict[int, dict[int, str]] = {}
+
+    def __call__(self, stack: Stack) -> int:
+        """Return the number of a stack."""
+        number = self._numbers.get(stack)
+        if number is None:
+            number = self._numbers[stack] = len(self.stacks)
+            self.stacks.append([self._frame(place) for place in stack])
+        return number
+
+    def _frame(self, place: Any) -> list[Any]:
+        known = self._spans.get(place)
+        if known is None:
+            span = Span.of(place)
+            file = self.file(span.filename)
+            for line in range(span.line, (span.end_line or span.line) + 1):
+                text = linecache.getline(span.filename, line).rstrip("\n")
+                self._lines.setdefault(file, {})[line] = text
+            known = self._spans[place] = [
+                file, span.line, span.column, span.end_line, span.end_column, span.function,
+            ]  # fmt: skip
+        return known
+
+    def file(self, name: str) -> int:
+        return self._files.setdefault(name, len(self._files))
+
+    def files(self) -> list[list[Any]]:
+        """Return (name without its folder, whether it is a cell) of each file."""
+        return [[Span(name, 1).file_label, is_cell(name)] for name in self._files]
+
+    def lines(self) -> dict[str, dict[str, str]]:
+        return {
+            str(file): {str(n): text for n, text in sorted(lines.items())}
+            for file, lines in self._lines.items()
+        }
+
+
+def _places_of(kernel: Kernel, number: _Places) -> dict[str, list[int]]:
+    return {
+        "instructions": [number(i.stack) for i in kernel.instructions],
+        "storages": [number(s.stack) for s in kernel.storages],
+        "loops": [number(r.loop.stack) for r in kernel.loops],
+    }
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+def load(path: str | Path) -> CompiledKernel:
+    """Read a kernel that `save` wrote.
+
+    Raises BadFile with one sentence when it is no such file, damaged, or made by another version of nki_lab or for a
+    chip that is described otherwise by now.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            head = file.read(200)
+            if path.stat().st_size > MAX_BYTES:
+                raise BadFile(f"{path.name} is larger than {MAX_BYTES >> 20} MiB")
+            # Anything else is refused before it is read whole.
+            rest = file.read() if _HEAD.match(head) else b""
+        return from_json((head + rest).decode("utf-8"), path.name)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise BadFile(f"{path.name} cannot be read: {reason}") from None
+    except UnicodeDecodeError:
+        raise BadFile(f"{path.name} is not a kernel saved by nki_lab") from None
+
+
+def from_json(text: str, source: str = "this text") -> CompiledKernel:
+    """Read a compiled kernel from the JSON document that `to_json` wrote.
+
+    Args:
+        text: the document.
+        source: what to call it in errors.
+    """
+    head = _HEAD.match(text[:200].encode("utf-8", "replace"))
+    if head is None:
+        raise BadFile(
+            f"{source} is not a kernel saved by nki_lab",
+            help="write one with `nki-lab compile`, or compiled.save(path)",
+        )
+    if int(head[1]) != FORMAT_VERSION:
+        raise BadFile(
+            f"{source} has version {int(head[1])} of the format, this nki_lab reads {FORMAT_VERSION}",
+            help=_AGAIN,
+        )
+    try:
+        stored = json.loads(text)
+        intact = stored["sha256"] == _digest(stored)
+    except (ValueError, RecursionError, KeyError, TypeError):
+        intact = False
+    if not intact:
+        raise BadFile(f"{source} is damaged: it is not as it was saved", help=_AGAIN)
+    if stored["nki_lab"] != __version__:
+        raise BadFile(
+            f"{source} was compiled by nki_lab {stored['nki_lab']}, this is {__version__}",
+            help=_AGAIN,
+        )
+    target = get_target(stored["target"])
+    if stored["target_facts"] != facts_hash(target):
+        raise BadFile(
+            f"{source} was compiled for {target.name} as another nki_lab knew it", help=_AGAIN
+        )
+    return _read(stored, source)
+
+
+_AGAIN = "compile the kernel again"
+
+
+def _read(stored: dict[str, Any], source: str) -> CompiledKernel:
+    from nki_lab.compiler.pipeline import CompiledKernel, collector_paused
+
+    files = [f"<{source}>{os.sep}{label}" for label, _ in stored["files"]]
+    for number, lines in (stored["lines"] or {}).items():
+        shown = {int(n): text for n, text in lines.items()}
+        show_lines(files[int(number)], shown, stored["files"][int(number)][1])
+    stacks = [
+        tuple(Span(files[frame[0]], *frame[1:]) for frame in stack) for stack in stored["stacks"]
+    ]
+    with collector_paused():
+        kernels = [_placed(core, stacks) for core in stored["cores"]]
+    findings = tuple(
+        Finding(f["kind"], f["message"], stacks[f["place"]], f["help"], f["code"])
+        for f in stored["findings"]
+    )
+    kernel = kernels[0].with_(findings=findings)
+    own = stored["source"] or {"file": 0, "first_line": 1, "text": ""}
+    described = StoredSource(
+        stored["name"],
+        tuple((name, kind) for name, kind in stored["parameters"]),
+        stored["arguments"],
+        files[own["file"]] if files else f"<{source}>",
+        own["first_line"],
+        own["text"],
+    )
+    return CompiledKernel(kernel, (("loaded", kernel),), described, tuple(kernels[1:]))
+
+
+def _placed(core: dict[str, Any], stacks: Sequence[Stack]) -> Kernel:
+    """Return the program of a core, with the places of its parts."""
+    kernel = read_kernel(core["program"])
+    # A kernel that does not fit may have been compiled nevertheless; that is among its findings.
+    wrong = [error for error in verify(kernel) if not isinstance(error, OverCapacity)]
+    if wrong:  # the file is intact: it was made so
+        raise wrong[0] if len(wrong) == 1 else KernelErrors(wrong)
+    places = core["places"]
+    for i, number in zip(kernel.instructions, places["instructions"], strict=True):
+        i.stack = stacks[number]
+    for s, number in zip(kernel.storages, places["storages"], strict=True):
+        s.stack = stacks[number]
+    numbers = iter(places["loops"])
+    return kernel.with_(body=tuple(_with_places(kernel.body, numbers, stacks)))
+
+
+def _with_places(body: Any, numbers: Iterator[int], stacks: Sequence[Stack]) -> Iterator[Any]:
+    for node in body:
+        if isinstance(node, Loop):
+            stack = stacks[next(numbers)]
+            inner = tuple(_with_places(node.body, numbers, stacks))
+            node = Loop(node.kind, node.bounds, node.register, inner, stack, node.number)
+        yield node
+
+
+def is_artifact(path: Path) -> bool:
+    """Tell whether a file says that it is a kernel saved by nki_lab."""
+    try:
+        with path.open("rb") as file:
+            return _HEAD.match(file.read(200)) is not None
+    except OSError:
+        return False

@@ -1,0 +1,200 @@
+"""What does a kernel that has been compiled do when it is called?"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nki_lab.compiler.cores import pair_shared
+from nki_lab.compiler.frontend import SourceKernel
+from nki_lab.compiler.idle_loops import find_idle_loops
+from nki_lab.compiler.pipeline import CompiledKernel, refuse_findings
+from nki_lab.compiler.stored_source import StoredSource
+from nki_lab.compiler.trace import OutputRef, bind_arguments, is_array, map_arguments
+from nki_lab.errors import KernelArgument
+from nki_lab.ir.execution import Execution
+from nki_lab.ir.nodes import Finding
+from nki_lab.runtime.arrays import is_foreign_array, library_of, to_library, to_numpy
+from nki_lab.runtime.call_form import CallForm, StoredForm
+from nki_lab.runtime.recording import record
+from nki_lab.runtime.result import Result
+from nki_lab.settings import Settings
+from nki_lab.simulator import EagerRun, Program, SimulatorOptions, of_rank, run_ranks
+
+
+class CompiledFunction:
+    """A kernel compiled for arguments of one form; a call runs it without tracing.
+
+    Attributes:
+        compiled: the program, with its state after each pass.
+        runs: how often it has been run.
+    """
+
+    def __init__(
+        self, compiled: CompiledKernel, options: SimulatorOptions, form: CallForm | StoredForm
+    ) -> None:
+        self.compiled = compiled
+        self._form = form
+        self.runs = 0
+        self._options = options
+        self._programs: list[list[Program]] = []  # per rank, those of its cores
+        self._pairs: list[Any] = []
+
+    @property
+    def __name__(self) -> str:
+        """Name of the kernel."""
+        return self.compiled.kernel.name
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """Parameters of the kernel."""
+        return self.compiled.source.signature
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on new arrays of the same shapes and dtypes; everything else must be as it was compiled for."""
+        return self.launch(*args, **kwargs).value
+
+    def save(self, path: str | Path, source: bool = True) -> Path:
+        """Write the kernel to a file that `nki_lab.load` reads, and return its path; see `CompiledKernel.save`."""
+        return self.compiled.save(path, source)
+
+    def launch(self, *args: Any, **kwargs: Any) -> Result:
+        """Run and return everything that is known about the run."""
+        return self._launch(args, kwargs)
+
+    def launch_ranks(self, calls: Sequence[tuple[tuple[Any, ...], dict[str, Any]]]) -> list[Result]:
+        """Run as several ranks and return the Result of each.
+
+        Args:
+            calls: (args, kwargs) of each rank; the arrays of all have the shapes and dtypes compiled for.
+        """
+        found = []
+        for rank, (args, kwargs) in enumerate(calls):
+            try:
+                found.append(self._taken(args, kwargs, check=rank > 0))
+            except KernelArgument as error:
+                raise of_rank(rank, error) from None
+        programs = self._programs_of(len(calls))
+        outputs = run_ranks(programs, [arrays for _, arrays in found], self._pairs)
+        self.runs += 1
+        results = [
+            result_of(self.compiled, own, values, arrays, out, self._options.strict)
+            for (values, arrays), out, own in zip(found, outputs, programs, strict=True)
+        ]
+        record(results[0])  # one program: the views of a cell show it once
+        return results
+
+    def _launch(self, args: tuple[Any, ...], kwargs: dict[str, Any], check: bool = True) -> Result:
+        values, arrays = self._taken(args, kwargs, check)
+        programs = self._programs_of(1)
+        if len(programs[0]) > 1:
+            (outputs,) = run_ranks(programs, [arrays], self._pairs)
+        else:
+            outputs = programs[0][0].run(arrays)
+        self.runs += 1
+        strict = self._options.strict
+        return recorded(result_of(self.compiled, programs[0], values, arrays, outputs, strict))
+
+    def _taken(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], check: bool
+    ) -> tuple[list[Any], list[Any]]:
+        """Return every array as it was given, and the NumPy arrays of the kernel's inputs."""
+        values, arguments = numpy_arguments(self.compiled.source, args, kwargs)
+        return values, self._form.arrays(arguments, check)
+
+    def _programs_of(self, ranks: int) -> list[list[Program]]:
+        if len(self._programs) != ranks:
+            kernels = (self.compiled.kernel, *self.compiled.others)
+            self._pairs = pair_shared(*kernels) if self.compiled.others else []
+            self._programs = [
+                [Program(k, self._options, rank, ranks) for k in kernels] for rank in range(ranks)
+            ]
+        return self._programs
+
+    def __repr__(self) -> str:
+        return f"<compiled NKI kernel {self.compiled.kernel.name} for {self.compiled.target.name}>"
+
+
+def simulation_options(settings: Settings) -> SimulatorOptions:
+    """Return how the environment asks kernels to be run."""
+    return SimulatorOptions(precise_fp=settings.precise_fp, strict=settings.strict)
+
+
+def result_of(
+    compiled: CompiledKernel,
+    runs: Sequence[Program | EagerRun],
+    given: list[Any],
+    arrays: Sequence[np.ndarray],
+    outputs: list[np.ndarray],
+    strict: bool,
+) -> Result:
+    """Return the Result of a run; `runs` are those of the cores."""
+    library = next((library_of(v) for v in given if library_of(v) != "numpy"), "numpy")
+    executions = [
+        Execution.of(k, r.trips)
+        for k, r in zip((compiled.kernel, *compiled.others), runs, strict=True)
+    ]
+    result = Result(
+        compiled=compiled,
+        execution=executions[0],
+        others=tuple(executions[1:]),
+        inputs=tuple(arrays),
+        outputs=tuple(outputs),
+        value=_structured(compiled.kernel.result, [to_library(o, library) for o in outputs]),
+        noticed=_noticed(executions, runs),
+    )
+    if strict:
+        refuse_findings(result.noticed)
+    return result
+
+
+def recorded(result: Result) -> Result:
+    """Return a result after telling whoever collects runs."""
+    record(result)
+    return result
+
+
+def _noticed(
+    executions: Sequence[Execution], runs: Sequence[Program | EagerRun]
+) -> tuple[Finding, ...]:
+    """Return what the values of a run showed, each fact once for all cores."""
+    found: dict[Any, Finding] = {}
+    for execution, run in zip(executions, runs, strict=True):
+        for finding in (*run.noticed(), *find_idle_loops(execution)):
+            found.setdefault((finding.message, finding.stack), finding)
+    return tuple(found.values())
+
+
+def numpy_arguments(
+    source: SourceKernel | StoredSource, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[list[Any], inspect.BoundArguments]:
+    """Return every array as it was given, and the call with NumPy arrays in their place."""
+    bound = bind_arguments(source, args, kwargs)
+    found: list[Any] = []
+
+    def leaf(name: str, value: Any) -> Any:
+        found.append(value)
+        return to_numpy(name, value)
+
+    call = inspect.BoundArguments(source.signature, {})  # type: ignore[arg-type]
+    for name, value in bound.items():
+        call.arguments[name] = map_arguments(
+            name, value, leaf, lambda v: is_array(v) or is_foreign_array(v)
+        )
+    return found, call
+
+
+def _structured(structure: Any, outputs: list[Any]) -> Any:
+    if type(structure) is OutputRef:
+        return outputs[structure.index]
+    if type(structure) in (tuple, list):
+        return type(structure)(_structured(s, outputs) for s in structure)
+    if isinstance(structure, tuple):
+        return type(structure)(*(_structured(s, outputs) for s in structure))
+    if type(structure) is dict:
+        return {k: _structured(s, outputs) for k, s in structure.items()}
+    return structure

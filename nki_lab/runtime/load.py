@@ -1,0 +1,39 @@
+"""How does a kernel come back from a file?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nki_lab.compiler.pipeline import CompiledKernel
+from nki_lab.compiler.stored_source import StoredSource
+from nki_lab.errors import NotOnTarget
+from nki_lab.runtime.call_form import StoredForm
+from nki_lab.runtime.compiled import CompiledFunction, simulation_options
+from nki_lab.settings import Settings
+from nki_lab.targets import get_target
+from nki_lab.targets.spec import Target
+
+
+def load(path: str | Path, target: str | Target | None = None) -> CompiledFunction:
+    """Read a kernel that `compiled.save(path)` or `nki-lab compile` wrote, ready to be called.
+
+    Call it with the arrays of the kernel's parameters, by position or name; constants were compiled in and may be
+    left out. Its source is not needed.
+
+    Args:
+        path: the file, usually ending in .nkic.
+        target: the chip it must have been compiled for; None takes any.
+
+    Raises:
+        BadFile: it is no such file, damaged, or made by another version of nki_lab.
+        NotOnTarget: it was compiled for another chip than `target`.
+    """
+    compiled = CompiledKernel.load(path)
+    if target is not None and get_target(target) is not compiled.target:
+        raise NotOnTarget(
+            f"{Path(path).name} was compiled for {compiled.target.name}, not for {get_target(target).name}",
+            help="compile the kernel again for the other chip: addresses and engines differ",
+        )
+    assert isinstance(compiled.source, StoredSource)
+    form = StoredForm(compiled.source, compiled.kernel.inputs)
+    return CompiledFunction(compiled, simulation_options(Settings.read()), form)
