@@ -12,6 +12,7 @@ from functools import partial
 
 from nki_lab.compiler.findings import FindingsByPlace
 from nki_lab.compiler.options import CompileOptions
+from nki_lab.compiler.overwritten import find_overwritten
 from nki_lab.errors import KernelResult
 from nki_lab.ir.coverage import Coverage, Written
 from nki_lab.ir.instruction import READ, SPOIL, UPDATE, WRITE, Instruction
@@ -29,7 +30,7 @@ def find_uninitialized(kernel: Kernel, options: CompileOptions) -> Kernel:
     findings, poisoned, unwritten = _look_at(kernel)
     if kernel.outputs and len(unwritten) == len(kernel.outputs) and not kernel.written_inputs:
         raise _no_result(kernel, unwritten)
-    return kernel.with_(findings=findings, poisoned=poisoned)
+    return kernel.with_(findings=(*findings, *find_overwritten(kernel)), poisoned=poisoned)
 
 
 def unwritten_reads(kernel: Kernel) -> tuple[Finding, ...]:

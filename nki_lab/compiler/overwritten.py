@@ -1,0 +1,95 @@
+"""Which elements does an instruction read after it may have overwritten them itself?
+
+An engine streams: element k is read, computed and written while later ones are still to be read. A destination in the
+place of an operand is fine, one that runs ahead of it is not, and of a DMA transfer, whose parts run beside each other,
+no overlap is. The simulator reads everything first, so it would show values that a device does not promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from nki_lab.compiler.findings import FindingsByPlace
+from nki_lab.ir.dynamic import identity
+from nki_lab.ir.footprint import footprint, overlap
+from nki_lab.ir.instruction import WRITE, Instruction, Shape
+from nki_lab.ir.nodes import Finding, Kernel
+from nki_lab.ir.tensor import NkiTensor
+from nki_lab.targets.engines import DMA
+
+# Larger storages are not looked at element by element.
+_MOST_BYTES = 1 << 22
+
+
+def find_overwritten(kernel: Kernel) -> tuple[Finding, ...]:
+    """Return a finding for each instruction that writes elements before it has read them."""
+    findings = FindingsByPlace(())
+    for i in kernel.instructions:
+        pairs = i.form.cache.get(find_overwritten)
+        if pairs is None:
+            pairs = i.form.cache[find_overwritten] = tuple(_pairs(i))
+        for dst_at, src_at in pairs:
+            for dst in _views(i.args[dst_at]):
+                for src in _views(i.args[src_at]):
+                    if dst.storage is src.storage and _runs_ahead(i, dst, src):
+                        findings.add(
+                            src_at, i.stack, partial(_finding, i, dst_at, src_at, dst, src)
+                        )
+    return findings.all()
+
+
+def _pairs(i: Instruction) -> Iterator[tuple[int, int]]:
+    """Yield the positions of a written and a read operand whose elements are taken in one order."""
+    definition = i.definition
+    written = [at for at, role in definition.roles(i) if role == WRITE]
+    for dst_at in written:
+        for src_at in i.form.reads:
+            shapes = {definition.operands[definition.params[at]].shape for at in (dst_at, src_at)}
+            if i.form.engine is DMA or shapes == {Shape.STREAM}:
+                yield dst_at, src_at
+
+
+def _views(value: object) -> tuple[NkiTensor, ...]:
+    if type(value) is NkiTensor:
+        return (value,)
+    return tuple(v for v in value if type(v) is NkiTensor) if type(value) is tuple else ()
+
+
+def _runs_ahead(i: Instruction, dst: NkiTensor, src: NkiTensor) -> bool:
+    if dst.dynamic is not None or src.dynamic is not None or identity(dst) == identity(src):
+        return False
+    if not overlap(footprint(dst), footprint(src)) or dst.storage.nbytes > _MOST_BYTES:
+        return False
+    size = 1 if i.form.engine is DMA else dst.shape[0]  # partitions run beside each other
+    steps = np.iinfo(np.int32).max
+    written = np.full(dst.storage.nbytes, steps, np.int32)
+    for at, step in _bytes(dst, size):
+        np.minimum.at(written, at, step)
+    if i.form.engine is DMA:
+        return any((written[at] != steps).any() for at, _ in _bytes(src, size))
+    return any((written[at] < step).any() for at, step in _bytes(src, size))
+
+
+def _bytes(view: NkiTensor, partitions: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield, per byte of an element, the places of all elements, and at which step of the stream each comes."""
+    places = np.array(view.offset)
+    for count, stride in zip(view.shape, view.strides, strict=True):
+        places = np.add.outer(places, np.arange(count) * stride)
+    flat = places.reshape(-1) * view.dtype.itemsize
+    steps = np.tile(np.arange(len(flat) // partitions, dtype=np.int32), partitions)
+    for byte in range(view.dtype.itemsize):
+        yield flat + byte, steps
+
+
+def _finding(i: Instruction, dst_at: int, src_at: int, dst: NkiTensor, src: NkiTensor) -> Finding:
+    params = i.definition.params
+    return Finding(
+        "hazard",
+        f"{i.definition.name}: {params[dst_at]} = {dst.describe()} lies over elements of {params[src_at]} ="
+        f" {src.describe()} that are read after they may have been overwritten",
+        i.stack,
+        help="write into another tile, or into exactly the place that is read",
+    )
