@@ -417,6 +417,16 @@ class KernelErrors(NkiError):
         return [*lines, f"{len(self.errors)} errors in this kernel"]
 
 
+def joined(errors: Iterable[NkiError]) -> NkiError:
+    """Return several errors as one, each mistake once: the text may show what the run meets again."""
+    flat: list[NkiError] = []
+    for error in errors:
+        for one in error.errors if isinstance(error, KernelErrors) else (error,):
+            if not any((one.message, one.span) == (e.message, e.span) for e in flat):
+                flat.append(one)
+    return flat[0] if len(flat) == 1 else KernelErrors(flat)
+
+
 def in_order(errors: Iterable[NkiError]) -> list[NkiError]:
     """Return errors in the order of their lines, those without a place last."""
 

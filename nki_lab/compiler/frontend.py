@@ -1,4 +1,4 @@
-"""What did the author write, and can it ever be a kernel?
+"""What did the author write?
 
 The text is read, never rewritten. A kernel keeps its source from the moment it is defined, since a worker process or
 a later look finds neither the cell nor the file.
@@ -12,14 +12,15 @@ import dis
 import inspect
 import linecache
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import CodeType
 from typing import Any
 
-from nki_lab.errors import KernelErrors, NkiError, NotAllowed, UnknownName, close_matches
-from nki_lab.source import Span
+from nki_lab.compiler.function_text import FunctionText
+from nki_lab.errors import NkiError, UnknownName, close_matches
+from nki_lab.source import Span, Stack
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,12 +79,27 @@ class SourceKernel:
         return statement
 
     @cached_property
+    def function_text(self) -> FunctionText | None:
+        """The text of the function itself: a `def`, or the only lambda of the statement; None without one."""
+        node = self.definition
+        if node is None or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return None if node is None else self._parsed
+        lambdas = [n for n in ast.walk(node) if isinstance(n, ast.Lambda)]
+        return replace(self._parsed, node=lambdas[0]) if len(lambdas) == 1 else None
+
+    @property
+    def _parsed(self) -> FunctionText:
+        return FunctionText(
+            self.definition, self.text.splitlines(), self.filename, self.first_line, self.name
+        )
+
+    @cached_property
     def place(self) -> Span:
         """The line of the function's `def`."""
         self.restore_lines()
         if self.definition is None:
             return Span(self.filename, self.first_line, function=self.name)
-        span = _place_of(self.definition, self)
+        span = self._parsed.place(self.definition)
         header = linecache.getline(self.filename, span.line).rstrip()
         return replace(span, end_line=span.line, end_column=len(header))
 
@@ -94,7 +110,7 @@ class SourceKernel:
         if len(found) != 1:
             return self.place
         self.restore_lines()
-        return _place_of(found[0], self)
+        return self._parsed.place(found[0])
 
     def restore_lines(self) -> None:
         """Put the text back into linecache where it is gone or another by now, so that errors can show it."""
@@ -107,31 +123,6 @@ class SourceKernel:
         known = linecache.cache.get(self.filename, ())
         changed = known[1] if len(known) == 4 else None  # type: ignore[misc]
         linecache.cache[self.filename] = (sum(map(len, lines)), changed, lines, self.filename)
-
-    def check(self) -> None:
-        """Raise for everything in the text that no NKI front end compiles, all at once."""
-        self.restore_lines()
-        errors = [*unknown_names(self.function), *forbidden(self)]
-        if len(errors) == 1:
-            raise errors[0]
-        if errors:
-            raise KernelErrors(errors)
-
-
-# What to write instead of each construct that can never work while a kernel is traced.
-_FORBIDDEN: dict[type[ast.AST], tuple[str, str]] = {
-    ast.Yield: ("`yield`", "a kernel runs once from top to bottom: return its output tensors"),
-    ast.YieldFrom: ("`yield from`", "a kernel runs once from top to bottom: return its output tensors"),
-    ast.Await: ("`await`", "call nki.isa instructions directly; engines overlap by themselves"),
-    ast.AsyncFor: ("`async for`", "write a plain `for` over nl.affine_range"),
-    ast.AsyncWith: ("`async with`", "remove it; engines overlap by themselves"),
-    ast.AsyncFunctionDef: ("`async def`", "write a plain `def`"),
-    ast.Try: ("`try`", "check with `if` or `assert` on values known while the kernel is traced"),
-    ast.TryStar: ("`try`", "check with `if` or `assert` on values known while the kernel is traced"),
-    ast.Global: ("`global`", "pass the value as an argument, or read it without `global`"),
-    ast.Nonlocal: ("`nonlocal`", "pass the value as an argument and return the new one"),
-    ast.Delete: ("`del`", "leave it out: a tile is free after its last use"),
-}  # fmt: skip
 
 
 def _statements(text: str) -> list[ast.stmt]:
@@ -158,35 +149,26 @@ def _own_returns(node: ast.AST) -> Iterator[ast.Return]:
             yield from _own_returns(child)
 
 
-def forbidden(source: SourceKernel) -> Iterator[NkiError]:
-    """Yield an error for each construct of the kernel's text that no front end compiles."""
-    if source.definition is None:
-        return
-    for node in ast.walk(source.definition):
-        if type(node) in _FORBIDDEN:
-            what, instead = _FORBIDDEN[type(node)]
-            yield NotAllowed(
-                f"{what} is not supported in a kernel",
-                stack=(_place_of(node, source),),
-                help=instead,
-            )
-
-
-def unknown_names(function: Callable[..., Any]) -> Iterator[NkiError]:
+def unknown_names(
+    code: CodeType, scope: Mapping[str, Any], callers: Stack = ()
+) -> Iterator[NkiError]:
     """Yield an error for each global name the function reads that does not exist."""
-    scope = function.__globals__
-    for code in _codes(function.__code__):
-        for instruction in _loads(code):
+    for inner in _codes(code):
+        for instruction in _loads(inner):
             name = instruction.argval
             if name in scope or hasattr(builtins, name):
                 continue
-            known = {*scope, *dir(builtins), *code.co_varnames}
-            yield UnknownName(
-                f"name `{name}` is not defined",
-                stack=((code, instruction.offset),),
-                help=close_matches(name, known)
-                or "define it in this cell or an earlier one, or import it",
-            )
+            known = {*scope, *dir(builtins), *inner.co_varnames}
+            yield unknown_name(name, known, ((inner, instruction.offset), *callers))
+
+
+def unknown_name(name: str, known: Iterable[str], stack: Stack) -> UnknownName:
+    """Return the error of a name that is defined nowhere."""
+    return UnknownName(
+        f"name `{name}` is not defined",
+        stack=stack,
+        help=close_matches(name, known) or "define it in this cell or an earlier one, or import it",
+    )
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
@@ -205,17 +187,3 @@ def _loads(code: CodeType) -> Iterator[Any]:
         if i.opname in ("LOAD_GLOBAL", "LOAD_NAME") and i.argval not in seen | stored:
             seen.add(i.argval)
             yield i
-
-
-def _place_of(node: Any, source: SourceKernel) -> Span:
-    """Return where a node of the kernel's text stands; `global` and the like have no code at all."""
-    dedented = source.text.splitlines()[node.lineno - 1]
-    line = source.first_line + node.lineno - 1
-    written = linecache.getline(source.filename, line).rstrip("\n")
-    removed = max(len(written) - len(dedented), 0)
-    start, end = (
-        removed + len(dedented.encode()[:offset].decode())
-        for offset in (node.col_offset, node.end_col_offset)
-    )
-    last = line + node.end_lineno - node.lineno
-    return Span(source.filename, line, start, last, end, source.name)

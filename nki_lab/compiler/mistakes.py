@@ -12,6 +12,7 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 import nki_lab.language as nl
+from nki_lab.compiler.frontend import unknown_name
 from nki_lab.errors import (
     KernelRaised,
     NkiError,
@@ -62,6 +63,10 @@ def what_was_meant(error: Exception, root: CodeType) -> NkiError:
         return error
     if isinstance(error, AttributeError) and isinstance(error.obj, NkiTensor):
         return _no_attribute(error.obj, error.name or "", stack)
+    if isinstance(error, NameError) and not isinstance(error, UnboundLocalError):
+        frame, _ = _author_frame(error.__traceback__)
+        known = {**frame.f_globals, **frame.f_locals} if frame is not None else {}
+        return unknown_name(error.name or "", {*known, *dir(builtins)}, stack)
     if isinstance(error, TypeError):
         wrong = _wrong_call(error, stack)
         if wrong is not None:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.compiler.check_language import check_called, errors_of, find_argument, meet
 from nki_lab.compiler.exchanged import find_exchanged
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.mistakes import what_was_meant
@@ -26,10 +27,10 @@ from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.dtypes import DType, dtype_of
 from nki_lab.errors import (
     KernelArgument,
-    KernelErrors,
     KernelResult,
     NkiError,
     close_matches,
+    joined,
 )
 from nki_lab.ir.builder import Builder
 from nki_lab.ir.nodes import Kernel, OutputRef, Param
@@ -71,12 +72,15 @@ def trace(
         program: (program_id, num_programs).
         watch: runs what is traced, at once.
     """
-    source.check()
+    text_errors = errors_of(source)
+    if text_errors and _never_runs(source):
+        raise joined(text_errors)
     bound = bind_arguments(source, args, kwargs)
     builder = Builder(target, root=source.code, program=program, strict=options.strict, watch=watch)
     values = {name: _symbolic(builder, name, value) for name, value in bound.items()}
     params = tuple(Param(name, value) for name, value in values.items())
-    _find_unportable(builder, source, bound)
+    for name, value in bound.items():
+        find_argument(builder, source, name, value)
     if watch is not None:
         watch.begin(builder)
     positional, keywords = _call_form(source, values)
@@ -85,14 +89,18 @@ def trace(
         try:
             result = source.function(*positional, **keywords)
         except Exception as error:
-            explained = _all([*builder.errors, what_was_meant(error, source.code)])
+            told = what_was_meant(error, source.code)
+            meet(builder, source, error.__traceback__)
+            called = check_called(source, builder)
+            explained = joined([*text_errors, *called, *builder.errors, told])
             # A debugger started afterwards stops at the author's line, where the tiles are.
             explained = explained.with_traceback(authors_traceback(error.__traceback__))
     if explained is not None:
         # Raised here it has no context: IPython shows another traceback where a group of exceptions is one.
         raise explained from None
-    if builder.errors:
-        raise _all(builder.errors)
+    errors = [*text_errors, *check_called(source, builder), *builder.errors]
+    if errors:
+        raise joined(errors)
     builder.check_closed()
     builder.watch = None  # tensors that outlive the trace keep no memory
     outputs: list[NkiTensor] = []
@@ -159,20 +167,11 @@ def bind_arguments(
     return dict(bound.arguments)
 
 
-def _find_unportable(builder: Builder, source: SourceKernel, bound: dict[str, Any]) -> None:
-    """Tell what tracing takes and the official compiler does not (nki/migration/index.rst, Language restrictions)."""
-    keyword_only = inspect.Parameter.KEYWORD_ONLY
-    for name, parameter in source.signature.parameters.items():
-        if parameter.kind is keyword_only:
-            what = f"`{name}` of {source.name} stands after `*`"
-            help = "leave the `*` out, with parameters that have defaults at the end"
-        elif type(bound.get(name)) is list:
-            what = f"argument `{name}` of {source.name} is a list"
-            help = "pass a tuple"
-        else:
-            continue
-        message = f"{what}, which NKI's compiler does not take"
-        builder.find("portability", message, help, stack=(source.place,))
+def _never_runs(source: SourceKernel) -> bool:
+    return bool(
+        source.code.co_flags
+        & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR)
+    )
 
 
 def _call_form(source: SourceKernel, values: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -309,10 +308,3 @@ def _check_result(kernel: Kernel, result: Any, source: SourceKernel) -> None:
             stack=(source.returns,),
             help="return the tensor made with nl.ndarray(..., buffer=nl.shared_hbm); is the `return` missing?",
         )
-
-
-def _all(errors: list[NkiError]) -> NkiError:
-    flat: list[NkiError] = []
-    for error in errors:
-        flat += error.errors if isinstance(error, KernelErrors) else [error]
-    return flat[0] if len(flat) == 1 else KernelErrors(flat)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from types import CodeType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -34,12 +35,13 @@ from nki_lab.ir.instruction import (
 from nki_lab.ir.layout import contiguous_strides
 from nki_lab.ir.nodes import Finding, Loop
 from nki_lab.ir.register import Register
+from nki_lab.ir.rule_errors import rule_error
 from nki_lab.ir.storage import Storage
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.ir.tensor_arguments import address_of, element_of, memory_of, shape_of
 from nki_lab.ir.variables import variable_of
 from nki_lab.ir.watch import Watch
-from nki_lab.source import Blame, Stack, is_internal, stack_of_frame
+from nki_lab.source import Stack, is_internal, stack_of_frame
 from nki_lab.targets.spaces import MemoryRegion
 from nki_lab.targets.spec import Target
 
@@ -63,6 +65,7 @@ class Builder:
         program: (program_id, num_programs) of the core.
         strict: findings become errors.
         watch: runs what is traced, at once; None where nothing does.
+        met: the author's functions that were called -> their global names, and where they were called first.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class Builder:
         self.findings: dict[tuple[str, str, Any], Finding] = {}
         self._names: dict[str, int] = {}
         self._stacks: dict[Stack, Stack] = {}
+        self.met: dict[CodeType, tuple[dict[str, Any], Stack]] = {}
         self._assigned: dict[Stack, str] = {}
         self._reported: set[tuple[Any, Stack]] = set()
         # For holds_comparison: whether each storage holds truth values, after so much of the current body.
@@ -105,8 +109,22 @@ class Builder:
 
     def stack(self, depth: int = 2) -> Stack:
         """Return the author's places from `depth` frames up to the kernel, innermost first."""
-        found = stack_of_frame(sys._getframe(depth), self.root)
-        return self._stacks.setdefault(found, found)
+        frame = sys._getframe(depth)
+        found = stack_of_frame(frame, self.root)
+        known = self._stacks.get(found)
+        if known is None:
+            self._stacks[found] = known = found
+            self._meet(frame, found)
+        return known
+
+    def _meet(self, frame: Any, stack: Stack) -> None:
+        """Note the functions that a new place is the first to show; called once per place, not per instruction."""
+        for depth, (code, _) in enumerate(stack):  # type: ignore[misc]
+            while frame.f_code is not code:
+                frame = frame.f_back
+            if code not in self.met:
+                self.met[code] = (frame.f_globals, stack[depth + 1 :])
+            frame = frame.f_back
 
     # -- tensors -------------------------------------------------------------------------------------------------
 
@@ -454,38 +472,6 @@ def _foreign_register(definition: Definition, register: Register) -> Instruction
         f"{definition.name}: register `{register.name}` was made by another kernel call",
         help="allocate it inside the kernel with nisa.register_alloc()",
     )
-
-
-def rule_error(rule: Rule, i: Instruction, direct: bool = False) -> NkiError:
-    """Return the error of a broken rule, describing what the rule is about.
-
-    Args:
-        rule: the rule that does not hold.
-        i: the instruction that breaks it.
-        direct: the author's line calls the instruction itself, so its arguments can be marked there.
-    """
-    definition = i.definition
-    notes = []
-    for name in rule.about:
-        value = i.args[definition.position[name]]
-        for v in (
-            value if type(value) is tuple and value and type(value[0]) is NkiTensor else (value,)
-        ):
-            notes.append(f"{name} = {_shown(v)}")
-    advice = rule.help(i) if callable(rule.help) else rule.help
-    about = tuple((name, definition.position[name]) for name in rule.about)
-    blame = Blame(definition.name, about) if direct else None
-    message = f"{definition.name}: {rule.text}"
-    return rule.error(message, stack=i.stack, notes=notes, help=advice, blame=blame)
-
-
-def _shown(value: Any) -> str:
-    if type(value) is NkiTensor:
-        return value.describe()
-    shown = repr(value)
-    if " at 0x" in shown:  # an address differs from run to run; errors do not
-        return f"{getattr(value, '__name__', '')} ({type(value).__name__})".strip()
-    return shown
 
 
 def _called_by_author(frame: Any) -> bool:

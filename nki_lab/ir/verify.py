@@ -18,10 +18,10 @@ from nki_lab.errors import (
     in_order,
 )
 from nki_lab.ir.bounds import leaves_storage
-from nki_lab.ir.builder import rule_error
 from nki_lab.ir.dynamic import Addressing
 from nki_lab.ir.instruction import Form, Instruction
 from nki_lab.ir.nodes import Kernel, OutputRef
+from nki_lab.ir.rule_errors import rule_error
 from nki_lab.ir.storage import Address, Storage
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.source import Stack

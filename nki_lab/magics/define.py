@@ -11,6 +11,7 @@ from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 
+from nki_lab.compiler.check_language import check_text
 from nki_lab.errors import NkiError, NoKernel
 from nki_lab.magics.cells import Cell
 from nki_lab.runtime import KernelFunction, jit
@@ -56,7 +57,7 @@ def define_kernels(shell: InteractiveShell, cell: Cell) -> list[KernelFunction]:
     _execute(shell, code)
     kernels = _marked(tree, shell.user_ns, cell) or [_only_function(tree, shell, cell)]
     for kernel in kernels:
-        kernel.source.check()
+        check_text(kernel.source)
     return kernels
 
 

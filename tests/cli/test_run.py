@@ -252,9 +252,9 @@ WRONG_FILES = [
     ),
     (HEAD + "def k():\n    return 1 / 0\n", "k.py:k", "error[NKI109]: ZeroDivisionError", "line 6"),
     (
-        HEAD + "def k():\n    try:\n        pass\n    finally:\n        pass\n",
+        HEAD + "def k():\n    global kept\n    kept = 1\n",
         "k.py:k",
-        "`try`",
+        "`global`",
         "line 6",
     ),
 ]

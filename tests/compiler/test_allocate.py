@@ -67,7 +67,9 @@ def test_random_programs_keep_their_values_in_their_places(seed, machine):
 
 def three_tiles(x, sizes=(888, 98_568, 98_568)):
     """Need all three tiles at one time, in whatever order."""
-    out = nl.ndarray((128, sum(sizes) // 4), dtype=nl.float32, buffer=nl.shared_hbm)
+    out = nl.ndarray(
+        (128, (sizes[0] + sizes[1] + sizes[2]) // 4), dtype=nl.float32, buffer=nl.shared_hbm
+    )
     a = nl.ndarray((128, sizes[0] // 4), dtype=nl.float32, buffer=nl.sbuf)
     b = nl.ndarray((128, sizes[1] // 4), dtype=nl.float32, buffer=nl.sbuf)
     c = nl.ndarray((128, sizes[2] // 4), dtype=nl.float32, buffer=nl.sbuf)

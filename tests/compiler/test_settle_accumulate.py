@@ -26,7 +26,8 @@ def products(x, y, parts, accumulate=None):
     nisa.dma_copy(dst=a, src=x)
     nisa.dma_copy(dst=b, src=y)
     acc = nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.psum)
-    for low, high in parts:
+    for part in parts:
+        low, high = part
         nisa.nc_matmul(
             dst=acc[:, low:high], stationary=a, moving=b[:, low:high], accumulate=accumulate
         )
@@ -59,7 +60,8 @@ def test_first_writes_overwrite_and_later_ones_add(arrays, parts, expected, shar
     kernel = compiled(products, x, y, parts).kernel
     assert settled(kernel) == expected
     times = np.zeros(512)
-    for low, high in parts:
+    for part in parts:
+        low, high = part
         times[low:high] += 1
     (found,) = simulated(kernel, [x, y], shared_bytes=shared_bytes)
     product = (x.T.astype(float) @ y.astype(float)) * times

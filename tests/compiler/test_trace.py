@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import runpy
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -20,7 +19,6 @@ from nki_lab.errors import (
     KernelArgument,
     KernelResult,
 )
-from nki_lab.runtime import run
 from nki_lab.runtime.jit import jit
 from tests.compiler.programs import compiled, failing, line_of, scaled
 
@@ -303,23 +301,3 @@ def test_results_that_are_none(kernel, said, instead):
     returns = "return" in inspect.getsource(kernel)
     assert error.span.text.strip().startswith("return" if returns else "def")
     assert error.span.line in range(line, line + 6)
-
-
-@pytest.mark.parametrize(
-    ("kernel", "extra", "message"),
-    [
-        ("def kernel(x, *, n=1):", {}, "`n` of kernel stands after `*`"),
-        ("def kernel(x, n):", {"n": [1, 2]}, "argument `n` of kernel is a list"),
-        ("def kernel(x, n=(1, 2)):", {}, None),
-    ],
-)
-def test_what_the_official_compiler_does_not_take_is_told(kernel, extra, message, tmp_path):
-    file = tmp_path / "kernel.py"
-    file.write_text(
-        f"import nki_lab.language as nl\n\n{kernel}\n    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)\n"
-        "    nl.store(out, nl.load(x))\n    return out\n"
-    )
-    names = runpy.run_path(str(file))
-    findings = run(names["kernel"], np.ones((2, 3), np.float32), **extra).findings
-    assert [f.kind for f in findings] == (["portability"] if message else [])
-    assert all(message in f.message and f.stack[0].line == 3 for f in findings)

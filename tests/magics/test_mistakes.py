@@ -91,7 +91,7 @@ BODIES = [
     ("def f(x):\n    return lang.add(x, x)\n", e.UnknownName, 3, "name `lang` is not defined"),
     ("def f(x):\n    return nll.add(x, x)\n", e.UnknownName, 3, "did you mean `nl`"),
     ("def f(x):\n    yield x\n", e.NotAllowed, 3, "`yield` is not supported"),
-    ("async def f(x):\n    return x\n", e.NotAllowed, 2, "`async def`"),
+    ("async def f(x):\n    return x\n", e.NotAllowed, 2, "`async`"),
     ("def f(x):\n    global y\n    return x\n", e.NotAllowed, 3, "`global` is not supported"),
 ]
 

@@ -1,0 +1,307 @@
+"""Is a kernel, with all it calls, written in the Python that NKI has?
+
+The text is read of the kernel, of every function that a call stack of the trace showed, and of the author's functions
+and classes that these name: NKI's parser reads them all. A function is looked at once, whatever it emits.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import inspect
+import math
+import os
+import sys
+import sysconfig
+from collections import ChainMap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import CodeType, FunctionType, ModuleType, TracebackType
+from typing import Any
+
+import numpy as np
+
+from nki_lab.compiler.frontend import SourceKernel, unknown_names
+from nki_lab.compiler.function_text import FunctionText, text_of
+from nki_lab.compiler.subset import CONSTRUCTS, ERROR, Construct
+from nki_lab.compiler.subset.calls import BUILTINS, DECORATORS, MATH
+from nki_lab.errors import NkiError, NotAllowed, joined
+from nki_lab.ir.builder import Builder
+from nki_lab.language.nkiobject import NKIObject
+from nki_lab.source import Stack, is_internal, stack_of_traceback
+
+Scope = Mapping[str, Any]
+_LIBRARY = tuple(os.path.join(sysconfig.get_path(n), "") for n in ("stdlib", "platstdlib"))
+_PACKAGES = tuple(os.path.join(sysconfig.get_path(n), "") for n in ("purelib", "platlib"))
+_NUMPY = os.path.join(os.path.dirname(np.__file__), "")
+
+
+@dataclass(frozen=True, eq=False)
+class _Function:
+    """A function to look at: `called` says that it certainly was called, from the places `callers`."""
+
+    text: FunctionText
+    code: CodeType
+    scope: Scope
+    callers: Stack
+    called: bool = True
+
+
+def errors_of(source: SourceKernel) -> list[NkiError]:
+    """Return an error for everything in the kernel's own text that no front end compiles."""
+    source.restore_lines()
+    function = _kernel(source)
+    if function is None:
+        return list(unknown_names(source.code, source.function.__globals__))
+    return list(_errors(function))
+
+
+def check_text(source: SourceKernel) -> None:
+    """Raise for everything in the kernel's own text that no front end compiles, all at once."""
+    errors = errors_of(source)
+    if errors:
+        raise joined(errors)
+
+
+def check_called(source: SourceKernel, builder: Builder) -> list[NkiError]:
+    """Return the errors of the functions that the traced kernel called, and record the findings of all.
+
+    Errors in functions that the text only names are findings: they may never be called.
+    """
+    errors: list[NkiError] = []
+    for function in _reached(source, builder):
+        if function.called and function.code is not source.code:
+            errors += _errors(function)
+        for row, subject, nodes in _grouped(function):
+            if row.level == ERROR and function.called:
+                continue
+            places = [function.text.place(node) for node in nodes]
+            also = sorted({p.line for p in places} - {places[0].line})
+            where = f" (also in line{'s' * (len(also) > 1)} {', '.join(map(str, also))})"
+            message = row.message(subject) + (where if also else "")
+            builder.find("portability", message, row.instead, stack=(places[0], *function.callers))
+    return errors
+
+
+def meet(builder: Builder, source: SourceKernel, tb: TracebackType | None) -> None:
+    """Note the functions that an exception went through: they were called, whatever they emitted."""
+    stack = stack_of_traceback(tb, source.code)
+    scopes = {}
+    while tb is not None:
+        scopes[tb.tb_frame.f_code] = tb.tb_frame.f_globals
+        tb = tb.tb_next
+    for depth, place in enumerate(stack):
+        if isinstance(place, tuple):
+            builder.met.setdefault(place[0], (scopes[place[0]], stack[depth + 1 :]))
+
+
+def find_argument(builder: Builder, source: SourceKernel, name: str, value: Any) -> None:
+    """Record what NKI's compiler does not take as an argument of a kernel."""
+    what = f"argument `{name}` of {source.name}"
+    if type(value) is list:
+        key, subject = "list argument", f"{what}, a list"
+    elif isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
+        key, subject = "dtype argument", f"{what}, a dtype of NumPy"
+    elif type(value) is dict and not all(isinstance(k, str) for k in value):
+        key, subject = "key argument", f"{what}, a dict with keys that are no strings"
+    elif hasattr(value, "__dataclass_fields__") and not _is_nki_class(type(value)):
+        key, subject = "object argument", f"{what}, a {type(value).__name__}, which is no NKIObject"
+    else:
+        return
+    row = CONSTRUCTS[key]
+    builder.find("portability", row.message(subject), row.instead, stack=(source.place,))
+
+
+# -- which functions ------------------------------------------------------------------------------------------------
+
+
+def _kernel(source: SourceKernel) -> _Function | None:
+    text = source.function_text
+    if text is None:
+        return None
+    function = source.function
+    scope: Scope = function.__globals__
+    if function.__closure__:
+        cells = zip(source.code.co_freevars, function.__closure__, strict=True)
+        scope = ChainMap(dict(_contents(cells)), function.__globals__)
+    return _Function(text, source.code, scope, ())
+
+
+def _contents(cells: Any) -> Iterator[tuple[str, Any]]:
+    for name, cell in cells:
+        try:
+            yield name, cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+
+
+def _reached(source: SourceKernel, builder: Builder) -> Iterator[_Function]:
+    """Yield the kernel, the functions it called, and those that their texts name, each once."""
+    ranges: dict[str, list[FunctionText]] = {}
+
+    def is_new(code: CodeType) -> bool:
+        return not any(text.holds(code) for text in ranges.get(code.co_filename, ()))
+
+    waiting: list[_Function] = []
+    kernel = _kernel(source)
+    if kernel is not None:
+        waiting.append(kernel)
+    for code, (scope, callers) in builder.met.items():
+        if code is source.code or not _is_kernel_code(code):
+            continue
+        text = text_of(code)
+        if text is not None:
+            waiting.append(_Function(text, code, scope, callers))
+    # A function inside another one stands in that one's text: look at outer ones first.
+    waiting.sort(key=lambda f: f.text is not (kernel and kernel.text) and f.code.co_firstlineno)
+    while waiting:
+        function = waiting.pop(0)
+        if not is_new(function.code):
+            continue
+        ranges.setdefault(function.text.filename, []).append(function.text)
+        yield function
+        for code, names, node in _named(function):
+            if is_new(code) and (text := text_of(code)) is not None:
+                callers = (function.text.place(node), *function.callers)
+                waiting.append(_Function(text, code, names, callers, called=False))
+
+
+def _named(function: _Function) -> Iterator[tuple[CodeType, Scope, Any]]:
+    """Yield the author's functions that a text names: their code, global names, and where they are named."""
+    for name, node in function.text.facts.reads.items():
+        for found in _functions_of(_value(name, function.scope)):
+            code = found.__code__
+            if not is_internal(code) and _is_authors(code.co_filename):
+                yield code, found.__globals__, node
+
+
+def _functions_of(value: Any) -> Iterator[FunctionType]:
+    while isinstance(value, functools.partial):
+        value = value.func
+    if isinstance(value, (staticmethod, classmethod)):
+        value = value.__func__
+    value = getattr(value, "func", value) if _is_internal_object(value) else value  # a kernel
+    if isinstance(value, FunctionType):
+        yield value
+    elif isinstance(value, type) and not _is_internal_object(value):
+        for member in vars(value).values():
+            if isinstance(member, (staticmethod, classmethod)):
+                member = member.__func__
+            if isinstance(member, FunctionType) and member.__code__.co_filename != "<string>":
+                yield member
+
+
+def _value(name: str, scope: Scope) -> Any:
+    """Return what a dotted name stands for, without running any code of the author's; None if it is unknown."""
+    first, *rest = name.split(".")
+    value = scope.get(first)
+    for part in rest:
+        if isinstance(value, ModuleType):
+            value = vars(value).get(part)
+        elif isinstance(value, type):
+            value = inspect.getattr_static(value, part, None)
+        else:
+            return None
+    return value
+
+
+def _is_internal_object(value: Any) -> bool:
+    kind = value if isinstance(value, (type, FunctionType)) else type(value)
+    return str(getattr(kind, "__module__", "")).partition(".")[0] == "nki_lab"
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_authors(filename: str) -> bool:
+    return not filename.startswith((*_LIBRARY, *_PACKAGES, "<frozen", "<string>"))
+
+
+def _is_kernel_code(code: CodeType) -> bool:
+    # A package of kernels may be installed; Python's own library and NumPy hold none.
+    name = code.co_filename
+    library = name.startswith(_LIBRARY) and not name.startswith(_PACKAGES)
+    return not (is_internal(code) or library or name.startswith(_NUMPY))
+
+
+# -- what is in them ------------------------------------------------------------------------------------------------
+
+
+def _errors(function: _Function) -> Iterator[NkiError]:
+    scope = function.scope
+    reads = {name.partition(".")[0] for name in function.text.facts.reads}
+    # The names are first looked for in the text, which is cheap; the code says exactly which are global.
+    if any(name not in scope and not hasattr(builtins, name) for name in reads):
+        yield from unknown_names(function.code, scope, function.callers)
+    for key, node in function.text.facts.constructs:
+        row = _row(key, function)
+        if row.level == ERROR:
+            yield NotAllowed(
+                row.message(),
+                stack=(function.text.place(node), *function.callers),
+                help=row.instead,
+            )
+
+
+def _row(key: str, function: _Function) -> Construct:
+    if key == "yield" and (function.callers or not function.called):
+        key = "yield in a helper"
+    return CONSTRUCTS[key]
+
+
+def _grouped(function: _Function) -> Iterator[tuple[Construct, str, list[Any]]]:
+    """Yield each construct that NKI's parser refuses once, with all of its nodes."""
+    found: dict[tuple[str, str], list[Any]] = {}
+    for key, node in function.text.facts.constructs:
+        found.setdefault((key, ""), []).append(node)
+    for key, subject, node in _by_name(function):
+        found.setdefault((key, subject), []).append(node)
+    for (key, subject), nodes in found.items():
+        yield _row(key, function), subject, nodes
+
+
+def _by_name(function: _Function) -> Iterator[tuple[str, str, Any]]:
+    """Yield what only the values of global names show."""
+    facts, scope = function.text.facts, function.scope
+    local = function.code.co_freevars
+    for name, node in facts.calls:
+        if name in facts.reads and name not in scope and name not in local and _is_builtin(name):
+            yield "builtin", f"`{name}`", node
+    for name, node in facts.reads.items():
+        module, _, member = name.rpartition(".")
+        if module and _value(module, scope) is math and member not in MATH:
+            yield "other math", f"`{name}`", node
+        value = _value(name, scope)
+        if isinstance(value, type) and not _is_nki_class(value) and _is_own_class(value):
+            yield (
+                "class base",
+                f"class `{name}`, whose base is not NKIObject, Enum or NamedTuple",
+                node,
+            )
+    for name, node in facts.decorators:
+        known = name.split(".")[-1] in DECORATORS or _is_internal_object(_value(name, scope))
+        if not known:
+            yield "decorator", f"decorator `{name}`", node
+
+
+def _is_builtin(name: str) -> bool:
+    value = getattr(builtins, name, None)
+    is_error = isinstance(value, type) and issubclass(value, BaseException)
+    return callable(value) and not is_error and name not in BUILTINS
+
+
+def _is_own_class(value: type) -> bool:
+    """Tell whether a class was written with the kernels: not by Python, a package or nki_lab."""
+    if _is_internal_object(value) or issubclass(value, BaseException):
+        return False
+    module = value.__module__
+    if module in ("builtins", "typing", "enum"):
+        return False
+    filename = getattr(sys.modules.get(module), "__file__", None) or ""
+    return _is_authors(filename)
+
+
+def _is_nki_class(value: type) -> bool:
+    bases = value.__bases__
+    if bases == (tuple,):  # a NamedTuple
+        return hasattr(value, "_fields")
+    return bases in ((NKIObject,), (Enum,))

@@ -1,0 +1,277 @@
+"""Which constructs of the language table does a text have?"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+Found = tuple[str, Any]
+
+
+@dataclass
+class Facts:
+    """What a text says, as far as it matters to NKI.
+
+    Attributes:
+        constructs: (key of the language table, node), in the order of the text.
+        reads: dotted name that is read and may be global -> where first.
+        calls: (dotted name, node of the function) that are called.
+        decorators: (dotted name, node) of decorators.
+    """
+
+    constructs: list[Found] = field(default_factory=list)
+    reads: dict[str, Any] = field(default_factory=dict)
+    calls: list[Found] = field(default_factory=list)
+    decorators: list[Found] = field(default_factory=list)
+
+
+# What the kind of a node says by itself.
+_KINDS: dict[Any, str] = {
+    ast.Try: "try",
+    ast.TryStar: "try",
+    ast.Raise: "raise",
+    ast.Delete: "del",
+    ast.Match: "match",
+    ast.Import: "import",
+    ast.ImportFrom: "import",
+    ast.Global: "global",
+    ast.Nonlocal: "nonlocal",
+    ast.AsyncFunctionDef: "async",
+    ast.AsyncFor: "async",
+    ast.AsyncWith: "async",
+    ast.ClassDef: "nested class",
+    ast.Await: "await",
+    ast.Yield: "yield",
+    ast.YieldFrom: "yield",
+    ast.Lambda: "lambda",
+    ast.ListComp: "list comprehension",
+    ast.SetComp: "set comprehension",
+    ast.DictComp: "dict comprehension",
+    ast.GeneratorExp: "generator",
+    ast.NamedExpr: "walrus",
+    ast.Set: "set",
+    getattr(ast, "TypeAlias", None): "type alias",
+}
+_LARGEST = 2**32  # unsigned values too, as masks
+_LOOPS = ("fori_loop", "while_loop")
+
+
+def facts_of(root: Any) -> Facts:
+    """Return what the text of a function says, functions inside it included."""
+    facts = Facts()
+    bodies = _loop_bodies(root)
+    local = _bound(root)
+    waiting: list[tuple[Any, bool]] = [
+        (root, True)
+    ]  # and whether it belongs to the function itself
+    while waiting:
+        node, own = waiting.pop()
+        kind = type(node)
+        _note(node, root, own, bodies, facts)
+        if kind is ast.Name or kind is ast.Attribute:
+            _note_name(node, local, facts)
+            if kind is ast.Attribute and _dotted(node) is None:
+                waiting.append((node.value, own))
+            continue
+        inside = own and (
+            node is root or not isinstance(node, (ast.FunctionDef, ast.Lambda, ast.ClassDef))
+        )
+        waiting.extend((child, inside) for child in _children(node, root))
+    return facts
+
+
+def _children(node: Any, root: Any) -> list[Any]:
+    """Return the parts of a node from last to first; types and the defaults of the function are no kernel code."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        outside = [] if node is root else [*node.decorator_list, *node.args.defaults]
+        return [*reversed(node.body), *outside]
+    if isinstance(node, ast.AnnAssign):
+        return [node.value] if node.value is not None else []
+    if isinstance(node, ast.JoinedStr):
+        return [v.value for v in node.values if isinstance(v, ast.FormattedValue)]
+    return list(ast.iter_child_nodes(node))[::-1]
+
+
+def _note(node: Any, root: Any, own: bool, bodies: set[Any], facts: Facts) -> None:
+    kind = type(node)
+    key = _KINDS.get(kind)
+    if key is not None:
+        if key == "yield" and not own:
+            key = "yield in a helper"
+        if not (node is root or (key == "lambda" and node in bodies)):
+            facts.constructs.append((key, node))
+    look = _LOOKS.get(kind)
+    if look is not None:
+        facts.constructs.extend(look(node))
+    if kind is ast.FunctionDef and node is not root and node.name not in bodies:
+        facts.constructs.append(("nested def", node))
+    if kind is ast.Call and (name := _dotted(node.func)):
+        facts.calls.append((name, node.func))
+    if kind in (ast.FunctionDef, ast.ClassDef):
+        for decorator in node.decorator_list:
+            called = decorator.func if isinstance(decorator, ast.Call) else decorator
+            if name := _dotted(called):
+                facts.decorators.append((name, decorator))
+
+
+def _note_name(node: Any, local: set[str], facts: Facts) -> None:
+    name = _dotted(node)
+    if name and isinstance(node.ctx, ast.Load) and name.partition(".")[0] not in local:
+        facts.reads.setdefault(name, node)
+
+
+def _dotted(node: Any) -> str | None:
+    """Return `a.b.c` of a name with attributes, None of any other expression."""
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    return ".".join([node.id, *reversed(parts)])
+
+
+def _bound(root: Any) -> set[str]:
+    """Return the names that the function, or one inside it, gives a value."""
+    bound: set[str] = set()
+    for node in ast.walk(root):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            bound.add(node.id)
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node is not root:
+            bound.add(node.name)
+        elif isinstance(node, ast.alias):
+            bound.add((node.asname or node.name).partition(".")[0])
+    return bound
+
+
+def _loop_bodies(root: Any) -> set[Any]:
+    """Return the names, and the lambdas, that are given to a device loop as its body."""
+    found: set[Any] = set()
+    for node in ast.walk(root):
+        if isinstance(node, ast.Call) and (_dotted(node.func) or "").split(".")[-1] in _LOOPS:
+            given = [*node.args, *(k.value for k in node.keywords if k.arg == "body_fun")]
+            found |= {g.id for g in given if isinstance(g, ast.Name)}
+            found |= {g for g in given if isinstance(g, ast.Lambda)}
+    return found
+
+
+# -- constructs that the parts of a node tell -----------------------------------------------------------------------
+
+
+def _for(node: ast.For) -> Iterator[Found]:
+    if not isinstance(node.target, ast.Name):
+        yield "for target", node.target
+    yield from _loop_else(node)
+
+
+def _loop_else(node: Any) -> Iterator[Found]:
+    if node.orelse:
+        yield "loop else", node.orelse[0]
+
+
+def _assign(node: ast.Assign) -> Iterator[Found]:
+    if sum(isinstance(t, (ast.Subscript, ast.Attribute)) for t in node.targets) > 1:
+        yield "chained mutation", node
+    for part in (p for target in node.targets for p in ast.walk(target)):
+        if isinstance(part, ast.Starred):
+            yield "starred target", part
+
+
+def _with(node: ast.With) -> Iterator[Found]:
+    item = node.items[0]
+    called = item.context_expr.func if isinstance(item.context_expr, ast.Call) else None
+    is_plain = len(node.items) == 1 and item.optional_vars is None and called is not None
+    if not (is_plain and (_dotted(called) or "").split(".")[-1] == "no_reorder"):
+        yield "with", item.context_expr
+
+
+def _compare(node: ast.Compare) -> Iterator[Found]:
+    sides = [node.left, *node.comparators]
+    for operator, left, right in zip(node.ops, sides, sides[1:], strict=False):
+        if isinstance(operator, (ast.Is, ast.IsNot)) and not (_is_none(left) or _is_none(right)):
+            yield "is", node
+    if len(node.ops) > 1 and any(isinstance(o, (ast.In, ast.NotIn)) for o in node.ops):
+        yield "chained in", node
+
+
+def _is_none(node: Any) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _call(node: ast.Call) -> Iterator[Found]:
+    for argument in node.args:
+        if isinstance(argument, ast.Starred):
+            yield "star argument", argument
+    for keyword in node.keywords:
+        if keyword.arg is None:
+            yield "double star argument", keyword.value
+
+
+def _arguments(node: ast.arguments) -> Iterator[Found]:
+    if node.vararg is not None:
+        yield "varargs", node.vararg
+    if node.kwarg is not None:
+        yield "kwargs", node.kwarg
+    for parameter in node.kwonlyargs:
+        yield "keyword-only", parameter
+
+
+def _function(node: Any) -> Iterator[Found]:
+    yield from _arguments(node.args)
+
+
+def _constant(node: ast.Constant) -> Iterator[Found]:
+    value = node.value
+    if type(value) is complex:
+        yield "complex", node
+    elif type(value) is bytes:
+        yield "bytes", node
+    elif type(value) is int and value >= _LARGEST:
+        yield "large integer", node
+
+
+def _dict(node: ast.Dict) -> Iterator[Found]:
+    for key in node.keys:
+        plain = isinstance(key, ast.Constant) and not isinstance(key.value, str)
+        if plain or isinstance(key, (ast.Tuple, ast.UnaryOp)):
+            yield "dict key", key
+
+
+def _joined(node: ast.JoinedStr) -> Iterator[Found]:
+    if any(isinstance(v, ast.FormattedValue) and v.format_spec is not None for v in node.values):
+        yield "format spec", node
+
+
+def _binary(node: ast.BinOp) -> Iterator[Found]:
+    if isinstance(node.op, ast.MatMult):
+        yield "matmul operator", node
+
+
+def _of_string(node: Any) -> Iterator[Found]:
+    value = node.value
+    if isinstance(value, ast.JoinedStr) or (
+        isinstance(value, ast.Constant) and isinstance(value.value, str)
+    ):
+        yield "string method", node
+
+
+_LOOKS: dict[Any, Callable[[Any], Iterator[Found]]] = {
+    ast.For: _for,
+    ast.While: _loop_else,
+    ast.Assign: _assign,
+    ast.With: _with,
+    ast.Compare: _compare,
+    ast.Call: _call,
+    ast.FunctionDef: _function,
+    ast.Lambda: _function,
+    ast.Constant: _constant,
+    ast.Dict: _dict,
+    ast.JoinedStr: _joined,
+    ast.BinOp: _binary,
+    ast.Attribute: _of_string,
+    ast.Subscript: _of_string,
+}

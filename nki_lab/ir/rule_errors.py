@@ -1,0 +1,42 @@
+"""What is an author told when a rule of an instruction does not hold?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nki_lab.errors import NkiError
+from nki_lab.ir.instruction import Instruction, Rule
+from nki_lab.ir.tensor import NkiTensor
+from nki_lab.source import Blame
+
+
+def rule_error(rule: Rule, i: Instruction, direct: bool = False) -> NkiError:
+    """Return the error of a broken rule, describing what the rule is about.
+
+    Args:
+        rule: the rule that does not hold.
+        i: the instruction that breaks it.
+        direct: the author's line calls the instruction itself, so its arguments can be marked there.
+    """
+    definition = i.definition
+    notes = []
+    for name in rule.about:
+        value = i.args[definition.position[name]]
+        for v in (
+            value if type(value) is tuple and value and type(value[0]) is NkiTensor else (value,)
+        ):
+            notes.append(f"{name} = {_shown(v)}")
+    advice = rule.help(i) if callable(rule.help) else rule.help
+    about = tuple((name, definition.position[name]) for name in rule.about)
+    blame = Blame(definition.name, about) if direct else None
+    message = f"{definition.name}: {rule.text}"
+    return rule.error(message, stack=i.stack, notes=notes, help=advice, blame=blame)
+
+
+def _shown(value: Any) -> str:
+    if type(value) is NkiTensor:
+        return value.describe()
+    shown = repr(value)
+    if " at 0x" in shown:  # an address differs from run to run; errors do not
+        return f"{getattr(value, '__name__', '')} ({type(value).__name__})".strip()
+    return shown

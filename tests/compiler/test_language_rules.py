@@ -1,0 +1,118 @@
+"""Does every row of the language table hold: is what it accepts run, what it finds found, what it forbids refused?"""
+
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nki_lab import errors
+from nki_lab.api.install import aliases
+from nki_lab.compiler.subset import (
+    ACCEPTED,
+    CONSTRUCTS,
+    DEPRECATED,
+    ERROR,
+    PORTABILITY,
+    Construct,
+    module_of,
+)
+from nki_lab.errors import StrictFinding
+from nki_lab.runtime.run import run
+
+X = np.random.default_rng(7).standard_normal((128, 4)).astype(np.float32)
+CODES = {kind.code: kind for kind in errors.error_classes()}
+TODAY = {key: row for key, row in CONSTRUCTS.items() if key != "type alias"}  # needs Python 3.12
+
+
+def kernel_of(text: str, folder: Path, name: str = "rule.py"):
+    """Return the kernel of a module with this text, as an import gives it."""
+    file = folder / name
+    file.write_text(text)
+    space = {"__name__": "rule"}
+    with aliases():
+        exec(compile(text, str(file), "exec"), space)
+    return space["kernel"]
+
+
+def findings_of(text: str, folder: Path) -> list:
+    with aliases():
+        return list(run(kernel_of(text, folder), X).findings)
+
+
+def rows(*levels: str):
+    chosen = {key: row for key, row in TODAY.items() if row.level in levels}
+    return pytest.mark.parametrize("row", chosen.values(), ids=chosen)
+
+
+def test_the_table_has_every_level_and_each_row_says_what_to_do():
+    assert {row.level for row in CONSTRUCTS.values()} == {ACCEPTED, PORTABILITY, DEPRECATED, ERROR}
+    assert len({row.what for row in CONSTRUCTS.values()}) == len(CONSTRUCTS) > 80
+    for row in CONSTRUCTS.values():
+        assert row.instead
+        assert re.match(
+            r"nki/[\w/-]+\.(rst|py)|KLR (interop/klr|KLR/\w+)/\w+\.(c|lean)", row.source
+        )
+        assert row.level in (ERROR, ACCEPTED) or row.code == "NKI110"
+
+
+@rows(ACCEPTED)
+def test_what_is_accepted_runs_without_a_finding(row: Construct, tmp_path: Path):
+    assert findings_of(module_of(row.example), tmp_path) == []
+
+
+def told(row: Construct, findings: list) -> list:
+    kind = "deprecation" if row.level == DEPRECATED else "portability"
+    return [f for f in findings if f.kind == kind]
+
+
+@rows(PORTABILITY, DEPRECATED)
+def test_what_one_front_end_refuses_is_a_finding_and_an_error_under_strict(
+    row: Construct, tmp_path: Path
+):
+    text = module_of(row.example)
+    (finding,) = told(row, findings_of(text, tmp_path))
+    assert row.instead in finding.help
+    if row.level == PORTABILITY and not row.traced:
+        assert finding.message.endswith(": NKI's tracer takes it, its parser does not")
+    assert finding.stack
+    kernel = kernel_of(text, tmp_path)
+    kind = CODES[finding.code] if finding.code else StrictFinding
+    with aliases(), pytest.raises(kind) as caught:
+        run(kernel, X, strict=True)
+    assert caught.value.span.line == errors.NkiError("", stack=finding.stack).span.line
+
+
+@rows(PORTABILITY, DEPRECATED, ERROR)
+def test_what_is_better_has_no_finding(row: Construct, tmp_path: Path):
+    if row.better:
+        assert findings_of(module_of(row.better), tmp_path) == []
+    else:
+        assert row.level == ERROR or row.source
+
+
+@rows(ERROR)
+def test_what_is_refused_has_its_code_and_its_line(row: Construct, tmp_path: Path):
+    text = module_of(row.example)
+    kernel = kernel_of(text, tmp_path)
+    with aliases(), pytest.raises((CODES[row.code], errors.KernelErrors)) as caught:
+        run(kernel, X)
+    error = caught.value
+    if isinstance(error, errors.KernelErrors):  # `await` stands in `async def`
+        (error,) = [e for e in error.errors if e.message == row.message()]
+    assert type(error).code == row.code
+    assert error.span is not None
+    assert error.span.filename.endswith("rule.py")
+    head = module_of("pass").count("\n", 0, module_of("pass").index("@nki.jit"))
+    assert head < error.span.line <= text.count("\n")
+    if not row.traced and row.code == "NKI110":
+        assert error.message == f"{row.what} is not supported in a kernel"
+        assert error.help == row.instead
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="the `type` statement is Python 3.12's")
+def test_a_type_statement_is_a_finding(tmp_path: Path):
+    row = CONSTRUCTS["type alias"]
+    (finding,) = findings_of(module_of(row.example), tmp_path)
+    assert finding.message == row.message()
