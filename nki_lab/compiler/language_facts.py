@@ -100,7 +100,7 @@ def _note(node: Any, root: Any, own: bool, bodies: set[Any], facts: Facts) -> No
     if key is not None:
         if key == "yield" and not own:
             key = "yield in a helper"
-        if not (node is root or (key == "lambda" and node in bodies)):
+        if not (key == "lambda" and (node is root or node in bodies)):
             facts.constructs.append((key, node))
     look = _LOOKS.get(kind)
     if look is not None:
