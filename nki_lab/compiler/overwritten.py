@@ -7,7 +7,7 @@ no overlap is. The simulator reads everything first, so it would show values tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from functools import partial
 
 import numpy as np
@@ -27,6 +27,7 @@ _MOST_BYTES = 1 << 22
 def find_overwritten(kernel: Kernel) -> tuple[Finding, ...]:
     """Return a finding for each instruction that writes elements before it has read them."""
     findings = FindingsByPlace(())
+    known: dict[Hashable, bool] = {}  # unrolled loops ask the same again and again
     for i in kernel.instructions:
         pairs = i.form.cache.get(find_overwritten)
         if pairs is None:
@@ -34,7 +35,13 @@ def find_overwritten(kernel: Kernel) -> tuple[Finding, ...]:
         for dst_at, src_at in pairs:
             for dst in _views(i.args[dst_at]):
                 for src in _views(i.args[src_at]):
-                    if dst.storage is src.storage and _runs_ahead(i, dst, src):
+                    if dst.storage is not src.storage or not _may_overlap(dst, src):
+                        continue
+                    key = (i.form.engine is DMA, *_place(dst, dst), *_place(src, dst))
+                    runs_ahead = known.get(key)
+                    if runs_ahead is None:
+                        runs_ahead = known[key] = _runs_ahead(i, dst, src)
+                    if runs_ahead:
                         findings.add(
                             src_at, i.stack, partial(_finding, i, dst_at, src_at, dst, src)
                         )
@@ -58,28 +65,37 @@ def _views(value: object) -> tuple[NkiTensor, ...]:
     return tuple(v for v in value if type(v) is NkiTensor) if type(value) is tuple else ()
 
 
-def _runs_ahead(i: Instruction, dst: NkiTensor, src: NkiTensor) -> bool:
+def _may_overlap(dst: NkiTensor, src: NkiTensor) -> bool:
     if dst.dynamic is not None or src.dynamic is not None or identity(dst) == identity(src):
         return False
-    if not overlap(footprint(dst), footprint(src)) or dst.storage.nbytes > _MOST_BYTES:
-        return False
-    size = 1 if i.form.engine is DMA else dst.shape[0]  # partitions run beside each other
-    steps = np.iinfo(np.int32).max
-    written = np.full(dst.storage.nbytes, steps, np.int32)
-    for at, step in _bytes(dst, size):
-        np.minimum.at(written, at, step)
-    if i.form.engine is DMA:
-        return any((written[at] != steps).any() for at, _ in _bytes(src, size))
-    return any((written[at] < step).any() for at, step in _bytes(src, size))
+    return overlap(footprint(dst), footprint(src)) and dst.storage.nbytes <= _MOST_BYTES
 
 
-def _bytes(view: NkiTensor, partitions: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _place(view: NkiTensor, start: NkiTensor) -> tuple[Hashable, ...]:
+    """Return where the elements of a view lie, counted from the first element of another view of its storage."""
+    first = view.offset * view.dtype.itemsize - start.offset * start.dtype.itemsize
+    return first, view.shape, view.strides, view.dtype
+
+
+def _runs_ahead(i: Instruction, dst: NkiTensor, src: NkiTensor) -> bool:
+    transfer = i.form.engine is DMA
+    streams = 1 if transfer else dst.shape[0]  # partitions run beside each other
+    never = np.iinfo(np.int32).max
+    written = np.full(dst.storage.nbytes, never, np.int32)
+    for at, step in _bytes(dst, streams):
+        written[at[::-1]] = step[::-1]  # of several steps that write a byte the first one stays
+    if transfer:
+        return any((written[at] != never).any() for at, _ in _bytes(src, streams))
+    return any((written[at] < step).any() for at, step in _bytes(src, streams))
+
+
+def _bytes(view: NkiTensor, streams: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield, per byte of an element, the places of all elements, and at which step of the stream each comes."""
     places = np.array(view.offset)
     for count, stride in zip(view.shape, view.strides, strict=True):
         places = np.add.outer(places, np.arange(count) * stride)
     flat = places.reshape(-1) * view.dtype.itemsize
-    steps = np.tile(np.arange(len(flat) // partitions, dtype=np.int32), partitions)
+    steps = np.tile(np.arange(len(flat) // streams, dtype=np.int32), streams)
     for byte in range(view.dtype.itemsize):
         yield flat + byte, steps
 
