@@ -141,6 +141,16 @@ def test_the_result_is_rounded_once_to_the_dtype_of_the_tile_or_the_one_asked_fo
     np.testing.assert_allclose(wide, exact, rtol=1e-5, atol=2e-6)
 
 
+@pytest.mark.parametrize("target", ["trn1", "trn2"])
+@pytest.mark.parametrize("name", sorted({*UNARY, *POSITIVE, *BINARY} - {"abs_max", "abs_min"}))
+def test_older_chips_have_it_too(name, target):
+    x = np.abs(X) + np.float32(0.5) if name in POSITIVE else X
+    both = (x, Y) if name in BINARY else (x,)
+    exact = (UNARY | POSITIVE | BINARY)[name](*(a.astype(np.float64) for a in both))
+    result = evaluate(getattr(nl, name), *both, target=target)
+    assert error_against(result, np.asarray(exact, np.float64)) < 2e-6
+
+
 @pytest.mark.parametrize("dtype", INT, ids=lambda d: d.__name__)
 def test_bits_of_integers(dtype):
     x, y = INT[dtype]
