@@ -267,7 +267,7 @@ def dma_copy(
     (.vector_select, or .ap with vector_offset); GpSimd makes a descriptor for each row. A register or [1, 1] tile may
     move any view (.select, or .ap with scalar_offset). An index out of range is an error, or with oob_mode skip
     leaves its row of `dst`, or all of `dst`, as it was. When a scatter names a row twice, which write lasts is not
-    documented; here it is the later one.
+    documented; here it is the later one, and the run has a finding.
 
     Source: nki/api/nki/isa/__init__.py:246, nki/deep-dives/nki-dge.rst, nki/deep-dives/nki-aps.rst.
     """

@@ -126,14 +126,15 @@ class Binder:
         if "written" in names:
             given["written"] = self._mask(i)
         if "notice" in names:
-            given["notice"] = partial(self._notice, definition.name, i.stack)
+            given["notice"] = partial(self.notice, definition.name, i.stack)
         for name in names:
             given.setdefault(name, None)
         call = partial(definition.facets["semantics"], **{name: given[name] for name in names})
         vars(call)["instruction"] = i  # for errors that only values show
         return [*before, call, *after, *self._mask_updates(i)]
 
-    def _notice(self, name: str, stack: Stack, count: int, size: int, what: str, help: str) -> None:
+    def notice(self, name: str, stack: Stack, count: int, size: int, what: str, help: str) -> None:
+        """Note something that only values show: `count` of `size` elements it is about, what, and the way out."""
         counts = self.notices.setdefault((name, stack, what, help), [0, 0])
         counts[0] += count
         counts[1] += size

@@ -208,6 +208,8 @@ class Late:
         valid, storage = places.valid, places.window.storage
         if "unique_indices" in i.definition.position:
             _check_unique(i, places)
+        elif not storage.on_chip:
+            self._note_repeats(i, places)
         window, values = self.memory.array(places.window), self.memory.array(made)
         if keeps is not None:  # rows of HBM
             for row in np.flatnonzero(valid):
@@ -218,6 +220,16 @@ class Late:
         mask = self.binder.written.get(storage.id)
         if mask is not None:
             mask.reshape(storage.partitions, -1)[at] = True
+
+    def _note_repeats(self, i: Instruction, places: Places) -> None:
+        chosen = places.chosen[places.valid]
+        repeats = len(chosen) - len(np.unique(chosen))
+        if repeats:
+            self.binder.notice(
+                i.definition.name, i.stack, repeats, len(places.chosen),
+                f"rows of {places.window.storage.describe()} are written again by the same transfer",
+                "let every index be named once: which write lasts is not defined on the chip, here it is the later one",
+            )  # fmt: skip
 
     def _aside(
         self, dst: NkiTensor, keeps: np.ndarray, after: list[Callable[[], None]]

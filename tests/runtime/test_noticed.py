@@ -194,3 +194,26 @@ def test_a_run_while_tracing_tells_the_same(monkeypatch):
     assert "768 of 768 inputs of nl.log" in finding.message
     messages = [f.message for f in serious(run(jit(counted), X, times(0)))]
     assert any(m.endswith("ran no time") for m in messages)
+
+
+# -- rows written twice ---------------------------------------------------------------------------------------------
+
+
+def scattered(rows, index, out):
+    nisa.dma_copy(out.vector_select(0, nl.load(index)), nl.load(rows))  # the scatter
+    return out
+
+
+@pytest.mark.parametrize("repeats", [0, 1, 5])
+def test_rows_that_one_scatter_writes_again_are_counted(repeats):
+    index = np.arange(16, dtype=np.int32)[:, None]
+    index[:repeats] = 15
+    result = run(jit(scattered), X[:16], index, np.zeros((20, 6), np.float32))
+    found = serious(result)
+    if not repeats:
+        assert found == []
+        return
+    (finding,) = found
+    assert f"dma_copy: {repeats} of 16 rows of `out` [20, 6] float32" in finding.message
+    assert Span.of(finding.stack[0]).line == line_of(__file__, "# the scatter")
+    np.testing.assert_array_equal(result.value[15], X[15])  # the later one
