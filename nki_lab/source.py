@@ -55,12 +55,17 @@ class Blame(NamedTuple):
     """Which arguments of a call a mistake is about.
 
     Attributes:
-        callee: name of the function, without its module.
-        arguments: (name, position) of its parameters, the one to mark first.
+        callee: name of the function, without its module; "" is any.
+        arguments: (name, position) of its parameters, the one to mark first; -1 is a keyword only.
     """
 
     callee: str
     arguments: tuple[tuple[str, int], ...]
+
+    @classmethod
+    def of(cls, name: str, position: int = -1) -> Blame:
+        """Return the blame of one argument, whatever function of NKI it was given to."""
+        return cls("", ((name, position),))
 
 
 @dataclass(frozen=True)
@@ -122,7 +127,7 @@ class Span:
             call = ast.parse(f"({text}\n)", mode="eval").body
         except (SyntaxError, ValueError):
             return self
-        if not isinstance(call, ast.Call) or _called(call) != blame.callee:
+        if not isinstance(call, ast.Call) or blame.callee not in ("", _called(call)):
             return self
         for name, position in blame.arguments:
             node = _argument(call, name, position)

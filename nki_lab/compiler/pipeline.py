@@ -25,7 +25,7 @@ from nki_lab.compiler.passes.remove_dead import remove_dead
 from nki_lab.compiler.passes.settle_accumulate import settle_accumulate
 from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.compiler.trace import trace
-from nki_lab.errors import KernelErrors, NkiError, StrictFinding
+from nki_lab.errors import KernelErrors, NkiError, StrictFinding, error_classes
 from nki_lab.ir.nodes import Finding, Kernel
 from nki_lab.ir.watch import Watch
 from nki_lab.targets.spec import Target
@@ -158,9 +158,10 @@ def collector_paused() -> Iterator[None]:
 
 
 def refuse_findings(findings: tuple[Finding, ...]) -> None:
-    """Raise the findings that `strict` does not let pass."""
+    """Raise the findings that `strict` does not let pass, as the errors they are where each has a class of its own."""
+    kinds = {kind.code: kind for kind in error_classes()}
     errors: list[NkiError] = [
-        StrictFinding(f"{f.kind}: {f.message}", stack=f.stack, help=f.help)
+        kinds.get(f.code, StrictFinding)(f"{f.kind}: {f.message}", stack=f.stack, help=f.help)
         for f in findings
         if f.kind != "advice"
     ]

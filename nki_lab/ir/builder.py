@@ -41,7 +41,7 @@ from nki_lab.ir.tensor import NkiTensor
 from nki_lab.ir.tensor_arguments import address_of, element_of, memory_of, shape_of
 from nki_lab.ir.variables import variable_of
 from nki_lab.ir.watch import Watch
-from nki_lab.source import Stack, is_internal, stack_of_frame
+from nki_lab.source import Blame, Stack, is_internal, stack_of_frame
 from nki_lab.targets.spaces import MemoryRegion
 from nki_lab.targets.spec import Target
 
@@ -162,11 +162,13 @@ class Builder:
                 raise TensorArgument(
                     f"shape {sizes} in {space.name}: SBUF and PSUM tensors have a partition axis and a free axis",
                     help=f"write shape ({sizes[0]}, 1) for one value per partition, or (1, {sizes[0]}) for one row",
+                    blame=Blame.of("shape", 0),
                 )
             if sizes[0] > self.target.partitions:
                 raise TensorArgument(
                     f"shape {sizes} in {space.name}: {sizes[0]} partitions, the memory has {self.target.partitions}",
                     help="split axis 0 into tiles of 128, or put the extra rows on a free axis",
+                    blame=Blame.of("shape", 0),
                 )
         place = address_of(address, space, sizes, element, self.target)
         if name is None:  # published kernels pass on a name that may be missing

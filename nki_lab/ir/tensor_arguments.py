@@ -10,6 +10,7 @@ import numpy as np
 from nki_lab.dtypes import DTYPES, DType
 from nki_lab.errors import NkiError, TensorArgument, close_matches
 from nki_lab.ir.storage import Address
+from nki_lab.source import Blame
 from nki_lab.targets.spaces import ARGUMENT_HBM, SBUF, SHARED_HBM, MemoryRegion
 from nki_lab.targets.spec import Target
 
@@ -23,6 +24,7 @@ def memory_of(buffer: MemoryRegion | str | None) -> MemoryRegion:
     raise TensorArgument(
         f"buffer must be a memory of nki.language, found {buffer!r}",
         help="use nl.sbuf, nl.psum, nl.hbm, nl.private_hbm or nl.shared_hbm",
+        blame=Blame.of("buffer"),
     )
 
 
@@ -44,6 +46,7 @@ def element_of(dtype: Any, error: type[NkiError] = TensorArgument) -> DType:
         raise error(
             f"dtype {dtype!r} is not an NKI dtype",
             help=close_matches(dtype, DTYPES) or "use one of nki.language, e.g. nl.float32",
+            blame=Blame.of("dtype"),
         )
     try:
         name = np.dtype(dtype).name
@@ -54,6 +57,7 @@ def element_of(dtype: Any, error: type[NkiError] = TensorArgument) -> DType:
     raise error(
         f"dtype {_written(dtype)} is not an NKI dtype",
         help=f"write nl.{name}" if name in DTYPES else "use one of nki.language, e.g. nl.float32",
+        blame=Blame.of("dtype"),
     )
 
 
@@ -76,9 +80,11 @@ def shape_of(shape: Any) -> tuple[int, ...]:
     try:
         plain = tuple(n.__index__() for n in sizes)
     except (AttributeError, TypeError):
-        raise TensorArgument(f"shape {shape!r} must be positive integers") from None
+        raise TensorArgument(
+            f"shape {shape!r} must be positive integers", blame=Blame.of("shape", 0)
+        ) from None
     if not plain or min(plain) < 1:
-        raise TensorArgument(f"shape {plain} must be positive integers")
+        raise TensorArgument(f"shape {plain} must be positive integers", blame=Blame.of("shape", 0))
     return plain
 
 
@@ -88,22 +94,27 @@ def address_of(
     """Return the address an author asked for, or None; it must lie in the memory."""
     if address is None:
         return None
+    blame = Blame.of("address")
     if not space.on_chip:
         raise TensorArgument(
-            f"address={address} in {space.name}: only SBUF and PSUM have addresses"
+            f"address={address} in {space.name}: only SBUF and PSUM have addresses", blame=blame
         )
     try:
         partition, byte = (n.__index__() for n in address)
     except (AttributeError, TypeError, ValueError):
         raise TensorArgument(
-            f"address must be (start partition, byte within the partition), found {address!r}"
+            f"address must be (start partition, byte within the partition), found {address!r}",
+            blame=blame,
         ) from None
     if not 0 <= partition < target.partitions or partition + shape[0] > target.partitions:
         raise TensorArgument(
-            f"address {tuple(address)} with {shape[0]} partitions does not fit {target.partitions} partitions"
+            f"address {tuple(address)} with {shape[0]} partitions does not fit {target.partitions} partitions",
+            blame=blame,
         )
     if byte < 0:
-        raise TensorArgument(f"address {tuple(address)}: the byte must not be negative")
+        raise TensorArgument(
+            f"address {tuple(address)}: the byte must not be negative", blame=blame
+        )
     if (
         space is MemoryRegion.psum
         and byte % target.psum_bank_bytes
@@ -113,6 +124,7 @@ def address_of(
         )
     ):
         raise TensorArgument(
-            f"address {tuple(address)} in psum: the tensor crosses a bank of {target.psum_bank_bytes} bytes"
+            f"address {tuple(address)} in psum: the tensor crosses a bank of {target.psum_bank_bytes} bytes",
+            blame=blame,
         )
     return Address(partition, byte)

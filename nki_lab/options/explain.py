@@ -17,6 +17,7 @@ from nki_lab.isa.catalog import SHORT, call_text, page
 from nki_lab.options.error_pages import PAGES
 from nki_lab.options.glossary import TERMS, Term
 from nki_lab.options.parsing import option_help
+from nki_lab.options.run_examples import EXAMPLES
 from nki_lab.options.table import BY_NAME, OPTIONS, Option
 from nki_lab.settings import VARIABLES, Variable
 from nki_lab.targets import ALL_TARGETS, Target, get_target, target_names
@@ -91,8 +92,17 @@ def _error(name: str, target: Target) -> str | None:
             lines = [f"{kind.code} {kind.__name__}", "", inspect.cleandoc(kind.__doc__ or "")]
             lines += ["", PAGES[kind]] if kind in PAGES else []
             lines += ["", *(f"one kind of {b.__name__} ({b.code})" for b in bases[:1])]
+            lines += _examples(kind)
             return "\n".join(lines).rstrip()
     return None
+
+
+def _examples(kind: type[NkiError]) -> list[str]:
+    example = EXAMPLES.get(kind)
+    if example is None:
+        return []
+    wrong, right = (textwrap.indent(text.rstrip(), "    ") for text in example)
+    return [f"\nwrong{example.setting}:\n", wrong, "\nright:\n", right]
 
 
 def _option(name: str, target: Target) -> str | None:

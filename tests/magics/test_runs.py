@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nki_lab.errors import CheckFailed, NoKernel, OverCapacity, StrictFinding
+from nki_lab.errors import CheckFailed, NoKernel, OverCapacity, UninitializedRead
 from nki_lab.runtime import Result
 from tests.magics.notebook import ADD, Notebook, cell
 
@@ -141,7 +141,7 @@ def test_what_does_not_fit_is_an_error_or_a_finding(notebook: Notebook):
 def test_strict_makes_findings_errors(notebook: Notebook):
     assert "uninitialized:" in notebook.good(cell("--run 'unwritten(a)'", UNWRITTEN))
     outcome = notebook.bad(cell("--run 'unwritten(a)' --strict", UNWRITTEN))
-    assert isinstance(outcome.error, StrictFinding)
+    assert isinstance(outcome.error, UninitializedRead)
     assert "--> cell [4], line 5" in outcome.text
 
 

@@ -13,8 +13,8 @@ from nki_lab.errors import (
     KernelRaised,
     NotModelled,
     RuleBroken,
-    StrictFinding,
     TensorOperator,
+    UninitializedRead,
     UnwrittenRegister,
 )
 from nki_lab.runtime import jit, run
@@ -319,7 +319,7 @@ def test_strict_acts_in_a_debug_run():
     def kernel(x):
         return stored(nl.ndarray((2, 3), nl.float32, nl.sbuf))
 
-    with pytest.raises(StrictFinding):
+    with pytest.raises(UninitializedRead):
         run(kernel, X, debug=True, strict=True)
 
 

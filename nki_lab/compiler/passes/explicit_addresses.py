@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from nki_lab.errors import AddressConflict, NkiError
 from nki_lab.ir.nodes import Kernel
 from nki_lab.ir.storage import Address, Storage
-from nki_lab.source import Span
+from nki_lab.source import Blame, Span
 from nki_lab.targets.spaces import SBUF
 
 Pair = tuple[int, int]
@@ -86,6 +86,7 @@ def _conflict(x: Storage, y: Storage) -> NkiError:
         stack=y.stack,
         notes=[_where(x), _where(y)],
         help="give one another address, or finish with the first tile before the second is written",
+        blame=Blame.of("address"),
     )
 
 
@@ -123,4 +124,5 @@ def _beyond(kernel: Kernel, s: Storage) -> NkiError:
         f" {s.buffer.name} of {kernel.target.name} has {end} per partition for kernels",
         stack=s.stack,
         help=f"choose an address of at most {room}" if room >= 0 else "make the tile smaller",
+        blame=Blame.of("address"),
     )

@@ -1,0 +1,1 @@
+"""Does each error have an example, and its text?"""

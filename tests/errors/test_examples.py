@@ -1,0 +1,117 @@
+"""Can every error be reached, by the wrong example of its page, and does the right one run?"""
+
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nki_lab import errors
+from nki_lab.api.install import aliases
+from nki_lab.compiler.subset import module_of
+from nki_lab.errors import NkiError, error_classes
+from nki_lab.ir.parser import parse_kernel
+from nki_lab.ir.verify import verify
+from nki_lab.options.run_examples import EXAMPLES
+from nki_lab.runtime.run import run
+from nki_lab.source import is_cell
+from tests.cli.conftest import Command, command  # noqa: F401
+from tests.golden import Golden
+from tests.magics.notebook import Notebook, bare, notebook, shell  # noqa: F401
+
+X = np.random.default_rng(3).standard_normal((128, 4)).astype(np.float32)
+COPY = """\
+import nki
+import nki.language as nl
+
+
+@nki.jit
+def copy(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.load(x))
+    return out
+"""
+#: Stages, of which an author only meets the kinds.
+ABSTRACT = {errors.NkiError, errors.LanguageError, errors.ResourceError}
+
+
+def test_every_error_that_can_be_raised_has_an_example():
+    assert set(EXAMPLES) == set(error_classes()) - ABSTRACT
+
+
+class Runner:
+    """Runs an example, whatever it is, and returns the text of the error it ends with."""
+
+    def __init__(self, folder: Path, cells: Notebook, run_command: Command, monkeypatch):
+        self.folder, self.notebook, self.command = folder, cells, run_command
+        self.monkeypatch = monkeypatch
+
+    def __call__(self, text: str) -> str:
+        if text.startswith("%%nki"):
+            return self.cell(text)
+        if text.startswith("$ "):
+            return self.shell(text[2:])
+        try:
+            with aliases():
+                self.python(text)
+        except NkiError as error:
+            return str(error)
+        return ""
+
+    def python(self, text: str) -> None:
+        if text.startswith("nkir"):
+            for error in verify(parse_kernel(text)):
+                raise error
+            return
+        script = text.startswith("import ")
+        module = text if script else module_of(text)
+        file = self.folder / "example.py"
+        file.write_text(module)
+        space = {"__name__": "example"}
+        exec(compile(module, str(file), "exec"), space)
+        if not script:
+            run(space["kernel"], X)
+
+    def cell(self, text: str) -> str:
+        self.notebook.shell.user_ns["x"] = X.copy()
+        error = self.notebook.run(text).error
+        assert error is None or isinstance(error, NkiError), error
+        assert error is None or not error.stack or is_cell(error.span.filename)
+        return "" if error is None else str(error)
+
+    def shell(self, text: str) -> str:
+        (self.folder / "copy.py").write_text(COPY)
+        words = shlex.split(text)
+        while "=" in words[0]:
+            self.monkeypatch.setenv(*words.pop(0).split("=", 1))
+        result = self.command(*words[1:])
+        assert result.exit_code == (1 if result.stderr else 0), result.output
+        return result.stderr.rstrip("\n") if result.exit_code else ""
+
+
+@pytest.fixture
+def example(tmp_path, notebook, command, monkeypatch):  # noqa: F811
+    return Runner(tmp_path, notebook, command, monkeypatch)
+
+
+@pytest.mark.parametrize("kind", EXAMPLES, ids=lambda kind: kind.code)
+def test_the_wrong_example_ends_with_its_error(
+    kind: type[NkiError], example: Runner, golden: Golden
+):
+    text = example(EXAMPLES[kind].wrong)
+    code = "2 errors" if kind is errors.KernelErrors else f"error[{kind.code}]: "
+    assert code in text
+    golden(text + "\n", f"{kind.code}.txt")
+
+
+@pytest.mark.parametrize("kind", EXAMPLES, ids=lambda kind: kind.code)
+def test_the_right_example_ends_well(kind: type[NkiError], example: Runner):
+    assert example(EXAMPLES[kind].right) == ""
+
+
+def test_examples_are_short():
+    for kind, (wrong, right) in EXAMPLES.items():
+        for text in (wrong, right):
+            assert len(text.splitlines()) <= 16, kind
+            assert max(map(len, text.splitlines())) <= 100, kind
+        assert wrong != right
