@@ -10,6 +10,8 @@ from dataclasses import fields
 from typing import Any
 
 import nki_lab.language as nl
+from nki_lab.compiler.subset import CONSTRUCTS
+from nki_lab.compiler.subset.page import explain_construct
 from nki_lab.dtypes import DTYPES, DType
 from nki_lab.errors import NkiError, UnknownTopic, close_matches, error_classes
 from nki_lab.isa import registry
@@ -38,7 +40,9 @@ def explain(topic: str, target: Target) -> str:
     Raises UnknownTopic, with close matches, for a name nothing is known about.
     """
     name = topic.strip()
-    finders = [_error, _option, _instruction, _function, _dtype, _variable, _chip, _term]
+    finders = [
+        _error, _option, _instruction, _function, _dtype, _variable, _chip, _term, _construct,
+    ]  # fmt: skip
     for prefixes, meant in ((_ISA, [_instruction]), (_LANGUAGE, [_function, _dtype])):
         for prefix in prefixes:
             if name.startswith(prefix):
@@ -82,6 +86,7 @@ def topics() -> tuple[str, ...]:
         *variables,
         *target_names(),
         *(name for term in TERMS for name in term.names),
+        *CONSTRUCTS,
     )
 
 
@@ -178,6 +183,11 @@ def _term(name: str, target: Target) -> str | None:
     asked = " ".join(name.lower().split())
     term = next((t for t in TERMS if asked in t.names), None)
     return None if term is None else _term_page(term, target)
+
+
+def _construct(name: str, target: Target) -> str | None:
+    row = CONSTRUCTS.get(name)
+    return None if row is None else explain_construct(row)
 
 
 def _term_page(term: Term, target: Target) -> str:

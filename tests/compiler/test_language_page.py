@@ -1,0 +1,22 @@
+"""Is the documentation page of the language what the table says?"""
+
+from nki_lab.compiler.subset import CONSTRUCTS, SECTIONS
+from nki_lab.compiler.subset.page import explain_construct, language_page
+from tests.golden import Golden
+
+
+def test_the_page_is_current(golden: Golden):
+    golden(language_page(SECTIONS), "../../docs/language.md")
+
+
+def test_every_row_is_on_the_page():
+    page = language_page(SECTIONS)
+    for row in CONSTRUCTS.values():
+        assert page.count(f"| {row.what} | ") == 1
+
+
+def test_a_construct_is_explained_with_both_ways_to_write_it():
+    text = explain_construct(CONSTRUCTS["list comprehension"])
+    assert text.startswith("a list comprehension in a kernel: portability\n")
+    assert "    sizes = [2 * n for n in range(2)]" in text
+    assert "    sizes.append(2 * n)" in text
