@@ -53,9 +53,21 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         "core/moe_block/test_moe_block_tkg",
-        "unit.*_ba-1_sq-5_hi-3072",
+        "unit.*_ba-1_sq-5_hi-3072.*_wd-float16",
         "memset: `value` must be a number",
         "upstream: fills integers with 0.0, which NKI refuses since 0.3 (nki/migration/index.rst)",
+    ),
+    Known(
+        "core/moe_block/test_moe_block_tkg",
+        "model.*_ba-1_sq-1_hi-7168.*_wd-float8_e4m3fn_x4",
+        "'NoneType' object has no attribute 'dtype'",
+        "upstream: asks for the dtype of a bias that the configuration does not have",
+    ),
+    Known(
+        "core/moe_block/test_moe_block_tkg",
+        "model.*_ba-64_sq-1_hi-7168.*_wd-float8_e4m3fn_x4",
+        "Validation failed for ['out']",
+        "upstream: for one token two experts lie closer than bfloat16 tells apart; the reference takes the other one",
     ),
     Known(
         "core/moe/moe_cte/test_moe_cte_unified",
