@@ -23,6 +23,7 @@ from nki_lab.compiler.passes.insert_waits import insert_waits
 from nki_lab.compiler.passes.place_engines import place_engines
 from nki_lab.compiler.passes.remove_dead import remove_dead
 from nki_lab.compiler.passes.settle_accumulate import settle_accumulate
+from nki_lab.compiler.reuse import reuse
 from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.compiler.trace import trace
 from nki_lab.errors import KernelErrors, NkiError, StrictFinding, error_classes
@@ -101,20 +102,25 @@ def compile_kernel(
 ) -> CompiledKernel:
     """Trace a kernel for these arguments and run every pass, for each of its cores.
 
-    `watch` runs what is traced, at once; it follows one core.
+    `watch` runs what is traced, at once; it follows one core. Where the same program was compiled before, that is what
+    is returned.
 
     Raises:
         NkiError: with a place in the author's text; KernelErrors when there are several.
     """
     with collector_paused():
-        stages = list(_compiled(source, args, kwargs, target, options, (0, cores), watch))
-        traced, kernel = [stages[0][1]], stages[-1][1]
+        traced = [
+            trace(source, args, kwargs, target, options, (core, cores), watch)
+            for core in range(cores)
+        ]
+        known = reuse.find(traced, options)
+        if known is not None:
+            return known
+        stages = list(_stages(traced[0], options))
+        kernel = stages[-1][1]
         others = []
-        for core in range(1, cores):
-            passes = _compiled(source, args, kwargs, target, options, (core, cores))
-            traced.append(next(passes)[1])
-            for _, other in passes:
-                last = other
+        for other in traced[1:]:
+            *_, (_, last) = _stages(other, options)
             others.append(last)
             kernel = join_cores(kernel, last)
         check_names(options.schedule, traced)
@@ -122,19 +128,13 @@ def compile_kernel(
     if options.strict:
         refuse_findings(kernel.findings)
     recorded = stages if options.record else stages[:1]
-    return CompiledKernel(kernel, tuple(recorded), source, tuple(others))
+    compiled = CompiledKernel(kernel, tuple(recorded), source, tuple(others))
+    reuse.keep(traced, options, compiled)
+    return compiled
 
 
-def _compiled(
-    source: SourceKernel,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    target: Target,
-    options: CompileOptions,
-    program: tuple[int, int],
-    watch: Watch | None = None,
-) -> Iterator[tuple[str, Kernel]]:
-    kernel = trace(source, args, kwargs, target, options, program, watch)
+def _stages(kernel: Kernel, options: CompileOptions) -> Iterator[tuple[str, Kernel]]:
+    """Yield a traced kernel, and what it is after each pass."""
     yield "trace", kernel
     if options.schedule:
         kernel = apply_schedule(kernel, options)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.compiler.cores import pair_shared
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.idle_loops import find_idle_loops
 from nki_lab.compiler.pipeline import CompiledKernel, refuse_findings
@@ -19,6 +18,7 @@ from nki_lab.errors import KernelArgument
 from nki_lab.ir.execution import Execution
 from nki_lab.ir.nodes import Finding
 from nki_lab.runtime.arrays import is_foreign_array, library_of, to_library, to_numpy
+from nki_lab.runtime.bindings import binding
 from nki_lab.runtime.call_form import CallForm, StoredForm
 from nki_lab.runtime.recording import record
 from nki_lab.runtime.result import Result
@@ -41,8 +41,6 @@ class CompiledFunction:
         self._form = form
         self.runs = 0
         self._options = options
-        self._programs: list[list[Program]] = []  # per rank, those of its cores
-        self._pairs: list[Any] = []
 
     @property
     def __name__(self) -> str:
@@ -78,26 +76,27 @@ class CompiledFunction:
                 found.append(self._taken(args, kwargs, check=rank > 0))
             except KernelArgument as error:
                 raise of_rank(rank, error) from None
-        programs = self._programs_of(len(calls))
-        outputs = run_ranks(programs, [arrays for _, arrays in found], self._pairs)
-        self.runs += 1
-        results = [
-            result_of(self.compiled, own, values, arrays, out, self._options.strict)
-            for (values, arrays), out, own in zip(found, outputs, programs, strict=True)
-        ]
+        with binding(self.compiled, self._options, len(calls)) as (programs, pairs):
+            outputs = run_ranks(programs, [arrays for _, arrays in found], pairs)
+            self.runs += 1
+            results = [
+                result_of(self.compiled, own, values, arrays, out, self._options.strict)
+                for (values, arrays), out, own in zip(found, outputs, programs, strict=True)
+            ]
         record(results[0])  # one program: the views of a cell show it once
         return results
 
     def _launch(self, args: tuple[Any, ...], kwargs: dict[str, Any], check: bool = True) -> Result:
         values, arrays = self._taken(args, kwargs, check)
-        programs = self._programs_of(1)
-        if len(programs[0]) > 1:
-            (outputs,) = run_ranks(programs, [arrays], self._pairs)
-        else:
-            outputs = programs[0][0].run(arrays)
-        self.runs += 1
-        strict = self._options.strict
-        return recorded(result_of(self.compiled, programs[0], values, arrays, outputs, strict))
+        with binding(self.compiled, self._options) as (programs, pairs):
+            (cores,) = programs
+            if len(cores) > 1:
+                (outputs,) = run_ranks(programs, [arrays], pairs)
+            else:
+                outputs = cores[0].run(arrays)
+            self.runs += 1
+            result = result_of(self.compiled, cores, values, arrays, outputs, self._options.strict)
+        return recorded(result)
 
     def _taken(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], check: bool
@@ -105,15 +104,6 @@ class CompiledFunction:
         """Return every array as it was given, and the NumPy arrays of the kernel's inputs."""
         values, arguments = numpy_arguments(self.compiled.source, args, kwargs)
         return values, self._form.arrays(arguments, check)
-
-    def _programs_of(self, ranks: int) -> list[list[Program]]:
-        if len(self._programs) != ranks:
-            kernels = (self.compiled.kernel, *self.compiled.others)
-            self._pairs = pair_shared(*kernels) if self.compiled.others else []
-            self._programs = [
-                [Program(k, self._options, rank, ranks) for k in kernels] for rank in range(ranks)
-            ]
-        return self._programs
 
     def __repr__(self) -> str:
         return f"<compiled NKI kernel {self.compiled.kernel.name} for {self.compiled.target.name}>"

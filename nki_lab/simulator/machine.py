@@ -244,6 +244,19 @@ class Program:
             for view in self.kernel.outputs
         ]
 
+    def release(self) -> None:
+        """Let go of the caller's arrays and of the results, which the next run puts in anew."""
+        self.arrays.clear()
+        self._copied_back = []
+        for key in self.memory.outside:
+            self.memory.drop(key)
+        for outside in self._outside:
+            window: Any = None
+            if outside.position is not None:
+                held = outside.keywords[outside.name]
+                window = (*held[: outside.position], None, *held[outside.position + 1 :])
+            outside.keywords[outside.name] = window
+
     def noticed(self) -> tuple[Finding, ...]:
         """Return what only the values of the last run could show."""
         return self._binder.noticed()
