@@ -43,7 +43,7 @@ def test_wrong_cells_fail_with_message_and_line(tmp_path: Path):
             f"%load_ext nki_lab\n{ARRAYS}",
             cell("--rnu 'add(a, b)'"),
             cell(body=ADD.replace("nl.load(b)", "undefined_function(b)")),
-            cell(body=ADD.replace("    return out", "    global out")),
+            cell(body=ADD.replace("    return out", "    global other")),
             cell("--run 'add(a, b)' --check 'a + b'"),
         ],
     )
