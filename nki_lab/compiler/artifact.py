@@ -12,7 +12,6 @@ import json
 import linecache
 import os
 import re
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +26,7 @@ from nki_lab.ir.printer import print_kernel
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.ir.verify import verify
 from nki_lab.isa.reading import read_kernel
+from nki_lab.profiler.reading import read_document, write_whole
 from nki_lab.source import Span, Stack, is_cell
 from nki_lab.targets import get_target
 from nki_lab.targets.spec import Target
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 #: Raised when a file of an older version would be read wrongly.
 FORMAT_VERSION = 1
-#: Larger files are refused before they are read.
-MAX_BYTES = 1 << 30
 #: The ending of such files.
 SUFFIX = ".nkic"
 
@@ -63,17 +61,6 @@ def save(compiled: CompiledKernel, path: str | Path, source: bool = True) -> Pat
     except OSError as error:
         raise BadFile(f"{path} cannot be written: {error.strerror}") from None
     return path
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file in one step, so that another process reads all of it, or what was there before."""
-    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        with part.open("x", encoding="utf-8") as file:
-            file.write(text)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def to_json(compiled: CompiledKernel, source: bool = True) -> str:
@@ -210,19 +197,9 @@ def load(path: str | Path) -> CompiledKernel:
     chip that is described otherwise by now.
     """
     path = Path(path)
-    try:
-        with path.open("rb") as file:
-            head = file.read(200)
-            if path.stat().st_size > MAX_BYTES:
-                raise BadFile(f"{path.name} is larger than {MAX_BYTES >> 20} MiB")
-            # Anything else is refused before it is read whole.
-            rest = file.read() if _HEAD.match(head) else b""
-        return from_json((head + rest).decode("utf-8"), path.name)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise BadFile(f"{path.name} cannot be read: {reason}") from None
-    except UnicodeDecodeError:
-        raise BadFile(f"{path.name} is not a kernel saved by nki_lab") from None
+    return from_json(
+        read_document(path, _HEAD, f"{path.name} is not a kernel saved by nki_lab"), path.name
+    )
 
 
 def from_json(text: str, source: str = "this text") -> CompiledKernel:

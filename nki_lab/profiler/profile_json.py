@@ -15,14 +15,12 @@ from typing import Any
 from nki_lab.errors import BadFile
 from nki_lab.profiler.columns import Column, Strings, to_list
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.reading import reading
+from nki_lab.profiler.reading import read_document, reading, write_whole
 from nki_lab.profiler.schema import SCHEMA_VERSION
 from nki_lab.targets import get_target
 
 #: Raised when a file of an older version would be read wrongly.
 FORMAT_VERSION = 1
-#: Larger files are refused before they are read.
-MAX_BYTES = 1 << 30
 
 _MARK = "nki_lab profile"
 _HEAD = re.compile(rb'\s*\{\s*"format"\s*:\s*"nki_lab profile"\s*,\s*"version"\s*:\s*(\d+)\s*,')
@@ -75,26 +73,16 @@ def from_json(text: str, source: str = "this text") -> Profile:
 def save(profile: Profile, path: str | Path) -> Path:
     """Write a profile to a file and return its path."""
     path = Path(path)
-    path.write_text(to_json(profile), encoding="utf-8")
+    write_whole(path, to_json(profile))
     return path
 
 
 def load(path: str | Path) -> Profile:
     """Read a profile that `save` wrote. Raises BadFile with one sentence when it cannot."""
     path = Path(path)
-    try:
-        with path.open("rb") as file:
-            head = file.read(200)
-            if path.stat().st_size > MAX_BYTES:
-                raise BadFile(f"{path.name} is larger than {MAX_BYTES >> 20} MiB")
-            # Anything else is refused before it is read whole.
-            rest = file.read() if _HEAD.match(head) else b""
-        return from_json((head + rest).decode("utf-8"), path.name)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise BadFile(f"{path.name} cannot be read: {reason}") from None
-    except UnicodeDecodeError:
-        raise BadFile(f"{path.name} is not a profile saved by nki_lab") from None
+    return from_json(
+        read_document(path, _HEAD, f"{path.name} is not a profile saved by nki_lab"), path.name
+    )
 
 
 def _write(values: Column) -> Any:

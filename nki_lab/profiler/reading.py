@@ -1,13 +1,50 @@
-"""What is told when a file of ours is damaged or was changed by hand?"""
+"""How are files of ours written and read, and what is told when one is damaged or was changed by hand?"""
 
 from __future__ import annotations
 
 import json
+import re
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from nki_lab.errors import BadFile, UnknownTarget
 from nki_lab.profiler.profile import BadTable
+
+#: Larger files are refused before they are read.
+MAX_BYTES = 1 << 30
+
+
+def read_document(path: Path, head: re.Pattern[bytes], complaint: str) -> str:
+    """Return the text of a file that begins as `head` says; of another one only the beginning is read.
+
+    Raises BadFile, with one sentence, where it cannot be read, is too large, or is no text (`complaint`).
+    """
+    try:
+        with path.open("rb") as file:
+            begun = file.read(200)
+            if path.stat().st_size > MAX_BYTES:
+                raise BadFile(f"{path.name} is larger than {MAX_BYTES >> 20} MiB")
+            # Anything else is refused before it is read whole.
+            rest = file.read() if head.match(begun) else b""
+        return (begun + rest).decode("utf-8")
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise BadFile(f"{path.name} cannot be read: {reason}") from None
+    except UnicodeDecodeError:
+        raise BadFile(complaint) from None
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file in one step, so that another process reads all of it, or what was there before."""
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        with part.open("x", encoding="utf-8") as file:
+            file.write(text)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -192,7 +192,7 @@ def test_strict_and_capacity_act(command, write):
     body = "    t = nl.ndarray(x.shape, nl.float32)\n    out = nl.ndarray(x.shape, nl.float32, nl.shared_hbm)\n"
     write("k.py", HEAD + "def k(x):\n" + body + "    nl.store(out, t)\n    return out\n")
     assert command("run", "k.py:k", "--input", "x=ones:128x4").exit_code == 0
-    assert "error[NKI115]" in command("run", "k.py:k", "--input", "x=ones:128x4", "--strict").stderr
+    assert "error[NKI401]" in command("run", "k.py:k", "--input", "x=ones:128x4", "--strict").stderr
     large = ("run", "k.py:k", "--input", "x=ones:128x70000", "--show", "none")
     assert "error[NKI301]" in command(*large).stderr
     assert command(*large, "--capacity", "finding").exit_code == 0

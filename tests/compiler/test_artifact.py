@@ -15,10 +15,11 @@ import pytest
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.compiler import artifact
-from nki_lab.compiler.artifact import FORMAT_VERSION, MAX_BYTES, facts_hash, from_json, to_json
+from nki_lab.compiler.artifact import FORMAT_VERSION, facts_hash, from_json, to_json
 from nki_lab.compiler.pipeline import CompiledKernel
 from nki_lab.errors import AddressOutOfRange, BadFile, KernelArgument, NkiError, NotOnTarget
 from nki_lab.ir.printer import print_kernel
+from nki_lab.profiler.reading import MAX_BYTES
 from nki_lab.runtime import jit, load, run
 from nki_lab.targets import ALL_TARGETS
 from tests.simulator.kernels import EXAMPLES
