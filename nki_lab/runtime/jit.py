@@ -220,9 +220,12 @@ def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
     if isinstance(fn, KernelFunction):
         return fn._with(simulated=False, debug=debug)
     if not inspect.isfunction(fn):
+        of_kernel = isinstance(fn, functools.partial)
         raise KernelArgument(
             f"nki.jit decorates a function, found {type(fn).__name__}",
-            help="write a `def` that returns its output tensors",
+            help="give arguments to the kernel: functools.partial(nki.jit(function), ...)"
+            if of_kernel
+            else "write a `def` that returns its output tensors",
         )
     return KernelFunction(fn)._with(debug=debug)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from nki_lab.runtime.jit import KernelFunction, jit
@@ -23,7 +24,7 @@ def run(
     """Compile and simulate a kernel and return its Result.
 
     Args:
-        kernel: a function decorated with `nki.jit`, or a plain function.
+        kernel: a function decorated with `nki.jit`, or a plain function, or a functools.partial of one.
         args, kwargs: its arguments; arrays may be NumPy, PyTorch (CPU) or JAX arrays.
         target: trn1, trn2, trn3 or an alias; by default NEURON_PLATFORM_TARGET_OVERRIDE, else trn3.
         capacity: "error", or "finding" to run a kernel that does not fit into SBUF or PSUM.
@@ -33,6 +34,9 @@ def run(
 
     None leaves a choice to its environment variable: NKI_LAB_CAPACITY, NKI_LAB_STRICT, NKI_LAB_DEBUG.
     """
+    while isinstance(kernel, partial):
+        args, kwargs = (*kernel.args, *args), kernel.keywords | kwargs
+        kernel = kernel.func
     made = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
     with override(capacity=capacity, strict=_text(strict), debug=_text(debug)):
         return made.launch(*args, target=target, **kwargs)

@@ -239,7 +239,7 @@ CALLS: dict[str, Construct] = {
     ),
     "call in a grid": Construct(
         "a launch on more than two cores, kernel[3]", ERROR, "write kernel[1] or kernel[2]",
-        "nki/get-started/about/index.rst, Logical Neuron Cores",
+        "nki/get-started/about/lnc.rst",
         """\
         @nki.jit
         def inner(x):
