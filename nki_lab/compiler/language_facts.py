@@ -56,29 +56,48 @@ _KINDS: dict[Any, str] = {
 }
 _LARGEST = 2**32  # unsigned values too, as masks
 _LOOPS = ("fori_loop", "while_loop")
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_BINDERS = (*_SCOPES, ast.alias, ast.MatchAs, ast.MatchStar)
 
 
 def facts_of(root: Any) -> Facts:
     """Return what the text of a function says, functions inside it included."""
     facts = Facts()
-    bodies = _loop_bodies(root)
-    local = _bound(root)
+    bound: set[str] = set()  # names that the function, or one inside it, gives a value
+    bodies: set[Any] = set()  # names, and lambdas, given to a device loop as its body
     waiting: list[tuple[Any, bool]] = [
         (root, True)
     ]  # and whether it belongs to the function itself
     while waiting:
         node, own = waiting.pop()
         kind = type(node)
-        _note(node, root, own, bodies, facts)
-        if kind is ast.Name or kind is ast.Attribute:
-            _note_name(node, local, facts)
-            if kind is ast.Attribute and _dotted(node) is None:
-                waiting.append((node.value, own))
+        if kind is ast.Name:
+            if type(node.ctx) is ast.Load:
+                facts.reads.setdefault(node.id, node)
+            else:
+                bound.add(node.id)
             continue
-        inside = own and (
-            node is root or not isinstance(node, (ast.FunctionDef, ast.Lambda, ast.ClassDef))
-        )
+        _note(node, root, own, facts)
+        if kind is ast.Attribute and (name := _dotted(node)) is not None:
+            if type(node.ctx) is ast.Load:
+                facts.reads.setdefault(name, node)
+            else:
+                facts.reads.setdefault(name.partition(".")[0], node)
+            continue
+        if kind is ast.Call:
+            bodies.update(_loop_bodies(node))
+        elif kind in _BINDERS:
+            bound.update(_bound(node, root))
+        inside = own and (node is root or kind not in _SCOPES)
         waiting.extend((child, inside) for child in _children(node, root))
+    facts.constructs = [
+        (key, node)
+        for key, node in facts.constructs
+        if not (
+            (key == "nested def" and node.name in bodies) or (key == "lambda" and node in bodies)
+        )
+    ]
+    facts.reads = {n: at for n, at in facts.reads.items() if n.partition(".")[0] not in bound}
     return facts
 
 
@@ -94,18 +113,15 @@ def _children(node: Any, root: Any) -> list[Any]:
     return list(ast.iter_child_nodes(node))[::-1]
 
 
-def _note(node: Any, root: Any, own: bool, bodies: set[Any], facts: Facts) -> None:
+def _note(node: Any, root: Any, own: bool, facts: Facts) -> None:
     kind = type(node)
     key = _KINDS.get(kind)
-    if key is not None:
-        if key == "yield" and not own:
-            key = "yield in a helper"
-        if not (key == "lambda" and (node is root or node in bodies)):
-            facts.constructs.append((key, node))
+    if key is not None and not (node is root and kind is ast.Lambda):
+        facts.constructs.append(("yield in a helper" if key == "yield" and not own else key, node))
     look = _LOOKS.get(kind)
     if look is not None:
         facts.constructs.extend(look(node))
-    if kind is ast.FunctionDef and node is not root and node.name not in bodies:
+    if kind is ast.FunctionDef and node is not root:
         facts.constructs.append(("nested def", node))
     if kind is ast.Call and (name := _dotted(node.func)):
         facts.calls.append((name, node.func))
@@ -114,12 +130,6 @@ def _note(node: Any, root: Any, own: bool, bodies: set[Any], facts: Facts) -> No
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
             if name := _dotted(called):
                 facts.decorators.append((name, decorator))
-
-
-def _note_name(node: Any, local: set[str], facts: Facts) -> None:
-    name = _dotted(node)
-    if name and isinstance(node.ctx, ast.Load) and name.partition(".")[0] not in local:
-        facts.reads.setdefault(name, node)
 
 
 def _dotted(node: Any) -> str | None:
@@ -133,30 +143,33 @@ def _dotted(node: Any) -> str | None:
     return ".".join([node.id, *reversed(parts)])
 
 
-def _bound(root: Any) -> set[str]:
-    """Return the names that the function, or one inside it, gives a value."""
-    bound: set[str] = set()
-    for node in ast.walk(root):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            bound.add(node.id)
-        elif isinstance(node, ast.arg):
-            bound.add(node.arg)
-        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node is not root:
-            bound.add(node.name)
-        elif isinstance(node, ast.alias):
-            bound.add((node.asname or node.name).partition(".")[0])
-    return bound
+def _bound(node: Any, root: Any) -> Iterator[str]:
+    """Yield the names that a function, class or import gives a value, parameters included."""
+    if isinstance(node, ast.alias):
+        yield (node.asname or node.name).partition(".")[0]
+    elif isinstance(node, (ast.MatchAs, ast.MatchStar)):
+        if node.name:
+            yield node.name
+    else:
+        if node is not root and not isinstance(node, ast.Lambda):
+            yield node.name
+        if not isinstance(node, ast.ClassDef):
+            arguments = node.args
+            listed = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+            for argument in (*listed, arguments.vararg, arguments.kwarg):
+                if argument is not None:
+                    yield argument.arg
 
 
-def _loop_bodies(root: Any) -> set[Any]:
-    """Return the names, and the lambdas, that are given to a device loop as its body."""
-    found: set[Any] = set()
-    for node in ast.walk(root):
-        if isinstance(node, ast.Call) and (_dotted(node.func) or "").split(".")[-1] in _LOOPS:
-            given = [*node.args, *(k.value for k in node.keywords if k.arg == "body_fun")]
-            found |= {g.id for g in given if isinstance(g, ast.Name)}
-            found |= {g for g in given if isinstance(g, ast.Lambda)}
-    return found
+def _loop_bodies(node: ast.Call) -> Iterator[Any]:
+    """Yield the names and lambdas that the call of a device loop is given."""
+    if (_dotted(node.func) or "").split(".")[-1] not in _LOOPS:
+        return
+    for given in (*node.args, *(k.value for k in node.keywords if k.arg == "body_fun")):
+        if isinstance(given, ast.Name):
+            yield given.id
+        elif isinstance(given, ast.Lambda):
+            yield given
 
 
 # -- constructs that the parts of a node tell -----------------------------------------------------------------------
