@@ -99,7 +99,9 @@ def meet(builder: Builder, source: SourceKernel, tb: TracebackType | None) -> No
 def find_argument(builder: Builder, source: SourceKernel, name: str, value: Any) -> None:
     """Record what NKI's compiler does not take as an argument of a kernel."""
     what = f"argument `{name}` of {source.name}"
-    if type(value) is list:
+    if type(value) is int and not -(2**31) <= value < 2**32:
+        key, subject = "large argument", f"{what}, an integer of more than 32 bits"
+    elif type(value) is list:
         key, subject = "list argument", f"{what}, a list"
     elif isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
         key, subject = "dtype argument", f"{what}, a dtype of NumPy"

@@ -135,12 +135,28 @@ def _wrong_call(error: TypeError, stack: Stack) -> WrongCall | None:
     if unknown:
         help = instead_of(name, unknown[1]) or close_matches(unknown[1], params)
     if isinstance(called, Definition) and params[0] == "dst" and what.startswith("missing"):
-        help = (
+        help = _assigned_to(stack) or (
             "instructions write into `dst`, the first argument: make a tile with nl.ndarray first"
         )
     return WrongCall(
         f"{name}: {what}", stack=stack, notes=(f"parameters: {', '.join(params)}",), help=help
     )
+
+
+def _assigned_to(stack: Stack) -> str:
+    """Return what to write instead of `tile[...] = nisa.op(...)`, today's form of which has the tile as `dst`."""
+    try:
+        statements = ast.parse(Span.of(stack[0]).text.strip()).body if stack else []
+    except SyntaxError:  # one line of several
+        return ""
+    made = statements[0] if len(statements) == 1 else None
+    if not (isinstance(made, ast.Assign) and isinstance(made.value, ast.Call)):
+        return ""
+    tile, call = made.targets[0], made.value
+    if not isinstance(tile, ast.Subscript) or call.args:
+        return ""
+    call.keywords.insert(0, ast.keyword("dst", ast.Name(ast.unparse(tile))))
+    return f"write {ast.unparse(call)}"
 
 
 def _parameters(called: Any) -> tuple[str, Sequence[str], bool] | None:

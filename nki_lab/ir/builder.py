@@ -97,6 +97,7 @@ class Builder:
         self.errors: list[NkiError] = []
         self.findings: dict[tuple[str, str, Any], Finding] = {}
         self._names: dict[str, int] = {}
+        self._given: set[str] = set()  # names that the author gave to tensors
         self._stacks: dict[Stack, Stack] = {}
         self.met: dict[CodeType, tuple[dict[str, Any], Stack]] = {}
         self._assigned: dict[Stack, str] = {}
@@ -175,6 +176,8 @@ class Builder:
             name = ""
         if not isinstance(name, str):
             raise TensorArgument(f"name must be a string, found {type(name).__name__}")
+        if name and origin == "temporary":
+            self._note_name(name)
         storage = Storage(
             len(self.storages), self._unique(name or self._variable(stack)), sizes, element, space,
             address=place, origin=origin, data=data, stack=stack, owner=self, loop=self.loop,
@@ -207,6 +210,15 @@ class Builder:
                 self._names[name] = seen
                 self._names[candidate] = 0
                 return candidate
+
+    def _note_name(self, name: str) -> None:
+        if name in self._given:
+            self.find(
+                "portability",
+                f"two tensors with name={name!r}: NKI's tracer takes it, its parser does not",
+                help="give each tensor a name of its own, or none",
+            )
+        self._given.add(name)
 
     def _variable(self, stack: Stack) -> str:
         name = self._assigned.get(stack)

@@ -139,6 +139,12 @@ STATEMENTS: dict[str, Construct] = {
         "t[:, 0:2] = 1.0", "nisa.memset(dst=t[:, 0:2], value=1.0)",
         code="NKI104", traced=True,
     ),
+    "instruction to tile": Construct(
+        "`tile[...] = nisa.op(...)` without `dst`, as in NKI 0.1", ERROR,
+        "give the view as dst: nisa.op(dst=tile[...], ...)", f"{_MIGRATION}, NKI 0.2.0",
+        "t[:, 0:2] = nisa.tensor_copy(src=t[:, 2:4])", "nisa.tensor_copy(dst=t[:, 0:2], src=t[:, 2:4])",
+        code="NKI201", traced=True,
+    ),
     "no_reorder": Construct(
         "`with nl.no_reorder():`", ACCEPTED,
         "keeps the order of the instructions in it", "KLR KLR/NKI/Annotations.lean",

@@ -20,6 +20,12 @@ VALUES: dict[str, Construct] = {
         "@nki.jit\ndef kernel(x, scale=2.0, name='x', dtype=nl.float32, bias=None, sizes=(1, 2)):\n"
         "    assert dtype == x.dtype and bias is None\n    return stored(nl.load(x))",
     ),
+    "large argument": Construct(
+        "an integer of more than 32 bits as argument of a kernel", PORTABILITY,
+        "NKI's integers have 32 bits", f"{_GUIDE}, NKI Values",
+        "@nki.jit\ndef kernel(x, limit=1 << 40):\n    return stored(nl.load(x))",
+        "@nki.jit\ndef kernel(x, limit=1 << 20):\n    return stored(nl.load(x))", traced=True,
+    ),
     "list argument": Construct(
         "a list as argument of a kernel", PORTABILITY, "pass a tuple",
         f"{_MIGRATION}, Language restrictions",
@@ -66,9 +72,18 @@ VALUES: dict[str, Construct] = {
             return stored(nl.load(x))
         """, traced=True,
     ),
+    "name twice": Construct(
+        "two tensors with one `name=`", PORTABILITY,
+        "give each tensor a name of its own, or none", "KLR KLR/Trace/Types.lean",
+        "for k in range(2):\n    u = nl.ndarray((128, 4), dtype=nl.float32, buffer=nl.sbuf, name='u')\n"
+        "    nisa.tensor_copy(dst=u, src=t)\n    nisa.tensor_copy(dst=t, src=u)",
+        "for k in range(2):\n    u = nl.ndarray((128, 4), dtype=nl.float32, buffer=nl.sbuf, name=f'u_{k}')\n"
+        "    nisa.tensor_copy(dst=u, src=t)\n    nisa.tensor_copy(dst=t, src=u)",
+        traced=True,
+    ),
     "operator": Construct(
         "an operator of Python between tensors, `a + b`", ERROR,
-        "write nl.add(a, b), or the instruction with its destination", "KLR KLR/Trace/Types.lean",
+        "write nl.add(a, b), or the instruction with its destination", _TERM,
         "nisa.tensor_copy(dst=t, src=t + t)", "nisa.tensor_copy(dst=t, src=nl.add(t, t))", code="NKI103", traced=True,
     ),
     "truth of a tensor": Construct(
