@@ -3,6 +3,8 @@
 PYTHON  ?= python3
 VENV    ?= .venv
 EXTRAS  ?= all
+FUZZ_EXAMPLES ?= 10000
+FUZZ_SEED     ?= 1
 WORKERS ?= auto
 ARGS    ?=
 
@@ -16,13 +18,14 @@ SANITIZE  := $(wildcard tests/notebooks/sanitize.cfg)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv lab demo check test catalog extension
+.PHONY: help venv lab demo check test fuzz catalog extension
 
 help:
 	@echo 'make lab        open the workshop in JupyterLab on 127.0.0.1   (ARGS=--no-browser prints the address)'
 	@echo 'make demo       run the first notebook without a browser and print what its kernel costs'
 	@echo 'make test       run every check that CI runs   (ARGS=-x stops at the first failure)'
 	@echo 'make check      run only the static checks: ruff, mypy, import contracts'
+	@echo 'make fuzz       compare random kernels before, between and after all passes   (FUZZ_EXAMPLES=10000 FUZZ_SEED=1)'
 	@echo 'make venv       only prepare $(VENV), with everything optional (EXTRAS=workshop: without tools)'
 	@echo 'make catalog    tell the JupyterLab extension the current names and options, and build it'
 	@echo 'make extension  build nki_lab/labextension from extension/ anew (needs Node.js 20 and npm)'
@@ -63,6 +66,12 @@ check: $(STAMP)
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
 	$(BIN)/lint-imports --no-logo
+
+# The suite has a few of them; this looks for faults in many. A failure names the recipe of its kernel.
+fuzz: $(STAMP)
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 \
+	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) FUZZ_SEED=$(FUZZ_SEED) \
+	$(BIN)/python -m pytest $(ARGS) tests/fuzz
 
 # Last and alone, so that pytest's summary is the last line. One file stays on one worker: the
 # cells of a notebook share a kernel. One BLAS thread: the workers already share the cores.

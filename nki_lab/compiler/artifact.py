@@ -75,6 +75,7 @@ def to_json(compiled: CompiledKernel, source: bool = True) -> str:
         {"kind": f.kind, "message": f.message, "help": f.help, "code": f.code, "place": places(f.stack)}
         for f in compiled.kernel.findings
     ]  # fmt: skip
+    described = _source(compiled, places) if source else None  # it names a file, too
     stored: dict[str, Any] = {
         "format": _MARK,
         "version": FORMAT_VERSION,
@@ -90,7 +91,7 @@ def to_json(compiled: CompiledKernel, source: bool = True) -> str:
         "findings": findings,
         "files": places.files(),
         "stacks": places.stacks,
-        "source": _source(compiled, places) if source else None,
+        "source": described,
         "lines": places.lines() if source else None,
     }
     stored["sha256"] = _digest(stored)

@@ -208,7 +208,7 @@ class Binder:
     def _register(self, i: Instruction, state: Any) -> np.ndarray:
         if i.definition.every_lane:
             return self.registers[state]
-        view = next(iter(i.read()), None) or i.written()[0]
+        view = (*i.read(), *i.written())[0]
         first = view.start_partition
         address = self.memory.addresses.get(view.storage.id, view.storage.address)
         first += address.partition if address is not None else 0

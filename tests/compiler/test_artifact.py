@@ -17,6 +17,7 @@ from nki_lab.api import isa as nisa
 from nki_lab.compiler import artifact
 from nki_lab.compiler.artifact import FORMAT_VERSION, facts_hash, from_json, to_json
 from nki_lab.compiler.pipeline import CompiledKernel
+from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.errors import AddressOutOfRange, BadFile, KernelArgument, NkiError, NotOnTarget
 from nki_lab.ir.printer import print_kernel
 from nki_lab.profiler.reading import MAX_BYTES
@@ -248,6 +249,14 @@ def test_file_names_in_it_are_never_opened(saved, tmp_path):
     loaded = from_json(rewritten(saved, files=files, lines=None, source=None))
     assert "password" not in print_kernel(loaded.kernel)
     assert all(not span.text for i in loaded.kernel.instructions for span in i.stack)
+
+
+def test_the_file_of_the_source_need_not_be_one_of_the_places():
+    compiled = scaled.compile(X).compiled
+    elsewhere = StoredSource("scaled", (), {}, "<elsewhere>", 7, "def scaled(x): ...")
+    again = from_json(to_json(CompiledKernel(compiled.kernel, (), elsewhere)))
+    assert print_kernel(again.kernel) == print_kernel(compiled.kernel)
+    assert (again.source.first_line, again.source.text) == (7, elsewhere.text)
 
 
 def test_a_file_that_cannot_be_written_leaves_what_was_there(saved, tmp_path, monkeypatch):

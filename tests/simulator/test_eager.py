@@ -297,6 +297,20 @@ def test_tiles_at_one_address_share_their_bytes(capsys):
     assert "1.e-44" in capsys.readouterr().out  # the bits of the integer 7 are a denormal float
 
 
+def test_a_comparison_may_go_on_to_an_accumulator():
+    """Which partitions the accumulator has is asked of the tensor, and not whether its values are true."""
+
+    def kernel(x):
+        tile, counts = nl.load(x), nl.ndarray((2, 1), nl.float32, nl.sbuf)
+        nisa.tensor_scalar(tile, tile, nl.greater, 0.0)
+        nisa.activation_reduce(tile, nl.copy, tile, nl.add, counts)
+        return stored(counts)
+
+    result = run(kernel, X, debug=True)
+    np.testing.assert_array_equal(result.value, (X > 0).sum(axis=1, keepdims=True))
+    assert result.findings == run(kernel, X).findings == ()
+
+
 def test_floats_are_kept_wide_where_that_was_asked_for(capsys, monkeypatch):
     monkeypatch.setenv("NKI_PRECISE_FP", "0")
 

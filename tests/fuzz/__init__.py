@@ -1,0 +1,1 @@
+"""Do random legal kernels compute the same before, between and after all passes, in every order that waits allow?"""

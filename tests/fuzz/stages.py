@@ -1,0 +1,122 @@
+"""Does a kernel compute the same before the passes, after each of them, as text, and from a file?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nki_lab.compiler.artifact import from_json, to_json
+from nki_lab.compiler.options import CompileOptions
+from nki_lab.compiler.passes.apply_schedule import apply_schedule
+from nki_lab.compiler.pipeline import PASSES, CompiledKernel
+from nki_lab.compiler.stored_source import StoredSource
+from nki_lab.errors import KernelArgument, NotModelled, OverCapacity
+from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.printer import print_kernel
+from nki_lab.ir.verify import verify
+from nki_lab.isa.reading import read_kernel
+from nki_lab.simulator import Program, SimulatorOptions
+from nki_lab.targets import ALL_TARGETS
+from tests.fuzz.kernels import Rejected, Written
+
+_SOURCE = StoredSource("fuzz", (), {}, "<fuzz>", 1, "")
+
+
+class Differs(AssertionError):
+    """Two runs of one kernel gave different bytes."""
+
+
+def run(kernel: Kernel, arrays: Sequence[np.ndarray], **options: Any) -> list[np.ndarray]:
+    """Return the results of a kernel, and its arguments as they are after the run."""
+    held = [a.copy() for a in arrays]
+    outputs = Program(kernel, SimulatorOptions(**options)).run(held)
+    return [*outputs, *held]
+
+
+def compare(found: Sequence[np.ndarray], expected: Sequence[np.ndarray], where: str) -> None:
+    """Raise Differs unless the arrays hold the same bytes."""
+    assert len(found) == len(expected)
+    for k, (a, b) in enumerate(zip(found, expected, strict=True)):
+        if a.tobytes() != b.tobytes():
+            x, y = (np.ascontiguousarray(v).view(np.uint8).reshape(-1) for v in (a, b))
+            at = np.flatnonzero(x != y)
+            raise Differs(
+                f"{where}: result {k}, {list(a.shape)} {a.dtype}: {len(at)} of {x.size} bytes differ, the first at byte"
+                f" {at[0]}: {a.reshape(-1)[at[0] // a.itemsize]!r}, expected {b.reshape(-1)[at[0] // a.itemsize]!r}"
+            )
+
+
+def check_text(kernel: Kernel, where: str) -> Kernel:
+    """Check that a kernel's text is read as the kernel it came from, and return that."""
+    text = print_kernel(kernel, comments=False)
+    again = read_kernel(text)
+    assert print_kernel(again, comments=False) == text, (
+        f"{where}: printed, read and printed it differs"
+    )
+    return again
+
+
+def check_stages(w: Written) -> Kernel:
+    """Run a kernel after every pass and compare it with what it computed while it was written; return the last.
+
+    Raises Rejected where its tiles do not fit.
+    """
+    stages = _stages(w)
+    known = frozenset(s.id for s in w.kernel.storages)
+    before: Kernel | None = None
+    for name, kernel in stages:
+        wrong = verify(kernel)
+        assert not wrong, f"after {name}: {wrong[0]}"
+        same = (
+            before is not None
+            and before.body is kernel.body
+            and before.addresses == kernel.addresses
+        )
+        if not same or before is None or before.poisoned != kernel.poisoned:
+            looked = any(
+                n == "find_uninitialized" for n, _ in stages[: stages.index((name, kernel)) + 1]
+            )
+            seen = kernel if looked else kernel.with_(poisoned=known)
+            compare(_ran(seen, w), w.outputs, f"after {name}")
+        before = kernel
+    last = stages[-1][1]
+    again = check_text(w.kernel, "as traced")
+    again = check_text(last, "at the end")
+    compare(run(last, w.arrays, shared_bytes=True), w.outputs, "in shared bytes")
+    compare(run(again, w.arrays, shared_bytes=True), w.outputs, "read from its text")
+    if w.kernel.target in ALL_TARGETS:
+        saved = to_json(CompiledKernel(last, tuple(stages), _SOURCE))
+        compare(run(from_json(saved).kernel, w.arrays), w.outputs, "loaded from a file")
+    return last
+
+
+def _ran(kernel: Kernel, w: Written) -> list[np.ndarray]:
+    try:
+        return run(kernel, w.arrays)
+    except (
+        NotModelled
+    ) as error:  # PSUM written as another dtype while a product decides per element
+        raise Rejected(f"NotModelled: {error.message}") from error
+
+
+def _stages(w: Written) -> list[tuple[str, Kernel]]:
+    """Return the kernel after each pass, the traced one first."""
+    options = CompileOptions(schedule=w.schedule)
+    stages = [("trace", w.kernel)]
+    if w.schedule:
+        try:
+            stages.append(("apply_schedule", apply_schedule(w.kernel, options)))
+            w.counts["with_schedule"] += 1
+        except (
+            KernelArgument,
+            NotModelled,
+        ):  # edges against what the kernel reads and writes, or around loops
+            w.counts["rejected: schedule"] += 1
+    for name, run_pass in PASSES:
+        try:
+            stages.append((name, run_pass(stages[-1][1], options)))
+        except OverCapacity as error:
+            raise Rejected("OverCapacity") from error
+    return stages
