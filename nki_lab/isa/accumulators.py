@@ -8,6 +8,7 @@ import numpy as np
 
 from nki_lab.ir.instruction import READ, SPOIL, UPDATE, WRITE, Instruction, State, rule
 from nki_lab.isa.enums import reduce_cmd
+from nki_lab.isa.negation import change_sign
 from nki_lab.isa.operators import Op
 from nki_lab.isa.scratch import scratch
 from nki_lab.isa.sequential import fold
@@ -82,10 +83,14 @@ def accumulate_or_spoil(accumulator: np.ndarray, command: reduce_cmd, *rest: Any
         accumulate(accumulator, command, *rest)
 
 
-def read_out(accumulator: np.ndarray, result: np.ndarray | None, negate: bool = False) -> None:
+def read_out(accumulator: np.ndarray, result: np.ndarray | None, negative: bool = False) -> None:
     """Write the accumulator, or its negative, into `result` if there is one."""
     if result is not None:
-        (np.negative if negate else np.positive)(accumulator.reshape(result.shape), out=result)
+        values = accumulator.reshape(result.shape)
+        if negative:
+            change_sign(values, result)
+        else:
+            np.copyto(result, values)
 
 
 def column(value: Any) -> Any:

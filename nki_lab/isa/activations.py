@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.isa.negation import change_sign
 from nki_lab.isa.operators import OPS, Op, reciprocal, relu, rsqrt
 from nki_lab.isa.scratch import scratch
 
@@ -100,13 +101,13 @@ def _erf(x: np.ndarray, out: np.ndarray) -> None:
 
 def _erf_dx(x: np.ndarray, out: np.ndarray) -> None:
     np.square(x, out=out)
-    np.negative(out, out=out)
+    change_sign(out, out)
     np.exp(out, out=out)
     np.multiply(out, 2 / math.sqrt(math.pi), out=out)
 
 
 def _sigmoid(x: np.ndarray, out: np.ndarray) -> None:
-    np.negative(x, out=out)
+    change_sign(x, out)
     np.exp(out, out=out)
     np.add(out, 1, out=out)
     np.divide(1, out, out=out)
@@ -197,7 +198,7 @@ def _softplus(x: np.ndarray, out: np.ndarray) -> None:
     # max(x, 0) + log(1 + exp(-|x|)) does not overflow, and is far faster than np.logaddexp.
     tail = _temporary(x, "tail")
     np.abs(x, out=tail)
-    np.negative(tail, out=tail)
+    change_sign(tail, tail)
     np.exp(tail, out=tail)
     np.log1p(tail, out=tail)
     relu(x, out)

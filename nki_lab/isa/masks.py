@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.isa.negation import change_sign
 from nki_lab.isa.scratch import scratch
 
 
@@ -23,7 +24,7 @@ def overlay(out: np.ndarray, values: Any, chosen: np.ndarray) -> None:
     pattern = np.dtype(f"u{out.itemsize}")
     keep = scratch(out.shape, pattern, "overlay")
     np.copyto(keep, chosen)
-    np.negative(keep, out=keep)
+    change_sign(keep, keep)
     target = out.view(pattern)
     change = scratch(out.shape, pattern, "overlay2")
     np.bitwise_xor(target, np.asarray(values, out.dtype).view(pattern), out=change)

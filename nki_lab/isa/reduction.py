@@ -11,6 +11,7 @@ from nki_lab.ir.instruction import Shape, instruction, reads, rule, writes
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa import numerics
 from nki_lab.isa.indirection import indirection
+from nki_lab.isa.negation import change_sign
 from nki_lab.isa.operators import OPS, Op
 from nki_lab.isa.rules import (
     flag,
@@ -127,7 +128,7 @@ def _(out, op, data, axis, negate):
     kept = data.shape[: data.ndim - count]
     op.reduce(data, tuple(range(data.ndim - count, data.ndim)), out.reshape(kept))
     if negate:
-        np.negative(out, out=out)
+        change_sign(out, out)
 
 
 @tensor_reduce.cost

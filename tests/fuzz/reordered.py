@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.compiler.check_schedule import check_schedule
 from nki_lab.ir.instruction import READ, Instruction
 from nki_lab.ir.nodes import Kernel, Loop
 from nki_lab.ir.register import Register
@@ -156,11 +157,12 @@ class Reordered:
         left = [len(e.waits) for e in self.entries]
         ready = [n for n, count in enumerate(left) if not count]
         # Now and then one engine is far ahead of the others.
-        eager = pick.choice((None, *{e.queue for e in self.entries}))
+        queues = sorted({str(e.queue) for e in self.entries})
+        eager = pick.choice((None, *queues))
         done = 0
         with np.errstate(all="ignore"), one_blas_thread():
             while ready:
-                ahead = [k for k, n in enumerate(ready) if self.entries[n].queue is eager]
+                ahead = [k for k, n in enumerate(ready) if str(self.entries[n].queue) == eager]
                 k = (
                     pick.choice(ahead)
                     if ahead and eager is not None
@@ -294,6 +296,8 @@ def check_orders(w: Written, kernel: Kernel, pick: random.Random) -> None:
     """Check that the waits of a compiled kernel are enough."""
     wrong = unordered(kernel)
     assert not wrong, wrong[0]
+    broken = check_schedule(w.kernel, kernel)
+    assert not broken, broken[0]
     check_random_orders(w, kernel, pick)
 
 

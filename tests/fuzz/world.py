@@ -180,7 +180,7 @@ class World:
             return None
         target = self.builder.target
         size = prod(shape[1:]) * dtype.itemsize
-        first = self.pick.choice([r for r in (0, 32, 64, 96) if r + shape[0] <= ROWS])
+        first = self.pick.choice(range(0, ROWS - shape[0] + 1, _partition_step(shape[0])))
         limit = target.psum_bank_bytes if space is PSUM else min(
             self.choices.window, target.sbuf_usable_bytes_per_partition
         )  # fmt: skip
@@ -333,8 +333,7 @@ class World:
             return NkiTensor._make(s, shape, strides, offset, dtype)
         row = s.row_bytes // dtype.itemsize
         rows = shape[0]
-        step = 128 if rows > 64 else 64 if rows > 32 else 32
-        first = pick.choice(range(0, s.partitions - rows + 1, step))
+        first = pick.choice(range(0, s.partitions - rows + 1, _partition_step(rows)))
         free = shape[1:]
         order = list(range(len(free)))
         if len(free) > 1 and pick.random() < 0.3:
@@ -383,6 +382,11 @@ class World:
         if known and self.pick.random() < 0.7:
             return self.pick.choice(known)
         return self.index_tile(1, 1, "int32")
+
+
+def _partition_step(rows: int) -> int:
+    """Return of which number the first partition of so many rows is a multiple."""
+    return 128 if rows > 64 else 64 if rows > 32 else 32
 
 
 def _meet(a: int, size: int, b: int, other: int) -> bool:
