@@ -25,7 +25,7 @@ from nki_lab.ir.instruction import Definition, registry
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.former import instead_of
 from nki_lab.isa.operators import Op
-from nki_lab.source import Span, Stack, headline, is_internal, stack_of_traceback
+from nki_lab.source import Blame, Span, Stack, headline, is_internal, stack_of_traceback
 
 # What arrays of NumPy and PyTorch have under a name that NKI does not use.
 _ELSEWHERE = {
@@ -139,7 +139,11 @@ def _wrong_call(error: TypeError, stack: Stack) -> WrongCall | None:
             "instructions write into `dst`, the first argument: make a tile with nl.ndarray first"
         )
     return WrongCall(
-        f"{name}: {what}", stack=stack, notes=(f"parameters: {', '.join(params)}",), help=help
+        f"{name}: {what}",
+        stack=stack,
+        notes=(f"parameters: {', '.join(params)}",),
+        help=help,
+        blame=Blame.of(unknown[1]) if unknown else None,
     )
 
 

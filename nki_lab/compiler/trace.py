@@ -77,7 +77,11 @@ def trace(
         raise joined(text_errors)
     bound = bind_arguments(source, args, kwargs)
     builder = Builder(target, root=source.code, program=program, strict=options.strict, watch=watch)
-    values = {name: _symbolic(builder, name, value) for name, value in bound.items()}
+    try:
+        values = {name: _symbolic(builder, name, value) for name, value in bound.items()}
+    except KernelArgument as error:
+        error.stack = error.stack or (source.place,)
+        raise
     params = tuple(Param(name, value) for name, value in values.items())
     for name, value in bound.items():
         find_argument(builder, source, name, value)

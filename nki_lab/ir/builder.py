@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from types import CodeType
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from nki_lab.ir.instruction import (
 from nki_lab.ir.layout import contiguous_strides
 from nki_lab.ir.nodes import Finding, Loop
 from nki_lab.ir.register import Register
-from nki_lab.ir.rule_errors import rule_error
+from nki_lab.ir.rule_errors import foreign_register, foreign_tensor, rule_error
 from nki_lab.ir.storage import Storage
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.ir.tensor_arguments import address_of, element_of, memory_of, shape_of
@@ -52,6 +52,7 @@ def current() -> Builder:
     if builder is None:
         raise OutsideKernel(
             "a nki.language function was called outside a kernel",
+            stack=stack_of_frame(sys._getframe(1))[:1],
             help="call it in a function decorated with @nki.jit, and call that function with arrays",
         )
     return builder
@@ -290,7 +291,7 @@ class Builder:
                 help="launch the kernel on two cores, kernel[2](...), or ask nl.num_programs() first",
             )
         if foreign is not None:
-            self._refuse_foreign(made, foreign)
+            raise foreign_tensor(made, foreign, foreign.storage.owner is self)
         identity = tuple(key)
         form = self.forms.get(identity)
         if form is None:
@@ -342,12 +343,13 @@ class Builder:
     def _check_register(self, definition: Definition, position: int, register: Register) -> None:
         name = definition.params[position]
         if register.owner is not self:
-            raise _foreign_register(definition, register)
+            raise foreign_register(definition, register)
         if register.frozen and name in definition.sets:
             raise RegisterValue(
                 f"{definition.name}: register `{register.name}` is the induction variable of a device loop, which"
                 " only the loop changes",
                 help="keep a value of your own in a register from nisa.register_alloc()",
+                blame=Blame(definition.name, ((name, position),)),
             )
 
     def _check_index(self, definition: Definition, view: NkiTensor) -> NkiTensor | None:
@@ -356,7 +358,7 @@ class Builder:
         index = view.dynamic.index
         if isinstance(index, Register):
             if index.owner is not self:
-                raise _foreign_register(definition, index)
+                raise foreign_register(definition, index)
             return None
         storage = index.storage
         known = storage.owner is self and (not storage.loop or storage.loop in self._open_loops)
@@ -371,19 +373,6 @@ class Builder:
                 if item.dynamic is not None and (index := self._check_index(definition, item)):
                     return index
         return None
-
-    def _refuse_foreign(self, made: Instruction, tensor: NkiTensor) -> NoReturn:
-        if tensor.storage.owner is self:
-            raise LoopControl(
-                f"{made.definition.name}: {tensor.describe()} was made in a device loop that has ended",
-                stack=made.stack,
-                help="make the tensor before the loop, so that it lives on after it",
-            )
-        raise InstructionError(
-            f"{made.definition.name}: {tensor.describe()} was made by another kernel call",
-            stack=made.stack,
-            help="make every tensor inside the kernel that uses it",
-        )
 
     def reform(self, made: Instruction) -> Instruction:
         """Give an instruction whose arguments a pass changed its form."""
@@ -479,13 +468,6 @@ class Builder:
             yield self
         finally:
             active.builder = previous
-
-
-def _foreign_register(definition: Definition, register: Register) -> InstructionError:
-    return InstructionError(
-        f"{definition.name}: register `{register.name}` was made by another kernel call",
-        help="allocate it inside the kernel with nisa.register_alloc()",
-    )
 
 
 def _called_by_author(frame: Any) -> bool:

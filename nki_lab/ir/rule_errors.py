@@ -1,11 +1,12 @@
-"""What is an author told when a rule of an instruction does not hold?"""
+"""What is an author told when an instruction breaks a rule, or uses what belongs elsewhere?"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from nki_lab.errors import NkiError
-from nki_lab.ir.instruction import Instruction, Rule
+from nki_lab.errors import InstructionError, LoopControl, NkiError
+from nki_lab.ir.instruction import Definition, Instruction, Rule
+from nki_lab.ir.register import Register
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.source import Blame
 
@@ -40,3 +41,31 @@ def _shown(value: Any) -> str:
     if " at 0x" in shown:  # an address differs from run to run; errors do not
         return f"{getattr(value, '__name__', '')} ({type(value).__name__})".strip()
     return shown
+
+
+def foreign_tensor(i: Instruction, tensor: NkiTensor, ended: bool) -> NkiError:
+    """Return the error of an operand of another trace, or (`ended`) of a device loop that is over."""
+    definition = i.definition
+    holding = ((name, n) for n, name in enumerate(definition.params) if i.args[n] is tensor)
+    blame = Blame(definition.name, tuple(holding))
+    if ended:
+        return LoopControl(
+            f"{definition.name}: {tensor.describe()} was made in a device loop that has ended",
+            stack=i.stack,
+            help="make the tensor before the loop, so that it lives on after it",
+            blame=blame,
+        )
+    return InstructionError(
+        f"{definition.name}: {tensor.describe()} was made by another kernel call",
+        stack=i.stack,
+        help="make every tensor inside the kernel that uses it",
+        blame=blame,
+    )
+
+
+def foreign_register(definition: Definition, register: Register) -> InstructionError:
+    """Return the error of a register of another trace."""
+    return InstructionError(
+        f"{definition.name}: register `{register.name}` was made by another kernel call",
+        help="allocate it inside the kernel with nisa.register_alloc()",
+    )

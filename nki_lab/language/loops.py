@@ -19,6 +19,7 @@ from nki_lab.ir.instruction import Instruction
 from nki_lab.ir.register import Register
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.control import register_move
+from nki_lab.source import Blame
 
 
 def affine_range(start: int, stop: int | None = None, step: int = 1) -> range:
@@ -121,16 +122,18 @@ def while_loop(init: Register, body_fun: Callable[[Register], Register]) -> None
 
 
 def _check_bounds(name: str, lower: Any, upper: Any, step: Any) -> None:
-    for what, bound in (("lower", lower), ("upper", upper)):
+    for position, (what, bound) in enumerate((("lower", lower), ("upper", upper))):
         if type(bound) is not int and not isinstance(bound, Register):
             found = bound.describe() if isinstance(bound, NkiTensor) else repr(bound)
             raise LoopControl(
                 f"nl.{name}: the {what} bound must be an integer or a register; found {found}",
                 help="load a value of a tensor with nisa.register_load",
+                blame=Blame("fori_loop", ((what, position),)),
             )
     if type(step) is not int or step < 1:
         raise LoopControl(
-            f"nl.{name}: the step must be a positive integer known while the kernel is traced; found {step!r}"
+            f"nl.{name}: the step must be a positive integer known while the kernel is traced; found {step!r}",
+            blame=Blame(name, (("step", 3 if name == "fori_loop" else 2),)),
         )
 
 

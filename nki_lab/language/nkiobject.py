@@ -12,6 +12,7 @@ import dataclasses
 from typing import Any, ClassVar, get_origin
 
 from nki_lab.errors import ObjectFields, close_matches
+from nki_lab.source import Blame
 
 
 class _Construction(type):
@@ -99,13 +100,16 @@ def _fill(made: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     given = dict(zip(positions, args, strict=False))
     for name, value in kwargs.items():
         if name in given:
-            raise ObjectFields(f"{cls.__name__}: the field `{name}` is given twice")
+            raise ObjectFields(
+                f"{cls.__name__}: the field `{name}` is given twice", blame=Blame.of(name)
+            )
         # A class that declares nothing takes what it is given, as NKIObject(**kwargs) does.
         if fields and name not in fields:
             raise ObjectFields(
                 f"{cls.__name__} has no field `{name}`",
                 notes=[f"its fields: {', '.join(fields)}"],
                 help=close_matches(name, fields),
+                blame=Blame.of(name),
             )
         given[name] = value
     for name in fields:

@@ -18,6 +18,7 @@ from nki_lab.errors import AddressOutOfRange, UnwrittenRegister
 from nki_lab.ir.bounds import leaves_storage
 from nki_lab.ir.dynamic import Addressing
 from nki_lab.ir.instruction import READ, WRITE, Instruction
+from nki_lab.ir.nodes import Loop
 from nki_lab.ir.register import Register
 from nki_lab.ir.storage import Address, Storage
 from nki_lab.ir.tensor import NkiTensor
@@ -38,13 +39,13 @@ class RegisterFile:
         """Forget all values, before a run."""
         self.values.clear()
 
-    def get(self, register: Register, i: Instruction | None = None) -> int:
-        """Return the value of a register."""
+    def get(self, register: Register, at: Instruction | Loop | None = None) -> int:
+        """Return the value of a register that an instruction or loop asks for."""
         value = self.values.get(register.id)
         if value is None:
             raise UnwrittenRegister(
                 f"register `{register.name}` is read but was never set",
-                stack=i.stack if i is not None else (),
+                stack=at.stack if at is not None else (),
                 help="set it with nisa.register_move or nisa.register_load first",
             )
         return value

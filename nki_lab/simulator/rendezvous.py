@@ -131,14 +131,14 @@ class DeviceLoop:
         program.trips.append(0)
         if loop.kind == "for":
             start, stop, stride = (
-                registers.get(b) if isinstance(b, Register) else b for b in loop.bounds
+                registers.get(b, loop) if isinstance(b, Register) else b for b in loop.bounds
             )
             for value in range(start, stop, stride):
                 registers.set(loop.register, value)
                 program.trips[place] += 1
                 yield
         else:
-            while registers.get(loop.register) != 0:
+            while registers.get(loop.register, loop) != 0:
                 program.trips[place] += 1
                 yield
 
