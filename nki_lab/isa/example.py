@@ -22,7 +22,7 @@ from nki_lab.targets.spec import Target
 # The first that fits is taken, so the most usual ones come first.
 _SHAPES = (
     (128, 512), (128, 128), (128, 1), (128, 8), (128, 32), (128, 513), (128, 2), (128, 6), (128, 24),
-    (1, 512), (1, 2, 512), (1, 1), (32, 32), (512, 128), (3, 4), (3, 8),
+    (32, 32), (1, 512), (1, 2, 512), (1, 1), (512, 128), (3, 4), (3, 8),
 )  # fmt: skip
 _DTYPES = (bfloat16, float32, uint32)
 _OPERATORS = tuple(OPS[name] for name in ("add", "multiply", "maximum", "exp", "less"))
@@ -136,7 +136,9 @@ def _tensors(
         if space.on_chip and shape[0] > builder.target.partitions:
             continue
         for element in dict.fromkeys((float32, dtype) if space is PSUM else (dtype,)):
-            made = builder.allocate(shape, _allowed(element, operand), space, name, origin="input")
+            # A tensor in HBM is a kernel's argument; a tile never is, and would look as if in HBM.
+            origin = "temporary" if space.on_chip else "input"
+            made = builder.allocate(shape, _allowed(element, operand), space, name, origin=origin)
             yield (made,) if operand.many else made
     if operand.scalar:
         yield 1.0

@@ -1,11 +1,14 @@
 """Does every topic have a page, and does the page say what the topic means?"""
 
 import re
+from collections.abc import Iterator
 
 import pytest
 
 from nki_lab import errors
 from nki_lab.errors import UnknownTopic
+from nki_lab.ir.instruction import Instruction, Operand
+from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa import registry
 from nki_lab.isa.catalog import rows
 from nki_lab.isa.example import example_call
@@ -73,6 +76,24 @@ def test_every_instruction_has_a_usual_call(name: str):
             made = example_call(definition, target)
             assert made is not None, "add a shape, or a value for a parameter, to isa/example.py"
             assert definition.broken_rules(made, target) == []
+            for operand, tensor in operands_with_tensors(made):
+                assert tensor.buffer in operand.spaces, "the page would contradict its own rules"
+
+
+def operands_with_tensors(made: Instruction) -> Iterator[tuple[Operand, NkiTensor]]:
+    for name, operand in made.definition.operands.items():
+        value = made.args[made.definition.position[name]]
+        for tensor in value if isinstance(value, tuple) else (value,):
+            if isinstance(tensor, NkiTensor):
+                yield operand, tensor
+
+
+def test_the_usual_call_says_where_its_tensors_are():
+    page = explain("nc_matmul", TRN2)
+    assert "  dst: 128 x 512 float32 in psum" in page
+    assert "  moving: 128 x 512 bfloat16 in sbuf" in page
+    # The square that Vector transposes at once: nki/api/nki/isa/__init__.py, nc_transpose.
+    assert "  data: 32 x 32 bfloat16 in sbuf" in explain("nc_transpose", TRN2)
 
 
 @pytest.mark.parametrize("term", TERMS, ids=lambda term: term.names[0])
