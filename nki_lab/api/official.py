@@ -21,14 +21,11 @@ from nki_lab.api.absent import Absent
 from nki_lab.api.install import ALIASES
 from nki_lab.errors import NkiError
 from nki_lab.ir.instruction import Definition
+from nki_lab.isa.catalog import STARS
 
 API: dict[str, Any] = json.loads(
     Path(__file__).with_name("official_api.json").read_text(encoding="utf-8")
 )
-_STARS: dict[Any, str] = {
-    inspect.Parameter.VAR_POSITIONAL: "*",
-    inspect.Parameter.VAR_KEYWORD: "**",
-}
 _ELIDED = "=..."  # the stub does not say the default
 
 
@@ -58,7 +55,7 @@ def signature_of(function: Callable[..., Any]) -> str:
     """Return names and defaults as the data file writes them: `x axis dtype=None keepdims=False`."""
     words = []
     for p in inspect.signature(function).parameters.values():
-        word = _STARS.get(p.kind, "") + p.name
+        word = STARS.get(p.kind, "") + p.name
         if p.default is not p.empty:
             word += f"={p.default!r}".replace("=nl.", "=").replace("=nisa.", "=")
         words.append(word)

@@ -23,12 +23,13 @@ def explain(
         str,
         typer.Argument(
             help="an error code (NKI203), instruction (nc_matmul), function of nki.language"
-            " (nl.softmax), option (--show), magic (%nki), variable, target, memory (psum) or engine"
+            " (nl.softmax), method of a tensor (t.reshape), option (--show), magic (%nki), variable,"
+            " target, memory (psum) or engine"
         ),
     ],
     target: Target = None,
 ) -> None:
-    """Explain an error code, an instruction, a function, an option, a chip, a memory or an engine.
+    """Explain an error code, an instruction, a function, a method, an option, a chip, a memory or an engine.
 
     nki-lab explain NKI203
 

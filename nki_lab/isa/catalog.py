@@ -10,6 +10,7 @@ import inspect
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from nki_lab.ir.cost import MicroOp, Transfer
 from nki_lab.ir.instruction import READ, UPDATE, WRITE, Definition, Operand
@@ -22,6 +23,11 @@ from nki_lab.targets.spec import Target
 #: Under which name kernels usually import the official modules.
 SHORT = {"nki.isa": "nisa", "nki.collectives": "ncc"}
 _WIDTH = 92
+#: What stands before a parameter that takes any number of arguments.
+STARS: dict[Any, str] = {
+    inspect.Parameter.VAR_POSITIONAL: "*",
+    inspect.Parameter.VAR_KEYWORD: "**",
+}
 _ROLES = {READ: "read", WRITE: "written", UPDATE: "read and written"}
 
 
@@ -65,7 +71,7 @@ def page(definition: Definition, target: Target) -> str:
 def call_text(name: str, signature: inspect.Signature) -> list[str]:
     """Return a call with every parameter and default, in lines short enough to print."""
     parameters = [
-        p.name if p.default is p.empty else f"{p.name}={p.default!r}"
+        f"{STARS.get(p.kind, '')}{p.name}" + ("" if p.default is p.empty else f"={p.default!r}")
         for p in signature.parameters.values()
     ]
     text = f"{name}({', '.join(parameters)})"

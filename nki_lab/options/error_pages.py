@@ -167,7 +167,8 @@ defines functions decorated with @nki.jit, or exactly one function. On the comma
 named file.py:kernel.""",
     e.UnknownTopic: """\
 `explain` knows error codes (NKI203), instructions (nc_matmul), functions of nki.language
-(nl.softmax), options (--check), environment variables and targets.""",
+(nl.softmax), methods of tensors (t.reshape), named choices (nisa.dge_mode), what nki and nki_lab
+offer (nki_lab.launch), options (--check), environment variables and targets.""",
     e.ErrorNotRaised: """\
 With --expect a cell shows a mistake on purpose: it succeeds only if the error named there comes.
 This cell ended without any. Put the mistake back, or take --expect away.""",

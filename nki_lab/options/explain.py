@@ -7,6 +7,7 @@ import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import nki_lab.language as nl
@@ -19,10 +20,13 @@ from nki_lab.isa.catalog import SHORT, call_text, page
 from nki_lab.options.error_pages import PAGES
 from nki_lab.options.glossary import TERMS, Term
 from nki_lab.options.parsing import option_help
+from nki_lab.options.public_names import bare_names, find, page_of
 from nki_lab.options.run_examples import EXAMPLES
 from nki_lab.options.table import BY_NAME, OPTIONS, Option
 from nki_lab.settings import VARIABLES, Variable
 from nki_lab.targets import ALL_TARGETS, Target, get_target, target_names
+from nki_lab.targets.engines import Engine
+from nki_lab.targets.spaces import MemoryRegion
 
 _PAGES = """\
 Pages are files of the AWS Neuron documentation, https://github.com/aws-neuron/aws-neuron-sdk, with the
@@ -32,6 +36,7 @@ _PAGE = re.compile(
 )
 _ISA = tuple(f"{name}." for names in SHORT.items() for name in names)
 _LANGUAGE = ("nki.language.", "nl.")
+_Finder = Callable[[str, Target], str | None]
 
 
 def explain(topic: str, target: Target) -> str:
@@ -40,23 +45,26 @@ def explain(topic: str, target: Target) -> str:
     Raises UnknownTopic, with close matches, for a name nothing is known about.
     """
     name = topic.strip()
-    finders = [
+    finders: list[_Finder] = [
         _error, _option, _instruction, _function, _dtype, _variable, _chip, _term, _construct,
     ]  # fmt: skip
-    for prefixes, meant in ((_ISA, [_instruction]), (_LANGUAGE, [_function, _dtype])):
+    modules: tuple[tuple[tuple[str, ...], list[_Finder]], ...]
+    modules = ((_ISA, [_instruction]), (_LANGUAGE, [_function, _dtype]))
+    for prefixes, meant in modules:
         for prefix in prefixes:
             if name.startswith(prefix):
                 name, finders = name.removeprefix(prefix), meant
-    for find in finders:
-        text = find(name, target)
+    finders = [*finders, partial(_public, written=topic.strip())]
+    for finder in finders:
+        text = finder(name, target)
         if text is not None:
             return f"{text}\n\n{_PAGES}" if _PAGE.search(text) else text
     raise UnknownTopic(
         f"nothing is known about `{topic.strip()}`",
         help=_codes_near(name)
         or close_matches(name, topics())
-        or "name an error code, instruction, function of nki.language, option, variable, target or"
-        " engine",
+        or "name an error code, instruction, function of nki.language, method of a tensor, option,"
+        " variable, target or engine",
     )
 
 
@@ -87,6 +95,7 @@ def topics() -> tuple[str, ...]:
         *target_names(),
         *(name for term in TERMS for name in term.names),
         *CONSTRUCTS,
+        *bare_names(),
     )
 
 
@@ -188,6 +197,14 @@ def _term(name: str, target: Target) -> str | None:
 def _construct(name: str, target: Target) -> str | None:
     row = CONSTRUCTS.get(name)
     return None if row is None else explain_construct(row)
+
+
+def _public(name: str, target: Target, written: str) -> str | None:
+    found = find(written)
+    if found is None:
+        return None
+    word = found.value.name if isinstance(found.value, (Engine, MemoryRegion)) else ""
+    return _term(word.removeprefix("shared_").removeprefix("private_"), target) or page_of(found)
 
 
 def _term_page(term: Term, target: Target) -> str:

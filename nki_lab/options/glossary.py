@@ -142,6 +142,23 @@ inputs=[...]) runs the ranks of one node; how long data takes between them is no
         ("cores_per_chip", "lnc_max"),
     ),
     Term(
+        ("logical core", "lnc", "lnc2"),
+        """\
+One or two physical NeuronCores that run one kernel. kernel[2](...) launches it on both: each runs the
+same program, nl.program_id(0) is 0 on one and 1 on the other, nl.num_programs(0) is 2, and they share
+what is in nl.shared_hbm. nisa.core_barrier lets one wait for the other; what both touch without a
+barrier is reported as a race.""",
+        "nki/get-started/about/index.rst, Logical Neuron Cores",
+        ("lnc_max", "cores_per_chip"),
+    ),
+    Term(
+        ("debug run", "print", "breakpoint"),
+        """\
+A run in which each instruction computes as soon as it is traced, so that print(tile) and breakpoint()
+in a kernel see values: %%nki --debug, nki-lab run --debug, nki.jit(debug=True) or NKI_LAB_DEBUG=1.
+Without it a kernel is traced before anything is computed, and print(tile) shows shape, dtype and memory.""",
+    ),
+    Term(
         ("finding",),
         """\
 Something an author should know that does not stop a kernel. Kinds: uninitialized, capacity and

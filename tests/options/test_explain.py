@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from nki_lab import errors
+from nki_lab.api.official import API
 from nki_lab.errors import UnknownTopic
 from nki_lab.ir.instruction import Instruction, Operand
 from nki_lab.ir.tensor import NkiTensor
@@ -159,3 +160,37 @@ def test_an_unknown_topic_gets_close_matches(topic: str, help: str):
     with pytest.raises(UnknownTopic) as caught:
         explain(topic, TRN2)
     assert help in caught.value.help
+
+
+# One name of each kind: a method and an attribute of tensors, a limit, a class, a function, named choices.
+@pytest.mark.parametrize(
+    ("topic", "says"),
+    [
+        ("reshape", "t.reshape(shape)"),
+        ("nki.language.NkiTensor.reshape", "t.reshape(shape)"),
+        ("shape", "Elements along each axis"),
+        ("nl.tile_size.pmax", "Most partitions"),
+        ("NkiTensor", "t.select(dim, index): "),
+        ("ncc.ReplicaGroup", "Groups of ranks"),
+        ("nisa.register_alloc", "nisa.register_alloc(x=None)"),
+        ("dge_mode", "nisa.dge_mode.hwdge"),
+        ("nki_lab.load", "path: the file"),
+        ("load", "nl.load(src, dtype=None)"),
+        ("nki.jit", "nki.jit(fn=None, **kwargs)"),
+        ("nl.shared_hbm", "hbm; also: dram"),
+        ("nisa.unknown_engine", "the others are tensor, scalar"),
+    ],
+)
+def test_public_names_are_explained_from_their_own_text(topic: str, says: str):
+    assert says in explain(topic, TRN2)
+
+
+def test_a_name_of_another_module_is_not_taken():
+    with pytest.raises(UnknownTopic):
+        explain("nisa.reshape", TRN2)
+
+
+@pytest.mark.parametrize("module", ["nki", "nki.isa", "nki.language", "nki.collectives"])
+def test_every_official_name_has_a_page(module: str):
+    for name in API["names"][module]:
+        assert explain(f"{module}.{name}", TRN2)

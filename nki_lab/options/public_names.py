@@ -1,0 +1,163 @@
+"""What does `explain` say about public names that are neither instruction, function of nki.language nor dtype?
+
+Methods and attributes of tensors, limits of tiles, named choices, memories, classes, and what `nki` and `nki_lab`
+offer. Every page is the name's own signature and docstring.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator
+from enum import Enum, EnumMeta
+from functools import cache
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import nki_lab.language as nl
+from nki_lab.api import collectives, isa, nki
+from nki_lab.api.official import API
+from nki_lab.dtypes import DType
+from nki_lab.ir.tensor import NkiTensor
+from nki_lab.isa import registry
+from nki_lab.isa.catalog import call_text
+from nki_lab.language.sizes import TileSize
+
+#: What a name may start with, longest first, and how kernels write it.
+PREFIXES = {
+    "nki.language.tile_size.": "nl.tile_size.",
+    "nki.language.NkiTensor.": "t.",
+    "nki.collectives.": "ncc.",
+    "nki.language.": "nl.",
+    "nl.tile_size.": "nl.tile_size.",
+    "nl.NkiTensor.": "t.",
+    "tile_size.": "nl.tile_size.",
+    "NkiTensor.": "t.",
+    "nki.isa.": "nisa.",
+    "nki_lab.": "nki_lab.",
+    "tensor.": "t.",
+    "nisa.": "nisa.",
+    "nki.": "nki.",
+    "ncc.": "ncc.",
+    "nl.": "nl.",
+    "t.": "t.",
+}
+# The package itself is here for what it publishes, not as a way to its rooms.
+_PACKAGE = import_module(__name__.partition(".")[0])
+_MODULES = {"nl.": nl, "nisa.": isa, "ncc.": collectives, "nki.": nki, "nki_lab.": _PACKAGE}
+# The classes whose members kernels write, under the owners the official data names.
+_OWNERS: dict[str, tuple[str, type]] = {
+    "NkiTensor": ("t.", NkiTensor),
+    "tile_size": ("nl.tile_size.", TileSize),
+}
+_KINDS = {NkiTensor: "attribute of a tensor", TileSize: "limit of tiles on the chip"}
+_WIDTH = 92
+
+
+class Offered(NamedTuple):
+    """One public name: how kernels write it, what it is, and for a member the class that declares it."""
+
+    written: str
+    value: Any
+    owner: type | None = None
+
+
+@cache
+def offered() -> dict[str, Offered]:
+    """Return every public name without another page, by how kernels write it."""
+    return {found.written: found for found in _collected()}
+
+
+def bare_names() -> tuple[str, ...]:
+    """Return the same names as one types them, without module or tensor."""
+    return tuple(dict.fromkeys(written.rpartition(".")[2] for written in offered()))
+
+
+def find(name: str) -> Offered | None:
+    """Return the public name meant by `reshape`, `t.reshape` or `nki.language.NkiTensor.reshape`."""
+    for prefix, written in PREFIXES.items():
+        if name.startswith(prefix):
+            return offered().get(written + name.removeprefix(prefix))
+    return next((o for o in offered().values() if o.written.endswith(f".{name}")), None)
+
+
+def page_of(found: Offered) -> str:
+    """Return the page of a public name."""
+    value = found.value
+    if found.owner is not None:
+        return _member(found.written, value, found.owner)
+    if isinstance(value, EnumMeta):
+        members = ", ".join(f"{found.written}.{member}" for member in value.__members__)
+        return "\n".join(
+            [f"{found.written} (named choices)", "", *_doc(value), "", *_wrap(members)]
+        )
+    if isinstance(value, Enum):
+        others = ", ".join(member for member in type(value).__members__ if member != value.name)
+        return f"{found.written}\n\n`{value.name}` of nisa.{type(value).__name__.lower()}; the others are {others}"
+    if isinstance(value, type):
+        lines = [f"{found.written} (class)", "", *_doc(value), *_members(value)]
+    elif callable(value):
+        lines = [*call_text(found.written, inspect.signature(value)), "", *_doc(value)]
+    else:
+        lines = [found.written, "", *_doc(value), *_members(type(value))]
+    return "\n".join(lines).rstrip()
+
+
+def _collected() -> Iterator[Offered]:
+    for prefix, module in _MODULES.items():
+        for name in module.__all__:
+            value = getattr(module, name)
+            if _has_no_page(name, value, module):
+                yield Offered(prefix + name, value)
+    language = "nki.language"
+    for cls, (prefix, owner) in _OWNERS.items():
+        names = [*API["methods"][language].get(cls, ()), *API["attributes"][language][cls]]
+        for name in dict.fromkeys(names):
+            if not name.startswith("_"):
+                yield Offered(prefix + name, inspect.getattr_static(owner, name), owner)
+
+
+def _has_no_page(name: str, value: Any, module: Any) -> bool:
+    if name.startswith("__") or name.endswith("ipython_extension") or inspect.ismodule(value):
+        return False
+    if module is nl:
+        return not isinstance(value, DType) and (isinstance(value, type) or not callable(value))
+    return name not in registry or module is _PACKAGE
+
+
+def _member(written: str, value: Any, owner: type) -> str:
+    if inspect.isfunction(value):
+        signature = inspect.signature(value)
+        without_self = signature.replace(parameters=list(signature.parameters.values())[1:])
+        head = call_text(written, without_self)
+    else:
+        head = [f"{written} ({_KINDS[owner]})"]
+    field = _fields(owner).get(written.rpartition(".")[2], "")
+    return "\n".join([*head, "", *(_wrap(field) or _doc(value))])
+
+
+def _members(owner: type) -> list[str]:
+    """Return the members that the official data lists for a class, one line each."""
+    lines: list[str] = []
+    for other in offered().values():
+        if other.owner is owner:
+            head, _, text = page_of(other).partition("\n\n")
+            called = " ".join(head.removesuffix(f" ({_KINDS[owner]})").split())
+            first = " ".join(text.partition("\n\n")[0].split())
+            lines += _wrap(f"{called}: {first}")
+    return ["", *lines] if lines else []
+
+
+def _fields(owner: type) -> dict[str, str]:
+    """Return what a class's docstring says about its fields, which have none of their own."""
+    found = re.findall(r"^ {4}(\w+): (\w)(.+)$", inspect.getdoc(owner) or "", re.MULTILINE)
+    return {name: first.upper() + rest for name, first, rest in found}
+
+
+def _doc(value: Any) -> list[str]:
+    return (inspect.getdoc(value) or "").splitlines()
+
+
+def _wrap(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, subsequent_indent="    ", break_on_hyphens=False)
