@@ -6,12 +6,13 @@ pair by name, else by order of creation, and what both touch between two meeting
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nki_lab.errors import CoresDiffer
 from nki_lab.ir.footprint import footprint, overlap
 from nki_lab.ir.instruction import Instruction
-from nki_lab.ir.nodes import Finding, Kernel
+from nki_lab.ir.nodes import Finding, Kernel, Loop
 from nki_lab.ir.storage import Storage
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.source import Span
@@ -53,13 +54,32 @@ def join_cores(first: Kernel, second: Kernel) -> Kernel:
             "the cores return different results",
             help="return the same shared_hbm tensors on both cores; what each core writes to them may differ",
         )
+    pairs = pair_shared(first, second)
+    _check_results(first, second, pairs)
     found = {(f.kind, f.message, f.stack): f for k in (first, second) for f in k.findings}
-    races = find_races(first, second, pair_shared(first, second))
+    races = find_races(first, second, pairs)
     timed = Finding(
         "advice",
         "times are those of core 0; how long it waits for core 1 is not modelled",
     )
     return first.with_(findings=(*found.values(), *races, timed))
+
+
+def _check_results(first: Kernel, second: Kernel, pairs: list[tuple[Storage, Storage]]) -> None:
+    """Refuse cores that return different parts of memory: only one of them could be given back."""
+    same = {b.id: a.id for a, b in pairs} | {s.id: s.id for s in first.inputs}
+
+    def place(view: NkiTensor, storage: int | None) -> object:
+        return storage, view.shape, view.strides, view.offset, view.dtype
+
+    for a, b in zip(first.outputs, second.outputs, strict=True):
+        if place(a, a.storage.id) != place(b, same.get(b.storage.id)):
+            raise CoresDiffer(
+                f"core 0 returns {a.describe()}, core 1 returns {b.describe()}"
+                + (", another part of it" if same.get(b.storage.id) == a.storage.id else ""),
+                stack=b.storage.stack,
+                help="return the same shared_hbm tensors on both cores; what each core writes to them may differ",
+            )
 
 
 def check_loops(first: Kernel, second: Kernel) -> None:
@@ -119,7 +139,7 @@ def find_races(
 def _spans(kernel: Kernel, same: dict[int, int]) -> dict[int, list[list[_Access]]]:
     """Return, per shared tensor, its accesses between one meeting and the next."""
     spans: dict[int, list[list[_Access]]] = {key: [[]] for key in same.values()}
-    for i in kernel.instructions:
+    for i in _order(kernel.body):
         if i.definition.meets:
             for span in spans.values():
                 span.append([])
@@ -134,6 +154,19 @@ def _spans(kernel: Kernel, same: dict[int, int]) -> dict[int, list[list[_Access]
                 if view.storage.id in same and view.dynamic is None:
                     spans[same[view.storage.id]][-1].append(_Access(view, written, i))
     return spans
+
+
+def _order(body: Iterable[Instruction | Loop]) -> list[Instruction]:
+    """Return instructions as they run, those of a loop with meetings twice: one pass runs beside the next."""
+    order: list[Instruction] = []
+    for node in body:
+        if not isinstance(node, Loop):
+            order.append(node)
+            continue
+        inner = _order(node.body)
+        meets = any(i.definition.meets or i.definition.groups is not None for i in inner)
+        order += inner * (2 if meets else 1)
+    return order
 
 
 def _race(a: _Access, b: _Access) -> Finding:

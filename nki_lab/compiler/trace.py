@@ -35,7 +35,7 @@ from nki_lab.errors import (
 from nki_lab.ir.builder import Builder
 from nki_lab.ir.nodes import Kernel, OutputRef, Param
 from nki_lab.ir.tensor import NkiTensor
-from nki_lab.ir.verify import not_shared
+from nki_lab.ir.verify import not_shared, result_error
 from nki_lab.ir.watch import Watch
 from nki_lab.language.nkiobject import NKIObject
 from nki_lab.source import authors_traceback
@@ -286,8 +286,10 @@ def _cast_help(dtype: Any) -> str:
 
 def _outputs(result: Any, found: list[NkiTensor], source: SourceKernel, builder: Builder) -> Any:
     if isinstance(result, NkiTensor):
-        if result.storage.owner is not builder or result.storage.buffer is not SHARED_HBM:
+        if result.storage.owner is not builder:
             raise not_shared(source.name, result, (source.returns,))
+        if error := result_error(source.name, result, (source.returns,)):
+            raise error
         found.append(result)
         return OutputRef(len(found) - 1)
     if type(result) in (tuple, list):

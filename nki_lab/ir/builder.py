@@ -21,7 +21,15 @@ from nki_lab.errors import (
     RegisterValue,
     TensorArgument,
 )
-from nki_lab.ir.form_key import DEFAULT, SIMPLE, alike, key_of, note_simple, plain_value
+from nki_lab.ir.form_key import (
+    DEFAULT,
+    SIMPLE,
+    alike,
+    check_name,
+    key_of,
+    note_simple,
+    plain_value,
+)
 from nki_lab.ir.instruction import (
     NAME,
     OPAQUE,
@@ -240,7 +248,10 @@ class Builder:
                 key.append(DEFAULT)
                 continue
             kind = type(value)
-            if kind is NkiTensor:
+            if keyed is NAME:
+                check_name(definition.name, value)
+                key.append(None)
+            elif kind is NkiTensor:
                 storage = value.storage
                 if storage.owner is not self or (
                     storage.loop and storage.loop not in self._open_loops
@@ -255,8 +266,6 @@ class Builder:
                 else:
                     key.append((seen, value.dynamic.key))
                     foreign = self._check_index(definition, value) or foreign
-            elif keyed is NAME:
-                key.append(None)
             elif kind is Register:
                 key.append(kind)
                 self._check_register(definition, len(key) - 2, value)

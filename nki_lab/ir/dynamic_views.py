@@ -99,7 +99,7 @@ class DynamicViews:
     def vector_select(self: Any, dim: int, vector_offset: NkiTensor) -> NkiTensor:
         """Return, for each partition, the element of axis 0 that a [P, 1] tile of indices names (HBM only)."""
         dim = self._axis(dim, "vector_select", partition_ok=True)
-        rows = getattr(vector_offset, "shape", (0,))[0]
+        rows = vector_offset.shape[0] if hasattr(vector_offset, "storage") else 0
         dynamic = self._by_vector(dim, vector_offset, rows, self.strides[dim], "vector_select")
         if vector_offset.free_size != 1:
             raise ViewError(
@@ -177,12 +177,11 @@ class DynamicViews:
                 f"{what} of {self.describe()}: the partition axis cannot be addressed by a value of the device",
                 help="address a free axis, or move the rows through HBM",
             )
-        if not isinstance(index, Register) and (
-            index.size != 1 or not index.dtype.is_integer or index.buffer is not SBUF
-        ):
+        good = hasattr(index, "storage") and index.buffer is SBUF and index.dtype.is_integer
+        if not isinstance(index, Register) and not (good and index.size == 1):
             raise ViewError(
-                f"{what} of {self.describe()} by {index.describe()}: the index must be one integer in SBUF,"
-                " shape [1, 1]",
+                f"{what} of {self.describe()} by {_shown(index)}: the index must be one integer in SBUF,"
+                " shape [1, 1], or a register",
                 help="slice one element: index[0:1, 0:1]",
             )
         return Dynamic(Addressing.SCALAR, index, step, limit)
@@ -208,8 +207,11 @@ class DynamicViews:
         good = hasattr(index, "storage") and index.buffer is SBUF and index.dtype.is_integer
         one_per_row = good and index.shape[0] == rows and index.free_size == 1
         if not one_per_row and not (good and index.ndim == 2 and index.size >= rows):
-            found = index.describe() if hasattr(index, "describe") else repr(index)
             raise ViewError(
-                f"{what} of {self.describe()} by {found}: the index must be integers in SBUF, shape [{rows}, 1]"
+                f"{what} of {self.describe()} by {_shown(index)}: the index must be integers in SBUF, shape [{rows}, 1]"
             )
         return Dynamic(Addressing.VECTOR, index, step, self.shape[0])
+
+
+def _shown(index: Any) -> str:
+    return index.describe() if hasattr(index, "storage") else repr(index)

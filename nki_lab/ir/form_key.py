@@ -27,6 +27,15 @@ def note_simple(value: Any) -> None:
         SIMPLE.add(type(value))
 
 
+def check_name(instruction: str, name: Any) -> None:
+    """Refuse a name that is no text; the form does not depend on it."""
+    if name is not None and not isinstance(name, str):
+        raise WrongOperand(
+            f"{instruction}: `name` must be a string, found {type(name).__name__}",
+            help="leave `name` out, or give each argument by its own name",
+        )
+
+
 def key_of(value: Any) -> Any:
     """Return what of an argument the form depends on."""
     if type(value) in (list, tuple):

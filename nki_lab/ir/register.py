@@ -11,6 +11,9 @@ from typing import Any, NoReturn
 from nki_lab.errors import RegisterValue
 from nki_lab.ir.watch import watch_of
 
+#: What a register holds: it has 32 bits, and its value a sign.
+REGISTER_VALUES = range(-(1 << 31), 1 << 31)
+
 
 class Register:
     """A 32-bit integer of the device: `nki.isa.register_alloc()` makes one.

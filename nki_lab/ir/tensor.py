@@ -215,12 +215,14 @@ class NkiTensor(DynamicViews, TensorOperators):
                 new_shape.append(-(-(stop - start) // stride))
                 new_strides.append(step * stride)
             elif isinstance(entry, DynamicSlice) and is_runtime(entry.start):
-                dynamic = self._by_scalar(axis, entry.start, step, size - entry.size + 1, "nl.ds")
-                new_shape.append(static_index(entry.size, "nl.ds"))
+                limit = size - static_index(entry.size, "nl.ds") + 1
+                dynamic = self._by_scalar(axis, entry.start, step, limit, "nl.ds")
+                new_shape.append(self._count(entry.size, axis, size))
                 new_strides.append(step)
             elif isinstance(entry, DynamicSlice):
                 start = static_index(entry.start, "nl.ds")
-                start, stop, _ = self._bounds(slice(start, start + entry.size), axis, size)
+                count = self._count(entry.size, axis, size)
+                start, stop, _ = self._bounds(np.s_[start : start + count], axis, size)
                 offset += start * step
                 new_shape.append(stop - start)
                 new_strides.append(step)
@@ -263,6 +265,7 @@ class NkiTensor(DynamicViews, TensorOperators):
         start = 0 if entry.start is None else static_index(entry.start, "a slice")
         stop = size if entry.stop is None else static_index(entry.stop, "a slice")
         step = 1 if entry.step is None else static_index(entry.step, "a slice")
+        step = min(step, size)  # a longer one takes the first element only, too
         start = start + size if start < 0 else start
         stop = stop + size if stop < 0 else stop
         if step < 1:
@@ -276,6 +279,14 @@ class NkiTensor(DynamicViews, TensorOperators):
                 help="clip the slice to the tensor, e.g. with min(stop, tensor.shape[axis])",
             )
         return start, stop, step
+
+    def _count(self, entry: Any, axis: int, size: int) -> int:
+        count = static_index(entry, "nl.ds")
+        if not 1 <= count <= size:
+            raise OutOfBounds(
+                f"nl.ds of {count} elements on axis {axis} of {self.describe()}: need 1 to {size}"
+            )
+        return count
 
     def _element(self, entry: Any, axis: int, size: int) -> int:
         index = static_index(entry, "an index")
@@ -316,7 +327,7 @@ class NkiTensor(DynamicViews, TensorOperators):
         """Return elements `start` to `end` (exclusive) of axis `dim`, every `step`-th."""
         dim = self._axis(dim, "slice", partition_ok=True)
         size = self.shape[dim]
-        start, end = static_index(start, "slice"), static_index(end, "slice")
+        start, end, step = integers((start, end, step), "slice")
         if not (0 <= start < end <= size and step >= 1):
             raise OutOfBounds(
                 f"slice({dim}, {start}, {end}, {step}) of {self.describe()}: need 0 <= start < end <= {size}, step >= 1"
@@ -393,8 +404,9 @@ class NkiTensor(DynamicViews, TensorOperators):
         sizes = list(integers(shape, "reshape_dim"))
         dim = self._axis(dim, "reshape_dim", partition_ok=len(sizes) == 1)
         size = self.shape[dim]
-        if sizes.count(-1) == 1 and size % max(1, -prod(sizes)) == 0:
-            sizes[sizes.index(-1)] = size // -prod(sizes)
+        known = -prod(sizes)
+        if sizes.count(-1) == 1 and known > 0 and size % known == 0:
+            sizes[sizes.index(-1)] = size // known
         if prod(sizes) != size or min(sizes, default=0) < 1:
             raise ViewError(
                 f"reshape_dim({dim}, {tuple(shape)}) of {self.describe()}: the sizes must multiply to {size}"

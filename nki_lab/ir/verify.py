@@ -12,6 +12,7 @@ from nki_lab.errors import (
     AddressConflict,
     BrokenProgram,
     KernelResult,
+    LoopControl,
     NkiError,
     OutOfBounds,
     OverCapacity,
@@ -188,13 +189,32 @@ def _late(
 def _result_errors(kernel: Kernel) -> Iterator[NkiError]:
     for t in kernel.outputs:
         yield from _view_errors(kernel, t, "result", t.storage.stack)
-        if t.storage.buffer is not SHARED_HBM:
-            yield not_shared(kernel.name, t, t.storage.stack)
+        if error := result_error(kernel.name, t, t.storage.stack):
+            yield error
     returned = sorted(_returned(kernel.result))
     if returned != list(range(len(kernel.outputs))):
         yield BrokenProgram(
             f"{kernel.name} has {len(kernel.outputs)} outputs, its result holds {returned}"
         )
+
+
+def result_error(kernel: str, result: NkiTensor, stack: Stack) -> NkiError | None:
+    """Return why a tensor cannot be a kernel's result: another memory, gone by then, or at no fixed address."""
+    if result.storage.buffer is not SHARED_HBM:
+        return not_shared(kernel, result, stack)
+    if result.storage.loop:
+        return LoopControl(
+            f"{kernel} returns {result.describe()}, which was made in a device loop that has ended",
+            stack=stack,
+            help="make the tensor before the loop, so that it lives on after it",
+        )
+    if result.dynamic is not None:
+        return KernelResult(
+            f"{kernel} returns a part of {result.describe()} whose address depends on a value of the device",
+            stack=stack,
+            help="copy the part into an output tensor of its own with nisa.dma_copy",
+        )
+    return None
 
 
 def not_shared(kernel: str, result: NkiTensor, stack: Stack) -> KernelResult:

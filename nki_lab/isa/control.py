@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from nki_lab.errors import KernelArgument, WrongOperand
 from nki_lab.ir.builder import current
 from nki_lab.ir.cost import MicroOp
@@ -145,10 +147,8 @@ def register_store(dst, src) -> None:
 
 @register_store.semantics
 def _(out, src):
-    # The low bits of the register, as memory keeps them.
-    out[...] = (
-        out.dtype.type(src & ((1 << 8 * out.dtype.itemsize) - 1)) if out.dtype.kind == "u" else src
-    )
+    # The low bits of the register, as memory keeps them, whatever the sign.
+    out[...] = np.array(src & 0xFFFFFFFF, np.uint32).astype(out.dtype)
 
 
 @register_store.cost

@@ -16,7 +16,7 @@ from nki_lab.errors import LoopControl
 from nki_lab.ir.builder import Builder, current
 from nki_lab.ir.device_loops import check_body, find_loop, position_of
 from nki_lab.ir.instruction import Instruction
-from nki_lab.ir.register import Register
+from nki_lab.ir.register import REGISTER_VALUES, Register
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.control import register_move
 from nki_lab.source import Blame
@@ -123,10 +123,12 @@ def while_loop(init: Register, body_fun: Callable[[Register], Register]) -> None
 
 def _check_bounds(name: str, lower: Any, upper: Any, step: Any) -> None:
     for position, (what, bound) in enumerate((("lower", lower), ("upper", upper))):
-        if type(bound) is not int and not isinstance(bound, Register):
+        if not isinstance(bound, Register) and not (
+            type(bound) is int and bound in REGISTER_VALUES
+        ):
             found = bound.describe() if isinstance(bound, NkiTensor) else repr(bound)
             raise LoopControl(
-                f"nl.{name}: the {what} bound must be an integer or a register; found {found}",
+                f"nl.{name}: the {what} bound must be an integer or a register, of 32 bits with sign; found {found}",
                 help="load a value of a tensor with nisa.register_load",
                 blame=Blame("fori_loop", ((what, position),)),
             )

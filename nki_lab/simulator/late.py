@@ -19,14 +19,12 @@ from nki_lab.ir.bounds import leaves_storage
 from nki_lab.ir.dynamic import Addressing
 from nki_lab.ir.instruction import READ, WRITE, Instruction
 from nki_lab.ir.nodes import Loop
-from nki_lab.ir.register import Register
+from nki_lab.ir.register import REGISTER_VALUES, Register
 from nki_lab.ir.storage import Address, Storage
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.simulator.bind import Binder, run_steps, wanted
 from nki_lab.simulator.memory import Base, Memory
 from nki_lab.simulator.places import Places, places_of, user_of
-
-_SIGN, _RANGE = 1 << 31, 1 << 32
 
 
 class RegisterFile:
@@ -52,7 +50,9 @@ class RegisterFile:
 
     def set(self, register: Register, value: int) -> None:
         """Set a register; only the low 32 bits are kept."""
-        self.values[register.id] = (value + _SIGN) % _RANGE - _SIGN
+        self.values[register.id] = REGISTER_VALUES[
+            (value - REGISTER_VALUES.start) % len(REGISTER_VALUES)
+        ]
 
 
 class _Skipped(Exception):

@@ -1,9 +1,11 @@
 """Is every view that a layout cannot give refused, with what was found and what was needed?"""
 
+import numpy as np
 import pytest
 
 from nki_lab.dtypes import float32, int16, uint8
 from nki_lab.errors import NotModelled, OutOfBounds, TileAssignment, ViewError
+from nki_lab.ir.register import Register
 from nki_lab.ir.tensor import DynamicSlice, NkiTensor
 from nki_lab.targets.spaces import PRIVATE_HBM
 from tests.ir.memory import elements, memory_of, tensor
@@ -26,6 +28,11 @@ REFUSED = [
     (lambda t: t.slice(1, 0, 5), OutOfBounds, r"slice\(1, 0, 5, 1\) .* end <= 4"),
     (lambda t: t.slice(1, -1, 3), OutOfBounds, "0 <= start"),
     (lambda t: t.slice(1, 0, 3, 0), OutOfBounds, "step >= 1"),
+    (lambda t: t.slice(1, 0, 3, None), ViewError, "found NoneType None"),
+    (lambda t: t[:, DynamicSlice(0, -1)], OutOfBounds, "nl.ds of -1 elements .* need 1 to 4"),
+    (lambda t: t[:, DynamicSlice(0, None)], ViewError, "found NoneType None"),
+    (lambda t: t[:, DynamicSlice(Register(0, "i"), 5)], OutOfBounds, "nl.ds of 5 elements .* need 1 to 4"),
+    (lambda t: t[:, DynamicSlice(Register(0, "i"), "x")], ViewError, "found str 'x'"),
     (lambda t: t.slice(3, 0, 1), ViewError, "axis 3 of .* which has 3 axes"),
     (lambda t: t.slice("f", 0, 1), ViewError, "found str 'f'"),
     (lambda t: t.select(1, 4), OutOfBounds, r"select\(1, 4\) .* valid are 0 to 3"),
@@ -48,6 +55,7 @@ REFUSED = [
     (lambda t: t.reshape_dim(1, (-1, -1)), ViewError, "the sizes must multiply to 4"),
     (lambda t: t.reshape_dim(1, (3, -1)), ViewError, "the sizes must multiply to 4"),
     (lambda t: t.reshape_dim(1, (-4, -1)), ViewError, "the sizes must multiply to 4"),
+    (lambda t: t.reshape_dim(1, (0, -1)), ViewError, "the sizes must multiply to 4"),
     (lambda t: t.reshape_dim(1, (2.0, 2)), ViewError, "found float 2.0"),
     (lambda t: t.reshape_dim(0, (2, 64)), ViewError, "axis 0 .* is the partition axis"),
     (lambda t: t.flatten_dims(2, 1), ViewError, "start is behind end"),
@@ -84,6 +92,8 @@ REFUSED = [
     (lambda t: t.ap([[32, 1], [-1, 2]]), OutOfBounds, "elements -1 to 0 of each partition"),
     (lambda t: t.ap([[32, 128], [1, 32]], scalar_offset=t), ViewError, "partition axis"),
     (lambda t: t.ap([[32, 128], [1, 32]], vector_offset=t), ViewError, "axis 0 of an HBM"),
+    (lambda t: t.ap([[32, 128], [1, 8]], scalar_offset=1.5, indirect_dim=1), ViewError, "by 1.5: the index must be"),
+    (lambda t: t.vector_select(0, np.float32(1)), ViewError, "axis 0 of an HBM"),
     (lambda t: t.vector_select(0, t), ViewError, "axis 0 of an HBM"),
     (lambda t: t.indirect(t), ViewError, "must be an SBUF tile"),
     (lambda t: t.__setitem__(0, 1.0), TileAssignment, "cannot assign float to elements of `t`"),
@@ -104,3 +114,9 @@ def test_hbm_patterns_may_cross_rows_but_not_the_end():
     assert elements(t.ap([[1, 32]]), memory).tobytes() == memory.tobytes()
     with pytest.raises(OutOfBounds, match="elements 1 to 32, which has 32"):
         t.ap([[1, 32]], offset=1)
+
+
+def test_a_step_beyond_the_axis_takes_its_first_element():
+    memory = memory_of((128, 4, 8), float32)
+    t = tensor((128, 4, 8))
+    assert elements(t[:, 1 :: 10**30], memory).tobytes() == memory[:, 1:2].tobytes()

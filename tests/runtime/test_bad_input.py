@@ -458,3 +458,14 @@ def test_print_is_not_repeated_by_runs_of_a_compiled_kernel(capsys):
     for _ in range(3):
         compiled(X)
     assert capsys.readouterr().out.splitlines() == ["shape (128, 6)", "a", "b!"]
+
+
+@pytest.mark.parametrize("name", [5, ["a"], True, b"a"])
+def test_the_name_of_an_instruction_is_text(name):
+    def kernel(x):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(out, x, name=name)
+        return out
+
+    with pytest.raises(NkiError, match="dma_copy: `name` must be a string, found "):
+        run(jit(kernel), np.ones((2, 3), np.float32))

@@ -280,6 +280,12 @@ def test_cores_that_wait_in_different_places_are_named():
         (lambda x: _shared_of(x, (64, 40), (32, 40)), CoresDiffer, "is .* on core 1"),
         (lambda x: _loops(x), CoresDiffer, "device loops"),
         (lambda x: _results(x), CoresDiffer, "different results"),
+        (lambda x: _one_of(x, 0, 64), CoresDiffer, "another part of it"),
+        (
+            lambda x: [_one_of(x, 0, 0), result_like(x)][nl.program_id()],
+            CoresDiffer,
+            "core 0 returns `out`",
+        ),
     ],
 )
 def test_programs_that_do_not_fit_together_are_refused(kernel, error, message):
@@ -293,6 +299,13 @@ def test_programs_that_do_not_fit_together_are_refused(kernel, error, message):
 def _shared_of(x, first, second):
     nl.ndarray(second if nl.program_id() else first, dtype=x.dtype, buffer=nl.shared_hbm, name="s")
     return result_like(x)
+
+
+def _one_of(x, first, second):
+    out = result_like(x)
+    nisa.dma_copy(half(out), half(x))
+    start = second if nl.program_id() else first
+    return out[start : start + 64]
 
 
 def _loops(x):
@@ -334,3 +347,28 @@ def test_what_no_core_writes_is_not_a_number():
     expected[32:64] = expected[96:] = np.nan
     for _ in range(3):
         np.testing.assert_array_equal(on_two(first_rows, X).value, expected)
+
+
+def test_a_pass_of_a_loop_races_with_the_next_one():
+    """The barrier orders what a pass writes and reads, not what it reads and the next pass writes."""
+
+    def kernel(x, barriers):
+        shared, out = result_like(x), result_like(x)
+        tile = nl.load(half(x))
+        core = nl.program_id()
+
+        def body(i):
+            nisa.dma_copy(half(shared), tile)
+            nisa.core_barrier(shared, (0, 1))
+            nisa.dma_copy(tile, shared[(1 - core) * 64 : (2 - core) * 64])
+            if barriers == 2:
+                nisa.core_barrier(shared, (0, 1))
+
+        nl.fori_loop(0, 3, body)
+        nisa.dma_copy(half(out), tile)
+        return out
+
+    def races(barriers):
+        return [f for f in on_two(kernel, X, barriers).findings if f.kind == "hazard"]
+
+    assert len(races(1)) == 2 and not races(2)

@@ -7,7 +7,7 @@ import pytest
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
-from nki_lab.errors import LoopControl, NkiError, RegisterValue, UnwrittenRegister
+from nki_lab.errors import KernelResult, LoopControl, NkiError, RegisterValue, UnwrittenRegister
 from nki_lab.ir.nodes import Loop
 from nki_lab.ir.printer import print_kernel
 from nki_lab.isa.reading import read_kernel
@@ -275,6 +275,7 @@ def ordered(register, out):
         (using_outside, LoopControl, "was made in a device loop that has ended"),
         (ordered, LoopControl, "no_reorder"),
         (lambda r, out: nl.fori_loop(0, 1.5, print), LoopControl, "upper bound must be an integer"),
+        (lambda r, out: nl.fori_loop(0, 1 << 31, print), LoopControl, "of 32 bits with sign"),
         (lambda r, out: nl.fori_loop(0, r, print, step=r), LoopControl, "step must be a positive"),
         (lambda r, out: nl.fori_loop(0, r, lambda i: i), LoopControl, "must return nothing"),
         (lambda r, out: nl.while_loop(3, print), LoopControl, "condition must be a register"),
@@ -332,3 +333,40 @@ def test_a_kernel_may_return_nothing_when_a_loop_updates_its_argument():
     given = np.array([[1.0, -2.0, 0.5]], np.float32)
     run(kernel, given)
     np.testing.assert_array_equal(given, [[4.0, 1.0, 3.5]])
+
+
+def test_a_result_made_in_a_loop_is_refused_whether_or_not_the_loop_runs():
+    def kernel(count):
+        made = []
+
+        def body(i):
+            made.append(nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.shared_hbm))
+            nisa.dma_copy(made[0], count)
+
+        nl.fori_loop(0, nisa.register_alloc(2), body)
+        return made[0]
+
+    with pytest.raises(LoopControl, match=r"returns `.*made in a device loop that has ended"):
+        run(jit(kernel), one(4))
+
+
+def test_a_result_whose_place_the_device_chooses_is_refused():
+    def kernel(rows):
+        out = nl.ndarray(rows.shape, dtype=rows.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(out, rows)
+        return out.select(0, nisa.register_alloc(3))
+
+    with pytest.raises(KernelResult, match="whose address depends on a value of the device"):
+        run(jit(kernel), ROWS)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32])
+@pytest.mark.parametrize("value", [300, -1, -(1 << 31), (1 << 32) - 1, 40_000, 128])
+def test_a_register_is_stored_by_its_low_bits(dtype, value):
+    def kernel(like):
+        out = nl.ndarray(like.shape, dtype=like.dtype, buffer=nl.shared_hbm)
+        nisa.register_store(out, nisa.register_alloc(value))
+        return out
+
+    low = (value % (1 << 32)).to_bytes(4, "little")[: np.dtype(dtype).itemsize]
+    assert run(jit(kernel), np.zeros((1, 1), dtype)).value.tobytes() == low
