@@ -47,6 +47,11 @@ VARIABLES: dict[str, Variable] = {
         "what happens when SBUF or PSUM does not fit: `error`, or `finding`, which runs it anyway and says so",
         ("error", "finding"),
     ),
+    "skip_passes": Variable(
+        "NKI_LAB_SKIP_PASSES",
+        "",
+        "compiler passes to leave out, separated by commas, e.g. schedule",
+    ),
     "strict": Variable("NKI_LAB_STRICT", "0", "1: findings are errors", ("0", "1")),
     "debug": Variable(
         "NKI_LAB_DEBUG",
@@ -87,6 +92,7 @@ class Settings:
         simulator: run on the simulator.
         precise_fp: round on every write.
         capacity: "error" or "finding".
+        skip_passes: names of compiler passes to leave out.
         strict: findings are errors.
         debug: run instructions while they are traced.
     """
@@ -95,6 +101,7 @@ class Settings:
     simulator: bool
     precise_fp: bool
     capacity: str
+    skip_passes: tuple[str, ...]
     strict: bool
     debug: bool
 
@@ -115,6 +122,7 @@ class Settings:
             simulator=values["simulator"] == "1",
             precise_fp=values["precise_fp"] == "1",
             capacity=values["capacity"],
+            skip_passes=tuple(filter(None, map(str.strip, values["skip_passes"].split(",")))),
             strict=values["strict"] == "1",
             debug=values["debug"] == "1",
         )

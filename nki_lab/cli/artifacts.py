@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nki_lab.cli.kernel_call import Arguments, Capacity, Inputs, Place, Seed, Strict, Target
+from nki_lab.cli.kernel_call import (
+    Arguments,
+    Capacity,
+    Inputs,
+    Place,
+    Seed,
+    Skip,
+    Strict,
+    Target,
+)
 
 if TYPE_CHECKING:
     from nki_lab.ir.nodes import Kernel
@@ -35,6 +44,7 @@ def compile_(
     ] = True,
     target: Target = None,
     capacity: Capacity = None,
+    skip: Skip = None,
     strict: Strict = False,
 ) -> None:
     """Compile a kernel of a file for the shapes of its inputs, and write it to a file that runs anywhere.
@@ -47,7 +57,14 @@ def compile_(
     from nki_lab.options.session import session
     from nki_lab.runtime import KernelFunction
 
-    options = Namespace(target=target, timeout=None, capacity=capacity, strict=strict, debug=False)
+    options = Namespace(
+        target=target,
+        timeout=None,
+        capacity=capacity,
+        skip=skip,
+        strict=strict,
+        debug=False,
+    )
     with session(options):
         prepared = prepare_call(kernel, inputs or [], args or [], seed)
         if not isinstance(prepared.kernel, KernelFunction):

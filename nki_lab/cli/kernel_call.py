@@ -39,6 +39,7 @@ Call = Annotated[Expression | None, declared("run")]
 Target = Annotated[str | None, declared("target")]
 Timeout = Annotated[float | None, declared("timeout")]
 Capacity = Annotated[str | None, declared("capacity")]
+Skip = Annotated[str | None, declared("skip")]
 Strict = Annotated[bool, declared("strict")]
 Debug = Annotated[bool, declared("debug")]
 Check = Annotated[Expression | None, declared("check")]
@@ -59,7 +60,7 @@ def call_kernel(
     Args:
         place: FILE.py:KERNEL.
         inputs, args, seed: what its arguments are made of.
-        options: target, timeout, capacity, strict and debug.
+        options: target, timeout, capacity, skip, strict and debug.
         call: expression that calls the kernel, instead of a call with all arguments.
         check: the reference.
         tells_findings: the caller prints the findings of the last run.

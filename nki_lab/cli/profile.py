@@ -17,6 +17,7 @@ from nki_lab.cli.kernel_call import (
     Inputs,
     Place,
     Seed,
+    Skip,
     Strict,
     Target,
     Timeout,
@@ -45,6 +46,7 @@ def profile(
     target: Target = None,
     timeout: Timeout = None,
     capacity: Capacity = None,
+    skip: Skip = None,
     strict: Strict = False,
     debug: Debug = False,
 ) -> None:
@@ -57,7 +59,12 @@ def profile(
     from nki_lab.profiler.report import report
 
     options = Namespace(
-        target=target, timeout=timeout, capacity=capacity, strict=strict, debug=debug
+        target=target,
+        timeout=timeout,
+        capacity=capacity,
+        skip=skip,
+        strict=strict,
+        debug=debug,
     )
     result, _ = call_kernel(kernel, inputs, args, seed, options, call)
     typer.echo(report(result.profile))

@@ -17,6 +17,7 @@ from nki_lab.cli.kernel_call import (
     Inputs,
     Place,
     Seed,
+    Skip,
     Strict,
     Target,
     Timeout,
@@ -36,6 +37,7 @@ def run(
     quiet: Annotated[bool, declared("quiet")] = False,
     timeout: Timeout = None,
     capacity: Capacity = None,
+    skip: Skip = None,
     strict: Strict = False,
     debug: Debug = False,
 ) -> None:
@@ -48,7 +50,12 @@ def run(
     from nki_lab.options.views import summary, view_text
 
     options = Namespace(
-        target=target, timeout=timeout, capacity=capacity, strict=strict, debug=debug
+        target=target,
+        timeout=timeout,
+        capacity=capacity,
+        skip=skip,
+        strict=strict,
+        debug=debug,
     )
     views = () if quiet else ("report",) if show is None else show
     reported = "report" in views

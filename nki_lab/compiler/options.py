@@ -15,15 +15,19 @@ class CompileOptions:
         capacity: "error", or "finding" to run a kernel that does not fit in addresses past the end.
         strict: findings are errors.
         record: keep the program as it was after each pass.
+        skip_passes: names of passes to leave out, of those that may be.
         schedule: (name, names it waits for) of instructions, as `kernel.with_schedule` was given them.
     """
 
     capacity: str = "error"
     strict: bool = False
     record: bool = True
+    skip_passes: tuple[str, ...] = ()
     schedule: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @classmethod
     def from_settings(cls, settings: Settings) -> CompileOptions:
         """Take the choices the environment makes."""
-        return cls(capacity=settings.capacity, strict=settings.strict)
+        return cls(
+            capacity=settings.capacity, strict=settings.strict, skip_passes=settings.skip_passes
+        )

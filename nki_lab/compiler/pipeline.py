@@ -6,7 +6,7 @@ The list is flat: a pass is one file, named once, and its result is recorded so 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +22,19 @@ from nki_lab.compiler.passes.find_uninitialized import find_uninitialized
 from nki_lab.compiler.passes.insert_waits import insert_waits
 from nki_lab.compiler.passes.place_engines import place_engines
 from nki_lab.compiler.passes.remove_dead import remove_dead
+from nki_lab.compiler.passes.schedule import schedule
 from nki_lab.compiler.passes.settle_accumulate import settle_accumulate
 from nki_lab.compiler.reuse import reuse
 from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.compiler.trace import trace
-from nki_lab.errors import KernelErrors, NkiError, StrictFinding, error_classes
+from nki_lab.errors import (
+    KernelErrors,
+    NkiError,
+    StrictFinding,
+    UnknownOption,
+    close_matches,
+    error_classes,
+)
 from nki_lab.ir.nodes import Finding, Kernel
 from nki_lab.ir.watch import Watch
 from nki_lab.targets.spec import Target
@@ -40,8 +48,11 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("place_engines", place_engines),
     ("allocate_sbuf", allocate_sbuf),
     ("allocate_psum", allocate_psum),
+    ("schedule", schedule),
     ("insert_waits", insert_waits),
 )
+#: Passes a program can run without; the others give it addresses, waits, or what its values depend on.
+SKIPPABLE = ("remove_dead", "schedule")
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +119,7 @@ def compile_kernel(
     Raises:
         NkiError: with a place in the author's text; KernelErrors when there are several.
     """
+    check_skipped(options.skip_passes)
     with collector_paused():
         traced = [
             trace(source, args, kwargs, target, options, (core, cores), watch)
@@ -140,8 +152,22 @@ def _stages(kernel: Kernel, options: CompileOptions) -> Iterator[tuple[str, Kern
         kernel = apply_schedule(kernel, options)
         yield "apply_schedule", kernel
     for name, run in PASSES:
-        kernel = run(kernel, options)
-        yield name, kernel
+        if name not in options.skip_passes:
+            kernel = run(kernel, options)
+            yield name, kernel
+
+
+def check_skipped(names: Iterable[str]) -> None:
+    """Raise UnknownOption for a pass that cannot be left out, or that there is not."""
+    known = [name for name, _ in PASSES]
+    for name in names:
+        if name in SKIPPABLE:
+            continue
+        why = "no program can run without it" if name in known else "there is no such pass"
+        raise UnknownOption(
+            f"the pass `{name}` cannot be left out: {why}",
+            help=close_matches(name, SKIPPABLE) or f"leave out some of {', '.join(SKIPPABLE)}",
+        )
 
 
 @contextmanager

@@ -20,13 +20,14 @@ def session(options: Namespace, stack: Stack = ()) -> Iterator[list[Result]]:
     """Let `import nki` find nki_lab, and the options act, inside a `with` block; collect its runs.
 
     Args:
-        options: values of `target`, `capacity`, `strict`, `debug` and `timeout`.
+        options: values of `target`, `capacity`, `skip`, `strict`, `debug` and `timeout`.
         stack: place of the time limit, shown when it ends something outside the author's text.
     """
     with (
         aliases(),
         override(
             capacity=options.capacity,
+            skip_passes=options.skip,
             strict="1" if options.strict else None,
             debug="1" if options.debug else None,
         ),

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-from nki_lab.errors import NkiError, UnknownTarget, close_matches, error_classes
+from nki_lab.compiler.pipeline import SKIPPABLE, check_skipped
+from nki_lab.errors import NkiError, UnknownOption, UnknownTarget, close_matches, error_classes
 from nki_lab.profiler.view_data import VIEWS
 from nki_lab.settings import VARIABLES
 from nki_lab.targets import get_target, target_names
@@ -155,6 +156,14 @@ def _expression(text: str, option: Option) -> Expression:
     return Expression(text, code, filename)
 
 
+def _passes(text: str, option: Option) -> str:
+    try:
+        check_skipped(word.strip() for word in text.split(","))
+    except UnknownOption as error:
+        raise BadValue(error.message, error.help) from None
+    return text
+
+
 def _error(text: str, option: Option) -> type[NkiError]:
     known = {name: kind for kind in error_classes() for name in (kind.code, kind.__name__)}
     if text not in known:
@@ -239,6 +248,14 @@ OPTIONS: tuple[Option, ...] = (
         _ALL,
         _one_of,
         VARIABLES["capacity"].choices,
+    ),
+    Option(
+        "skip",
+        "PASSES",
+        f"compiler passes to leave out, separated by commas: {', '.join(SKIPPABLE)}",
+        _ALL,
+        _passes,
+        SKIPPABLE,
     ),
     Option(
         "strict",

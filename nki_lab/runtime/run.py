@@ -17,6 +17,7 @@ def run(
     *args: Any,
     target: str | Target | None = None,
     capacity: str | None = None,
+    skip_passes: str | None = None,
     strict: bool | None = None,
     debug: bool | None = None,
     **kwargs: Any,
@@ -28,17 +29,21 @@ def run(
         args, kwargs: its arguments; arrays may be NumPy, PyTorch (CPU) or JAX arrays.
         target: trn1, trn2, trn3 or an alias; by default NEURON_PLATFORM_TARGET_OVERRIDE, else trn3.
         capacity: "error", or "finding" to run a kernel that does not fit into SBUF or PSUM.
+        skip_passes: names of compiler passes to leave out, separated by commas; "schedule" keeps the author's order.
         strict: findings are errors.
         debug: run instructions while they are traced, so that `print(tile)` and `breakpoint()` in the kernel see
             values. One core only.
 
-    None leaves a choice to its environment variable: NKI_LAB_CAPACITY, NKI_LAB_STRICT, NKI_LAB_DEBUG.
+    None leaves a choice to its environment variable: NKI_LAB_CAPACITY, NKI_LAB_SKIP_PASSES, NKI_LAB_STRICT,
+    NKI_LAB_DEBUG.
     """
     while isinstance(kernel, partial):
         args, kwargs = (*kernel.args, *args), kernel.keywords | kwargs
         kernel = kernel.func
     made = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
-    with override(capacity=capacity, strict=_text(strict), debug=_text(debug)):
+    with override(
+        capacity=capacity, skip_passes=skip_passes, strict=_text(strict), debug=_text(debug)
+    ):
         return made.launch(*args, target=target, **kwargs)
 
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from nki_lab.ir.dynamic import Addressing
+from nki_lab.ir.form_times import Record
 from nki_lab.targets.engines import DMA, GPSIMD, SCALAR, TENSOR, VECTOR
 from nki_lab.targets.facts import Status
 from nki_lab.targets.spaces import PSUM
-from nki_lab.timing.record import Record
 from nki_lab.timing.timeline import Timeline
 
 NOT_MODELLED, ASSUMED = "not modelled", "assumed"

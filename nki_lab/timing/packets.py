@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nki_lab.ir.form_times import Record, RingKey, busiest_engine, engines_used
 from nki_lab.profiler.columns import Strings
 from nki_lab.profiler.profile import to_ns
-from nki_lab.timing.record import Record, RingKey, busiest_engine, engines_used
 from nki_lab.timing.timeline import Timeline
 from nki_lab.timing.transfers import ring_name, ring_type, rings_of, transfer_ids
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from nki_lab.errors import BrokenProgram
 from nki_lab.ir.execution import Execution
+from nki_lab.ir.form_times import Queue, Record, record_of
 from nki_lab.ir.instruction import Form
 from nki_lab.targets.spec import Target
-from nki_lab.timing.record import Queue, Record, record_of
 
 #: Position of an entry that is no instruction: branch and barrier between two trips of a loop.
 LOOP_TRIP = -1

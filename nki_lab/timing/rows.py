@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nki_lab.ir.cost import MicroOp, Stage
+from nki_lab.ir.form_times import Record, RingKey
 from nki_lab.targets.engines import DMA, TENSOR, Engine
-from nki_lab.timing.record import Record, RingKey
 from nki_lab.timing.timeline import Timeline
 
 #: Opcodes of rows that no definition's cost names (profile-schema-reference.rst:247).

@@ -10,13 +10,13 @@ from __future__ import annotations
 from nki_lab.errors import BrokenProgram
 from nki_lab.ir.cost import Port
 from nki_lab.ir.execution import Execution
+from nki_lab.ir.form_times import SOFTWARE, RingKey, shared_ports
 from nki_lab.targets.engines import GPSIMD, TENSOR, Engine
 from nki_lab.targets.spec import Target
 from nki_lab.timing.board import NEVER, Board
 from nki_lab.timing.options import TimingOptions
 from nki_lab.timing.program import Program, program_of
 from nki_lab.timing.queues import SharingQueue, engine_queue
-from nki_lab.timing.record import SOFTWARE, RingKey, shared_ports
 from nki_lab.timing.rings import Ring
 from nki_lab.timing.tensor_queue import tensor_queue
 from nki_lab.timing.timeline import Timeline

@@ -8,10 +8,10 @@ from functools import cached_property
 import numpy as np
 
 from nki_lab.ir.execution import Execution
+from nki_lab.ir.form_times import Record
 from nki_lab.timing.board import Board
 from nki_lab.timing.options import TimingOptions
 from nki_lab.timing.program import LOOP_TRIP, Program
-from nki_lab.timing.record import Record
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.ir.form_times import Record, RingKey
 from nki_lab.ir.instruction import Instruction
 from nki_lab.ir.nodes import Kernel
 from nki_lab.ir.storage import Storage
@@ -15,7 +16,6 @@ from nki_lab.profiler.columns import Strings
 from nki_lab.profiler.profile import to_ns
 from nki_lab.profiler.schema import SBUF_PLACE
 from nki_lab.timing.program import Program
-from nki_lab.timing.record import Record, RingKey
 from nki_lab.timing.timeline import Timeline
 
 _TYPES = {"swdge": "software_dynamic", "hwdge": "hardware_dynamic"}

@@ -29,6 +29,7 @@ OPTIONS = [
     ("quiet", "--quiet=1", e.UnknownOption, "--quiet is a switch"),
     ("timeout", "--timeout x", e.UnknownOption, "`x` is no number of seconds"),
     ("capacity", "--capacity none", e.UnknownOption, "`none` is none of error, finding"),
+    ("skip", "--skip trace", e.UnknownOption, "there is no such pass"),
     ("strict", "--strict=yes", e.UnknownOption, "--strict is a switch"),
     ("debug", "--debug=yes", e.UnknownOption, "--debug is a switch"),
 ]

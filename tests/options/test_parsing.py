@@ -24,6 +24,7 @@ RIGHT = {
     "expect": ("--expect NKI203", RuleBroken),
     "timeout": ("--timeout 1e-1", 0.1),
     "capacity": ("--capacity finding", "finding"),
+    "skip": ("--skip schedule,remove_dead", "schedule,remove_dead"),
     "strict": ("--strict", True),
     "debug": ("--debug", True),
 }
@@ -51,6 +52,9 @@ WRONG = [
     ("timeout", "--timeout nan", "`nan` is no number", "2.5"),
     ("timeout", "--timeout inf", "`inf` is no number", "2.5"),
     ("capacity", "--capacity findings", "error, finding", "did you mean `finding`?"),
+    ("skip", "--skip shedule", "there is no such pass", "did you mean `schedule`?"),
+    ("skip", "--skip insert_waits", "no program can run without it", "remove_dead, schedule"),
+    ("skip", "--skip schedule,", "there is no such pass", "leave out some of"),
     ("strict", "--strict=1", "--strict is a switch", "write --strict alone"),
     ("debug", "--debug=1", "--debug is a switch", "write --debug alone"),
 ]

@@ -13,10 +13,10 @@ import pytest
 
 from nki_lab.errors import InstructionError
 from nki_lab.ir.cost import MicroOp, Port, Stage, Transfer
+from nki_lab.ir.form_times import Record, RingKey, record_of
 from nki_lab.targets import TRN2
 from nki_lab.targets.engines import DMA, GPSIMD, SCALAR, SYNC, TENSOR, VECTOR
 from nki_lab.timing.program import Program, queues_of
-from nki_lab.timing.record import Record, RingKey, record_of
 from nki_lab.timing.schedule import times_of
 
 HOP = TRN2.semaphore_hop_ns * 1000

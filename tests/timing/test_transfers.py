@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 import nki_lab.language as nl
 from nki_lab.ir.cost import Transfer
+from nki_lab.ir.form_times import busiest_engine, engines_used, service_ns
 from nki_lab.isa import registry
 from nki_lab.isa.enums import dge_mode
 from nki_lab.targets import get_target
 from nki_lab.targets.engines import GPSIMD, SCALAR, SYNC
-from nki_lab.timing.record import busiest_engine, engines_used, service_ns
 from tests.timing.timed import timed
 
 dma_copy, memset, tensor_copy, tensor_tensor = (

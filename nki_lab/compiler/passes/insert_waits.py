@@ -44,7 +44,12 @@ def insert_waits(kernel: Kernel, options: CompileOptions) -> Kernel:
 
 def dependences(kernel: Kernel) -> list[tuple[int, ...]]:
     """Return, per instruction, the earlier ones it must follow in whatever order the rest runs."""
-    return [tuple(sorted(found | flows)) for found, flows in _dependences(kernel, ordered=False)]
+    return [tuple(sorted(found | flows)) for found, flows in dependences_by_kind(kernel)]
+
+
+def dependences_by_kind(kernel: Kernel) -> Iterator[tuple[set[int], set[int]]]:
+    """Yield, per instruction, whom it must follow for any reason, and whose result it needs to begin."""
+    return _dependences(kernel, ordered=False)
 
 
 def _dependences(kernel: Kernel, ordered: bool) -> Iterator[tuple[set[int], set[int]]]:

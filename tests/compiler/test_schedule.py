@@ -1,0 +1,250 @@
+"""Does the order the compiler finds keep what a kernel computes, and take no more time than the author's?
+
+The judges are the checker of schedules, the simulator on exact integers, and the timing model, none of which the pass
+looks at.
+"""
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nki_lab.language as nl
+from benchmarks.kernels import KERNELS
+from nki_lab.api import isa as nisa
+from nki_lab.compiler.check_schedule import check_schedule
+from nki_lab.compiler.options import CompileOptions
+from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
+from nki_lab.compiler.passes.estimate import Edges, order_by_readiness, time_in_order
+from nki_lab.compiler.passes.schedule import _edges, _records, schedule
+from nki_lab.compiler.passes.settle_accumulate import settle_accumulate
+from nki_lab.compiler.pipeline import PASSES
+from nki_lab.errors import OverCapacity, UnknownOption
+from nki_lab.ir.execution import Execution
+from nki_lab.targets import TRN2
+from nki_lab.targets.engines import DMA
+from nki_lab.timing import schedule as timeline
+from nki_lab.timing.options import TimingOptions
+from tests.compiler.programs import (
+    SMALL,
+    check_placement,
+    compiled,
+    integers,
+    passed,
+    random_program,
+    simulated,
+)
+
+AS_WRITTEN = CompileOptions(skip_passes=("schedule",))
+
+
+def in_author_order(kernel):
+    """Return a traced kernel after every pass but scheduling."""
+    for name, run_pass in PASSES:
+        kernel = kernel if name == "schedule" else run_pass(kernel, AS_WRITTEN)
+    return kernel
+
+
+def latency(kernel):
+    """Return the time of a kernel without device loops in nanoseconds."""
+    return timeline(Execution.in_program_order(kernel), TimingOptions()).total_ns
+
+
+def ids(kernel):
+    return [i.ident for i in kernel.instructions]
+
+
+@settings(max_examples=60)
+@given(st.randoms(use_true_random=False), st.sampled_from((TRN2, SMALL)))
+def test_random_programs_compute_the_same_in_another_order(pick, target):
+    before = random_program(pick, length=30, tiles=6, target=target)
+    try:
+        written = in_author_order(before)
+    except OverCapacity:
+        return
+    kernel = passed(before)
+    assert check_schedule(before, kernel) == []
+    check_placement(kernel)
+    assert Counter(ids(kernel)) == Counter(ids(written)) and kernel.addresses == written.addresses
+    arrays = [integers(np.random.default_rng(len(kernel.instructions))) for _ in range(2)]
+    for mine, theirs in zip(simulated(kernel, arrays), simulated(written, arrays), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_most_random_programs_are_moved():
+    moved = 0
+    for seed in range(20):
+        before = random_program(random.Random(seed), length=40, tiles=8)
+        moved += ids(passed(before)) != ids(in_author_order(before))
+    assert moved >= 10
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_no_measured_kernel_gets_slower(name):
+    measured = KERNELS[name]
+    arrays = measured.arrays(np.random.default_rng(0))
+    found = compiled(measured.kernel, *arrays)
+    written = compiled(measured.kernel, *arrays, options=AS_WRITTEN)
+    assert check_schedule(found.stages[0][1], found.kernel) == []
+    assert latency(found.kernel) <= latency(written.kernel)
+
+
+@pytest.mark.parametrize(
+    ("name", "at_most"), [("softmax 4096x2048 float32", 0.8), ("attention 1024x128 float32", 0.7)]
+)
+def test_engines_that_waited_for_each_other_overlap(name, at_most):
+    measured = KERNELS[name]
+    arrays = measured.arrays(np.random.default_rng(0))
+    times = [
+        latency(compiled(measured.kernel, *arrays, options=o).kernel) for o in (None, AS_WRITTEN)
+    ]
+    assert times[0] < at_most * times[1]
+
+
+def test_the_order_is_the_same_every_time():
+    measured = KERNELS["softmax 4096x2048 float32"]
+    arrays = measured.arrays(np.random.default_rng(0))
+    first, second = (ids(compiled(measured.kernel, *arrays).kernel) for _ in range(2))
+    assert first == second
+
+
+# -- what must not move -------------------------------------------------------------------------------------------
+
+
+def tiles(x):
+    return x.reshape((4, 128, 256))
+
+
+def rows_of(body):
+    """Return a kernel that adds and multiplies rows, 128 at a time; `body` decides around what."""
+
+    def kernel(x):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+
+        def row(r):
+            t, u = (nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf) for _ in range(2))
+            nisa.dma_copy(dst=t, src=tiles(x).select(0, r))
+            nisa.activation(dst=u, op=nl.exp, data=t)
+            nisa.tensor_tensor(dst=t, data1=t, data2=u, op=nl.add)
+            nisa.activation(dst=u, op=nl.exp, data=t)
+            nisa.tensor_tensor(dst=t, data1=t, data2=u, op=nl.multiply)
+            nisa.dma_copy(dst=tiles(out).select(0, r), src=t)
+
+        body(row)
+        return out
+
+    return kernel
+
+
+def unrolled(row):
+    for r in range(4):
+        row(r)
+
+
+def kept(row):
+    with nl.no_reorder():
+        unrolled(row)
+
+
+def on_the_device(row):
+    for r in nl.dynamic_range(4):
+        row(r)
+
+
+def between(row):
+    row(0)
+    row(1)
+    for r in nl.dynamic_range(2, 3):
+        row(r)
+    row(3)
+
+
+X = np.zeros((512, 256), np.float32)
+
+
+def test_rows_overlap_unless_the_author_keeps_the_order():
+    moved = compiled(rows_of(unrolled), X).kernel
+    assert ids(moved) != sorted(ids(moved))
+    fixed = compiled(rows_of(kept), X).kernel
+    assert ids(fixed) == sorted(ids(fixed))
+    assert latency(moved) < 0.9 * latency(fixed)
+
+
+@pytest.mark.parametrize("body", [on_the_device, between])
+def test_nothing_moves_into_out_of_or_past_a_device_loop(body):
+    found = compiled(rows_of(body), X)
+    before, after = found.stages[0][1], found.kernel
+    assert check_schedule(before, after) == []
+    for a, b in zip(before.loops, after.loops, strict=True):
+        assert {*ids(before)[a.first : a.end]} == {*ids(after)[b.first : b.end]}
+        assert {*ids(before)[: a.first]} == {*ids(after)[: b.first]}
+
+
+def test_the_program_after_it_is_a_stage_of_its_own():
+    names = [name for name, _ in compiled(rows_of(unrolled), X).stages]
+    assert names.index("allocate_psum") < names.index("schedule") < names.index("insert_waits")
+    assert "schedule" not in [
+        n for n, _ in compiled(rows_of(unrolled), X, options=AS_WRITTEN).stages
+    ]
+
+
+@pytest.mark.parametrize("name", [n for n, _ in PASSES if n not in ("remove_dead", "schedule")])
+def test_a_pass_that_values_depend_on_cannot_be_left_out(name):
+    with pytest.raises(UnknownOption, match="no program can run without it"):
+        compiled(rows_of(unrolled), X, options=CompileOptions(skip_passes=(name,)))
+
+
+# -- the estimate -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_estimate_is_near_the_timing_model(name):
+    measured = KERNELS[name]
+    kernel = compiled(
+        measured.kernel, *measured.arrays(np.random.default_rng(0)), options=AS_WRITTEN
+    ).kernel
+    (edges,) = _edges(kernel, [range(len(kernel.instructions))])
+    estimated = time_in_order(_records(kernel), edges, kernel.target) / 1000
+    assert 0.8 < estimated / latency(kernel) < 1.2
+
+
+def test_a_tile_with_many_uses_hands_its_bytes_over():
+    """The uses of the second tile wait for those of the first, though they are more than are paired one by one."""
+
+    def kernel(x):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        for r in range(2):
+            t = nl.ndarray((128, 256), dtype=x.dtype, buffer=nl.sbuf, address=(0, 0))
+            for c in range(0, 256, 16):
+                nisa.dma_copy(dst=t[:, c : c + 16], src=x[r * 128 : r * 128 + 128, c : c + 16])
+                nisa.activation(dst=t[:, c : c + 16], op=nl.exp, data=t[:, c : c + 16])
+                nisa.dma_copy(dst=out[r * 128 : r * 128 + 128, c : c + 16], src=t[:, c : c + 16])
+        return out
+
+    found = compiled(kernel, X)
+    assert check_schedule(found.stages[0][1], found.kernel) == []
+    second = found.kernel.instructions[len(found.kernel.instructions) // 2 :]
+    assert min(i.ident for i in second) >= len(second)
+
+
+def test_steps_that_gather_others_take_no_time():
+    edges = Edges([(), (), (), ()], [(), (3,), (), (0,)])
+    kernel = compiled(rows_of(unrolled), X).kernel
+    record = next(r for r in _records(kernel) if r.form.engine is not DMA)
+    order, end = order_by_readiness([record] * 3, edges, TRN2)
+    assert sorted(order) == [0, 1, 2] and order.index(0) < order.index(1)
+    assert end >= 3 * record.interval
+
+
+def test_scheduling_alone_keeps_places():
+    """A schedule made after allocation needs no other memory than the order before."""
+    before = random_program(random.Random(8), length=40, tiles=6, target=SMALL)
+    kernel = settle_accumulate(before, AS_WRITTEN)
+    for run_pass in (allocate_sbuf, allocate_psum):
+        kernel = run_pass(kernel, AS_WRITTEN)
+    moved = schedule(kernel, AS_WRITTEN)
+    assert moved.addresses == kernel.addresses
+    check_placement(moved)
