@@ -49,8 +49,8 @@ VARIABLES: dict[str, Variable] = {
     ),
     "skip_passes": Variable(
         "NKI_LAB_SKIP_PASSES",
-        "",
-        "compiler passes to leave out, separated by commas, e.g. schedule",
+        "none",
+        "compiler passes to leave out, separated by commas: schedule keeps the order of the kernel's lines",
     ),
     "strict": Variable("NKI_LAB_STRICT", "0", "1: findings are errors", ("0", "1")),
     "debug": Variable(
@@ -122,10 +122,14 @@ class Settings:
             simulator=values["simulator"] == "1",
             precise_fp=values["precise_fp"] == "1",
             capacity=values["capacity"],
-            skip_passes=tuple(filter(None, map(str.strip, values["skip_passes"].split(",")))),
+            skip_passes=_names(values["skip_passes"]),
             strict=values["strict"] == "1",
             debug=values["debug"] == "1",
         )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return () if text == "none" else tuple(name.strip() for name in text.split(","))
 
 
 def _value(variable: Variable, text: str | None) -> str:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nki_lab.api import isa as nisa
+from nki_lab.compiler.check_schedule import check_schedule
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
 from nki_lab.compiler.passes.insert_waits import dependences, insert_waits
@@ -142,6 +143,46 @@ def test_every_dependence_is_guarded(pick, target):
     assert unguarded(kernel) == []
 
 
+@settings(max_examples=25)
+@given(st.randoms(use_true_random=False), st.sampled_from(("trn2", "small")))
+def test_no_wait_is_implied_by_the_others(pick, target):
+    """Without a wait, nothing else says that the instruction it names has finished."""
+    kernel = random_program(pick, length=30, tiles=6, target=MACHINES[target])
+    try:
+        kernel = passed(kernel)
+    except OverCapacity:
+        return
+    for n, waits in enumerate(kernel.waits):
+        for k in waits:
+            fewer = list(kernel.waits)
+            fewer[n] = tuple(w for w in waits if w != k)
+            assert k not in finished_before(kernel.with_(waits=fewer))[n], (k, n)
+
+
+def test_waits_are_implied_across_engines_and_transfers():
+    """A transfer waits for Vector, GpSimd for the transfer: so GpSimd has no need to wait for Vector."""
+
+    def build(tile):
+        a, b = tile(128, 8), tile(128, 8)
+        nisa.memset(dst=a, value=1.0)
+        nisa.dma_copy(dst=b, src=a)
+        nisa.tensor_tensor(dst=b, data1=a, data2=b, op=OPS["add"], engine=GPSIMD)
+        nisa.dma_copy(dst=a, src=b)
+
+    assert waits_of(build) == ((), (0,), (1,), (2,))
+
+
+def test_without_any_one_wait_a_tiled_kernel_is_broken():
+    arrays = np.ones((128, 128), np.float32), np.ones((128, 512), np.float32)
+    kernel = compiled(matmul, *arrays, options=CompileOptions()).kernel
+    assert check_schedule(kernel, kernel) == []
+    for n, waits in enumerate(kernel.waits):
+        for k in waits:
+            fewer = list(kernel.waits)
+            fewer[n] = tuple(w for w in waits if w != k)
+            assert check_schedule(kernel, kernel.with_(waits=tuple(fewer)))
+
+
 def test_the_checker_sees_a_missing_wait():
     kernel = passed(random_program(random.Random(3), length=30, tiles=6, target=SMALL))
     needed = conflicts(kernel)
@@ -251,7 +292,7 @@ def test_each_part_of_a_tile_waits_for_what_its_bytes_held():
         nisa.dma_copy(dst=b[:, 0:4], src=source[:, 0:4])
         nisa.dma_copy(dst=b[:, 4:8], src=source[:, 4:8])
 
-    assert waits_of(build)[3:] == ((0, 1), (0, 2))
+    assert waits_of(build)[3:] == ((1,), (2,)), "and those waited for #0"
 
 
 def test_tiles_in_other_partitions_keep_their_place():

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from nki_lab.compiler.options import CompileOptions
+from nki_lab.compiler.passes.implied_waits import ImpliedWaits
 from nki_lab.compiler.passes.occupants import Occupants
 from nki_lab.compiler.passes.uses import Uses
 from nki_lab.ir.footprint import Footprint, footprint
@@ -27,19 +28,20 @@ _MEMORY_PITCH = 1 << 20  # more than any partition holds
 def insert_waits(kernel: Kernel, options: CompileOptions) -> Kernel:
     """Return the kernel with, for every instruction, the positions of those it waits for.
 
-    In a device loop these are the waits of its first pass; each later pass waits for the one before. Waits that an
-    earlier wait of the same engine already implies are left out; engines finish in order, DMA
-    transfers do not. For an earlier instruction of its own engine, which began before it, an instruction waits only
-    when it reads what that one wrote: overwriting keeps the order, and adding onto an operand is pipelined.
+    In a device loop these are the waits of its first pass; each later pass waits for the one before. Waits that others
+    imply are left out (`implied_waits`). For an earlier instruction of its own engine, which began before it, an
+    instruction waits only when it reads what that one wrote: overwriting keeps the order, and adding onto an operand
+    is pipelined.
     """
+    implied = ImpliedWaits()
+    waits = []
     engines = [i.form.engine for i in kernel.instructions]
-    waited: dict[Any, dict[Any, int]] = {}
-    waited_dma: dict[Any, set[int]] = {}
-    waits = tuple(
-        _reduced(found, flows, engines[n], engines, waited, waited_dma) if found or flows else ()
-        for n, (found, flows) in enumerate(_dependences(kernel, ordered=True))
-    )
-    return kernel.with_(waits=waits)
+    for n, (found, flows) in enumerate(_dependences(kernel, ordered=True)):
+        engine = engines[n]
+        if found and engine is not DMA:
+            found = {k for k in found if engines[k] is not engine}
+        waits.append(implied.reduce(found | flows if found else flows, engine))
+    return kernel.with_(waits=tuple(waits))
 
 
 def dependences(kernel: Kernel) -> list[tuple[int, ...]]:
@@ -147,41 +149,6 @@ def _dependences(kernel: Kernel, ordered: bool) -> Iterator[tuple[set[int], set[
         found.discard(n)
         flows.discard(n)
         yield found, flows
-
-
-def _reduced(
-    found: set[int],
-    flows: set[int],
-    engine: Any,
-    engines: list[Any],
-    waited: dict[Any, dict[Any, int]],
-    waited_dma: dict[Any, set[int]],
-) -> tuple[int, ...]:
-    """Return the waits that no earlier wait of `engine` implies."""
-    seen = waited.setdefault(engine, {})
-    seen_dma = waited_dma.setdefault(engine, set())
-    latest: dict[Any, int] = {}
-    kept = []
-    for n in found | flows if found else flows:
-        other = engines[n]
-        if other is engine and other is not DMA and n not in flows:
-            continue
-        if other is DMA:
-            # Transfers finish in any order: each one is waited for, once per engine (a queue of transfers starts
-            # them side by side, so there each waits for itself).
-            if engine is DMA or n not in seen_dma:
-                seen_dma.add(n)
-                kept.append(n)
-        elif latest.get(other, -1) < n:
-            latest[other] = n
-    for other, n in latest.items():
-        if other is engine or engine is DMA:
-            kept.append(n)
-        elif seen.get(other, -1) < n:
-            seen[other] = n
-            kept.append(n)
-    kept.sort()
-    return tuple(kept)
 
 
 def _shared_roots(kernel: Kernel) -> dict[int, int]:
