@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nki_lab import __version__
+from nki_lab.compiler.artifact_form import is_complete
 from nki_lab.compiler.stored_source import StoredSource, show_lines
 from nki_lab.compiler.trace import is_container, map_arguments
 from nki_lab.errors import BadFile, KernelErrors, OverCapacity
@@ -228,11 +229,15 @@ def from_json(text: str, source: str = "this text") -> CompiledKernel:
         intact = False
     if not intact:
         raise BadFile(f"{source} is damaged: it is not as it was saved", help=_AGAIN)
+    if "nki_lab" not in stored:
+        raise _incomplete(source)
     if stored["nki_lab"] != __version__:
         raise BadFile(
             f"{source} was compiled by nki_lab {stored['nki_lab']}, this is {__version__}",
             help=_AGAIN,
         )
+    if not is_complete(stored):
+        raise _incomplete(source)
     target = get_target(stored["target"])
     if stored["target_facts"] != facts_hash(target):
         raise BadFile(
@@ -242,6 +247,12 @@ def from_json(text: str, source: str = "this text") -> CompiledKernel:
 
 
 _AGAIN = "compile the kernel again"
+
+
+def _incomplete(source: str) -> BadFile:
+    return BadFile(
+        f"{source} is not as nki_lab writes it: a part is missing or of another kind", help=_AGAIN
+    )
 
 
 def _read(stored: dict[str, Any], source: str) -> CompiledKernel:
@@ -255,7 +266,7 @@ def _read(stored: dict[str, Any], source: str) -> CompiledKernel:
         tuple(Span(files[frame[0]], *frame[1:]) for frame in stack) for stack in stored["stacks"]
     ]
     with collector_paused():
-        kernels = [_placed(core, stacks) for core in stored["cores"]]
+        kernels = [_placed(core, stacks, source) for core in stored["cores"]]
     findings = tuple(
         Finding(f["kind"], f["message"], stacks[f["place"]], f["help"], f["code"])
         for f in stored["findings"]
@@ -273,7 +284,7 @@ def _read(stored: dict[str, Any], source: str) -> CompiledKernel:
     return CompiledKernel(kernel, (("loaded", kernel),), described, tuple(kernels[1:]))
 
 
-def _placed(core: dict[str, Any], stacks: Sequence[Stack]) -> Kernel:
+def _placed(core: dict[str, Any], stacks: Sequence[Stack], source: str) -> Kernel:
     """Return the program of a core, with the places of its parts."""
     kernel = read_kernel(core["program"])
     # A kernel that does not fit may have been compiled nevertheless; that is among its findings.
@@ -281,6 +292,13 @@ def _placed(core: dict[str, Any], stacks: Sequence[Stack]) -> Kernel:
     if wrong:  # the file is intact: it was made so
         raise wrong[0] if len(wrong) == 1 else KernelErrors(wrong)
     places = core["places"]
+    parts = (
+        ("instructions", kernel.instructions),
+        ("storages", kernel.storages),
+        ("loops", kernel.loops),
+    )
+    if any(len(places[name]) != len(found) for name, found in parts):
+        raise _incomplete(source)
     for i, number in zip(kernel.instructions, places["instructions"], strict=True):
         i.stack = stacks[number]
     for s, number in zip(kernel.storages, places["storages"], strict=True):

@@ -6,6 +6,8 @@ import json
 import linecache
 import pickle
 import random
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -198,6 +200,43 @@ def test_any_damage_is_one_sentence(saved):
         saved.write_text(text[:cut])
         with pytest.raises(BadFile):
             load(saved)
+
+
+def _paths(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
+    for key, part in inner:
+        yield (*path, key)
+        yield from _paths(part, (*path, key))
+
+
+def test_an_intact_file_without_a_part_or_with_one_of_another_kind_is_refused_or_runs(saved):
+    """Whoever writes a file can make the hash fit."""
+    whole = json.loads(saved.read_text())
+    pick = random.Random(1)
+    paths = [p for p in _paths(whole) if p[0] not in ("format", "version", "sha256")]
+    odd = [None, -1, 1, 10**30, 1.5, "", "x", [], [[]], {}, {"a": 1}, True]
+    for n in range(400):
+        stored = json.loads(json.dumps(whole))
+        *to, last = pick.choice(paths)
+        part = stored
+        for key in to:
+            part = part[key]
+        if n % 4:
+            part[last] = pick.choice(odd)
+        else:
+            del part[last]
+        saved.write_text(json.dumps(stored, separators=(",", ":")))
+        saved.write_text(rewritten(saved))
+        with suppress(NkiError):
+            loaded = load(saved)
+            loaded(X)
+            loaded.save(saved)
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff\xfe", b"[" * 100_000, pickle.dumps({"format": 1})])
