@@ -42,6 +42,7 @@ _BINARY = {
     "lshift": ("<<", "nl.left_shift({a}, {b})"),
     "rshift": (">>", "nl.right_shift({a}, {b})"),
 }
+_WITH_COLUMN = {"+": "add", "-": "subtract", "*": "multiply", "/": "multiply"}
 _COMPARE = {
     "lt": ("<", "nl.less({a}, {b})"),
     "le": ("<=", "nl.less_equal({a}, {b})"),
@@ -65,8 +66,29 @@ def _name(value: Any) -> str:
 def _refuse(expression: str, instead: str, *operands: Any) -> NoReturn:
     raise TensorOperator(
         f"`{expression}`: Python operators do not work on tensors",
-        notes=[t.describe() for t in operands if isinstance(t, TensorOperators)],
+        notes=dict.fromkeys(t.describe() for t in operands if isinstance(t, TensorOperators)),
         help=f"write {instead}",
+    )
+
+
+def _with_column(left: Any, symbol: str, right: Any) -> str:
+    """Return the instruction that computes a tile with one value per partition, or nothing where neither is one.
+
+    nl.add and the others take equal shapes only, and naming them would lead from one error to the next.
+    """
+    function = _WITH_COLUMN.get(symbol)
+    if function is None or left.shape == right.shape or left.shape[:1] != right.shape[:1]:
+        return ""
+    if right.free_size == 1:
+        tile, column, reverse = left, right, ""
+    elif left.free_size == 1 and symbol != "/":
+        tile, column, reverse = right, left, ", reverse0=True" if symbol == "-" else ""
+    else:
+        return ""
+    inverted = f"nisa.reciprocal({column.name}, {column.name}), then " if symbol == "/" else ""
+    return (
+        f"{inverted}nisa.tensor_scalar(dst, {tile.name}, op0=nl.{function}, operand0={column.name}{reverse}):"
+        f" `{column.name}` is one value per partition"
     )
 
 
@@ -81,7 +103,8 @@ def _binary(symbol: str, instead: str, reflected: bool) -> Callable[..., Any]:
             instruction = f"nisa.tensor_scalar(dst, {_name(self)}, operand0={other!r}{reverse}"
             number = "0"
         written = f"divmod({a}, {b})" if symbol == "divmod" else f"{a} {symbol} {b}"
-        _refuse(written, instead.format(a=a, b=b, i=instruction, n=number), left, right)
+        advice = _with_column(left, symbol, right) if number == "" else ""
+        _refuse(written, advice or instead.format(a=a, b=b, i=instruction, n=number), left, right)
 
     return operator
 

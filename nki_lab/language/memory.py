@@ -13,15 +13,23 @@ from nki_lab.isa.dma import dma_copy
 from nki_lab.isa.dma_transpose import dma_transpose
 from nki_lab.isa.operators import OPS
 from nki_lab.language.operands import new_tile, on_chip, result_like
+from nki_lab.language.sizes import active_target
 
 
 def load(src: NkiTensor, dtype: DType | None = None) -> NkiTensor:
     """Return a new SBUF tile with the values of a tensor in HBM.
 
     Axis 0 becomes the partition axis, so it may have at most 128 elements; a tensor with one axis becomes one value
-    per partition. Another `dtype` is cast on the way, by the DMA.
+    per partition, and src.reshape((1, n)) one row. Another `dtype` is cast on the way, by the DMA.
     """
     tensor = _in_hbm("load", "src", src)
+    if tensor.ndim == 1 and tensor.size > active_target().partitions:
+        raise WrongOperand(
+            f"nl.load: {tensor.describe()} has one axis, which becomes one value per partition: there are"
+            f" {active_target().partitions} partitions",
+            help=f"give it .reshape((1, {tensor.size})) for one row, and .broadcast(0, rows) behind that for the same"
+            " row on many partitions, or load 128 elements at a time",
+        )
     shape = tensor.shape if tensor.ndim > 1 else (*tensor.shape, 1)
     tile = new_tile(shape, tensor.dtype if dtype is None else dtype)
     dma_copy(dst=tile, src=tensor)

@@ -60,6 +60,31 @@ def test_operators_name_the_function(written):
     assert isinstance(caught.value, TypeError)
 
 
+COLUMN = Storage(0, "c", (4, 1), float32, SBUF).whole()
+
+
+@pytest.mark.parametrize(
+    ("function", "instead"),
+    [
+        (lambda: X + COLUMN, "nisa.tensor_scalar(dst, x, op0=nl.add, operand0=c)"),
+        (lambda: X - COLUMN, "nisa.tensor_scalar(dst, x, op0=nl.subtract, operand0=c)"),
+        (lambda: COLUMN - X, "nisa.tensor_scalar(dst, x, op0=nl.subtract, operand0=c, reverse0=True)"),
+        (lambda: COLUMN * X, "nisa.tensor_scalar(dst, x, op0=nl.multiply, operand0=c)"),
+        (lambda: X / COLUMN, "nisa.reciprocal(c, c), then nisa.tensor_scalar(dst, x, op0=nl.multiply"),
+    ],
+)  # fmt: skip
+def test_one_value_per_partition_is_not_sent_on_to_a_function_that_refuses_it(function, instead):
+    with pytest.raises(TensorOperator) as caught:
+        function()
+    assert f"help: write {instead}" in str(caught.value)
+
+
+def test_a_tensor_with_itself_is_described_once():
+    with pytest.raises(TensorOperator) as caught:
+        X + X
+    assert str(caught.value).count("`x` [4, 8] float32 in sbuf") == 1
+
+
 def test_augmented_assignment_is_refused_too():
     x = X
     with pytest.raises(TensorOperator, match=r"nl\.add"):

@@ -150,6 +150,24 @@ def test_loads_cast_and_give_one_axis_a_second():
     assert np.array_equal(cast, X.astype(np.float16))
 
 
+def test_a_long_tensor_with_one_axis_is_loaded_as_the_error_says():
+    bias = np.arange(200, dtype=np.float32) - 77
+
+    def too_long(bias):
+        return stored(nl.load(bias))
+
+    with pytest.raises(WrongOperand, match=r"\.reshape\(\(1, 200\)\).*\.broadcast\(0, rows\)"):
+        run_kernel(too_long, bias)
+
+    def kernel(bias):
+        row = bias.reshape((1, 200))
+        return stored(nl.load(row)), stored(nl.load(row.broadcast(0, 5)))
+
+    (row, rows), _ = run_kernel(kernel, bias)
+    assert np.array_equal(row, bias[None])
+    assert np.array_equal(rows, np.tile(bias, (5, 1)))
+
+
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
 def test_load_transpose2d(dtype):
     def kernel(x):

@@ -11,6 +11,7 @@ import { bytes, number } from "./words.js";
 const LEFT = 62;
 const TOP = 34;
 const BOTTOM = 6;
+const LATE_MS = 400;
 const SPACES = { shared_hbm: "HBM", private_hbm: "HBM (private)", sbuf: "SBUF", psum: "PSUM" };
 
 class Layout {
@@ -40,8 +41,19 @@ class Layout {
   }
 
   async show(k) {
+    // A kernel that runs a cell answers when it has time; until then the old picture must not seem to be this tensor.
+    this.wanted = k;
+    const late = setTimeout(() => {
+      if (this.wanted !== k) return;
+      this.tensor = null;
+      fill(this.facts, notice(`Waiting for the kernel, which is busy, to say where ${this.tensors[k].name} is.`));
+      this.list.setCount(0);
+      fill(this.detail);
+      this.canvas.ask();
+    }, LATE_MS);
     try {
       const { meta, arrays } = await this.context.source.get(`layout/${k}`);
+      if (this.wanted !== k) return;
       Object.assign(this, { tensor: meta, boxes: arrays.boxes, chosen: -1, hovered: [] });
       this.range.first = 0;
       this.range.last = meta.row_bytes;
@@ -56,7 +68,9 @@ class Layout {
       this.canvas.ask();
       this.choose(meta.slices.length === 1 ? 0 : -1);
     } catch (problem) {
-      fill(this.facts, notice(problem.message, "error"));
+      if (this.wanted === k) fill(this.facts, notice(problem.message, "error"));
+    } finally {
+      clearTimeout(late);
     }
   }
 
@@ -207,7 +221,7 @@ class Layout {
   choose(k) {
     this.chosen = k;
     this.canvas.ask();
-    const slice = this.tensor.slices[k];
+    const slice = this.tensor?.slices[k];
     if (!slice) {
       fill(this.detail);
       return;
