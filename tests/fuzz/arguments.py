@@ -8,6 +8,7 @@ is broken. So every instruction of the registry takes part, new ones too, withou
 from __future__ import annotations
 
 import random
+import re
 from enum import Enum
 from math import prod
 from typing import Any
@@ -23,7 +24,7 @@ from nki_lab.targets.engines import Engine
 from nki_lab.targets.spec import Target
 from tests.fuzz.world import INDEX_DTYPES, MOST_INDEX, WEIGHTS, World
 
-TRIES = 60
+TRIES = 40
 #: Instructions in which cores or ranks meet: a kernel here runs alone.
 DEFINITIONS = tuple(d for d in registry.values() if not d.waits_for_others)
 _OPERATORS = tuple(op for op in OPS.values() if not op.refusal)
@@ -55,6 +56,10 @@ class Drawing:
         self.free = pick.choice((1, 2, 4, 8, 8, 12, 16))
         self.dtype = self._any_dtype()
         self.args: dict[str, Any] = {}
+        # What the sentence of the rule that was broken last is about: numbers, operators, and whether dtypes or sizes.
+        self.numbers: tuple[int, ...] = ()
+        self.operators: tuple[Any, ...] = ()
+        self.keeps_dtype = self.keeps_shape = self.wants_register = False
 
     @property
     def target(self) -> Target:
@@ -75,8 +80,20 @@ class Drawing:
                 return i if self._reaches(i) else None
             for rule in broken:
                 about = rule.about or definition.params
+                self._take_hints(rule.text)
                 self._draw_anew(about if self.pick.random() < 0.3 else (self.pick.choice(about),))
         return None
+
+    def _take_hints(self, text: str) -> None:
+        """Note what the sentence of a broken rule tells about arguments that would do."""
+        self.numbers = tuple(int(n) for n in re.findall(r"\b\d{1,3}\b", text))
+        self.numbers += (1,) * (" one " in text)
+        self.operators = tuple(OPS[n] for n in re.findall(r"\bnl\.(\w+)", text) if n in OPS)
+        sizes = any(word in text for word in ("partition", "element", "shape", "axes", "column"))
+        dtypes = "dtype" in text or "float" in text
+        self.keeps_shape = dtypes and not sizes and self.pick.random() < 0.8
+        self.keeps_dtype = sizes and not dtypes and self.pick.random() < 0.8
+        self.wants_register = "must be a register" in text
 
     @staticmethod
     def _reaches(i: Instruction) -> bool:
@@ -124,13 +141,15 @@ class Drawing:
                 else value
             )
         if name == "op" or "_op" in name or name.startswith("op"):
+            if self.operators and pick.random() < 0.7:
+                return pick.choice(self.operators)
             return pick.choice(_BASIC if pick.random() < 0.5 else _OPERATORS)
         if isinstance(default, bool) or name.startswith(("is_", "reverse")):
-            return pick.random() < 0.5
+            return pick.random() < (0.1 if name.startswith("is_") else 0.5)  # they promise values
         known = [r for r in self.world.registers if not r.frozen]
-        if known and pick.random() < 0.15:
+        if known and pick.random() < (1.0 if self.wants_register else 0.15):
             return pick.choice(known)
-        return pick.choice(_NUMBERS)
+        return pick.choice((*_NUMBERS, *self.numbers))
 
     def _register(self) -> Any:
         world = self.world
@@ -167,7 +186,7 @@ class Drawing:
         names = sorted(map(str, allowed))
         return DTYPES[pick.choices(names, [WEIGHTS[n] for n in names])[0]]
 
-    def _shape_of(self, operand: Operand, first: bool) -> tuple[int, ...]:
+    def _shape_of(self, operand: Operand, now: NkiTensor | None, first: bool) -> tuple[int, ...]:
         pick, rows, free = self.pick, self.rows, self.free
         if operand.shape is Shape.VECTOR:
             return (self._rows_of_dst(), 1)
@@ -177,7 +196,13 @@ class Drawing:
             others = [v.shape for v in self.args.values() if type(v) is NkiTensor]
             a = pick.choice(others) if others else (rows, free)
             n = prod(a[1:])
+            told = [
+                m for k in self.numbers if 0 < k <= 128
+                for m in ((a[0], k), (k, n), (k, k), (rows, k * free), (a[0], k, n))
+            ]  # fmt: skip
+            told += [(a[0], *now.shape[1:]), (now.shape[0], *a[1:])] if now is not None else []
             shape = pick.choice((
+                *told, *told, (a[0], n + 1),
                 a, (a[0], n), (rows, pick.choice(_FEW[1:])), (n, a[0]), (n, free), (a[0], 1), (1, n), (rows, 8),
                 (1, 1), (rows, 2 * n), (rows, max(1, n // 2)), (a[-1], *a[1:-1], a[0]), (a[0], a[-1]), (4 * a[0], n),
                 (a[0], *a[1:-1]) if len(a) > 2 else a, (128, n), (32, free), (max(1, n // 4), free),
@@ -194,7 +219,12 @@ class Drawing:
 
     def _tensor(self, name: str, operand: Operand, first: bool) -> NkiTensor:
         pick, world = self.pick, self.world
-        shape, dtype = self._shape_of(operand, first), self._dtype_of(operand, first)
+        held = self.args.get(name)
+        now = held if type(held) is NkiTensor else None
+        shape, dtype = self._shape_of(operand, now, first), self._dtype_of(operand, first)
+        if now is not None:
+            shape = now.shape if self.keeps_shape else shape
+            dtype = now.dtype if self.keeps_dtype else dtype
         written = operand.role != READ
         if self.definition.sets:  # registers move views, so they hold what indices may
             return world.index_tile(1, 1, "int32")
@@ -207,7 +237,7 @@ class Drawing:
             if type(v) is NkiTensor and v.dynamic is None and v.storage.buffer in operand.spaces
             and v.shape == shape and v.dtype is dtype and not (written and v.storage.id in world.index_ids)
         ]  # fmt: skip
-        if near and pick.random() < 0.25:  # in place, or shifted within one tensor
+        if near and pick.random() < 0.35:  # in place, or shifted within one tensor
             v = pick.choice(near)
             return v if pick.random() < 0.5 else world._part(v.storage, shape, dtype, written)
         view = world.view(operand.spaces, shape, dtype, written)
@@ -217,15 +247,15 @@ class Drawing:
         """Return the view, or one like it whose address depends on the device."""
         pick, world = self.pick, self.world
         chance = pick.random()
-        if chance < 0.08:
+        if chance < (0.3 if world.loops else 0.12):
             moved = world.moved(view)
             return view if moved is None else moved
-        if chance < 0.3 and operand.rows and not view.storage.on_chip and operand.role == READ:
+        if chance < 0.45 and operand.rows and not view.storage.on_chip and operand.role == READ:
             s = view.storage
             if s.id >= 0 and s.shape[0] > 3 and view.offset < s.shape[-1]:
                 whole = s.whole()[:, : view.shape[1]] if view.ndim == 2 else s.whole()
                 return whole.vector_select(0, world.index_tile(view.shape[0], 1, "int32"))
-        if chance < 0.2 and operand.indirect and self.target.supports("tensor_indirection"):
+        if chance < 0.4 and operand.indirect and self.target.supports("tensor_indirection"):
             s, (rows, size) = view.storage, (view.shape[0], prod(view.shape[1:]))
             row = s.row_bytes // s.dtype.itemsize
             if s.id >= 0 and view.dtype is s.dtype and row > 3 and operand.role == READ:

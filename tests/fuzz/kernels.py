@@ -152,7 +152,8 @@ class _Writer:
         """Do nothing: what a step becomes that does not matter for a failure."""
 
     def _instruction(self, pick: random.Random, among: Any = DEFINITIONS) -> None:
-        definition = pick.choice(among)
+        target = self.builder.target
+        definition = pick.choice([d for d in among if all(target.supports(f) for f in d.requires)])
         name = f"n{len(self.emitted)}" if pick.random() < 0.3 else None
         made = emit(self.world, definition, pick, name)
         self.counts["found" if made else "not found"] += 1
@@ -165,7 +166,11 @@ class _Writer:
         self._instruction(pick, _STATEFUL)
 
     def _matmul(self, pick: random.Random) -> None:
-        self._instruction(pick, _ACCUMULATING)
+        for _ in range(3):  # its rules are many
+            before = len(self.emitted)
+            self._instruction(pick, _ACCUMULATING)
+            if len(self.emitted) > before:
+                return
 
     def _forget(self, pick: random.Random) -> None:
         tiles = [s for s in self.world.tensors if s.on_chip]
@@ -206,20 +211,19 @@ class _Writer:
             stop = pick.choice((0, 1, 2, 3, 3, *known[-1:]))
             builder.open_loop("for", (0, stop, pick.choice((1, 1, 2))), register)
             self.whiles.append(None)
-        world.loops.append((builder.loop, register))
+        world.open_loop(register)
 
     def _end(self, pick: random.Random) -> None:
         world, builder = self.world, self.builder
         if not world.loops:
             return
-        number, _ = world.loops.pop()
         counted = self.whiles.pop()
         if counted is not None:
             register, tile = counted
             world.note(nisa.tensor_scalar(dst=tile, data=tile, op0=OPS["subtract"], operand0=1.0))
             nisa.register_load(register, tile)
         builder.close_loop()
-        world.tensors = [s for s in world.tensors if s.loop != number]
+        world.close_loop()
 
     # -- the end -------------------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ RECIPES = st.builds(
     Recipe,
     target=st.sampled_from(list(TARGETS)),
     seed=_SEEDS,
-    steps=st.lists(_STEPS, min_size=12, max_size=48).map(tuple),
+    steps=st.lists(_STEPS, min_size=8, max_size=32).map(tuple),
 )
 
 

@@ -70,6 +70,7 @@ class World:
         self.touched: dict[int, int] = {}  # storage -> the outermost loop in which it was used last
         self.retired: set[int] = set()
         self.loops: list[tuple[int, Register]] = []
+        self.saved: list[dict[int, np.ndarray]] = []  # per open loop
         self._make_inputs()
 
     def _make_inputs(self) -> None:
@@ -131,12 +132,28 @@ class World:
             if type(i.args[k]) is NkiTensor and k not in i.form.reads
         }
         for view in i.written():
-            # A loop may run no pass, and a tensor of another loop's body is new in each of its passes.
-            certain = view.storage.loop == self.builder.loop and view.dynamic is None
+            certain = view.dynamic is None
             partial = i.definition.operands[self._name(i, view)].part is not None
             sure = view.storage.id in whole and not partial
             if certain and (sure or "accumulate" in i.definition.position):
+                self._save(view.storage)
                 self._window(view)[...] = True
+
+    def _save(self, storage: Storage) -> None:
+        """Keep what is written of a tensor outside the open loop: that may run no pass."""
+        if self.loops and storage.loop != self.builder.loop:
+            self.saved[-1].setdefault(storage.id, self._bytes(storage).copy())
+
+    def open_loop(self, register: Register) -> None:
+        """Note that what follows is the body of a loop."""
+        self.loops.append((self.builder.loop, register))
+        self.saved.append({})
+
+    def close_loop(self) -> None:
+        """Forget what the innermost loop's body wrote and made."""
+        number, _ = self.loops.pop()
+        self.written.update(self.saved.pop())
+        self.tensors = [s for s in self.tensors if s.loop != number]
 
     @staticmethod
     def _name(i: Instruction, view: NkiTensor) -> str:
@@ -243,11 +260,8 @@ class World:
             self.note(nisa.memset(dst=whole, value=pick.choice((0, 1, 2, 3))))
         else:
             self.note(nisa.dma_copy(dst=whole, src=source))
-        self._note_all_here(storage)
-
-    def _note_all_here(self, storage: Storage) -> None:
-        if storage.loop == self.builder.loop:
-            self._note_all(storage)
+        self._save(storage)
+        self._note_all(storage)
 
     def _like(self, storage: Storage, dtype: DType) -> NkiTensor:
         """Return a part of an input with the shape of a tensor; where it is too small, one element again and again."""
@@ -304,8 +318,10 @@ class World:
             if s.buffer in spaces and s.id not in self.retired and self._fits(s, shape, dtype)
             and not (written and s.id in self.index_ids)
         ]  # fmt: skip
-        if fitting and pick.random() < 0.8:
-            return self._part(pick.choice(fitting[-6:]), shape, dtype, written)
+        if fitting and pick.random() < 0.85:
+            ready = [s for s in fitting if s.id in self.written and self.written[s.id].all()]
+            near = ready if ready and not written and pick.random() < 0.8 else fitting
+            return self._part(pick.choice(near[-6:]), shape, dtype, written)
         space = pick.choice(spaces)
         if space is SHARED_HBM and pick.random() < 0.5 and PRIVATE_HBM in spaces:
             space = PRIVATE_HBM
@@ -314,7 +330,9 @@ class World:
     def _fits(self, s: Storage, shape: tuple[int, ...], dtype: DType) -> bool:
         if s.dtype is not dtype:
             plain = {s.dtype.kind, dtype.kind} <= {"int", "uint", "float"}
-            if not plain or self.pick.random() < 0.8:
+            # Which elements of PSUM are written is known element by element, so not through another size.
+            counted = s.buffer is PSUM and s.dtype.itemsize != dtype.itemsize
+            if not plain or counted or self.pick.random() < 0.8:
                 return False
         if not s.on_chip:
             same = s.dtype is dtype and len(shape) == len(s.shape)
