@@ -4,6 +4,7 @@ import numpy as np
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
+from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.insert_waits import insert_waits
 from nki_lab.source import Span
 from tests.compiler.programs import compiled, line_of, simulated
@@ -117,3 +118,21 @@ def test_nobody_waits_for_what_was_removed():
     kernel = compiled(depends_on_dead, X).kernel
     assert names(kernel) == ["dma_copy", "dma_copy"]
     assert kernel.waits == ((), (0,)) == insert_waits(kernel, None).waits
+
+
+def read_through_another(x):
+    """Both tiles are in use when `low` is written; it lies on the first half of `both`, which is read."""
+    out = nl.ndarray((128, 8), dtype=nl.float32, buffer=nl.shared_hbm)
+    both = nl.ndarray((128, 8), dtype=nl.float32, buffer=nl.sbuf, address=(0, 64))
+    low = nl.ndarray((128, 4), dtype=nl.float32, buffer=nl.sbuf, address=(0, 64))
+    nisa.dma_copy(dst=both, src=x)
+    nisa.memset(dst=low, value=7.0)
+    nisa.dma_copy(dst=out, src=both)
+    return out
+
+
+def test_what_is_read_through_a_tile_at_the_same_place_stays():
+    kernel = compiled(read_through_another, X, options=CompileOptions(capacity="finding")).kernel
+    assert names(kernel) == ["dma_copy", "memset", "dma_copy"]
+    (out,) = simulated(kernel, [X])
+    np.testing.assert_array_equal(out, np.concatenate([np.full((128, 4), 7), X[:, 4:]], axis=1))

@@ -246,6 +246,8 @@ class Drawing:
     def _dynamic(self, operand: Operand, view: NkiTensor) -> NkiTensor:
         """Return the view, or one like it whose address depends on the device."""
         pick, world = self.pick, self.world
+        if world.choices.overlaps:
+            return view
         chance = pick.random()
         if chance < (0.3 if world.loops else 0.12):
             moved = world.moved(view)

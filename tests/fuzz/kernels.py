@@ -74,7 +74,7 @@ class Written:
         arrays: its arguments before the run.
         outputs: its results, and then its arguments after the run.
         schedule: edges for `with_schedule`.
-        raw: it may read what nothing has written.
+        choices: what it is like as a whole.
         counts: what is in it, for statistics.
     """
 
@@ -82,7 +82,7 @@ class Written:
     arrays: list[np.ndarray]
     outputs: list[np.ndarray]
     schedule: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    raw: bool = False
+    choices: Choices = field(default_factory=Choices)
     counts: Counter[str] = field(default_factory=Counter)
 
 
@@ -107,6 +107,8 @@ class _Writer:
         # is not what unwritten memory reads as: such kernels have no addresses.
         explicit = 0.0 if raw else pick.choice((0.0, 0.2, 0.6))
         self.choices = Choices(raw, explicit, window=pick.choice((256, 512, 1024)))
+        if not raw and recipe.target != "small" and pick.random() < 0.12:
+            self.choices = Choices(explicit=0.7, window=256, overlaps=True)
         self.named: list[str] = []
         self.whiles: list[tuple[Any, Any] | None] = []
         self.emitted: list[Instruction] = []
@@ -142,7 +144,7 @@ class _Writer:
             world.arrays,
             [*results, *after],
             self._schedule(),
-            self.choices.raw,
+            self.choices,
             self._counted(kernel),
         )
 
@@ -196,7 +198,7 @@ class _Writer:
 
     def _loop(self, pick: random.Random) -> None:
         world, builder = self.world, self.builder
-        if len(world.loops) == _MOST_LOOPS:
+        if len(world.loops) == _MOST_LOOPS or self.choices.overlaps:
             return
         if pick.random() < 0.3:  # until a tile has been counted down to zero
             tile = builder.allocate((1, 1), DTYPES["int32"], SBUF, f"left{len(builder.storages)}")
@@ -285,6 +287,7 @@ class _Writer:
             ),
             "no_reorder": kernel.keeps_order,
             "unwritten reads": self.choices.raw,
+            "tiles over each other in use": self.choices.overlaps,
             "arguments written": bool(kernel.written_inputs),
             "psum": any(s.buffer is PSUM for s in kernel.storages),
         }  # fmt: skip

@@ -303,7 +303,7 @@ def check_orders(w: Written, kernel: Kernel, pick: random.Random) -> None:
 
 def check_random_orders(w: Written, kernel: Kernel, pick: random.Random) -> None:
     """Run a kernel in random orders that its waits allow and compare."""
-    if w.raw:  # what is read unwritten is nothing that an order could change, on a device
+    if w.choices.raw:  # what is read unwritten is nothing that an order could change, on a device
         return
     program = Program(kernel)
     program.run([a.copy() for a in w.arrays])

@@ -45,11 +45,14 @@ class Choices:
         raw: it may read what nothing has written.
         explicit: share of tiles with an address of the author.
         window: bytes of a partition in which such addresses lie.
+        overlaps: tiles share bytes while they are in use, which is a finding; there are no loops and no dynamic
+            addresses, with which a tile that is taken to be unwritten would be filled.
     """
 
     raw: bool = False
     explicit: float = 0.0
     window: int = 1024
+    overlaps: bool = False
 
 
 class World:
@@ -123,7 +126,7 @@ class World:
         depth = self.loops[0][0] if self.loops else 0
         for view in (*i.read(), *i.written()):
             self.touched[view.storage.id] = depth
-            if view.storage.address is not None:
+            if view.storage.address is not None and not self.choices.overlaps:
                 self.retired.update(s.id for s in self._over(view.storage) if s.id in self.touched)
         self.tensors = [s for s in self.tensors if s.id not in self.retired]
         whole = {
@@ -181,6 +184,8 @@ class World:
 
     def may_touch(self, storages: set[Storage]) -> bool:
         """Tell whether an instruction may use these tensors together, now."""
+        if self.choices.overlaps:
+            return True
         loop = self.loops[0][0] if self.loops else 0
         for s in storages:
             if s.address is None or s.id < 0:
@@ -194,6 +199,8 @@ class World:
 
     def _address(self, shape: tuple[int, ...], dtype: DType, space: MemoryRegion) -> Any:
         if not space.on_chip or self.pick.random() >= self.choices.explicit:
+            return None
+        if self.choices.overlaps and dtype.kind == "bool":  # whose bytes are 0 or 1
             return None
         target = self.builder.target
         size = prod(shape[1:]) * dtype.itemsize

@@ -6,6 +6,7 @@ from functools import partial
 
 from nki_lab.compiler.findings import FindingsByPlace
 from nki_lab.compiler.options import CompileOptions
+from nki_lab.compiler.passes.explicit_addresses import explicit_addresses, groups, overlapping
 from nki_lab.ir.instruction import READ, Instruction
 from nki_lab.ir.nodes import Finding, Kernel
 
@@ -14,11 +15,13 @@ def remove_dead(kernel: Kernel, options: CompileOptions) -> Kernel:
     """Return the kernel without instructions that only write on-chip tiles nobody reads later.
 
     Whole tensors are looked at: a tile that is read in part keeps all its writers. Instructions that change hidden
-    registers stay, since later ones may read those.
+    registers stay, since later ones may read those. Where tiles lie on each other while both are in use, what is written
+    into one is read from the other.
     """
     if kernel.has_loops:  # a read earlier in a loop's body may come after a write in it
         return kernel
     read: set[int] = set()
+    sharing = _sharing(kernel)
     kept = []
     dead = []
     for i in reversed(kernel.instructions):
@@ -36,12 +39,21 @@ def remove_dead(kernel: Kernel, options: CompileOptions) -> Kernel:
         kept.append(i)
         for view in i.read():
             read.add(view.storage.id)
+            read.update(sharing.get(view.storage.id, ()))
     if not dead:
         return kernel
     findings = FindingsByPlace(kernel.findings)
     for i in reversed(dead):
         findings.add(i.definition.name, i.stack, partial(_removed, i))
     return kernel.with_(body=tuple(reversed(kept)), findings=findings.all())
+
+
+def _sharing(kernel: Kernel) -> dict[int, frozenset[int]]:
+    """Return, for tiles that the author put on each other, all those that are linked by such places."""
+    if not any(s.address for s in kernel.storages):
+        return {}
+    linked = groups(overlapping(kernel, explicit_addresses(kernel)))
+    return {member: group for group in linked for member in group}
 
 
 def _removed(i: Instruction) -> Finding:
