@@ -133,3 +133,28 @@ def test_a_name_may_be_on_one_core_only():
     assert np.array_equal(halves.with_schedule([("store0", "double")])[2](x)[:, 0, 0], [2, 1])
     with pytest.raises(KernelArgument, match="no instruction named `store2`"):
         halves.with_schedule([("store2", "double")])[2](x)
+
+
+@nki.jit
+def _one_place_in_turn(x):
+    """The first tile's left half is used alone; the second tile lies on its right half."""
+    first = nl.ndarray((4, 8), x.dtype, buffer=nl.sbuf, address=(0, 0))
+    second = nl.ndarray((4, 4), x.dtype, buffer=nl.sbuf, address=(0, 16))
+    late = nl.ndarray((4, 4), x.dtype, buffer=nl.sbuf)
+    out = nl.ndarray((3, 4, 4), x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=first[:, 0:4], src=x[:, 0:4])
+    nisa.dma_copy(dst=out[0], src=first[:, 0:4], name="first out")
+    nisa.dma_copy(dst=second, src=x[:, 4:8], name="second in")
+    nisa.dma_copy(dst=out[1], src=second)
+    nisa.memset(dst=late, value=2.0, name="late")
+    nisa.dma_copy(dst=out[2], src=late)
+    return out
+
+
+def test_tiles_that_take_turns_at_one_place_stay_apart(rng):
+    x = rng.standard_normal((4, 8)).astype(np.float32)
+    result = _one_place_in_turn.with_schedule([("first out", "late")]).launch(x)
+    names = [i.name for i in result.compiled.kernel.instructions if i.name]
+    assert names == ["late", "first out", "second in"]
+    expected = np.stack([x[:, 0:4], x[:, 4:8], np.full((4, 4), 2)])
+    np.testing.assert_array_equal(result.outputs[0], expected)

@@ -6,13 +6,18 @@ move, each as little as the edges and what they read and write allow. (nki/guide
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 from typing import Any
 
 from nki_lab.compiler.options import CompileOptions
-from nki_lab.compiler.passes.explicit_addresses import explicit_addresses, groups, overlapping
+from nki_lab.compiler.passes.explicit_addresses import (
+    explicit_addresses,
+    groups,
+    overlapping,
+    share_bytes,
+)
 from nki_lab.compiler.passes.insert_waits import dependences
 from nki_lab.errors import KernelArgument, NotModelled, close_matches
 from nki_lab.ir.instruction import Instruction
@@ -122,6 +127,9 @@ def _order(kernel: Kernel, wanted: dict[int, set[int]]) -> list[int]:
     overlaps = groups(overlapping(kernel, fixed))
     needed = dependences(kernel.with_(addresses=fixed, overlaps=overlaps))
     before = [{*waits, *wanted.get(n, ())} for n, waits in enumerate(needed)]
+    for first, then in _taking_turns(kernel):
+        for n in then:
+            before[n] |= first
     followers: list[list[int]] = [[] for _ in before]
     for n, waits in enumerate(before):
         for first in waits:
@@ -144,6 +152,23 @@ def _order(kernel: Kernel, wanted: dict[int, set[int]]) -> list[int]:
             stack=kernel.instructions[stuck].stack,
         )
     return order
+
+
+def _taking_turns(kernel: Kernel) -> Iterator[tuple[set[int], set[int]]]:
+    """Yield the users of a tile and those of a later one that the author put in the same place: they must not mix.
+
+    Parts of the tiles that share no byte may depend on nothing, but the tiles would be in use together.
+    """
+    fixed = [kernel.storages[k] for k in explicit_addresses(kernel)]
+    users: dict[int, set[int]] = {s.id: set() for s in fixed}
+    for n, i in enumerate(kernel.instructions):
+        for view in (*i.read(), *i.written()):
+            if view.storage.id in users:
+                users[view.storage.id].add(n)
+    for a in fixed:
+        for b in fixed:
+            if kernel.lifetimes[a.id].last < kernel.lifetimes[b.id].first and share_bytes(a, b):
+                yield users[a.id], users[b.id]
 
 
 def _name(kernel: Kernel, n: int) -> str:

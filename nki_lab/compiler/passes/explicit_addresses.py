@@ -48,7 +48,7 @@ def overlapping(kernel: Kernel, fixed: dict[int, Address]) -> list[Pair]:
         start = bisect_left(active, (byte - longest, 0))
         stop = bisect_left(active, (byte + kernel.storages[k].row_bytes, 0))
         near = sorted(key for _, key in active[start:stop])
-        pairs += [(a, k) for a in near if _share_bytes(kernel.storages[a], kernel.storages[k])]
+        pairs += [(a, k) for a in near if share_bytes(kernel.storages[a], kernel.storages[k])]
         insort(active, (byte, k))
         heappush(ends, (lives[k].last, (byte, k)))
     return pairs
@@ -69,7 +69,8 @@ def groups(pairs: list[Pair]) -> tuple[frozenset[int], ...]:
     return tuple(frozenset(g) for g in found)
 
 
-def _share_bytes(x: Storage, y: Storage) -> bool:
+def share_bytes(x: Storage, y: Storage) -> bool:
+    """Tell whether the places that the author gave two tiles have a byte in common."""
     assert x.address is not None and y.address is not None
     return (
         x.buffer is y.buffer
