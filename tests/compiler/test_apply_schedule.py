@@ -137,7 +137,7 @@ def test_a_name_may_be_on_one_core_only():
 
 @nki.jit
 def _one_place_in_turn(x):
-    """The first tile's left half is used alone; the second tile lies on its right half."""
+    """Use the left half of a tile, and then one that lies on its right half."""
     first = nl.ndarray((4, 8), x.dtype, buffer=nl.sbuf, address=(0, 0))
     second = nl.ndarray((4, 4), x.dtype, buffer=nl.sbuf, address=(0, 16))
     late = nl.ndarray((4, 4), x.dtype, buffer=nl.sbuf)

@@ -23,6 +23,7 @@ EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "40"))
 SEED = int(os.environ.get("FUZZ_SEED", "1"))
 CHUNK = 250
 COUNTS: Counter[str] = Counter()
+BEGIN = time.monotonic()
 
 _SEEDS = st.integers(0, 2**24)
 _STEPS = st.tuples(st.sampled_from([k for k, often in KINDS.items() for _ in range(often)]), _SEEDS)
@@ -48,15 +49,14 @@ def check(recipe: Recipe) -> None:
     COUNTS.update(made.counts)
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(autouse=True)
 def statistics(pytestconfig):
-    """After a long run tell what the kernels were like."""
-    begin = time.monotonic()
+    """In a long run tell now and then what the kernels were like so far."""
     yield
     if "FUZZ_EXAMPLES" in os.environ:
         text = ", ".join(f"{name} {count}" for name, count in sorted(COUNTS.items()))
         with pytestconfig.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-            print(f"\n{COUNTS['kernels']} kernels in {time.monotonic() - begin:.0f} s: {text}")
+            print(f"\n{COUNTS['kernels']} kernels in {time.monotonic() - BEGIN:.0f} s: {text}")
 
 
 @pytest.mark.parametrize("first", range(0, EXAMPLES, CHUNK))

@@ -15,8 +15,8 @@ def remove_dead(kernel: Kernel, options: CompileOptions) -> Kernel:
     """Return the kernel without instructions that only write on-chip tiles nobody reads later.
 
     Whole tensors are looked at: a tile that is read in part keeps all its writers. Instructions that change hidden
-    registers stay, since later ones may read those. Where tiles lie on each other while both are in use, what is written
-    into one is read from the other.
+    registers stay, since later ones may read those. Where tiles lie on each other while both are in use, what is
+    written into one is read from the other.
     """
     if kernel.has_loops:  # a read earlier in a loop's body may come after a write in it
         return kernel
