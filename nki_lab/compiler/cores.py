@@ -165,8 +165,15 @@ def _order(body: Iterable[Instruction | Loop]) -> list[Instruction]:
             continue
         inner = _order(node.body)
         meets = any(i.definition.meets or i.definition.groups is not None for i in inner)
-        order += inner * (2 if meets else 1)
+        order += inner * (2 if meets and _may_repeat(node) else 1)
     return order
+
+
+def _may_repeat(loop: Loop) -> bool:
+    """Tell whether a loop can make a second pass."""
+    if loop.kind != "for" or not all(type(bound) is int for bound in loop.bounds):
+        return True
+    return len(range(*loop.bounds)) > 1
 
 
 def _race(a: _Access, b: _Access) -> Finding:

@@ -126,3 +126,20 @@ def _leaving(body: list[Any], inner: bool = False) -> Any:
                 yield from _leaving(handler.body, inner)
             for case in getattr(node, "cases", []):
                 yield from _leaving(case.body, inner)
+
+
+def loops_for_ever(frame: FrameType) -> bool:
+    """Tell whether what a frame asks for is the test of a `while` that nothing in its body can end."""
+    loop = find_loop(frame.f_code, position_of(frame), ast.While)
+    if loop is None:
+        return False
+    inside = [node for statement in loop.body for node in ast.walk(statement)]
+    asked = list(ast.walk(loop.test))
+    names = {node.id for node in asked if isinstance(node, ast.Name)}
+    changed = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    leaves = any(isinstance(node, (ast.Break, ast.Return, ast.Raise)) for node in inside)
+    plain = all(
+        isinstance(node, (ast.Name, ast.Subscript, ast.Slice, ast.Constant, ast.Tuple, ast.Load))
+        for node in asked
+    )
+    return plain and not leaves and not names & changed

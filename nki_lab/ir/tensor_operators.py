@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import linecache
 import re
+import sys
 from collections.abc import Callable
 from numbers import Number
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
@@ -175,6 +176,7 @@ class TensorOperators:
 
         The result of a comparison is refused, unless it is all that an `assert` asks for: a run looks at it then.
         """
+        from nki_lab.ir.device_loops import loops_for_ever
         from nki_lab.ir.instruction import active
 
         builder = active.builder
@@ -186,7 +188,13 @@ class TensorOperators:
                 raise TensorOperator(
                     f"the truth value of {self.describe()}, the result of a comparison: {_VALUE}",
                     help="choose between values with nl.where(mask, a, b), or load a value into a register and loop"
-                    " `while register`",
+                    " with nl.while_loop",
+                )
+            if loops_for_ever(sys._getframe(1)):
+                raise TensorOperator(
+                    f"`while` over {self.describe()} never ends: a tensor is there, whatever its values are",
+                    help="load the value into a register with nisa.register_load and loop with"
+                    " nl.while_loop(register, body)",
                 )
             message = f"the truth value of a tensor ({self.describe()}) only tells that it is there"
             help = "write `tensor is not None`"

@@ -7,6 +7,7 @@ from typing import Any
 
 from nki_lab.dtypes import bfloat16, float8_e4m3, float8_e4m3fn, float16
 from nki_lab.errors import NotOnTarget
+from nki_lab.ir.footprint import footprint
 from nki_lab.ir.instruction import Instruction, Rule, rule
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.enums import matmul_perf_mode
@@ -18,7 +19,7 @@ from nki_lab.isa.indirection import (
 )
 from nki_lab.isa.rules import choice, flag, same_partitions
 from nki_lab.isa.systolic import FP8, TRANSPOSE_MODE, WIDE
-from nki_lab.targets.facts import ISA, TRN2_ARCH
+from nki_lab.targets.facts import ISA, TRN1_ARCH, TRN2_ARCH
 from nki_lab.targets.spec import Target
 
 
@@ -256,6 +257,22 @@ def _result_shape(i, hw):
 
 
 @rule(
+    "`dst` must lie in one PSUM bank (2 KiB of each partition); on NeuronCore-v4 it may reach into the next ones",
+    "dst",
+    help="let each nc_matmul write columns that do not cross a multiple of 512 float32 elements of the tensor",
+    source=f"{TRN1_ARCH}:169",
+)
+def _one_bank(i, hw):
+    bank = hw.psum_bank_bytes
+    too_wide = i.dst.free_size * i.dst.dtype.itemsize > bank  # which the rule of `moving` tells
+    if i.dst.dynamic is not None or too_wide or hw.matmul_moving_free_max_fp32 * 4 > bank:
+        return True
+    # A tensor that does not fit into one bank begins with a bank, and one that fits never crosses its end.
+    reach = footprint(i.dst)
+    return reach.first_byte // bank == (reach.end_byte - 1) // bank
+
+
+@rule(
     "`moving` must be square, an identity matrix, when `is_transpose` is True",
     "moving",
     "is_transpose",
@@ -361,6 +378,7 @@ MATMUL_RULES: tuple[Rule, ...] = (
     _moving_columns,
     _square_moving,
     _result_shape,
+    _one_bank,
     _result_dtype,
     _plain_identity,
     _indirect_dtypes,

@@ -133,3 +133,30 @@ def test_the_truth_value_is_an_error_under_strict():
     builder = Builder(get_target("trn2"), strict=True)
     with builder.active(), pytest.raises(TensorOperator, match="is not None"):
         bool(X)
+
+
+def test_a_while_that_only_asks_for_a_tensor_is_refused():
+    def never_ends(tile):
+        while tile[0:1]:
+            abs(1)
+
+    def ends(tile):
+        passes = 0
+        while tile:
+            tile = None if passes else tile
+            passes += 1
+        while X:
+            passes += 1
+            if passes > 3:
+                break
+        while passes < 6 and X:
+            passes += 1
+        return passes
+
+    for strict in (False, True):
+        builder = Builder(get_target("trn2"), strict=strict)
+        with builder.active(), pytest.raises(TensorOperator, match="never ends") as caught:
+            never_ends(X)
+        assert "nl.while_loop" in caught.value.help
+    with Builder(get_target("trn2")).active():
+        assert ends(X) == 6

@@ -93,6 +93,37 @@ def test_without_a_barrier_it_is_a_race_with_both_lines():
     )
 
 
+def handed_over(x, passes, barriers):
+    """Core 0 writes what core 1 reads in every pass of a device loop."""
+    shared, out = (nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm) for _ in range(2))
+    core = nl.program_id()
+    tile = nl.load(x)
+
+    def body(i):
+        if core == 0:
+            nisa.tensor_scalar(tile, tile, nl.multiply, 2.0)
+            nisa.dma_copy(shared, tile)
+        nisa.core_barrier(shared, (0, 1))
+        if core == 1:
+            nisa.dma_copy(tile, shared)
+        if barriers == 2:
+            nisa.core_barrier(shared, (0, 1))
+
+    nl.fori_loop(0, passes, body)
+    if core == 1:
+        nisa.dma_copy(out, tile)
+    return out
+
+
+@pytest.mark.parametrize(("passes", "barriers", "races"), [(3, 1, 1), (3, 2, 0), (1, 1, 0)])
+def test_the_next_pass_of_a_loop_races_with_what_this_one_still_reads(passes, barriers, races):
+    result = on_two(handed_over, X, passes, barriers)
+    found = [f for f in result.findings if f.kind == "hazard"]
+    assert len(found) == races
+    if not races:
+        np.testing.assert_array_equal(result.value, X * np.float32(2**passes))
+
+
 def divided(x):
     """Issue different instructions on each core."""
     out = result_like(x)

@@ -61,6 +61,7 @@ def result(shape: tuple[int, ...], dtype: str = "float32", view: View | None = N
 
 A, B = integers(96, 40, seed=1), integers(96, 56, seed=2)
 AB = product(A, B).astype(np.float32)
+BLANK = empty((1,)).data[0]  # what a tile holds before it is written
 REAL_A, REAL_B = sample(128, 128, seed=3), sample(128, 512, seed=4)
 
 
@@ -186,6 +187,15 @@ SHAPES = [
         "steps and later partitions",
         tile(WIDE_A, view=lambda t: t[64:128, ::2]), tile(WIDE_B, view=lambda t: t[64:128, 16:80:2]),
         result((20, 32)), product(WIDE_A[64:, ::2], WIDE_B[64:, 16:80:2]), accumulate=False,
+    ),
+    multiply(
+        "to the end of the first of two banks", tile(A), tile(B), result((40, 600), view=lambda t: t[:, 456:512]),
+        np.concatenate([np.full((40, 456), BLANK), AB, np.full((40, 88), BLANK)], 1), accumulate=False,
+    ),
+    multiply(
+        "across the end of a bank", tile(A), tile(B), result((40, 600), view=lambda t: t[:, 490:546]),
+        np.concatenate([np.full((40, 490), BLANK), AB, np.full((40, 54), BLANK)], 1), accumulate=False,
+        targets=("trn3",),
     ),
     multiply(
         "one row, one column", tile(A[:1, :1]), tile(B[:1, :1]), result((1, 1)),
@@ -383,6 +393,14 @@ REFUSED = [
     refused(
         "4097 moving columns", "`moving` must not exceed 512", zeros(96, 8), zeros(96, 4097), result((8, 4096)),
         targets=("trn3",),
+    ),
+    refused(
+        "dst across the end of a bank", "`dst` must lie in one PSUM bank",
+        dst=result((40, 600), view=lambda t: t[:, 490:546]), targets=("trn1", "trn2"),
+    ),
+    refused(
+        "dst in two banks", "`dst` must lie in one PSUM bank",
+        dst=result((40, 2, 512), view=lambda t: t[:, :, 100:128]), targets=("trn1", "trn2"),
     ),
     refused("dst the other way round", "`dst` must have a partition for each", dst=result((56, 40))),
     refused(
