@@ -26,7 +26,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         variable = VARIABLES[name]
         choices = {"choices": variable.choices} if variable.choices else {}
         group.addoption(f"--nki-{name}", help=variable.meaning, **choices)  # type: ignore[arg-type]
-    group.addoption("--nki-strict", action="store_true", help=VARIABLES["strict"].meaning)
+    group.addoption(
+        "--nki-strict", action="store_true", help=VARIABLES["strict"].meaning.removeprefix("1: ")
+    )
     group.addoption(
         "--nki-aliases",
         action="store_true",

@@ -33,6 +33,11 @@ class Leaning:
         """Tell whether an instruction runs on `engine`."""
         return engine in self.queues
 
+    @property
+    def transposes(self) -> bool:
+        """Tell whether a DMA transfer transposes."""
+        return any(move.opcode == "DMA_TRANSPOSE" for move in self.moves)
+
     def touches_psum(self, engine: Any) -> bool:
         """Tell whether an instruction of `engine` reads or writes PSUM."""
         examples = [r.form.example for r in self.records if r.form.engine is engine]
@@ -121,7 +126,13 @@ LIMITS: tuple[Limit, ...] = (
     Limit(
         NOT_MODELLED,
         "the issue of a transposing transfer has no published cost; that of a copy is taken",
-        lambda k: any(m.rate < 1 for m in k.moves),
+        lambda k: k.transposes,
+    ),
+    Limit(
+        ASSUMED,
+        "a transposing transfer moves single elements on this chip, which has no published rate for it: far slower "
+        "than a transpose by an engine",
+        lambda k: k.transposes and k.target.dma_transpose_hbm_efficiency is None,
     ),
     Limit(
         NOT_MODELLED,
