@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from nki_lab.api import isa as nisa
+from nki_lab.compiler.pipeline import SKIPPABLE
 from nki_lab.dtypes import DTYPES
 from nki_lab.errors import NkiError
 from nki_lab.ir.builder import Builder
@@ -106,7 +107,12 @@ class _Writer:
         # A run while writing does not know when a tile's life ends, so what the next one at its address finds there
         # is not what unwritten memory reads as: such kernels have no addresses.
         explicit = 0.0 if raw else pick.choice((0.0, 0.2, 0.6))
-        self.choices = Choices(raw, explicit, window=pick.choice((256, 512, 1024)))
+        skips = (
+            ()
+            if pick.random() < 0.8
+            else tuple(pick.sample(SKIPPABLE, pick.randint(1, len(SKIPPABLE))))
+        )
+        self.choices = Choices(raw, explicit, window=pick.choice((256, 512, 1024)), skips=skips)
         if not raw and recipe.target != "small" and pick.random() < 0.12:
             self.choices = Choices(explicit=0.7, window=256, overlaps=True)
         self.named: list[str] = []
@@ -287,6 +293,7 @@ class _Writer:
             ),
             "no_reorder": kernel.keeps_order,
             "unwritten reads": self.choices.raw,
+            "passes left out": bool(self.choices.skips),
             "tiles over each other in use": self.choices.overlaps,
             "arguments written": bool(kernel.written_inputs),
             "psum": any(s.buffer is PSUM for s in kernel.storages),

@@ -6,6 +6,7 @@ to make the kernel anew, `check(Recipe(...))`, and as the text of the kernel.
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import time
@@ -46,6 +47,8 @@ def check(recipe: Recipe) -> None:
         return
     check_orders(made, last, random.Random(recipe.seed))
     COUNTS["kernels"] += 1
+    if COUNTS["kernels"] % 25 == 0:
+        gc.collect()  # instructions and their forms know each other, and hold large arrays
     COUNTS.update(made.counts)
 
 

@@ -45,6 +45,7 @@ class Choices:
         raw: it may read what nothing has written.
         explicit: share of tiles with an address of the author.
         window: bytes of a partition in which such addresses lie.
+        skips: passes to leave out.
         overlaps: tiles share bytes while they are in use, which is a finding; there are no loops and no dynamic
             addresses, with which a tile that is taken to be unwritten would be filled.
     """
@@ -52,6 +53,7 @@ class Choices:
     raw: bool = False
     explicit: float = 0.0
     window: int = 1024
+    skips: tuple[str, ...] = ()
     overlaps: bool = False
 
 
