@@ -51,12 +51,13 @@ def compile_(
 
     nki-lab compile add.py:add --input a=ones:128x512 --input b=ones:128x512 -o add.nkic
     """
-    from nki_lab.cli.kernel_file import prepare_call
+    from nki_lab.cli.kernel_file import check_outputs, prepare_call
     from nki_lab.compiler.artifact import SUFFIX
     from nki_lab.errors import NoKernel
     from nki_lab.options.session import session
     from nki_lab.runtime import KernelFunction
 
+    check_outputs(kernel, output=output)
     options = Namespace(
         target=target,
         timeout=None,

@@ -59,7 +59,7 @@ def prepare_call(
         arguments = read_arguments(inputs, args, seed)
         _check_names(saved, arguments)
         return KernelCall(saved, arguments, {"np": np, saved.__name__: saved, **arguments})
-    file, colon, name = place.rpartition(":") if ".py:" in place else (place, "", "")
+    file, colon, name = _split(place)
     module = load_file(Path(file))
     kernel = find_kernel(module, name, file) if colon else _only_kernel(module, file)
     arguments = read_arguments(inputs, args, seed)
@@ -216,6 +216,25 @@ def _only_kernel(module: ModuleType, file: str) -> KernelFunction:
             help=f"name one: {file}:{names[0] if names else 'KERNEL'}",
         )
     return getattr(module, names[0])
+
+
+def _split(place: str) -> tuple[str, str, str]:
+    """Return file, colon and name of FILE.py:KERNEL; the latter two are empty where it names a file only."""
+    return place.rpartition(":") if ".py:" in place else (place, "", "")
+
+
+def check_outputs(place: str, **outputs: Path | None) -> None:
+    """Refuse to write a file over the kernel's own, or over another one of the same command."""
+    taken = {Path(_split(place)[0]).resolve(): "the kernel's own file"}
+    for option, path in outputs.items():
+        if path is None:
+            continue
+        if path.resolve() in taken:
+            raise UnknownOption(
+                f"--{option} {path} is {taken[path.resolve()]}, which would be lost",
+                help="write to a file of another name",
+            )
+        taken[path.resolve()] = f"what --{option} writes"
 
 
 def _files_like(file: Path) -> str:

@@ -54,10 +54,12 @@ def profile(
 
     nki-lab profile add.py:add --input a=randn:128x512 --input b=randn:128x512 -o add.json
     """
+    from nki_lab.cli.kernel_file import check_outputs
     from nki_lab.profiler.export_perfetto import save_chrome_trace
     from nki_lab.profiler.profile_json import save
     from nki_lab.profiler.report import report
 
+    check_outputs(kernel, output=output, perfetto=perfetto)
     options = Namespace(
         target=target,
         timeout=timeout,

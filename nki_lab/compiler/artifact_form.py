@@ -70,12 +70,18 @@ def _row_of_cores(test: Test) -> Test:
 
 
 _line = _below(_MOST_LINES, 1)
-_kind = {kind.name for kind in type(inspect.Parameter.VAR_KEYWORD)}
+_KINDS = (
+    "POSITIONAL_ONLY",
+    "POSITIONAL_OR_KEYWORD",
+    "VAR_POSITIONAL",
+    "KEYWORD_ONLY",
+    "VAR_KEYWORD",
+)
 
 
 def is_signature(parameters: Any) -> bool:
     """Tell whether rows of (name, kind) are the parameters of a function."""
-    if not _list(_row(_text, lambda kind: _text(kind) and kind in _kind))(parameters):
+    if not _list(_row(_text, lambda kind: kind in _KINDS))(parameters):
         return False
     try:
         inspect.Signature(

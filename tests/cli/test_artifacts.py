@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.cli.test_run import ADD, ARRAYS
 
 
@@ -83,3 +85,26 @@ def test_files_of_another_kind_are_refused(command, write):
     write("odd.nkir", "nkir 1\nkernel odd on trn3 {\n  frobnicate()\n}\n")
     done = command("disasm", "odd.nkir")
     assert done.exit_code == 1 and "the name of an instruction" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "lost"),
+    [
+        (("compile", "add.py:add", *ARRAYS, "-o", "add.py"), "--output add.py is the kernel's own"),
+        (("compile", "./add.py", *ARRAYS, "-o", "link.py"), "--output link.py is the kernel's own"),
+        (("profile", "add.py", *ARRAYS, "--perfetto", "add.py"), "--perfetto add.py is the kernel"),
+        (
+            ("profile", "add.py", *ARRAYS, "-o", "a.json", "--perfetto", "a.json"),
+            "--perfetto a.json is what --output writes",
+        ),
+    ],
+)
+def test_nothing_is_written_over_the_kernel_or_over_another_output(
+    command, write, tmp_path, words, lost
+):
+    write("add.py", ADD)
+    (tmp_path / "link.py").symlink_to(tmp_path / "add.py")
+    done = command(*words)
+    assert done.exit_code == 2 and lost in done.output + done.stderr
+    assert (tmp_path / "add.py").read_text() == ADD
+    assert not (tmp_path / "a.json").exists()
