@@ -99,25 +99,78 @@ def test_what_does_not_fit_is_listed_with_bytes_and_lines():
     with pytest.raises(OverCapacity) as caught:
         compiled(three_tiles, X, target=TRN1)
     error = caught.value
-    first = line_of(__file__, "a = nl.ndarray((128, sizes[0]")
     assert error.message == (
         "sbuf of trn1 holds 196,608 bytes per partition; the 3 tiles in use at one time need 198,024: 1,416 too many"
     )
-    assert error.notes == (
-        f"`b` [128, 24642] float32: 98,568 bytes per partition, test_allocate.py, line {first + 1}",
-        f"`c` [128, 24642] float32: 98,568 bytes per partition, test_allocate.py, line {first + 2}",
-        f"`a` [128, 222] float32: 888 bytes per partition, test_allocate.py, line {first}",
+    stored = line_of(__file__, "src=tile)")
+    assert error.notes == tuple(
+        f"`{k}` [128, {columns}] float32: {row} bytes per partition, test_allocate.py,"
+        f" line {line_of(__file__, f'    {k} = nl.ndarray((128, sizes')},"
+        f" in use from line {line_of(__file__, f'nisa.memset(dst={k},')} to line {stored}"
+        for k, columns, row in (("b", 24642, "98,568"), ("c", 24642, "98,568"), ("a", 222, "888"))
+    )
+    assert error.help == (
+        "it fits with one of these: make `b` bfloat16; make `c` bfloat16; give `b` at most 24,288 elements per"
+        " partition instead of 24,642"
     )
     assert error.span.line == line_of(__file__, "nisa.memset(dst=c, value=3.0)")
 
 
 @pytest.mark.parametrize(
     ("target", "sizes"),
-    [(TRN1, (888, 98_568, 49_284)), (TRN2, (888, 98_568, 98_568)), (TRN3, (888, 98_568, 98_568))],
+    [
+        (TRN1, (888, 98_568, 49_284)),
+        (TRN1, (888, 4 * 24_288, 98_568)),
+        (TRN2, (888, 98_568, 98_568)),
+        (TRN3, (888, 98_568, 98_568)),
+    ],
 )
 def test_what_fits_runs(target, sizes):
     (out,) = run(three_tiles, X, target=target, sizes=sizes)
     np.testing.assert_array_equal(out, three_values(sizes))
+
+
+def idle(x, early, again):
+    """Fill a large tile early, or just before it is read, beside two others; read it before as well, or not."""
+    out = nl.ndarray((128, 20_000), dtype=nl.float32, buffer=nl.shared_hbm)
+    w = nl.ndarray((128, 20_000), dtype=nl.float32, buffer=nl.sbuf)
+    if early:
+        nisa.dma_copy(dst=w, src=x)
+    if again:
+        nisa.tensor_scalar(dst=w, data=w, op0=nl.add, operand0=1.0)
+        nisa.dma_copy(dst=out, src=w)
+    t = nl.ndarray((128, 30_000), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=t, value=1.0)
+    nisa.dma_copy(dst=out, src=t[:, 0:20_000])
+    if not early:
+        nisa.dma_copy(dst=w, src=x)
+    nisa.tensor_scalar(dst=w, data=w, op0=nl.add, operand0=2.0)
+    nisa.dma_copy(dst=out, src=w)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("again", "words"),
+    [
+        (False, "fill `w` just before line {}, the first to read it"),
+        (True, "fill `w` anew before line {}: nobody uses it between line {} and there"),
+    ],
+)
+def test_a_tile_that_waits_for_its_use_is_named(again, words):
+    """The order of the program is kept here (a block of its own), so that the lifetimes are those of its lines."""
+
+    def kernel(x, early=True, again=again):
+        with nl.no_reorder():
+            return idle(x, early, again)
+
+    with pytest.raises(OverCapacity) as caught:
+        compiled(kernel, np.zeros((128, 20_000), np.float32), target=TRN1)
+    read = line_of(__file__, "data=w, op0=nl.add, operand0=2.0)")
+    assert (
+        words.format(read, line_of(__file__, "nisa.dma_copy(dst=out, src=w)")) in caught.value.help
+    )
+    if not again:  # the advice, followed
+        assert compiled(kernel, np.zeros((128, 20_000), np.float32), early=False, target=TRN1)
 
 
 def test_capacity_as_a_finding_runs_past_the_end():

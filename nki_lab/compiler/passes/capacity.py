@@ -1,45 +1,85 @@
-"""What does not fit, and where?"""
+"""What does not fit, where, and what would make it fit?"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
+from nki_lab.compiler.passes.fitting import changes_that_fit
 from nki_lab.errors import OverCapacity
+from nki_lab.ir.lifetimes import Lifetime
 from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.storage import Storage
 from nki_lab.source import Span
 from nki_lab.targets.spaces import MemoryRegion
 
 _SHOWN = 10
+_ADVICE = 3
 
 
 def over_capacity(kernel: Kernel, space: MemoryRegion, capacity: int) -> OverCapacity:
-    """Return the error for the moment that needs the most bytes: its largest tiles, with bytes and lines."""
+    """Return the error for the moment that needs the most bytes.
+
+    Its notes list the largest tiles in use there with bytes, lines and lifetimes; its help names changes to one tile
+    each after which the kernel fits, if there are any.
+    """
     lives = kernel.lifetimes
     used = [kernel.storages[k] for k in lives if kernel.storages[k].buffer is space]
-    changes: dict[int, list[tuple[int, int]]] = {}
-    for s in used:
-        changes.setdefault(2 * lives[s.id].first, []).append((s.id, s.row_bytes))
-        changes.setdefault(2 * lives[s.id].last + 1, []).append((s.id, -s.row_bytes))
-    now = peak = peak_at = 0
-    for at in sorted(changes):
-        now += sum(change for _, change in changes[at])
-        if now > peak:
-            peak, peak_at = now, at
-    moment = peak_at // 2
+    peak, moment = _peak(used, lives)
     live = [s for s in used if lives[s.id].first <= moment <= lives[s.id].last]
     live.sort(key=lambda s: (-s.row_bytes, s.id))
-    notes = [
-        f"`{s.name}` {list(s.shape)} {s.dtype}: {s.row_bytes:,} bytes per partition"
-        + (f", {Span.of(s.stack[0])}" if s.stack else "")
-        for s in live[:_SHOWN]
-    ]
+    notes = [_described(kernel, s) for s in live[:_SHOWN]]
     if len(live) > _SHOWN:
         rest = sum(s.row_bytes for s in live[_SHOWN:])
         notes.append(f"and {len(live) - _SHOWN} smaller tiles: {rest:,} bytes per partition")
     excess = peak - capacity
     how = f"{excess:,} too many" if excess > 0 else "they fit in sum, but not side by side"
+    advice = (
+        [*changes_that_fit(kernel, used, live[:_SHOWN], moment, capacity)] if excess > 0 else []
+    )
+    general = "make tiles smaller, use a narrower dtype, or finish with a tile (store it) before the next one is loaded"
     return OverCapacity(
         f"{space.name} of {kernel.target.name} holds {capacity:,} bytes per partition; the {len(live)} tiles in use"
         f" at one time need {peak:,}: {how}",
         stack=kernel.instructions[moment].stack,
         notes=notes,
-        help="make tiles smaller, use a narrower dtype, or finish with a tile (store it) before the next one is loaded",
+        help=f"it fits with one of these: {'; '.join(advice[:_ADVICE])}" if advice else general,
     )
+
+
+def _peak(used: list[Storage], lives: Mapping[int, Lifetime]) -> tuple[int, int]:
+    """Return the most bytes in use at one time, and the position of the instruction where they are first."""
+    changes: dict[int, int] = {}
+    for at, change in _changes(used, lives):
+        changes[at] = changes.get(at, 0) + change
+    now = peak = moment = 0
+    for at in sorted(changes):
+        now += changes[at]
+        if now > peak:
+            peak, moment = now, at
+    return peak, moment
+
+
+def _changes(used: list[Storage], lives: Mapping[int, Lifetime]) -> Iterator[tuple[int, int]]:
+    for s in used:
+        yield lives[s.id].first, s.row_bytes
+        yield lives[s.id].last + 1, -s.row_bytes
+
+
+def _described(kernel: Kernel, s: Storage) -> str:
+    """Return a tile with its bytes, the line that makes it, and the lines of its first and last use."""
+    text = f"`{s.name}` {list(s.shape)} {s.dtype}: {s.row_bytes:,} bytes per partition"
+    if not s.stack:
+        return text
+    made = Span.of(s.stack[0])
+    places = [kernel.instructions[n].stack for n in kernel.lifetimes[s.id]]
+    if not all(places):
+        return f"{text}, {made}"
+    first, last = (Span.of(stack[0]) for stack in places)
+    lines = [
+        f"line {span.line}" if span.filename == made.filename else str(span)
+        for span in (first, last)
+    ]
+    lived = (
+        f"in use at {lines[0]}" if lines[0] == lines[1] else f"in use from {lines[0]} to {lines[1]}"
+    )
+    return f"{text}, {made}, {lived}"
