@@ -18,6 +18,7 @@ from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
 from nki_lab.compiler.passes.apply_schedule import apply_schedule, check_names
+from nki_lab.compiler.passes.find_reloads import find_reloads
 from nki_lab.compiler.passes.find_uninitialized import find_uninitialized
 from nki_lab.compiler.passes.insert_waits import insert_waits
 from nki_lab.compiler.passes.place_engines import place_engines
@@ -48,11 +49,12 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("place_engines", place_engines),
     ("allocate_sbuf", allocate_sbuf),
     ("allocate_psum", allocate_psum),
+    ("find_reloads", find_reloads),
     ("schedule", schedule),
     ("insert_waits", insert_waits),
 )
 #: Passes a program can run without; the others give it addresses, waits, or what its values depend on.
-SKIPPABLE = ("remove_dead", "schedule")
+SKIPPABLE = ("remove_dead", "find_reloads", "schedule")
 
 
 @dataclass(frozen=True, eq=False)

@@ -53,7 +53,7 @@ WRONG = [
     ("timeout", "--timeout inf", "`inf` is no number", "2.5"),
     ("capacity", "--capacity findings", "error, finding", "did you mean `finding`?"),
     ("skip", "--skip shedule", "there is no such pass", "did you mean `schedule`?"),
-    ("skip", "--skip insert_waits", "no program can run without it", "remove_dead, schedule"),
+    ("skip", "--skip insert_waits", "no program can run without it", "find_reloads, schedule"),
     ("skip", "--skip schedule,", "there is no such pass", "leave out some of"),
     ("strict", "--strict=1", "--strict is a switch", "write --strict alone"),
     ("debug", "--debug=1", "--debug is a switch", "write --debug alone"),
