@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from nki_lab.compiler.passes.find_uninitialized import unwritten_results
 from nki_lab.errors import CoresDiffer
 from nki_lab.ir.footprint import footprint, overlap
 from nki_lab.ir.instruction import Instruction
@@ -58,11 +59,12 @@ def join_cores(first: Kernel, second: Kernel) -> Kernel:
     _check_results(first, second, pairs)
     found = {(f.kind, f.message, f.stack): f for k in (first, second) for f in k.findings}
     races = find_races(first, second, pairs)
+    unwritten = unwritten_results((first, second), {b.id: a.id for a, b in pairs})
     timed = Finding(
         "advice",
         "times are those of core 0; how long it waits for core 1 is not modelled",
     )
-    return first.with_(findings=(*found.values(), *races, timed))
+    return first.with_(findings=(*found.values(), *races, *unwritten, timed))
 
 
 def _check_results(first: Kernel, second: Kernel, pairs: list[tuple[Storage, Storage]]) -> None:

@@ -403,3 +403,19 @@ def test_a_pass_of_a_loop_races_with_the_next_one():
         return [f for f in on_two(kernel, X, barriers).findings if f.kind == "hazard"]
 
     assert len(races(1)) == 2 and not races(2)
+
+
+@pytest.mark.parametrize(("rows", "left"), [(64, 0), (60, 4 * 40)])
+def test_what_neither_core_writes_of_a_result_is_told(rows, left):
+    def kernel(x):
+        out = result_like(x)
+        first = 0 if nl.program_id() == 0 else 64
+        size = 64 if first == 0 else rows
+        nisa.dma_copy(out[first : first + size], nl.load(x[first : first + size]))
+        nisa.core_barrier(out, (0, 1))
+        return out
+
+    result = on_two(kernel, X)
+    found = [f.message for f in result.findings if f.kind == "uninitialized"]
+    assert [f"{left} of {X.size} elements" in message for message in found] == [True] * bool(left)
+    assert np.isnan(result.value).sum() == left

@@ -92,7 +92,7 @@ def _look_at(kernel: Kernel) -> tuple[tuple[Finding, ...], frozenset[int], list[
                 seen = coverage.get(storage.id)
                 if seen is None:
                     seen = coverage[storage.id] = Coverage(storage)
-                if seen.whole:
+                if seen.whole or _only_ordered(i, storage):
                     continue
                 if view.dynamic is not None or storage.loop != numbers[n]:
                     # A view placed by a value, or a loop that may not run at all: some of it may stay unwritten.
@@ -118,9 +118,43 @@ def _look_at(kernel: Kernel) -> tuple[tuple[Finding, ...], frozenset[int], list[
     return findings.all(), frozenset(poisoned), unwritten
 
 
+def _only_ordered(i: Instruction, storage: Storage) -> bool:
+    """Tell whether an instruction orders uses of a tensor, as a barrier does, and puts nothing into it."""
+    return i.definition.meets and storage.buffer is SHARED_HBM
+
+
 def _others_write(kernel: Kernel, storage: Storage) -> bool:
     """Tell whether another core may write a tensor: what this core leaves unwritten says nothing then."""
     return kernel.program[1] > 1 and storage.buffer is SHARED_HBM
+
+
+def unwritten_results(cores: tuple[Kernel, Kernel], same: dict[int, int]) -> list[Finding]:
+    """Return a finding per result that two cores together leave unwritten in parts.
+
+    `same` gives, for the storages of the second core, those of the first that are the same memory.
+    """
+    first, second = cores
+    results = [v for v in first.outputs if v.storage.origin == "temporary"]
+    coverage = {v.storage.id: Coverage(v.storage) for v in results}
+    uncertain: set[int] = set()
+    for core, name in ((first, {key: key for key in coverage}), (second, same)):
+        for n, i in enumerate(core.instructions):
+            for position in i.form.writes:
+                value = i.args[position]
+                for view in value if type(value) is tuple else (value,):
+                    key = name.get(view.storage.id)
+                    if key is None or key not in coverage or _only_ordered(i, view.storage):
+                        continue
+                    if view.dynamic is not None or view.storage.loop != core.loop_numbers[n]:
+                        uncertain.add(key)
+                        continue
+                    part = _parts(i)[1].get(position)
+                    coverage[key].write(view if part is None else part(i, view))
+    left = [
+        v for v in results
+        if v.storage.id not in uncertain and coverage[v.storage.id].written(v) is not Written.ALL
+    ]  # fmt: skip
+    return [_unwritten_result(v, coverage[v.storage.id]) for v in left]
 
 
 def _reads(i: Instruction, parts: dict[int, Part]) -> Iterator[tuple[int, NkiTensor]]:
