@@ -25,6 +25,7 @@ from nki_lab.ir.form_key import (
     DEFAULT,
     SIMPLE,
     alike,
+    check_integer,
     check_name,
     key_of,
     note_simple,
@@ -276,6 +277,7 @@ class Builder:
                 changed = {**(changed or {}), len(key) - 1: value}
                 key.append(key_of(value))
             elif kind is int or kind is bool:
+                check_integer(definition.name, value)
                 key.append(kind if keyed is OPAQUE else (kind, value))
             elif kind in SIMPLE:
                 key.append(value)

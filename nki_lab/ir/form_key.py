@@ -16,6 +16,7 @@ from nki_lab.errors import WrongOperand
 from nki_lab.ir.dynamic import first_partition, identity
 from nki_lab.ir.tensor import NkiTensor
 
+_BEYOND = 1 << 128  # what float32 cannot hold
 DEFAULT = object()  # in a form's key: the argument was left at its default
 # Types whose values are keyed as they are; enums and operators join when they are first seen.
 SIMPLE: set[type] = {str, type(None), DType}
@@ -25,6 +26,15 @@ def note_simple(value: Any) -> None:
     """Add the type of an enum's member or an operator to SIMPLE."""
     if isinstance(value, Enum) or type(value).__hash__ is object.__hash__:
         SIMPLE.add(type(value))
+
+
+def check_integer(instruction: str, value: int) -> None:
+    """Refuse an integer that no number of the chip comes near: NKI's have 32 bits, its floats end at 2**128."""
+    if not -_BEYOND < value < _BEYOND:
+        raise WrongOperand(
+            f"{instruction}: an integer of {value.bit_length()} bits; NKI's integers have 32",
+            help="write a float, such as float('inf')",
+        )
 
 
 def check_name(instruction: str, name: Any) -> None:

@@ -248,6 +248,12 @@ def _bits(ufunc: np.ufunc) -> Callable[..., None]:
     # or more gives 0 in NumPy. Python integers are taken modulo the width: -1 is all ones.
     def apply(a: Any, b: Any, out: np.ndarray) -> None:
         ones = (1 << 8 * out.itemsize) - 1
+        for value in (a, b):
+            if type(value) is int and not -(1 << 31) <= value < 1 << 32:
+                raise SimulationError(
+                    f"a bitwise operator takes integers of 32 bits; found {value}",
+                    help="write the bits that are meant, such as 0xFFFFFFFF",
+                )
         if type(a) is int:
             a = out.dtype.type(a & ones)
         if type(b) is int:

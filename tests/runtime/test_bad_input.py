@@ -460,6 +460,32 @@ def test_print_is_not_repeated_by_runs_of_a_compiled_kernel(capsys):
     assert capsys.readouterr().out.splitlines() == ["shape (128, 6)", "a", "b!"]
 
 
+def _scaled(by, op=nl.multiply):
+    def kernel(x):
+        tile = nl.load(x)
+        nisa.tensor_scalar(tile, tile, op, by)
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(out, tile)
+        return out
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (_scaled(10**400), "tensor_scalar: an integer of 1329 bits; NKI's integers have 32"),
+        (_scaled(-(10**40)), "an integer of 133 bits"),
+        (_scaled(1 << 32, nl.left_shift), "integers of 32 bits; found 4294967296"),
+        (_scaled(-(1 << 31) - 1, nl.bitwise_and), "integers of 32 bits; found -2147483649"),
+    ],
+)
+def test_an_integer_that_the_chip_does_not_have_is_refused(kernel, message):
+    with pytest.raises(NkiError, match=message) as caught:
+        run(jit(kernel), np.ones((2, 3), np.int32))
+    assert caught.value.span is not None
+
+
 @pytest.mark.parametrize("name", [5, ["a"], True, b"a"])
 def test_the_name_of_an_instruction_is_text(name):
     def kernel(x):
