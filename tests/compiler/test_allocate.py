@@ -1,5 +1,6 @@
 """Do tiles in use at one time ever share bytes, and what is said when they do not fit?"""
 
+import itertools
 import random
 from dataclasses import replace
 
@@ -12,9 +13,12 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.errors import AddressConflict, OverCapacity, TensorArgument
+from nki_lab.ir.execution import Execution
 from nki_lab.ir.storage import Address
 from nki_lab.targets import TRN1, TRN2, TRN3
 from nki_lab.targets.spaces import PSUM
+from nki_lab.timing import schedule as timeline
+from nki_lab.timing.options import TimingOptions
 from tests.compiler.programs import (
     SMALL,
     check_placement,
@@ -399,3 +403,82 @@ def test_temporaries_take_turns():
     kernel = compiled(loop, np.zeros((128, 16), np.float32), target=target).kernel
     assert [a.byte for a in kernel.addresses.values()] == [0, 256, 512, 768] * 3
     assert all(a == Address(0, a.byte) for a in kernel.addresses.values())
+
+
+# -- buffers of loops ----------------------------------------------------------------------------
+
+
+def slabs(x, inside, rows=8, columns=64):
+    """Copy slabs of x through a tile that each pass makes anew, or one for all, in pieces."""
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    t = nl.ndarray((128, columns), dtype=x.dtype, buffer=nl.sbuf, name="once")
+    for k in range(rows):
+        tile = nl.ndarray((128, columns), dtype=x.dtype, buffer=nl.sbuf) if inside else t
+        nisa.dma_copy(dst=tile, src=x[k * 128 : k * 128 + 128])
+        for piece in range(2):
+            half = slice(piece * columns // 2, (piece + 1) * columns // 2)
+            nisa.dma_copy(dst=out[k * 128 : k * 128 + 128, half], src=tile[:, half])
+    return out
+
+
+def loads_and_stores(kernel):
+    """Return per slab (first byte of its tile, start of its load, end of its last store)."""
+    run = timeline(Execution.in_program_order(kernel), TimingOptions())
+    found = {}
+    for n, i in enumerate(kernel.instructions):
+        load = i.dst.storage.on_chip
+        row = (i.src if load else i.dst).offset // (i.src if load else i.dst).strides[0] // 128
+        slab = found.setdefault(row, {})
+        tile = (i.dst if load else i.src).storage.id
+        slab["byte"] = kernel.addresses[tile].byte
+        if load:
+            slab["start"] = run.board.start[n]
+        else:
+            slab["end"] = max(slab.get("end", 0), run.board.end[n])
+    return [found[k] for k in sorted(found)]
+
+
+SLABS = np.arange(8 * 128 * 64, dtype=np.float32).reshape(8 * 128, 64)
+
+
+def test_a_tile_made_in_every_pass_has_a_buffer_for_each_and_loads_run_ahead():
+    kernel = compiled(slabs, SLABS, inside=True).kernel
+    found = loads_and_stores(kernel)
+    assert len({slab["byte"] for slab in found}) == 8
+    assert found[1]["start"] < found[0]["end"]
+
+
+def test_buffers_take_turns_where_memory_holds_only_some():
+    """Three tiles fit, so the load of slab k waits for the stores of slab k - 3 and of no later one."""
+    target = replace(TRN2, sbuf_bytes_per_partition=3 * 256, sbuf_reserved_bytes_per_partition=0)
+    found = loads_and_stores(compiled(slabs, SLABS, inside=True, target=target).kernel)
+    assert [slab["byte"] for slab in found] == [0, 256, 512, 0, 256, 512, 0, 256]
+    for k in range(3, 8):
+        assert found[k]["start"] >= found[k - 3]["end"]
+        assert found[k]["start"] < found[k - 1]["end"]
+
+
+def test_a_tile_made_before_the_loop_is_one_buffer():
+    """Each load of slab k + 1 starts after the last copy of slab k has ended, and the results are right."""
+    kernel = compiled(slabs, SLABS, inside=False).kernel
+    found = loads_and_stores(kernel)
+    assert {slab["byte"] for slab in found} == {0}
+    for before, after in itertools.pairwise(found):
+        assert after["start"] >= before["end"]
+    np.testing.assert_array_equal(run(slabs, SLABS, inside=False)[0], SLABS)
+
+
+def test_a_tile_made_in_a_device_loop_is_one_allocation():
+    """The device runs one body again and again (nki/deep-dives/nki-dynamic-loops.rst: allocated once and reused)."""
+
+    def kernel(x):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        parts, results = x.reshape((8, 128, 64)), out.reshape((8, 128, 64))
+        for k in nl.dynamic_range(8):
+            tile = nl.ndarray((128, 64), dtype=x.dtype, buffer=nl.sbuf)
+            nisa.dma_copy(dst=tile, src=parts.select(0, k))
+            nisa.dma_copy(dst=results.select(0, k), src=tile)
+        return out
+
+    assert len(compiled(kernel, SLABS).kernel.addresses) == 1
+    np.testing.assert_array_equal(run(kernel, SLABS)[0], SLABS)

@@ -13,12 +13,14 @@ from typing import NamedTuple
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.occupants import Occupants
 from nki_lab.ir.footprint import footprint, overlap
-from nki_lab.ir.instruction import Instruction
+from nki_lab.ir.instruction import Form, Instruction
 from nki_lab.ir.nodes import Finding, Kernel
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.source import Span, Stack
 from nki_lab.targets.engines import DMA
-from nki_lab.targets.spaces import SBUF
+from nki_lab.targets.spaces import PSUM, SBUF
+
+_Roles = tuple[bool, tuple[int, ...]]
 
 
 class _Copy(NamedTuple):
@@ -46,63 +48,83 @@ def find_reloads(kernel: Kernel, options: CompileOptions) -> Kernel:
     by_storage: dict[int, list[_Copy]] = {}  # those that a write to the storage may end
     places = Occupants()
     placed: set[int] = set()
+    changing = {v.storage.id for i in kernel.instructions for v in i.written()}
 
     def end(storage: int, view: NkiTensor | None = None) -> None:
         """Forget the copies that are not there, or not true, any more."""
         kept = []
-        for copy in by_storage.get(storage, ()):
+        for copy in by_storage[storage]:
             of = copy.tile if copy.tile.storage.id == storage else copy.source
             if view is not None and not overlap(footprint(of), footprint(view)):
                 kept.append(copy)
             elif copies.get(copy.key) is copy:
                 del copies[copy.key]
-        by_storage[storage] = kept
+        if kept:
+            by_storage[storage] = kept
+        else:
+            del by_storage[storage]
 
     addresses = kernel.addresses or {}
     loops = kernel.loop_numbers
+    alone = kernel.program[1] == 1
+    roles: dict[Form, _Roles] = {}
     for n, i in enumerate(kernel.instructions):
-        for view in (*i.read(), *i.written()):
-            storage = view.storage
-            if storage.buffer is SBUF and storage.id not in placed and storage.id in addresses:
-                placed.add(storage.id)
-                for other in places.replace(storage, addresses[storage.id]):
-                    end(other.id)
-        load = _load(kernel, i)
-        if load is not None:
-            source, tile = load
-            key = (i.form, source.storage.id, source.offset)
-            known = copies.get(key)
+        form = i.form
+        is_load, positions = roles.get(form) or roles.setdefault(form, _roles(i))
+        for position in positions:
+            written = i.args[position]
+            for view in written if type(written) is tuple else (written,):
+                storage = view.storage
+                if (
+                    storage.id not in placed and storage.id in addresses
+                ):  # before that nobody reads it
+                    placed.add(storage.id)
+                    for other in places.replace(storage, addresses[storage.id]):
+                        if other.id in by_storage:
+                            end(other.id)
+        known = None
+        if is_load:
+            (source,) = i.read()
+            # The other core of a logical core may write what both share.
+            is_load = alone or source.storage.origin != "temporary"
+        if is_load:
+            what = (form, source.storage.id, source.offset)
+            known = copies.get(what)
             if known is not None and known.loop == loops[n]:
-                size = tile.size * source.dtype.itemsize
+                size = source.size * source.dtype.itemsize
                 seen = again.get(i.stack) or _Again(known, 0, 0)
                 again[i.stack] = seen._replace(times=seen.times + 1, bytes=seen.bytes + size)
-        for view in i.written():
-            end(view.storage.id, view)
-        if load is not None:
-            copy = _Copy(i, loops[n], source, tile, key)
-            copies[key] = copy
-            for view in load:
-                by_storage.setdefault(view.storage.id, []).append(copy)
+        for position in positions:
+            written = i.args[position]
+            for view in written if type(written) is tuple else (written,):
+                if view.storage.id in by_storage:
+                    end(view.storage.id, view)
+        if is_load:
+            tile = written
+            copy = copies[what] = _Copy(i, loops[n], source, tile, what)
+            by_storage.setdefault(tile.storage.id, []).append(copy)
+            if source.storage.id in changing:
+                by_storage.setdefault(source.storage.id, []).append(copy)
     if not again:
         return kernel
     found = [_finding(seen, stack) for stack, seen in again.items()]
     return kernel.with_(findings=(*kernel.findings, *found))
 
 
-def _load(kernel: Kernel, i: Instruction) -> tuple[NkiTensor, NkiTensor] | None:
-    """Return source and tile of an instruction that only fills a tile from HBM, at addresses that are known."""
+def _roles(i: Instruction) -> _Roles:
+    """Return whether instructions like this one only fill a tile from HBM, and which arguments they write but PSUM."""
     form = i.form
-    if form.engine is not DMA or form.dynamic or form.registers or form.state:
-        return None
     read, written = i.read(), i.written()
-    if len(read) != 1 or len(written) != 1 or i.definition.waits_for_others:
-        return None
-    (source,), (tile,) = read, written
-    # The other core of a logical core may write what both share.
-    shared = kernel.program[1] > 1 and source.storage.origin == "temporary"
-    if source.storage.on_chip or tile.buffer is not SBUF or shared:
-        return None
-    return source, tile
+    if all(view.buffer is PSUM for view in written):
+        return False, ()
+    positions = tuple(form.writes)
+    known_place = not (
+        form.dynamic or form.registers or form.state or i.definition.waits_for_others
+    )
+    if form.engine is not DMA or not known_place or len(read) != 1 or len(written) != 1:
+        return False, positions
+    plain = type(i.args[positions[0]]) is NkiTensor
+    return plain and not read[0].storage.on_chip and written[0].buffer is SBUF, positions
 
 
 def _finding(seen: _Again, stack: Stack) -> Finding:

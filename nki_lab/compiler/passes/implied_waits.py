@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from nki_lab.targets.engines import COMPUTE, DMA, SYNC, Engine
+from nki_lab.targets.engines import COMPUTE, SYNC, Engine
 
 _NEVER = 1 << 62
 _WALK = 64  # transfers that wait for each other in a chain: looked at so far; more waits than needed do no harm
 _ENGINES: tuple[Engine, ...] = (*sorted(COMPUTE, key=lambda e: e.value), SYNC)
 _LANE = {engine: lane for lane, engine in enumerate(_ENGINES)}
+_EMPTY: dict[int, int] = {}
 
 Clock = tuple[
     int, ...
@@ -33,66 +34,65 @@ class ImpliedWaits:
         # Per engine: transfer -> position of the first instruction that knew it had finished.
         self._known: list[dict[int, int]] = [{} for _ in _ENGINES]
         self._chained: dict[int, tuple[int, ...]] = {}  # transfer -> transfers it waits for
-        self._engines: list[Engine] = []
+        self._lanes: list[int] = []  # of each instruction; -1 for a transfer
 
     def reduce(self, candidates: Collection[int], engine: Engine) -> tuple[int, ...]:
         """Add an instruction of `engine`, and return in order those it must wait for of the earlier `candidates`."""
-        n = len(self._clocks)
-        ahead = [k for k in candidates if k >= n]  # a broken program: kept for `verify` to tell
-        if ahead:
-            candidates = [k for k in candidates if k < n]
+        clocks, lanes = self._clocks, self._lanes
+        n = len(clocks)
         lane = _LANE.get(engine, -1)
+        own = self._known[lane] if lane >= 0 else _EMPTY
         clock = self._latest[lane] if lane >= 0 else self._nothing
         kept: list[int] = []
-        moved: set[int] = (
-            set()
-        )  # transfers that have finished, because of this instruction's own waits
-        if len(candidates) == 1:
-            (k,) = candidates
-            if not self._implied(k, clock, moved, lane):
+        moved: list[
+            int
+        ] = []  # transfers that have finished, because of this instruction's own waits
+        for k in sorted(candidates, reverse=True) if len(candidates) > 1 else candidates:
+            if k >= n:  # a broken program: kept for `verify` to tell
                 kept.append(k)
-                clock = self._after(k, clock, moved)
-        elif candidates:
-            for k in sorted(candidates, reverse=True):
-                if not self._implied(k, clock, moved, lane):
-                    kept.append(k)
-                    clock = self._after(k, clock, moved)
-            kept.reverse()
-        self._clocks.append(clock)
-        self._engines.append(engine)
+                continue
+            other = lanes[k]
+            if other >= 0:
+                if clock[other] >= k:
+                    continue
+            elif k in own or k in moved or self._heard(k, clock):
+                continue
+            kept.append(k)
+            theirs = clocks[k]
+            if clock is self._nothing:
+                clock = theirs
+            elif theirs is not clock and theirs is not self._nothing:
+                clock = tuple(map(max, clock, theirs))
+            if other >= 0:
+                clock = (*clock[:other], k, *clock[other + 1 :])
+            else:
+                self._add(k, moved)
+        if len(kept) > 1:
+            kept.sort()
+        clocks.append(clock)
+        lanes.append(lane)
         if lane >= 0:
             self._latest[lane] = clock
-            known = self._known[lane]
             for transfer in moved:
-                known.setdefault(transfer, n)
-        else:
-            chained = tuple(k for k in kept if self._engines[k] is DMA)
-            if chained:
-                self._chained[n] = chained
-        return (*kept, *ahead)
+                own.setdefault(transfer, n)
+        elif moved:
+            self._chained[n] = tuple(k for k in kept if k < n and lanes[k] < 0)
+        return tuple(kept)
 
-    def _implied(self, k: int, clock: Clock, moved: set[int], lane: int) -> bool:
-        other = _LANE.get(self._engines[k], -1)
-        if other >= 0:
-            return clock[other] >= k
-        if k in moved or (lane >= 0 and k in self._known[lane]):
-            return True
-        return any(known.get(k, _NEVER) <= at for known, at in zip(self._known, clock, strict=True))
+    def _heard(self, transfer: int, clock: Clock) -> bool:
+        """Tell whether an instruction that has finished by `clock` knew that the transfer had finished."""
+        pairs = zip(self._known, clock, strict=True)
+        return any(at >= 0 and known.get(transfer, _NEVER) <= at for known, at in pairs)
 
-    def _after(self, k: int, clock: Clock, moved: set[int]) -> Clock:
-        """Return what is known once `k` has finished, and add the transfers to `moved`."""
-        theirs = self._clocks[k]
-        if theirs is not clock and theirs is not self._nothing:
-            clock = tuple(map(max, clock, theirs))
-        other = _LANE.get(self._engines[k], -1)
-        if other >= 0:
-            return (*clock[:other], max(k, clock[other]), *clock[other + 1 :])
-        stack = [k]
-        steps = 0
+    def _add(self, transfer: int, moved: list[int]) -> None:
+        """Add a transfer to those that have finished, and the ones it waits for."""
+        if transfer not in self._chained:
+            moved.append(transfer)
+            return
+        stack, steps = [transfer], 0
         while stack and steps < _WALK:
-            transfer = stack.pop()
+            k = stack.pop()
             steps += 1
-            if transfer not in moved:
-                moved.add(transfer)
-                stack += self._chained.get(transfer, ())
-        return clock
+            if k not in moved:
+                moved.append(k)
+                stack += self._chained.get(k, ())

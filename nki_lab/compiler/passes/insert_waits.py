@@ -38,9 +38,12 @@ def insert_waits(kernel: Kernel, options: CompileOptions) -> Kernel:
     engines = [i.form.engine for i in kernel.instructions]
     for n, (found, flows) in enumerate(_dependences(kernel, ordered=True)):
         engine = engines[n]
-        if found and engine is not DMA:
-            found = {k for k in found if engines[k] is not engine}
-        waits.append(implied.reduce(found | flows if found else flows, engine))
+        if found:
+            if engine is not DMA:
+                flows.update(k for k in found if engines[k] is not engine)
+            else:
+                flows |= found
+        waits.append(implied.reduce(flows, engine))
     return kernel.with_(waits=tuple(waits))
 
 
