@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from nki_lab.compiler.passes.find_uninitialized import unwritten_results
 from nki_lab.errors import CoresDiffer
@@ -86,8 +87,7 @@ def _check_results(first: Kernel, second: Kernel, pairs: list[tuple[Storage, Sto
 
 def check_loops(first: Kernel, second: Kernel) -> None:
     """Refuse cores whose device loops differ: they could never meet in them."""
-    a = [(loop.kind, loop.bounds[2:]) for loop, _, _ in first.loops]
-    b = [(loop.kind, loop.bounds[2:]) for loop, _, _ in second.loops]
+    a, b = ([_control(loop) for loop, _, _ in kernel.loops] for kernel in (first, second))
     if a == b:
         return
     at = next(
@@ -96,10 +96,15 @@ def check_loops(first: Kernel, second: Kernel) -> None:
     )
     longer = first if len(a) > at else second
     raise CoresDiffer(
-        f"core 0 has {len(a)} device loops and core 1 has {len(b)}, or they are of another kind",
+        f"core 0 has {len(a)} device loops and core 1 has {len(b)}, or they have other bounds or are of another kind",
         stack=longer.loops[at].loop.stack,
         help="let both cores run the same device loops; what they do in them may differ",
     )
+
+
+def _control(loop: Loop) -> tuple[Any, ...]:
+    """Return what must be alike in the loops of two cores; what registers hold is known only while they run."""
+    return loop.kind, *(b if type(b) is int else "register" for b in loop.bounds)
 
 
 @dataclass(frozen=True)

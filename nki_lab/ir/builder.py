@@ -362,6 +362,13 @@ class Builder:
                 help="keep a value of your own in a register from nisa.register_alloc()",
                 blame=Blame(definition.name, ((name, position),)),
             )
+        if register.by_value and name in definition.sets:
+            self.find(
+                "portability",
+                f"{definition.name}: writing register `{register.name}` has no effect on its loop, which gives the body"
+                " a copy in each pass; not every NKI compiler takes it",
+                help="keep a value of your own in a register from nisa.register_alloc()",
+            )
 
     def _check_index(self, definition: Definition, view: NkiTensor) -> NkiTensor | None:
         """Return the tile of indices of a view when it belongs to another trace or an ended loop."""

@@ -22,16 +22,18 @@ class Register:
         id: position among the kernel's registers.
         name: variable it was assigned to.
         frozen: an induction variable, which only its loop changes.
+        by_value: an induction variable that the body of its loop gets a copy of in each pass.
         owner: the builder of the trace it belongs to.
     """
 
-    __slots__ = ("id", "name", "frozen", "owner")
+    __slots__ = ("id", "name", "frozen", "by_value", "owner")
 
     def __init__(self, id: int, name: str, owner: Any = None, frozen: bool = False) -> None:
         self.id = id
         self.name = name
         self.owner = owner
         self.frozen = frozen
+        self.by_value = False
 
     def __repr__(self) -> str:
         watch = watch_of(self.owner)

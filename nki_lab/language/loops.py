@@ -72,7 +72,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Register], Any], step:
     """Run `body_fun(i)` on the device for i from `lower` to `upper` (exclusive).
 
     The body is traced once; `i` is a register, of use as the address of tensors. State goes from one pass to the
-    next through SBUF and HBM only.
+    next through SBUF and HBM only. `i` is passed by value: writing it has no effect on the loop.
 
     Args:
         lower, upper: integers or registers.
@@ -81,7 +81,8 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Register], Any], step:
     """
     _check_bounds("fori_loop", lower, upper, step)
     builder = current()
-    register = builder.register("i", frozen=True)
+    register = builder.register("i")
+    register.by_value = True
     builder.open_loop("for", (lower, upper, step), register)
     result = body_fun(register)
     if result is not None and not isinstance(result, Instruction):  # a lambda returns its call

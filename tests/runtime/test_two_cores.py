@@ -310,6 +310,7 @@ def test_cores_that_wait_in_different_places_are_named():
     [
         (lambda x: _shared_of(x, (64, 40), (32, 40)), CoresDiffer, "is .* on core 1"),
         (lambda x: _loops(x), CoresDiffer, "device loops"),
+        (lambda x: _trips(x), CoresDiffer, "other bounds"),
         (lambda x: _results(x), CoresDiffer, "different results"),
         (lambda x: _one_of(x, 0, 64), CoresDiffer, "another part of it"),
         (
@@ -343,6 +344,12 @@ def _loops(x):
     out = result_like(x)
     for _ in range(nl.program_id()):
         nl.fori_loop(0, 2, lambda i: None)
+    return out
+
+
+def _trips(x):
+    out = result_like(x)
+    nl.fori_loop(0, 4 + nl.program_id(), lambda i: None)
     return out
 
 

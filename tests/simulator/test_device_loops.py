@@ -281,7 +281,7 @@ def ordered(register, out):
         (lambda r, out: nl.while_loop(3, print), LoopControl, "condition must be a register"),
         (lambda r, out: nl.while_loop(r, lambda c: 3), LoopControl, "must return the next"),
         (
-            lambda r, out: nl.fori_loop(0, r, lambda i: nisa.register_move(i, 3)),
+            lambda r, out: [nisa.register_move(i, 3) for i in nl.dynamic_range(r)],
             RegisterValue,
             "induction variable",
         ),
@@ -370,3 +370,27 @@ def test_a_register_is_stored_by_its_low_bits(dtype, value):
 
     low = (value % (1 << 32)).to_bytes(4, "little")[: np.dtype(dtype).itemsize]
     assert run(jit(kernel), np.zeros((1, 1), dtype)).value.tobytes() == low
+
+
+def test_writing_the_register_of_a_fori_loop_changes_its_body_only():
+    """The body gets the value in a register of its own (nki/api/nki/language/__init__.py, fori_loop)."""
+
+    def kernel(x):
+        out = nl.ndarray((3, 4), dtype=x.dtype, buffer=nl.shared_hbm)
+        tile = nl.zeros((1, 4), nl.float32)
+
+        def body(i):
+            nisa.dma_copy(out.select(0, i), tile)
+            nisa.register_move(i, 0)
+            nisa.dma_copy(out.select(0, i), nl.load(x))
+
+        nl.fori_loop(0, 3, body)
+        return out
+
+    x = np.array([[1.0, -2.0, 3.0, 0.5]], np.float32)
+    result = run(kernel, x)
+    np.testing.assert_array_equal(result.value, [x[0], [0] * 4, [0] * 4])
+    assert result.execution.trips == (3,)
+    assert [f.kind for f in result.findings if "no effect on its loop" in f.message] == [
+        "portability"
+    ]

@@ -86,9 +86,9 @@ STATEMENTS: dict[str, Construct] = {
         code="NKI118", traced=True,
     ),
     "induction variable": Construct(
-        "a write to the induction register of a device loop", ERROR,
+        "a write to the induction register of nl.dynamic_range", ERROR,
         "keep a value of your own in a register from nisa.register_alloc()", _DYNAMIC,
-        "nl.fori_loop(0, 3, lambda i: nisa.register_move(i, 1))",
+        "for i in nl.dynamic_range(3):\n    nisa.register_move(i, 1)",
         code="NKI117", traced=True,
     ),
     "register step": Construct(
