@@ -115,6 +115,8 @@ class Instruction:
         )  # place in the order of emission; a pass that rewrites an instruction keeps it
 
     def __getattr__(self, name: str) -> Any:
+        if name in Instruction.__slots__:  # a copy that is still being made
+            raise AttributeError(name)
         try:
             return self.args[self.definition.position[name]]
         except KeyError:

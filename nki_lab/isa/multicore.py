@@ -98,7 +98,7 @@ def _(i, hw):
 
 @rule("`cores` must be (0, 1)", "cores", help="write cores=(0, 1)", source=ISA)
 def _both_cores(i, hw):
-    return i.cores == (0, 1)
+    return i.cores == (0, 1) and all(type(core) is int for core in i.cores)
 
 
 @rule(
