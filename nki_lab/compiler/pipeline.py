@@ -18,6 +18,7 @@ from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
 from nki_lab.compiler.passes.apply_schedule import apply_schedule, check_names
+from nki_lab.compiler.passes.balance_engines import balance_engines
 from nki_lab.compiler.passes.find_reloads import find_reloads
 from nki_lab.compiler.passes.find_uninitialized import find_uninitialized
 from nki_lab.compiler.passes.insert_waits import insert_waits
@@ -47,6 +48,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("find_uninitialized", find_uninitialized),
     ("remove_dead", remove_dead),
     ("place_engines", place_engines),
+    ("balance_engines", balance_engines),
     ("allocate_sbuf", allocate_sbuf),
     ("allocate_psum", allocate_psum),
     ("find_reloads", find_reloads),
@@ -54,7 +56,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("insert_waits", insert_waits),
 )
 #: Passes a program can run without; the others give it addresses, waits, or what its values depend on.
-SKIPPABLE = ("remove_dead", "find_reloads", "schedule")
+SKIPPABLE = ("remove_dead", "balance_engines", "find_reloads", "schedule")
 
 
 @dataclass(frozen=True, eq=False)

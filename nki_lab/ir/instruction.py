@@ -223,6 +223,7 @@ class Definition:
         gives: parameter among `sets` that no author gives: a call makes the register and returns it; "" for none.
         identities: rules ask which views are the same, where one of them is dynamic.
         observes: it only looks at its operands: no engine runs it, in no time, and nothing waits for it.
+        balanced: where `engine` is left open, the compiler chooses by how busy the engines are.
     """
 
     name: str
@@ -244,6 +245,7 @@ class Definition:
     gives: str
     identities: bool
     observes: bool
+    balanced: bool
     signature: inspect.Signature
     doc: str
     params: tuple[str, ...]
@@ -423,6 +425,7 @@ def instruction(
     gives: str = "",
     identities: bool = False,
     observes: bool = False,
+    balanced: bool = False,
     **operands: Operand,
 ) -> Callable[[Callable[..., Any]], Any]:
     """Define an instruction from its signature and docstring; attach facets below it.
@@ -445,6 +448,7 @@ def instruction(
         gives: the parameter that is a register made and returned by a call.
         identities: rules ask which views are the same, where one of them is dynamic.
         observes: it only looks at its operands; it is no instruction of the machine and not in `registry`.
+        balanced: where `engine` is left open, the compiler chooses by how busy the engines are.
         operands: one Operand per tensor parameter, under the parameter's name.
     """
 
@@ -460,7 +464,7 @@ def instruction(
         made = type(fn.__name__, (Definition,), space)(
             fn.__name__, module, engine, operands, tuple(rules), numerics, state, requires,
             frozenset(opaque), in_place_safe, frozenset(any_start), every_lane, frozenset(sets), meets,
-            groups, convert, gives, identities, observes, signature,
+            groups, convert, gives, identities, observes, balanced, signature,
             inspect.getdoc(fn) or "", params, {p: k for k, p in enumerate(params)},
         )  # fmt: skip
         if not observes:

@@ -76,6 +76,7 @@ def _indirect_off_gpsimd(i, hw):
     ),
     numerics=numerics.copy_exact("dst", "src"),
     in_place_safe=True,
+    balanced=True,
 )
 def tensor_copy(
     dst: NkiTensor, src: NkiTensor, engine: Engine = Engine.unknown, name: str | None = None
@@ -84,8 +85,9 @@ def tensor_copy(
 
     With equal dtypes the bits are copied as they are. Otherwise values pass through float32, so integers above 2**24
     lose their low bits, and are rounded once on the write. Shapes may differ as long as partitions and elements per
-    partition agree: the free axes are one stream. Vector runs it unless `engine` says otherwise; GpSimd cannot reach
-    PSUM, and Scalar has the instruction from NeuronCore-v3 on (use activation with nl.copy before that).
+    partition agree: the free axes are one stream. Where `engine` is left open Vector runs it; where Vector is the
+    busiest engine of the kernel, Scalar runs some (that workload decides is documented, how is not). GpSimd cannot
+    reach PSUM, and Scalar has the instruction from NeuronCore-v3 on (use activation with nl.copy before that).
 
     Source: nki/api/nki/isa/__init__.py:384.
     """

@@ -19,7 +19,7 @@ from nki_lab.compiler.check_schedule import check_schedule
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
 from nki_lab.compiler.passes.estimate import Edges, order_by_readiness, time_in_order
-from nki_lab.compiler.passes.schedule import _edges, _records, schedule
+from nki_lab.compiler.passes.schedule import edges_within, records_of, schedule
 from nki_lab.compiler.passes.settle_accumulate import settle_accumulate
 from nki_lab.compiler.pipeline import PASSES, SKIPPABLE
 from nki_lab.compiler.reuse import reuse
@@ -208,8 +208,8 @@ def test_the_estimate_is_near_the_timing_model(name):
     kernel = compiled(
         measured.kernel, *measured.arrays(np.random.default_rng(0)), options=AS_WRITTEN
     ).kernel
-    (edges,) = _edges(kernel, [range(len(kernel.instructions))])
-    estimated = time_in_order(_records(kernel), edges, kernel.target) / 1000
+    (edges,) = edges_within(kernel, [range(len(kernel.instructions))])
+    estimated = time_in_order(records_of(kernel), edges, kernel.target) / 1000
     assert 0.8 < estimated / latency(kernel) < 1.2
 
 
@@ -235,7 +235,7 @@ def test_a_tile_with_many_uses_hands_its_bytes_over():
 def test_steps_that_gather_others_take_no_time():
     edges = Edges([(), (), (), ()], [(), (3,), (), (0,)])
     kernel = compiled(rows_of(unrolled), X).kernel
-    record = next(r for r in _records(kernel) if r.form.engine is not DMA)
+    record = next(r for r in records_of(kernel) if r.form.engine is not DMA)
     order, end = order_by_readiness([record] * 3, edges, TRN2)
     assert sorted(order) == [0, 1, 2] and order.index(0) < order.index(1)
     assert end >= 3 * record.interval

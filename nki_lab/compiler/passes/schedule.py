@@ -40,10 +40,10 @@ def schedule(kernel: Kernel, options: CompileOptions) -> Kernel:
     parts = [p for p in _straight_parts(kernel.body, 0) if len(p) > 2]
     if not parts:
         return kernel
-    records = _records(kernel)
+    records = records_of(kernel)
     order = list(range(len(kernel.instructions)))
     moved = False
-    for part, edges in zip(parts, _edges(kernel, parts), strict=True):
+    for part, edges in zip(parts, edges_within(kernel, parts), strict=True):
         costs = records[part.start : part.stop]
         before = time_in_order(costs, edges, kernel.target)
         found, after = order_by_readiness(costs, edges, kernel.target)
@@ -93,7 +93,7 @@ def _refilled(
     )
 
 
-def _records(kernel: Kernel) -> list[Record | None]:
+def records_of(kernel: Kernel) -> list[Record | None]:
     """Return what each instruction costs; None for those that only look."""
     costs: dict[Form, Record | None] = {}
     for i in kernel.instructions:
@@ -103,7 +103,7 @@ def _records(kernel: Kernel) -> list[Record | None]:
     return [costs[i.form] for i in kernel.instructions]
 
 
-def _edges(kernel: Kernel, parts: Sequence[range]) -> Iterator[Edges]:
+def edges_within(kernel: Kernel, parts: Sequence[range]) -> Iterator[Edges]:
     """Yield the edges inside each part, counted from its start, and of extra nodes behind its last instruction."""
     flows: list[set[int]] = []
     others: list[set[int]] = []

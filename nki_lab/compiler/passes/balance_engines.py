@@ -1,0 +1,104 @@
+"""Which instructions can take work off the busiest engine?
+
+Only where the documentation says that the compiler chooses by workload (`Definition.balanced`: tensor_copy,
+nki/api/nki/isa/__init__.py:428) and the author left `engine` open. Where another engine, the DMA engines included, is
+busier than the preferred one, or instructions have to follow each other anyway, moving work gains nothing and
+everything stays.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from nki_lab.compiler.options import CompileOptions
+from nki_lab.compiler.passes.estimate import order_by_readiness
+from nki_lab.compiler.passes.schedule import edges_within, records_of
+from nki_lab.ir.form_times import Queue, RingKey, record_of
+from nki_lab.ir.instruction import Form, Instruction
+from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.tensor import NkiTensor
+from nki_lab.targets.engines import DMA, Engine
+from nki_lab.targets.spec import Target
+
+_GAIN = 0.01  # share of the kernel's time, as estimated, that has to be gained
+_WORTH_IT = 0.05  # share of the busiest engine's time that has to move
+
+
+def balance_engines(kernel: Kernel, options: CompileOptions) -> Kernel:
+    """Return the kernel with some of the open instructions of its busiest engine on another one, evenly spread.
+
+    Kernels with loops of the device are left as they are: how often those run is not known.
+    """
+    if kernel.has_loops or not any(form.definition.balanced for form in kernel.forms.values()):
+        return kernel
+    target = kernel.target
+    counts = Counter(i.form for i in kernel.instructions)
+    others = {form: _elsewhere(form, target) for form in counts}
+    moved = {form: other for form, other in others.items() if other is not None}
+    if not moved:
+        return kernel
+    busy: Counter[Queue] = Counter()
+    for form, count in counts.items():
+        if not form.definition.observes:
+            record = record_of(form, target, 1.0)
+            queue = DMA if isinstance(record.queue, RingKey) else record.queue
+            busy[queue] += count * max(record.interval, record.work)
+    for source, way in sorted({(f.engine, o.engine) for f, o in moved.items()}, key=str):
+        open_forms = [f for f, o in moved.items() if (f.engine, o.engine) == (source, way)]
+        here = sum(counts[f] * record_of(f, target, 1.0).interval for f in open_forms)
+        there = sum(counts[f] * record_of(moved[f], target, 1.0).interval for f in open_forms)
+        limit = max((time for queue, time in busy.items() if queue not in (source, way)), default=0)
+        share = min((busy[source] - busy[way]) / (here + there), (busy[source] - limit) / here, 1.0)
+        if share * here < _WORTH_IT * busy[source]:
+            continue
+        shared = _with_share(kernel, {f: moved[f] for f in open_forms}, share)
+        if _estimate(shared) < _estimate(kernel) * (1 - _GAIN):
+            return shared
+    return kernel
+
+
+def _estimate(kernel: Kernel) -> int:
+    """Return the time of a kernel without loops whose tiles all have places of their own, in picoseconds."""
+    (edges,) = edges_within(kernel, [range(len(kernel.instructions))])
+    return order_by_readiness(records_of(kernel), edges, kernel.target)[1]
+
+
+def _with_share(kernel: Kernel, moved: dict[Form, Form], share: float) -> Kernel:
+    """Return the kernel with this share of the instructions of some forms on the other engine."""
+    credit = 0.0
+
+    def change(i: Instruction) -> Instruction:
+        nonlocal credit
+        form = moved.get(i.form)
+        if form is None:
+            return i
+        credit += share
+        if credit < 1:
+            return i
+        credit -= 1
+        made = i.with_args(engine=form.engine)
+        made.form = form
+        return made
+
+    return kernel.rewrite(change)
+
+
+def _elsewhere(form: Form, target: Target) -> Form | None:
+    """Return the form on the engine that could run it as well; None where there is none, or no gain by it.
+
+    Floats only: an engine that computes in float32 copies them exactly, and no wide integers. An engine that shares a
+    port with the preferred one would only make it wait.
+    """
+    definition, i = form.definition, form.example
+    if not definition.balanced or i.args[definition.position["engine"]] is not Engine.unknown:
+        return None
+    if form.dynamic or not all(t.dtype.is_float for t in i.args if type(t) is NkiTensor):
+        return None
+    ports = {*record_of(form, target, 1.0).ports}
+    for engine in definition.engines:
+        if engine is form.engine:
+            continue
+        made = Form(i.with_args(engine=engine), target)
+        if not made.broken and not ports & {*record_of(made, target, 1.0).ports}:
+            return made
+    return None
