@@ -240,6 +240,14 @@ class Drawing:
         if near and pick.random() < 0.35:  # in place, or shifted within one tensor
             v = pick.choice(near)
             return v if pick.random() < 0.5 else world._part(v.storage, shape, dtype, written)
+        if (
+            (operand.rows or operand.indirect)
+            and not world.choices.overlaps
+            and pick.random() < 0.15
+        ):
+            gathered = self._gathered(operand, shape, dtype)
+            if gathered is not None:
+                return gathered
         view = world.view(operand.spaces, shape, dtype, written)
         return self._dynamic(operand, view)
 
@@ -252,21 +260,40 @@ class Drawing:
         if chance < (0.3 if world.loops else 0.12):
             moved = world.moved(view)
             return view if moved is None else moved
-        if chance < 0.45 and operand.rows and not view.storage.on_chip and operand.role == READ:
-            s = view.storage
-            if s.id >= 0 and s.shape[0] > 3 and view.offset < s.shape[-1]:
-                whole = s.whole()[:, : view.shape[1]] if view.ndim == 2 else s.whole()
-                return whole.vector_select(0, world.index_tile(view.shape[0], 1, "int32"))
-        if chance < 0.4 and operand.indirect and self.target.supports("tensor_indirection"):
-            s, (rows, size) = view.storage, (view.shape[0], prod(view.shape[1:]))
-            row = s.row_bytes // s.dtype.itemsize
-            if s.id >= 0 and view.dtype is s.dtype and row > 3 and operand.role == READ:
-                columns = -(-size // min(rows, 16))
-                index = world.index_tile(rows, columns, pick.choice(("uint16", "uint32")))
-                whole = NkiTensor._make(s, (s.partitions, row), (row, 1), 0, s.dtype)
-                first = view.start_partition
-                return whole[first : first + rows].indirect(index, size)
         return view
+
+    def _gathered(self, operand: Operand, shape: tuple[int, ...], dtype: DType) -> NkiTensor | None:
+        """Return rows of HBM, or elements of a tile, that a tile of indices chooses; None where nothing fits."""
+        pick, world = self.pick, self.world
+        rows, size = shape[0], prod(shape[1:])
+        written = operand.role != READ
+        if operand.rows and len(shape) == 2:
+            least = rows if written else MOST_INDEX + 1
+            fitting = [
+                s for s in world.tensors
+                if not s.on_chip and s.dtype is dtype and len(s.shape) == 2
+                and s.shape[0] >= least and s.shape[1] >= size and not (written and s.id in world.index_ids)
+            ]  # fmt: skip
+            if fitting:
+                s = pick.choice(fitting)
+                first = pick.randint(0, s.shape[1] - size)
+                index = world.index_tile(rows, 1, "int32", distinct=written)
+                return s.whole()[:, first : first + size].vector_select(0, index)
+        elif operand.indirect and self.target.supports("tensor_indirection") and not written:
+            fitting = [
+                s for s in world.tensors
+                if s.on_chip and s.dtype is dtype and s.buffer in operand.spaces and s.partitions >= rows
+                and s.row_bytes > MOST_INDEX * dtype.itemsize
+            ]  # fmt: skip
+            if fitting:
+                s = pick.choice(fitting)
+                row = s.row_bytes // dtype.itemsize
+                index = world.index_tile(
+                    rows, -(-size // min(rows, 16)), pick.choice(("uint16", "uint32"))
+                )
+                whole = NkiTensor._make(s, (s.partitions, row), (row, 1), 0, dtype)
+                return whole[0:rows].indirect(index, size)
+        return None
 
 
 def _is_index(name: str) -> bool:

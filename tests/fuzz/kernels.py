@@ -19,6 +19,7 @@ from nki_lab.compiler.pipeline import SKIPPABLE
 from nki_lab.dtypes import DTYPES
 from nki_lab.errors import NkiError
 from nki_lab.ir.builder import Builder
+from nki_lab.ir.dynamic import Addressing
 from nki_lab.ir.instruction import Instruction
 from nki_lab.ir.nodes import Kernel, OutputRef
 from nki_lab.ir.printer import print_kernel
@@ -39,11 +40,12 @@ SMALL = replace(
 TARGETS: dict[str, Target] = {**{t.name: t for t in ALL_TARGETS}, "small": SMALL}
 #: What a step may do, the simplest first, with how often.
 KINDS = {
-    "nothing": 1, "instruction": 10, "stateful": 3, "matmul": 2, "forget": 2, "tile": 1, "wait": 1, "ordered": 1,
-    "loop": 1, "end": 1,
+    "nothing": 1, "instruction": 10, "stateful": 3, "matmul": 2, "transfer": 2, "forget": 2, "tile": 1, "wait": 1,
+    "ordered": 1, "loop": 1, "end": 1,
 }  # fmt: skip
 _MOST_LOOPS = 3
 _STATEFUL = tuple(d for d in DEFINITIONS if d.state or d.sets)
+_TRANSFERS = tuple(d for d in DEFINITIONS if any(o.rows for o in d.operands.values()))
 _ACCUMULATING = tuple(d for d in DEFINITIONS if "accumulate" in d.position)
 
 
@@ -180,6 +182,9 @@ class _Writer:
             if len(self.emitted) > before:
                 return
 
+    def _transfer(self, pick: random.Random) -> None:
+        self._instruction(pick, _TRANSFERS)
+
     def _forget(self, pick: random.Random) -> None:
         tiles = [s for s in self.world.tensors if s.on_chip]
         if tiles:
@@ -288,6 +293,9 @@ class _Writer:
             "hidden state": any(i.form.state for i in instructions),
             "registers": any(i.registers_read() or i.registers_written() for i in instructions),
             "dynamic addresses": any(i.form.dynamic for i in instructions),
+            "rows or elements by index": any(
+                d.kind is not Addressing.SCALAR for i in instructions for d in i.dynamic()
+            ),
             "accumulate=None": any(
                 "accumulate" in i.definition.position and i.accumulate is None for i in instructions
             ),

@@ -72,6 +72,7 @@ class World:
         self.indices: dict[str, NkiTensor] = {}
         self.inputs: dict[str, NkiTensor] = {}
         self.index_ids: set[int] = set()
+        self.distinct_ids: set[int] = set()
         self.touched: dict[int, int] = {}  # storage -> the outermost loop in which it was used last
         self.retired: set[int] = set()
         self.loops: list[tuple[int, Register]] = []
@@ -91,14 +92,17 @@ class World:
             self._note_all(made.storage)
             self.arrays.append(_values(rng, dtype))
         for name in INDEX_DTYPES:
-            dtype = DTYPES[name]
-            made = self.builder.allocate(
-                (ROWS, 8), dtype, SHARED_HBM, f"index_{name}", origin="input"
-            )
-            self.indices[name] = made
-            self.index_ids.add(made.storage.id)
-            self._note_all(made.storage)
-            self.arrays.append(rng.integers(0, MOST_INDEX + 1, (ROWS, 8)).astype(dtype.np))
+            values = rng.integers(0, MOST_INDEX + 1, (ROWS, 8)).astype(DTYPES[name].np)
+            self.indices[name] = self._index_input(f"index_{name}", values)
+        self.ladder = self._index_input("ladder", np.arange(ROWS - 1, -1, -1, np.int32)[:, None])
+
+    def _index_input(self, name: str, values: np.ndarray) -> NkiTensor:
+        dtype = DTYPES[values.dtype.name]
+        made = self.builder.allocate(values.shape, dtype, SHARED_HBM, name, origin="input")
+        self.index_ids.add(made.storage.id)
+        self._note_all(made.storage)
+        self.arrays.append(values)
+        return made
 
     # -- what is written -----------------------------------------------------------------------------------------
 
@@ -287,23 +291,25 @@ class World:
             source.storage, storage.shape, (COLUMNS, *inner), column, source.dtype
         )
 
-    def index_tile(
-        self, rows: int, columns: int, dtype: str, space: MemoryRegion = SBUF
-    ) -> NkiTensor:
-        """Return a tile of indices, written."""
+    def index_tile(self, rows: int, columns: int, dtype: str, distinct: bool = False) -> NkiTensor:
+        """Return a tile of indices, written; `distinct` ones count down to 0, for rows that are to be written."""
         fitting = [
             s for s in self.tensors
-            if s.id in self.index_ids and s.buffer is space and s.shape == (rows, columns) and s.dtype == dtype
+            if s.id in self.index_ids and s.on_chip and s.shape == (rows, columns) and s.dtype == dtype
+            and (s.id in self.distinct_ids) == distinct
         ]  # fmt: skip
         if fitting and self.pick.random() < 0.7:
             return self.pick.choice(fitting).whole()
         made = self.builder.allocate(
-            (rows, columns), DTYPES[dtype], space, f"i{len(self.builder.storages)}"
+            (rows, columns), DTYPES[dtype], SBUF, f"i{len(self.builder.storages)}"
         )
-        first = self.pick.randint(0, 8 - min(columns, 8))
-        source = self.indices[dtype]
-        strides = (8, 1 if columns <= 8 else 0)
-        view = NkiTensor._make(source.storage, (rows, columns), strides, first, source.dtype)
+        if distinct:
+            view = self.ladder[ROWS - rows :]
+            self.distinct_ids.add(made.storage.id)
+        else:
+            source, first = self.indices[dtype], self.pick.randint(0, 8 - min(columns, 8))
+            strides = (8, 1 if columns <= 8 else 0)
+            view = NkiTensor._make(source.storage, (rows, columns), strides, first, source.dtype)
         self.note(nisa.dma_copy(dst=made, src=view))
         self.index_ids.add(made.storage.id)
         self.tensors.append(made.storage)

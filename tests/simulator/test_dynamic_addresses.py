@@ -9,6 +9,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.errors import AddressOutOfRange, NkiError, NotModelled, ViewError
 from nki_lab.ir.printer import print_kernel
+from nki_lab.ir.verify import verify
 from nki_lab.isa.reading import read_kernel
 from nki_lab.runtime import jit, run
 
@@ -181,6 +182,21 @@ def snake(index: np.ndarray, group: int, count: int) -> np.ndarray:
             for p in range(len(index))
         ]
     )
+
+
+def test_more_elements_may_be_gathered_than_there_are():
+    x = RNG.standard_normal((32, 4)).astype(np.float32)
+    index = RNG.integers(0, 4, (32, 2)).astype(np.uint16)
+
+    def kernel(x, index):
+        out = nl.ndarray((32, 30), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(out, tile_of(x).indirect(tile_of(index), 30))
+        return returned(out)
+
+    result = run(jit(kernel), x, index, target="trn3")
+    offsets = snake(index, 16, 30).astype(int)
+    np.testing.assert_array_equal(result.value, np.take_along_axis(x, offsets, axis=1))
+    assert verify(result.compiled.kernel) == []  # it can be read from a file, too
 
 
 def test_elements_are_gathered_and_scattered_along_the_free_axis():
