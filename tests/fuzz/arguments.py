@@ -14,6 +14,7 @@ from math import prod
 from typing import Any
 
 from nki_lab.dtypes import DTYPES, DType
+from nki_lab.ir.dynamic import Addressing
 from nki_lab.ir.instruction import READ, Definition, Form, Instruction, Operand, Shape
 from nki_lab.ir.register import Register
 from nki_lab.ir.storage import Storage
@@ -80,9 +81,16 @@ class Drawing:
                 return i if self._reaches(i) else None
             for rule in broken:
                 about = rule.about or definition.params
+                if self.pick.random() < 0.8:  # the others are to fit those that are harder to get
+                    about = [n for n in about if not self._is_gathered(n)] or about
                 self._take_hints(rule.text)
                 self._draw_anew(about if self.pick.random() < 0.3 else (self.pick.choice(about),))
         return None
+
+    def _is_gathered(self, name: str) -> bool:
+        value = self.args[name]
+        dynamic = value.dynamic if type(value) is NkiTensor else None
+        return dynamic is not None and dynamic.kind is not Addressing.SCALAR
 
     def _take_hints(self, text: str) -> None:
         """Note what the sentence of a broken rule tells about arguments that would do."""
@@ -235,7 +243,8 @@ class Drawing:
         near = [
             v for v in self.args.values()
             if type(v) is NkiTensor and v.dynamic is None and v.storage.buffer in operand.spaces
-            and v.shape == shape and v.dtype is dtype and not (written and v.storage.id in world.index_ids)
+            and v.shape == shape and v.dtype is dtype
+            and not (written and (v.storage.id in world.index_ids or v.dtype is not v.storage.dtype))
         ]  # fmt: skip
         if near and pick.random() < 0.35:  # in place, or shifted within one tensor
             v = pick.choice(near)

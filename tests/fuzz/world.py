@@ -206,7 +206,9 @@ class World:
     def _address(self, shape: tuple[int, ...], dtype: DType, space: MemoryRegion) -> Any:
         if not space.on_chip or self.pick.random() >= self.choices.explicit:
             return None
-        if self.choices.overlaps and dtype.kind == "bool":  # whose bytes are 0 or 1
+        if (
+            self.choices.overlaps and not dtype.is_integer
+        ):  # see `_fits`; and bytes of booleans are 0 or 1
             return None
         target = self.builder.target
         size = prod(shape[1:]) * dtype.itemsize
@@ -330,7 +332,7 @@ class World:
         pick = self.pick
         fitting = [
             s for s in self.tensors
-            if s.buffer in spaces and s.id not in self.retired and self._fits(s, shape, dtype)
+            if s.buffer in spaces and s.id not in self.retired and self._fits(s, shape, dtype, written)
             and not (written and s.id in self.index_ids)
         ]  # fmt: skip
         if fitting and pick.random() < 0.85:
@@ -342,12 +344,13 @@ class World:
             space = PRIVATE_HBM
         return self._part(self._sketch(shape, dtype, space), shape, dtype, written)
 
-    def _fits(self, s: Storage, shape: tuple[int, ...], dtype: DType) -> bool:
+    def _fits(self, s: Storage, shape: tuple[int, ...], dtype: DType, written: bool) -> bool:
         if s.dtype is not dtype:
-            plain = {s.dtype.kind, dtype.kind} <= {"int", "uint", "float"}
+            # Bits of NaNs are no one's business, so no integer shows what was written as a float.
+            plain = s.dtype.is_integer and (dtype.is_integer or (dtype.is_float and not written))
             # Which elements of PSUM are written is known element by element, so not through another size.
             counted = s.buffer is PSUM and s.dtype.itemsize != dtype.itemsize
-            if not plain or counted or self.pick.random() < 0.8:
+            if not plain or counted or self.pick.random() < 0.6:
                 return False
         if not s.on_chip:
             same = s.dtype is dtype and len(shape) == len(s.shape)
