@@ -66,7 +66,7 @@ def test_unwritten_elements_read_as_nan_or_four(dtype, shared_bytes):
 
 def test_a_loop_is_told_once():
     kernel = compiled(former_bytes, X, dtype=nl.float32).kernel
-    (finding,) = kernel.findings
+    (finding,) = [f for f in kernel.findings if f.kind == "uninitialized"]
     assert finding.message.endswith("the first at index [0, 0] (and 3 more times at this line)")
 
 
