@@ -120,8 +120,8 @@ class Late:
         for position, value in enumerate(i.args):
             if type(value) is Register and definition.params[position] not in definition.sets:
                 args.append(self.registers.get(value, i))
-            elif type(value) is NkiTensor:
-                args.append(placed(value, position))
+            elif type(value) is NkiTensor:  # one that is not touched has no address to wait for
+                args.append(placed(value, position) if position in roles else value)
             elif type(value) is tuple and any(type(v) is NkiTensor for v in value):
                 args.append(tuple(placed(v, position) for v in value))
             else:
