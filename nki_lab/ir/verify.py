@@ -139,7 +139,8 @@ def _view_errors(kernel: Kernel, t: NkiTensor, user: str, stack: Stack) -> Itera
     if t.dynamic is not None:
         if t.dynamic.kind is Addressing.VECTOR:  # where each row is shows only while running
             shape = (1, *t.shape[1:])
-        elif t.dynamic.kind is Addressing.ELEMENTS:  # each offset names one of the first `limit` elements
+        elif t.dynamic.kind is Addressing.ELEMENTS:
+            # Each offset names one of the first `limit` elements.
             shape = (t.shape[0], t.dynamic.limit)
         if type(t.dynamic.index) is NkiTensor:
             yield from _view_errors(kernel, t.dynamic.index, user, stack)

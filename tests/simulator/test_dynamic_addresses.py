@@ -469,3 +469,23 @@ def test_an_index_whose_own_place_the_device_chooses_is_refused(view):
     index = np.zeros((1, 4), np.int32)
     with pytest.raises(NotModelled, match="where the index lies depends on a value of the device"):
         run(jit(read), TABLE[:1], index, target="trn3")
+
+
+def test_the_address_of_an_operand_that_is_not_touched_is_not_asked_for():
+    """Nothing waits for its register, which may not be set yet."""
+
+    def kernel(x, op):
+        tile, scales = nl.load(x), nl.load(x)
+        column = nisa.register_alloc()
+        if op is not nl.bypass:
+            nisa.register_move(column, 2)
+        scale = scales.ap([[5, 4], [1, 1]], scalar_offset=column, indirect_dim=1)
+        nisa.activate2(tile, nl.relu, tile, scale, 0.0, op0=op, op1=nl.bypass)
+        out = nl.ndarray(x.shape, nl.float32, nl.shared_hbm)
+        nisa.dma_copy(out, tile)
+        return out
+
+    x = np.random.default_rng(1).standard_normal((4, 5)).astype(np.float32)
+    np.testing.assert_array_equal(run(kernel, x, nl.bypass, target="trn3").value, np.maximum(x, 0))
+    found = run(kernel, x, nl.multiply, target="trn3").value
+    np.testing.assert_allclose(found, np.maximum(x * x[:, 2:3], 0), rtol=1e-6)
