@@ -17,10 +17,10 @@ from nki_lab.isa.replica_groups import (
     REDUCTION,
     TAKES,
     as_many,
+    each_to_its_own,
     lists_of,
     numbers,
     one_memory,
-    own_traffic,
     reduced,
     rows_of,
     same_dtypes,
@@ -37,11 +37,6 @@ _DSTS = writes(*HBM, SBUF, shape=Shape.OWN, many=True)
 _BOTH = ("srcs", "dsts")
 _COMMON = (*GROUP_RULES, as_many(*_BOTH), *PRIORITY)
 _WHERE = (one_memory(*_BOTH), several_in_hbm("srcs"), two_axes_in_sbuf(*_BOTH))
-
-
-def _cost(i, hw):
-    opcode = i.definition.name.upper()
-    yield from own_traffic(opcode, *rows_of(i, ("dsts", "srcs")))
 
 
 def _grown(shape, axis, times):
@@ -78,7 +73,7 @@ def _(out_dsts, srcs, op):
             np.copyto(out[k], total)
 
 
-all_reduce.cost(_cost)
+all_reduce.cost(each_to_its_own)
 
 
 @rule(
@@ -140,7 +135,7 @@ def _(out_dsts, srcs, collective_dim):
             np.copyto(out[k], gathered)
 
 
-all_gather.cost(_cost)
+all_gather.cost(each_to_its_own)
 
 
 @rule(
@@ -196,7 +191,7 @@ def _(out_dsts, srcs, op):
             np.copyto(out[k], part)
 
 
-reduce_scatter.cost(_cost)
+reduce_scatter.cost(each_to_its_own)
 
 
 @rule(
@@ -240,4 +235,4 @@ def _(out_dsts, srcs):
             np.copyto(out[k], np.concatenate([part[n] for part in parts]))
 
 
-all_to_all.cost(_cost)
+all_to_all.cost(each_to_its_own)

@@ -20,10 +20,12 @@ from nki_lab.isa.replica_groups import (
     REDUCTION,
     TAKES,
     as_many,
+    each_to_its_own,
     exactly_one,
     group_of,
     listed,
     lists_of,
+    lists_ranks,
     numbers,
     one_each,
     one_memory,
@@ -52,12 +54,7 @@ _MOST_CHANNELS, _USUAL_CHANNELS = 4, 2
 )
 def _pairs(i, hw):
     pairs = i.source_target_pairs
-    return (
-        type(pairs) is tuple
-        and bool(pairs)
-        and all(type(p) is tuple and len(p) == 2 for p in pairs)
-        and all(type(rank) is int and rank >= 0 for p in pairs for rank in p)
-    )
+    return lists_ranks(pairs) and all(len(p) == 2 for p in pairs)
 
 
 @rule(
@@ -106,9 +103,7 @@ def _(out_dsts, srcs, source_target_pairs, ranks):
             np.copyto(out_dsts[place[target]][0], srcs[place[source]][0])
 
 
-@collective_permute.cost
-def _(i, hw):
-    yield from own_traffic("COLLECTIVE_PERMUTE", *rows_of(i, ("dsts", "srcs")))
+collective_permute.cost(each_to_its_own)
 
 
 # -- rings -----------------------------------------------------------------------------------------------------------

@@ -19,10 +19,9 @@ from nki_lab.isa.replica_groups import (
     GROUP_RULES,
     PRIORITY,
     TAKES,
+    each_to_its_own,
     exactly_one,
     lists_of,
-    own_traffic,
-    rows_of,
     same_dtypes,
 )
 from nki_lab.isa.rules import flag
@@ -102,10 +101,6 @@ _COMMON = (
 _LAYOUT = (_table_shape, _contiguous, _slots)
 _SRCS = reads(*HBM, shape=Shape.OWN, many=True)
 _DSTS = updates(*HBM, shape=Shape.OWN, many=True)
-
-
-def _cost(i, hw):
-    yield from own_traffic(i.definition.name.upper(), *rows_of(i, ("dsts", "srcs")))
 
 
 def _send(name, ranks, s, r, src, dst, count, begin, slot, at, row):
@@ -197,7 +192,7 @@ def _(out_dsts, out_metadata_tensor, srcs, metadata_tensor, ranks):
                 out_metadata_tensor[r].reshape(-1, count)[_RECEIVED, s] = sent
 
 
-all_gather_v.cost(_cost)
+all_gather_v.cost(each_to_its_own)
 
 
 @rule(
@@ -296,4 +291,4 @@ def _check_apart(ranks, r, came):
             )
 
 
-all_to_all_v.cost(_cost)
+all_to_all_v.cost(each_to_its_own)

@@ -62,6 +62,16 @@ def lists_of(i: Instruction, ranks: int) -> Groups:
     return i.replica_group
 
 
+def lists_ranks(lists: Any) -> bool:
+    """Return whether a value is a tuple of tuples of ranks, none of them empty."""
+    return (
+        type(lists) is tuple
+        and bool(lists)
+        and all(type(ranks) is tuple and ranks for ranks in lists)
+        and all(type(rank) is int and rank >= 0 for ranks in lists for rank in ranks)
+    )
+
+
 def group_of(name: str, groups: Sequence[Sequence[int]], rank: int) -> tuple[int, ...]:
     """Return the group that holds `rank`."""
     for group in groups:
@@ -82,13 +92,7 @@ def group_of(name: str, groups: Sequence[Sequence[int]], rank: int) -> tuple[int
     source=f"{COLLECTIVES}:10",
 )
 def _is_group(i, hw):
-    groups = i.replica_group
-    return (
-        type(groups) is tuple
-        and bool(groups)
-        and all(type(g) is tuple and g for g in groups)
-        and all(type(rank) is int and rank >= 0 for g in groups for rank in g)
-    )
+    return lists_ranks(i.replica_group)
 
 
 @rule(
@@ -247,3 +251,8 @@ def own_traffic(opcode: str, *pairs: tuple[NkiTensor, ...]) -> list[Transfer]:
             )
         )  # fmt: skip
     return made
+
+
+def each_to_its_own(i: Instruction, hw: Any) -> list[Transfer]:
+    """Return the cost of a collective whose `dsts[k]` come from `srcs[k]`."""
+    return own_traffic(i.definition.name.upper(), *rows_of(i, ("dsts", "srcs")))
