@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from nki_lab.ir.instruction import Instruction
@@ -14,6 +14,23 @@ class Lifetime(NamedTuple):
 
     first: int
     last: int
+
+
+Use = tuple[int, int, int]  # bytes per partition, from the first to the last instruction
+
+
+def peak_of(uses: Iterable[Use]) -> tuple[int, int]:
+    """Return the most bytes per partition in use at one time, and the instruction's position where they are first."""
+    changes: dict[int, int] = {}
+    for size, first, last in uses:
+        changes[first] = changes.get(first, 0) + size
+        changes[last + 1] = changes.get(last + 1, 0) - size
+    now = peak = moment = 0
+    for at in sorted(changes):
+        now += changes[at]
+        if now > peak:
+            peak, moment = now, at
+    return peak, moment
 
 
 def lifetimes(

@@ -20,7 +20,7 @@ from nki_lab.compiler.passes.explicit_addresses import (
 from nki_lab.compiler.passes.free_places import FreePlaces, lowest_places
 from nki_lab.compiler.passes.shorten_lifetimes import shorter_lifetimes
 from nki_lab.errors import KernelErrors, NkiError
-from nki_lab.ir.lifetimes import Lifetime
+from nki_lab.ir.lifetimes import Lifetime, peak_of
 from nki_lab.ir.nodes import Finding, Kernel
 from nki_lab.ir.storage import Address, Storage
 from nki_lab.targets.spaces import PSUM, SBUF, MemoryRegion
@@ -184,17 +184,7 @@ def _lowest(
 def _peak(
     storages: list[Storage], sizes: dict[int, tuple[int, int]], lives: dict[int, Lifetime]
 ) -> int:
-    changes: dict[int, int] = {}
-    for s in storages:
-        first, last = lives[s.id]
-        size = sizes[s.id][0]
-        changes[2 * first] = changes.get(2 * first, 0) + size
-        changes[2 * last + 1] = changes.get(2 * last + 1, 0) - size
-    peak = now = 0
-    for at in sorted(changes):
-        now += changes[at]
-        peak = max(peak, now)
-    return peak
+    return peak_of((sizes[s.id][0], *lives[s.id]) for s in storages)[0]
 
 
 def _least_recently_used(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-
 from nki_lab.compiler.passes.fitting import changes_that_fit
 from nki_lab.errors import OverCapacity
-from nki_lab.ir.lifetimes import Lifetime
+from nki_lab.ir.lifetimes import peak_of
 from nki_lab.ir.nodes import Kernel
 from nki_lab.ir.storage import Storage
 from nki_lab.source import Span
@@ -24,7 +22,7 @@ def over_capacity(kernel: Kernel, space: MemoryRegion, capacity: int) -> OverCap
     """
     lives = kernel.lifetimes
     used = [kernel.storages[k] for k in lives if kernel.storages[k].buffer is space]
-    peak, moment = _peak(used, lives)
+    peak, moment = peak_of((s.row_bytes, *lives[s.id]) for s in used)
     live = [s for s in used if lives[s.id].first <= moment <= lives[s.id].last]
     live.sort(key=lambda s: (-s.row_bytes, s.id))
     notes = [_described(kernel, s) for s in live[:_SHOWN]]
@@ -44,25 +42,6 @@ def over_capacity(kernel: Kernel, space: MemoryRegion, capacity: int) -> OverCap
         notes=notes,
         help=f"it fits with one of these: {'; '.join(advice[:_ADVICE])}" if advice else general,
     )
-
-
-def _peak(used: list[Storage], lives: Mapping[int, Lifetime]) -> tuple[int, int]:
-    """Return the most bytes in use at one time, and the position of the instruction where they are first."""
-    changes: dict[int, int] = {}
-    for at, change in _changes(used, lives):
-        changes[at] = changes.get(at, 0) + change
-    now = peak = moment = 0
-    for at in sorted(changes):
-        now += changes[at]
-        if now > peak:
-            peak, moment = now, at
-    return peak, moment
-
-
-def _changes(used: list[Storage], lives: Mapping[int, Lifetime]) -> Iterator[tuple[int, int]]:
-    for s in used:
-        yield lives[s.id].first, s.row_bytes
-        yield lives[s.id].last + 1, -s.row_bytes
 
 
 def _described(kernel: Kernel, s: Storage) -> str:

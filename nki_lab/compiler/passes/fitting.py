@@ -6,13 +6,13 @@ Each is tried: the most bytes in use at one time are counted anew with the chang
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
+from nki_lab.ir.lifetimes import Use, peak_of
 from nki_lab.ir.nodes import Kernel
 from nki_lab.ir.storage import Storage
 from nki_lab.source import Span
 from nki_lab.targets.spaces import SBUF
-
-Use = tuple[int, int, int]  # bytes per partition, from the first to the last instruction
 
 
 def changes_that_fit(
@@ -42,7 +42,8 @@ def changes_that_fit(
             if _peak({**uses, **halved}) <= capacity:
                 yield f"make {_tiles(s, twins)} bfloat16"
     for s in live:
-        room = capacity - _peak({**uses, s.id: []}, moment)
+        others = chain.from_iterable(found for key, found in uses.items() if key != s.id)
+        room = capacity - sum(size for size, first, last in others if first <= moment <= last)
         elements = room // s.dtype.itemsize
         smaller = {s.id: [(elements * s.dtype.itemsize, *kernel.lifetimes[s.id])]}
         if elements > 0 and _peak({**uses, **smaller}) <= capacity:
@@ -83,20 +84,9 @@ def _later_loads(
             yield f"fill `{s.name}` anew before {there}: nobody uses it between {_line(kernel, first)} and there"
 
 
-def _peak(uses: dict[int, list[Use]], at: int | None = None) -> int:
-    """Return the most bytes in use at one time, or those in use at one instruction."""
-    if at is not None:
-        return sum(size for found in uses.values() for size, a, b in found if a <= at <= b)
-    changes: dict[int, int] = {}
-    for found in uses.values():
-        for size, first, last in found:
-            changes[first] = changes.get(first, 0) + size
-            changes[last + 1] = changes.get(last + 1, 0) - size
-    now = peak = 0
-    for position in sorted(changes):
-        now += changes[position]
-        peak = max(peak, now)
-    return peak
+def _peak(uses: dict[int, list[Use]]) -> int:
+    """Return the most bytes in use at one time."""
+    return peak_of(chain.from_iterable(uses.values()))[0]
 
 
 def _tiles(s: Storage, twins: Sequence[Storage]) -> str:
