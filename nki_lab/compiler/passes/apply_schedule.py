@@ -7,7 +7,6 @@ move, each as little as the edges and what they read and write allow. (nki/guide
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from heapq import heappop, heappush
 from typing import Any
 
@@ -21,7 +20,7 @@ from nki_lab.compiler.passes.explicit_addresses import (
 from nki_lab.compiler.passes.insert_waits import dependences
 from nki_lab.errors import KernelArgument, NotModelled, close_matches
 from nki_lab.ir.instruction import Instruction
-from nki_lab.ir.nodes import Kernel, Loop
+from nki_lab.ir.nodes import Kernel
 
 Edges = tuple[tuple[str, tuple[str, ...]], ...]
 _FORM = 'write [("second", "first"), ("third", ["first", "second"])], with the names given as name='
@@ -69,7 +68,16 @@ def apply_schedule(kernel: Kernel, options: CompileOptions) -> Kernel:
         instructions[n].ident: tuple(instructions[first] for first in sorted(firsts))
         for n, firsts in wanted.items()
     }
-    return kernel.with_(body=_waiting(kernel.body, producers))
+
+    def waiting(i: Instruction) -> Instruction:
+        if i.ident not in producers:
+            return i
+        made = i.with_args()
+        made.form = i.form
+        made.after += producers[i.ident]
+        return made
+
+    return kernel.rewrite(waiting)
 
 
 def check_names(schedule: Edges, kernels: Sequence[Kernel]) -> None:
@@ -92,24 +100,6 @@ def _by_name(kernel: Kernel) -> dict[str, list[int]]:
         if at is not None and i.args[at]:
             named.setdefault(i.args[at], []).append(n)
     return named
-
-
-def _waiting(
-    body: tuple[Instruction | Loop, ...], producers: dict[int, tuple[Instruction, ...]]
-) -> tuple[Instruction | Loop, ...]:
-    """Return a body in which the instructions with `producers`, by their `ident`, wait for those."""
-    made: list[Instruction | Loop] = []
-    for node in body:
-        if isinstance(node, Loop):
-            made.append(replace(node, body=_waiting(node.body, producers)))
-        elif node.ident in producers:
-            waiting = node.with_args()
-            waiting.form = node.form
-            waiting.after += producers[node.ident]
-            made.append(waiting)
-        else:
-            made.append(node)
-    return tuple(made)
 
 
 def _order(kernel: Kernel, wanted: dict[int, set[int]]) -> list[int]:

@@ -20,7 +20,7 @@ from nki_lab.source import Span, Stack
 from nki_lab.targets.engines import DMA
 from nki_lab.targets.spaces import PSUM, SBUF
 
-_Roles = tuple[bool, tuple[int, ...]]
+_Roles = tuple[bool, bool]
 
 
 class _Copy(NamedTuple):
@@ -70,18 +70,15 @@ def find_reloads(kernel: Kernel, options: CompileOptions) -> Kernel:
     roles: dict[Form, _Roles] = {}
     for n, i in enumerate(kernel.instructions):
         form = i.form
-        is_load, positions = roles.get(form) or roles.setdefault(form, _roles(i))
-        for position in positions:
-            written = i.args[position]
-            for view in written if type(written) is tuple else (written,):
-                storage = view.storage
-                if (
-                    storage.id not in placed and storage.id in addresses
-                ):  # before that nobody reads it
-                    placed.add(storage.id)
-                    for other in places.replace(storage, addresses[storage.id]):
-                        if other.id in by_storage:
-                            end(other.id)
+        is_load, matters = roles.get(form) or roles.setdefault(form, _roles(i))
+        written = i.written() if matters else []
+        for view in written:
+            storage = view.storage
+            if storage.id not in placed and storage.id in addresses:  # before that nobody reads it
+                placed.add(storage.id)
+                for other in places.replace(storage, addresses[storage.id]):
+                    if other.id in by_storage:
+                        end(other.id)
         known = None
         if is_load:
             (source,) = i.read()
@@ -94,13 +91,11 @@ def find_reloads(kernel: Kernel, options: CompileOptions) -> Kernel:
                 size = source.size * source.dtype.itemsize
                 seen = again.get(i.stack) or _Again(known, 0, 0)
                 again[i.stack] = seen._replace(times=seen.times + 1, bytes=seen.bytes + size)
-        for position in positions:
-            written = i.args[position]
-            for view in written if type(written) is tuple else (written,):
-                if view.storage.id in by_storage:
-                    end(view.storage.id, view)
+        for view in written:
+            if view.storage.id in by_storage:
+                end(view.storage.id, view)
         if is_load:
-            tile = written
+            (tile,) = written
             copy = copies[what] = _Copy(i, loops[n], source, tile, what)
             by_storage.setdefault(tile.storage.id, []).append(copy)
             if source.storage.id in changing:
@@ -112,19 +107,17 @@ def find_reloads(kernel: Kernel, options: CompileOptions) -> Kernel:
 
 
 def _roles(i: Instruction) -> _Roles:
-    """Return whether instructions like this one only fill a tile from HBM, and which arguments they write but PSUM."""
+    """Return whether instructions like this one only fill a tile from HBM, and whether they write more than PSUM."""
     form = i.form
     read, written = i.read(), i.written()
     if all(view.buffer is PSUM for view in written):
-        return False, ()
-    positions = tuple(form.writes)
+        return False, False
     known_place = not (
         form.dynamic or form.registers or form.state or i.definition.waits_for_others
     )
     if form.engine is not DMA or not known_place or len(read) != 1 or len(written) != 1:
-        return False, positions
-    plain = type(i.args[positions[0]]) is NkiTensor
-    return plain and not read[0].storage.on_chip and written[0].buffer is SBUF, positions
+        return False, True
+    return not read[0].storage.on_chip and written[0].buffer is SBUF, True
 
 
 def _finding(seen: _Again, stack: Stack) -> Finding:

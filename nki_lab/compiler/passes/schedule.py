@@ -12,12 +12,12 @@ documented (nki/guides/how-to-scheduling-apis.rst; nki/deep-dives/nki-compiler.r
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.estimate import Edges, order_by_readiness, time_in_order
 from nki_lab.compiler.passes.insert_waits import dependences_by_kind
 from nki_lab.compiler.passes.occupants import Occupants
+from nki_lab.ir.execution import size_of
 from nki_lab.ir.form_times import Record, record_of
 from nki_lab.ir.instruction import Form, Instruction
 from nki_lab.ir.nodes import Kernel, Loop
@@ -53,7 +53,7 @@ def schedule(kernel: Kernel, options: CompileOptions) -> Kernel:
     if not moved:
         return kernel
     instructions = iter([kernel.instructions[n] for n in order])
-    return kernel.with_(body=_refilled(kernel.body, instructions))
+    return kernel.rewrite(lambda _: next(instructions))
 
 
 def _straight_parts(body: tuple[Instruction | Loop, ...], at: int) -> Iterator[range]:
@@ -62,9 +62,8 @@ def _straight_parts(body: tuple[Instruction | Loop, ...], at: int) -> Iterator[r
     for node in body:
         if isinstance(node, Loop):
             yield range(start, at)
-            size = sum(1 for _ in _flat(node.body))
             yield from _straight_parts(node.body, at)
-            at += size
+            at += size_of(node.body)
             start = at
         else:
             at += 1
@@ -72,25 +71,6 @@ def _straight_parts(body: tuple[Instruction | Loop, ...], at: int) -> Iterator[r
                 yield range(start, at - 1)
                 start = at
     yield range(start, at)
-
-
-def _flat(body: tuple[Instruction | Loop, ...]) -> Iterator[Instruction]:
-    for node in body:
-        if isinstance(node, Loop):
-            yield from _flat(node.body)
-        else:
-            yield node
-
-
-def _refilled(
-    body: tuple[Instruction | Loop, ...], instructions: Iterator[Instruction]
-) -> tuple[Instruction | Loop, ...]:
-    return tuple(
-        replace(node, body=_refilled(node.body, instructions))
-        if isinstance(node, Loop)
-        else next(instructions)
-        for node in body
-    )
 
 
 def records_of(kernel: Kernel) -> list[Record | None]:
