@@ -124,8 +124,9 @@ class KernelFunction:
     def launch(self, *args: Any, target: str | Target | None = None, **kwargs: Any) -> Result:
         """Run on the simulator and return everything that is known about the run."""
         with use_target(target), _enough_memory(self):
-            if Settings.read().debug or self.debug:
-                return self._debug(args, kwargs)
+            settings = Settings.read()
+            if settings.debug or self.debug:
+                return self._debug(settings, args, kwargs)
             compiled = self.compile(*args, **kwargs)
             # Not checked against what was compiled: a kernel may change the objects it is given while it is traced.
             return compiled._launch(args, kwargs, check=False)
@@ -164,9 +165,8 @@ class KernelFunction:
             )
         return target
 
-    def _debug(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Result:
+    def _debug(self, settings: Settings, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Result:
         """Run while tracing."""
-        settings = Settings.read()
         if self.grid > 1:
             raise NotModelled(
                 f"{self.__name__}[{self.grid}]: a debug run has one core, since cores are traced one after the other",

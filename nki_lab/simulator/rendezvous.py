@@ -220,10 +220,11 @@ def _pass(
     world: World,
 ) -> None:
     """Let go on who may where all wait; an error where nobody may."""
-    missed = {
-        place: [p for p in _missed(meeting, gatherings) if p != place]
+    come = {
+        place: next(g for g in gatherings[meeting.key()] if g.get(place) is meeting)
         for place, meeting in blocked.items()
     }
+    missed = {place: _missed(meeting, come[place]) for place, meeting in blocked.items()}
 
     def passes(place: Place) -> bool:
         others = [blocked.get(p) for p in missed[place]]
@@ -236,13 +237,12 @@ def _pass(
         return
     # Who waits for one that will never come says more than who waits for a waiting one.
     hopeless = [place for place in sorted(blocked) if any(p not in running for p in missed[place])]
-    meeting = blocked[(hopeless or sorted(blocked))[0]]
-    gathering = next(g for g in gatherings[meeting.key()] if g.get(meeting.place) is meeting)
-    raise missing(meeting, blocked, gathering, world)
+    place = (hopeless or sorted(blocked))[0]
+    raise missing(blocked[place], blocked, come[place], world)
 
 
-def _missed(meeting: Meeting, gatherings: dict[Hashable, list[Gathering]]) -> list[Place]:
-    gathering = next(g for g in gatherings[meeting.key()] if g.get(meeting.place) is meeting)
+def _missed(meeting: Meeting, gathering: Gathering) -> list[Place]:
+    """Return who has not come to a meeting, in the order of its parties."""
     return [place for place in meeting.parties() if place not in gathering]
 
 
@@ -258,8 +258,7 @@ def missing(
         at = f" at {Span.of(other.i.stack[0])}" if other.i.stack else ""
         return f"{world.name(place)} waits in {other.i.definition.name}{at}"
 
-    missed = [place for place in meeting.parties() if place not in gathering]
-    first, *rest = [where(place) for place in missed]
+    first, *rest = [where(place) for place in _missed(meeting, gathering)]
     return MissingPartner(
         f"{world.name(meeting.place)} waits in {meeting.describe()}, {first}",
         stack=meeting.i.stack,
