@@ -6,7 +6,7 @@ and what waits guarantee is their transitive closure. That is quadratic: it is f
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from nki_lab.ir.register import Register
 from nki_lab.source import Span
 from nki_lab.targets.engines import DMA
 
-_OBSERVED, _MET, _KEPT = "what observers print", "meetings", "nl.no_reorder"
+_OBSERVED, _MET = "what observers print", "meetings"
 
 
 def check_schedule(before: Kernel, after: Kernel) -> list[NkiError]:
@@ -45,7 +45,7 @@ def check_schedule(before: Kernel, after: Kernel) -> list[NkiError]:
             found.append(
                 _error(after.instructions[n], n, f"waits for {list(waits)}: not all earlier")
             )
-    return found or [*_guard_errors(after)]
+    return found or [*_guard_errors(before, after)]
 
 
 # -- the same instructions in the same loops -------------------------------------------------------------------------
@@ -126,16 +126,30 @@ def _order_errors(before: Kernel, after: Kernel) -> Iterator[NkiError]:
             newest = max(newest, (int(place[n]), n))
             if role != READ:
                 changed = max(changed, (int(place[n]), n))
-    for n, i in enumerate(instructions):
-        for producer in i.after:
-            if at.get(producer.ident, -1) > at.get(i.ident, len(instructions)):
-                wrong.setdefault(
-                    n, next(k for k, p in enumerate(instructions) if p.ident == producer.ident)
-                )
+    for n, k in _asked(before, at):
+        if place[k] > place[n]:
+            wrong.setdefault(n, k)
     for n, first in sorted(wrong.items()):
         other = instructions[first]
         how = "now comes before" if place[first] >= 0 else "needs the removed"
         yield _error(instructions[n], n, f"{how} {_name(other, first)}, which it depends on")
+
+
+def _asked(before: Kernel, at: Mapping[int, int]) -> Iterator[tuple[int, int]]:
+    """Yield (instruction, one it was asked to follow) of those that are still there, by their positions before.
+
+    Who follows a removed instruction follows those that it had to follow.
+    """
+    position = {i.ident: n for n, i in enumerate(before.instructions)}
+    followed: dict[int, set[int]] = {}
+    for n, i in enumerate(before.instructions):
+        found = followed[n] = set()
+        for producer in i.after:
+            k = position.get(producer.ident)
+            if k is not None:
+                found |= {k} if producer.ident in at else followed.get(k, set())
+        if i.ident in at:
+            yield from ((n, k) for k in sorted(found))
 
 
 def _arrives(accesses: list[Access], a: int, b: int) -> bool:
@@ -169,8 +183,6 @@ def _users(kernel: Kernel) -> dict[Hashable, list[tuple[int, str]]]:
             uses.append((_OBSERVED, UPDATE))
         if i.definition.waits_for_others:
             uses.append((_MET, UPDATE))
-        if kernel.keeps_order:
-            uses.append((_KEPT, UPDATE))
         for key, role in uses:
             users.setdefault(key, []).append((n, role))
     return users
@@ -255,7 +267,7 @@ def finished_before(kernel: Kernel) -> _Finished:
     return _Finished(masks)
 
 
-def _guard_errors(after: Kernel) -> Iterator[NkiError]:
+def _guard_errors(before: Kernel, after: Kernel) -> Iterator[NkiError]:
     """Yield an error per instruction that may start before one it depends on has finished."""
     instructions = after.instructions
     finished = finished_before(after)
@@ -280,7 +292,7 @@ def _guard_errors(after: Kernel) -> Iterator[NkiError]:
                 if not guarded(earlier.n, later.n, result) and share_bytes(earlier, later):
                     wrong[later.n] = earlier.n
     for key, users in _users(after).items():
-        if key in (_OBSERVED, _MET, _KEPT):
+        if key in (_OBSERVED, _MET):
             continue
         register = isinstance(key, Register)
         for m, (n, role) in enumerate(users):
@@ -289,10 +301,11 @@ def _guard_errors(after: Kernel) -> Iterator[NkiError]:
                 if (role != READ or other != READ) and k != n and not guarded(k, n, result):
                     wrong.setdefault(n, k)
     at = {i.ident: n for n, i in enumerate(instructions)}
-    for n, i in enumerate(instructions):
-        for producer in i.after:
-            k = at.get(producer.ident, -1)
-            if k >= 0 and not guarded(k, n, True):
+    for program in (before, after):  # with_schedule asks for more than the trace does
+        idents = [i.ident for i in program.instructions]
+        for asking, asked in _asked(program, at):
+            n, k = at[idents[asking]], at[idents[asked]]
+            if not guarded(k, n, True):
                 wrong.setdefault(n, k)
     for n, k in sorted(wrong.items()):
         other = _name(instructions[k], k)

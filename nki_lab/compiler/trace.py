@@ -120,7 +120,6 @@ def trace(
         forms=builder.forms,
         program=program,
         registers=tuple(r.name for r in builder.registers),
-        keeps_order=builder.keeps_order,
         findings=tuple(builder.findings.values()),
     )
     _check_result(kernel, result, source)

@@ -41,6 +41,7 @@ from nki_lab.ir.instruction import (
     active,
     is_binding,
 )
+from nki_lab.ir.kept_order import KeptOrder
 from nki_lab.ir.layout import contiguous_strides
 from nki_lab.ir.nodes import Finding, Loop
 from nki_lab.ir.register import Register
@@ -95,8 +96,7 @@ class Builder:
         self.storages: list[Storage] = []
         self.registers: list[Register] = []
         self.open_whiles: list[Any] = []
-        self.ordered = 0  # how many nl.no_reorder blocks are open
-        self.keeps_order = False  # there was one
+        self.kept_order = KeptOrder()
         self._outer: list[tuple[list[Any], Loop]] = []
         self._loops = 0
         self._hbm_bytes = 0
@@ -310,6 +310,8 @@ class Builder:
         made.form = form
         made.ident = self._count
         self._count += 1
+        if self.kept_order.blocks:
+            self.kept_order.note(made)
         if form.broken:
             self._report(form.broken, made)
         if form.remarks:
@@ -413,7 +415,7 @@ class Builder:
 
     def open_loop(self, kind: str, bounds: tuple[Any, ...], register: Register) -> None:
         """Begin a loop that the device runs; what follows is its body until `close_loop`."""
-        if self.ordered:
+        if self.kept_order.blocks:
             raise LoopControl(
                 "a device loop cannot stand inside nl.no_reorder",
                 help="put the no_reorder block inside the loop's body",

@@ -14,7 +14,7 @@ allocation, simulator, timing and documentation read the definition; none of the
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -159,6 +159,13 @@ class Instruction:
         made = Instruction(self.definition, tuple(args), self.stack)
         made.after = self.after
         made.ident = self.ident
+        return made
+
+    def following(self, producers: Sequence[Instruction]) -> Instruction:
+        """Return a copy that waits for `producers` instead of those it was asked to wait for."""
+        made = self.with_args()
+        made.form = self.form
+        made.after = tuple(producers)
         return made
 
     def depends_on(self, *producers: Instruction) -> Instruction:

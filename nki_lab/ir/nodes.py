@@ -104,7 +104,6 @@ class Kernel:
         overlaps: groups of storages whose bytes overlap while both are in use, after allocation.
         program: which core it is for, and of how many.
         registers: names of the registers, by id.
-        keeps_order: a `nl.no_reorder` block forbids passes to move instructions.
         poisoned: storages that are read before they are written, filled with NaN (integers: 4) before use.
         placed: the engines of the instructions have been chosen and are shown.
         waits: per instruction, the positions of the instructions it waits for, after insert_waits.
@@ -123,7 +122,6 @@ class Kernel:
     overlaps: tuple[frozenset[int], ...] = ()
     program: tuple[int, int] = (0, 1)
     registers: tuple[str, ...] = ()
-    keeps_order: bool = False
     poisoned: frozenset[int] = frozenset()
     placed: bool = False
     waits: tuple[tuple[int, ...], ...] | None = None

@@ -80,7 +80,6 @@ class _Parser:
         self.labels: dict[str, tuple[int, Instruction]] = {}
         self.count = 0
         self.loops = 0
-        self.keeps_order = False
         self.placed: dict[tuple[Form, Engine], Form] = {}
 
     def kernel(self) -> Kernel:
@@ -122,7 +121,7 @@ class _Parser:
             self.program.forms, addresses=self.addresses, overlaps=tuple(overlaps),
             poisoned=frozenset(self.poisoned), placed=self.engines, waits=waits,
             program=self.program.program,
-            registers=tuple(r.name for r in self.program.registers), keeps_order=self.keeps_order,
+            registers=tuple(r.name for r in self.program.registers),
         )  # fmt: skip
 
     def target(self) -> Target:
@@ -155,11 +154,8 @@ class _Parser:
                 self.engines = True
             elif token.text == "waits":
                 self.waits = []
-            elif token.text == "order":
-                self.words.expect("kept")
-                self.keeps_order = True
             else:
-                self.words.fail("`addresses`, `engines`, `waits` or `order kept`", token)
+                self.words.fail("`addresses`, `engines` or `waits`", token)
             if not self.words.skip(","):
                 return
 

@@ -126,7 +126,6 @@ class _Printer:
             "addresses": kernel.addresses,
             "engines": kernel.placed or None,
             "waits": kernel.waits,
-            "order kept": kernel.keeps_order or None,
         }
         passes = ", ".join(what for what, found in known.items() if found is not None)
         heading = f"kernel {name_text(kernel.name)} on {kernel.target.name}"

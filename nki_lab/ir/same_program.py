@@ -20,8 +20,7 @@ def same_program(a: Kernel, b: Kernel) -> bool:
     if a is b:
         return True
     return (
-        (a.name, a.target, a.program, a.registers, a.keeps_order)
-        == (b.name, b.target, b.program, b.registers, b.keeps_order)
+        (a.name, a.target, a.program, a.registers) == (b.name, b.target, b.program, b.registers)
         and (len(a.storages), len(a.params)) == (len(b.storages), len(b.params))
         and a.findings == b.findings
         and all(map(_same_storage, a.storages, b.storages))

@@ -34,18 +34,14 @@ def program_ndim() -> int:
 
 @contextmanager
 def no_reorder() -> Iterator[None]:
-    """Keep the instructions of a `with` block in program order.
+    """Run the instructions of a `with` block in program order, each when the one before it has finished.
 
-    An engine runs its instructions as they were written, in a block or not; only a kernel whose tiles do not fit is
-    reordered to make them fit, and not if it has such a block. The official compiler reorders more.
+    That also holds for what functions called in the block do, and on different engines: it is short for an edge from
+    each instruction to the next (`with_schedule`). Instructions outside may still move past those inside.
+    (nki/guides/how-to-scheduling-apis.rst)
     """
-    builder = current()
-    builder.keeps_order = True
-    builder.ordered += 1
-    try:
+    with current().kept_order.block():
         yield
-    finally:
-        builder.ordered -= 1
 
 
 def _check_axis(name: str, axis: Any) -> None:

@@ -6,7 +6,7 @@ import pytest
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.errors import KernelArgument, NotModelled
+from nki_lab.errors import KernelArgument
 from nki_lab.ir.verify import verify
 from nki_lab.timing import simulate_time
 
@@ -114,8 +114,39 @@ def test_nothing_moves_in_a_block_that_keeps_its_order():
 
     x = np.ones((4, 30), np.float32)
     assert ordered.with_schedule([("triple", "exp")])(x).shape == (4, 30)
-    with pytest.raises(NotModelled, match="no_reorder"):
+    with pytest.raises(KernelArgument, match="`exp` of ordered cannot wait for `triple`"):
         ordered.with_schedule([("exp", "triple")])(x)
+
+
+def test_a_block_is_an_edge_from_each_instruction_to_the_next(rng):
+    """The page on scheduling says so: a block and the pairs of its instructions are the same program."""
+
+    @nki.jit
+    def ordered(x):
+        tile = nl.load(x)
+        out = nl.ndarray((3, *x.shape), x.dtype, buffer=nl.shared_hbm)
+        parts = [nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf) for _ in range(3)]
+
+        def doubled():
+            nisa.tensor_scalar(dst=parts[1], data=tile, op0=nl.multiply, operand0=2.0, name="b")
+
+        with nl.no_reorder():
+            nisa.activation(dst=parts[0], data=tile, op=nl.exp, name="a")
+            doubled()
+            with nl.no_reorder():
+                nisa.activation(dst=parts[2], data=tile, op=nl.tanh, name="c")
+        for k, part in enumerate(parts):
+            nisa.dma_copy(dst=out[k], src=part, name=f"store{k}")
+        return out
+
+    x = rng.standard_normal((4, 30)).astype(np.float32)
+    result = ordered.launch(x)
+    expected = np.stack([np.exp(x), 2 * x, np.tanh(x)])
+    assert np.allclose(result.outputs[0], expected, rtol=1e-5, atol=1e-6)
+    compiled = result.compiled.kernel
+    place = {i.name: n for n, i in enumerate(compiled.instructions) if i.name}
+    assert _waits(compiled, place, "b") == ["a"] and _waits(compiled, place, "c") == ["b"]
+    assert [[p.name for p in i.after] for i in compiled.instructions if i.after] == [["a"], ["b"]]
 
 
 def test_a_name_may_be_on_one_core_only():

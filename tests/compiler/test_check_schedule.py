@@ -5,7 +5,6 @@ it computes must be an error. For waits, the judge is the enumeration of tests/c
 """
 
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,10 +15,12 @@ from nki_lab.compiler.check_schedule import check_schedule
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
 from nki_lab.compiler.passes.insert_waits import insert_waits
+from nki_lab.compiler.passes.remove_dead import remove_dead
 from nki_lab.errors import OverCapacity
 from nki_lab.ir.builder import Builder
 from nki_lab.ir.storage import Address
 from nki_lab.isa.operators import OPS
+from nki_lab.language.program import no_reorder
 from nki_lab.targets import TRN2
 from nki_lab.targets.engines import GPSIMD
 from nki_lab.targets.spaces import PRIVATE_HBM, SBUF
@@ -113,14 +114,14 @@ def test_tiles_in_use_on_the_same_bytes_are_refused():
     assert refused > 10
 
 
-def small(build, target=TRN2):
-    """Return (before, after) of what `build(allocate)` writes."""
+def small(build, target=TRN2, passes=()):
+    """Return what `build(allocate)` writes, before and after some passes, allocation and waits."""
     b = Builder(target)
     with b.active():
         build(lambda *shape, space=SBUF, **facts: b.allocate(shape, "float32", space, **facts))
     assert not b.errors, b.errors[0]
     before = kernel = traced(b)
-    for run_pass in (allocate_sbuf, allocate_psum, insert_waits):
+    for run_pass in (*passes, allocate_sbuf, allocate_psum, insert_waits):
         kernel = run_pass(kernel, OPTIONS)
     return before, kernel
 
@@ -195,7 +196,36 @@ def test_order_that_the_author_keeps():
 
     before, after = small(build)
     assert check_schedule(before, swapped(after, 0, 1)) == []
-    assert check_schedule(replace(before, keeps_order=True), swapped(after, 0, 1))
+
+    def ordered(tile):
+        with no_reorder():
+            build(tile)
+
+    before, after = small(ordered)
+    assert check_schedule(before, after) == []
+    assert "it depends on" in check_schedule(before, swapped(after, 0, 1))[0].message
+
+
+def test_an_order_outlives_what_stood_between():
+    """Who follows a removed instruction follows those that it followed."""
+
+    def build(tile):
+        with no_reorder():
+            kept = tile(128, 8)
+            nisa.memset(dst=kept, value=1.0)
+            nisa.memset(dst=tile(128, 8), value=2.0, engine=GPSIMD)
+            other = tile(128, 8)
+            nisa.memset(dst=other, value=3.0, engine=GPSIMD)
+        nisa.tensor_tensor(dst=kept, data1=kept, data2=other, op=OPS["add"])
+        out = tile(128, 8, space=PRIVATE_HBM)
+        nisa.dma_copy(dst=out, src=kept)
+
+    before, after = small(build, passes=(remove_dead,))
+    assert len(after.instructions) == len(before.instructions) - 1
+    assert after.waits[1] == (0,)
+    assert check_schedule(before, after) == []
+    unguarded = after.with_(waits=(*after.waits[:1], (), *after.waits[2:]))
+    assert "may start before" in check_schedule(before, unguarded)[0].message
 
 
 def test_rectangles_hold_every_byte():

@@ -151,6 +151,14 @@ def kept(row):
         unrolled(row)
 
 
+def kept_in_part(row):
+    row(0)
+    with nl.no_reorder():
+        row(1)
+    row(2)
+    row(3)
+
+
 def on_the_device(row):
     for r in nl.dynamic_range(4):
         row(r)
@@ -173,6 +181,19 @@ def test_rows_overlap_unless_the_author_keeps_the_order():
     fixed = compiled(rows_of(kept), X).kernel
     assert ids(fixed) == sorted(ids(fixed))
     assert latency(moved) < 0.9 * latency(fixed)
+
+
+def test_a_block_that_keeps_its_order_holds_nothing_else_up():
+    found = compiled(rows_of(kept_in_part), X)
+    before, after = found.stages[0][1], found.kernel
+    assert check_schedule(before, after) == []
+    block = [i.ident for i in before.instructions if i.after]
+    block = [block[0] - 1, *block]
+    assert len(block) == len(before.instructions) // 4
+    assert [n for n in ids(after) if n in block] == block
+    assert ids(after) != sorted(ids(after))
+    at = [ids(after).index(n) for n in block]
+    assert at != [*range(at[0], at[-1] + 1)], "others moved in between"
 
 
 @pytest.mark.parametrize("body", [on_the_device, between])

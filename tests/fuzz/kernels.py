@@ -142,7 +142,6 @@ class _Writer:
             "fuzz", builder.target, storages=tuple(builder.storages), body=tuple(builder.body), outputs=tuple(outputs),
             result=tuple(OutputRef(k) for k in range(len(outputs))), forms=builder.forms,
             findings=tuple(builder.findings.values()), registers=tuple(r.name for r in builder.registers),
-            keeps_order=builder.keeps_order,
         )  # fmt: skip
         after = [a.copy() for a in world.arrays]
         run._arrays = after
@@ -299,7 +298,7 @@ class _Writer:
             "accumulate=None": any(
                 "accumulate" in i.definition.position and i.accumulate is None for i in instructions
             ),
-            "no_reorder": kernel.keeps_order,
+            "no_reorder": any(i.after for i in kernel.instructions),
             "unwritten reads": self.choices.raw,
             "passes left out": bool(self.choices.skips),
             "tiles over each other in use": self.choices.overlaps,

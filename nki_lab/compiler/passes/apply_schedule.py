@@ -72,10 +72,7 @@ def apply_schedule(kernel: Kernel, options: CompileOptions) -> Kernel:
     def waiting(i: Instruction) -> Instruction:
         if i.ident not in producers:
             return i
-        made = i.with_args()
-        made.form = i.form
-        made.after += producers[i.ident]
-        return made
+        return i.following((*i.after, *producers[i.ident]))
 
     return kernel.rewrite(waiting)
 
@@ -107,10 +104,10 @@ def _order(kernel: Kernel, wanted: dict[int, set[int]]) -> list[int]:
     # Ranks run one program, so a collective may move with it; the two cores of a rank are ordered each by itself.
     two = kernel.program[1] > 1
     meets = any(i.definition.waits_for_others for i in kernel.instructions) and two
-    if kernel.has_loops or kernel.keeps_order or meets:
+    if kernel.has_loops or meets:
         raise NotModelled(
             f"with_schedule: {kernel.name} would have to move instructions around loops of the device,"
-            " nl.no_reorder, or a meeting of two cores",
+            " or a meeting of two cores",
             help="write the instructions in the order that the schedule asks for",
         )
     fixed = explicit_addresses(kernel)

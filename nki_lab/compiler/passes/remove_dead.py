@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from nki_lab.compiler.findings import FindingsByPlace
@@ -45,7 +46,32 @@ def remove_dead(kernel: Kernel, options: CompileOptions) -> Kernel:
     findings = FindingsByPlace(kernel.findings)
     for i in reversed(dead):
         findings.add(i.definition.name, i.stack, partial(_removed, i))
-    return kernel.with_(body=tuple(reversed(kept)), findings=findings.all())
+    return kernel.with_(body=_spliced(reversed(kept), dead), findings=findings.all())
+
+
+def _spliced(kept: Iterable[Instruction], dead: Sequence[Instruction]) -> tuple[Instruction, ...]:
+    """Return instructions that wait, in place of a dead one, for those that it waited for."""
+    gone = {i.ident: i for i in dead}
+    body = []
+    for i in kept:
+        if any(p.ident in gone for p in i.after):
+            i = i.following(_alive(i.after, gone))
+        body.append(i)
+    return tuple(body)
+
+
+def _alive(
+    producers: Sequence[Instruction], gone: Mapping[int, Instruction]
+) -> tuple[Instruction, ...]:
+    found: dict[int, Instruction] = {}
+    pending = [*producers]
+    while pending:
+        producer = pending.pop()
+        if producer.ident in gone:
+            pending += gone[producer.ident].after
+        else:
+            found[producer.ident] = producer
+    return tuple(found[ident] for ident in sorted(found))
 
 
 def _sharing(kernel: Kernel) -> dict[int, frozenset[int]]:

@@ -17,10 +17,10 @@ from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.estimate import Edges, order_by_readiness, time_in_order
 from nki_lab.compiler.passes.insert_waits import dependences_by_kind
 from nki_lab.compiler.passes.occupants import Occupants
-from nki_lab.ir.execution import size_of
+from nki_lab.compiler.passes.straight_parts import in_new_order, straight_parts
 from nki_lab.ir.form_times import Record, record_of
-from nki_lab.ir.instruction import Form, Instruction
-from nki_lab.ir.nodes import Kernel, Loop
+from nki_lab.ir.instruction import Form
+from nki_lab.ir.nodes import Kernel
 from nki_lab.targets.spaces import PSUM, SBUF
 
 _WORTH_A_NODE = (
@@ -33,44 +33,22 @@ def schedule(kernel: Kernel, options: CompileOptions) -> Kernel:
     """Return the kernel with its instructions in an order that keeps every dependence and is estimated to end sooner.
 
     Instructions move between the loops the device runs and within a body, never into, out of or past a loop; nor past a
-    meeting of cores or ranks. Nothing moves in a kernel with `nl.no_reorder`, or whose tiles lie on each other.
+    meeting of cores or ranks. Nothing moves in a kernel whose tiles lie on each other.
     """
-    if kernel.keeps_order or kernel.overlaps or not kernel.instructions:
+    if kernel.overlaps or not kernel.instructions:
         return kernel
-    parts = [p for p in _straight_parts(kernel.body, 0) if len(p) > 2]
+    parts = [p for p in straight_parts(kernel) if len(p) > 2]
     if not parts:
         return kernel
     records = records_of(kernel)
-    order = list(range(len(kernel.instructions)))
-    moved = False
+    moved = []
     for part, edges in zip(parts, edges_within(kernel, parts), strict=True):
         costs = records[part.start : part.stop]
         before = time_in_order(costs, edges, kernel.target)
         found, after = order_by_readiness(costs, edges, kernel.target)
         if after < before * (1 - _GAIN):
-            order[part.start : part.stop] = [part.start + n for n in found]
-            moved = True
-    if not moved:
-        return kernel
-    instructions = iter([kernel.instructions[n] for n in order])
-    return kernel.rewrite(lambda _: next(instructions))
-
-
-def _straight_parts(body: tuple[Instruction | Loop, ...], at: int) -> Iterator[range]:
-    """Yield the positions of instructions that follow each other with no loop and no meeting between them."""
-    start = at
-    for node in body:
-        if isinstance(node, Loop):
-            yield range(start, at)
-            yield from _straight_parts(node.body, at)
-            at += size_of(node.body)
-            start = at
-        else:
-            at += 1
-            if node.definition.waits_for_others:
-                yield range(start, at - 1)
-                start = at
-    yield range(start, at)
+            moved.append((part, [part.start + n for n in found]))
+    return in_new_order(kernel, moved) if moved else kernel
 
 
 def records_of(kernel: Kernel) -> list[Record | None]:

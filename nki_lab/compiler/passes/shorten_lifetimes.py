@@ -11,48 +11,32 @@ from collections.abc import Collection, Iterator, Sequence
 
 from nki_lab.compiler.passes.explicit_addresses import explicit_addresses, groups, overlapping
 from nki_lab.compiler.passes.insert_waits import dependences
+from nki_lab.compiler.passes.straight_parts import in_new_order, straight_parts
 from nki_lab.ir.instruction import Instruction
 from nki_lab.ir.nodes import Kernel
 from nki_lab.targets.spaces import PSUM
 
 
 def shorter_lifetimes(kernel: Kernel) -> Iterator[Kernel]:
-    """Return the kernel in other orders, the one that moves least first; none where its order must stay.
+    """Return the kernel in other orders, the one that moves least first.
 
-    Nothing moves where the author keeps the order or the device runs loops, nor past a meeting of cores or ranks, which
-    must come to each with the same behind them.
+    Instructions move within the straight parts of the program, never into, out of or past a loop that the device runs,
+    nor past a meeting of cores or ranks.
     """
-    if kernel.keeps_order or kernel.has_loops:
-        return
     # Places that are still to be given do not bind the order; those the author gave do.
     fixed = explicit_addresses(kernel)
     overlaps = groups(overlapping(kernel, fixed))
     before = dependences(kernel.with_(addresses=fixed, overlaps=overlaps))
     drains = [_drains(i) for i in kernel.instructions]
-    parts = [*_between_meetings(kernel)]
-    for order in (
-        [n for part in parts for n in _drained_early(part, before, drains)],
-        [n for part in parts for n in _depth_first(part, before)],
-    ):
-        assert len(order) == len(before), "an instruction waits for a later one"
-        yield kernel.with_(body=tuple(kernel.instructions[n] for n in order))
+    parts = [*straight_parts(kernel)]
+    yield in_new_order(kernel, [(p, _drained_early(p, before, drains)) for p in parts])
+    yield in_new_order(kernel, [(p, _depth_first(p, before)) for p in parts])
 
 
 def _drains(instruction: Instruction) -> bool:
     """Tell whether an instruction takes something out of PSUM."""
     read, written = instruction.read(), instruction.written()
     return any(t.buffer is PSUM for t in read) and not any(t.buffer is PSUM for t in written)
-
-
-def _between_meetings(kernel: Kernel) -> Iterator[range]:
-    """Return the instructions in order: those between two meetings, and each meeting by itself."""
-    start = 0
-    for n, i in enumerate(kernel.instructions):
-        if i.definition.waits_for_others:
-            yield range(start, n)
-            yield range(n, n + 1)
-            start = n + 1
-    yield range(start, len(kernel.instructions))
 
 
 def _drained_early(
