@@ -34,9 +34,9 @@ def program_ndim() -> int:
 
 @contextmanager
 def no_reorder() -> Iterator[None]:
-    """Run the instructions of a `with` block in program order, each when the one before it has finished.
+    """Run the instructions of a `with` block one after the other.
 
-    That also holds for what functions called in the block do, and on different engines: it is short for an edge from
+    Each waits until the one before it has finished. That also holds for what functions called in the block do, and on different engines: it is short for an edge from
     each instruction to the next (`with_schedule`). Instructions outside may still move past those inside.
     (nki/guides/how-to-scheduling-apis.rst)
     """
