@@ -1,0 +1,56 @@
+"""How far are modelled times from the published ones?
+
+python -m benchmarks.timing_accuracy                          # run every replay and print the tables
+python -m benchmarks.timing_accuracy --csv FILE               # score another file with the same columns
+python -m benchmarks.timing_accuracy --only mamba             # only rows whose kernel contains this text
+python -m benchmarks.timing_accuracy --kept                   # print what the last run kept, without running anything
+python -m benchmarks.timing_accuracy --write docs/timing.md   # run everything, keep what it says, write the page
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks import accuracy_report as report
+from benchmarks.published import MEASUREMENTS, Row, read
+from benchmarks.scoring import Answer, answers_of, load, save
+from benchmarks.stopwatch import quiet
+
+
+def tables(rows: Sequence[Row], answers: Sequence[Answer]) -> list[tuple[str, str]]:
+    """Return (heading, Markdown) of every table."""
+    pairs = report.pairs_of(rows, answers)
+    return [
+        ("What the model is held to", report.bars_table(rows, pairs)),
+        ("Times per evidence class and target", report.times_table(pairs)),
+        ("Busiest part of the core", report.bottlenecks_table(rows, pairs)),
+        ("Upper bounds", report.bounds_table(pairs)),
+        ("Every scored time", report.rows_table(pairs)),
+        ("Byte counts and shares", report.shares_table(pairs)),
+        ("Rows without a replay", report.unanswered_table(rows, pairs)),
+    ]
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Run the replays that are asked for and print the tables."""
+    parser = argparse.ArgumentParser(prog="benchmarks.timing_accuracy")
+    parser.add_argument("--csv", type=Path, default=MEASUREMENTS, help="published numbers to score")
+    parser.add_argument("--only", default="", help="part of the names of kernels")
+    parser.add_argument("--kept", action="store_true", help="use what the last full run kept")
+    parser.add_argument("--write", type=Path, help="the page to write, with what it rests on")
+    asked = parser.parse_args(words)
+    if asked.write and (asked.only or asked.csv != MEASUREMENTS or asked.kept):
+        parser.error("--write is about all rows of this repository: give no other option")
+    rows = [row for row in read(asked.csv) if asked.only in row.kernel]
+    with quiet():
+        answers = load() if asked.kept else answers_of(rows)
+    for heading, text in tables(rows, answers):
+        print(f"\n## {heading}\n\n{text}")
+    if asked.write:
+        save(answers)
+
+
+if __name__ == "__main__":
+    main()
