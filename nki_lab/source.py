@@ -24,7 +24,8 @@ Stack = tuple[Place, ...]
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 # Prebuilt kernels are kernel code: their lines are what an author wants to see.
 _AUTHOR_ROOMS = (_PACKAGE + "kernels" + os.sep,)
-_internal: dict[CodeType, bool] = {}
+# By identity of the code object, which is kept beside it: a code object hashes all it holds, at every look-up.
+_internal: dict[int, tuple[bool, CodeType]] = {}
 
 _CELL_NAME = re.compile(r"(?:<ipython-input-(\d+)-[0-9a-f]+>|.*[\\/]ipykernel_\d+[\\/]\d+\.py)$")
 _cell_numbers: dict[str, int | None] = {}
@@ -32,13 +33,13 @@ _cell_numbers: dict[str, int | None] = {}
 
 def is_internal(code: CodeType) -> bool:
     """Tell whether `code` belongs to nki_lab itself, so that no author should be shown it."""
-    known = _internal.get(code)
+    known = _internal.get(id(code))
     if known is None:
         name = code.co_filename
-        known = name.startswith(_PACKAGE) and not name.startswith(_AUTHOR_ROOMS)
+        package = name.startswith(_PACKAGE) and not name.startswith(_AUTHOR_ROOMS)
         # Binders of instructions are generated; their file name says so.
-        known = _internal[code] = known or name.startswith("<nki_lab")
-    return known
+        known = _internal[id(code)] = package or name.startswith("<nki_lab"), code
+    return known[0]
 
 
 def register_cell(filename: str, number: int | None) -> None:
@@ -225,6 +226,21 @@ def stack_of_frame(frame: FrameType | None, root: CodeType | None = None) -> Sta
             break
         frame = frame.f_back
     return tuple(places)
+
+
+def key_of_frame(frame: FrameType | None, root: CodeType | None = None) -> tuple[int, ...]:
+    """Return what is equal for equal stacks of frames that run, for a fraction of what a stack and its hash cost."""
+    key: list[int] = []
+    while frame is not None:
+        code = frame.f_code
+        known = _internal.get(id(code))
+        if not (is_internal(code) if known is None else known[0]):
+            key.append(id(code))
+            key.append(frame.f_lasti)
+        if code is root:
+            break
+        frame = frame.f_back
+    return tuple(key)
 
 
 def stack_of_traceback(tb: TracebackType | None, root: CodeType | None = None) -> Stack:

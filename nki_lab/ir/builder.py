@@ -51,7 +51,7 @@ from nki_lab.ir.tensor import NkiTensor
 from nki_lab.ir.tensor_arguments import address_of, element_of, memory_of, shape_of
 from nki_lab.ir.variables import variable_of
 from nki_lab.ir.watch import Watch
-from nki_lab.source import Blame, Stack, is_internal, stack_of_frame
+from nki_lab.source import Blame, Stack, is_internal, key_of_frame, stack_of_frame
 from nki_lab.targets.spaces import MemoryRegion
 from nki_lab.targets.spec import Target
 
@@ -108,9 +108,9 @@ class Builder:
         self.findings: dict[tuple[str, str, Any], Finding] = {}
         self._names: dict[str, int] = {}
         self._given: set[str] = set()  # names that the author gave to tensors
-        self._stacks: dict[Stack, Stack] = {}
+        self._stacks: dict[tuple[int, ...], Stack] = {}
         self.met: dict[CodeType, tuple[dict[str, Any], Stack]] = {}
-        self._assigned: dict[Stack, str] = {}
+        self._assigned: dict[int, str] = {}  # by identity of the stack
         self._reported: set[tuple[Any, Stack]] = set()
         # For holds_comparison: whether each storage holds truth values, after so much of the current body.
         self._truths: dict[Storage, bool] = {}
@@ -119,13 +119,13 @@ class Builder:
     # -- places --------------------------------------------------------------------------------------------------
 
     def stack(self, depth: int = 2) -> Stack:
-        """Return the author's places from `depth` frames up to the kernel, innermost first."""
+        """Return the author's places from `depth` frames up to the kernel, innermost first; equal ones are one."""
         frame = sys._getframe(depth)
-        found = stack_of_frame(frame, self.root)
-        known = self._stacks.get(found)
+        key = key_of_frame(frame, self.root)
+        known = self._stacks.get(key)
         if known is None:
-            self._stacks[found] = known = found
-            self._meet(frame, found)
+            known = self._stacks[key] = stack_of_frame(frame, self.root)
+            self._meet(frame, known)
         return known
 
     def _meet(self, frame: Any, stack: Stack) -> None:
@@ -181,7 +181,9 @@ class Builder:
                     help="split axis 0 into tiles of 128, or put the extra rows on a free axis",
                     blame=Blame.of("shape", 0),
                 )
-        place = address_of(address, space, sizes, element, self.target)
+        place = None
+        if address is not None:
+            place = address_of(address, space, sizes, element, self.target)
         if name is None:  # published kernels pass on a name that may be missing
             name = ""
         if not isinstance(name, str):
@@ -231,9 +233,9 @@ class Builder:
         self._given.add(name)
 
     def _variable(self, stack: Stack) -> str:
-        name = self._assigned.get(stack)
+        name = self._assigned.get(id(stack))
         if name is None:
-            name = self._assigned[stack] = variable_of(stack) or "tile"
+            name = self._assigned[id(stack)] = variable_of(stack) or "tile"
         return name
 
     # -- instructions --------------------------------------------------------------------------------------------
@@ -250,7 +252,8 @@ class Builder:
                 continue
             kind = type(value)
             if keyed is NAME:
-                check_name(definition.name, value)
+                if value is not None:
+                    check_name(definition.name, value)
                 key.append(None)
             elif kind is NkiTensor:
                 storage = value.storage
@@ -258,7 +261,7 @@ class Builder:
                     storage.loop and storage.loop not in self._open_loops
                 ):
                     foreign = value
-                first = value.offset * value.dtype.itemsize // storage.row_bytes
+                first = value.offset and value.offset * value.dtype.itemsize // storage.row_bytes
                 if storage.address is not None:
                     first += storage.address.partition
                 seen = (value.shape, value.strides, value.dtype, storage.buffer, first)

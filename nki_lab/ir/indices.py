@@ -10,7 +10,17 @@ from nki_lab.ir.register import Register
 
 def is_runtime(value: Any) -> bool:
     """Tell whether an index is known only while the kernel runs: a register or a tensor."""
-    return isinstance(value, Register) or hasattr(value, "storage")
+    return type(value) is not int and (isinstance(value, Register) or hasattr(value, "storage"))
+
+
+def spelled_out(key: tuple[Any, ...], rank: int) -> tuple[Any, ...]:
+    """Return an index with the slices that `...` stands for in its place."""
+    for at, entry in enumerate(key):
+        if entry is Ellipsis:
+            if any(k is Ellipsis for k in key[at + 1 :]):
+                raise ViewError("an index can hold `...` only once", help="write `:` for each axis")
+            return key[:at] + (slice(None),) * (rank - len(key) + 1) + key[at + 1 :]
+    return key
 
 
 def entries(value: Any, what: str) -> tuple[Any, ...]:
@@ -27,6 +37,8 @@ def integers(value: Any, what: str) -> tuple[int, ...]:
 
 def static_index(value: Any, what: str) -> int:
     """Return an integer known while the kernel is traced."""
+    if type(value) is int:
+        return value
     if is_runtime(value):
         raise ViewError(
             f"{what} needs an integer known while the kernel is traced; found {value!r}",

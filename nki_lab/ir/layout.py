@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from nki_lab.errors import ViewError
 
 
+@lru_cache(maxsize=4096)  # kernels make thousands of tiles of few shapes
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the row-major strides of `shape`, in elements."""
     strides = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -68,10 +69,8 @@ class Storage:
         self.address = address
         self.origin = origin
         self.data = data
-        self.on_chip = buffer.on_chip
-        self.nbytes = prod(shape) * dtype.itemsize
-        self.partitions = shape[0] if self.on_chip else 1
-        self.row_bytes = prod(shape[1:]) * dtype.itemsize if self.on_chip else self.nbytes
+        self.on_chip = on_chip = buffer.on_chip
+        self.partitions, self.row_bytes, self.nbytes = _sizes(shape, dtype.itemsize, on_chip)
         self.stack = stack
         self.owner = owner
         self.loop = loop
@@ -86,3 +85,12 @@ class Storage:
     def describe(self) -> str:
         """Return name, shape, dtype and memory as errors show them."""
         return f"`{self.name}` {list(self.shape)} {self.dtype} in {self.buffer.name}"
+
+
+@lru_cache(maxsize=4096)  # kernels make thousands of tiles of few shapes
+def _sizes(shape: tuple[int, ...], itemsize: int, on_chip: bool) -> tuple[int, int, int]:
+    """Return partitions, bytes of a partition, and bytes of all."""
+    all_bytes = prod(shape) * itemsize
+    return (
+        (shape[0], prod(shape[1:]) * itemsize, all_bytes) if on_chip else (1, all_bytes, all_bytes)
+    )

@@ -17,7 +17,7 @@ from nki_lab.errors import NotModelled, OutOfBounds, TileAssignment, ViewError
 from nki_lab.ir import layout
 from nki_lab.ir.dynamic import Addressing, Dynamic
 from nki_lab.ir.dynamic_views import DynamicViews
-from nki_lab.ir.indices import integers, is_runtime, static_index
+from nki_lab.ir.indices import integers, is_runtime, spelled_out, static_index
 from nki_lab.ir.storage import Address, Storage
 from nki_lab.ir.tensor_arguments import element_of
 from nki_lab.ir.tensor_operators import TensorOperators
@@ -183,14 +183,8 @@ class NkiTensor(DynamicViews, TensorOperators):
 
     def __getitem__(self, key: Any) -> NkiTensor:
         """Index with integers, slices, `...` and `nl.ds`; see the class for what is kept."""
-        if type(key) is not tuple:
-            key = (key,)
         shape, strides, rank = self.shape, self.strides, len(self.shape)
-        if any(k is Ellipsis for k in key):
-            at = next(n for n, k in enumerate(key) if k is Ellipsis)
-            key = key[:at] + (slice(None),) * (rank - len(key) + 1) + key[at + 1 :]
-            if any(k is Ellipsis for k in key):
-                raise ViewError("an index can hold `...` only once", help="write `:` for each axis")
+        key = spelled_out(key if type(key) is tuple else (key,), rank)
         if len(key) > rank:
             raise OutOfBounds(
                 f"{len(key)} indices for {self.describe()}, which has {rank} axes",
@@ -214,17 +208,19 @@ class NkiTensor(DynamicViews, TensorOperators):
                 offset += start * step
                 new_shape.append(-(-(stop - start) // stride))
                 new_strides.append(step * stride)
-            elif isinstance(entry, DynamicSlice) and is_runtime(entry.start):
-                limit = size - static_index(entry.size, "nl.ds") + 1
-                dynamic = self._by_scalar(axis, entry.start, step, limit, "nl.ds")
-                new_shape.append(self._count(entry.size, axis, size))
-                new_strides.append(step)
             elif isinstance(entry, DynamicSlice):
-                start = static_index(entry.start, "nl.ds")
-                count = self._count(entry.size, axis, size)
-                start, stop, _ = self._bounds(np.s_[start : start + count], axis, size)
-                offset += start * step
-                new_shape.append(stop - start)
+                start, count = entry
+                if is_runtime(start):
+                    limit = size - static_index(count, "nl.ds") + 1
+                    dynamic = self._by_scalar(axis, start, step, limit, "nl.ds")
+                    count = self._count(count, axis, size)
+                else:
+                    start = static_index(start, "nl.ds")
+                    count = self._count(count, axis, size)
+                    if not 0 <= start <= size - count:
+                        start, _, _ = self._bounds(np.s_[start : start + count], axis, size)
+                    offset += start * step
+                new_shape.append(count)
                 new_strides.append(step)
             else:
                 if is_runtime(entry):

@@ -6,12 +6,20 @@ from nki_lab.targets.choice import Choice
 
 
 class MemoryRegion(Choice):
-    """Memory a tensor lives in, under the names of `nki.language.MemoryRegion`."""
+    """Memory a tensor lives in, under the names of `nki.language.MemoryRegion`.
 
+    Attributes:
+        on_chip: it is SBUF or PSUM, whose first axis is the partition axis.
+    """
+
+    on_chip: bool
     sbuf = "sbuf"
     psum = "psum"
     private_hbm = "private_hbm"
     shared_hbm = "shared_hbm"
+
+    def __init__(self, value: str) -> None:
+        self.on_chip = value in ("sbuf", "psum")  # no property: every tensor and view asks
 
     def __repr__(self) -> str:
         return f"nl.{self.name}"
@@ -20,11 +28,6 @@ class MemoryRegion(Choice):
     def official_name(cls) -> str:
         """Return the name kernels write the class by."""
         return "nl.MemoryRegion"
-
-    @property
-    def on_chip(self) -> bool:
-        """True for SBUF and PSUM, whose first axis is the partition axis."""
-        return self in _ON_CHIP
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -41,7 +44,6 @@ PSUM = MemoryRegion.psum
 PRIVATE_HBM = MemoryRegion.private_hbm
 SHARED_HBM = MemoryRegion.shared_hbm
 HBM = (PRIVATE_HBM, SHARED_HBM)
-_ON_CHIP = frozenset((SBUF, PSUM))
 
 
 def _argument_memory() -> MemoryRegion:
@@ -52,6 +54,7 @@ def _argument_memory() -> MemoryRegion:
     """
     made = object.__new__(MemoryRegion)
     made._name_, made._value_ = SHARED_HBM.name, SHARED_HBM.value
+    made.on_chip = False
     return made
 
 
