@@ -52,6 +52,12 @@ VARIABLES: dict[str, Variable] = {
         "none",
         "compiler passes to leave out, separated by commas: schedule keeps the order of the kernel's lines",
     ),
+    "store": Variable(
+        "NKI_LAB_STORE",
+        "cache",
+        "folder where what the compiler decided about large kernels is kept for later sessions: `cache` is the user's"
+        " cache folder, `none` keeps nothing",
+    ),
     "strict": Variable("NKI_LAB_STRICT", "0", "1: findings are errors", ("0", "1")),
     "debug": Variable(
         "NKI_LAB_DEBUG",
@@ -93,6 +99,7 @@ class Settings:
         precise_fp: round on every write.
         capacity: "error" or "finding".
         skip_passes: names of compiler passes to leave out.
+        store: folder for compiled programs, "none", or "cache" for the user's cache folder.
         strict: findings are errors.
         debug: run instructions while they are traced.
     """
@@ -102,6 +109,7 @@ class Settings:
     precise_fp: bool
     capacity: str
     skip_passes: tuple[str, ...]
+    store: str
     strict: bool
     debug: bool
 
@@ -123,6 +131,7 @@ class Settings:
             precise_fp=values["precise_fp"] == "1",
             capacity=values["capacity"],
             skip_passes=_names(values["skip_passes"]),
+            store=values["store"],
             strict=values["strict"] == "1",
             debug=values["debug"] == "1",
         )

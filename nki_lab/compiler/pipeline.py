@@ -6,9 +6,10 @@ The list is flat: a pass is one file, named once, and its result is recorded so 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from nki_lab.compiler.passes.remove_dead import remove_dead
 from nki_lab.compiler.passes.schedule import schedule
 from nki_lab.compiler.passes.settle_accumulate import settle_accumulate
 from nki_lab.compiler.reuse import reuse
+from nki_lab.compiler.stored_plan import StoredPlan
 from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.compiler.trace import trace
 from nki_lab.errors import (
@@ -42,6 +44,8 @@ from nki_lab.ir.watch import Watch
 from nki_lab.targets.spec import Target
 
 Pass = Callable[[Kernel, CompileOptions], Kernel]
+
+Stages = Callable[[], Iterable[tuple[str, Kernel]]]
 
 PASSES: tuple[tuple[str, Pass], ...] = (
     ("settle_accumulate", settle_accumulate),
@@ -65,15 +69,20 @@ class CompiledKernel:
 
     Attributes:
         kernel: the program after the last pass.
-        stages: (pass name, program after it), the traced program first.
+        recorded: returns the stages; they are made when somebody looks, where the passes did not run.
         source: the kernel it was traced from.
         others: the programs of the other cores of a logical core.
     """
 
     kernel: Kernel
-    stages: tuple[tuple[str, Kernel], ...]
+    recorded: Stages
     source: SourceKernel | StoredSource
     others: tuple[Kernel, ...] = ()
+
+    @cached_property
+    def stages(self) -> tuple[tuple[str, Kernel], ...]:
+        """(Pass name, program after it), the traced program first."""
+        return tuple(self.recorded())
 
     @property
     def target(self) -> Target:
@@ -132,21 +141,41 @@ def compile_kernel(
         known = reuse.find(traced, options)
         if known is not None:
             return known
-        stages = list(_stages(traced[0], options))
-        kernel = stages[-1][1]
-        others = []
-        for other in traced[1:]:
-            *_, (_, last) = _stages(other, options)
-            others.append(last)
-            kernel = join_cores(kernel, last)
-        check_names(options.schedule, traced)
-        stages[-1] = (stages[-1][0], kernel)
+        plan = StoredPlan.of(traced, options)
+        kernels = plan.find() if plan else None
+        if kernels is None:
+            stages, kernels = _passed(traced, options)
+            recorded: Stages = partial(list, stages if options.record else stages[:1])
+            if plan:
+                plan.keep(kernels)
+        else:
+            recorded = partial(_passed_again, traced, options)
+    kernel, *others = kernels
     if options.strict:
         refuse_findings(kernel.findings)
-    recorded = stages if options.record else stages[:1]
-    compiled = CompiledKernel(kernel, tuple(recorded), source, tuple(others))
+    compiled = CompiledKernel(kernel, recorded, source, tuple(others))
     reuse.keep(traced, options, compiled)
     return compiled
+
+
+def _passed(
+    traced: Sequence[Kernel], options: CompileOptions
+) -> tuple[list[tuple[str, Kernel]], list[Kernel]]:
+    """Return the program of the first core after each pass, and those of all cores after the last."""
+    stages = list(_stages(traced[0], options))
+    kernel = stages[-1][1]
+    others = []
+    for other in traced[1:]:
+        *_, (_, last) = _stages(other, options)
+        others.append(last)
+        kernel = join_cores(kernel, last)
+    check_names(options.schedule, traced)
+    stages[-1] = (stages[-1][0], kernel)
+    return stages, [kernel, *others]
+
+
+def _passed_again(traced: Sequence[Kernel], options: CompileOptions) -> list[tuple[str, Kernel]]:
+    return _passed(traced, options)[0]
 
 
 def _stages(kernel: Kernel, options: CompileOptions) -> Iterator[tuple[str, Kernel]]:

@@ -36,9 +36,9 @@ def program_ndim() -> int:
 def no_reorder() -> Iterator[None]:
     """Run the instructions of a `with` block one after the other.
 
-    Each waits until the one before it has finished. That also holds for what functions called in the block do, and on different engines: it is short for an edge from
-    each instruction to the next (`with_schedule`). Instructions outside may still move past those inside.
-    (nki/guides/how-to-scheduling-apis.rst)
+    Each waits until the one before it has finished, also in functions that the block calls, and on other engines: it
+    is short for an edge from each instruction to the next (`with_schedule`). Instructions outside may still move past
+    those inside. (nki/guides/how-to-scheduling-apis.rst)
     """
     with current().kept_order.block():
         yield
