@@ -15,7 +15,6 @@ from nki_lab.cli.kernel_call import (
     Capacity,
     Debug,
     Inputs,
-    Place,
     Seed,
     Skip,
     Strict,
@@ -23,21 +22,37 @@ from nki_lab.cli.kernel_call import (
     Timeout,
     call_kernel,
 )
-from nki_lab.errors import BadFile
+from nki_lab.errors import BadFile, UnknownOption
 
 if TYPE_CHECKING:
     from nki_lab.profiler.profile import Profile
 
 
+Profiled = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE.py[:KERNEL]",
+        help="the kernel; a file may hold only one. Or a file that `nki-lab compile` wrote, or a"
+        " profile that -o or --perfetto wrote",
+    ),
+]
+
+
 def profile(
-    kernel: Place,
+    kernel: Profiled,
     inputs: Inputs = None,
     args: Arguments = None,
     seed: Seed = 0,
     call: Call = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE.json", help="write the profile's tables"),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="write the profile: FILE.json, FILE.parquet or FILE.csv (folders with a file for each"
+            " table), or FILE.pftrace for ui.perfetto.dev",
+        ),
     ] = None,
     perfetto: Annotated[
         Path | None,
@@ -52,29 +67,41 @@ def profile(
 ) -> None:
     """Model where the time of a kernel goes: print the report, and write it for other tools.
 
-    nki-lab profile add.py:add --input a=randn:128x512 --input b=randn:128x512 -o add.json
+    nki-lab profile add.py:add --input a=randn:128x512 --input b=randn:128x512 -o add.parquet
+
+    nki-lab profile add.parquet
     """
     from nki_lab.cli.kernel_file import check_outputs
     from nki_lab.profiler.export_perfetto import save_chrome_trace
-    from nki_lab.profiler.profile_json import save
+    from nki_lab.profiler.files import check_ending, is_profile, load, save
     from nki_lab.profiler.report import report
 
     check_outputs(kernel, output=output, perfetto=perfetto)
-    options = Namespace(
-        target=target,
-        timeout=timeout,
-        capacity=capacity,
-        skip=skip,
-        strict=strict,
-        debug=debug,
-    )
-    result, _ = call_kernel(kernel, inputs, args, seed, options, call)
-    typer.echo(report(result.profile))
     if output is not None:
-        _write(save, result.profile, output)
+        check_ending(output)
+    if is_profile(kernel):
+        if inputs or args or call is not None or target is not None:
+            raise UnknownOption(
+                f"{kernel} is a profile: nothing is run",
+                help="name the kernel's file, or leave --input, --arg, --run and --target out",
+            )
+        found = load(kernel)
+    else:
+        options = Namespace(
+            target=target,
+            timeout=timeout,
+            capacity=capacity,
+            skip=skip,
+            strict=strict,
+            debug=debug,
+        )
+        found = call_kernel(kernel, inputs, args, seed, options, call)[0].profile
+    typer.echo(report(found))
+    if output is not None:
+        save(found, output)
         typer.echo(f"\nprofile written to {output}")
     if perfetto is not None:
-        _write(save_chrome_trace, result.profile, perfetto)
+        _write(save_chrome_trace, found, perfetto)
         typer.echo(f"\ntrace for Perfetto written to {perfetto}")
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.ir.nodes import Kernel
 from nki_lab.ir.same_program import same_program
+from nki_lab.source import Span
 
 if TYPE_CHECKING:
     from nki_lab.compiler.pipeline import CompiledKernel
@@ -78,7 +79,17 @@ def _key(traced: Sequence[Kernel], options: CompileOptions) -> Any:
     first = traced[0]
     shapes = tuple((s.shape, str(s.dtype)) for s in first.inputs)
     sizes = tuple((len(k.instructions), len(k.storages)) for k in traced)
-    return first.name, first.target.name, options, shapes, sizes
+    files = tuple(_files(k) for k in traced)
+    return first.name, first.target.name, options, shapes, sizes, files
+
+
+def _files(kernel: Kernel) -> tuple[tuple[str, ...], ...]:
+    """Return the files of every place in the author's text; code objects of two files may be equal."""
+    stacks = {id(i.stack): i.stack for i in kernel.instructions}
+    return tuple(
+        tuple(p.filename if isinstance(p, Span) else p[0].co_filename for p in stack)
+        for stack in stacks.values()
+    )
 
 
 #: Of this process.

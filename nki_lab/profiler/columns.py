@@ -139,7 +139,8 @@ def _strings(values: Any, field: Field, rows: int) -> Strings:
 def _numbers(values: Any, field: Field) -> np.ndarray:
     if isinstance(values, list | tuple) and any(value is None for value in values):
         unknown = np.array([value is None for value in values])
-        filled = _numbers([0 if value is None else value for value in values], field)
+        nothing = _DTYPES[field.type](0).item()
+        filled = _numbers([nothing if value is None else value for value in values], field)
         return np.ma.MaskedArray(filled, unknown)
     if isinstance(values, np.ma.MaskedArray):
         unknown = np.ma.getmaskarray(values)
@@ -148,9 +149,17 @@ def _numbers(values: Any, field: Field) -> np.ndarray:
     array = np.asarray(values)
     wanted = np.dtype(_DTYPES[field.type])
     safe = {"f": "iuf", "i": "iu", "b": "b"}[wanted.kind]
-    if array.size and array.dtype.kind not in safe:
+    if array.size and (array.dtype.kind not in safe or not _in_range(array, field)):
         raise ValueError(f"column {field.name} must hold {field.type} values")
     return array.astype(wanted, copy=False)
+
+
+def _in_range(array: np.ndarray, field: Field) -> bool:
+    """Tell whether integers have as many bits as the column."""
+    if field.type not in ("int32", "int64") or array.dtype.itemsize < 4:
+        return True
+    limits = np.iinfo(field.type)
+    return int(array.min()) >= limits.min and int(array.max()) <= limits.max
 
 
 def to_list(column: Column) -> list[Any]:
@@ -161,6 +170,27 @@ def to_list(column: Column) -> list[Any]:
 def take(column: Column, rows: Any) -> Column:
     """Return the rows of a column chosen by a slice, mask or index array."""
     return column.take(rows) if isinstance(column, Strings) else column[rows]
+
+
+def is_unknown(column: Column) -> bool:
+    """Tell whether no row of a column is known."""
+    if isinstance(column, Strings):
+        return bool((column.codes < 0).all())
+    return bool(np.ma.getmaskarray(column).all()) if np.ma.isMaskedArray(column) else False
+
+
+def same_column(one: Column, other: Column) -> bool:
+    """Tell whether two columns hold the same values, unknown ones included; NaN is NaN."""
+    if isinstance(one, Strings) or isinstance(other, Strings):
+        return one == other if isinstance(one, Strings) else False
+    unknown, also = np.ma.getmaskarray(one), np.ma.getmaskarray(other)
+    exact = one.dtype == other.dtype and np.array_equal(unknown, also)
+    return exact and np.array_equal(known(one), known(other), equal_nan=one.dtype.kind == "f")
+
+
+def same_number(one: float | int, other: float | int) -> bool:
+    """Tell whether two numbers are the same; NaN is NaN."""
+    return one == other or (one != one and other != other)
 
 
 def known(column: np.ndarray) -> np.ndarray:

@@ -13,6 +13,7 @@ import numpy as np
 
 from nki_lab.profiler import intervals, metrics
 from nki_lab.profiler.columns import Strings
+from nki_lab.profiler.packets import packet_table
 from nki_lab.profiler.schema import ENGINES, SCHEMA_VERSION, TRANSFERS
 
 if TYPE_CHECKING:
@@ -149,6 +150,7 @@ def summary(profile: Profile) -> Mapping[str, Any]:
 #: Table -> how to compute it.
 DERIVED: dict[str, Callable[[Profile], Mapping[str, Any]]] = {
     "ActiveTime": active_time,
+    "DmaPacket": packet_table,
     "DmaUsage": dma_usage,
     "HbmUsage": hbm_usage,
     "Metadata": metadata,

@@ -2,13 +2,12 @@
 
 Times in a Chrome trace are microseconds with fractions. A track shows one slice at a time, so
 spans that overlap (transfers of one queue, instructions behind each other in a pipeline) go to
-tracks of their own. Every slice carries its row of the profile, so that nothing is lost on the way
-back (`import_perfetto`).
+tracks of their own. Every slice shows its row of the profile. Behind the events, where viewers do not
+look, stands the profile itself, so that nothing is lost on the way back (`import_perfetto`).
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,8 @@ import numpy as np
 from nki_lab.profiler import intervals
 from nki_lab.profiler.columns import Strings
 from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.profile_json import FORMAT_VERSION, document_of, dump, shown_number
+from nki_lab.profiler.reading import write_whole
 from nki_lab.profiler.schema import ENGINES, TABLES, TRANSFERS
 
 #: Names of the timeline tracks of each engine, in the order they are shown.
@@ -31,26 +32,32 @@ ENGINE_TRACKS = {
 _SHOWN_IN_SLICE = {"start_ts", "end_ts", "duration_ns"}
 
 
+#: Name of the first event, which tells that the trace is ours.
+MARK = "nki_lab profile"
+
+
 def to_chrome_trace(profile: Profile) -> str:
     """Return a profile as a Chrome trace (JSON object form) that Perfetto opens."""
-    document = {
-        "displayTimeUnit": "ns",
-        "otherData": {
-            "target": profile.target.name,
-            "is_simulation": profile.is_simulation,
-            "name": profile.name,
-            "metrics": profile.metrics,
-        },
-        "traceEvents": list(_events(profile)),
-    }
-    return json.dumps(document, separators=(",", ":"), allow_nan=False)
+    return "".join(_pieces(profile))
 
 
 def save_chrome_trace(profile: Profile, path: str | Path) -> Path:
-    """Write the Chrome trace of a profile to a file and return its path."""
+    """Write the Chrome trace of a profile to a file, in one step, and return its path."""
     path = Path(path)
-    path.write_text(to_chrome_trace(profile), encoding="utf-8")
+    write_whole(path, _pieces(profile))
     return path
+
+
+def _pieces(profile: Profile) -> Iterator[str]:
+    # Perfetto reads nothing behind a key that it does not know, so ours comes last.
+    mark = {"ph": "M", "name": MARK, "pid": 0, "args": {"version": FORMAT_VERSION}}
+    yield '{"displayTimeUnit":"ns","traceEvents":['
+    yield dump(mark)
+    for event in _events(profile):
+        yield f",\n{dump(event)}"
+    yield '],"otherData":'
+    yield dump(document_of(profile))
+    yield "}"
 
 
 def track_names(profile: Profile, table: str) -> Strings:
@@ -91,6 +98,8 @@ def _events(profile: Profile) -> Iterator[dict[str, Any]]:
     for table in ("Instruction", TRANSFERS):
         tracks = track_names(profile, table)
         for track, record in zip(tracks.to_list(), profile.records(table), strict=True):
+            if record["start_ts"] is None or record["end_ts"] is None:
+                continue
             core = record["pcore_idx"] or 0
             thread = threads.setdefault((core, track or "DMA"), len(threads) + 1)
             slices.append(_slice(table, record, core, thread))
@@ -102,7 +111,9 @@ def _events(profile: Profile) -> Iterator[dict[str, Any]]:
 
 def _slice(table: str, record: dict[str, Any], core: int, thread: int) -> dict[str, Any]:
     title = record["opcode"] if table == "Instruction" else record["variable"] or record["op"]
-    known = {k: v for k, v in record.items() if v is not None and k not in _SHOWN_IN_SLICE}
+    known = {
+        k: shown_number(v) for k, v in record.items() if v is not None and k not in _SHOWN_IN_SLICE
+    }
     return {
         "ph": "X",
         "name": title or table,
@@ -165,5 +176,5 @@ def _counters(profile: Profile) -> Iterator[dict[str, Any]]:
         values = profile.numbers(table, column).tolist()
         cores = profile.numbers(table, "pcore_idx").tolist()
         for time, value, core in zip(times, values, cores, strict=True):
-            args = {unit: round(value * scale, 6)}
+            args = {unit: shown_number(round(value * scale, 6))}
             yield {"ph": "C", "name": title, "pid": core, "ts": _us(time), "args": args}

@@ -1,24 +1,33 @@
-"""How are single tables handed to a spreadsheet or another program?"""
+"""How is a single table handed to a spreadsheet or another program, and read back from CSV?
+
+An empty field of a CSV table is an unknown value, so which texts are really empty has to be told besides
+(`empty_texts`).
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TextIO
 
+import numpy as np
+
+from nki_lab.profiler.columns import Column, Strings
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TABLES
+
+_ROWS_AT_ONCE = 1 << 16
+_LONGEST_FIELD = 1 << 30
 
 
 def table_csv(profile: Profile, table: str) -> str:
     """Return a table as CSV with every column of the schema; unknown values are empty."""
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(TABLES[table])
-    for record in profile.records(table):
-        writer.writerow("" if value is None else value for value in record.values())
+    _write(profile, table, out)
     return out.getvalue()
 
 
@@ -27,19 +36,98 @@ def table_json(profile: Profile, table: str) -> str:
     return json.dumps(list(profile.records(table)))
 
 
-def save_tables(
-    profile: Profile, folder: str | Path, tables: Iterable[str] | None = None
-) -> list[Path]:
-    """Write tables as `<table>.csv` into a folder and return the paths.
+def write_csv(profile: Profile, table: str, path: Path) -> None:
+    """Write what `table_csv` returns to a file, some rows at a time."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        _write(profile, table, file)
 
-    Without `tables`, every table of the profile that has rows.
+
+def _write(profile: Profile, table: str, file: TextIO) -> None:
+    # With this line terminator every field that holds one of its characters is quoted.
+    writer = csv.writer(file, lineterminator="\r\n")
+    writer.writerow(TABLES[table])
+    flags = [name for name, field in TABLES[table].items() if field.type == "bool"]
+    for start in range(0, profile.count(table), _ROWS_AT_ONCE):
+        for record in profile.records(table, start, start + _ROWS_AT_ONCE):
+            for name in flags:
+                if record[name] is not None:
+                    record[name] = "true" if record[name] else "false"
+            writer.writerow(record.values())
+
+
+def empty_texts(columns: Mapping[str, Column]) -> dict[str, list[int] | bool]:
+    """Return the rows of each column that hold an empty text; True where every empty field is one."""
+    found: dict[str, list[int] | bool] = {}
+    for name, column in columns.items():
+        if isinstance(column, Strings):
+            rows = np.flatnonzero(column.equal_to(""))
+            if len(rows):
+                found[name] = rows.tolist() if (column.codes < 0).any() else True
+    return found
+
+
+def read_csv(
+    path: Path, table: str, wanted: Collection[str], empty: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return columns of a table that `write_csv` wrote.
+
+    Args:
+        path: the file.
+        table: its name.
+        wanted: the columns to return.
+        empty: what `empty_texts` told.
+
+    Raises ValueError where it is not such a file.
     """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for table in profile.table_names if tables is None else tables:
-        if profile.count(table):
-            path = folder / f"{table}.csv"
-            path.write_text(table_csv(profile, table), encoding="utf-8", newline="")
-            written.append(path)
-    return written
+    fields = TABLES[table]
+    with _long_fields(), path.open(encoding="utf-8", newline="") as file:
+        rows = csv.reader(file, strict=True)
+        read = [fields[name] for name in wanted]
+        places = [list(fields).index(name) for name in wanted]
+        columns: list[list[Any]] = [[] for _ in wanted]
+        try:
+            if next(rows, None) != list(fields):
+                raise ValueError("other columns")
+            for row in rows:
+                if len(row) != len(fields):
+                    raise ValueError("a row of another length")
+                for column, place in zip(columns, places, strict=True):
+                    column.append(row[place])
+        except csv.Error as error:
+            raise ValueError(str(error)) from None
+    return {
+        field.name: _values(column, field.type, empty.get(field.name))
+        for field, column in zip(read, columns, strict=True)
+    }
+
+
+def _values(texts: list[str], kind: str, empty: Any) -> list[Any]:
+    if kind != "string":
+        convert = _CONVERT[kind]
+        return [convert(text) if text else None for text in texts]
+    if empty is True:
+        return list(texts)
+    known = set(empty or ())
+    return [text or ("" if row in known else None) for row, text in enumerate(texts)]
+
+
+def _flag(text: str) -> bool:
+    return {"true": True, "false": False}[text]
+
+
+_CONVERT: dict[str, Callable[[str], Any]] = {
+    "int64": int,
+    "int32": int,
+    "float": float,
+    "bool": _flag,
+}
+
+
+@contextmanager
+def _long_fields() -> Iterator[None]:
+    """Let the csv module read texts of any length meanwhile."""
+    before = csv.field_size_limit(_LONGEST_FIELD)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)

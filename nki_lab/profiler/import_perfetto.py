@@ -3,43 +3,41 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import re
+from pathlib import Path
 
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.reading import reading
-from nki_lab.profiler.schema import TABLES, TRANSFERS
-from nki_lab.targets import get_target
+from nki_lab.profiler.profile_json import check_head, dump, profile_of
+from nki_lab.profiler.reading import read_document, reading
+
+_HEAD = re.compile(rb'\{"displayTimeUnit":"ns","traceEvents":\[\{"ph":"M","name":"nki_lab profile"')
+
+
+def is_trace(path: Path) -> bool:
+    """Tell whether a file begins like a trace that nki_lab wrote."""
+    try:
+        with path.open("rb") as file:
+            return _HEAD.match(file.read(200)) is not None
+    except OSError:
+        return False
+
+
+def load_trace(path: str | Path) -> Profile:
+    """Read the profile of a trace that `save_chrome_trace` wrote. Raises BadFile when it cannot."""
+    path = Path(path)
+    complaint = f"{path.name} is not a trace written by nki_lab"
+    return from_chrome_trace(read_document(path, _HEAD, complaint), path.name)
 
 
 def from_chrome_trace(text: str, source: str = "this text") -> Profile:
-    """Read the instructions and transfers of a Chrome trace made by `to_chrome_trace`.
+    """Read the profile from a Chrome trace made by `to_chrome_trace`.
 
-    Times come back as the same whole nanoseconds. Counters and arrows are drawings of other tables
-    and are not read. Raises BadFile with one sentence when the text is not such a trace.
+    The events are a drawing of it and are not read. Raises BadFile with one sentence when the text is not such a
+    trace, damaged, or from a newer version.
     """
     with reading(f"{source} is not a trace written by nki_lab"):
-        document = json.loads(text)
-        about = document["otherData"]
-        tables = {
-            table: columns
-            for table in ("Instruction", TRANSFERS)
-            if (columns := _columns(document["traceEvents"], table))
-        }
-        return Profile.from_tables(
-            get_target(about["target"]),
-            tables,
-            is_simulation=bool(about["is_simulation"]),
-            name=str(about["name"]),
-            metrics=about["metrics"],
-        )
-
-
-def _columns(events: list[dict[str, Any]], table: str) -> dict[str, list[Any]]:
-    rows = []
-    for event in events:
-        if event["ph"] == "X" and event["cat"] == table:
-            start = round(event["ts"] * 1000)
-            end = start + round(event["dur"] * 1000)
-            rows.append(event["args"] | {"start_ts": start, "end_ts": end})
-    seen = {name for row in rows for name in row}
-    return {name: [row.get(name) for row in rows] for name in TABLES[table] if name in seen}
+        document = json.loads(text)["otherData"]
+        beginning = dump({key: document[key] for key in ("format", "version", "target")})
+    check_head(beginning, source)
+    with reading(f"{source} is not a readable profile"):
+        return profile_of(document)

@@ -26,30 +26,46 @@ Who makes a profile (the timing model, or an importer of a measured one) hands o
             },
             "Flow": ..., "SbufUsage": ..., "PsumUsage": ..., "TensorInfo": ...,   # see usage.py
             "Warning": {"message": [...], "category": [...]},
-            "DmaPacket": make_packets,   # any table may be a function, called when asked for
+            "KernelInstructions": make_them,   # any table may be a function, called when asked for
         },
         is_simulation=True,
         name="add_kernel",
         metrics={"inputs_and_weights_size_bytes": 4096},   # Summary fields only the maker knows
+        deals=make_deals,                      # how transfers fall into packets, see packets.py
     )
 
 A column is an array, a list (None where unknown), a `Strings`, or one value for all rows. A column
-that is left out is unknown; nothing is invented for it. In Flow, the one edge from an "instruction"
-to a "dma_block" comes from the instruction that issues the transfer. Three things are filled in
-when missing: `duration_ns` from start and end, `throughput` from bytes and duration, and the tables
-in `derived.DERIVED` (ActiveTime, OpcodeSummary, Summary, Metadata, ...), made when asked for.
+that is left out, or known in no row, is unknown; nothing is invented for it. In Flow, the one edge
+from an "instruction" to a "dma_block" comes from the instruction that issues the transfer. Three
+things are filled in when missing: `duration_ns` from start and end, `throughput` from bytes and
+duration, and the tables in `derived.DERIVED` (ActiveTime, OpcodeSummary, Summary, Metadata, ...), made
+when asked for.
+
+`save` and `load` keep a profile in a file; which format is told by the name, see `files.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from nki_lab.profiler import derived
-from nki_lab.profiler.columns import Column, Strings, known, make_column, take, to_list
+from nki_lab.profiler.columns import (
+    Column,
+    Strings,
+    is_unknown,
+    known,
+    make_column,
+    same_column,
+    same_number,
+    take,
+    to_list,
+)
+from nki_lab.profiler.packets import Deals
 from nki_lab.profiler.schema import SBUF_PLACE, TABLES, TRANSFERS
 from nki_lab.targets import Target
 
@@ -80,11 +96,13 @@ class Profile:
         is_simulation: bool,
         name: str,
         metrics: Mapping[str, float | int],
+        deals: Deals | Callable[[], Deals] | None = None,
     ) -> None:
         self.target = target
         self.is_simulation = is_simulation
         self.name = name
         self.metrics = dict(metrics)
+        self._deals = deals
         self._given: dict[str, Table] = {}
         self._made: dict[str, Table] = {}
         self._makers: dict[str, Callable[[], Mapping[str, Any]]] = {}
@@ -112,22 +130,60 @@ class Profile:
         is_simulation: bool,
         name: str = "",
         metrics: Mapping[str, float | int] | None = None,
+        deals: Deals | Callable[[], Deals] | None = None,
     ) -> Profile:
         """Make a profile from whole columns; the module's text shows the contract.
 
         Raises BadTable when a table or column does not fit the schema.
         """
-        return cls(target, tables, is_simulation=is_simulation, name=name, metrics=metrics or {})
+        return cls(
+            target,
+            tables,
+            is_simulation=is_simulation,
+            name=name,
+            metrics=metrics or {},
+            deals=deals,
+        )
 
     @property
     def stored(self) -> dict[str, Table]:
-        """The tables that a file keeps: all the maker supplied but single packets.
+        """The tables that a file keeps: all the maker supplied.
 
-        Tables the maker would make on demand are made now. Packets are left out because there can
-        be hundreds per transfer.
+        Tables the maker would make on demand are made now.
         """
-        supplied = [n for n in TABLES if n in self._supplied and n != "DmaPacket"]
+        supplied = [name for name in TABLES if name in self._supplied]
         return {name: columns for name in supplied if (columns := self.table(name))}
+
+    @cached_property
+    def deals(self) -> Deals | None:
+        """How the transfers fall into packets; None where that is unknown, or DmaPacket was supplied."""
+        made = self._deals() if callable(self._deals) else self._deals
+        if made is not None and len(made.codes) != self.count(TRANSFERS):
+            raise BadTable("the packets of some transfers are missing, or there are too many")
+        return made
+
+    def save(self, path: str | Path) -> Path:
+        """Write the profile to a file or folder and return its path; `load` gives an equal one back.
+
+        Args:
+            path: its ending tells the format: .json, .parquet (a folder of tables; needs the extra `profile`), .csv (a
+                folder of tables), or .pftrace (opens in ui.perfetto.dev).
+
+        Raises UnknownOption for another ending, BadFile where it cannot be written.
+        """
+        from nki_lab.profiler.files import save
+
+        return save(self, path)
+
+    @staticmethod
+    def load(path: str | Path) -> Profile:
+        """Read a profile that `save` wrote, whatever its format.
+
+        Raises BadFile with one sentence when it is not such a file, damaged, or from a newer version.
+        """
+        from nki_lab.profiler.files import load
+
+        return load(path)
 
     @property
     def table_names(self) -> tuple[str, ...]:
@@ -223,7 +279,9 @@ class Profile:
             isinstance(other, Profile)
             and self.target is other.target
             and (self.is_simulation, self.name) == (other.is_simulation, other.name)
-            and self.metrics == other.metrics
+            and self.metrics.keys() == other.metrics.keys()
+            and all(same_number(v, other.metrics[k]) for k, v in self.metrics.items())
+            and self.deals == other.deals
             and self.stored.keys() == other.stored.keys()
             and all(_same(table, other.stored[name]) for name, table in self.stored.items())
         )
@@ -265,18 +323,22 @@ def _complete(table: str, source: Mapping[str, Any]) -> Table:
         }
     except ValueError as error:
         raise BadTable(f"table {table}: {error}") from None
+    if not rows:
+        return {}
+    told = [name for name, column in columns.items() if not is_unknown(column)]
+    # A table of which nothing is known still has its number of rows.
+    columns = {name: columns[name] for name in told or list(columns)[:1]}
     if "start_ts" in columns and "end_ts" in columns:
-        start, end = known(columns["start_ts"]), known(columns["end_ts"])  # type: ignore[arg-type]
-        if (end < start).any():
-            row = int(np.argmax(end < start))
-            raise BadTable(f"table {table}: row {row} ends before it starts")
+        length: Any = columns["end_ts"] - columns["start_ts"]  # type: ignore[operator]
+        negative = np.ma.filled(length < 0, False)
+        if negative.any():
+            raise BadTable(f"table {table}: row {int(np.argmax(negative))} ends before it starts")
         if "duration_ns" in fields and "duration_ns" not in columns:
-            columns["duration_ns"] = end - start
+            columns["duration_ns"] = length
         if "throughput" in fields and "throughput" not in columns and "transfer_bytes" in columns:
-            moved = known(columns["transfer_bytes"])  # type: ignore[arg-type]
-            columns["throughput"] = moved * 1e9 / np.maximum(end - start, 1)
+            columns["throughput"] = columns["transfer_bytes"] * 1e9 / np.maximum(length, 1)  # type: ignore[operator]
     return {name: columns[name] for name in fields if name in columns}
 
 
 def _same(one: Table, other: Table) -> bool:
-    return one.keys() == other.keys() and all(to_list(one[n]) == to_list(other[n]) for n in one)
+    return one.keys() == other.keys() and all(same_column(one[n], other[n]) for n in one)

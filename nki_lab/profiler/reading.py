@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -36,12 +36,12 @@ def read_document(path: Path, head: re.Pattern[bytes], complaint: str) -> str:
         raise BadFile(complaint) from None
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str | Iterable[str]) -> None:
     """Write a file in one step, so that another process reads all of it, or what was there before."""
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         with part.open("x", encoding="utf-8") as file:
-            file.write(text)
+            file.writelines([text] if isinstance(text, str) else text)
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
@@ -53,6 +53,8 @@ def reading(complaint: str) -> Iterator[None]:
     try:
         yield
         return
+    except BadFile:
+        raise  # says already what is wrong
     except (json.JSONDecodeError, RecursionError):
         problem = "the JSON is damaged or cut off"
     except BadTable as error:

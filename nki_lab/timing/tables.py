@@ -20,7 +20,7 @@ from nki_lab.timing import memory_use
 from nki_lab.timing.flow import flow_table
 from nki_lab.timing.limits import warnings
 from nki_lab.timing.operands import activation_function, operand_text, product_type, traffic_of
-from nki_lab.timing.packets import packet_table
+from nki_lab.timing.packets import deals_of
 from nki_lab.timing.rows import TRIGGER, Kind, Rows, instruction_rows
 from nki_lab.timing.timeline import Timeline
 from nki_lab.timing.transfers import queue_table, tensor_table, transfer_table
@@ -37,7 +37,6 @@ def make_profile(timeline: Timeline) -> Profile:
         {
             "Instruction": tables.instructions,
             TRANSFERS: lambda: transfer_table(timeline),
-            "DmaPacket": lambda: packet_table(timeline),
             "Flow": lambda: flow_table(timeline, tables.rows),
             "SbufUsage": lambda: memory_use.sbuf_usage(timeline),
             "PsumUsage": lambda: memory_use.psum_usage(timeline),
@@ -53,6 +52,7 @@ def make_profile(timeline: Timeline) -> Profile:
             "inputs_and_weights_size_bytes": inputs,
             "inputs_outputs_weights_size_bytes": inputs + outputs,
         },
+        deals=lambda: deals_of(timeline),
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.profile_json import load
 
 ROOT = Path(__file__).parents[2]
@@ -270,6 +271,34 @@ def test_a_wrong_file_is_exit_code_1(
     assert message in done.stderr
     assert where in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("ending", ["json", "parquet", "csv", "pftrace"])
+def test_a_stored_profile_is_shown_and_written_in_another_format(command, write, ending: str):
+    write("add.py", ADD)
+    file = f"add.{ending}"
+    made = command("profile", "add.py:add", *ARRAYS, "-o", file)
+    assert made.exit_code == 0
+    shown = command("profile", file, "-o", "again.json")
+    assert shown.exit_code == 0
+    assert shown.stdout.splitlines()[:-1] == made.stdout.splitlines()[:-1]
+    assert load("again.json") == Profile.load(file)
+
+
+def test_a_stored_profile_takes_no_arguments(command, write):
+    write("add.py", ADD)
+    assert command("profile", "add.py:add", *ARRAYS, "-o", "add.json").exit_code == 0
+    done = command("profile", "add.json", *ARRAYS)
+    assert done.exit_code == 2
+    assert "add.json is a profile: nothing is run" in done.stderr
+
+
+def test_a_profile_is_not_made_for_a_file_that_cannot_be_written(command, write):
+    write("add.py", ADD)
+    done = command("profile", "add.py:add", *ARRAYS, "-o", "add.xlsx")
+    assert done.exit_code == 2
+    assert "a profile is not written as .xlsx" in done.stderr
+    assert "total time" not in done.stdout
 
 
 def test_a_profile_is_written_and_read_back(command, write, tmp_path: Path):

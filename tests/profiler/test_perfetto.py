@@ -62,15 +62,34 @@ def test_the_same_whole_nanoseconds_come_back() -> None:
     p = profile()
     again = from_chrome_trace(to_chrome_trace(p))
     assert again.is_simulation and again.target is TRN2 and again.name == p.name
+    assert again == p
     for table in ("Instruction", "DmaPacketAggregated"):
         assert list(again.records(table)) == list(p.records(table))
+        drawn = [e for e in events("X") if e["cat"] == table]
+        assert [round(e["ts"] * 1000) for e in drawn] == p.numbers(table, "start_ts").tolist()
+        assert [round(e["dur"] * 1000) for e in drawn] == p.numbers(table, "duration_ns").tolist()
+
+
+def test_rows_without_times_are_kept_though_not_drawn() -> None:
+    table = {"start_ts": [None, 3], "end_ts": [4, 5], "id": [1, 2], "engine": "vector"}
+    p = Profile.from_tables(TRN2, {"Instruction": table}, is_simulation=True)
+    text = to_chrome_trace(p)
+    drawn = [e["ts"] for e in json.loads(text)["traceEvents"] if e["ph"] == "X"]
+    assert drawn == [0.003]
+    again = from_chrome_trace(text)
+    assert [r["duration_ns"] for r in again.records("Instruction")] == [None, 2]
+    assert again == p
 
 
 def test_times_of_days_survive() -> None:
     day = 86_400 * 10**9 + 1
     table = {"start_ts": [0, day], "end_ts": [1, day + 7], "id": [1, 2], "engine": "vector"}
     p = Profile.from_tables(TRN2, {"Instruction": table}, is_simulation=True)
-    again = from_chrome_trace(to_chrome_trace(p))
+    text = to_chrome_trace(p)
+    drawn = [e for e in json.loads(text)["traceEvents"] if e["ph"] == "X"]
+    assert [round(e["ts"] * 1000) for e in drawn] == [0, day]
+    assert [round(e["dur"] * 1000) for e in drawn] == [1, 7]
+    again = from_chrome_trace(text)
     assert again.numbers("Instruction", "start_ts").tolist() == [0, day]
     assert again.numbers("Instruction", "end_ts").tolist() == [1, day + 7]
 
@@ -108,3 +127,4 @@ def test_other_text_is_refused(text) -> None:
 def test_saved_file_is_the_document(tmp_path) -> None:
     path = save_chrome_trace(profile(), tmp_path / "run.json")
     assert path.read_text() == to_chrome_trace(profile())
+    assert Profile.load(path) == profile()  # whatever the name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import threading
 import weakref
 
@@ -14,6 +15,7 @@ from nki_lab.api import isa as nisa
 from nki_lab.compiler.reuse import Reuse, reuse
 from nki_lab.errors import AddressOutOfRange, OverCapacity
 from nki_lab.runtime import bindings, jit, run, use_target
+from nki_lab.source import Span
 from tests.simulator.kernels import EXAMPLES
 
 X = np.random.default_rng(6).standard_normal((4, 6)).astype(np.float32)
@@ -221,3 +223,17 @@ def test_what_is_kept_is_bounded():
     for n in range(20):
         scaled(np.ones((n + 1, 3), np.float32))
     assert len(bindings._free) == bindings.KEPT
+
+
+def test_equal_texts_of_two_files_keep_their_lines(tmp_path):
+    """Code objects of equal text are equal, whatever their files are called."""
+    text = inspect.getsource(scaled.func).replace("@jit\n", "")
+    shown = []
+    for name in ("one.py", "two.py"):
+        file = tmp_path / name
+        file.write_text(text)
+        scope = {"nl": nl, "times": times}
+        exec(compile(text, str(file), "exec"), scope)
+        result = run(scope["scaled"], X)
+        shown.append({Span.of(i.stack[0]).file_label for i in result.kernel.instructions})
+    assert shown == [{"one.py", "test_reuse.py"}, {"two.py", "test_reuse.py"}]

@@ -1,0 +1,72 @@
+"""In which format is a profile kept in a file, and how is it read again?
+
+    run.json      one document with every table, column by column
+    run.parquet   a folder with one Parquet file per table (needs pyarrow: the extra `profile`)
+    run.csv       a folder with one CSV file per table
+    run.pftrace   a timeline for ui.perfetto.dev
+
+The ending tells the format that is written. What is read tells its format itself, whatever its name.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nki_lab.errors import BadFile, UnknownOption
+from nki_lab.profiler import export_perfetto, import_perfetto, profile_json, tables_folder
+from nki_lab.profiler.profile import Profile
+
+#: Endings that `save` knows.
+ENDINGS = (".json", ".parquet", ".csv", ".pftrace")
+
+
+def save(profile: Profile, path: str | Path) -> Path:
+    """Write a profile in the format that the ending of `path` tells, and return the path.
+
+    Raises UnknownOption for another ending, BadFile where it cannot be written.
+    """
+    path = Path(path)
+    check_ending(path)
+    ending = path.suffix.lower()
+    if ending in (".parquet", ".csv"):
+        return tables_folder.save_folder(profile, path, ending[1:])
+    write = export_perfetto.save_chrome_trace if ending == ".pftrace" else profile_json.save
+    try:
+        return write(profile, path)
+    except OSError as error:
+        raise BadFile(f"{path} cannot be written: {error.strerror}") from None
+
+
+def check_ending(path: Path) -> None:
+    """Raise UnknownOption where the ending of a path tells no format."""
+    if path.suffix.lower() not in ENDINGS:
+        raise UnknownOption(
+            f"a profile is not written as {path.suffix or 'a file without ending'}: {path}",
+            help=f"end the name with one of {', '.join(ENDINGS)}",
+        )
+
+
+def load(path: str | Path) -> Profile:
+    """Read a profile that `save` or `save_chrome_trace` wrote.
+
+    Raises BadFile with one sentence when it is not such a file, damaged, or from a newer version.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return tables_folder.load_folder(path)
+    if import_perfetto.is_trace(path):
+        return import_perfetto.load_trace(path)
+    return profile_json.load(path)
+
+
+def is_profile(path: str | Path) -> bool:
+    """Tell whether a path leads to something that `load` reads, by how it begins."""
+    path = Path(path)
+    if path.is_dir():
+        return tables_folder.is_folder(path)
+    try:
+        with path.open("rb") as file:
+            begun = file.read(200)
+    except OSError:
+        return False
+    return profile_json.HEAD.match(begun) is not None or import_perfetto.is_trace(path)
