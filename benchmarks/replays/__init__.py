@@ -41,7 +41,17 @@ from benchmarks.replay import Program, Replay
 __all__ = ["FAMILIES", "Program", "Replay", "all_replays", "reason_against", "replay_of"]
 
 #: Modules of this package, in the order they are printed.
-FAMILIES = ("kernel_optimization", "nkibench", "instructions")
+FAMILIES = (
+    "kernel_optimization",
+    "nkibench",
+    "matmul_ladder",
+    "fused_mamba",
+    "autocomp_gemm",
+    "autocomp_attention_hbm",
+    "autocomp_attention",
+    "autocomp_conv1d",
+    "instructions",
+)
 
 
 def all_replays() -> list[Replay]:

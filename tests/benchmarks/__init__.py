@@ -1,0 +1,1 @@
+"""Do the programs that stand for published measurements do what those did?"""
