@@ -109,7 +109,8 @@ def test_the_commands_work(folder: Path, monkeypatch: pytest.MonkeyPatch, line: 
     monkeypatch.setattr(lab.subprocess, "call", lambda words: started.append(words) or 0)
     words = shlex.split(line)[1:]
     for earlier in COMMANDS[: COMMANDS.index(line)]:
-        if earlier.startswith("nki-lab compile") and ".nkic" in line:
+        written = earlier.partition(" -o ")[2].split(" ")[0]
+        if written and written in words:
             CliRunner().invoke(app, shlex.split(earlier)[1:])
     outcome = CliRunner().invoke(app, words)
     assert outcome.exit_code == (words[0] == "diff"), outcome.output

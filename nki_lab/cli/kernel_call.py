@@ -42,6 +42,8 @@ Capacity = Annotated[str | None, declared("capacity")]
 Skip = Annotated[str | None, declared("skip")]
 Strict = Annotated[bool, declared("strict")]
 Debug = Annotated[bool, declared("debug")]
+Analyse = Annotated[Any, declared("analyse")]
+WhatIf = Annotated[Any, declared("what_if")]
 Check = Annotated[Expression | None, declared("check")]
 
 

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from nki_lab.cli.artifacts import compile_, diff, disasm
 from nki_lab.cli.catalog import catalog
+from nki_lab.cli.compare import compare
 from nki_lab.cli.doctor import doctor
 from nki_lab.cli.execute import execute
 from nki_lab.cli.explain import OptionsAreTopics, explain
@@ -45,6 +46,7 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(profile)
+app.command()(compare)
 app.command("compile")(compile_)
 app.command()(disasm)
 app.command()(diff)

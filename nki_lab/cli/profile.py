@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nki_lab.cli.kernel_call import (
+    Analyse,
     Arguments,
     Call,
     Capacity,
@@ -20,6 +21,7 @@ from nki_lab.cli.kernel_call import (
     Strict,
     Target,
     Timeout,
+    WhatIf,
     call_kernel,
 )
 from nki_lab.errors import BadFile, UnknownOption
@@ -58,6 +60,8 @@ def profile(
         Path | None,
         typer.Option(metavar="FILE.json", help="write a trace that ui.perfetto.dev opens"),
     ] = None,
+    analyse: Analyse = None,
+    what_if: WhatIf = None,
     target: Target = None,
     timeout: Timeout = None,
     capacity: Capacity = None,
@@ -70,8 +74,11 @@ def profile(
     nki-lab profile add.py:add --input a=randn:128x512 --input b=randn:128x512 -o add.parquet
 
     nki-lab profile add.parquet
+
+    nki-lab profile add.py:add --input a=randn:128x512 --input b=randn:128x512 --analyse path,stalls
     """
     from nki_lab.cli.kernel_file import check_outputs
+    from nki_lab.options.views import answers
     from nki_lab.profiler.export_perfetto import save_chrome_trace
     from nki_lab.profiler.files import check_ending, is_profile, load, save
     from nki_lab.profiler.report import report
@@ -97,6 +104,8 @@ def profile(
         )
         found = call_kernel(kernel, inputs, args, seed, options, call)[0].profile
     typer.echo(report(found))
+    for answer in answers(found, analyse, what_if):
+        typer.echo(f"\n{answer}")
     if output is not None:
         save(found, output)
         typer.echo(f"\nprofile written to {output}")

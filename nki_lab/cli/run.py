@@ -9,6 +9,7 @@ import typer
 
 from nki_lab.cli.declared import declared
 from nki_lab.cli.kernel_call import (
+    Analyse,
     Arguments,
     Call,
     Capacity,
@@ -21,6 +22,7 @@ from nki_lab.cli.kernel_call import (
     Strict,
     Target,
     Timeout,
+    WhatIf,
     call_kernel,
 )
 
@@ -35,6 +37,8 @@ def run(
     target: Target = None,
     show: Annotated[Any, declared("show")] = None,
     quiet: Annotated[bool, declared("quiet")] = False,
+    analyse: Analyse = None,
+    what_if: WhatIf = None,
     timeout: Timeout = None,
     capacity: Capacity = None,
     skip: Skip = None,
@@ -47,7 +51,7 @@ def run(
 
     Expressions may use the parameters of the kernel, the names of the file, and np.
     """
-    from nki_lab.options.views import summary, view_text
+    from nki_lab.options.views import answers, summary, view_text
 
     options = Namespace(
         target=target,
@@ -65,4 +69,6 @@ def run(
     lines = [summary(result), *compared]
     for view in views:
         lines += ["", view_text(result, view)]
+    for answer in answers(result.profile, analyse, what_if):
+        lines += ["", answer]
     typer.echo("\n".join(lines))

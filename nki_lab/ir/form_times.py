@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import ceil
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nki_lab.errors import InstructionError
 from nki_lab.ir.cost import MicroOp, Port, Stage, Transfer
@@ -64,6 +64,22 @@ class Record:
         self.issue = self.lead = self.work = self.tail = 0
         self.table: str | None = None
         self.ports: tuple[Port, ...] = ()
+
+    def with_(self, **changes: Any) -> Record:
+        """Return a copy with some of its costs replaced: what a question "what if it took ..." times instead."""
+        made = Record(self.form, self.costs)
+        for name in Record.__slots__:
+            setattr(made, name, changes[name] if name in changes else getattr(self, name))
+        return made
+
+    def free(self) -> Record:
+        """Return a copy that stands in the same queue and takes no time, no port and no table."""
+        nothing = dict.fromkeys(_TIMES, 0)
+        return self.with_(table=None, ports=(), **nothing)
+
+
+#: The times among the costs of a record.
+_TIMES = ("interval", "latency", "load", "issue", "lead", "work", "tail")
 
 
 def record_of(form: Form, target: Target, hbm_share: float) -> Record:

@@ -17,7 +17,7 @@ from nki_lab.options.evaluate import check_value, evaluate, reference
 from nki_lab.options.expect import expected
 from nki_lab.options.parsing import Locate, option_help, parse_line
 from nki_lab.options.session import session
-from nki_lab.options.views import serious_findings, summary
+from nki_lab.options.views import answers, serious_findings, summary
 from nki_lab.runtime import KernelFunction, Result
 from nki_lab.runtime.jit import current_target
 from nki_lab.settings import Settings
@@ -143,6 +143,16 @@ class NkiMagics(Magics):
         print(findings, end="")
         if not options.quiet:
             show(result, options.show)
+            _print_answers(result.profile, options, locate)
+
+
+def _print_answers(result: Result, options: Namespace, locate: Locate) -> None:
+    try:
+        for answer in answers(result.profile, options.analyse, options.what_if):
+            print(answer)
+    except UnknownOption as error:  # a line that is not of this kernel
+        error.stack = locate("--what-if", 0, 0)
+        raise
 
 
 def _show_place(error: BaseException) -> None:
@@ -163,7 +173,12 @@ def _check_needs_run(options: Namespace, locate: Locate) -> None:
 
 
 def _refuse_unused(options: Namespace, kernels: list[KernelFunction], locate: Locate) -> None:
-    for flag, given in (("--show", options.show), ("--name", options.name)):
+    for flag, given in (
+        ("--show", options.show),
+        ("--name", options.name),
+        ("--analyse", options.analyse),
+        ("--what-if", options.what_if),
+    ):
         if given:
             raise UnknownOption(
                 f"{flag} is about a run, and nothing ran",

@@ -11,7 +11,7 @@ from nki_lab.errors import CheckFailed, NkiError, UsageError
 from nki_lab.options.parsing import Locate, nowhere
 from nki_lab.options.table import BY_NAME, Expression
 from nki_lab.runtime.arrays import is_foreign_array, to_numpy
-from nki_lab.runtime.check import Comparison, compare
+from nki_lab.runtime.check import Comparison, compare_arrays
 from nki_lab.source import Place, Span, Stack, headline, stack_of_traceback
 
 
@@ -78,7 +78,7 @@ def check_value(found: Any, expected: Any, stack: Stack = ()) -> tuple[Compariso
     results = []
     for name, one, other in pairs:
         try:
-            result = compare(one, other)
+            result = compare_arrays(one, other)
         except NkiError as error:
             error.stack = error.stack or stack
             raise

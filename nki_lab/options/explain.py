@@ -120,7 +120,7 @@ def _examples(kind: type[NkiError]) -> list[str]:
 
 
 def _option(name: str, target: Target) -> str | None:
-    option = BY_NAME.get(name.removeprefix("--"))
+    option = BY_NAME.get(name.removeprefix("--").replace("-", "_"))
     return None if option is None else _option_page(option)
 
 

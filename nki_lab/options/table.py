@@ -18,9 +18,11 @@ from typing import Any
 
 from nki_lab.compiler.pipeline import SKIPPABLE, check_skipped
 from nki_lab.errors import NkiError, UnknownOption, UnknownTarget, close_matches, error_classes
+from nki_lab.profiler.analyses import ANALYSES
 from nki_lab.profiler.view_data import VIEWS
 from nki_lab.settings import VARIABLES
 from nki_lab.targets import get_target, target_names
+from nki_lab.timing.what_if import CHANGES, check_changes
 
 
 class BadValue(ValueError):
@@ -118,6 +120,28 @@ def _views(text: str, option: Option) -> tuple[str, ...]:
                 len(word),
             )
     return tuple(view for view in VIEWS if view in chosen)
+
+
+def _words(text: str, option: Option) -> tuple[str, ...]:
+    chosen = tuple(word.strip() for word in text.split(","))
+    for word in chosen:
+        if word not in option.choices:
+            raise BadValue(
+                f"`{word}` is none of {', '.join(option.choices)}",
+                close_matches(word, option.choices),
+                text.index(word) if word else 0,
+                len(word),
+            )
+    return tuple(dict.fromkeys(chosen))
+
+
+def _changes(text: str, option: Option) -> tuple[str, ...]:
+    changes = tuple(word.strip() for word in text.split(","))
+    try:
+        check_changes(changes)
+    except UnknownOption as error:
+        raise BadValue(error.message, error.help) from None
+    return changes
 
 
 def _variable(text: str, option: Option) -> str:
@@ -233,6 +257,23 @@ OPTIONS: tuple[Option, ...] = (
         " another one comes or none",
         _NOTEBOOK,
         _error,
+    ),
+    Option(
+        "analyse",
+        "WHAT",
+        f"say more about the time of the run, separated by commas: {', '.join(ANALYSES)}",
+        _ALL,
+        _words,
+        tuple(ANALYSES),
+    ),
+    Option(
+        "what_if",
+        "CHANGES",
+        "time the program again with some costs gone, separated by commas:"
+        f" {', '.join(CHANGES)}, or line=12 for all that a line asks for",
+        _ALL,
+        _changes,
+        tuple(CHANGES),
     ),
     Option(
         "timeout",

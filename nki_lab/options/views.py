@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nki_lab.profiler import view_text as texts
+from nki_lab.profiler.analyses import ANALYSES
 
 if TYPE_CHECKING:
+    from nki_lab.profiler.profile import Profile
     from nki_lab.runtime import Result
 
 
@@ -19,6 +21,17 @@ def view_text(result: Result, view: str) -> str:
 def summary(result: Result) -> str:
     """Return one line on a run: which kernel ran, where, and for how long."""
     return texts.summary(result.view_data)
+
+
+def answers(
+    profile: Profile, analyse: tuple[str, ...] | None, what_if: tuple[str, ...] | None
+) -> list[str]:
+    """Return the answers that --analyse and --what-if ask for, each a text of several lines.
+
+    Raises UnknownOption where --what-if names a line that no instruction comes from.
+    """
+    found = [ANALYSES[name](profile) for name in analyse or ()]
+    return [*found, str(profile.what_if(*what_if))] if what_if else found
 
 
 def serious_findings(runs: Sequence[Result]) -> list[str]:

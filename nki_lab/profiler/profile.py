@@ -49,10 +49,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nki_lab.errors import UsageError
 from nki_lab.profiler import derived
 from nki_lab.profiler.columns import (
     Column,
@@ -68,6 +69,12 @@ from nki_lab.profiler.columns import (
 from nki_lab.profiler.packets import Deals
 from nki_lab.profiler.schema import SBUF_PLACE, TABLES, TRANSFERS
 from nki_lab.targets import Target
+
+if TYPE_CHECKING:
+    from nki_lab.profiler.critical_path import CriticalPath
+    from nki_lab.profiler.roofline import Roofline
+    from nki_lab.profiler.stalls import Stalls
+    from nki_lab.profiler.what_if import Model, WhatIf, WhatIfs
 
 Table = dict[str, Column]
 #: What a maker may give for a table: its columns, or a function that returns them.
@@ -86,6 +93,7 @@ class Profile:
         is_simulation: True when the times are modelled, False when a device measured them.
         name: what ran, usually the kernel's name.
         metrics: Summary fields that cannot be computed from the tables.
+        model: who can time its program again, or None.
     """
 
     def __init__(
@@ -97,8 +105,10 @@ class Profile:
         name: str,
         metrics: Mapping[str, float | int],
         deals: Deals | Callable[[], Deals] | None = None,
+        model: Model | None = None,
     ) -> None:
         self.target = target
+        self.model = model
         self.is_simulation = is_simulation
         self.name = name
         self.metrics = dict(metrics)
@@ -131,8 +141,11 @@ class Profile:
         name: str = "",
         metrics: Mapping[str, float | int] | None = None,
         deals: Deals | Callable[[], Deals] | None = None,
+        model: Model | None = None,
     ) -> Profile:
         """Make a profile from whole columns; the module's text shows the contract.
+
+        `model` is who can time the same program again, where there is one.
 
         Raises BadTable when a table or column does not fit the schema.
         """
@@ -143,6 +156,7 @@ class Profile:
             name=name,
             metrics=metrics or {},
             deals=deals,
+            model=model,
         )
 
     @property
@@ -264,6 +278,41 @@ class Profile:
             return int(first[0]), int(last[0])
         ends = [self.numbers(t, "end_ts").max(initial=0) for t in ("Instruction", TRANSFERS)]
         return 0, int(max(ends))
+
+    # -- questions ------------------------------------------------------------------------------------------------
+
+    def critical_path(self) -> CriticalPath:
+        """Return the chain of instructions and transfers that took the whole time."""
+        from nki_lab.profiler.critical_path import critical_path
+
+        return critical_path(self)
+
+    def stalls(self) -> Stalls:
+        """Return what every engine stood still for, and how long."""
+        from nki_lab.profiler.stalls import stalls
+
+        return stalls(self)
+
+    def roofline(self) -> Roofline:
+        """Return the least time of the same work by each limit of the chip."""
+        from nki_lab.profiler.roofline import roofline
+
+        return roofline(self)
+
+    def what_if(self, *changes: str) -> WhatIf | WhatIfs:
+        """Time the program again without some costs; without arguments, once for every question that applies.
+
+        Args:
+            changes: such as "free-loads", "free-vector" or "line=12" (`nki_lab.timing.what_if.CHANGES`).
+
+        Raises UsageError for a profile that was measured or read from a file, UnknownOption for an unknown change.
+        """
+        if self.model is None:
+            raise UsageError(
+                "the program of this profile is not known, so that it cannot be timed again",
+                help="ask the Result of the run: result.profile.what_if(...)",
+            )
+        return self.model.what_if(changes) if changes else self.model.what_ifs()
 
     def hbm_bytes(self, way: str) -> np.ndarray:
         """Return per transfer the bytes it reads from device memory, or writes to it.

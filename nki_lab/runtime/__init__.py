@@ -1,6 +1,7 @@
 """What happens when a kernel is called?"""
 
-from nki_lab.runtime.check import Comparison, compare
+from nki_lab.runtime.check import Comparison
+from nki_lab.runtime.compare import compare
 from nki_lab.runtime.jit import CompiledFunction, KernelFunction, jit, simulate, use_target
 from nki_lab.runtime.launch import launch
 from nki_lab.runtime.load import load

@@ -58,7 +58,7 @@ class Comparison:
         )
 
 
-def compare(
+def compare_arrays(
     found: Any, expected: Any, *, rtol: float | None = None, atol: float | None = None
 ) -> Comparison:
     """Compare a result with a reference, with a tolerance that follows from the result's dtype.

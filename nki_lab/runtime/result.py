@@ -13,11 +13,16 @@ from nki_lab.compiler.pipeline import CompiledKernel
 from nki_lab.ir.execution import Execution
 from nki_lab.ir.nodes import Finding, Kernel
 from nki_lab.ir.printer import print_kernel
+from nki_lab.profiler.critical_path import CriticalPath
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.report import report
+from nki_lab.profiler.roofline import Roofline
+from nki_lab.profiler.stalls import Stalls
 from nki_lab.profiler.view_data import ViewData
+from nki_lab.profiler.what_if import WhatIf, WhatIfs
 from nki_lab.runtime.view_data import make_view_data
 from nki_lab.timing import TimingOptions, simulate_time
+from nki_lab.timing.lines import kernel_lines, label_of
 
 
 class PassTexts(Mapping[str, str]):
@@ -83,6 +88,28 @@ class Result:
         """The modelled timeline of core 0, in Neuron Explorer's tables; two cores share one HBM stack."""
         cores = 1 + len(self.others)
         return simulate_time(self.execution, options=TimingOptions(hbm_share=1 / cores))
+
+    def critical_path(self) -> CriticalPath:
+        """Return the chain of instructions and transfers that took the whole time."""
+        return self.profile.critical_path()
+
+    def stalls(self) -> Stalls:
+        """Return what every engine stood still for, and how long."""
+        return self.profile.stalls()
+
+    def roofline(self) -> Roofline:
+        """Return the least time of the same work by each limit of the chip."""
+        return self.profile.roofline()
+
+    def what_if(self, *changes: str) -> WhatIf | WhatIfs:
+        """Time the run again without some costs, such as "free-loads"; see `Profile.what_if`."""
+        return self.profile.what_if(*changes)
+
+    @cached_property
+    def line_texts(self) -> Mapping[str, str]:
+        """What the kernel's lines say, by their name in the profile."""
+        spans = kernel_lines(self.kernel)[1]
+        return {label_of(span) or "": span.text.strip() for span in spans if span}
 
     @cached_property
     def view_data(self) -> ViewData:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from nki_lab.ir.execution import Execution
 from nki_lab.profiler.profile import Profile
+from nki_lab.timing.model import TimelineModel
 from nki_lab.timing.options import TimingOptions
 from nki_lab.timing.schedule import schedule
-from nki_lab.timing.tables import make_profile
 
 __all__ = ["TimingOptions", "simulate_time", "total_ns"]
 
@@ -27,7 +27,7 @@ def simulate_time(execution: Execution, *, options: TimingOptions | None = None)
 
     Returns the tables of Neuron Explorer with `is_simulation` set; all but the times are made when asked for.
     """
-    return make_profile(schedule(execution, options or TimingOptions()))
+    return TimelineModel(schedule(execution, options or TimingOptions())).profile
 
 
 def total_ns(execution: Execution, *, options: TimingOptions | None = None) -> int:

@@ -14,11 +14,13 @@ import numpy as np
 from nki_lab.profiler.columns import Strings, Texts
 from nki_lab.profiler.profile import Profile, to_ns
 from nki_lab.profiler.schema import ENGINES, TRANSFERS
+from nki_lab.profiler.what_if import Model
 from nki_lab.source import Span
 from nki_lab.targets.engines import TENSOR
 from nki_lab.timing import memory_use
 from nki_lab.timing.flow import flow_table
 from nki_lab.timing.limits import warnings
+from nki_lab.timing.lines import kernel_lines, label_of
 from nki_lab.timing.operands import activation_function, operand_text, product_type, traffic_of
 from nki_lab.timing.packets import deals_of
 from nki_lab.timing.rows import TRIGGER, Kind, Rows, instruction_rows
@@ -26,8 +28,14 @@ from nki_lab.timing.timeline import Timeline
 from nki_lab.timing.transfers import queue_table, tensor_table, transfer_table
 
 
-def make_profile(timeline: Timeline) -> Profile:
-    """Return the profile of a timing run."""
+def make_profile(timeline: Timeline, name: str = "", model: Model | None = None) -> Profile:
+    """Return the profile of a timing run.
+
+    Args:
+        timeline: the run.
+        name: what ran; by default the kernel's name.
+        model: who can time it again, for `Profile.what_if` and `Profile.advice`.
+    """
     tables = _Tables(timeline)
     kernel = timeline.execution.kernel
     inputs = sum(s.nbytes for s in kernel.inputs)
@@ -47,7 +55,8 @@ def make_profile(timeline: Timeline) -> Profile:
             "Warning": lambda: warnings(timeline),
         },
         is_simulation=True,
-        name=kernel.name,
+        name=name or kernel.name,
+        model=model,
         metrics={
             "inputs_and_weights_size_bytes": inputs,
             "inputs_outputs_weights_size_bytes": inputs + outputs,
@@ -93,9 +102,7 @@ class _Tables:
             "pc": _ranks(engine),
             "compiler_pc": position,
             "kernel_instruction_name": self._names(position),
-            "nki_source_location": _coded(
-                line[position], [f"{s.file_label}:{s.line}" if s else None for s in spans]
-            ),
+            "nki_source_location": _coded(line[position], [label_of(s) for s in spans]),
             "evt_wait_time_ns": to_ns(rows.start) - to_ns(rows.ready),
         }
         for name, texts in (
@@ -138,18 +145,7 @@ class _Tables:
 
     @cached_property
     def _places(self) -> tuple[np.ndarray, list[Span | None]]:
-        """The kernel line of every instruction of the kernel, as a number into a list of lines."""
-        # The builder keeps one object per distinct stack, so that identity is enough (and much cheaper).
-        number: dict[int, int] = {}
-        spans: list[Span | None] = []
-        codes = []
-        for i in self._kernel.instructions:
-            code = number.get(id(i.stack))
-            if code is None:
-                code = number[id(i.stack)] = len(spans)
-                spans.append(Span.of(i.stack[0]) if i.stack else None)
-            codes.append(code)
-        return np.array(codes, dtype=np.int64), spans
+        return kernel_lines(self._kernel)
 
 
 def _coded(codes: np.ndarray, texts: list[str | None]) -> Strings:

@@ -106,7 +106,7 @@ def test_every_term_has_a_source_where_it_has_facts(term: Term):
         assert all(name in target.sources for target in ALL_TARGETS)
     if term.command:
         flags = {option.flag for option in options_of(term.command)}
-        assert flags <= set(re.findall(r"--\w+", explain(term.command, TRN2)))
+        assert flags <= set(re.findall(r"--[\w-]+", explain(term.command, TRN2)))
 
 
 def test_every_engine_and_memory_is_a_term():

@@ -22,6 +22,8 @@ RIGHT = {
     "name": ("--name größe", "größe"),
     "quiet": ("--quiet", True),
     "expect": ("--expect NKI203", RuleBroken),
+    "analyse": ("--analyse stalls,path", ("stalls", "path")),
+    "what_if": ("--what-if free-loads,line=12", ("free-loads", "line=12")),
     "timeout": ("--timeout 1e-1", 0.1),
     "capacity": ("--capacity finding", "finding"),
     "skip": ("--skip schedule,remove_dead", "schedule,remove_dead"),
@@ -46,6 +48,10 @@ WRONG = [
     ("name", "--name class", "`class` cannot name a variable", "result"),
     ("quiet", "--quiet=yes", "--quiet is a switch and takes no value", "write --quiet alone"),
     ("expect", "--expect NKI2O3", "`NKI2O3` is no error of nki_lab", "`NKI203`"),
+    ("analyse", "--analyse paths", "`paths` is none of path, stalls", "did you mean `path`?"),
+    ("analyse", "--analyse path,", "`` is none of path, stalls", ""),
+    ("what_if", "--what-if free-load", "is no question that a run", "`free-loads`"),
+    ("what_if", "--what-if line=", "`line=` is no question that a run", ""),
     ("timeout", "--timeout soon", "`soon` is no number of seconds", "2.5"),
     ("timeout", "--timeout 0", "`0` is no number of seconds above 0", "2.5"),
     ("timeout", "--timeout -3", "`-3` is no number of seconds above 0", "2.5"),
@@ -86,7 +92,7 @@ def test_every_option_has_a_wrong_value(name: str):
 def test_a_wrong_value_names_what_is_allowed(name: str, line: str, message: str, help: str):
     with pytest.raises(UnknownOption) as caught:
         parse_line(MAGIC, line)
-    assert f"--{name}" in caught.value.message
+    assert f"--{name.replace('_', '-')}" in caught.value.message
     assert message in caught.value.message
     assert help in caught.value.help
 

@@ -1,0 +1,211 @@
+"""Where do two runs differ, and which one is faster there?
+
+Two versions of a kernel, the same kernel on two chips, or a modelled and a measured run: everything both profiles say
+is laid side by side by engine, by line and by opcode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nki_lab.profiler.schema import ENGINES
+from nki_lab.profiler.source_lines import by_line
+
+if TYPE_CHECKING:
+    from nki_lab.profiler.profile import Profile
+
+_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing in both runs.
+
+    Attributes:
+        name: engine, line or opcode.
+        first_ns, second_ns: its time in each run; 0 where it does not occur.
+        first_count, second_count: instructions, or transfers.
+    """
+
+    name: str
+    first_ns: int
+    second_ns: int
+    first_count: int
+    second_count: int
+
+    @property
+    def delta_ns(self) -> int:
+        """How much longer it takes in the second run."""
+        return self.second_ns - self.first_ns
+
+
+@dataclass(frozen=True)
+class ProfileComparison:
+    """Two runs side by side.
+
+    Attributes:
+        first, second: how each is named: kernel, chip, and whether it was modelled or measured.
+        first_ns, second_ns: their times.
+        engines: time in which each engine, and the DMA engines, were busy.
+        lines: time that each line of the kernel asked for, on engines and in transfers.
+        opcodes: time of all instructions of each opcode.
+        figures: other figures of both: bytes moved, transfers, utilisation.
+    """
+
+    first: str
+    second: str
+    first_ns: int
+    second_ns: int
+    engines: tuple[Difference, ...]
+    lines: tuple[Difference, ...]
+    opcodes: tuple[Difference, ...]
+    figures: tuple[tuple[str, str, str], ...]
+
+    @property
+    def speedup(self) -> float:
+        """How many times faster the second run is; below 1 when it is slower."""
+        return self.first_ns / self.second_ns if self.second_ns else 0.0
+
+    @property
+    def faster(self) -> tuple[Difference, ...]:
+        """Lines that take less time in the second run, the largest gain first."""
+        return tuple(line for line in self.lines if line.delta_ns < 0)
+
+    def __str__(self) -> str:
+        lines = [
+            f"first   {self.first_ns / 1000:>12,.3f} us  {self.first}",
+            f"second  {self.second_ns / 1000:>12,.3f} us  {self.second}",
+            _verdict(self.first_ns, self.second_ns),
+        ]
+        for title, rows in (
+            ("engine", self.engines),
+            ("line", self.lines),
+            ("opcode", self.opcodes),
+        ):
+            shown = [row for row in rows if row.first_ns or row.second_ns]
+            if not shown:
+                continue
+            lines += ["", _ROW.format(title, "first us", "second us", "change", "count", "")]
+            lines += [_difference(row) for row in shown[:_SHOWN]]
+            if len(shown) > _SHOWN:
+                lines.append(f"... {len(shown) - _SHOWN} more")
+        lines += ["", *(f"{name:<24}{a:>14}{b:>14}" for name, a, b in self.figures)]
+        return "\n".join(line.rstrip() for line in lines)
+
+    __repr__ = __str__
+
+
+_ROW = "{:<24}{:>14}{:>14}{:>12}{:>10} {}"
+
+
+def _verdict(first: int, second: int) -> str:
+    if first == second:
+        return "both take the same time"
+    if not first or not second:
+        return "one of them ran nothing"
+    if second < first:
+        return f"the second is {first / second:.2f} times as fast"
+    return f"the second takes {second / first:.2f} times as long"
+
+
+def _difference(row: Difference) -> str:
+    then = "" if row.first_count == row.second_count else f"-> {row.second_count:,}"
+    return _ROW.format(
+        row.name,
+        f"{row.first_ns / 1000:,.3f}",
+        f"{row.second_ns / 1000:,.3f}",
+        f"{row.delta_ns / 1000:+,.3f}",
+        f"{row.first_count:,}",
+        then,
+    )
+
+
+def compare_profiles(
+    first: Profile, second: Profile, text_of: Callable[[int, str], str] | None = None
+) -> ProfileComparison:
+    """Lay two profiles side by side.
+
+    Args:
+        first, second: the runs.
+        text_of: gives the text of a line of the first (0) or second (1) run; lines of two versions are then matched
+            by what they say. Without it, or where it gives "", they are matched by file and number.
+    """
+    runs = (first, second)
+
+    def named(run: int, place: str) -> str:
+        return (text_of(run, place) if text_of else "") or place
+
+    lines = [
+        _summed((named(n, line.place), line.engine_ns + line.transfer_ns, line.instructions) for line in by_line(p))
+        for n, p in enumerate(runs)
+    ]  # fmt: skip
+    opcodes = [
+        _summed(
+            (row["opcode"], row["instruction_time_ns"], row["instruction_count"])
+            for row in p.records("OpcodeSummary")
+        )
+        for p in runs
+    ]
+    return ProfileComparison(
+        first=_name(first),
+        second=_name(second),
+        first_ns=first.total_ns,
+        second_ns=second.total_ns,
+        engines=tuple(_engines(first, second)),
+        lines=_differences(*lines),
+        opcodes=_differences(*opcodes),
+        figures=tuple(_figures(first, second)),
+    )
+
+
+def _name(profile: Profile) -> str:
+    how = "modelled" if profile.is_simulation else "measured"
+    return f"{profile.name or 'kernel'} on {profile.target.name}, {how}"
+
+
+def _summed(rows: Iterable[tuple[str, int, int]]) -> dict[str, tuple[int, int]]:
+    found: dict[str, tuple[int, int]] = {}
+    for name, time, count in rows:
+        before = found.get(name, (0, 0))
+        found[name] = (before[0] + time, before[1] + count)
+    return found
+
+
+def _differences(
+    first: Mapping[str, tuple[int, int]], second: Mapping[str, tuple[int, int]]
+) -> tuple[Difference, ...]:
+    """Return what is in either, the largest difference first."""
+    rows = []
+    for name in dict.fromkeys((*first, *second)):
+        (a, many), (b, now) = first.get(name, (0, 0)), second.get(name, (0, 0))
+        rows.append(Difference(name, a, b, many, now))
+    return tuple(sorted(rows, key=lambda row: (-abs(row.delta_ns), -row.first_ns, row.name)))
+
+
+def _engines(first: Profile, second: Profile) -> Iterable[Difference]:
+    for name in (*ENGINES, "dma"):
+        prefix = "dma" if name == "dma" else f"{name}_engine"
+        count = "dma_transfer_count" if name == "dma" else f"{prefix}_instruction_count"
+        times = [round(p.summary.get(f"{prefix}_active_time", 0.0) * 1e9) for p in (first, second)]
+        counts = [int(p.summary.get(count, 0)) for p in (first, second)]
+        yield Difference(name, *times, *counts)
+
+
+def _figures(first: Profile, second: Profile) -> Iterable[tuple[str, str, str]]:
+    for title, field, write in _FIGURES:
+        values = [p.summary.get(field) for p in (first, second)]
+        if any(values):
+            a, b = ("-" if v is None else write(v) for v in values)
+            yield title, a, b
+
+
+_FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("HBM bytes read", "hbm_read_bytes", "{:,}".format),
+    ("HBM bytes written", "hbm_write_bytes", "{:,}".format),
+    ("bytes per transfer", "dma_transfer_average_bytes", "{:,.0f}".format),
+    ("MFU", "mfu_estimated_percent", "{:.1%}".format),
+    ("HFU", "hfu_estimated_percent", "{:.1%}".format),
+    ("MBU", "mbu_estimated_percent", "{:.1%}".format),
+)

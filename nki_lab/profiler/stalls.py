@@ -1,0 +1,123 @@
+"""For what did each engine stand still, and for how long?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nki_lab.profiler.schema import ENGINES
+from nki_lab.profiler.waits import REASONS, Waits, waits
+
+if TYPE_CHECKING:
+    from nki_lab.profiler.profile import Profile
+
+_SHOWN_PER_LANE = 5
+#: Everything that tells stalls apart.
+_Key = tuple[str, str, str, str, str, str]
+
+
+@dataclass(frozen=True)
+class Stall:
+    """Waiting of one engine at one line for one thing.
+
+    Attributes:
+        lane: the engine that waited, or "dma" for transfers that waited for the DMA engines.
+        place: line whose instructions waited.
+        reason: one of `waits.REASONS`.
+        on: engine, or DMA queue, of what was waited for.
+        on_what, on_place: its opcode or tensor, and its line.
+        count: instructions that waited.
+        wait_ns: how long, together.
+    """
+
+    lane: str
+    place: str
+    reason: str
+    on: str
+    on_what: str
+    on_place: str
+    count: int
+    wait_ns: int
+
+    @property
+    def sentence(self) -> str:
+        """What was waited for, in words: "semaphore of vector, TENSOR_COPY at add.py:12"."""
+        at = f" at {self.on_place}" if self.on_place else ""
+        if self.reason == "semaphore" and self.on == self.lane:
+            return f"the result of its own {self.on_what}{at}"
+        source = " ".join(part for part in (self.on, self.on_what) if part)
+        return f"{_WORDS[self.reason].format(source)}{at}"
+
+
+_WORDS = {
+    "start": "the start of the run",
+    "order": "the instruction before, {}",
+    "semaphore": "semaphore of {}",
+    "dma": "DMA queue {}",
+    "issue": "its trigger, {}",
+    "ring": "DMA engines serving {}",
+    "port": "memory port held by {}",
+    "issuer": "its issuer, busy with {}",
+    "loop": "the loop's pass before, ending with {}",
+    "unknown": "something unknown, after {}",
+}
+assert tuple(_WORDS) == REASONS
+
+
+class Stalls(tuple[Stall, ...]):
+    """All stalls of a run: by engine in the order of a timeline, each engine's longest first."""
+
+    def of(self, lane: str) -> Stalls:
+        """Return the stalls of one engine, or of "dma"."""
+        return Stalls(stall for stall in self if stall.lane == lane)
+
+    @property
+    def wait_ns(self) -> int:
+        """Sum of the waiting times; engines wait side by side."""
+        return sum(stall.wait_ns for stall in self)
+
+    def __str__(self) -> str:
+        if not self:
+            return "nothing waited"
+        lines = ["stalls, us waited at the head of a queue"]
+        for lane in dict.fromkeys(stall.lane for stall in self):
+            own = self.of(lane)
+            lines.append(f"{lane:<10}{own.wait_ns / 1000:>12,.3f}")
+            for stall in own[:_SHOWN_PER_LANE]:
+                at = f"{stall.place}: " if stall.place else ""
+                times = f" ({stall.count:,} times)" if stall.count > 1 else ""
+                lines.append(f"{stall.wait_ns / 1000:>22,.3f}  {at}{stall.sentence}{times}")
+            if len(own) > _SHOWN_PER_LANE:
+                rest = own[_SHOWN_PER_LANE:]
+                waited = sum(stall.wait_ns for stall in rest)
+                lines.append(f"{waited / 1000:>22,.3f}  in {len(rest)} other ways")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def stalls(profile: Profile) -> Stalls:
+    """Add up what every engine waited for, by line and by what was waited for."""
+    found = waits(profile)
+    sums: dict[_Key, list[int]] = {}
+    for event in np.flatnonzero(found.waited > 0).tolist():
+        entry = sums.setdefault(_key(found, event), [0, 0])
+        entry[0] += 1
+        entry[1] += int(found.waited[event])
+    lanes = (*ENGINES, "dma")
+    rows = [Stall(*key, count, wait) for key, (count, wait) in sums.items()]
+    rows.sort(key=lambda s: (lanes.index(s.lane), -s.wait_ns, s.place, s.sentence))
+    return Stalls(rows)
+
+
+def _key(found: Waits, event: int) -> _Key:
+    before = int(found.before[event])
+    lane = found.lane(event) if event < found.instructions else "dma"
+    of_before = (
+        (found.lane(before), found.what(before), found.place(before))
+        if before >= 0
+        else ("", "", "")
+    )
+    return (lane, found.place(event), REASONS[int(found.reason[event])], *of_before)

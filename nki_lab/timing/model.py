@@ -1,0 +1,36 @@
+"""How does a profile ask the model that made it to time its program again?"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from nki_lab.profiler.advice import Advice
+from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.what_if import WhatIf, WhatIfs
+from nki_lab.timing.tables import make_profile
+from nki_lab.timing.timeline import Timeline
+from nki_lab.timing.what_if import what_if, what_ifs
+
+
+class TimelineModel:
+    """A run of the timing model, which its profile can ask more about (`profiler.what_if.Model`)."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+
+    @cached_property
+    def profile(self) -> Profile:
+        """The profile of the run."""
+        return make_profile(self._timeline, model=self)
+
+    def what_if(self, changes: tuple[str, ...]) -> WhatIf:
+        """Time the run again without some costs."""
+        return what_if(self._timeline, changes)
+
+    def what_ifs(self) -> WhatIfs:
+        """Ask every question that applies, each alone."""
+        return what_ifs(self._timeline)
+
+    def advice(self) -> list[Advice]:
+        """Say which changes of the kernel would help, the largest gain first."""
+        return []
