@@ -143,7 +143,7 @@ class NkiMagics(Magics):
         print(findings, end="")
         if not options.quiet:
             show(result, options.show)
-            _print_answers(result.profile, options, locate)
+            _print_answers(result, options, locate)
 
 
 def _print_answers(result: Result, options: Namespace, locate: Locate) -> None:
