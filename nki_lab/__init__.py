@@ -13,6 +13,7 @@ _PUBLIC: dict[str, str] = {
     "Result": "nki_lab.runtime",
     "aliases": "nki_lab.api.install",
     "compare": "nki_lab.runtime",
+    "display": "nki_lab.widgets",
     "get_target": "nki_lab.targets",
     "install": "nki_lab.api.install",
     "jit": "nki_lab.runtime",

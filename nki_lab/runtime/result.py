@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ from nki_lab.profiler.what_if import WhatIf, WhatIfs
 from nki_lab.runtime.view_data import make_view_data
 from nki_lab.timing import TimingOptions, simulate_time
 from nki_lab.timing.lines import kernel_lines, label_of
+
+_VIEWS = "nki_lab.widgets"
 
 
 class PassTexts(Mapping[str, str]):
@@ -115,6 +118,18 @@ class Result:
     def view_data(self) -> ViewData:
         """The run as the views show it: plain data."""
         return make_view_data(self.compiled, self.profile, self.findings)
+
+    def show(self, *views: str) -> Any:
+        """Return the run as an object that a notebook shows: `result.show()`, `result.show("memory", "ir")`.
+
+        Args:
+            views: names of views, the first in front; by default all of them.
+
+        What is returned also has `save_html(path)`, one page that needs no kernel, and `to_image("svg")`.
+        """
+        # Views stand above this room and know nothing of it; like the package's public names they are fetched by
+        # name when somebody asks for them.
+        return import_module(_VIEWS).display(self, views or None)
 
     def __repr__(self) -> str:
         return report(self.profile)

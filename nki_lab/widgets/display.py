@@ -13,14 +13,19 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from nki_lab.profiler.view_data import VIEWS, ViewData
 from nki_lab.profiler.view_text import view_text
+from nki_lab.widgets.head import view_head
 from nki_lab.widgets.open_views import open_views
 from nki_lab.widgets.parts import Parts
-from nki_lab.widgets.picture import WIDTH, timeline_picture
+from nki_lab.widgets.picture import WIDTH
+from nki_lab.widgets.pictures import view_picture
+from nki_lab.widgets.saved_page import saved_page
 from nki_lab.widgets.static_page import static_html
+from nki_lab.widgets.theme import theme_table
 
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 #: Pixels of a page that the picture takes: fewer than it has, for fine screens.
@@ -62,9 +67,27 @@ class Display:
         open_views.add(self.data.name, view)
         return view
 
-    def to_png(self) -> bytes:
-        """Return the timeline as a PNG image."""
-        return timeline_picture(self._parts.timeline)
+    def to_image(self, format: str = "png", view: str | None = None, theme: str = "light") -> bytes:
+        """Return a view as a picture, to be written to a file.
+
+        Args:
+            format: "png" or "svg".
+            view: name of the view; by default the first tab.
+            theme: "light" or "dark".
+        """
+        return view_picture(self._parts, self._known(view or self.tabs[0]), format, theme)
+
+    def save_html(self, path: str | Path) -> Path:
+        """Write the views to one page that opens without kernel and network, and return its path."""
+        page = saved_page(self._parts, view_head(self.data), self.tabs, theme_table())
+        path = Path(path)
+        path.write_text(page, encoding="utf-8")
+        return path
+
+    def _known(self, view: str) -> str:
+        if view not in VIEWS:
+            raise ValueError(f"views are {', '.join(VIEWS)}; found {view}")
+        return view
 
     def __repr__(self) -> str:
         return "\n\n".join(view_text(self.data, name, TEXT_LINES) for name in self.text)
@@ -73,7 +96,7 @@ class Display:
     def _bundle(self) -> dict[str, Any]:
         bundle: dict[str, Any] = {"text/plain": repr(self)}
         if {"report", "timeline"} & set(self.tabs):
-            bundle["image/png"] = base64.b64encode(self.to_png()).decode()
+            bundle["image/png"] = base64.b64encode(self.to_image(view="timeline")).decode()
         if self.widget is None:
             bundle["text/html"] = static_html(self.data, self.tabs, self.problem)
         else:

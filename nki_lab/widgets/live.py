@@ -8,7 +8,7 @@ from typing import Any
 import anywidget
 import traitlets
 
-from nki_lab.profiler.report import badge
+from nki_lab.widgets.head import view_head
 from nki_lab.widgets.modules import module_text, style_text
 from nki_lab.widgets.parts import Parts, UnknownPart
 from nki_lab.widgets.theme import theme_table
@@ -33,15 +33,8 @@ class LiveView(anywidget.AnyWidget):
 
     def __init__(self, parts: Parts, tabs: Sequence[str]) -> None:
         self._parts = parts
-        data = parts.data
-        target = data.profile.target
         super().__init__(
-            head={
-                "title": data.name,
-                "target": f"{target.name} ({target.core_name})",
-                "badge": badge(data.profile),
-                "modelled": data.profile.is_simulation,
-            },
+            head=view_head(parts.data),
             tabs=list(tabs),
             theme=theme_table(),
             parts=parts.stored(tabs),

@@ -26,10 +26,22 @@ _INDENT = re.compile(r"^[ \t]+", re.MULTILINE)
 @cache
 def module_text(entry: str = "view") -> str:
     """Return module `entry` with everything it imports as one ES module that exports `render`."""
+    return "\n".join(
+        [*_functions(entry), f"const {{ render }} = _{entry};", "export default { render };", ""]
+    )
+
+
+@cache
+def page_text() -> str:
+    """Return the script of a saved page: the views, and what shows them without a kernel."""
+    return "\n".join([*_functions("page"), "_page.openPage();", ""])
+
+
+def _functions(entry: str) -> list[str]:
+    """Return a module and everything it imports, each as a function that is called once."""
     order: list[str] = []
     _collect(entry, order, ())
-    parts = [_as_function(name) for name in order]
-    return "\n".join([*parts, f"const {{ render }} = _{entry};", "export default { render };", ""])
+    return [_as_function(name) for name in order]
 
 
 @cache

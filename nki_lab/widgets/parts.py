@@ -95,6 +95,36 @@ class Parts:
                 space -= size
         return found
 
+    def recorded(self, tabs: Sequence[str], limit: int) -> dict[str, bytes]:
+        """Return the blocks that a page without a kernel holds, at most `limit` bytes: of each view all, in turn.
+
+        A part of several blocks is left out: what is as large as that is for a kernel to send.
+        """
+        found: dict[str, bytes] = {}
+        space = limit
+        for tab in tabs:
+            for name in self.names(tab):
+                if name in found or space <= 0:
+                    continue
+                block, *more = self.make(name)
+                if not more and len(block) <= space:
+                    found[name] = block
+                    space -= len(block)
+        return found
+
+    def names(self, tab: str) -> Iterator[str]:
+        """Yield the parts that a view may ask for, those it shows first before others."""
+        data = self.data
+        yield from self._first_parts(tab) or [tab]
+        if tab == "ir":
+            yield from (f"ir/{n}" for n in reversed(range(len(data.stages))))
+        elif tab == "layout":
+            yield from (f"layout/{n}" for n in range(min(len(data.tensors), TENSORS_SHOWN)))
+        elif tab == "timeline":
+            yield "timeline/events"
+            if self.timeline.count <= STORED_OPERATIONS:
+                yield from (f"timeline/event/{n}" for n in range(self.timeline.count))
+
     def _first_parts(self, tab: str) -> list[str]:
         """Return what a view shows at first, as far as it is cheap to make."""
         data = self.data

@@ -1,57 +1,97 @@
-"""What does a run look like where nothing is alive: on a code host, in an exported page, in a mail?
+"""On what are pictures drawn that need no browser: pixels for PNG, shapes for SVG?
 
-A picture of the timeline, made of NumPy arrays and packed as PNG with zlib: no drawing library is
-needed, and no front end refuses it.
+A code host, an exported page and a mail show these where nothing is alive. They are made of NumPy
+arrays, zlib and text: no drawing library is needed, and no front end refuses them. Both kinds of paper
+take the same calls, so each picture is drawn by one function.
 """
 
 from __future__ import annotations
 
+import html
 import struct
 import zlib
+from typing import Protocol
 
 import numpy as np
 
-from nki_lab.profiler.report import badge, bound_sentence
 from nki_lab.widgets.glyphs import ADVANCE, LINE, doubled, text_dots
-from nki_lab.widgets.theme import ENGINE_COLOURS, FAINT, INK, PAPER, RULE, rgb
-from nki_lab.widgets.timeline_model import Timeline
+from nki_lab.widgets.theme import INK, PAPER, Colour, rgb
 
 #: Pixels; front ends show it at half this size on fine screens.
 WIDTH = 1200
-_MARGIN = 12
-_ROW = 26
-_TEXT_HEIGHT = 2 * LINE
-_LETTER = 2 * ADVANCE
-_TRACKS_SHOWN = 24
+#: Pixels of a letter and of a line of text.
+LETTER, TEXT_HEIGHT = 2 * ADVANCE, 2 * LINE
 
 
-class Picture:
-    """An image that is drawn into.
+class Paper(Protocol):
+    """What a picture is drawn on.
 
-    Args:
+    Attributes:
         width, height: in pixels.
     """
 
-    def __init__(self, width: int, height: int) -> None:
-        self.pixels = np.empty((height, width, 3), dtype=np.uint8)
-        self.pixels[:] = rgb(PAPER.light)
+    width: int
+    height: int
 
-    def fill(self, x: int, y: int, width: int, height: int, colour: str) -> None:
+    def fill(self, x: float, y: float, width: float, height: float, colour: Colour | str) -> None:
         """Fill a rectangle."""
-        self.pixels[max(0, y) : y + height, max(0, x) : x + width] = rgb(colour)
 
-    def text(self, x: int, y: int, text: str, colour: str = INK.light) -> int:
+    def text(self, x: float, y: float, text: str, colour: Colour | str = INK) -> float:
+        """Write text with its upper left corner at x, y; returns where it ends."""
+
+    def shade(self, x: int, y: int, height: int, shares: np.ndarray, colour: Colour | str) -> None:
+        """Paint columns from x on, each as strongly as its share of 1."""
+
+    def done(self) -> bytes:
+        """Return the picture as a file."""
+
+
+def of_theme(colour: Colour | str, theme: str) -> str:
+    """Return a colour as #rrggbb in a theme, "light" or "dark"."""
+    return colour if isinstance(colour, str) else str(getattr(colour, theme))
+
+
+def strength(shares: np.ndarray) -> np.ndarray:
+    """Return how strongly shares of 1 are painted: what is there at all can be seen."""
+    return np.where(shares > 0, 0.12 + 0.88 * shares, 0.0)
+
+
+class Picture:
+    """An image of pixels that is drawn into.
+
+    Args:
+        width, height: in pixels.
+        theme: "light" or "dark".
+    """
+
+    def __init__(self, width: int, height: int, theme: str = "light") -> None:
+        self.width, self.height = width, height
+        self.theme = theme
+        self.pixels = np.empty((height, width, 3), dtype=np.uint8)
+        self.pixels[:] = self._rgb(PAPER)
+
+    def _rgb(self, colour: Colour | str) -> tuple[int, int, int]:
+        return rgb(of_theme(colour, self.theme))
+
+    def fill(self, x: float, y: float, width: float, height: float, colour: Colour | str) -> None:
+        """Fill a rectangle; something of it is seen however small it is."""
+        x0, y0 = max(0, round(x)), max(0, round(y))
+        x1, y1 = max(round(x + width), round(x) + 1), max(round(y + height), round(y) + 1)
+        self.pixels[y0 : max(0, y1), x0 : max(0, x1)] = self._rgb(colour)
+
+    def text(self, x: float, y: float, text: str, colour: Colour | str = INK) -> float:
         """Write text with its upper left corner at x, y; returns where it ends."""
         dots = doubled(text_dots(text))
+        x, y = round(x), round(y)
         area = self.pixels[y : y + dots.shape[0], x : x + dots.shape[1]]
-        area[dots[: area.shape[0], : area.shape[1]]] = rgb(colour)
+        area[dots[: area.shape[0], : area.shape[1]]] = self._rgb(colour)
         return x + dots.shape[1]
 
-    def shade(self, x: int, y: int, height: int, shares: np.ndarray, colour: str) -> None:
+    def shade(self, x: int, y: int, height: int, shares: np.ndarray, colour: Colour | str) -> None:
         """Paint columns from x on, each as strongly as its share of 1."""
-        strength = np.where(shares > 0, 0.12 + 0.88 * shares, 0.0)[:, None]
-        ink, paper = np.array(rgb(colour)), np.array(rgb(PAPER.light))
-        self.pixels[y : y + height, x : x + len(shares)] = np.rint(paper + strength * (ink - paper))
+        ink, paper = np.array(self._rgb(colour)), np.array(self._rgb(PAPER))
+        columns = np.rint(paper + strength(shares)[:, None] * (ink - paper))
+        self.pixels[y : y + height, x : x + len(shares)] = columns
 
     def png(self) -> bytes:
         """Return the image as PNG with a palette."""
@@ -66,6 +106,10 @@ class Picture:
             return _png(width, height, 2, self.pixels.reshape(height, -1))
         palette = b"".join(int(c).to_bytes(3, "big") for c in colours)
         return _png(width, height, 3, index.astype(np.uint8), palette)
+
+    def done(self) -> bytes:
+        """Return the image as PNG."""
+        return self.png()
 
 
 def _png(width: int, height: int, kind: int, rows: np.ndarray, palette: bytes = b"") -> bytes:
@@ -82,58 +126,68 @@ def _png(width: int, height: int, kind: int, rows: np.ndarray, palette: bytes = 
     )
 
 
-def timeline_picture(timeline: Timeline) -> bytes:
-    """Return the timeline of a run as PNG: a row per engine and DMA queue, and what bounds the run."""
-    profile = timeline.profile
-    tracks = timeline.tracks[:_TRACKS_SHOWN]
-    left = _MARGIN + _LETTER * min(24, max((len(t.label) for t in tracks), default=0) + 7)
-    top = 3 * _TEXT_HEIGHT + 3 * _MARGIN
-    height = top + _ROW * len(tracks) + _TEXT_HEIGHT + 2 * _MARGIN
-    picture = Picture(WIDTH, height)
-    title = f"{timeline.data.name} on {profile.target.name}: {profile.total_ns / 1000:,.3f} us"
-    room = (WIDTH - 2 * _MARGIN) // _LETTER
-    picture.text(_MARGIN, _MARGIN, _cut(title, room))
-    picture.text(_MARGIN, _MARGIN + _TEXT_HEIGHT + 4, _cut(badge(profile), room), FAINT.light)
-    sentence = f"bound by {bound_sentence(profile)}"
-    picture.text(_MARGIN, _MARGIN + 2 * _TEXT_HEIGHT + 8, _cut(sentence, room), FAINT.light)
-    columns = WIDTH - left - _MARGIN
-    total = timeline.last_ns - timeline.first_ns
-    _time_axis(picture, timeline, left, columns, top + _ROW * len(tracks))
-    edges = np.linspace(timeline.first_ns, timeline.last_ns, columns + 1)
-    for k, track in enumerate(tracks):
-        y = top + k * _ROW
-        share = f"{100 * track.busy_ns / total:.0f}%" if len(track.rows) else "-"
-        label = _cut(track.label, (left - _MARGIN) // _LETTER - 6)
-        picture.text(_MARGIN, y + 4, label, INK.light if len(track.rows) else FAINT.light)
-        picture.text(left - _LETTER * (len(share) + 1), y + 4, share, FAINT.light)
-        colour = ENGINE_COLOURS[track.engine].light if track.engine in ENGINE_COLOURS else INK.light
-        picture.shade(left, y + 2, _ROW - 6, track.coverage(edges), colour)
-        picture.fill(left, y + _ROW - 2, columns, 1, RULE.light)
-    more = len(timeline.tracks) - len(tracks)
-    if more:
-        picture.text(_MARGIN, height - _TEXT_HEIGHT, f"and {more} more", FAINT.light)
-    return picture.png()
+class VectorPicture:
+    """A drawing of shapes, as SVG without script, style sheet or font of its own.
+
+    Args:
+        width, height: in pixels.
+        theme: "light" or "dark".
+    """
+
+    def __init__(self, width: int, height: int, theme: str = "light") -> None:
+        self.width, self.height = width, height
+        self.theme = theme
+        self._shapes = [f'<rect width="{width}" height="{height}" fill="{self._hex(PAPER)}"/>']
+
+    def _hex(self, colour: Colour | str) -> str:
+        return of_theme(colour, self.theme)
+
+    def fill(self, x: float, y: float, width: float, height: float, colour: Colour | str) -> None:
+        """Fill a rectangle."""
+        w, h = max(width, 0.5), max(height, 0.5)
+        self._shapes.append(
+            f'<rect x="{_short(x)}" y="{_short(y)}" width="{_short(w)}" height="{_short(h)}"'
+            f' fill="{self._hex(colour)}"/>'
+        )
+
+    def text(self, x: float, y: float, text: str, colour: Colour | str = INK) -> float:
+        """Write text with its upper left corner at x, y; returns where it ends."""
+        shown = html.escape("".join(c if c.isprintable() else "\ufffd" for c in text))
+        if shown.strip():
+            self._shapes.append(
+                f'<text x="{_short(x)}" y="{_short(y + 15)}" fill="{self._hex(colour)}">{shown}</text>'
+            )
+        return x + LETTER * len(text)
+
+    def shade(self, x: int, y: int, height: int, shares: np.ndarray, colour: Colour | str) -> None:
+        """Paint columns from x on, each as strongly as its share of 1; equal neighbours are one shape."""
+        levels = np.rint(strength(shares) * 50) / 50
+        edges = np.flatnonzero(np.diff(levels, prepend=-1.0, append=-1.0))
+        for first, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+            if levels[first]:
+                self._shapes.append(
+                    f'<rect x="{x + first}" y="{y}" width="{end - first}" height="{height}"'
+                    f' fill="{self._hex(colour)}" fill-opacity="{levels[first]:g}"/>'
+                )
+
+    def done(self) -> bytes:
+        """Return the drawing as SVG."""
+        shapes = "\n".join(self._shapes)
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}"'
+            f' width="{self.width}" height="{self.height}" font-family="DejaVu Sans Mono, Menlo, Consolas, monospace"'
+            f' font-size="20" xml:space="preserve">\n{shapes}\n</svg>\n'
+        ).encode()
 
 
-def _time_axis(picture: Picture, timeline: Timeline, left: int, columns: int, y: int) -> None:
-    total = timeline.last_ns - timeline.first_ns
-    step = _round_step(total / 5)
-    for tick in range(0, total + 1, step):
-        x = left + round(tick / total * (columns - 1))
-        picture.fill(x, y, 1, 6, FAINT.light)
-        text = f"{(tick + timeline.first_ns) / 1000:g} us"
-        if x + _LETTER * len(text) <= WIDTH:
-            picture.text(x, y + 8, text, FAINT.light)
+def _short(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-def _round_step(least: float) -> int:
-    power = 1
-    while True:
-        for factor in (1, 2, 5):
-            if power * factor >= least:
-                return power * factor
-        power *= 10
+#: Format -> the paper that gives it.
+PAPERS: dict[str, type[Picture] | type[VectorPicture]] = {"png": Picture, "svg": VectorPicture}
 
 
-def _cut(text: str, letters: int) -> str:
+def cut(text: str, letters: int) -> str:
+    """Return a text of at most so many letters; what is left out shows as two dots."""
     return text if len(text) <= letters else f"{text[: max(0, letters - 2)]}.."

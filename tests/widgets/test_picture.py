@@ -7,9 +7,10 @@ import numpy as np
 
 from nki_lab.profiler.view_data import ViewData
 from nki_lab.widgets.glyphs import text_dots
-from nki_lab.widgets.picture import WIDTH, Picture, timeline_picture
+from nki_lab.widgets.picture import WIDTH, Picture
 from nki_lab.widgets.theme import ENGINE_COLOURS, rgb
 from nki_lab.widgets.timeline_model import Timeline
+from nki_lab.widgets.timeline_picture import timeline_picture
 from tests.widgets.runs import by_hand, many_events
 
 

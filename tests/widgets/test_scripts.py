@@ -78,8 +78,13 @@ def test_the_widgets_module_is_valid(node: str, tmp_path: Path) -> None:
 
 
 def test_every_script_is_part_of_the_widget() -> None:
-    parts = set(re.findall(r"^const _(\w+) = \(\(\) => \{$", modules.module_text(), re.MULTILINE))
-    assert parts == {file.stem for file in STATIC}
+    """The page that is saved holds the widget, and one script more that takes the place of a kernel."""
+    parts, of_page = (
+        set(re.findall(r"^const _(\w+) = \(\(\) => \{$", text, re.MULTILINE))
+        for text in (modules.module_text(), modules.page_text())
+    )
+    assert of_page - parts == {"page"}
+    assert of_page == {file.stem for file in STATIC}
 
 
 def test_a_module_comes_after_what_it_imports() -> None:

@@ -1,0 +1,57 @@
+"""Which picture stands for each view where nothing is alive?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nki_lab.profiler.report import badge
+from nki_lab.profiler.view_text import summary, view_text
+from nki_lab.widgets.parts import Parts
+from nki_lab.widgets.picture import LETTER, PAPERS, TEXT_HEIGHT, WIDTH, Picture, VectorPicture, cut
+from nki_lab.widgets.theme import FAINT, INK
+from nki_lab.widgets.timeline_picture import timeline_picture
+
+_MARGIN = 12
+_LINES_SHOWN = 60
+_THEMES = ("light", "dark")
+
+PaperKind = type[Picture] | type[VectorPicture]
+
+
+def view_picture(parts: Parts, view: str, format: str = "png", theme: str = "light") -> bytes:
+    """Return a view as a picture; one without a drawing of its own is its text.
+
+    Args:
+        parts: the run.
+        view: name of the view.
+        format: "png" or "svg".
+        theme: "light" or "dark".
+    """
+    if format not in PAPERS or theme not in _THEMES:
+        raise ValueError(
+            f"pictures are {' or '.join(PAPERS)}, {' or '.join(_THEMES)}; found {format}, {theme}"
+        )
+    return _DRAWINGS.get(view, _text)(parts, view, PAPERS[format], theme)
+
+
+def _timeline(parts: Parts, view: str, paper: PaperKind, theme: str) -> bytes:
+    return timeline_picture(parts.timeline, paper, theme)
+
+
+def _text(parts: Parts, view: str, paper: PaperKind, theme: str) -> bytes:
+    data = parts.data
+    lines = view_text(data, view, _LINES_SHOWN).split("\n")
+    room = (WIDTH - 2 * _MARGIN) // LETTER
+    line_height = TEXT_HEIGHT + 4
+    picture = paper(WIDTH, 2 * _MARGIN + line_height * (len(lines) + 3), theme)
+    heads = [(summary(data), INK), (badge(data.profile), FAINT), ("", INK)]
+    for k, (line, colour) in enumerate([*heads, *((line, INK) for line in lines)]):
+        picture.text(_MARGIN, _MARGIN + k * line_height, cut(line, room), colour)
+    return picture.done()
+
+
+#: View -> what draws it.
+_DRAWINGS: dict[str, Callable[[Parts, str, PaperKind, str], bytes]] = {
+    "report": _timeline,
+    "timeline": _timeline,
+}

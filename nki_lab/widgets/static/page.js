@@ -1,0 +1,40 @@
+// How does a saved page show its run?  Its data stands in the page itself; there is no kernel to ask.
+
+import { render } from "./view.js";
+
+const bytesOf = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+
+/** A widget's model without a kernel: what is not in the page is said to be missing. */
+export class SavedModel {
+  constructor(state) {
+    const parts = Object.entries(state.parts).map(([name, text]) => [name, bytesOf(text)]);
+    this.state = { ...state, parts: Object.fromEntries(parts) };
+    this.heard = new Set();
+  }
+
+  get(name) {
+    return this.state[name];
+  }
+
+  on(_, heard) {
+    this.heard.add(heard);
+  }
+
+  off(_, heard) {
+    this.heard.delete(heard);
+  }
+
+  send(message) {
+    const error = "This is not part of the saved page; run the kernel in a notebook to see it.";
+    queueMicrotask(() => this.heard.forEach((heard) => heard({ part: message.want, error }, [])));
+  }
+}
+
+/** Show the run of the page. */
+export function openPage() {
+  const state = JSON.parse(document.getElementById("state").textContent);
+  render({ model: new SavedModel(state), el: document.getElementById("run") });
+  const dark = globalThis.matchMedia("(prefers-color-scheme: dark)");
+  // The views look at the page anew when one of its classes changes.
+  dark.addEventListener("change", () => document.body.classList.toggle("nki-page-dark", dark.matches));
+}

@@ -1,0 +1,55 @@
+"""Does a saved page work by itself: no kernel, no server, no network, light and dark?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page
+
+from nki_lab.profiler.view_data import VIEWS, ViewData
+from nki_lab.widgets import display
+from tests.browser.lab import OUT, Console, browser
+from tests.browser.test_views import colours, settle, tab
+from tests.widgets.runs import added
+from tests.widgets.test_display import HOSTILE, hostile_run
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+@contextmanager
+def page_of(data: ViewData, chromium: str, folder: Path, dark: bool = False) -> Iterator[Page]:
+    """Open the saved page of a run; nothing may go wrong, and nothing be asked for."""
+    file = display(data, VIEWS).save_html(folder / "run.html")
+    with browser(chromium, width=1200, height=900) as page:
+        console = Console().listen(page)
+        page.emulate_media(color_scheme="dark" if dark else "light")
+        page.goto(file.as_uri())
+        yield page
+        assert console.errors == []
+        assert console.requests == [file.as_uri()]
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_every_view_of_a_saved_page_is_shown(dark: bool, chromium: str, tmp_path: Path) -> None:
+    OUT.mkdir(parents=True, exist_ok=True)
+    with page_of(added().view_data, chromium, tmp_path, dark) as page:
+        view = page.locator(".nki-view")
+        assert ("nki-dark" in view.get_attribute("class")) == dark
+        for name in VIEWS:
+            panel = tab(view, name)
+            settle(page)
+            page.screenshot(path=OUT / f"saved_{name}_{'dark' if dark else 'light'}.png")
+            assert panel.locator(".error").count() == 0
+        series = {False: "1557d6", True: "75b1f5"}  # the first of theme.SERIES
+        assert series[dark] in colours(tab(view, "timeline").locator("canvas"))
+
+
+def test_a_saved_page_shows_names_with_markup_as_they_are(chromium: str, tmp_path: Path) -> None:
+    for text in HOSTILE[:2]:
+        with page_of(hostile_run(text), chromium, tmp_path) as page:
+            assert page.locator(".nki-title").inner_text() == text
+            for name in VIEWS:
+                assert tab(page.locator(".nki-view"), name).locator("img, script").count() == 0
