@@ -61,6 +61,7 @@ def trace(
     options: CompileOptions,
     program: tuple[int, int] = (0, 1),
     watch: Watch | None = None,
+    builder_of: Callable[..., Builder] = Builder,
 ) -> Kernel:
     """Run the kernel on symbolic tiles and return the program it describes.
 
@@ -71,12 +72,15 @@ def trace(
         options: `strict` turns findings into errors.
         program: (program_id, num_programs).
         watch: runs what is traced, at once.
+        builder_of: makes the builder.
     """
     text_errors = errors_of(source)
     if text_errors and _never_runs(source):
         raise joined(text_errors)
     bound = bind_arguments(source, args, kwargs)
-    builder = Builder(target, root=source.code, program=program, strict=options.strict, watch=watch)
+    builder = builder_of(
+        target, root=source.code, program=program, strict=options.strict, watch=watch
+    )
     try:
         values = {name: _symbolic(builder, name, value) for name, value in bound.items()}
     except KernelArgument as error:

@@ -16,6 +16,7 @@ import numpy as np
 
 from nki_lab.profiler import intervals
 from nki_lab.profiler.columns import Strings
+from nki_lab.profiler.iterations import loop_values
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.profile_json import FORMAT_VERSION, document_of, dump, shown_number
 from nki_lab.profiler.reading import write_whole
@@ -96,8 +97,11 @@ def _events(profile: Profile) -> Iterator[dict[str, Any]]:
     threads: dict[tuple[int, str], int] = {}
     slices = []
     for table in ("Instruction", TRANSFERS):
-        tracks = track_names(profile, table)
-        for track, record in zip(tracks.to_list(), profile.records(table), strict=True):
+        tracks = track_names(profile, table).to_list()
+        loops = loop_values(profile).to_list() if table == "Instruction" else [None] * len(tracks)
+        for track, loop, record in zip(tracks, loops, profile.records(table), strict=True):
+            if loop is not None:
+                record["iteration"] = loop
             if record["start_ts"] is None or record["end_ts"] is None:
                 continue
             core = record["pcore_idx"] or 0

@@ -12,6 +12,7 @@ import numpy as np
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.idle_loops import find_idle_loops
 from nki_lab.compiler.pipeline import CompiledKernel, refuse_findings
+from nki_lab.compiler.retrace import Retrace
 from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.compiler.trace import OutputRef, bind_arguments, is_array, map_arguments
 from nki_lab.errors import KernelArgument
@@ -35,9 +36,14 @@ class CompiledFunction:
     """
 
     def __init__(
-        self, compiled: CompiledKernel, options: SimulatorOptions, form: CallForm | StoredForm
+        self,
+        compiled: CompiledKernel,
+        options: SimulatorOptions,
+        form: CallForm | StoredForm,
+        retrace: Retrace | None = None,
     ) -> None:
         self.compiled = compiled
+        self._retrace = retrace
         self._form = form
         self.runs = 0
         self._options = options
@@ -80,7 +86,9 @@ class CompiledFunction:
             outputs = run_ranks(programs, [arrays for _, arrays in found], pairs)
             self.runs += 1
             results = [
-                result_of(self.compiled, own, values, arrays, out, self._options.strict)
+                result_of(
+                    self.compiled, own, values, arrays, out, self._options.strict, self._retrace
+                )
                 for (values, arrays), out, own in zip(found, outputs, programs, strict=True)
             ]
         record(results[0])  # one program: the views of a cell show it once
@@ -95,7 +103,9 @@ class CompiledFunction:
             else:
                 outputs = cores[0].run(arrays)
             self.runs += 1
-            result = result_of(self.compiled, cores, values, arrays, outputs, self._options.strict)
+            result = result_of(
+                self.compiled, cores, values, arrays, outputs, self._options.strict, self._retrace
+            )
         return recorded(result)
 
     def _taken(
@@ -121,6 +131,7 @@ def result_of(
     arrays: Sequence[np.ndarray],
     outputs: list[np.ndarray],
     strict: bool,
+    retrace: Retrace | None,
 ) -> Result:
     """Return the Result of a run; `runs` are those of the cores."""
     library = next((library_of(v) for v in given if library_of(v) != "numpy"), "numpy")
@@ -136,6 +147,7 @@ def result_of(
         outputs=tuple(outputs),
         value=_structured(compiled.kernel.result, [to_library(o, library) for o in outputs]),
         noticed=_noticed(executions, runs),
+        retrace=retrace,
     )
     if strict:
         refuse_findings(result.noticed)

@@ -16,6 +16,7 @@ from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.apply_schedule import Edges, edges_of
 from nki_lab.compiler.pipeline import CompiledKernel, compile_kernel
+from nki_lab.compiler.retrace import Retrace
 from nki_lab.errors import KernelArgument, NkiError, NotModelled, NotOnTarget, ToolchainError
 from nki_lab.ir.instruction import active
 from nki_lab.ir.nodes import Finding
@@ -140,7 +141,8 @@ class KernelFunction:
         _, arguments = numpy_arguments(self.source, args, kwargs)
         form = CallForm(arguments)
         compiled = self._compiled(settings, arguments)
-        return CompiledFunction(compiled, simulation_options(settings), form)
+        retrace = self._retrace(settings, arguments)
+        return CompiledFunction(compiled, simulation_options(settings), form, retrace)
 
     def _compiled(
         self, settings: Settings, arguments: inspect.BoundArguments, watch: Watch | None = None
@@ -148,6 +150,13 @@ class KernelFunction:
         return compile_kernel(
             self.source, arguments.args, arguments.kwargs, self._target(settings),
             replace(CompileOptions.from_settings(settings), schedule=self.schedule), self.grid, watch,
+        )  # fmt: skip
+
+    def _retrace(self, settings: Settings, arguments: inspect.BoundArguments) -> Retrace:
+        """Return what traces this call again."""
+        return Retrace(
+            self.source, arguments.args, arguments.kwargs, self._target(settings),
+            CompileOptions.from_settings(settings),
         )  # fmt: skip
 
     def _target(self, settings: Settings) -> Target:
@@ -178,7 +187,10 @@ class KernelFunction:
         eager = EagerRun(self._target(settings), arrays, options)
         compiled = self._compiled(settings, arguments, eager)
         outputs = eager.end(compiled.kernel)
-        return recorded(result_of(compiled, [eager], values, arrays, outputs, options.strict))
+        retrace = self._retrace(settings, arguments)
+        return recorded(
+            result_of(compiled, [eager], values, arrays, outputs, options.strict, retrace)
+        )
 
     def __repr__(self) -> str:
         return f"<NKI kernel {self.__name__}{self.__signature__}>"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from nki_lab.compiler.pipeline import CompiledKernel
+from nki_lab.compiler.retrace import Retrace
 from nki_lab.ir.execution import Execution
+from nki_lab.ir.iterations import Iterations
 from nki_lab.ir.nodes import Finding, Kernel
 from nki_lab.ir.printer import print_kernel
 from nki_lab.profiler.critical_path import CriticalPath
@@ -56,6 +58,7 @@ class Result:
         others: the same of the other cores of a logical core.
         value: what calling the kernel returns: the outputs in the caller's library and structure.
         noticed: findings that only the values of this run could show.
+        retrace: traces the kernel again, to read its loop variables; None for a kernel from a file.
     """
 
     compiled: CompiledKernel
@@ -65,6 +68,7 @@ class Result:
     value: Any = field(repr=False)
     others: tuple[Execution, ...] = field(default=(), repr=False)
     noticed: tuple[Finding, ...] = field(default=(), repr=False)
+    retrace: Retrace | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
@@ -90,7 +94,15 @@ class Result:
     def profile(self) -> Profile:
         """The modelled timeline of core 0, in Neuron Explorer's tables; two cores share one HBM stack."""
         cores = 1 + len(self.others)
-        return simulate_time(self.execution, options=TimingOptions(hbm_share=1 / cores))
+        return simulate_time(
+            self.execution,
+            options=TimingOptions(hbm_share=1 / cores),
+            iterations=self._iterations(self.kernel),
+        )
+
+    def _iterations(self, kernel: Kernel) -> Callable[[], Iterations | None]:
+        retrace = self.retrace
+        return lambda: None if retrace is None else retrace.iterations(kernel)
 
     def critical_path(self) -> CriticalPath:
         """Return the chain of instructions and transfers that took the whole time."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
+from nki_lab.ir.iterations import Iterations
 from nki_lab.profiler.advice import Advice
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.what_if import WhatIf, WhatIfs
@@ -15,13 +17,16 @@ from nki_lab.timing.what_if import what_if, what_ifs
 class TimelineModel:
     """A run of the timing model, which its profile can ask more about (`profiler.what_if.Model`)."""
 
-    def __init__(self, timeline: Timeline) -> None:
+    def __init__(
+        self, timeline: Timeline, iterations: Callable[[], Iterations | None] | None = None
+    ) -> None:
         self._timeline = timeline
+        self._iterations = iterations
 
     @cached_property
     def profile(self) -> Profile:
         """The profile of the run."""
-        return make_profile(self._timeline, model=self)
+        return make_profile(self._timeline, model=self, iterations=self._iterations)
 
     def what_if(self, changes: tuple[str, ...]) -> WhatIf:
         """Time the run again without some costs."""

@@ -5,39 +5,46 @@ Only the totals are computed when a profile is made; every table is a function t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from nki_lab.ir.iterations import Iterations
 from nki_lab.profiler.columns import Strings, Texts
 from nki_lab.profiler.profile import Profile, to_ns
 from nki_lab.profiler.schema import ENGINES, TRANSFERS
 from nki_lab.profiler.what_if import Model
-from nki_lab.source import Span
 from nki_lab.targets.engines import TENSOR
 from nki_lab.timing import memory_use
 from nki_lab.timing.flow import flow_table
 from nki_lab.timing.limits import warnings
-from nki_lab.timing.lines import kernel_lines, label_of
 from nki_lab.timing.operands import activation_function, operand_text, product_type, traffic_of
+from nki_lab.timing.origins import Origins, instruction_names, source_locations
 from nki_lab.timing.packets import deals_of
 from nki_lab.timing.rows import TRIGGER, Kind, Rows, instruction_rows
 from nki_lab.timing.timeline import Timeline
 from nki_lab.timing.transfers import queue_table, tensor_table, transfer_table
 
 
-def make_profile(timeline: Timeline, name: str = "", model: Model | None = None) -> Profile:
+def make_profile(
+    timeline: Timeline,
+    name: str = "",
+    model: Model | None = None,
+    iterations: Callable[[], Iterations | None] | None = None,
+) -> Profile:
     """Return the profile of a timing run.
 
     Args:
         timeline: the run.
         name: what ran; by default the kernel's name.
         model: who can time it again, for `Profile.what_if` and `Profile.advice`.
+        iterations: gives the loop variables of the instructions when somebody asks; None where they are unknown.
     """
     tables = _Tables(timeline)
     kernel = timeline.execution.kernel
+    origins = Origins(kernel, iterations)
     inputs = sum(s.nbytes for s in kernel.inputs)
     outputs = sum(t.storage.nbytes for t in kernel.outputs)
     return Profile.from_tables(
@@ -51,7 +58,9 @@ def make_profile(timeline: Timeline, name: str = "", model: Model | None = None)
             "SbufAllocation": lambda: memory_use.sbuf_allocation(timeline),
             "DmaQueuesInfo": lambda: queue_table(timeline),
             "TensorInfo": lambda: tensor_table(timeline),
-            "KernelInstructions": tables.kernel_instructions,
+            "KernelInstructions": origins.instructions,
+            "KernelStackFrames": origins.frames,
+            "KernelIterationVariables": origins.variables,
             "Warning": lambda: warnings(timeline),
         },
         is_simulation=True,
@@ -84,7 +93,6 @@ class _Tables:
         start, end = to_ns(rows.start), to_ns(rows.end)
         engines = np.array([ENGINES.index(k.engine.name) for k in kinds], dtype=np.int64)
         engine = engines[rows.kind]
-        line, spans = self._places
         columns: dict[str, Any] = {
             "start_ts": start,
             "end_ts": end,
@@ -101,8 +109,8 @@ class _Tables:
             "id": np.arange(1, len(start) + 1),
             "pc": _ranks(engine),
             "compiler_pc": position,
-            "kernel_instruction_name": self._names(position),
-            "nki_source_location": _coded(line[position], [label_of(s) for s in spans]),
+            "kernel_instruction_name": instruction_names(kernel).take(position),
+            "nki_source_location": source_locations(kernel).take(position),
             "evt_wait_time_ns": to_ns(rows.start) - to_ns(rows.ready),
         }
         for name, texts in (
@@ -125,27 +133,6 @@ class _Tables:
             "dma_trigger_end_ts": last,
             "dma_wait_time_ns": np.ma.MaskedArray(first.data - end, other),
         }
-
-    def kernel_instructions(self) -> Mapping[str, Any]:
-        """Make the table KernelInstructions; values of loop variables are not known."""
-        codes, spans = self._places
-        return {
-            "kernel_instruction_name": self._names(np.arange(len(codes))),
-            "pcore_idx": 0,
-            "file_path": _coded(codes, [s.file_label if s else None for s in spans]),
-            "line_number": np.ma.MaskedArray(
-                np.array([s.line if s else 0 for s in spans])[codes],
-                np.array([s is None for s in spans])[codes],
-            ),
-        }
-
-    def _names(self, position: np.ndarray) -> Strings:
-        count = len(self._kernel.instructions)
-        return Strings(position, Texts(count, lambda n: f"inst.{n}:0"))
-
-    @cached_property
-    def _places(self) -> tuple[np.ndarray, list[Span | None]]:
-        return kernel_lines(self._kernel)
 
 
 def _coded(codes: np.ndarray, texts: list[str | None]) -> Strings:

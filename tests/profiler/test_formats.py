@@ -88,7 +88,7 @@ def profiles(draw: st.DrawFn) -> Profile:
 
 
 @settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(p=profiles(), ending=st.sampled_from(ENDINGS))
 def test_whatever_a_profile_holds_comes_back(p: Profile, ending: str, tmp_path: Path) -> None:

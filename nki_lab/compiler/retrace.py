@@ -1,0 +1,195 @@
+"""What were the loop variables when each instruction was traced?
+
+Reading them costs more than tracing, so a kernel is traced once more, without a sound, when somebody asks. The
+variables are those of every `for` and comprehension around an instruction, in each function of its call stack,
+and the induction variables of device loops, whose values only the device knows.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import replace
+from types import CodeType, FrameType
+from typing import Any
+
+import numpy as np
+
+from nki_lab.compiler.frontend import SourceKernel
+from nki_lab.compiler.loop_targets import LoopTarget, loop_targets
+from nki_lab.compiler.options import CompileOptions
+from nki_lab.compiler.trace import TensorSpec, map_arguments, trace
+from nki_lab.dtypes import dtype_of
+from nki_lab.ir.builder import Builder
+from nki_lab.ir.instruction import Definition, Instruction
+from nki_lab.ir.iterations import Iteration, Iterations
+from nki_lab.ir.nodes import Kernel
+from nki_lab.language.loops import fori_loop
+from nki_lab.source import Place, Span, is_internal
+from nki_lab.targets.spec import Target
+
+
+class Retrace:
+    """Traces a kernel again, as it was called.
+
+    Args:
+        source: the kernel.
+        args, kwargs: the arguments of the call; of arrays only shape and dtype are kept.
+        target, options: what it was compiled with.
+    """
+
+    def __init__(
+        self,
+        source: SourceKernel,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        target: Target,
+        options: CompileOptions,
+    ) -> None:
+        self._source = source
+        self._args = tuple(_forgotten(value) for value in args)
+        self._kwargs = {name: _forgotten(value) for name, value in kwargs.items()}
+        self._target = target
+        self._options = replace(options, strict=False)
+
+    def iterations(self, compiled: Kernel) -> Iterations | None:
+        """Return the loop variables of a compiled kernel's instructions.
+
+        None where the kernel now does something else, because a global or an object it was given has changed.
+        """
+        made: list[_LoopReader] = []
+
+        def reader(*args: Any, **kwargs: Any) -> Builder:
+            made.append(_LoopReader(*args, **kwargs))
+            return made[0]
+
+        try:
+            with _silence():
+                trace(
+                    self._source,
+                    self._args,
+                    self._kwargs,
+                    self._target,
+                    self._options,
+                    compiled.program,
+                    builder_of=reader,
+                )
+        except Exception:  # the author's code: what it raised the first time was told then
+            return None
+        return made[0].found(compiled)
+
+
+def _forgotten(value: Any) -> Any:
+    def leaf(name: str, array: np.ndarray) -> Any:
+        dtype = dtype_of(array.dtype)
+        return array if array.ndim == 0 or dtype is None else TensorSpec(array.shape, dtype)
+
+    return map_arguments("", value, leaf, lambda v: isinstance(v, np.ndarray))
+
+
+class _LoopReader(Builder):
+    """A builder that reads the loop variables of every frame when an instruction is appended."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._entries: list[Iteration] = []
+        self._numbers: dict[Any, int] = {}
+        self._innermost: dict[int, int] = {}
+        self._traced: dict[int, Instruction] = {}
+        self._targets: dict[tuple[int, int], tuple[CodeType, tuple[LoopTarget, ...]]] = {}
+
+    def emit(self, definition: Definition, args: tuple[Any, ...]) -> Instruction:
+        """Append an instruction and note the values of all loop variables around it."""
+        made = super().emit(definition, args)
+        self._traced[made.ident] = made
+        entry = self._read(sys._getframe(1))
+        if entry >= 0:
+            self._innermost[made.ident] = entry
+        return made
+
+    def _read(self, frame: FrameType | None) -> int:
+        frames = []
+        while frame is not None:
+            frames.append(frame)
+            if frame.f_code is self.root:
+                break
+            frame = frame.f_back
+        entry = -1
+        calls: tuple[
+            Any, ...
+        ] = ()  # where the functions around were called: a loop runs anew in each call
+        for frame in reversed(frames):
+            code = frame.f_code
+            if code is fori_loop.__code__:
+                body = frame.f_locals["body_fun"]
+                name = next(iter(getattr(body, "__code__", code).co_varnames), "i")
+                place = Span.of((frame.f_back.f_code, frame.f_back.f_lasti))  # type: ignore[union-attr]
+                entry = self._entry(entry, calls, name, None, place.filename, place.line)
+            if is_internal(code):
+                continue
+            for target in self._targets_at(code, frame.f_lasti):
+                values = frame.f_locals
+                for name in target.names:
+                    if name in values:
+                        entry = self._entry(
+                            entry, calls, name, values[name], code.co_filename, target.line
+                        )
+            calls = (calls, id(code), frame.f_lasti)
+        return entry
+
+    def _targets_at(self, code: CodeType, offset: int) -> tuple[LoopTarget, ...]:
+        known = self._targets.get((id(code), offset))
+        if known is None:  # with the code, so that no other one gets its id
+            known = self._targets[id(code), offset] = (code, loop_targets(code, offset))
+        return known[1]
+
+    def _entry(
+        self, parent: int, calls: Any, name: str, value: Any, filename: str, line: int
+    ) -> int:
+        simple = isinstance(value, (int, float, str, np.number))
+        key = (parent, calls, name, filename, line, value if simple else id(value))
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._entries)
+            whole = int(value) if isinstance(value, (int, np.integer)) else None
+            if whole is not None and not -(2**63) <= whole < 2**63:
+                whole = None
+            self._entries.append(Iteration(name, whole, filename, line, parent))
+        return number
+
+    def found(self, compiled: Kernel) -> Iterations | None:
+        """Return what was read, if every instruction of a compiled kernel was traced at the same place."""
+        for i in compiled.instructions:
+            again = self._traced.get(i.ident)
+            if again is None or again.definition is not i.definition or not _same(again, i):
+                return None
+        return Iterations(tuple(self._entries), self._innermost)
+
+
+def _same(a: Instruction, b: Instruction) -> bool:
+    return len(a.stack) == len(b.stack) and all(map(_same_place, a.stack, b.stack))
+
+
+def _same_place(a: Place, b: Place) -> bool:
+    if isinstance(a, Span) or isinstance(b, Span):
+        return a == b
+    return a[1] == b[1] and (a[0] is b[0] or a[0] == b[0])
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Print, warn of and stop at nothing."""
+    hook, sys.breakpointhook = sys.breakpointhook, lambda *args, **kwargs: None
+    try:
+        with (
+            warnings.catch_warnings(),
+            redirect_stdout(io.StringIO()),
+            redirect_stderr(io.StringIO()),
+        ):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        sys.breakpointhook = hook
