@@ -25,7 +25,7 @@ from nki_lab.compiler.pipeline import PASSES, SKIPPABLE
 from nki_lab.compiler.reuse import reuse
 from nki_lab.errors import OverCapacity, UnknownOption
 from nki_lab.ir.execution import Execution
-from nki_lab.targets import TRN2
+from nki_lab.targets import TRN1, TRN2
 from nki_lab.targets.engines import DMA
 from nki_lab.timing import schedule as timeline
 from nki_lab.timing.options import TimingOptions
@@ -260,6 +260,17 @@ def test_steps_that_gather_others_take_no_time():
     order, end = order_by_readiness([record] * 3, edges, TRN2)
     assert sorted(order) == [0, 1, 2] and order.index(0) < order.index(1)
     assert end >= 3 * record.interval
+
+
+def test_a_load_that_could_go_at_any_time_does_not_stand_before_one_that_comes_first():
+    """Static descriptors are issued in no time; what comes next is still not settled before the engines are free."""
+    kernel = compiled(rows_of(unrolled), X, target=TRN1).kernel
+    records = {r.form.example.definition.name: r for r in reversed(records_of(kernel))}
+    load, exp = records["dma_copy"], records["activation"]
+    first_waits = Edges([()] * 102, [(), (0,), *[()] * 100])
+    order, end = order_by_readiness([exp, *[load] * 101], first_waits, TRN1)
+    assert order.index(1) < 5
+    assert end == load.issue + load.lead + 101 * load.work + load.tail
 
 
 def test_scheduling_alone_keeps_places():

@@ -99,8 +99,12 @@ class Machine:
             return
         if isinstance(record.queue, RingKey):
             start = max(ready, lane.free)
-            lane.free = start + record.issue
-            self.moved = max(lane.free + record.lead, self.moved) + record.work
+            issued = start + record.issue
+            begins = max(issued + record.lead, self.moved)
+            self.moved = begins + record.work
+            # While one transfer is moved, one stands in line. More are not settled before: one that could have been
+            # issued at any time does not stand before one that is needed sooner.
+            lane.free = max(issued, begins - record.lead - record.issue)
             self.start[n], self.done[n] = start, self.moved + record.tail
             return
         if record.table is not None and record.table != lane.table:
