@@ -16,24 +16,26 @@ import sysconfig
 from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from types import CodeType, FunctionType, ModuleType, TracebackType
 from typing import Any
 
 import numpy as np
 
+from nki_lab.compiler.check_arguments import is_internal_object, is_nki_class, parts_of
+from nki_lab.compiler.class_text import constructs_of_class, text_of_class
 from nki_lab.compiler.frontend import SourceKernel, unknown_names
 from nki_lab.compiler.function_text import FunctionText, text_of
 from nki_lab.compiler.subset import CONSTRUCTS, ERROR, Construct
 from nki_lab.compiler.subset.calls import BUILTINS, DECORATORS, MATH
 from nki_lab.errors import NkiError, NotAllowed, joined
 from nki_lab.ir.builder import Builder
-from nki_lab.language.nkiobject import NKIObject
 from nki_lab.source import Stack, is_internal, stack_of_traceback
 
 Scope = Mapping[str, Any]
 _LIBRARY = tuple(os.path.join(sysconfig.get_path(n), "") for n in ("stdlib", "platstdlib"))
 _PACKAGES = tuple(os.path.join(sysconfig.get_path(n), "") for n in ("purelib", "platlib"))
+_DECORATORS = 8  # looked through, one in another
+_ARRAYS = ("numpy", "ml_dtypes", "scipy", "torch", "jax")
 _NUMPY = os.path.join(os.path.dirname(np.__file__), "")
 
 
@@ -64,24 +66,49 @@ def check_text(source: SourceKernel) -> None:
         raise joined(errors)
 
 
-def check_called(source: SourceKernel, builder: Builder) -> list[NkiError]:
+def check_called(
+    source: SourceKernel, builder: Builder, bound: Mapping[str, Any]
+) -> list[NkiError]:
     """Return the errors of the functions that the traced kernel called, and record the findings of all.
 
-    Errors in functions that the text only names are findings: they may never be called.
+    Errors in functions that the text only names, or that are in the arguments `bound`, are findings: they may never
+    be called.
     """
     errors: list[NkiError] = []
-    for function in _reached(source, builder):
+    classes: dict[type, tuple[str, Stack]] = {}
+    for function in _reached(source, builder, bound):
         if function.called and function.code is not source.code:
             errors += _errors(function)
         for row, subject, nodes in _grouped(function):
             if row.level == ERROR and function.called:
                 continue
-            places = [function.text.place(node) for node in nodes]
-            also = sorted({p.line for p in places} - {places[0].line})
-            where = f" (also in line{'s' * (len(also) > 1)} {', '.join(map(str, also))})"
-            message = row.message(subject) + (where if also else "")
-            builder.find("portability", message, row.instead, stack=(places[0], *function.callers))
+            _find(builder, row, subject, function.text, nodes, function.callers)
+        for kind, node in _classes_of(function):
+            callers = (function.text.place(node), *function.callers)
+            classes.setdefault(kind, (function.text.filename, callers))
+    for part in _in(bound):
+        classes.setdefault(type(part), (source.filename, (source.place,)))
+    for kind, (near, callers) in classes.items():
+        text = text_of_class(kind, near) if _is_own_class(kind) else None
+        for key, node in () if text is None else constructs_of_class(text.node):
+            assert text is not None
+            _find(builder, CONSTRUCTS[key], "", text, [node], callers)
     return errors
+
+
+def _find(
+    builder: Builder,
+    row: Construct,
+    subject: str,
+    text: FunctionText,
+    nodes: list[Any],
+    callers: Stack,
+) -> None:
+    places = [text.place(node) for node in nodes]
+    also = sorted({p.line for p in places} - {places[0].line})
+    where = f" (also in line{'s' * (len(also) > 1)} {', '.join(map(str, also))})"
+    message = row.message(subject) + (where if also else "")
+    builder.find("portability", message, row.instead, stack=(places[0], *callers))
 
 
 def meet(builder: Builder, source: SourceKernel, tb: TracebackType | None) -> None:
@@ -94,25 +121,6 @@ def meet(builder: Builder, source: SourceKernel, tb: TracebackType | None) -> No
     for depth, place in enumerate(stack):
         if isinstance(place, tuple):
             builder.met.setdefault(place[0], (scopes[place[0]], stack[depth + 1 :]))
-
-
-def find_argument(builder: Builder, source: SourceKernel, name: str, value: Any) -> None:
-    """Record what NKI's compiler does not take as an argument of a kernel."""
-    what = f"argument `{name}` of {source.name}"
-    if type(value) is int and not -(2**31) <= value < 2**32:
-        key, subject = "large argument", f"{what}, an integer of more than 32 bits"
-    elif type(value) is list:
-        key, subject = "list argument", f"{what}, a list"
-    elif isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
-        key, subject = "dtype argument", f"{what}, a dtype of NumPy"
-    elif type(value) is dict and not all(isinstance(k, str) for k in value):
-        key, subject = "key argument", f"{what}, a dict with keys that are no strings"
-    elif hasattr(value, "__dataclass_fields__") and not _is_nki_class(type(value)):
-        key, subject = "object argument", f"{what}, a {type(value).__name__}, which is no NKIObject"
-    else:
-        return
-    row = CONSTRUCTS[key]
-    builder.find("portability", row.message(subject), row.instead, stack=(source.place,))
 
 
 # -- which functions ------------------------------------------------------------------------------------------------
@@ -138,8 +146,10 @@ def _contents(cells: Any) -> Iterator[tuple[str, Any]]:
             continue
 
 
-def _reached(source: SourceKernel, builder: Builder) -> Iterator[_Function]:
-    """Yield the kernel, the functions it called, and those that their texts name, each once."""
+def _reached(
+    source: SourceKernel, builder: Builder, bound: Mapping[str, Any]
+) -> Iterator[_Function]:
+    """Yield the kernel, the functions it called, those that their texts name, and the arguments, each once."""
     ranges: dict[str, list[FunctionText]] = {}
 
     def is_new(code: CodeType) -> bool:
@@ -155,6 +165,11 @@ def _reached(source: SourceKernel, builder: Builder) -> Iterator[_Function]:
         text = text_of(code)
         if text is not None:
             waiting.append(_Function(text, code, scope, callers))
+    for part in _in(bound):
+        for found in _functions_of(part):
+            if _is_authors(found.__code__.co_filename) and (text := text_of(found.__code__)):
+                at = (source.place,)
+                waiting.append(_Function(text, found.__code__, found.__globals__, at, called=False))
     # A function inside another one stands in that one's text: look at outer ones first.
     waiting.sort(key=lambda f: f.text is not (kernel and kernel.text) and f.code.co_firstlineno)
     while waiting:
@@ -169,29 +184,60 @@ def _reached(source: SourceKernel, builder: Builder) -> Iterator[_Function]:
                 waiting.append(_Function(text, code, names, callers, called=False))
 
 
+def _in(bound: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield what may bring functions and classes into a kernel: its arguments, and all that is in them."""
+    for name, value in bound.items():
+        for _, part in parts_of(name, value):
+            yield part
+
+
 def _named(function: _Function) -> Iterator[tuple[CodeType, Scope, Any]]:
     """Yield the author's functions that a text names: their code, global names, and where they are named."""
-    for name, node in function.text.facts.reads.items():
-        for found in _functions_of(_value(name, function.scope)):
+    values = [(_value(n, function.scope), at) for n, at in function.text.facts.reads.items()]
+    for value, node in (*values, *_classes_of(function)):
+        for found in _functions_of(value):
             code = found.__code__
             if not is_internal(code) and _is_authors(code.co_filename):
                 yield code, found.__globals__, node
 
 
+def _classes_of(function: _Function) -> Iterator[tuple[type, Any]]:
+    """Yield the classes that a text names, alone or before a dot, with where it does."""
+    for name, node in function.text.facts.reads.items():
+        parts = name.split(".")
+        for n in range(1, len(parts) + 1):
+            value = _value(".".join(parts[:n]), function.scope)
+            if isinstance(value, type):
+                yield value, node
+                break
+
+
 def _functions_of(value: Any) -> Iterator[FunctionType]:
     while isinstance(value, functools.partial):
         value = value.func
+    value = getattr(value, "func", value) if is_internal_object(value) else value  # a kernel
+    if isinstance(value, type):
+        if not is_internal_object(value):
+            for member in vars(value).values():
+                yield from _functions_in(member)
+    else:
+        yield from _functions_in(value)
+
+
+def _functions_in(value: Any) -> Iterator[FunctionType]:
+    """Yield a function or method as it was written, and what decorators made of it."""
+    if isinstance(value, property):
+        for part in (value.fget, value.fset):
+            yield from _functions_in(part)
+        return
     if isinstance(value, (staticmethod, classmethod)):
         value = value.__func__
-    value = getattr(value, "func", value) if _is_internal_object(value) else value  # a kernel
-    if isinstance(value, FunctionType):
-        yield value
-    elif isinstance(value, type) and not _is_internal_object(value):
-        for member in vars(value).values():
-            if isinstance(member, (staticmethod, classmethod)):
-                member = member.__func__
-            if isinstance(member, FunctionType) and member.__code__.co_filename != "<string>":
-                yield member
+    elif isinstance(value, functools.cached_property):
+        value = value.func
+    for _ in range(_DECORATORS):
+        if isinstance(value, FunctionType) and value.__code__.co_filename != "<string>":
+            yield value
+        value = getattr(value, "__wrapped__", None)
 
 
 def _value(name: str, scope: Scope) -> Any:
@@ -206,11 +252,6 @@ def _value(name: str, scope: Scope) -> Any:
         else:
             return None
     return value
-
-
-def _is_internal_object(value: Any) -> bool:
-    kind = value if isinstance(value, (type, FunctionType)) else type(value)
-    return str(getattr(kind, "__module__", "")).partition(".")[0] == "nki_lab"
 
 
 @functools.lru_cache(maxsize=4096)
@@ -265,24 +306,51 @@ def _by_name(function: _Function) -> Iterator[tuple[str, str, Any]]:
     """Yield what only the values of global names show."""
     facts, scope = function.text.facts, function.scope
     local = function.code.co_freevars
-    for name, node in facts.calls:
+    called = {name for name, _ in facts.calls}
+    read = ((name, node) for name, node in facts.reads.items() if name not in called)
+    for name, node in (*facts.calls, *read):
         if name in facts.reads and name not in scope and name not in local and _is_builtin(name):
             yield "builtin", f"`{name}`", node
     for name, node in facts.reads.items():
-        module, _, member = name.rpartition(".")
-        if module and _value(module, scope) is math and member not in MATH:
+        if _is_other_math(name, scope):
             yield "other math", f"`{name}`", node
-        value = _value(name, scope)
-        if isinstance(value, type) and not _is_nki_class(value) and _is_own_class(value):
-            yield (
-                "class base",
-                f"class `{name}`, whose base is not NKIObject, Enum or NamedTuple",
-                node,
-            )
+    for name, node in facts.calls:
+        if name in facts.reads and _is_library(name, scope):
+            yield "library", f"`{name}`", node
+    for value, node in _classes_of(function):
+        if not is_nki_class(value) and _is_own_class(value):
+            what = f"class `{value.__qualname__}`, whose base is not NKIObject, Enum or NamedTuple"
+            yield "class base", what, node
     for name, node in facts.decorators:
-        known = name.split(".")[-1] in DECORATORS or _is_internal_object(_value(name, scope))
+        known = name.split(".")[-1] in DECORATORS or is_internal_object(_value(name, scope))
         if not known:
             yield "decorator", f"decorator `{name}`", node
+
+
+def _is_other_math(name: str, scope: Scope) -> bool:
+    module, _, member = name.rpartition(".")
+    if module:
+        return _value(module, scope) is math and member not in MATH
+    value = _value(name, scope)
+    return getattr(value, "__module__", None) == "math" and value.__name__ not in MATH
+
+
+def _is_library(name: str, scope: Scope) -> bool:
+    """Tell whether a name is one of NumPy, PyTorch or Python's library, by its module or by where it comes from."""
+    first, _, rest = name.partition(".")
+    value, holder = _value(name, scope), _value(first, scope)
+    if value is functools.partial:
+        return False
+    if rest and isinstance(holder, ModuleType):
+        module = holder.__name__
+    elif rest:
+        return False  # a method of the author's object
+    else:
+        module = getattr(value, "__module__", None) or ""
+    package = module.partition(".")[0]
+    if package in ("math", "builtins", "typing", "__main__"):
+        return False
+    return package in _ARRAYS or package in sys.stdlib_module_names
 
 
 def _is_builtin(name: str) -> bool:
@@ -293,17 +361,10 @@ def _is_builtin(name: str) -> bool:
 
 def _is_own_class(value: type) -> bool:
     """Tell whether a class was written with the kernels: not by Python, a package or nki_lab."""
-    if _is_internal_object(value) or issubclass(value, BaseException):
+    if is_internal_object(value) or issubclass(value, BaseException):
         return False
     module = value.__module__
-    if module in ("builtins", "typing", "enum"):
+    if module.partition(".")[0] in sys.stdlib_module_names:
         return False
     filename = getattr(sys.modules.get(module), "__file__", None) or ""
     return _is_authors(filename)
-
-
-def _is_nki_class(value: type) -> bool:
-    bases = value.__bases__
-    if bases == (tuple,):  # a NamedTuple
-        return hasattr(value, "_fields")
-    return bases in ((NKIObject,), (Enum,))

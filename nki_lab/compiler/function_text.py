@@ -82,7 +82,7 @@ def text_of(code: CodeType) -> FunctionText | None:
 
 def _find(code: CodeType) -> FunctionText | None:
     lines = linecache.getlines(code.co_filename)
-    if not lines or code.co_name.startswith("<"):
+    if not lines:
         return None
     node = _functions("".join(lines)).get((code.co_firstlineno, code.co_name))
     if node is None:
@@ -96,8 +96,11 @@ def _functions(text: str) -> dict[tuple[int, str], Any]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return {}
-    return {
-        (_first_line(node), node.name): node
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-    }
+    found: dict[tuple[int, str], Any] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            found[_first_line(node), node.name] = node
+        elif isinstance(node, ast.Lambda):
+            key = (node.lineno, "<lambda>")
+            found[key] = None if key in found else node  # which of several in a line is not known
+    return found

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-Found = tuple[str, Any]
+from nki_lab.compiler.local_values import Found, constructs_of_values
 
 
 @dataclass
@@ -54,7 +54,8 @@ _KINDS: dict[Any, str] = {
     ast.Set: "set",
     getattr(ast, "TypeAlias", None): "type alias",
 }
-_LARGEST = 2**32  # unsigned values too, as masks
+_LARGEST = 2**31 - 1
+_RANGES = ("affine_range", "sequential_range", "static_range")
 _LOOPS = ("fori_loop", "while_loop")
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _BINDERS = (*_SCOPES, ast.alias, ast.MatchAs, ast.MatchStar)
@@ -92,7 +93,7 @@ def facts_of(root: Any) -> Facts:
         waiting.extend((child, inside) for child in _children(node, root))
     facts.constructs = [
         (key, node)
-        for key, node in facts.constructs
+        for key, node in (*facts.constructs, *constructs_of_values(root))
         if not (
             (key == "nested def" and node.name in bodies) or (key == "lambda" and node in bodies)
         )
@@ -108,6 +109,8 @@ def _children(node: Any, root: Any) -> list[Any]:
         return [*reversed(node.body), *outside]
     if isinstance(node, ast.AnnAssign):
         return [node.value] if node.value is not None else []
+    if _is_negative(node):
+        return []
     if isinstance(node, ast.JoinedStr):
         return [v.value for v in node.values if isinstance(v, ast.FormattedValue)]
     return list(ast.iter_child_nodes(node))[::-1]
@@ -116,7 +119,7 @@ def _children(node: Any, root: Any) -> list[Any]:
 def _note(node: Any, root: Any, own: bool, facts: Facts) -> None:
     kind = type(node)
     key = _KINDS.get(kind)
-    if key is not None and not (node is root and kind is ast.Lambda):
+    if key is not None:
         facts.constructs.append(("yield in a helper" if key == "yield" and not own else key, node))
     look = _LOOKS.get(kind)
     if look is not None:
@@ -143,6 +146,10 @@ def _dotted(node: Any) -> str | None:
     return ".".join([node.id, *reversed(parts)])
 
 
+def _last_name(node: Any) -> str:
+    return (_dotted(node) or "").split(".")[-1]
+
+
 def _bound(node: Any, root: Any) -> Iterator[str]:
     """Yield the names that a function, class or import gives a value, parameters included."""
     if isinstance(node, ast.alias):
@@ -163,7 +170,7 @@ def _bound(node: Any, root: Any) -> Iterator[str]:
 
 def _loop_bodies(node: ast.Call) -> Iterator[Any]:
     """Yield the names and lambdas that the call of a device loop is given."""
-    if (_dotted(node.func) or "").split(".")[-1] not in _LOOPS:
+    if _last_name(node.func) not in _LOOPS:
         return
     for given in (*node.args, *(k.value for k in node.keywords if k.arg == "body_fun")):
         if isinstance(given, ast.Name):
@@ -178,6 +185,9 @@ def _loop_bodies(node: ast.Call) -> Iterator[Any]:
 def _for(node: ast.For) -> Iterator[Found]:
     if not isinstance(node.target, ast.Name):
         yield "for target", node.target
+    made = node.iter
+    if isinstance(made, ast.Call) and made.keywords and _last_name(made.func) in _RANGES:
+        yield "range keyword", made.keywords[0].value
     yield from _loop_else(node)
 
 
@@ -198,7 +208,7 @@ def _with(node: ast.With) -> Iterator[Found]:
     item = node.items[0]
     called = item.context_expr.func if isinstance(item.context_expr, ast.Call) else None
     is_plain = len(node.items) == 1 and item.optional_vars is None and called is not None
-    if not (is_plain and (_dotted(called) or "").split(".")[-1] == "no_reorder"):
+    if not (is_plain and _last_name(called) == "no_reorder"):
         yield "with", item.context_expr
 
 
@@ -243,15 +253,29 @@ def _constant(node: ast.Constant) -> Iterator[Found]:
         yield "complex", node
     elif type(value) is bytes:
         yield "bytes", node
-    elif type(value) is int and value >= _LARGEST:
+    elif type(value) is int and value > _LARGEST:
+        yield "large integer", node
+
+
+def _is_negative(node: Any) -> bool:
+    """Tell whether a node is a literal such as -3, which Python reads as the negative of one."""
+    return (
+        isinstance(node, ast.UnaryOp)
+        and isinstance(node.op, ast.USub)
+        and isinstance(node.operand, ast.Constant)
+        and type(node.operand.value) is int
+    )
+
+
+def _unary(node: ast.UnaryOp) -> Iterator[Found]:
+    if _is_negative(node) and node.operand.value > _LARGEST + 1:  # type: ignore[attr-defined]
         yield "large integer", node
 
 
 def _dict(node: ast.Dict) -> Iterator[Found]:
-    for key in node.keys:
-        plain = isinstance(key, ast.Constant) and not isinstance(key.value, str)
-        if plain or isinstance(key, (ast.Tuple, ast.UnaryOp)):
-            yield "dict key", key
+    for key, value in zip(node.keys, node.values, strict=True):
+        if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
+            yield "dict key", key or value
 
 
 def _joined(node: ast.JoinedStr) -> Iterator[Found]:
@@ -262,14 +286,6 @@ def _joined(node: ast.JoinedStr) -> Iterator[Found]:
 def _binary(node: ast.BinOp) -> Iterator[Found]:
     if isinstance(node.op, ast.MatMult):
         yield "matmul operator", node
-
-
-def _of_string(node: Any) -> Iterator[Found]:
-    value = node.value
-    if isinstance(value, ast.JoinedStr) or (
-        isinstance(value, ast.Constant) and isinstance(value.value, str)
-    ):
-        yield "string method", node
 
 
 _LOOKS: dict[Any, Callable[[Any], Iterator[Found]]] = {
@@ -285,6 +301,5 @@ _LOOKS: dict[Any, Callable[[Any], Iterator[Found]]] = {
     ast.Dict: _dict,
     ast.JoinedStr: _joined,
     ast.BinOp: _binary,
-    ast.Attribute: _of_string,
-    ast.Subscript: _of_string,
+    ast.UnaryOp: _unary,
 }

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.compiler.check_language import check_called, errors_of, find_argument, meet
+from nki_lab.compiler.check_arguments import find_arguments
+from nki_lab.compiler.check_language import check_called, errors_of, meet
 from nki_lab.compiler.exchanged import find_exchanged
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.mistakes import what_was_meant
@@ -87,8 +88,7 @@ def trace(
         error.stack = error.stack or (source.place,)
         raise
     params = tuple(Param(name, value) for name, value in values.items())
-    for name, value in bound.items():
-        find_argument(builder, source, name, value)
+    find_arguments(builder, source, bound)
     if watch is not None:
         watch.begin(builder)
     positional, keywords = _call_form(source, values)
@@ -99,14 +99,14 @@ def trace(
         except Exception as error:
             told = what_was_meant(error, source.code)
             meet(builder, source, error.__traceback__)
-            called = check_called(source, builder)
+            called = check_called(source, builder, bound)
             explained = joined([*text_errors, *called, *builder.errors, told])
             # A debugger started afterwards stops at the author's line, where the tiles are.
             explained = explained.with_traceback(authors_traceback(error.__traceback__))
     if explained is not None:
         # Raised here it has no context: IPython shows another traceback where a group of exceptions is one.
         raise explained from None
-    errors = [*text_errors, *check_called(source, builder), *builder.errors]
+    errors = [*text_errors, *check_called(source, builder, bound), *builder.errors]
     if errors:
         raise joined(errors)
     builder.check_closed()

@@ -1,5 +1,6 @@
 """Which functions and classes are checked with a kernel, each once, and what is said of them where?"""
 
+import functools
 import importlib.util
 import linecache
 import textwrap
@@ -7,6 +8,7 @@ import textwrap
 import numpy as np
 import pytest
 
+import nki_lab.language as nl
 from nki_lab.api.install import aliases
 from nki_lab.compiler import check_language, function_text
 from nki_lab.errors import KernelErrors, KernelRaised, NotAllowed, UnknownName
@@ -79,7 +81,7 @@ def test_what_a_kernel_calls_is_checked_whether_it_emits_or_not(module):
         ("`enumerate`", "filled", "deep", "kernel"),
         ("`sum`", "size_of", "deep", "kernel"),
         ("a generator expression", "size_of", "deep", "kernel"),
-        ("several names as the target of a `for`", "filled", "deep", "kernel"),
+        ("a target of a `for` other than one name", "filled", "deep", "kernel"),
     ]
 
 
@@ -143,6 +145,164 @@ def test_methods_closures_partials_and_objects_are_checked(module):
     ]
 
 
+def test_what_decorators_wrap_properties_and_lambdas_are_checked(module):
+    made = module("""\
+    import functools
+
+    def traced(function):
+        @functools.wraps(function)
+        def inner(tile):
+            return function(tile)
+
+        return inner
+
+    @traced
+    def fill(tile):
+        nisa.memset(dst=tile, value=round(1.5))
+
+    @functools.lru_cache
+    def size(n):
+        return sum((n, 1))
+
+    class Kept(nl.NKIObject):
+        value: float = 1.0
+
+        @property
+        def all(self):
+            return any([self.value])
+
+    shifted = lambda n: max([n])
+
+    @nki.jit
+    def kernel(x, given):
+        t = nl.load(x)
+        fill(t)
+        size(3)
+        assert Kept().all and shifted(2) == given(2)
+        return stored(t)
+    """)
+    assert told(made.kernel, given=made.shifted) == [
+        ("`any`", "all", "kernel"),
+        ("`round`", "fill", "inner", "kernel"),
+        ("`sum`", "size", "kernel"),
+        ("a lambda, except as the body of a device loop", "<lambda>", "kernel"),
+        ("decorator `functools.lru_cache`", "size", "kernel"),
+        ("decorator `functools.wraps`", "inner", "kernel"),
+        ("decorator `property`", "all", "kernel"),
+        ("decorator `traced`", "fill", "inner", "kernel"),
+    ]
+
+
+def test_what_arguments_bring_is_checked(module):
+    made = module("""\
+    import dataclasses
+    from enum import Enum
+
+    def fill(tile):
+        nisa.memset(dst=tile, value=round(1.5))
+
+    class Way(Enum):
+        up = 1
+        for other in (2,):
+            down = other
+
+    @dataclasses.dataclass
+    class Sizes(nl.NKIObject):
+        rows: int = 128
+        parts: list = None
+
+    @nki.jit
+    def kernel(x, how, way, sizes=None):
+        t = nl.load(x)
+        how[0](t)
+        return stored(t)
+    """)
+    given = {"how": (functools.partial(made.fill),), "way": made.Way.up}
+    assert told(made.kernel, **given) == [
+        ("`round`", "fill", "kernel"),
+        (
+            "a statement in a class other than fields, methods, `assert` and `pass`",
+            "Way",
+            "kernel",
+        ),
+    ]
+    given["sizes"] = (made.Sizes(parts=[1]), [1], np.float32(2), {2}, 2**31, np.int8, {1: 2})
+    messages = [m for m, *_ in told(made.kernel, **given) if m.startswith("argument")]
+    assert messages == [
+        f"argument `sizes.{n}` of kernel, {what}"
+        for n, what in enumerate(
+            [
+                "a list",
+                "a float32 of NumPy",
+                "a set",
+                "an integer of more than 32 bits",
+                "a dtype of NumPy",
+                "a dict with keys that are no strings",
+            ],
+            1,
+        )
+    ]
+
+
+def test_a_class_is_looked_at_where_only_its_attributes_are_used(module):
+    made = module("""\
+    class Sizes:
+        rows = 128
+
+        def all(self):
+            return sum((self.rows,))
+
+    @nki.jit
+    def kernel(x):
+        assert Sizes.rows == 128
+        return stored(nl.load(x))
+    """)
+    assert told(made.kernel) == [
+        ("`sum`", "all", "kernel"),
+        ("class `Sizes`, whose base is not NKIObject, Enum or NamedTuple", "kernel"),
+    ]
+
+
+def test_values_of_one_kind_are_known_and_others_left_alone(module):
+    made = module("""\
+    class Kept(nl.NKIObject):
+        def sort(self):
+            pass
+
+    def any_of(values):
+        values.sort()
+        either = [1]
+        either = Kept()
+        either.sort()
+        for values in ([2, 1],):
+            values.sort()
+        return values["a"] if values == {} else 0
+
+    @nki.jit
+    def kernel(x, mode="abc"):
+        sizes, names = [2, 1], {}
+        own = [2]
+        own += [1]
+        own.insert(0, 3)
+        own.pop()
+        found = {"a": 1}
+        found[-1] = 2
+        found[own[0]] = 3
+        found.get("a")
+        for name in found.keys():
+            assert name != f"{mode}".upper()
+        any_of([1])
+        sizes.sort()
+        mode.upper()
+        return stored(nl.load(x))
+    """)
+    assert told(made.kernel) == [
+        ("a key in a dict that is no string, or not written out", "kernel"),
+        ("a method of a list that NKI does not have, such as sort, insert or pop(0)", "kernel"),
+        ("a method or an element of a string", "kernel"),
+    ]
+
+
 def test_functions_inside_functions_are_told_once(module):
     made = module("""\
     @nki.jit
@@ -158,19 +318,29 @@ def test_functions_inside_functions_are_told_once(module):
     assert told(made.kernel) == [("`sum`", "kernel")]
 
 
-def test_the_library_of_python_and_packages_are_left_alone(module):
+def test_calls_into_libraries_are_told_and_their_text_is_left_alone(module):
     made = module("""\
     import textwrap
+    import typing
+    from itertools import product
     import numpy as np
 
     @nki.jit
-    def kernel(x):
+    def kernel(x, kind=np.float32):
         textwrap.dedent("text")
         t = nl.load(x)
-        nisa.memset(dst=t, value=float(np.mean([1.0, 3.0])))
+        assert kind is not None and np.pi > 3
+        for pair in product((0, 1), (2, 3)):
+            nisa.memset(dst=t, value=float(np.mean([1.0, 3.0])))
+        typing.cast(int, 3)
+        functools.partial(stored)
         return stored(t)
     """)
-    assert told(made.kernel) == []
+    assert told(made.kernel, kind=nl.float32) == [
+        ("`np.mean`", "kernel"),
+        ("`product`", "kernel"),
+        ("`textwrap.dedent`", "kernel"),
+    ]
 
 
 def test_names_of_the_author_hide_those_of_python(module):

@@ -165,6 +165,51 @@ CALLS: dict[str, Construct] = {
             return stored(nl.load(x))
         """,
     ),
+    "class body": Construct(
+        "a statement in a class other than fields, methods, `assert` and `pass`", PORTABILITY,
+        "move it out of the class", _GATHER,
+        """\
+        class Sizes(nl.NKIObject):
+            rows: int = 128
+            if rows > 64:
+                rows = 64
+
+        @nki.jit
+        def kernel(x):
+            assert Sizes().rows == 64
+            return stored(nl.load(x))
+        """,
+        """\
+        class Sizes(nl.NKIObject):
+            rows: int = 64
+
+        @nki.jit
+        def kernel(x):
+            assert Sizes().rows == 64
+            return stored(nl.load(x))
+        """,
+    ),
+    "class keyword": Construct(
+        "a keyword behind the base of a class, such as `metaclass=`", PORTABILITY, "leave it out", _GATHER,
+        """\
+        class Way(Enum, boundary=None):
+            up = 1
+
+        @nki.jit
+        def kernel(x):
+            assert Way.up == Way.up
+            return stored(nl.load(x))
+        """,
+        """\
+        class Way(Enum):
+            up = 1
+
+        @nki.jit
+        def kernel(x):
+            assert Way.up == Way.up
+            return stored(nl.load(x))
+        """,
+    ),
     "unknown field": Construct(
         "a field that an NKIObject does not have", ERROR, "give the fields that the class declares", _CLASSES,
         """\
@@ -185,7 +230,7 @@ CALLS: dict[str, Construct] = {
     ),
     "builtin": Construct(
         "a function of Python that NKI does not have, such as sum, sorted, enumerate, zip, any, all, map or round",
-        PORTABILITY, "write it out with a `for` over range", _PYTHON,
+        PORTABILITY, "write it out with a `for` over range, or compute it before the kernel is called", _PYTHON,
         "size = sum(x.shape)",
         "size = 0\nfor n in x.shape:\n    size += n",
     ),
@@ -198,6 +243,21 @@ CALLS: dict[str, Construct] = {
         "compute it before the kernel is called and pass it as an argument", _PYTHON,
         "nisa.memset(dst=t, value=math.sin(1.0))",
         "@nki.jit\ndef kernel(x, value=0.5):\n    t = nl.load(x)\n"
+        "    nisa.memset(dst=t, value=value)\n    return stored(t)",
+    ),
+    "library": Construct(
+        "a call into NumPy, PyTorch or Python's own library, except math and functools.partial", PORTABILITY,
+        "compute it before the kernel is called and pass it as an argument", "KLR KLR/Trace/NKI.lean",
+        """\
+        import numpy as np
+
+        @nki.jit
+        def kernel(x):
+            t = nl.load(x)
+            nisa.memset(dst=t, value=float(np.mean((1.0, 3.0))))
+            return stored(t)
+        """,
+        "@nki.jit\ndef kernel(x, value=2.0):\n    t = nl.load(x)\n"
         "    nisa.memset(dst=t, value=value)\n    return stored(t)",
     ),
     "unknown name": Construct(

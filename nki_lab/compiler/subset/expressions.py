@@ -11,6 +11,7 @@ _GUIDE = "nki/get-started/nki-language-guide.rst"
 _VALUES = f"{_GUIDE}, NKI Values"
 _GATHER = "KLR interop/klr/gather.c"
 _SIMPLIFY = "KLR KLR/NKI/Simplify.lean"
+_PYTHON = "KLR KLR/Trace/Python.lean"
 _LIST = "append to a list in a `for`"
 
 EXPRESSIONS: dict[str, Construct] = {
@@ -25,12 +26,12 @@ EXPRESSIONS: dict[str, Construct] = {
         _SIMPLIFY, "assert 0 < x.shape[0] <= 128",
     ),
     "in": Construct(
-        "`in` and `not in`", ACCEPTED, "as in Python", "KLR KLR/Trace/Python.lean",
+        "`in` and `not in`", ACCEPTED, "as in Python", _PYTHON,
         "assert x.shape[0] in (64, 128) and 5 not in x.shape",
     ),
     "chained in": Construct(
         "`in` in a chain of comparisons", PORTABILITY, "write two comparisons with `and`",
-        "KLR KLR/Trace/Python.lean",
+        _PYTHON,
         "assert 1 < 4 in x.shape", "assert 1 < 4 and 4 in x.shape",
     ),
     "is None": Construct(
@@ -162,8 +163,20 @@ EXPRESSIONS: dict[str, Construct] = {
         "for name in sizes.keys():\n    assert sizes[name] in x.shape",
     ),
     "dict key": Construct(
-        "a dict key that is no string", PORTABILITY, "use strings as keys, or a list of pairs", _VALUES,
+        "a key in a dict that is no string, or not written out", PORTABILITY,
+        "write strings as keys, give computed ones by `d[key] = value`, or use a list of pairs", _VALUES,
         "sizes = {0: 2, 1: 4}", "sizes = {'0': 2, '1': 4}",
+    ),
+    "list method": Construct(
+        "a method of a list that NKI does not have, such as sort, insert or pop(0)", PORTABILITY,
+        "take append, clear, copy, count, extend, index, pop(), remove and reverse, or make another list in a `for`",
+        _PYTHON,
+        "sizes = [2, 1]\nsizes.sort()", "sizes = [1, 2]",
+    ),
+    "dict method": Construct(
+        "a method of a dict that NKI does not have, such as update", PORTABILITY,
+        "take clear, copy, get, items, keys, pop, setdefault and values, or set elements one by one", _PYTHON,
+        "sizes = {'a': 1}\nsizes.update({'b': 2})", "sizes = {'a': 1}\nsizes['b'] = 2",
     ),
     "set": Construct(
         "a set", PORTABILITY, "use a tuple or a list", _VALUES,
@@ -178,12 +191,12 @@ EXPRESSIONS: dict[str, Construct] = {
         "name = b'x'", "name = 'x'",
     ),
     "large integer": Construct(
-        "an integer of more than 32 bits", PORTABILITY, "NKI's integers have 32 bits", _VALUES,
-        "limit = 8589934592", "limit = 1073741824",
+        "an integer of more than 32 bits", PORTABILITY, "NKI's integers have 32 bits, one of them the sign", _VALUES,
+        "limit = 2147483648", "limit = 2147483647",
     ),
     "string method": Construct(
-        "a method or an element of a string literal", PORTABILITY,
-        "put strings together by an f-string or `+`", "KLR KLR/Trace/Python.lean",
+        "a method or an element of a string", PORTABILITY,
+        "put strings together by an f-string or `+`", _PYTHON,
         "assert x.shape[0] == 128, ' '.join(['128', 'rows'])",
         "assert x.shape[0] == 128, '128' + ' rows'",
     ),

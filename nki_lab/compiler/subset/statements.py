@@ -98,10 +98,22 @@ STATEMENTS: dict[str, Construct] = {
         code="NKI118", traced=True,
     ),
     "for target": Construct(
-        "several names as the target of a `for`", PORTABILITY,
+        "a target of a `for` other than one name", PORTABILITY,
         "loop over one name and take its parts in the body", _SIMPLIFY,
         "for low, high in ((0, 2), (2, 4)):\n    nisa.memset(dst=t[:, low:high], value=1.0)",
         "for pair in ((0, 2), (2, 4)):\n    nisa.memset(dst=t[:, pair[0] : pair[1]], value=1.0)",
+    ),
+    "for over text": Construct(
+        "`for` over a string or a dict", PORTABILITY, "loop over a list, or over the keys() of the dict",
+        "KLR KLR/Trace/Python.lean",
+        "sizes = {'a': 1, 'b': 2}\nfor name in sizes:\n    nisa.memset(dst=t, value=float(sizes[name]))",
+        "sizes = {'a': 1, 'b': 2}\nfor name in sizes.keys():\n    nisa.memset(dst=t, value=float(sizes[name]))",
+    ),
+    "range keyword": Construct(
+        "a keyword argument of nl.affine_range, nl.sequential_range or nl.static_range in a `for`", PORTABILITY,
+        "give start, stop and step by position", "KLR KLR/NKI/Annotations.lean",
+        "for k in nl.affine_range(0, stop=2):\n    nisa.memset(dst=t[:, k : k + 1], value=0.0)",
+        "for k in nl.affine_range(0, 2):\n    nisa.memset(dst=t[:, k : k + 1], value=0.0)",
     ),
     "loop else": Construct(
         "`else` of a loop", PORTABILITY, "set a flag in the loop and test it with `if` behind it",
@@ -154,15 +166,16 @@ STATEMENTS: dict[str, Construct] = {
         "`with` of anything but nl.no_reorder()", PORTABILITY,
         "do what the context manager does before and behind the block", _SIMPLIFY,
         """\
-        from contextlib import contextmanager
+        class Marked(nl.NKIObject):
+            def __enter__(self):
+                pass
 
-        @contextmanager
-        def marked():
-            yield
+            def __exit__(self, kind, error, trace):
+                pass
 
         @nki.jit
         def kernel(x):
-            with marked():
+            with Marked():
                 t = nl.load(x)
             return stored(t)
         """,

@@ -22,7 +22,7 @@ VALUES: dict[str, Construct] = {
     ),
     "large argument": Construct(
         "an integer of more than 32 bits as argument of a kernel", PORTABILITY,
-        "NKI's integers have 32 bits", f"{_GUIDE}, NKI Values",
+        "NKI's integers have 32 bits, one of them the sign", f"{_GUIDE}, NKI Values",
         "@nki.jit\ndef kernel(x, limit=1 << 40):\n    return stored(nl.load(x))",
         "@nki.jit\ndef kernel(x, limit=1 << 20):\n    return stored(nl.load(x))", traced=True,
     ),
@@ -43,6 +43,24 @@ VALUES: dict[str, Construct] = {
             return stored(nl.load(x))
         """,
         "@nki.jit\ndef kernel(x, dtype=nl.float32):\n    return stored(nl.load(x))", traced=True,
+    ),
+    "number argument": Construct(
+        "a number of NumPy as argument of a kernel", PORTABILITY, "convert it with float() or int()",
+        "KLR interop/klr/gather.c",
+        """\
+        import numpy as np
+
+        @nki.jit
+        def kernel(x, scale=np.float32(2.0)):
+            return stored(nl.load(x))
+        """,
+        "@nki.jit\ndef kernel(x, scale=2.0):\n    return stored(nl.load(x))", traced=True,
+    ),
+    "value argument": Construct(
+        "a set, bytes or a complex number as argument of a kernel", PORTABILITY,
+        "pass a tuple, a string, or two numbers", f"{_GUIDE}, NKI Values",
+        "@nki.jit\ndef kernel(x, sizes={1, 2}):\n    return stored(nl.load(x))",
+        "@nki.jit\ndef kernel(x, sizes=(1, 2)):\n    return stored(nl.load(x))", traced=True,
     ),
     "key argument": Construct(
         "a dict with keys that are no strings as argument of a kernel", PORTABILITY,
