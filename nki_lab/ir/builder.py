@@ -188,8 +188,6 @@ class Builder:
             name = ""
         if not isinstance(name, str):
             raise TensorArgument(f"name must be a string, found {type(name).__name__}")
-        if name and origin == "temporary":
-            self._note_name(name)
         storage = Storage(
             len(self.storages), self._unique(name or self._variable(stack)), sizes, element, space,
             address=place, origin=origin, data=data, stack=stack, owner=self, loop=self.loop,
@@ -223,7 +221,8 @@ class Builder:
                 self._names[candidate] = 0
                 return candidate
 
-    def _note_name(self, name: str) -> None:
+    def note_name(self, name: str) -> None:
+        """Note a name that the author gave to a tensor; nki.language names its own tiles as it likes."""
         if name in self._given:
             self.find(
                 "portability",

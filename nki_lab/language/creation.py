@@ -41,7 +41,17 @@ def ndarray(
         name: shown in errors and profiles; by default the variable it is assigned to.
         address: start partition and byte within the partition; on chip only.
     """
-    return current().allocate(shape, dtype, buffer, name, address=address)
+    return allocate_named(shape, dtype, buffer, name, address)
+
+
+def allocate_named(
+    shape: Any, dtype: Any, buffer: Any, name: str, address: tuple[int, int] | None = None
+) -> NkiTensor:
+    """Return a new tensor with a name that the author gave it, if any."""
+    builder = current()
+    if isinstance(name, str) and name:
+        builder.note_name(name)
+    return builder.allocate(shape, dtype, buffer, name, address=address)
 
 
 def zeros(shape: Any, dtype: DType, buffer: MemoryRegion = SBUF, name: str = "") -> NkiTensor:
@@ -61,7 +71,7 @@ def full(
 
     On chip it is one `nisa.memset`. In HBM a filled SBUF tile is copied as often as needed.
     """
-    made = current().allocate(shape, dtype, buffer, name)
+    made = allocate_named(shape, dtype, buffer, name)
     value = _fill_value(fill_value, made.dtype)
     if made.storage.on_chip:
         memset(dst=made, value=value)

@@ -14,7 +14,7 @@ from nki_lab.isa.dma import dma_copy
 from nki_lab.isa.elementwise import tensor_scalar
 from nki_lab.isa.operators import OPS
 from nki_lab.isa.random_states import set_rng_seed
-from nki_lab.language.creation import pieces
+from nki_lab.language.creation import allocate_named, pieces
 from nki_lab.language.operands import new_tile, on_chip, result_like
 from nki_lab.targets.spaces import SBUF, MemoryRegion
 
@@ -29,7 +29,7 @@ def rand(shape: Any, dtype: DType, buffer: MemoryRegion = SBUF, name: str = "") 
     Without `nl.random_seed` a kernel gets the same numbers at each call; on the chip they go on from kernel to
     kernel.
     """
-    made = current().allocate(shape, dtype, buffer, name)
+    made = allocate_named(shape, dtype, buffer, name)
     if made.storage.on_chip:
         _draw(made)
         return made

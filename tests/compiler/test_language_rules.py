@@ -116,3 +116,21 @@ def test_a_type_statement_is_a_finding(tmp_path: Path):
     row = CONSTRUCTS["type alias"]
     (finding,) = findings_of(module_of(row.example), tmp_path)
     assert finding.message == row.message()
+
+
+def test_what_nki_language_calls_its_own_tiles_is_nobodys_mistake(tmp_path: Path):
+    """Functions that make several tiles, called twice: their names come again, and the author gave none."""
+    text = module_of("""\
+        for k in range(2):
+            nisa.tensor_copy(dst=t, src=nl.sin(nl.trunc(nl.softmax(t, axis=-1))))
+            nisa.tensor_copy(dst=t, src=nl.where(nl.less(t, t), t, nl.broadcast_to(t[:, 0:1], (128, 4))))
+            nisa.tensor_copy(dst=t, src=nl.rand((128, 4), dtype=nl.float32))
+        """)
+    assert [f for f in findings_of(text, tmp_path) if f.kind == "portability"] == []
+
+
+@pytest.mark.parametrize("made", ["zeros", "ones", "rand", "ndarray"])
+def test_a_name_given_twice_is_told_whatever_makes_the_tensors(made: str, tmp_path: Path):
+    text = module_of(f"for k in range(2):\n    nl.{made}((128, 4), dtype=nl.float32, name='mine')")
+    (finding,) = [f for f in findings_of(text, tmp_path) if f.kind == "portability"]
+    assert finding.message.startswith("two tensors with name='mine'")
