@@ -22,6 +22,7 @@ _PUBLIC: dict[str, str] = {
     "load_ipython_extension": "nki_lab.magics.extension",
     "run": "nki_lab.runtime",
     "simulate": "nki_lab.runtime",
+    "step": "nki_lab.runtime",
     "uninstall": "nki_lab.api.install",
     "unload_ipython_extension": "nki_lab.magics.extension",
     "use_target": "nki_lab.runtime",

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, overload
 
+from nki_lab.profiler.step_data import NoSteps, Steps
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -216,6 +218,7 @@ class ViewData:
         slices: the parts of a tensor that instructions touch, by the tensor's number.
         make_lines: gives `lines`; None where they are known from the profile only.
         findings: what the author should know.
+        make_steps: gives `steps`.
     """
 
     name: str
@@ -228,6 +231,12 @@ class ViewData:
         default=None, repr=False
     )
     findings: Sequence[Remark] = field(default=(), repr=False)
+    make_steps: Callable[[], Steps] = field(default=NoSteps, repr=False)
+
+    @cached_property
+    def steps(self) -> Steps:
+        """The executed instructions with the values around them; the first look runs the kernel once more."""
+        return self.make_steps()
 
     @cached_property
     def lines(self) -> tuple[np.ndarray, Sequence[Place]] | None:

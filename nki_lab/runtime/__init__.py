@@ -7,6 +7,7 @@ from nki_lab.runtime.launch import launch
 from nki_lab.runtime.load import load
 from nki_lab.runtime.result import Result
 from nki_lab.runtime.run import run
+from nki_lab.runtime.step import step
 
 __all__ = [
     "Comparison",
@@ -19,5 +20,6 @@ __all__ = [
     "load",
     "run",
     "simulate",
+    "step",
     "use_target",
 ]

@@ -23,6 +23,7 @@ from nki_lab.runtime.bindings import binding
 from nki_lab.runtime.call_form import CallForm, StoredForm
 from nki_lab.runtime.recording import record
 from nki_lab.runtime.result import Result
+from nki_lab.runtime.steps import kept_inputs
 from nki_lab.settings import Settings
 from nki_lab.simulator import EagerRun, Program, SimulatorOptions, of_rank, run_ranks
 
@@ -70,6 +71,10 @@ class CompiledFunction:
         """Run and return everything that is known about the run."""
         return self._launch(args, kwargs)
 
+    def inputs(self, *args: Any, **kwargs: Any) -> list[np.ndarray]:
+        """Return the NumPy arrays that a call with these arguments runs on."""
+        return self._taken(args, kwargs, check=False)[1]
+
     def launch_ranks(self, calls: Sequence[tuple[tuple[Any, ...], dict[str, Any]]]) -> list[Result]:
         """Run as several ranks and return the Result of each.
 
@@ -87,7 +92,14 @@ class CompiledFunction:
             self.runs += 1
             results = [
                 result_of(
-                    self.compiled, own, values, arrays, out, self._options.strict, self._retrace
+                    self.compiled,
+                    own,
+                    values,
+                    arrays,
+                    out,
+                    self._options,
+                    self._retrace,
+                    ranks=len(calls),
                 )
                 for (values, arrays), out, own in zip(found, outputs, programs, strict=True)
             ]
@@ -96,6 +108,7 @@ class CompiledFunction:
 
     def _launch(self, args: tuple[Any, ...], kwargs: dict[str, Any], check: bool = True) -> Result:
         values, arrays = self._taken(args, kwargs, check)
+        before = kept_inputs(self.compiled.kernel, arrays)
         with binding(self.compiled, self._options) as (programs, pairs):
             (cores,) = programs
             if len(cores) > 1:
@@ -104,7 +117,7 @@ class CompiledFunction:
                 outputs = cores[0].run(arrays)
             self.runs += 1
             result = result_of(
-                self.compiled, cores, values, arrays, outputs, self._options.strict, self._retrace
+                self.compiled, cores, values, arrays, outputs, self._options, self._retrace, before
             )
         return recorded(result)
 
@@ -130,10 +143,12 @@ def result_of(
     given: list[Any],
     arrays: Sequence[np.ndarray],
     outputs: list[np.ndarray],
-    strict: bool,
+    options: SimulatorOptions,
     retrace: Retrace | None,
+    before: dict[int, np.ndarray] | None = None,
+    ranks: int = 1,
 ) -> Result:
-    """Return the Result of a run; `runs` are those of the cores."""
+    """Return the Result of a run; `runs` are those of the cores, `before` are copies of inputs that it wrote."""
     library = next((library_of(v) for v in given if library_of(v) != "numpy"), "numpy")
     executions = [
         Execution.of(k, r.trips)
@@ -148,8 +163,11 @@ def result_of(
         value=_structured(compiled.kernel.result, [to_library(o, library) for o in outputs]),
         noticed=_noticed(executions, runs),
         retrace=retrace,
+        before=before,
+        options=options,
+        ranks=ranks,
     )
-    if strict:
+    if options.strict:
         refuse_findings(result.noticed)
     return result
 

@@ -31,6 +31,7 @@ from nki_lab.runtime.compiled import (
 )
 from nki_lab.runtime.recording import recording
 from nki_lab.runtime.result import Result
+from nki_lab.runtime.steps import kept_inputs
 from nki_lab.settings import Settings
 from nki_lab.simulator import EagerRun
 from nki_lab.source import headline
@@ -186,10 +187,11 @@ class KernelFunction:
         options = simulation_options(settings)
         eager = EagerRun(self._target(settings), arrays, options)
         compiled = self._compiled(settings, arguments, eager)
+        before = kept_inputs(compiled.kernel, arrays)  # which are written at the end
         outputs = eager.end(compiled.kernel)
         retrace = self._retrace(settings, arguments)
         return recorded(
-            result_of(compiled, [eager], values, arrays, outputs, options.strict, retrace)
+            result_of(compiled, [eager], values, arrays, outputs, options, retrace, before)
         )
 
     def __repr__(self) -> str:

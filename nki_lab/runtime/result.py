@@ -21,9 +21,12 @@ from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.report import report
 from nki_lab.profiler.roofline import Roofline
 from nki_lab.profiler.stalls import Stalls
+from nki_lab.profiler.step_data import Steps
 from nki_lab.profiler.view_data import ViewData
 from nki_lab.profiler.what_if import WhatIf, WhatIfs
+from nki_lab.runtime.steps import steps_of_run
 from nki_lab.runtime.view_data import make_view_data
+from nki_lab.simulator import SimulatorOptions
 from nki_lab.timing import TimingOptions, simulate_time
 from nki_lab.timing.lines import kernel_lines, label_of
 
@@ -59,6 +62,10 @@ class Result:
         value: what calling the kernel returns: the outputs in the caller's library and structure.
         noticed: findings that only the values of this run could show.
         retrace: traces the kernel again, to read its loop variables; None for a kernel from a file.
+        before: copies of the inputs that the kernel wrote, from before the run, by number; None where they were too
+            large to be kept.
+        options: choices of the simulation.
+        ranks: how many ranks ran together.
     """
 
     compiled: CompiledKernel
@@ -69,6 +76,9 @@ class Result:
     others: tuple[Execution, ...] = field(default=(), repr=False)
     noticed: tuple[Finding, ...] = field(default=(), repr=False)
     retrace: Retrace | None = field(default=None, repr=False)
+    before: Mapping[int, np.ndarray] | None = field(default=None, repr=False)
+    options: SimulatorOptions = field(default_factory=SimulatorOptions, repr=False)
+    ranks: int = 1
 
     @property
     def name(self) -> str:
@@ -129,7 +139,18 @@ class Result:
     @cached_property
     def view_data(self) -> ViewData:
         """The run as the views show it: plain data."""
-        return make_view_data(self.compiled, self.profile, self.findings)
+        return make_view_data(self.compiled, self.profile, self.findings, lambda: self.steps)
+
+    @cached_property
+    def steps(self) -> Steps:
+        """The executed instructions, each with the values around it: `result.steps.at(7)`.
+
+        The first look runs the kernel once more, on copies of its inputs as they are now. Where that is not possible
+        (two cores, several ranks) or gives other results (arrays that were changed since), `problem` says why.
+        """
+        return steps_of_run(
+            self.compiled, self.inputs, self.before, self.outputs, self.options, self.ranks
+        )
 
     def show(self, *views: str) -> Any:
         """Return the run as an object that a notebook shows: `result.show()`, `result.show("memory", "ir")`.

@@ -6,7 +6,7 @@ compiled program is put into their words.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 
 import numpy as np
@@ -18,6 +18,7 @@ from nki_lab.ir.nodes import Finding, Kernel
 from nki_lab.ir.printer import print_instruction, print_lines
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.step_data import NoSteps, Steps
 from nki_lab.profiler.view_data import (
     CodeLine,
     Made,
@@ -33,7 +34,10 @@ from nki_lab.source import Span, Stack
 
 
 def make_view_data(
-    compiled: CompiledKernel, profile: Profile, findings: tuple[Finding, ...]
+    compiled: CompiledKernel,
+    profile: Profile,
+    findings: tuple[Finding, ...],
+    make_steps: Callable[[], Steps] = NoSteps,
 ) -> ViewData:
     """Describe a compiled kernel, its timeline and what was found for the views."""
     program = _Described(compiled.kernel)
@@ -47,6 +51,7 @@ def make_view_data(
         slices=program.slices,
         make_lines=program.line_numbers,
         findings=tuple(program.remark(f) for f in findings),
+        make_steps=make_steps,
     )
 
 
@@ -62,6 +67,11 @@ _SHOWN = (
     "waits",
     "findings",
 )
+
+
+def place_finder(kernel: Kernel) -> Callable[[Stack], Place | None]:
+    """Return what gives the line of the author's text that a stack of a kernel's program begins with."""
+    return _Described(kernel).place
 
 
 class _Described:

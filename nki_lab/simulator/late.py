@@ -82,17 +82,34 @@ class Late:
 
     def values(self, view: NkiTensor) -> np.ndarray:
         """Return a copy of what a view holds now; its address is computed from the values of this moment."""
+        return self.reader(view)()
+
+    def reader(self, view: NkiTensor, i: Instruction | None = None) -> Callable[[], np.ndarray]:
+        """Return what gives a copy of what a view holds, at the address it has now.
+
+        Of rows whose index is out of range and skipped by instruction `i`, it gives none.
+        """
+        skip = i is not None and skips(i)
         if view.dynamic is None:
-            return self.memory.array(view).copy()
-        if view.dynamic.kind is Addressing.SCALAR:
-            return self.memory.array(self._moved(None, view, False)).copy()
-        places = self._places(None, view, False)
-        return self.memory.array(places.window)[places.at]
+            array = self.memory.array(view)
+        elif view.dynamic.kind is Addressing.SCALAR:
+            try:
+                array = self.memory.array(self._moved(i, view, skip))
+            except _Skipped:
+                array = np.empty((0, *view.shape[1:]), self.memory.held_as(view.dtype).np)
+        else:
+            places = self._places(i, view, skip)
+            window = self.memory.array(places.window)
+            at = places.at
+            if not places.valid.all():
+                at = tuple(a[places.valid] for a in at)
+            return lambda: window[at]
+        return array.copy
 
     def _run(self, i: Instruction) -> None:
         definition = i.definition
         roles = dict(definition.roles(i))
-        skip = "oob_mode" in definition.position and i.oob_mode.name == "skip"
+        skip = skips(i)
         after: list[Callable[[], None]] = []
         # By position, per tensor: itself, and which of its rows are not read.
         skipped: dict[int, list[tuple[NkiTensor, np.ndarray | None]]] = {}
@@ -255,6 +272,11 @@ class Late:
         pitch = array.nbytes // storage.partitions
         self.memory.adopt(storage, Base(array.reshape(-1).view(np.uint8), 0, pitch))
         return storage.whole()
+
+
+def skips(i: Instruction) -> bool:
+    """Tell whether an instruction leaves out what an index out of range names."""
+    return "oob_mode" in i.definition.position and i.oob_mode.name == "skip"
 
 
 def _kept(

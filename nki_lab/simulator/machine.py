@@ -257,6 +257,11 @@ class Program:
                 window = (*held[: outside.position], None, *held[outside.position + 1 :])
             outside.keywords[outside.name] = window
 
+    @property
+    def written_masks(self) -> dict[int, np.ndarray]:
+        """Which elements have been written, per storage whose first write is decided while running."""
+        return self._binder.written
+
     def noticed(self) -> tuple[Finding, ...]:
         """Return what only the values of the last run could show."""
         return self._binder.noticed()

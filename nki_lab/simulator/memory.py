@@ -152,6 +152,10 @@ class Memory:
         made = self._chips[space] = _aligned(pitch * self.target.partitions), pitch
         return made
 
+    def held(self) -> dict[int, np.ndarray]:
+        """Return the bytes of every storage that has some, by id; several storages may have the same."""
+        return {key: base.bytes for key, base in self._bases.items()}
+
     def may_alias(self, a: NkiTensor, b: NkiTensor) -> bool:
         """Tell whether two views may share a byte, in this or another run."""
         if a.storage is b.storage:

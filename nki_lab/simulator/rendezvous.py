@@ -112,6 +112,18 @@ class Runs(Protocol):
     trips: list[int]
 
 
+class Passes(NamedTuple):
+    """A device loop that was entered.
+
+    Attributes:
+        place: where its number of passes stands in `trips` of what runs it.
+        values: what its register is set to, pass by pass; None where it runs while a register is not 0.
+    """
+
+    place: int
+    values: range | None
+
+
 class DeviceLoop:
     """A step that is a loop of steps.
 
@@ -123,24 +135,37 @@ class DeviceLoop:
         self.loop = loop
         self.steps = steps
 
+    def enter(self) -> Passes:
+        """Begin the loop; none of its passes has begun then."""
+        program, loop = self.program, self.loop
+        values = None
+        if loop.kind == "for":
+            registers = program.register_file
+            values = range(
+                *(registers.get(b, loop) if isinstance(b, Register) else b for b in loop.bounds)
+            )
+        program.trips.append(0)
+        return Passes(len(program.trips) - 1, values)
+
+    def begins(self, passes: Passes) -> bool:
+        """Begin the next pass and set the loop's register for it; False where there is none."""
+        program, loop = self.program, self.loop
+        count = program.trips[passes.place]
+        if passes.values is None:
+            if program.register_file.get(loop.register, loop) == 0:
+                return False
+        elif count >= len(passes.values):
+            return False
+        else:
+            program.register_file.set(loop.register, passes.values[count])
+        program.trips[passes.place] = count + 1
+        return True
+
     def passes(self) -> Iterator[None]:
         """Set the loop's register for each pass; count the passes."""
-        program, loop = self.program, self.loop
-        registers = program.register_file
-        place = len(program.trips)
-        program.trips.append(0)
-        if loop.kind == "for":
-            start, stop, stride = (
-                registers.get(b, loop) if isinstance(b, Register) else b for b in loop.bounds
-            )
-            for value in range(start, stop, stride):
-                registers.set(loop.register, value)
-                program.trips[place] += 1
-                yield
-        else:
-            while registers.get(loop.register, loop) != 0:
-                program.trips[place] += 1
-                yield
+        passes = self.enter()
+        while self.begins(passes):
+            yield
 
     def __call__(self) -> None:
         """Run the loop."""

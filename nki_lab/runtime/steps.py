@@ -1,0 +1,153 @@
+"""How does a run become steps that can be gone through, forward and back, with the values around each?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from nki_lab.compiler.pipeline import CompiledKernel
+from nki_lab.errors import KernelArgument, NkiError, NotModelled
+from nki_lab.ir.literals import view_text
+from nki_lab.ir.nodes import Kernel
+from nki_lab.profiler.step_data import NoSteps, Step, StepOperand, StepPass, Steps
+from nki_lab.runtime.view_data import place_finder
+from nki_lab.simulator import SimulatorOptions
+from nki_lab.simulator.stepping import SNAPSHOT_BYTES, Operand, Stepper
+
+#: Bytes of arguments which the kernel writes, and of which a run keeps copies from before it.
+KEPT_BYTES = 64 << 20
+_WAYS = {"read": "reads", "write": "writes", "update": "updates"}
+
+
+def kept_inputs(kernel: Kernel, arrays: Sequence[np.ndarray]) -> dict[int, np.ndarray] | None:
+    """Return copies of the inputs that a kernel writes, by number; None where they are larger than KEPT_BYTES."""
+    written = [k for k, s in enumerate(kernel.inputs) if s.id in kernel.written_inputs]
+    if sum(arrays[k].nbytes for k in written) > KEPT_BYTES:
+        return None
+    return {k: arrays[k].copy() for k in written}
+
+
+def steps_of_run(
+    compiled: CompiledKernel,
+    inputs: Sequence[np.ndarray],
+    before: Mapping[int, np.ndarray] | None,
+    outputs: Sequence[np.ndarray],
+    options: SimulatorOptions,
+    ranks: int,
+) -> Steps:
+    """Return the steps of a run that has ended, or why there are none.
+
+    Args:
+        compiled: the program.
+        inputs: its inputs as they are now.
+        before: copies of those that it wrote, from before the run; None where they were too large to be kept.
+        outputs: what it returned; it is compared with what comes out now, so that arrays which were changed since are
+            noticed.
+        options: of the simulation.
+        ranks: how many ran together.
+    """
+    kernel = compiled.kernel
+    try:
+        if ranks > 1:
+            raise NotModelled(
+                f"{kernel.name} ran as {ranks} ranks, which exchange data while they run: a stepper follows one",
+                help="run it alone to step through it; collectives of one rank are gone through as they are",
+            )
+        if before is None:
+            raise NotModelled(
+                f"{kernel.name} writes arguments of more than {KEPT_BYTES:,} bytes, of which a run keeps no copy",
+                help="step through it from the beginning: nki_lab.step(kernel, *args) runs it on copies",
+            )
+        arrays = [before.get(k, array) for k, array in enumerate(inputs)]
+        stepper = Stepper(kernel, arrays, options)
+        pairs = zip(stepper.outputs, outputs, strict=False)
+        if stepper.error is not None or not all(_is_same(*pair) for pair in pairs):
+            raise KernelArgument(
+                f"{kernel.name} computes other values now than when it ran: its arrays have been changed since",
+                help="run it again, and look at the steps before you change its arguments or results",
+            )
+    except NkiError as error:
+        return NoSteps(f"{error.message} ({error.help})")
+    return RunSteps(stepper)
+
+
+class RunSteps:
+    """The executed instructions of one core (a `nki_lab.profiler.step_data.Steps`).
+
+    Attributes:
+        order: per executed instruction its position in the compiled program.
+        outputs: what the kernel returns; empty where it fails.
+        error: what ends the run, or None.
+    """
+
+    problem = ""
+    note = (
+        "The kernel is run again on copies of its arguments, one instruction at a time; going back starts from a"
+        f" snapshot (at most {SNAPSHOT_BYTES >> 20} MiB of them), so every value is the run's own."
+    )
+
+    def __init__(self, stepper: Stepper) -> None:
+        self._stepper = stepper
+        self.kernel = stepper.kernel
+        self.order = stepper.order
+        self.outputs = stepper.outputs
+        self.error = stepper.error
+        self._place = place_finder(stepper.kernel)
+
+    def at(self, number: int) -> Step:
+        """Return an executed instruction with the values around it."""
+        around = self._stepper.around(number)
+        passes = tuple(
+            StepPass(self._place(p.loop.stack), p.number, p.total, p.loop.register.name, p.value)
+            for p in around.passes
+        )
+        return Step(
+            number=number,
+            position=around.position,
+            operands=tuple(map(_operand, around.operands)),
+            passes=passes,
+            registers=around.registers,
+            registers_set=around.registers_set,
+            printed=around.printed,
+            error="" if around.error is None else str(around.error),
+        )
+
+    def next_not_finite(self, start: int) -> int | None:
+        """Return the first executed instruction from `start` on that writes a NaN or an infinity."""
+        return self._stepper.next_not_finite(start)
+
+    def touching(self, tensor: int, writes: bool = True, reads: bool = False) -> np.ndarray:
+        """Return the executed instructions that write or read a tensor, in order; `tensor` is its number."""
+        return self._stepper.touching(self.kernel.storages[tensor], writes, reads)
+
+
+def _operand(operand: Operand) -> StepOperand:
+    view = operand.view
+    skipped = 0
+    held = operand.after if operand.before is None else operand.before
+    if view.dynamic is not None and held is not None and held.shape != view.shape:
+        skipped = view.shape[0] - len(held)
+    return StepOperand(
+        name=operand.name,
+        text=view_text(view),
+        tensor=view.storage.id,
+        way=_WAYS[operand.role],
+        shape=view.shape,
+        dtype=str(view.dtype),
+        memory=view.storage.buffer.name,
+        before=operand.before,
+        after=operand.after,
+        skipped=skipped,
+    )
+
+
+def _is_same(mine: np.ndarray, theirs: np.ndarray) -> bool:
+    """Tell whether two results are equal; two NaNs are, whatever their bits."""
+    if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
+        return False
+    if mine.tobytes() == theirs.tobytes():
+        return True
+    if mine.dtype.kind in "biu" or mine.dtype.names:
+        return False
+    return bool(np.array_equal(mine.astype(np.float64), theirs.astype(np.float64), equal_nan=True))
