@@ -28,7 +28,8 @@ def find_overwritten(kernel: Kernel) -> tuple[Finding, ...]:
     """Return a finding for each instruction that writes elements before it has read them."""
     findings = FindingsByPlace(())
     known: dict[Hashable, bool] = {}  # unrolled loops ask the same again and again
-    for i in kernel.instructions:
+    for n in kernel.touches.repeated():
+        i = kernel.instructions[n]
         pairs = i.form.cache.get(find_overwritten)
         if pairs is None:
             pairs = i.form.cache[find_overwritten] = tuple(_pairs(i))

@@ -9,6 +9,7 @@ from enum import Enum
 
 import numpy as np
 
+from nki_lab.ir.layout import contiguous_strides
 from nki_lab.ir.storage import Storage
 from nki_lab.ir.tensor import NkiTensor
 
@@ -95,6 +96,17 @@ class Coverage:
         if self._unit == 1 and view.dtype.itemsize > 1:
             shape, strides = (*shape, scale), (*strides, 1)
         return np.ndarray(shape, bool, self._mask, view.offset * scale, strides)
+
+
+def is_whole(view: NkiTensor) -> bool:
+    """Tell whether a view has all elements of its storage, in row-major order and at a fixed place."""
+    shape = view.storage.shape
+    return (
+        view.shape == shape
+        and view.strides == contiguous_strides(shape)
+        and view.dtype == view.storage.dtype
+        and view.dynamic is None
+    )
 
 
 def covers_once(view: NkiTensor) -> bool:

@@ -6,6 +6,7 @@ in HBM it is one step of the view's outermost axis. It never leaves out a byte; 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from nki_lab.ir.tensor import NkiTensor
@@ -35,15 +36,20 @@ def _footprint(view: NkiTensor) -> Footprint:
         first = view.start_partition
         end = first + view.shape[0] if storage.on_chip else 1
         return Footprint(storage.row_bytes, first, end, 0, storage.row_bytes)
-    start = view.offset * size
-    pitch = storage.row_bytes
-    if not storage.on_chip:
-        widest = max(
-            (abs(s) for n, s in zip(view.shape, view.strides, strict=True) if n > 1), default=0
-        )
-        pitch = widest * size or storage.nbytes
+    pitch = storage.row_bytes if storage.on_chip else 0
+    return _rectangle(view.shape, view.strides, view.offset * size, size, pitch, storage.nbytes)
+
+
+@lru_cache(maxsize=1 << 14)  # loops take the same few parts of very many tiles
+def _rectangle(
+    shape: tuple[int, ...], strides: tuple[int, ...], start: int, size: int, pitch: int, nbytes: int
+) -> Footprint:
+    """Return the rectangle of elements of `size` bytes, the first at byte `start`; a `pitch` of 0 is that of HBM."""
+    if not pitch:
+        widest = max((abs(s) for n, s in zip(shape, strides, strict=True) if n > 1), default=0)
+        pitch = widest * size or nbytes
     rows = inner = 0
-    for count, stride in zip(view.shape, view.strides, strict=True):
+    for count, stride in zip(shape, strides, strict=True):
         step = stride * size
         if step < 0:
             start += (count - 1) * step
@@ -55,7 +61,7 @@ def _footprint(view: NkiTensor) -> Footprint:
     first_row, first_byte = divmod(start, pitch)
     if first_byte + inner + size > pitch:  # runs over the end of a row: one long row instead
         end = start + rows * pitch + inner + size
-        return Footprint(storage.nbytes, 0, 1, start, end)
+        return Footprint(nbytes, 0, 1, start, end)
     return Footprint(pitch, first_row, first_row + rows + 1, first_byte, first_byte + inner + size)
 
 

@@ -19,6 +19,7 @@ from nki_lab.ir.instruction import Form, Instruction
 from nki_lab.ir.lifetimes import Lifetime, lifetimes
 from nki_lab.ir.storage import Address, Storage
 from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.touches import Touches
 
 if TYPE_CHECKING:
     from nki_lab.source import Stack
@@ -140,7 +141,12 @@ class Kernel:
         The device runs a loop's body again and again, so what a loop touches is in use during all of it
         (nki/deep-dives/nki-dynamic-loops.rst).
         """
-        return lifetimes(self.instructions, self.loops)
+        return lifetimes(self.touches, self.loops)
+
+    @cached_property
+    def touches(self) -> Touches:
+        """Every access of an instruction to a tensor, in columns."""
+        return Touches(self.instructions)
 
     @cached_property
     def loops(self) -> tuple[LoopRange, ...]:
@@ -202,7 +208,7 @@ class LoopRange(NamedTuple):
     end: int
 
 
-_FROM_BODY = ("instructions", "lifetimes", "loops", "loop_numbers")
+_FROM_BODY = ("instructions", "lifetimes", "loops", "loop_numbers", "touches")
 
 
 def _loop_ranges(body: tuple[Instruction | Loop, ...], at: int, found: list[LoopRange]) -> int:

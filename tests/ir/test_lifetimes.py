@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from nki_lab.ir.builder import Builder
 from nki_lab.ir.lifetimes import Lifetime, lifetimes
+from nki_lab.ir.touches import Touches
 from nki_lab.targets import TRN2
 from nki_lab.targets.spaces import SBUF, SHARED_HBM
 from tests.ir.programs import probe_join, probe_move, probe_scale
@@ -19,7 +20,7 @@ def test_tiles_of_a_loop_follow_each_other():
             probe_move(tile, x[row : row + 128])
             probe_scale(tile, tile)
             probe_scale(tile, tile)
-    lives = {b.storages[key].name: life for key, life in lifetimes(b.body).items()}
+    lives = {b.storages[key].name: life for key, life in lifetimes(Touches(b.body)).items()}
     assert lives == {"x": (0, 3), "tile": (0, 2), "tile.1": (3, 5)}
 
 
@@ -29,8 +30,11 @@ def test_making_a_tensor_is_no_use_of_it():
         early, late, never = (b.allocate((128, 4), "float32", SBUF, n) for n in "eln")
         probe_scale(late, early)
         probe_scale(early, late)
-    assert lifetimes(b.body) == {early.storage.id: Lifetime(0, 1), late.storage.id: Lifetime(0, 1)}
-    assert never.storage.id not in lifetimes(b.body)
+    assert lifetimes(Touches(b.body)) == {
+        early.storage.id: Lifetime(0, 1),
+        late.storage.id: Lifetime(0, 1),
+    }
+    assert never.storage.id not in lifetimes(Touches(b.body))
 
 
 @given(st.lists(st.lists(st.integers(0, 7), min_size=2, max_size=4), max_size=20))
@@ -43,7 +47,7 @@ def test_lifetimes_equal_a_search(program):
                 probe_move(tiles[dst], tiles[sources[0]])
             else:  # views inside a list count
                 probe_join(tiles[dst], [tiles[s][:, 0:4] for s in sources])
-    found = lifetimes(b.body)
+    found = lifetimes(Touches(b.body))
     uses = {t.storage.id: [n for n, used in enumerate(program) if k in used] for k, t in enumerate(tiles)}  # fmt: skip
     assert found == {key: (at[0], at[-1]) for key, at in uses.items() if at}
     assert [life.first for life in found.values()] == sorted(life.first for life in found.values())

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
+import numpy as np
+
 from nki_lab.compiler.findings import FindingsByPlace
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.overwritten import find_overwritten
 from nki_lab.errors import KernelResult
-from nki_lab.ir.coverage import Coverage, Written
-from nki_lab.ir.instruction import READ, SPOIL, UPDATE, WRITE, Instruction
+from nki_lab.ir.coverage import Coverage, Written, is_whole
+from nki_lab.ir.instruction import READ, SPOIL, UPDATE, WRITE, Form, Instruction
 from nki_lab.ir.nodes import Finding, Kernel
 from nki_lab.ir.state import State
 from nki_lab.ir.storage import Storage
@@ -23,6 +25,8 @@ from nki_lab.ir.tensor import NkiTensor
 from nki_lab.targets.spaces import SHARED_HBM
 
 Part = Callable[[Instruction, NkiTensor], NkiTensor]
+#: What old values count as read, and the functions of the parts read and written; all per position.
+_Facts = tuple[dict[int, str], dict[int, Part], dict[int, Part]]
 
 
 def find_uninitialized(kernel: Kernel, options: CompileOptions) -> Kernel:
@@ -46,15 +50,14 @@ def _look_at(kernel: Kernel) -> tuple[tuple[Finding, ...], frozenset[int], list[
     known: set[State] = set()
     uncertain: set[int] = set()
     numbers = kernel.loop_numbers
-    for n, i in enumerate(kernel.instructions):
+    filled = _filled(kernel).tolist()
+    for n in _touching(kernel, filled):
+        i = kernel.instructions[n]
         form = i.form
-        known_form = form.cache.get(find_uninitialized)
-        if known_form is None:
-            known_form = form.cache[find_uninitialized] = _update_kinds(i), *_parts(i)
-        updated, parts, written = known_form
+        updated, parts, written = _facts(form)
         for position, view in _reads(i, parts):
             storage = view.storage
-            if storage.origin != "temporary":
+            if storage.origin != "temporary" or filled[storage.id]:
                 continue
             seen = coverage.get(storage.id)
             if seen is None:
@@ -89,6 +92,8 @@ def _look_at(kernel: Kernel) -> tuple[tuple[Finding, ...], frozenset[int], list[
             value = i.args[position]
             for view in value if type(value) is tuple else (value,):
                 storage = view.storage
+                if filled[storage.id]:
+                    continue
                 seen = coverage.get(storage.id)
                 if seen is None:
                     seen = coverage[storage.id] = Coverage(storage)
@@ -106,6 +111,7 @@ def _look_at(kernel: Kernel) -> tuple[tuple[Finding, ...], frozenset[int], list[
         seen = coverage.get(storage.id) or Coverage(storage)
         if (
             storage.origin == "temporary"
+            and not filled[storage.id]
             and storage.id not in uncertain
             and seen.written(view) is not Written.ALL
         ):
@@ -116,6 +122,47 @@ def _look_at(kernel: Kernel) -> tuple[tuple[Finding, ...], frozenset[int], list[
             if seen.missing(view) == view.size:
                 unwritten.append(view)
     return findings.all(), frozenset(poisoned), unwritten
+
+
+def _facts(form: Form) -> _Facts:
+    known: _Facts | None = form.cache.get(find_uninitialized)
+    if known is None:
+        known = _update_kinds(form.example), *_parts(form.example)
+        form.cache[find_uninitialized] = known
+    return known
+
+
+def _filled(kernel: Kernel) -> np.ndarray:
+    """Return, per storage id, whether it is written as a whole before anything reads it, as most tiles are."""
+    touches, loops = kernel.touches, kernel.loop_numbers
+    first = touches.first()
+    begins = np.flatnonzero(touches.writes & (touches.at == first[touches.storage]))
+    filled = np.zeros(len(kernel.storages), bool)
+    filled[touches.storage[begins]] = True
+    for access, n in zip(begins.tolist(), touches.at[begins].tolist(), strict=True):
+        i, view = kernel.instructions[n], touches.views[access]
+        storage = view.storage
+        in_parts = storage.loop != loops[n] or not is_whole(view) or _facts(i.form)[2]
+        if in_parts or _only_ordered(i, storage):
+            filled[storage.id] = False
+    filled[: touches.storages] &= touches.first(touches.reads) > first
+    return filled
+
+
+def _touching(kernel: Kernel, filled: list[bool]) -> list[int]:
+    """Return the instructions, in order, that use a hidden register or touch a storage that is not `filled`.
+
+    Reading an argument, which nothing leaves unwritten, does not count.
+    """
+    touches = kernel.touches
+    temporary = np.array([s.origin == "temporary" for s in kernel.storages], bool)
+    chosen = touches.per_form(lambda form: bool(form.state))
+    matters = ~np.array(filled, bool)[touches.storage] & (
+        touches.writes | temporary[touches.storage]
+    )
+    chosen[touches.at[matters]] = True
+    found: list[int] = np.flatnonzero(chosen).tolist()
+    return found
 
 
 def _only_ordered(i: Instruction, storage: Storage) -> bool:

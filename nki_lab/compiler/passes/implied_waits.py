@@ -11,11 +11,9 @@ from collections.abc import Collection
 
 from nki_lab.targets.engines import COMPUTE, SYNC, Engine
 
-_NEVER = 1 << 62
 _WALK = 64  # transfers that wait for each other in a chain: looked at so far; more waits than needed do no harm
 _ENGINES: tuple[Engine, ...] = (*sorted(COMPUTE, key=lambda e: e.value), SYNC)
 _LANE = {engine: lane for lane, engine in enumerate(_ENGINES)}
-_EMPTY: dict[int, int] = {}
 
 Clock = tuple[
     int, ...
@@ -31,8 +29,8 @@ class ImpliedWaits:
         self._latest: list[Clock] = [self._nothing] * len(
             _ENGINES
         )  # of each engine's latest instruction
-        # Per engine: transfer -> position of the first instruction that knew it had finished.
-        self._known: list[dict[int, int]] = [{} for _ in _ENGINES]
+        # Transfer -> in-order engines, each with the position of its first instruction that knew it had finished.
+        self._known: dict[int, list[tuple[int, int]]] = {}
         self._chained: dict[int, tuple[int, ...]] = {}  # transfer -> transfers it waits for
         self._lanes: list[int] = []  # of each instruction; -1 for a transfer
 
@@ -41,12 +39,9 @@ class ImpliedWaits:
         clocks, lanes = self._clocks, self._lanes
         n = len(clocks)
         lane = _LANE.get(engine, -1)
-        own = self._known[lane] if lane >= 0 else _EMPTY
         clock = self._latest[lane] if lane >= 0 else self._nothing
         kept: list[int] = []
-        moved: list[
-            int
-        ] = []  # transfers that have finished, because of this instruction's own waits
+        moved: list[int] = []  # transfers that have finished, because of its own waits
         for k in sorted(candidates, reverse=True) if len(candidates) > 1 else candidates:
             if k >= n:  # a broken program: kept for `verify` to tell
                 kept.append(k)
@@ -55,7 +50,7 @@ class ImpliedWaits:
             if other >= 0:
                 if clock[other] >= k:
                     continue
-            elif k in own or k in moved or self._heard(k, clock):
+            elif k in moved or self._heard(k, clock, lane):
                 continue
             kept.append(k)
             theirs = clocks[k]
@@ -74,15 +69,19 @@ class ImpliedWaits:
         if lane >= 0:
             self._latest[lane] = clock
             for transfer in moved:
-                own.setdefault(transfer, n)
+                known = self._known.setdefault(transfer, [])
+                if all(engine != lane for engine, _ in known):
+                    known.append((lane, n))
         elif moved:
             self._chained[n] = tuple(k for k in kept if k < n and lanes[k] < 0)
         return tuple(kept)
 
-    def _heard(self, transfer: int, clock: Clock) -> bool:
-        """Tell whether an instruction that has finished by `clock` knew that the transfer had finished."""
-        pairs = zip(self._known, clock, strict=True)
-        return any(at >= 0 and known.get(transfer, _NEVER) <= at for known, at in pairs)
+    def _heard(self, transfer: int, clock: Clock, lane: int) -> bool:
+        """Tell whether this engine, or an instruction that has finished by `clock`, knew that a transfer has."""
+        for engine, at in self._known.get(transfer, ()):  # noqa: SIM110, a generator takes twice as long
+            if engine == lane or clock[engine] >= at:
+                return True
+        return False
 
     def _add(self, transfer: int, moved: list[int]) -> None:
         """Add a transfer to those that have finished, and the ones it waits for."""

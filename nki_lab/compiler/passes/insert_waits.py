@@ -72,25 +72,26 @@ def _dependences(kernel: Kernel, ordered: bool) -> Iterator[tuple[set[int], set[
     roots = _shared_roots(kernel)
     state_users: dict[Any, list[int]] = {}
 
-    def uses_of(storage: Storage) -> Uses:
+    def first_uses(storage: Storage) -> Uses:
+        """Return the uses of a storage that has had none before, or those of its group."""
         key = storage.id
-        known = uses.get(key)
-        if known is not None:
-            return known
+        address = addresses.get(key)
+        # Who was here has been used for the last time; each part of the new tile waits for the uses of its bytes.
+        others = [] if address is None else occupants[storage.buffer].replace(storage, address)
         group = roots.get(key)
         if group is not None:
             known = uses.setdefault(("group", group), Uses(pitch=_MEMORY_PITCH))
+        elif address is None:
+            known = Uses()
+        elif len(others) == 1 and uses[others[0].id].become(storage, address):
+            uses[key] = known = uses[others[0].id]
+            return known
         else:
-            placed = key in addresses
-            known = (
-                Uses(addresses[key], storage.row_bytes, storage.partitions) if placed else Uses()
-            )
+            known = Uses(address, storage.row_bytes, storage.partitions)
         uses[key] = known
-        if key in addresses:
-            # Who was here has been used for the last time; each part of the new tile waits for the uses of its bytes.
-            for other in occupants[storage.buffer].replace(storage, addresses[key]):
-                if uses[other.id] is not known:
-                    known.inherit(uses[other.id], storage, addresses[key])
+        for other in others:
+            if uses[other.id] is not known:
+                known.inherit(uses[other.id], storage, addresses[key])
         return known
 
     for n, i in enumerate(instructions):
@@ -112,10 +113,11 @@ def _dependences(kernel: Kernel, ordered: bool) -> Iterator[tuple[set[int], set[
             for view in value if type(value) is tuple else (value,):
                 storage = view.storage
                 if storage.on_chip or storage.id in written:
-                    box = footprint(view)
+                    box = view.box or footprint(view)
                     if storage.id in roots:
                         box = _moved(box, addresses[storage.id])
-                    uses_of(storage).read(box, n, sources, None if updated else queue)
+                    known = uses.get(storage.id) or first_uses(storage)
+                    known.read(box, n, sources, None if updated else queue)
         if form.dynamic:
             for dynamic in i.dynamic():
                 index = dynamic.index
@@ -123,15 +125,17 @@ def _dependences(kernel: Kernel, ordered: bool) -> Iterator[tuple[set[int], set[
                     box = footprint(index)
                     if index.storage.id in roots:
                         box = _moved(box, addresses[index.storage.id])
-                    uses_of(index.storage).read(box, n, flows)
+                    known = uses.get(index.storage.id) or first_uses(index.storage)
+                    known.read(box, n, flows)
         for position in form.writes:
             value = args[position]
             for view in value if type(value) is tuple else (value,):
                 storage = view.storage
-                box = footprint(view)
+                box = view.box or footprint(view)
                 if storage.id in roots:
                     box = _moved(box, addresses[storage.id])
-                uses_of(storage).write(box, n, found)
+                known = uses.get(storage.id) or first_uses(storage)
+                known.write(box, n, found)
         if form.dynamic or form.registers or form.registers_set:
             for register in i.registers_read():
                 flows.update(state_users.get((register, WRITE), ()))

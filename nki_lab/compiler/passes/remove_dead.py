@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
+import numpy as np
+
 from nki_lab.compiler.findings import FindingsByPlace
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.explicit_addresses import explicit_addresses, groups, overlapping
-from nki_lab.ir.instruction import READ, Instruction
+from nki_lab.ir.instruction import READ, Form, Instruction
 from nki_lab.ir.nodes import Finding, Kernel
 
 
@@ -21,18 +23,16 @@ def remove_dead(kernel: Kernel, options: CompileOptions) -> Kernel:
     """
     if kernel.has_loops:  # a read earlier in a loop's body may come after a write in it
         return kernel
-    read: set[int] = set()
     sharing = _sharing(kernel)
+    if not sharing and _all_read(kernel):
+        return kernel
+    read: set[int] = set()
     kept = []
     dead = []
     for i in reversed(kernel.instructions):
-        form = i.form
         written = i.written()
-        alive = (
-            not written
-            or i.definition.waits_for_others
-            or any(role != READ for _, role in form.state)
-            or any(not v.storage.on_chip or v.storage.id in read for v in written)
+        alive = _stays(i.form) or any(
+            not v.storage.on_chip or v.storage.id in read for v in written
         )
         if not alive:
             dead.append(i)
@@ -72,6 +72,25 @@ def _alive(
         else:
             found[producer.ident] = producer
     return tuple(found[ident] for ident in sorted(found))
+
+
+def _stays(form: Form) -> bool:
+    """Tell whether instructions of a form do more than write tensors."""
+    return (
+        not form.writes
+        or form.definition.waits_for_others
+        or any(role != READ for _, role in form.state)
+    )
+
+
+def _all_read(kernel: Kernel) -> bool:
+    """Tell whether every instruction stays, or writes to HBM or to a tile that a later one reads: the usual case."""
+    touches = kernel.touches
+    on_chip = np.array([s.on_chip for s in kernel.storages], bool)
+    written, at = touches.storage[touches.writes], touches.at[touches.writes]
+    needed = touches.per_form(_stays)
+    needed[at[~on_chip[written] | (touches.last(touches.reads)[written] > at)]] = True
+    return bool(needed.all())
 
 
 def _sharing(kernel: Kernel) -> dict[int, frozenset[int]]:

@@ -66,7 +66,7 @@ class Uses:
             self._read_in_order(box, n, found, queue)
             return
         for other, at in self.writers:
-            if overlap(other, box):
+            if other is box or overlap(other, box):
                 found.add(at)
         self.readers.append((box, n))
         if len(self.readers) + len(self.writers) > self.limit:
@@ -128,6 +128,20 @@ class Uses:
             writers.update(some_writers)
             readers.update(some_readers)
         return sorted(writers, key=_position), sorted(readers, key=_position)
+
+    def become(self, storage: Storage, address: Address) -> bool:
+        """Go on as the uses of a tile at the same place, and tell whether that gives what `inherit` would."""
+        if (
+            self.parts
+            or self.limit != _LIST_LENGTH
+            or self.origin != address
+            or self.pitch != storage.row_bytes
+            or self.rows > storage.partitions
+        ):
+            return False
+        self.rows = storage.partitions
+        self.latest = {}
+        return True
 
     def inherit(self, before: Uses, storage: Storage, address: Address) -> None:
         """Take over what used the bytes of `storage`, placed at `address`, when they were another tile's."""
@@ -212,11 +226,15 @@ def _position(use: Use) -> int:
 def _uncovered(uses: list[Use], box: Footprint, found: set[int]) -> list[Use]:
     left = []
     for use in uses:
-        if overlap(use[0], box):
-            found.add(use[1])
-            if covers(box, use[0]):
-                continue
-        left.append(use)
+        other, at = use
+        if other is box:  # tiles are mostly used as a whole
+            found.add(at)
+        elif overlap(other, box):
+            found.add(at)
+            if not covers(box, other):
+                left.append(use)
+        else:
+            left.append(use)
     return left
 
 
