@@ -53,7 +53,9 @@ def find_values_under_products(kernel: Kernel) -> tuple[Finding, ...]:
 
 
 def _written(kernel: Kernel, kind: str) -> set[int]:
-    return {v.storage.id for i in kernel.instructions if _kind(i) == kind for v in i.written()}
+    touches = kernel.touches
+    by_kind = touches.per_form(lambda form: _kind(form.example) == kind)
+    return set(touches.storage[touches.writes & by_kind[touches.at]].tolist())
 
 
 def _is_plain(view: NkiTensor) -> bool:

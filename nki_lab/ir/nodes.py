@@ -10,7 +10,7 @@ A kernel is never changed: a pass returns another one (`with_`), which shares wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -167,13 +167,19 @@ class Kernel:
         """Return the kernel with every instruction replaced by `change(instruction)`, in program order."""
         return self.with_(body=_rewritten(self.body, change))
 
+    def with_instructions(self, instructions: Sequence[Instruction]) -> Kernel:
+        """Return the kernel with these instructions in place of its own, one for one in program order."""
+        if not self.has_loops:
+            return self.with_(body=tuple(instructions))
+        following = iter(instructions)
+        return self.rewrite(lambda _: next(following))
+
     @cached_property
     def instructions(self) -> tuple[Instruction, ...]:
         """Every instruction in program order, loop bodies once."""
-        body = self.body
-        if all(type(node) is Instruction for node in body):
-            return body  # type: ignore[return-value]
-        return tuple(_walk(body))
+        if not self.has_loops:
+            return self.body  # type: ignore[return-value]
+        return tuple(_walk(self.body))
 
     @cached_property
     def written_inputs(self) -> frozenset[int]:
@@ -188,7 +194,7 @@ class Kernel:
     @property
     def has_loops(self) -> bool:
         """True when the device runs a loop, so that the executed stream differs from the program."""
-        return any(type(node) is Loop for node in self.body)
+        return bool(self.loops)
 
     @property
     def inputs(self) -> tuple[Storage, ...]:
@@ -212,6 +218,8 @@ _FROM_BODY = ("instructions", "lifetimes", "loops", "loop_numbers", "touches")
 
 
 def _loop_ranges(body: tuple[Instruction | Loop, ...], at: int, found: list[LoopRange]) -> int:
+    if Loop not in set(map(type, body)):  # most bodies are long and hold none
+        return at + len(body)
     for node in body:
         if type(node) is Loop:
             place = len(found)

@@ -8,7 +8,10 @@ Loads that memory makes necessary, since another tile has taken the place, are n
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import NamedTuple
+
+import numpy as np
 
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.occupants import Occupants
@@ -19,8 +22,6 @@ from nki_lab.ir.tensor import NkiTensor
 from nki_lab.source import Span, Stack
 from nki_lab.targets.engines import DMA
 from nki_lab.targets.spaces import PSUM, SBUF
-
-_Roles = tuple[bool, bool]
 
 
 class _Copy(NamedTuple):
@@ -33,27 +34,32 @@ class _Copy(NamedTuple):
     key: Hashable
 
 
-class _Again(NamedTuple):
+@dataclass
+class _Again:
     """The loads of one line that were not needed."""
 
     first: _Copy
-    times: int
-    bytes: int
+    stack: Stack
+    times: int = 0
+    bytes: int = 0
 
 
 def find_reloads(kernel: Kernel, options: CompileOptions) -> Kernel:
     """Return the kernel with a finding per line that loads what is there already: how often, how many bytes."""
-    again: dict[Stack, _Again] = {}
+    touches = kernel.touches
+    again: dict[
+        int, _Again
+    ] = {}  # by identity of the stack, which a trace has once: its hash is that of code
     copies: dict[Hashable, _Copy] = {}
     by_storage: dict[int, list[_Copy]] = {}  # those that a write to the storage may end
     places = Occupants()
     placed: set[int] = set()
-    changing = {v.storage.id for i in kernel.instructions for v in i.written()}
+    changing = set(touches.storage[touches.writes].tolist())
 
     def end(storage: int, view: NkiTensor | None = None) -> None:
         """Forget the copies that are not there, or not true, any more."""
         kept = []
-        for copy in by_storage[storage]:
+        for copy in by_storage.pop(storage):
             of = copy.tile if copy.tile.storage.id == storage else copy.source
             if view is not None and not overlap(footprint(of), footprint(view)):
                 kept.append(copy)
@@ -61,17 +67,15 @@ def find_reloads(kernel: Kernel, options: CompileOptions) -> Kernel:
                 del copies[copy.key]
         if kept:
             by_storage[storage] = kept
-        else:
-            del by_storage[storage]
 
     addresses = kernel.addresses or {}
     loops = kernel.loop_numbers
     alone = kernel.program[1] == 1
-    roles: dict[Form, _Roles] = {}
-    for n, i in enumerate(kernel.instructions):
+    loads = {form: _is_load(form) for form in touches.forms}
+    for n in np.flatnonzero(touches.per_form(_matters)).tolist():
+        i = kernel.instructions[n]
         form = i.form
-        is_load, matters = roles.get(form) or roles.setdefault(form, _roles(i))
-        written = i.written() if matters else []
+        written = i.written()
         for view in written:
             storage = view.storage
             if storage.id not in placed and storage.id in addresses:  # before that nobody reads it
@@ -79,7 +83,7 @@ def find_reloads(kernel: Kernel, options: CompileOptions) -> Kernel:
                 for other in places.replace(storage, addresses[storage.id]):
                     if other.id in by_storage:
                         end(other.id)
-        known = None
+        is_load = loads[form]
         if is_load:
             (source,) = i.read()
             # The other core of a logical core may write what both share.
@@ -88,9 +92,11 @@ def find_reloads(kernel: Kernel, options: CompileOptions) -> Kernel:
             what = (form, source.storage.id, source.offset)
             known = copies.get(what)
             if known is not None and known.loop == loops[n]:
-                size = source.size * source.dtype.itemsize
-                seen = again.get(i.stack) or _Again(known, 0, 0)
-                again[i.stack] = seen._replace(times=seen.times + 1, bytes=seen.bytes + size)
+                seen = again.get(id(i.stack)) or again.setdefault(
+                    id(i.stack), _Again(known, i.stack)
+                )
+                seen.times += 1
+                seen.bytes += source.size * source.dtype.itemsize
         for view in written:
             if view.storage.id in by_storage:
                 end(view.storage.id, view)
@@ -102,26 +108,26 @@ def find_reloads(kernel: Kernel, options: CompileOptions) -> Kernel:
                 by_storage.setdefault(source.storage.id, []).append(copy)
     if not again:
         return kernel
-    found = [_finding(seen, stack) for stack, seen in again.items()]
-    return kernel.with_(findings=(*kernel.findings, *found))
+    return kernel.with_(findings=(*kernel.findings, *(_finding(seen) for seen in again.values())))
 
 
-def _roles(i: Instruction) -> _Roles:
-    """Return whether instructions like this one only fill a tile from HBM, and whether they write more than PSUM."""
-    form = i.form
-    read, written = i.read(), i.written()
-    if all(view.buffer is PSUM for view in written):
-        return False, False
-    known_place = not (
-        form.dynamic or form.registers or form.state or i.definition.waits_for_others
-    )
-    if form.engine is not DMA or not known_place or len(read) != 1 or len(written) != 1:
-        return False, True
-    return not read[0].storage.on_chip and written[0].buffer is SBUF, True
+def _matters(form: Form) -> bool:
+    """Tell whether instructions of a form write more than PSUM."""
+    return not all(view.buffer is PSUM for view in form.example.written())
 
 
-def _finding(seen: _Again, stack: Stack) -> Finding:
-    first, times = seen.first, seen.times
+def _is_load(form: Form) -> bool:
+    """Tell whether instructions of a form only fill a tile from HBM, both at places that are known."""
+    if form.dynamic or form.registers or form.state or form.definition.waits_for_others:
+        return False
+    read, written = form.example.read(), form.example.written()
+    if form.engine is not DMA or len(read) != 1 or len(written) != 1:
+        return False
+    return not read[0].storage.on_chip and written[0].buffer is SBUF
+
+
+def _finding(seen: _Again) -> Finding:
+    first, times, stack = seen.first, seen.times, seen.stack
     source = f"`{first.source.name}` {list(first.source.shape)}"
     how = "once more" if times == 1 else f"{times:,} times more"
     if first.i.stack == stack:

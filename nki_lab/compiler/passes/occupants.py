@@ -20,15 +20,19 @@ class Occupants:
         """Put a tile at its address and return those that had any of its bytes before."""
         low, high = address.byte, address.byte + storage.row_bytes
         start = bisect_right(self._ends, low)
+        if start < len(self._ranges):
+            first, last, occupants = self._ranges[start]
+            if (
+                first == low and last == high and len(occupants) == 1
+            ):  # tiles of one size take turns
+                ((other, place),) = occupants
+                if place.partition == address.partition and other.partitions <= storage.partitions:
+                    self._ranges[start] = (low, high, ((storage, address),))
+                    return [other]
         stop = start
         while stop < len(self._ranges) and self._ranges[stop][0] < high:
             stop += 1
         hit = self._ranges[start:stop]
-        if len(hit) == 1 and len(hit[0][2]) == 1 and hit[0][0] == low and hit[0][1] == high:
-            ((other, place),) = hit[0][2]
-            if place.partition == address.partition and other.partitions <= storage.partitions:
-                self._ranges[start] = (low, high, ((storage, address),))
-                return [other]
         before: dict[int, Storage] = {}
         pieces: list[tuple[int, int, tuple[Occupant, ...]]] = []
         top, end = address.partition, address.partition + storage.partitions

@@ -37,29 +37,28 @@ def _settled(kernel: Kernel) -> Kernel:
     if not any(_open(form.example) for form in kernel.forms.values()):
         return kernel
     # Only accumulators are followed; whether an instruction can write one is a matter of its form.
+    kinds: dict[Form, str] = {}
     coverage: dict[int, Coverage] = {}
     settled_forms: dict[tuple[Form, bool], Form] = {}
-    numbers = iter(kernel.loop_numbers)
     undecided: set[int] = set()
-
-    def settle(i: Instruction) -> Instruction:
-        loop = next(numbers)
+    numbers = kernel.loop_numbers
+    instructions = list(kernel.instructions)
+    for n, i in enumerate(instructions):
         form = i.form
-        kind = form.cache.get(settle_accumulate)
+        kind = kinds.get(form)
         if kind is None:
-            kind = form.cache[settle_accumulate] = _kind(i)
-        if kind == _OTHER:
-            return i
-        changed = i
+            kind = kinds[form] = _kind(i)
+        if kind is _OTHER:
+            continue
         views = i.written()
         for view in views:
-            if view.storage.loop != loop or view.dynamic is not None:
+            if view.storage.loop != numbers[n] or view.dynamic is not None:
                 undecided.add(view.storage.id)
-        if kind == _OPEN and views[0].storage.id not in undecided:
+        if kind is _OPEN and views[0].storage.id not in undecided:
             seen = coverage.get(views[0].storage.id)
             settled = False if seen is None else _SETTLED.get(seen.written(views[0]))
             if settled is not None:
-                changed = i.with_args(accumulate=settled)
+                instructions[n] = changed = i.with_args(accumulate=settled)
                 changed.form = settled_forms.get((form, settled)) or settled_forms.setdefault(
                     (form, settled), Form(changed, kernel.target)
                 )
@@ -69,9 +68,7 @@ def _settled(kernel: Kernel) -> Kernel:
                 seen = coverage[view.storage.id] = Coverage(view.storage)
             if not seen.whole and view.dynamic is None:
                 seen.write(view)
-        return changed
-
-    return kernel.rewrite(settle)
+    return kernel.with_instructions(instructions)
 
 
 _OPEN, _WRITES, _OTHER = "accumulate is open", "writes where accumulators live", "neither"

@@ -38,5 +38,4 @@ def in_new_order(kernel: Kernel, moved: Iterable[tuple[range, Sequence[int]]]) -
     for part, positions in moved:
         assert len(positions) == len(part), "an instruction waits for a later one"
         order[part.start : part.stop] = positions
-    instructions = iter([kernel.instructions[n] for n in order])
-    return kernel.rewrite(lambda _: next(instructions))
+    return kernel.with_instructions([kernel.instructions[n] for n in order])
