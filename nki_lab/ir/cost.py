@@ -42,6 +42,7 @@ class MicroOp:
         table: activation table it needs, else None.
         macs: multiply-accumulate operations it performs (for utilisation).
         bytes_read, bytes_written: on-chip traffic of its operands.
+        speed: 2 or 4 in a performance mode of Vector or Scalar, which streams so much faster.
     """
 
     opcode: str
@@ -54,6 +55,7 @@ class MicroOp:
     macs: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
+    speed: int = 1
 
 
 @dataclass(frozen=True, slots=True)

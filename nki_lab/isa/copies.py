@@ -102,7 +102,8 @@ def _(out, src):
 def _(i, hw):
     engine = i.form.engine
     cycles = copy_cycles(hw, engine, i.dst, i.src)
-    yield stream(i, hw, "TENSOR_COPY", cycles, i.dst.free_size, fast=cycles < hw.vector_copy_cycles)
+    fast = engine is not GPSIMD and cycles < hw.vector_copy_cycles
+    yield stream(i, hw, "TENSOR_COPY", cycles, i.dst.free_size, fast=fast)
 
 
 # -- memset -----------------------------------------------------------------------------------------------------------

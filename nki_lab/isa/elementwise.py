@@ -348,7 +348,7 @@ def _(i, hw):
 def _(i, hw):
     engine = i.form.engine
     cycles = hw.gpsimd_rsqrt_cycles if engine is GPSIMD else copy_cycles(hw, engine, i.dst, i.data)
-    fast = engine is VECTOR and cycles < hw.vector_copy_cycles
+    fast = engine is not GPSIMD and cycles < hw.vector_copy_cycles
     yield stream(i, hw, "SCALAR", cycles, i.dst.free_size, fast=fast)
 
 

@@ -96,7 +96,10 @@ def stream(
     i: Instruction, hw: Target, opcode: str, cycles_per_element: float, elements: int, *,
     fast: bool = False, **facts: Any,
 ) -> MicroOp:  # fmt: skip
-    """Return the micro-operation of an instruction that passes `elements` per partition through its engine."""
+    """Return the micro-operation of an instruction that passes `elements` per partition through its engine.
+
+    `fast` says that the cycles are those of a performance mode.
+    """
     form = i.form
     read = [i.args[k] for k in form.reads if type(i.args[k]) is NkiTensor]
     written = [i.args[k] for k in form.writes if type(i.args[k]) is NkiTensor]
@@ -107,8 +110,15 @@ def stream(
         interval(hw, form.engine, elements * cycles_per_element * stride_factor(hw, touched)),
         ports=ports(hw, form.engine, touched, fast),
         bytes_read=stored_bytes(*read),
+        speed=_speed(hw, form.engine, cycles_per_element) if fast else 1,
         **facts,
     )
+
+
+def _speed(hw: Target, engine: Engine, cycles_per_element: float) -> int:
+    """Return how much faster a performance mode streams than one element per cycle."""
+    supported = hw.supports("vector_performance_mode") and engine in (VECTOR, SCALAR)
+    return round(1 / cycles_per_element) if supported and cycles_per_element < 1 else 1
 
 
 def stored_bytes(*tensors: NkiTensor) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nki_lab.profiler import intervals, metrics
-from nki_lab.profiler.columns import Strings
+from nki_lab.profiler.columns import Strings, known
 from nki_lab.profiler.packets import packet_table
 from nki_lab.profiler.schema import ENGINES, SCHEMA_VERSION, TRANSFERS
 
@@ -76,18 +76,28 @@ def opcode_summary(profile: Profile) -> Mapping[str, Any]:
 
 
 def pending_dma(profile: Profile) -> Mapping[str, Any]:
-    """Count the transfers that are under way, at every moment the count changes."""
-    start, end = profile.numbers(TRANSFERS, "start_ts"), profile.numbers(TRANSFERS, "end_ts")
-    if not len(start):
-        return {}
-    times, value = intervals.steps(start, end)
-    return {"timestamp": times, "value": value, "pcore_idx": 0}
+    """Count the transfers that are queued or under way, at every moment the count changes.
+
+    A transfer is pending from the end of the instruction that issued it, where that is known.
+    """
+    end = profile.numbers(TRANSFERS, "end_ts")
+    issued = profile.column(TRANSFERS, "completion")
+    begin = profile.numbers(TRANSFERS, "start_ts")
+    if issued is not None:
+        assert isinstance(issued, np.ndarray)
+        begin = np.where(np.ma.getmaskarray(issued), begin, known(issued))
+
+    def counted(rows: np.ndarray) -> dict[str, Any]:
+        times, value = intervals.steps(begin[rows], end[rows])
+        return {"timestamp": times, "value": value}
+
+    return _per_core(profile, np.ones(len(end), dtype=bool), counted)
 
 
 def dma_usage(profile: Profile) -> Mapping[str, Any]:
     """Sum the throughput of all transfers over time."""
-    rows = np.ones(profile.count(TRANSFERS), dtype=bool)
-    return _throughput(profile, rows, profile.numbers(TRANSFERS, "transfer_bytes"))
+    moved = profile.numbers(TRANSFERS, "transfer_bytes")
+    return _throughput(profile, np.ones(len(moved), dtype=bool), moved)
 
 
 def hbm_usage(profile: Profile) -> Mapping[str, Any]:
@@ -96,32 +106,46 @@ def hbm_usage(profile: Profile) -> Mapping[str, Any]:
     return _throughput(profile, moved > 0, moved)
 
 
-def _throughput(profile: Profile, rows: np.ndarray, moved: np.ndarray) -> Mapping[str, Any]:
-    if not rows.any():
+def _throughput(profile: Profile, chosen: np.ndarray, moved: np.ndarray) -> Mapping[str, Any]:
+    start, end = profile.numbers(TRANSFERS, "start_ts"), profile.numbers(TRANSFERS, "end_ts")
+    rate = moved / np.maximum(end - start, 1)
+
+    def summed(rows: np.ndarray) -> dict[str, Any]:
+        times, bytes_per_ns = intervals.steps(start[rows], end[rows], rate[rows])
+        # What has arrived by then: the rate up to each moment, integrated.
+        so_far = np.concatenate(([0.0], np.cumsum(bytes_per_ns[:-1] * np.diff(times))))
+        return {
+            "timestamp": times,
+            "current_throughput": np.maximum(bytes_per_ns, 0.0) * 1e9,
+            "total_transfer_bytes": np.rint(so_far).astype(np.int64),
+        }
+
+    return _per_core(profile, chosen, summed)
+
+
+def _per_core(
+    profile: Profile, chosen: np.ndarray, make: Callable[[np.ndarray], dict[str, Any]]
+) -> Mapping[str, Any]:
+    """Make the samples of each core from the rows of its transfers, one core after the other."""
+    core = profile.numbers(TRANSFERS, "pcore_idx")
+    parts = []
+    for number in np.unique(core[chosen]):
+        part = make(np.flatnonzero(chosen & (core == number)))
+        parts.append(part | {"pcore_idx": np.full(len(part["timestamp"]), number)})
+    if not parts:
         return {}
-    start, end = (
-        profile.numbers(TRANSFERS, "start_ts")[rows],
-        profile.numbers(TRANSFERS, "end_ts")[rows],
-    )
-    rate = moved[rows] / np.maximum(end - start, 1)
-    times, bytes_per_ns = intervals.steps(start, end, rate)
-    # What has arrived by then: the rate up to each moment, integrated.
-    so_far = np.concatenate(([0.0], np.cumsum(bytes_per_ns[:-1] * np.diff(times))))
-    return {
-        "timestamp": times,
-        "current_throughput": np.maximum(bytes_per_ns, 0.0) * 1e9,
-        "total_transfer_bytes": np.rint(so_far).astype(np.int64),
-        "pcore_idx": 0,
-    }
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def metadata(profile: Profile) -> Mapping[str, Any]:
     """Describe the chip and the run, as far as a model can know them."""
     target = profile.target
     first, last = profile.span_ns
+    cores = int(profile.numbers("Instruction", "pcore_idx").max(initial=0)) + 1
     return {
         "profile_schema_version": SCHEMA_VERSION,
-        "num_physical_cores": int(profile.numbers("Instruction", "pcore_idx").max(initial=0)) + 1,
+        "num_physical_cores": cores,
+        "vnc_enabled": cores > 1,
         "first_hw_timestamp": first,
         "last_hw_timestamp": last,
         "dma_ddr_bandwidth": target.dma_bytes_per_ns_all_engines * 1e9,

@@ -107,6 +107,14 @@ def _dma(profile: Profile, total_ns: int) -> dict[str, Any]:
         "hbm_write_bytes": written,
         "mbu_estimated_percent": _share((read + written) / peak, total_ns),
     }
+    least = profile.metrics.get("inputs_and_weights_size_bytes")
+    if least is not None:
+        result["mbu_min_read_util_percent"] = _share(least / peak, total_ns)
+    if profile.count("DmaQueuesInfo"):
+        result["dma_queue_count"] = profile.count("DmaQueuesInfo")
+    packets = _packets(profile)
+    if packets is not None:
+        result["dma_packet_time"] = packets[1] * 1e-9
     if len(start):
         result["dma_transfer_average_bytes"] = moved / len(start)
     static = np.zeros(len(start), dtype=bool)
@@ -124,11 +132,36 @@ def _dma(profile: Profile, total_ns: int) -> dict[str, Any]:
         result[f"{prefix}_active_time"] = part_ns * 1e-9
         result[f"{prefix}_active_time_percent"] = _share(part_ns, total_ns)
         result[f"{prefix}_size"] = int(size[rows].sum())
+        if packets is not None:
+            result[f"{prefix}_packet_count"] = int(packets[0][rows].sum())
+            result[f"{prefix}_packet_percent"] = _share(
+                int(packets[0][rows].sum()), int(packets[0].sum())
+            )
         result[f"{prefix}_size_percent"] = int(size[rows].sum()) / moved if moved else 0.0
     dynamic_ns = intervals.covered_ns(start[~static], end[~static])
     result["dynamic_dma_active_time_percent"] = _share(dynamic_ns, total_ns)
     result["dynamic_dma_size_percent"] = int(size[~static].sum()) / moved if moved else 0.0
+    if packets is not None:
+        dynamic = int(packets[0][~static].sum())
+        result["dynamic_dma_packet_percent"] = _share(dynamic, int(packets[0].sum()))
     return result
+
+
+def _packets(profile: Profile) -> tuple[np.ndarray, float] | None:
+    """Return the number of packets of each transfer and the time of all packets in ns; None where unknown."""
+    deals = profile.deals
+    if deals is not None:
+        lengths = profile.numbers(TRANSFERS, "duration_ns")
+        return deals.packets, float(deals.packet_ns(lengths).sum())
+    if not profile.count("DmaPacket"):
+        return None
+    ids = profile.numbers(TRANSFERS, "id")
+    order = np.argsort(ids, kind="stable")
+    whole = profile.numbers("DmaPacket", "packet_aggregation_id")
+    place = np.minimum(np.searchsorted(ids[order], whole), max(len(ids) - 1, 0))
+    mine = ids[order][place] == whole if len(ids) else np.zeros(len(whole), dtype=bool)
+    counts = np.bincount(order[place[mine]], minlength=len(ids))
+    return counts, float(profile.numbers("DmaPacket", "duration_ns").sum())
 
 
 def _flops(profile: Profile, known: dict[str, Any], total_ns: int) -> dict[str, Any]:

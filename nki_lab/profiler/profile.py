@@ -11,7 +11,8 @@ Who makes a profile (the timing model, or an importer of a measured one) hands o
                 "timeline_track": ...,                     # "TensorMatrix" beside "Tensor"
                 "opcode": ..., "operands": ...,            # strings
                 "id": ..., "pc": ...,                      # execution; place in its queue
-                "compiler_pc": ...,                        # position in the compiled program
+                "compiler_pc": ...,                        # place in the program of its queue
+                "kernel_instruction_name": ...,            # "inst.7:0": position in the program
                 "nki_source_location": ...,                # "add.py:42" or "cell:12"
                 "evt_wait_time_ns": ...,                   # waiting before start_ts
                 "raw_flops": ..., "sbuf_read_bytes": ...,  # and whatever else is known

@@ -122,9 +122,10 @@ def _rates(profile: Profile) -> list[str]:
             f"{_size(summary.get('hbm_write_bytes', 0))} written"
             + _note(summary, "mbu_estimated_percent", "; {} of one stack (MBU)", _percent)
         )
-    if summary.get("hardware_flops"):
+    flops = summary.get("hardware_flops", 0) - summary.get("transpose_flops", 0)
+    if flops:
         lines.append(
-            f"Tensor       {summary['hardware_flops'] / 1e9:,.3f} GFLOP"
+            f"Tensor       {flops / 1e9:,.3f} GFLOP"
             + _note(summary, "mfu_estimated_percent", ", {} of the bf16 peak (MFU)", _percent)
             + _note(summary, "mm_arithmetic_intensity", "; {} FLOP per HBM byte", "{:.1f}".format)
             + _note(summary, "peak_flops_bandwidth_ratio", ", balance {}", "{:.0f}".format)

@@ -101,6 +101,7 @@ def roofline(profile: Profile) -> Roofline:
     target, summary = profile.target, profile.summary
     flops = int(summary.get("hardware_flops", 0)) - int(summary.get("transpose_flops", 0))
     adjusted = int(summary.get("adjusted_hardware_flops", flops))
+    adjusted -= int(summary.get("adjusted_transpose_flops", 0))
     hbm = int(summary.get("hbm_read_bytes", 0)) + int(summary.get("hbm_write_bytes", 0))
     moved = int(summary.get("dma_transfer_total_bytes", 0))
     peak, dma = target.tensor_peak_flops_per_ns, target.dma_bytes_per_ns_all_engines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,3 +81,16 @@ def _rows_of(profile: Profile, table: str, ids: np.ndarray) -> np.ndarray:
     place = np.minimum(np.searchsorted(own[order], ids), len(own) - 1)
     rows = order[place] if len(own) else np.full(len(ids), -1)
     return np.where(own[rows] == ids, rows, -1) if len(own) else rows
+
+
+def positions(profile: Profile, core: int = 0) -> np.ndarray | None:
+    """Return per row of Instruction the position of its instruction in the program of a core.
+
+    -1 stands for none, such as an instruction of another core; None for a profile that does not know.
+    """
+    name = profile.strings("Instruction", "kernel_instruction_name")
+    matches = [re.match(r"inst\.(\d{1,9}):", text) for text in name.values]
+    numbers = np.array([int(m[1]) if m else -1 for m in matches] + [-1], dtype=np.int64)
+    found = numbers[name.codes]
+    found[profile.numbers("Instruction", "pcore_idx") != core] = -1
+    return found if (found >= 0).any() else None

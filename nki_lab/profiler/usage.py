@@ -7,7 +7,7 @@ that into the tables SbufUsage, PsumUsage and SbufAllocation.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ class Allocations:
         address, size: first byte and bytes, within a partition.
         partition, partitions: first partition and their number.
         tensor: names.
+        origin: further columns of SbufAllocation, about what wrote the tensor first.
     """
 
     start_ns: np.ndarray
@@ -38,6 +39,7 @@ class Allocations:
     partition: np.ndarray
     partitions: np.ndarray
     tensor: Strings
+    origin: Mapping[str, Any] = field(default_factory=dict)
 
     def covering(self, partition: int) -> np.ndarray:
         """Return which rows occupy `partition`."""
@@ -93,6 +95,7 @@ def sbuf_allocation(allocations: Allocations) -> Mapping[str, Any]:
         "end_address": allocations.address[rows] + allocations.size[rows] - 1,  # inclusive
         "partition": probed,
         "tensor_name": take(allocations.tensor, rows),
+        **{name: take(column, rows) for name, column in allocations.origin.items()},
         "pcore_idx": 0,
     }
 

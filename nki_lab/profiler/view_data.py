@@ -212,7 +212,7 @@ class ViewData:
     Attributes:
         name: what ran, usually the kernel's name.
         profile: its timeline.
-        operations: instructions of the compiled program; their position is `compiler_pc` in the profile.
+        operations: instructions of the compiled program; the profile names the one at position n `inst.n:0`.
         stages: the program after each pass, the traced program first.
         tensors: every tensor of the program.
         slices: the parts of a tensor that instructions touch, by the tensor's number.

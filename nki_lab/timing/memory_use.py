@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.ir.form_times import RingKey
 from nki_lab.profiler import usage
-from nki_lab.profiler.columns import Strings
+from nki_lab.profiler.columns import Strings, Texts
 from nki_lab.profiler.profile import to_ns
 from nki_lab.targets.spaces import PSUM, SBUF, MemoryRegion
+from nki_lab.timing.operands import operand_text
 from nki_lab.timing.timeline import Timeline
+from nki_lab.timing.transfers import ring_name, transfer_ids
 
 
 def sbuf_usage(timeline: Timeline) -> Mapping[str, Any]:
@@ -60,4 +63,26 @@ def allocations(timeline: Timeline, space: MemoryRegion) -> usage.Allocations:
         partition=np.array([a.partition for _, _, a in found], dtype=np.int64),
         partitions=np.array([s.partitions for s, _, _ in found], dtype=np.int64),
         tensor=Strings.of([s.name for s, _, _ in found]),
+        origin=_origin(timeline, [int(first[life.first]) for _, life, _ in found]),
     )
+
+
+def _origin(timeline: Timeline, entries: list[int]) -> dict[str, Any]:
+    """Return the columns about the operations that used tensors first, from their entries."""
+    kernel, records = timeline.execution.kernel, timeline.program.records
+    queues = [records[n].queue for n in entries]
+    transfer = np.array([isinstance(queue, RingKey) for queue in queues], dtype=bool)
+    position = timeline.positions[entries] if entries else np.zeros(0, dtype=np.int64)
+    texts = Texts(len(kernel.instructions), lambda n: operand_text(kernel.instructions[n], kernel))
+    block = transfer_ids(timeline)[entries] - 1 if entries else position
+    return {
+        "op_source_type": Strings(transfer.astype(np.int32), ("instruction", "dma")),
+        "opcode": Strings.of(
+            [records[n].steps[-1].opcode if records[n].steps else None for n in entries]
+        ),
+        "operands": Strings(np.where(transfer, -1, position), texts),
+        "queue_name": Strings.of(
+            [ring_name(q) if isinstance(q, RingKey) else None for q in queues]
+        ),
+        "block_id": np.ma.MaskedArray(block, ~transfer),
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nki_lab.ir.cost import Stage
+from nki_lab.ir.form_times import RingKey
 from nki_lab.ir.instruction import Instruction
 from nki_lab.ir.literals import value_text
 from nki_lab.ir.nodes import Kernel
@@ -19,7 +20,8 @@ from nki_lab.timing.rows import Kind
 class Traffic:
     """Bytes and floating-point operations of one row of the Instruction table.
 
-    `adjusted_flops` counts in operations of bfloat16 (profile-schema-reference.rst, Instruction.adjusted_flops).
+    `adjusted_flops` counts in operations of bfloat16 (profile-schema-reference.rst, Instruction.adjusted_flops). A
+    transpose counts as the product with an identity matrix that it is.
     """
 
     hbm_read_bytes: int = 0
@@ -30,6 +32,10 @@ class Traffic:
     psum_write_bytes: int = 0
     raw_flops: int = 0
     adjusted_flops: int = 0
+    flops_transpose: int = 0
+    adjusted_flops_transpose: int = 0
+    input_queue_bytes: int = 0
+    output_queue_bytes: int = 0
 
     @property
     def psum_read_sbuf_write_bytes(self) -> int:
@@ -41,25 +47,38 @@ def traffic_of(kind: Kind, target: Target) -> Traffic:
     """Return the traffic of every row of a kind."""
     if kind.step is None:
         moves = kind.record.moves
+        queue = kind.record.queue
+        static = isinstance(queue, RingKey) and queue.maker == "none"
+        moved = sum(max(m.bytes_read, m.bytes_written) for m in moves) if static else 0
+        way = queue.way if isinstance(queue, RingKey) else ""
         return Traffic(
             sum(m.bytes_read for m in moves if m.source == "hbm"),
             sum(m.bytes_written for m in moves if m.destination == "hbm"),
             sum(m.bytes_read for m in moves if m.source == "sbuf"),
             sum(m.bytes_written for m in moves if m.destination == "sbuf"),
+            input_queue_bytes=moved if way == "in" else 0,
+            output_queue_bytes=moved if way == "out" else 0,
         )
     example = kind.record.form.example
     sbuf_read, psum_read = _split(kind, kind.step.bytes_read, example.read(), True)
     sbuf_written, psum_written = _split(kind, kind.step.bytes_written, example.written(), False)
-    flops = 0
+    flops = transposes = 0
     if kind.step.stage is not Stage.LOAD_STATIONARY:
         flops = 2 * sum(step.macs for step in kind.record.steps) // kind.share
+    if product_type(kind) == "TRANSPOSE":
+        # Every element of the result is a sum over the rows of the array that hold the data.
+        (result,) = example.written()
+        flops = transposes = 2 * result.size * example.read()[0].shape[0] // kind.share
+    equivalent = _bf16_equivalent(example, target) if flops else 0.0
     return Traffic(
         sbuf_read_bytes=sbuf_read,
         sbuf_write_bytes=sbuf_written,
         psum_read_bytes=psum_read,
         psum_write_bytes=psum_written,
         raw_flops=flops,
-        adjusted_flops=round(flops * _bf16_equivalent(example, target)) if flops else 0,
+        adjusted_flops=round(flops * equivalent),
+        flops_transpose=transposes,
+        adjusted_flops_transpose=round(transposes * equivalent),
     )
 
 
@@ -119,6 +138,11 @@ def product_type(kind: Kind) -> str | None:
     if kind.step is None or kind.step.stage is not Stage.MULTIPLY_MOVING:
         return None
     return "REGULAR" if any(step.macs for step in kind.record.steps) else "TRANSPOSE"
+
+
+def performance_mode(kind: Kind) -> str | None:
+    """Return the performance mode that a micro-operation of Vector or Scalar runs in, None for the base mode."""
+    return f"{kind.step.speed}x" if kind.step is not None and kind.step.speed > 1 else None
 
 
 def activation_function(kind: Kind) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.ir.cost import MicroOp
 from nki_lab.ir.iterations import Iterations
 from nki_lab.profiler.columns import Strings, Texts
 from nki_lab.profiler.profile import Profile, to_ns
@@ -20,12 +21,18 @@ from nki_lab.targets.engines import TENSOR
 from nki_lab.timing import memory_use
 from nki_lab.timing.flow import flow_table
 from nki_lab.timing.limits import warnings
-from nki_lab.timing.operands import activation_function, operand_text, product_type, traffic_of
+from nki_lab.timing.operands import (
+    activation_function,
+    operand_text,
+    performance_mode,
+    product_type,
+    traffic_of,
+)
 from nki_lab.timing.origins import Origins, instruction_names, source_locations
 from nki_lab.timing.packets import deals_of
-from nki_lab.timing.rows import TRIGGER, Kind, Rows, instruction_rows
+from nki_lab.timing.rows import TABLE_LOAD, TRIGGER, Kind, Rows, instruction_rows
 from nki_lab.timing.timeline import Timeline
-from nki_lab.timing.transfers import queue_table, tensor_table, transfer_table
+from nki_lab.timing.transfers import queue_table, tensor_table, transfer_table, weights_of
 
 
 def make_profile(
@@ -46,7 +53,8 @@ def make_profile(
     kernel = timeline.execution.kernel
     origins = Origins(kernel, iterations)
     inputs = sum(s.nbytes for s in kernel.inputs)
-    outputs = sum(t.storage.nbytes for t in kernel.outputs)
+    outputs = sum({t.storage.id: t.storage.nbytes for t in kernel.outputs}.values())
+    weights = sum(s.nbytes for s in weights_of(kernel))
     return Profile.from_tables(
         kernel.target,
         {
@@ -67,8 +75,9 @@ def make_profile(
         name=name or kernel.name,
         model=model,
         metrics={
-            "inputs_and_weights_size_bytes": inputs,
-            "inputs_outputs_weights_size_bytes": inputs + outputs,
+            "inputs_and_weights_size_bytes": inputs + weights,
+            "inputs_outputs_weights_size_bytes": inputs + outputs + weights,
+            "weight_size_bytes": weights,
         },
         deals=lambda: deals_of(timeline),
     )
@@ -93,31 +102,38 @@ class _Tables:
         start, end = to_ns(rows.start), to_ns(rows.end)
         engines = np.array([ENGINES.index(k.engine.name) for k in kinds], dtype=np.int64)
         engine = engines[rows.kind]
+        opcode = _coded(rows.kind, [k.opcode for k in kinds])
+        texts = Texts(
+            len(kernel.instructions), lambda n: operand_text(kernel.instructions[n], kernel)
+        )
         columns: dict[str, Any] = {
             "start_ts": start,
             "end_ts": end,
             "engine": Strings(engine, ENGINES),
             "timeline_track": _coded(rows.kind, [_track(k) for k in kinds]),
             "pcore_idx": 0,
-            "opcode": _coded(rows.kind, [k.opcode for k in kinds]),
-            "operands": Strings(
-                position,
-                Texts(
-                    len(kernel.instructions), lambda n: operand_text(kernel.instructions[n], kernel)
-                ),
-            ),
+            "opcode": opcode,
+            "operands": Strings(position, texts),
+            # Nothing is filled in when a program is loaded: it runs as it was compiled.
+            "compiler_opcode": opcode,
+            "compiler_operands": Strings(position, texts),
             "id": np.arange(1, len(start) + 1),
             "pc": _ranks(engine),
-            "compiler_pc": position,
+            "compiler_pc": _compiled_places(engine, position, _steps(kinds)[rows.kind]),
             "kernel_instruction_name": instruction_names(kernel).take(position),
             "nki_source_location": source_locations(kernel).take(position),
             "evt_wait_time_ns": to_ns(rows.start) - to_ns(rows.ready),
+            # The compiler spills nothing, and no queue holds weights alone.
+            "spill_save_bytes": 0,
+            "spill_reload_bytes": 0,
+            "weight_queue_bytes": 0,
         }
-        for name, texts in (
-            ("tensor_instruction_type", [product_type(k) for k in kinds]),
-            ("scalar_activation_fn", [activation_function(k) for k in kinds]),
+        for name, told in (
+            ("performance_mode", performance_mode),
+            ("tensor_instruction_type", product_type),
+            ("scalar_activation_fn", activation_function),
         ):
-            columns[name] = _coded(rows.kind, texts)
+            columns[name] = _coded(rows.kind, [told(k) for k in kinds])
         for name, values in _work(kinds, kernel.target).items():
             columns[name] = values[rows.kind]
         return columns | self._triggered(start, end)
@@ -146,6 +162,29 @@ def _track(kind: Kind) -> str | None:
     return "TensorMatrix" if kind.step.macs or not kind.record.load else None
 
 
+def _steps(kinds: list[Kind]) -> np.ndarray:
+    """Return where each kind stands among the micro-operations of its instruction, table loads first."""
+    places = [
+        -1 if k.opcode == TABLE_LOAD else 0 if k.step is None else _index(k.record.steps, k.step)
+        for k in kinds
+    ]
+    return np.array(places, dtype=np.int64)
+
+
+def _index(steps: list[MicroOp], step: MicroOp) -> int:
+    return next(n for n, other in enumerate(steps) if other is step)
+
+
+def _compiled_places(engine: np.ndarray, position: np.ndarray, step: np.ndarray) -> np.ndarray:
+    """Return how many instructions of the same engine stand before each one in the program."""
+    places = np.zeros(len(engine), dtype=np.int64)
+    whole = position * (int(step.max(initial=0)) + 2) + step + 1
+    for code in np.unique(engine):
+        own = engine == code
+        places[own] = np.unique(whole[own], return_inverse=True)[1]
+    return places
+
+
 def _ranks(engine: np.ndarray) -> np.ndarray:
     """Return how many earlier rows have the same engine."""
     ranks = np.zeros(len(engine), dtype=np.int64)
@@ -165,6 +204,10 @@ _TRAFFIC = (
     "psum_read_sbuf_write_bytes",
     "raw_flops",
     "adjusted_flops",
+    "flops_transpose",
+    "adjusted_flops_transpose",
+    "input_queue_bytes",
+    "output_queue_bytes",
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from nki_lab.profiler.profile import to_ns
 from nki_lab.profiler.schema import SBUF_PLACE
 from nki_lab.timing.program import Program
 from nki_lab.timing.timeline import Timeline
+from nki_lab.timing.transfer_places import places
 
 _TYPES = {"swdge": "software_dynamic", "hwdge": "hardware_dynamic"}
 _STATIC_TYPES = {"in": "input", "out": "output"}
@@ -66,11 +67,11 @@ def transfer_table(timeline: Timeline) -> Mapping[str, Any]:
     def numbers(values: list[int]) -> np.ndarray:
         return np.array(values, dtype=np.int64)[code]
 
-    def texts(values: list[str]) -> Strings:
+    def texts(values: Sequence[str | None]) -> Strings:
         column = Strings.of(values)
         return Strings(column.codes[code], column.values)
 
-    places = _places(kernel)
+    named = _places(kernel)
     return {
         "start_ts": to_ns(timeline.start[entries]),
         "end_ts": to_ns(timeline.end[entries]),
@@ -85,12 +86,17 @@ def transfer_table(timeline: Timeline) -> Mapping[str, Any]:
         "read_bytes": numbers([f.read for f in facts]),
         "write_bytes": numbers([f.written for f in facts]),
         "transfer_bytes": numbers([max(f.read, f.written) for f in facts]),
-        "source": Strings.of([places[src.storage.id] for _, src in ends]),
-        "dest": Strings.of([places[dst.storage.id] for dst, _ in ends]),
+        "source": Strings.of([named[src.storage.id] for _, src in ends]),
+        "dest": Strings.of([named[dst.storage.id] for dst, _ in ends]),
         "read_num_sbuf_partitions": numbers([f.partitions_read for f in facts]),
         "read_shape": texts([f.shape_read for f in facts]),
         "write_num_sbuf_partitions": numbers([f.partitions_written for f in facts]),
         "write_shape": texts([f.shape_written for f in facts]),
+        "is_transpose_mode": np.array([f.transposes for f in facts], dtype=bool)[code],
+        "transpose_element_size": texts([f.element for f in facts]),
+        "transpose_from_shape": texts([f.from_shape for f in facts]),
+        "transpose_to_shape": texts([f.to_shape for f in facts]),
+        **places(kernel, timeline.positions[entries], transfer_ends),
         "trigger": to_ns(trigger),
         "completion": to_ns(trigger + numbers([record.issue for record in number])),
     }
@@ -108,6 +114,10 @@ class _FormFacts:
         self.partitions_written = dst.shape[0] if dst.storage.on_chip else 0
         self.shape_read = str(list(src.shape))
         self.shape_written = str(list(dst.shape))
+        self.transposes = any(move.opcode == "DMA_TRANSPOSE" for move in record.moves)
+        self.element = f"[{src.dtype.itemsize}]" if self.transposes else None
+        self.from_shape = self.shape_read if self.transposes else None
+        self.to_shape = self.shape_written if self.transposes else None
 
 
 def transfer_ends(i: Instruction) -> tuple[NkiTensor, NkiTensor]:
@@ -137,7 +147,7 @@ def _places(kernel: Kernel) -> list[str]:
 
 
 def tensor_table(timeline: Timeline) -> Mapping[str, Any]:
-    """Make the table TensorInfo: inputs and outputs, and how often each was loaded."""
+    """Make the table TensorInfo: inputs, outputs and constants, and how often each was loaded."""
     kernel = timeline.execution.kernel
     loads: dict[int, list[int]] = {}
     for entry in timeline.transfers.tolist():
@@ -148,12 +158,13 @@ def tensor_table(timeline: Timeline) -> Mapping[str, Any]:
             loads.setdefault(src.storage.id, []).append(moved)
     outputs = {t.storage.id: t.storage for t in kernel.outputs}
     tensors = [(s, "IN") for s in kernel.inputs] + [(s, "OUT") for s in outputs.values()]
+    tensors += [(s, "WEIGHT") for s in weights_of(kernel)]
     loaded = [loads.get(storage.id, []) for storage, _ in tensors]
     sizes = [storage.nbytes for storage, _ in tensors]
     return {
         "variable_name": [storage.name for storage, _ in tensors],
         "type": [kind for _, kind in tensors],
-        "shape": [str(list(storage.shape)) for storage, _ in tensors],
+        "shape": [" ".join(map(str, storage.shape)) for storage, _ in tensors],
         "size": sizes,
         "pcore_idx": 0,
         "load_to_sbuf_avg_size_bytes": [sum(m) // len(m) if m else 0 for m in loaded],
@@ -161,6 +172,11 @@ def tensor_table(timeline: Timeline) -> Mapping[str, Any]:
         "load_to_sbuf_dma_count": [len(m) for m in loaded],
         "load_to_sbuf_repeat_factor": [sum(m) / n for m, n in zip(loaded, sizes, strict=True)],
     }
+
+
+def weights_of(kernel: Kernel) -> list[Storage]:
+    """Return the tensors in HBM whose values are part of the program."""
+    return [s for s in kernel.storages if s.origin == "constant" and not s.on_chip]
 
 
 def queue_table(timeline: Timeline) -> Mapping[str, Any]:

@@ -49,10 +49,11 @@ def _figures(profile: Profile) -> list[dict[str, str]]:
          f"{round(profile.total_ns * profile.target.core_ghz):,} cycles at {profile.target.core_ghz} GHz"),
         ("bound by", *_split(bound_sentence(profile))),
     ]  # fmt: skip
-    if summary.get("hardware_flops"):
+    flops = summary.get("hardware_flops", 0) - summary.get("transpose_flops", 0)
+    if flops:
         share = summary.get("mfu_estimated_percent", 0.0)
         figures.append(
-            ("Tensor engine", f"{summary['hardware_flops'] / 1e9:,.3f} GFLOP", f"{share:.1%} of the bf16 peak (MFU)")
+            ("Tensor engine", f"{flops / 1e9:,.3f} GFLOP", f"{share:.1%} of the bf16 peak (MFU)")
         )  # fmt: skip
     moved = summary.get("hbm_read_bytes", 0) + summary.get("hbm_write_bytes", 0)
     if moved:

@@ -19,7 +19,7 @@ from nki_lab.profiler.export_perfetto import ENGINE_TRACKS
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.report import badge
 from nki_lab.profiler.schema import TRANSFERS
-from nki_lab.profiler.source_lines import issuers
+from nki_lab.profiler.source_lines import issuers, positions
 from nki_lab.profiler.view_data import ViewData
 from nki_lab.widgets.packing import pack, smallest
 
@@ -243,11 +243,11 @@ class Timeline:
 def instruction_lines(data: ViewData) -> tuple[list[dict[str, str]], np.ndarray]:
     """Return the author's lines and, per row of Instruction, a number into them or -1."""
     profile = data.profile
-    known = data.lines
-    if known is not None and profile.column("Instruction", "compiler_pc") is not None:
+    known, position = data.lines, positions(profile)
+    if known is not None and position is not None:
         codes, places = known
         lines = [{"place": p.heading, "text": p.text} for p in places]
-        return lines, codes[profile.numbers("Instruction", "compiler_pc")]
+        return lines, np.where(position >= 0, codes[position], -1)
     column = profile.strings("Instruction", "nki_source_location")
     return [{"place": text, "text": ""} for text in column.values], column.codes.astype(np.int64)
 
@@ -260,10 +260,10 @@ def event_detail(timeline: Timeline, number: int) -> dict[str, Any]:
     known = {name: value for name, value in record.items() if value is not None}
     detail: dict[str, Any] = {"table": table, "fields": known}
     instruction = row if table == "Instruction" else int(timeline.issuers[row])
-    positions = profile.column("Instruction", "compiler_pc")
-    if positions is not None and instruction >= 0:
-        position = int(profile.numbers("Instruction", "compiler_pc")[instruction])
-        if position < len(operations):
+    known_positions = positions(profile)
+    if known_positions is not None and instruction >= 0:
+        position = int(known_positions[instruction])
+        if 0 <= position < len(operations):
             detail |= {"position": position, "operation": operations[position].text}
     return detail
 

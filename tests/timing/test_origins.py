@@ -14,6 +14,7 @@ import nki_lab.language as nl
 from nki_lab.isa import registry
 from nki_lab.profiler.iterations import loop_values
 from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.source_lines import positions
 
 dma_copy, memset = registry["dma_copy"], registry["memset"]
 X = np.ones((4, 8), np.float32)
@@ -22,8 +23,9 @@ X = np.ones((4, 8), np.float32)
 def values(kernel, *args, opcode: str = "MEMSET", **options) -> list[str | None]:
     """Return the loop variables of each instruction with an opcode, in the order of the kernel's text."""
     profile = nki_lab.run(kernel, *args, skip_passes="schedule,remove_dead", **options).profile
-    rows = zip(profile.records("Instruction"), loop_values(profile).to_list(), strict=True)
-    found = [(row["compiler_pc"], text) for row, text in rows if row["opcode"] == opcode]
+    codes = profile.strings("Instruction", "opcode").to_list()
+    rows = zip(positions(profile), codes, loop_values(profile).to_list(), strict=True)
+    found = [(position, text) for position, code, text in rows if code == opcode]
     return [text for _, text in sorted(found, key=lambda pair: pair[0])]
 
 
