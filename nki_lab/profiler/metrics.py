@@ -53,6 +53,7 @@ def summarise(profile: Profile) -> dict[str, Any]:
     result |= _dma(profile, total_ns)
     result |= _flops(profile, result, total_ns)
     result |= _on_chip_traffic(profile)
+    result |= _collectives(profile, total_ns)
     result |= _whole_run(profile)
     return result
 
@@ -211,6 +212,19 @@ def _on_chip_traffic(profile: Profile) -> dict[str, Any]:
         moved = profile.numbers("Instruction", "psum_read_sbuf_write_bytes")
         result["psum_read_sbuf_write_count"] = int((moved > 0).sum())
     return result
+
+
+def _collectives(profile: Profile, total_ns: int) -> dict[str, Any]:
+    if "CcOp" not in profile.table_names:
+        return {}
+    start, end = profile.numbers("CcOp", "start_ts"), profile.numbers("CcOp", "end_ts")
+    active_ns = intervals.covered_ns(start, end)
+    return {
+        "cc_op_count": len(start),
+        "cc_op_time": int((end - start).sum()) * 1e-9,
+        "cc_op_active_time": active_ns * 1e-9,
+        "cc_op_active_time_percent": _share(active_ns, total_ns),
+    }
 
 
 def _whole_run(profile: Profile) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from nki_lab.profiler.schema import ENGINES, TRANSFERS
 from nki_lab.profiler.what_if import Model
 from nki_lab.targets.engines import TENSOR
 from nki_lab.timing import memory_use
+from nki_lab.timing.collective_table import collective_table
 from nki_lab.timing.flow import flow_table
 from nki_lab.timing.limits import warnings
 from nki_lab.timing.operands import (
@@ -64,6 +65,7 @@ def make_profile(
             "SbufUsage": lambda: memory_use.sbuf_usage(timeline),
             "PsumUsage": lambda: memory_use.psum_usage(timeline),
             "SbufAllocation": lambda: memory_use.sbuf_allocation(timeline),
+            "CcOp": lambda: collective_table(timeline),
             "DmaQueuesInfo": lambda: queue_table(timeline),
             "TensorInfo": lambda: tensor_table(timeline),
             "KernelInstructions": origins.instructions,

@@ -14,6 +14,7 @@ from nki_lab.isa import registry
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.targets.engines import SCALAR, TENSOR, VECTOR
+from tests.runtime.test_ranks import PAIRS, X, reduced
 from tests.timing import kernels
 from tests.timing.timed import timed
 
@@ -224,21 +225,20 @@ def test_places_that_only_the_device_knows_are_left_out() -> None:
         assert row["write_offset"] == "[0x0]"
 
 
-def test_transposing_transfers() -> None:
-    def kernel(x):
-        out = nl.ndarray((64, 48), dtype=x.dtype, buffer=nl.shared_hbm)
-        t = nl.ndarray((64, 48), dtype=x.dtype, buffer=nl.sbuf)
-        dma_transpose(t, x)
-        dma_copy(out, t)
-        return out
+def turned(x):
+    """Transpose on the way into SBUF."""
+    out = nl.ndarray((64, 48), dtype=x.dtype, buffer=nl.shared_hbm)
+    t = nl.ndarray((64, 48), dtype=x.dtype, buffer=nl.sbuf)
+    dma_transpose(t, x)
+    dma_copy(out, t)
+    return out
 
-    profile = timed(kernel, ((48, 64), "bfloat16")).profile
-    (turned,) = rows(profile, TRANSFERS, is_transpose_mode=True)
-    assert turned["transpose_element_size"] == "[2]"
-    assert (turned["transpose_from_shape"], turned["transpose_to_shape"]) == (
-        "[48, 64]",
-        "[64, 48]",
-    )
+
+def test_transposing_transfers() -> None:
+    profile = timed(turned, ((48, 64), "bfloat16")).profile
+    (row,) = rows(profile, TRANSFERS, is_transpose_mode=True)
+    assert row["transpose_element_size"] == "[2]"
+    assert (row["transpose_from_shape"], row["transpose_to_shape"]) == ("[48, 64]", "[64, 48]")
     assert len(rows(profile, TRANSFERS, is_transpose_mode=False)) == 1
 
 
@@ -374,6 +374,21 @@ def test_opcodes(streamed) -> None:
         assert 0 < table[key]["active_time_ns"] <= sum(spent)
         share = table[key]["active_time_ns"] / streamed.total_ns
         assert table[key]["active_time_percent"] == pytest.approx(share)
+
+
+def test_collectives() -> None:
+    results = nki_lab.launch(reduced, 4, [(x, PAIRS, nl.add) for x in X])
+    profile = results[0].profile
+    (row,) = profile.records("CcOp")
+    assert (row["operation"], row["dtype"]) == ("AllReduce", "float32")
+    assert row["num_elements"] == X[0].size
+    assert row["input_size"] == row["output_size"] == X[0].nbytes
+    assert row["replica_group"] == "[[0, 2], [1, 3]]"
+    assert row["algorithm_bandwidth"] == pytest.approx(X[0].nbytes / row["duration_ns"] * 1e9)
+    assert row["cc_trigger_start_delay"] == row["start_ts"] - row["trigger_start_ts"] > 0
+    assert profile.summary["cc_op_count"] == 1
+    assert profile.summary["cc_op_time"] == pytest.approx(row["duration_ns"] * 1e-9)
+    assert timed(kernels.chain, ((128, 8), "float32")).profile.summary["cc_op_count"] == 0
 
 
 # -- tensors and sizes -----------------------------------------------------------------------------------------------
