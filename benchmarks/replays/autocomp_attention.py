@@ -33,6 +33,7 @@ from functools import partial
 
 import nki_lab.language as nl
 from benchmarks.replay import Program, Replay
+from benchmarks.replays.old_dialect import copied
 from benchmarks.replays.tiles import load, output, store, sums, tile
 from nki_lab.api import isa as nisa
 
@@ -43,7 +44,7 @@ def transposed(data, dtype):
     """Transpose [128, 128] on the Tensor engine and copy it to SBUF as `dtype`."""
     turned, held = sums(128, 128, data.dtype), tile(128, 128, dtype)
     nisa.nc_transpose(dst=turned, data=data, engine=nisa.tensor_engine)
-    nisa.tensor_copy(dst=held, src=turned)
+    copied(dst=held, src=turned)
     return held
 
 
@@ -58,7 +59,7 @@ def scores_of(q, k, i, j):
 def store_rows(out, i, held):
     """Copy [128, 128] to SBUF in the dtype of `out` and store it."""
     narrow = tile(128, 128, out.dtype)
-    nisa.tensor_copy(dst=narrow, src=held)
+    copied(dst=narrow, src=held)
     store(out[i * QUERIES : (i + 1) * QUERIES], narrow)
 
 
@@ -97,7 +98,7 @@ def once(q, k, v):
         _pass_b(blocks.__getitem__, wide, largest[:, i : i + 1], totals[:, i : i + 1], nl.float32)
         for j, scores in enumerate(blocks):
             kept = tile(128, KEYS)
-            nisa.tensor_copy(dst=kept, src=scores)
+            copied(dst=kept, src=scores)
             store(spilled[i, j], kept)
 
     def scores(i, j):
@@ -186,7 +187,7 @@ def _pass_c(scores, largest, totals, v, out, dtype):
                 nisa.nc_matmul(dst=result, stationary=stationary, moving=moving)
         if dtype is nl.float32:  # these versions copy the result as float32 first
             wide_result = tile(128, 128)
-            nisa.tensor_copy(dst=wide_result, src=result)
+            copied(dst=wide_result, src=result)
             result = wide_result
         store_rows(out, i, result)
 

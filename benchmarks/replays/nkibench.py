@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import nki_lab.language as nl
 from benchmarks.replay import Program, Replay
+from benchmarks.replays.old_dialect import copied
 from benchmarks.replays.tiles import load, output, store, sums, tile
 from nki_lab.api import isa as nisa
 
@@ -98,7 +99,7 @@ def bmm(lhs, rhs):
                         is_moving_onezero=True,
                         is_transpose=True,
                     )
-                    nisa.tensor_copy(dst=weights[:, 128 * t : 128 * t + 128], src=turned)
+                    copied(dst=weights[:, 128 * t : 128 * t + 128], src=turned)
                 for t in range(8):
                     result = tile(128, 1024)
                     for h in range(2):
@@ -109,7 +110,7 @@ def bmm(lhs, rhs):
                             stationary=weights[:, 128 * t : 128 * t + 128],
                             moving=moving[:, half],
                         )
-                        nisa.tensor_copy(dst=result[:, half], src=acc)
+                        copied(dst=result[:, half], src=acc)
                     first = 1024 * block + 128 * t
                     store(out[b, first : first + 128, 1024 * n : 1024 * n + 1024], result)
     return out
