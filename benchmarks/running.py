@@ -77,11 +77,7 @@ def _scaled(record: Record, factor: float) -> Record:
     """Return the costs with as many times the work for the DMA engines; everything else stays."""
     if not record.moves:
         return record
-    made = Record(record.form, record.costs)
-    for name in Record.__slots__:
-        setattr(made, name, getattr(record, name))
-    made.work = round(record.work * factor)
-    return made
+    return record.with_(work=round(record.work * factor))
 
 
 class Run:

@@ -20,11 +20,15 @@ SOFTWARE = "swdge"
 
 
 class RingKey(NamedTuple):
-    """Which DMA ring: who issues its transfers, who makes the descriptors, and "in" to SBUF or "out" of it."""
+    """Which DMA ring: who issues its transfers, who makes the descriptors, and "in" to SBUF or "out" of it.
+
+    `number` tells rings apart whose descriptors lie ready: the transfers of each tensor in HBM have one of their own.
+    """
 
     issuer: Engine
     maker: str
     way: str
+    number: int = 0
 
 
 #: What instructions stand in line for: an engine or a DMA ring.
@@ -175,10 +179,7 @@ def _issue_ns(move: Transfer, target: Target) -> int:
 def service_ns(move: Transfer, target: Target, hbm_share: float) -> float:
     """Return the time of a transfer alone on the DMA engines: its busiest engine's, or that of HBM if longer."""
     count, size = busiest_engine(move, target)
-    one = max(
-        target.dma_descriptor_floor_ns,
-        size / target.dma_bytes_per_ns + target.dma_descriptor_overhead_ns,
-    )
+    one = size / target.dma_bytes_per_ns + target.dma_descriptor_overhead_ns
     hbm_bytes = (move.bytes_read if move.source == "hbm" else 0) + (
         move.bytes_written * (1 + move.accumulate) if move.destination == "hbm" else 0
     )

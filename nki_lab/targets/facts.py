@@ -31,14 +31,14 @@ class Status(Enum):
     """Say how a number came to be known."""
 
     DOCUMENTED = "documented"  #: stated in the text of the page
-    MEASURED = "measured"  #: printed in a published picture or table of a real run
-    DERIVED = "derived"  #: computed or read off by us from such a picture
+    PRINTED = "printed"  #: stands in a published picture or table of a real run
+    DIGITISED = "digitised"  #: computed or read off by us from pages, pictures or tables
     ASSUMED = "assumed"  #: ours; the note says why this value
 
 
 DOCUMENTED = Status.DOCUMENTED
-MEASURED = Status.MEASURED
-DERIVED = Status.DERIVED
+PRINTED = Status.PRINTED
+DIGITISED = Status.DIGITISED
 ASSUMED = Status.ASSUMED
 
 
@@ -52,6 +52,8 @@ class Fact:
         page: page (with line) that states it; may be empty only for an assumption.
         status: one of `Status`.
         note: what a reader should know besides; required for an assumption.
+        fitted: published rows the value was chosen by: names of kernels, each with how many rows of it. Empty where
+            the value was not chosen to meet any time.
     """
 
     value: Any
@@ -59,9 +61,12 @@ class Fact:
     page: str
     status: Status
     note: str = ""
+    fitted: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         if self.status is ASSUMED:
             assert self.note, "an assumed fact must say why"
         else:
             assert self.page, f"a {self.status.value} fact must name its page"
+        if self.fitted:
+            assert self.status is DIGITISED, "what is fitted to published rows is digitised"

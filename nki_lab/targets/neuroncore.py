@@ -5,7 +5,7 @@ from __future__ import annotations
 from nki_lab.targets.facts import (
     ASSUMED,
     COSTS,
-    DERIVED,
+    DIGITISED,
     DMA_BANDWIDTH,
     DMA_OVERVIEW,
     DOCUMENTED,
@@ -37,7 +37,12 @@ COMMON: dict[str, Fact] = {
     "dependent_overhead_cycles": Fact(100, "cycles", f"{TRN1_ARCH}:403", DOCUMENTED),
     "registers_per_sequencer": Fact(64, "registers", f"{ISA}:3053", DOCUMENTED),
     "semaphore_hop_ns": Fact(
-        40, "ns", "nki/img/overviews/nki-dma-intro-3.png", DERIVED, "31 ns read off, +-20 ns"
+        40,
+        "ns",
+        "nki/img/overviews/nki-dma-intro-3.png",
+        DIGITISED,
+        "31 ns read off, +-20 ns",
+        fitted=(("tensor_exp ex1", 1),),
     ),
     "loop_trip_ns": Fact(50, "ns", "", ASSUMED, "branch and register update: tens of ns"),
     # --- Tensor Engine ---
@@ -48,13 +53,6 @@ COMMON: dict[str, Fact] = {
     "matmul_fp32_cycle_factor": Fact(4, "", f"{COSTS}:906", DOCUMENTED),
     "load_stationary_columns_per_cycle": Fact(4, "columns", f"{TRN1_ARCH}:299", DOCUMENTED),
     # --- Vector Engine ---
-    "vector_issue_overhead_cycles": Fact(
-        80,
-        "cycles",
-        "nki/guides/tutorials/fused_mamba.rst:731",
-        DERIVED,
-        "75 to 84 cycles beyond N per event of a trn1 run",
-    ),
     "vector_copy_cycles": Fact(1.0, "cycles", f"{COSTS}:1398", DOCUMENTED),
     "vector_binary_psum_cycles": Fact(1.0, "cycles", f"{COSTS}:1803", DOCUMENTED),
     "vector_ternary_fast_cycles": Fact(1.0, "cycles", f"{COSTS}:1221", DOCUMENTED),
@@ -75,7 +73,7 @@ COMMON: dict[str, Fact] = {
         "cycles",
         f"{SHARED_API}:230",
         DOCUMENTED,
-        "a published trn1 profile implies about 2.6; low confidence",
+        "low confidence: a published trn1 run was faster",
     ),
     "vector_memset_fast_cycles": Fact(0.5, "cycles", f"{COSTS}:714", DOCUMENTED),
     "vector_predicated_sbuf_cycles": Fact(2.0, "cycles", COSTS, DOCUMENTED),
@@ -117,8 +115,9 @@ COMMON: dict[str, Fact] = {
         310,
         "ns",
         "nki/img/overviews/nki-dma-intro-3.png",
-        DERIVED,
+        DIGITISED,
         "295 to 320 ns in three traces of trn1 and trn2",
+        fitted=(("tensor_exp ex1", 1), ("tensor_exp ex2", 1), ("vector_add_stream", 1)),
     ),
     "dma_efficient_bytes_per_partition": Fact(2048, "bytes", f"{DMA_BANDWIDTH}:81", DOCUMENTED),
 }

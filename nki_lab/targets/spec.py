@@ -128,7 +128,6 @@ class Target:
     dma_bytes_per_ns: float  # one engine, practical
     dma_peak_bytes_per_ns: float  # one engine, theoretical
     dma_packet_bytes: int
-    dma_descriptor_floor_ns: float  # least time of one descriptor on its engine
     dma_descriptor_overhead_ns: float  # added to the bytes of each descriptor
     dma_static_issue_ns: int  # trigger of descriptors that lie ready in memory
     dma_software_issue_ns: int  # descriptors written by GpSimd

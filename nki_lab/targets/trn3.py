@@ -5,8 +5,8 @@ from __future__ import annotations
 from nki_lab.targets.facts import (
     ASSUMED,
     COLLECTIVES,
-    DERIVED,
     DGE,
+    DIGITISED,
     DMA_BANDWIDTH,
     DMA_OVERVIEW,
     DOCUMENTED,
@@ -38,6 +38,7 @@ _CARRIED_OVER = (
     "tensor_access_cycles",
     "matmul_fp32_passes",
     "tensor_fixed_latency_ns",
+    "vector_issue_overhead_cycles",
     "vector_fixed_latency_ns",
     "vector_binary_cycles",
     "vector_binary_fast_cycles",
@@ -48,7 +49,6 @@ _CARRIED_OVER = (
     "vector_copy_fast_to_8bit_cycles",
     "scalar_fixed_latency_ns",
     "scalar_table_load_ns",
-    "dma_descriptor_floor_ns",
     "dma_descriptor_overhead_ns",
     "dma_software_issue_ns",
     "dma_hardware_blocks",
@@ -89,7 +89,11 @@ TRN3 = build_target(
         # --- Vector Engine ---
         "vector_ghz": Fact(1.2, "GHz", f"{TRN3_ARCH}:53", DOCUMENTED),
         "vector_fast_bits": Fact(
-            frozenset({8, 16}), "bits", f"{TRN3_ARCH}:52", DERIVED, "FP8 shares the wide data path"
+            frozenset({8, 16}),
+            "bits",
+            f"{TRN3_ARCH}:52",
+            DIGITISED,
+            "FP8 shares the wide data path",
         ),
         "vector_random_cycles": Fact(
             0.25, "cycles", f"{TRN3_ARCH}:206", DOCUMENTED, "4 words per lane and cycle"
@@ -110,7 +114,7 @@ TRN3 = build_target(
         "hbm_bytes_per_chip": Fact(144 << 30, "bytes", f"{TRN3_ARCH}:16", DOCUMENTED),
         "hbm_stacks_per_chip": Fact(4, "stacks", f"{TRN3_ARCH}:16", DOCUMENTED),
         "hbm_bytes_per_ns": Fact(
-            587.5, "B/ns", f"{TRN3_ARCH}:16", DERIVED, f"an eighth of 4.7 TB/s; 4.9 in {_CHIP}"
+            587.5, "B/ns", f"{TRN3_ARCH}:16", DIGITISED, f"an eighth of 4.7 TB/s; 4.9 in {_CHIP}"
         ),
         "hbm_bytes_per_ns_per_chip": Fact(
             4700.0, "B/ns", f"{TRN3_ARCH}:16", DOCUMENTED, f"4.9 TB/s in {_CHIP}"
@@ -122,7 +126,7 @@ TRN3 = build_target(
         "matmul_float8_e4m3fn": Fact(True, "", f"{ISA}:578", DOCUMENTED),
         "matmul_bf16_psum": Fact(True, "", f"{ISA}:588", DOCUMENTED),
         "matmul_onto_written_psum": Fact(
-            True, "", f"{ISA}:553", DERIVED, "the warning names only v2 and v3"
+            True, "", f"{ISA}:553", DIGITISED, "the warning names only v2 and v3"
         ),
         "background_transpose": Fact(True, "", f"{TRN3_ARCH}:148", DOCUMENTED),
         "quantize_mx": Fact(True, "", f"{ISA}:2746", DOCUMENTED),
@@ -130,7 +134,11 @@ TRN3 = build_target(
         "rand2": Fact(True, "", f"{ISA}:2247", DOCUMENTED),
         "vector_rand_state": Fact(True, "", f"{ISA}:2202", DOCUMENTED),
         "scalar_tensor_scalar_any": Fact(
-            True, "", f"{TRN3_ARCH}:218", DERIVED, "same instruction as on Vector; limits for trn2"
+            True,
+            "",
+            f"{TRN3_ARCH}:218",
+            DIGITISED,
+            "same instruction as on Vector; limits for trn2",
         ),
         "activate2": Fact(True, "", f"{ISA}:1548", DOCUMENTED),
         "tensor_indirection": Fact(True, "", f"{LANGUAGE}:549", DOCUMENTED),

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from nki_lab.errors import BrokenProgram
 from nki_lab.ir.execution import Execution
-from nki_lab.ir.form_times import Queue, Record, record_of
+from nki_lab.ir.form_times import Queue, Record, RingKey, record_of
 from nki_lab.ir.instruction import Form
+from nki_lab.ir.nodes import Kernel
 from nki_lab.targets.spec import Target
 
 #: Position of an entry that is no instruction: branch and barrier between two trips of a loop.
@@ -52,10 +53,38 @@ def program_of(execution: Execution, hbm_share: float) -> Program:
     }
     order = execution.order
     records = [costs[form] for form in forms]
+    if any(r is not None and _is_static(r) for r in costs.values()):
+        _part_static_rings(kernel, records)
     plain = isinstance(order, range) and order == range(len(forms))
     if plain and None not in costs.values():
         return Program(order, records, kernel.waits, queues_of(records))  # type: ignore[arg-type]
     return _entry_by_entry(order, records, kernel.waits, kernel.target)
+
+
+def _is_static(record: Record) -> bool:
+    return isinstance(record.queue, RingKey) and record.queue.maker == "none"
+
+
+def _part_static_rings(kernel: Kernel, records: list[Record | None]) -> None:
+    """Give the transfers of each tensor in HBM a ring of their own, where descriptors lie ready.
+
+    Traces of trn1 and trn2 show two loads of two tensors at once (asst4-trainium handout/profiler_GUI.gif). There are
+    `dma_rings_per_engine`; further tensors share them.
+    """
+    rings: dict[int, int] = {}
+    parted: dict[tuple[Record, int], Record] = {}
+    for n, record in enumerate(records):
+        if record is None or not _is_static(record):
+            continue
+        i = kernel.instructions[n]
+        ends = [t.storage for t in (*i.written(), *i.read())]
+        tensor = next((s.id for s in ends if not s.on_chip), ends[0].id)
+        number = rings.setdefault(tensor, len(rings)) % kernel.target.dma_rings_per_engine
+        made = parted.get((record, number))
+        if made is None:
+            queue = record.queue._replace(number=number)  # type: ignore[union-attr]
+            made = parted[record, number] = record.with_(queue=queue)
+        records[n] = made
 
 
 def queues_of(records: Iterable[Record]) -> dict[Queue, list[int]]:

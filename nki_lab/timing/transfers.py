@@ -31,9 +31,9 @@ def rings_of(program: Program) -> dict[RingKey, int]:
 
 
 def ring_name(key: RingKey) -> str:
-    """Return the name of a ring as profiles show it, e.g. `qSyncHwDgeIn`."""
+    """Return the name of a ring as profiles show it, e.g. `qSyncHwDgeIn`; further ones of a kind have a number."""
     issuer = "GpSimd" if key.issuer.name == "gpsimd" else key.issuer.name.capitalize()
-    return f"q{issuer}{_MAKERS[key.maker]}{key.way.capitalize()}"
+    return f"q{issuer}{_MAKERS[key.maker]}{key.way.capitalize()}{key.number or ''}"
 
 
 def ring_type(key: RingKey) -> str:

@@ -141,4 +141,4 @@ def test_cycles_of_a_transpose():
     assert (load.cycles, multiply.cycles) == (10, 96)
     assert (load.macs, multiply.macs) == (0, 0)
     (on_vector,) = cost(transposed(tile(np.zeros((32, 20))), empty((20, 32))))
-    assert on_vector.cycles == 64 + 80  # the minimum interval and the engine's issue overhead
+    assert on_vector.cycles == 20 + 80  # elements, and the engine's issue overhead

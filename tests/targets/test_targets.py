@@ -159,6 +159,16 @@ def test_a_fact_without_page_or_reason_is_refused() -> None:
         Fact(1, "ns", "", Status.DOCUMENTED)
     with pytest.raises(AssertionError, match="must say why"):
         Fact(1, "ns", "", Status.ASSUMED)
+    with pytest.raises(AssertionError, match="is digitised"):
+        Fact(1, "ns", "page", Status.DOCUMENTED, fitted=(("kernel", 1),))
+
+
+@pytest.mark.parametrize("target", ALL_TARGETS, ids=lambda t: t.name)
+def test_few_numbers_are_fitted_and_their_rows_are_counted(target: Target) -> None:
+    fitted = {name: fact.fitted for name, fact in target.sources.items() if fact.fitted}
+    assert len(fitted) <= 14, sorted(fitted)
+    for name, rows in fitted.items():
+        assert all(kernel and count > 0 for kernel, count in rows), name
 
 
 def test_no_code_compares_the_name_of_a_target() -> None:

@@ -44,9 +44,8 @@ def dependent_adds(x):
 
 
 ANY = ((128, 4), "float32")
-# trn1, float32, SBUF: 2 cycles per element at 1.12 GHz and 80 cycles of issue (fused_mamba.rst:731);
-# 229 ns until the result is visible (asst4-trainium profiler_GUI.gif).
-INTERVAL_NS = (2 * 512 + 80) / 1.12
+# trn1, float32, SBUF: 2 cycles per element at 1.12 GHz; 229 ns until the result is visible (asst4-trainium profiler_GUI.gif).
+INTERVAL_NS = 2 * 512 / 1.12
 LATENCY_NS = 229
 
 
@@ -154,7 +153,7 @@ def test_vector_and_gpsimd_exclude_each_other_on_trn1() -> None:
     # Said on page trainium_inferentia2_arch.rst:596.
     run = timed(vector_and_gpsimd, ANY, target="trn1")
     ran = sorted((*run.of("memset"), *run.of("tensor_copy")))
-    busy = 2 * (4096 + 80) / 1.12 + 2 * (4096 + 150) / 1.4
+    busy = 2 * 4096 / 1.12 + 2 * (4096 + 150) / 1.4
     assert ran[-1].end - ran[0].start >= busy - 0.01
     side_by_side = timed(vector_and_gpsimd, ANY, target="trn2")
     assert {r.start for r in side_by_side.of("memset")} == {0}
@@ -195,5 +194,9 @@ def test_vector_and_scalar_exclude_each_other_on_psum_on_trn1() -> None:
         run = timed(kernel, ANY, target=target)
         copy, act = run.of("tensor_copy")[0], run.of("activation")[0]
         first, second = sorted((copy, act))
-        interval = (512 + 80) / hw.vector_ghz if first is copy else 512 / hw.scalar_ghz
+        interval = (
+            (512 + hw.vector_issue_overhead_cycles) / hw.vector_ghz
+            if first is copy
+            else 512 / hw.scalar_ghz
+        )
         assert (second.start < first.start + interval - 0.01) == overlap
