@@ -112,7 +112,7 @@ TRN1 = build_target(
             "nki/img/nki_perf_guide/fig16.png",
             DIGITISED,
             "159 ns at N=1",
-            fitted=(("activation", 1),),
+            fitted=(("activation [128,1]", 1),),
         ),
         "scalar_copy_fast_cycles": Fact(1.0, "cycles", f"{COSTS}:1398", DOCUMENTED),
         "scalar_table_load_ns": Fact(

@@ -119,8 +119,8 @@ LIMITS: tuple[Limit, ...] = (
     ),
     Limit(
         ASSUMED,
-        "a transfer waits in a queue of its issuer and way (into SBUF or out of it), where descriptors lie ready in one "
-        "of its tensor; it holds up neither the issuer's instructions nor other queues",
+        "a transfer waits in a queue of its issuer and way (into SBUF or out of it), with ready descriptors also of "
+        "its tensor; it holds up neither the issuer's instructions nor other queues",
         lambda k: k.runs_on(DMA) or bool(k.moves),
     ),
     Limit(
