@@ -92,9 +92,16 @@ def record_of(form: Form, target: Target, hbm_share: float) -> Record:
     known = form.cache.get(key)
     if known is None:
         costs = form.definition.cost_of(form.example, target)
-        make = _transfer_record if form.engine is DMA else _engine_record
-        known = form.cache[key] = make(form, costs, target, hbm_share)
+        known = form.cache[key] = record_with(form, costs, target, hbm_share)
     return known
+
+
+def record_with(
+    form: Form, costs: Sequence[MicroOp | Transfer], target: Target, hbm_share: float
+) -> Record:
+    """Return what a form would ask of its queue if its costs were these."""
+    make = _transfer_record if form.engine is DMA else _engine_record
+    return make(form, costs, target, hbm_share)
 
 
 def picoseconds(cycles: float, ghz: float) -> int:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+#: Category of advice in the table Warning.
+CATEGORY = "advice"
+_PLACES_SHOWN = 3
+_SHOWN = 6
 
 
 @dataclass(frozen=True)
@@ -13,10 +20,10 @@ class Advice:
         rule: name of the rule that gives it.
         message: what was found, with its numbers.
         help: what to write instead.
-        places: lines it is about, as in `nki_source_location`, the one with the largest part first.
+        places: lines it is about, as in `nki_source_location`, the one that takes the longest first.
         gain_ns: time it would save.
-        bound: how `gain_ns` was found: "" by timing the program again with the change; else a few words why it is
-            only an upper bound.
+        total_ns: time of the run.
+        bound: why `gain_ns` is only an upper bound; "" where the program was timed again with the change in full.
     """
 
     rule: str
@@ -24,4 +31,56 @@ class Advice:
     help: str
     places: tuple[str, ...]
     gain_ns: int
+    total_ns: int
     bound: str = ""
+
+    @property
+    def gain_share(self) -> float:
+        """Part of the run that it would save."""
+        return self.gain_ns / self.total_ns if self.total_ns else 0.0
+
+    @property
+    def gain(self) -> str:
+        """The gain in words."""
+        most = "up to " if self.bound else ""
+        why = f"; {self.bound}" if self.bound else ", timed again"
+        return f"saves {most}{self.gain_ns / 1000:,.3f} us, {100 * self.gain_share:.1f} %{why}"
+
+    def __str__(self) -> str:
+        shown = ", ".join(self.places[:_PLACES_SHOWN])
+        more = ", ..." if len(self.places) > _PLACES_SHOWN else ""
+        place = f"{shown}{more}: " if shown else ""
+        return f"{self.rule} ({self.gain}): {place}{self.message}. Help: {self.help}."
+
+
+class Advices(tuple[Advice, ...]):
+    """Advice on a run, the largest gain first."""
+
+    def of(self, rule: str) -> Advices:
+        """Return the advice of one rule."""
+        return Advices(advice for advice in self if advice.rule == rule)
+
+    def __str__(self) -> str:
+        if not self:
+            return "no advice: no rule finds a change that saves 1 % of the run"
+        lines = ["advice, the largest gain first", *listed(map(str, self[:_SHOWN]))]
+        if len(self) > _SHOWN:
+            lines.append(f"  ... {len(self) - _SHOWN} more")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def listed(texts: Iterable[str], width: int = 92) -> list[str]:
+    """Return numbered paragraphs as lines of at most `width` columns."""
+    return [
+        line
+        for n, text in enumerate(texts, 1)
+        for line in textwrap.wrap(
+            text,
+            width,
+            initial_indent=f"  {n}. ",
+            subsequent_indent="     ",
+            break_long_words=False,
+        )
+    ]

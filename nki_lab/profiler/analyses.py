@@ -11,5 +11,6 @@ ANALYSES: dict[str, Callable[[Profile], str]] = {
     "path": lambda profile: str(profile.critical_path()),
     "stalls": lambda profile: str(profile.stalls()),
     "roofline": lambda profile: str(profile.roofline()),
+    "advice": lambda profile: str(profile.advice()),
     "what-if": lambda profile: str(profile.what_if()),
 }

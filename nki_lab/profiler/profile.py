@@ -72,6 +72,7 @@ from nki_lab.profiler.schema import SBUF_PLACE, TABLES, TRANSFERS
 from nki_lab.targets import Target
 
 if TYPE_CHECKING:
+    from nki_lab.profiler.advice import Advices
     from nki_lab.profiler.critical_path import CriticalPath
     from nki_lab.profiler.roofline import Roofline
     from nki_lab.profiler.stalls import Stalls
@@ -308,12 +309,27 @@ class Profile:
 
         Raises UsageError for a profile that was measured or read from a file, UnknownOption for an unknown change.
         """
+        model = self._known_model()
+        return model.what_if(changes) if changes else model.what_ifs()
+
+    def advice(self, exact: bool | None = True) -> Advices:
+        """Return which changes of the kernel would make it faster, the largest gain first.
+
+        Args:
+            exact: time the program again for every proposal; False gives upper bounds, and None decides by the size
+                of the program, as for the rows of the table Warning.
+
+        Raises UsageError for a profile that was measured or read from a file: its Warning table holds what was said.
+        """
+        return self._known_model().advice(exact)
+
+    def _known_model(self) -> Model:
         if self.model is None:
             raise UsageError(
                 "the program of this profile is not known, so that it cannot be timed again",
-                help="ask the Result of the run: result.profile.what_if(...)",
+                help="ask the Result of a run, or its profile",
             )
-        return self.model.what_if(changes) if changes else self.model.what_ifs()
+        return self.model
 
     def hbm_bytes(self, way: str) -> np.ndarray:
         """Return per transfer the bytes it reads from device memory, or writes to it.

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.profiler.advice import CATEGORY as ADVICE
+from nki_lab.profiler.advice import listed
 from nki_lab.profiler.metrics import bound_by
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import ENGINES
@@ -28,6 +30,7 @@ _ROW = "{:<10}{:>14}{:>9}{:>15}{:>14}"
 _UNKNOWN = "-"
 _LINES_SHOWN = 5
 _WARNINGS_SHOWN = 8
+_ADVICE_SHOWN = 3
 
 
 def report(profile: Profile) -> str:
@@ -36,6 +39,7 @@ def report(profile: Profile) -> str:
     lines += _rates(profile)
     lines += _memories(profile)
     lines += _busiest_lines(profile)
+    lines += _advice(profile)
     lines += _warnings(profile)
     return "\n".join(line.rstrip() for line in lines)
 
@@ -169,10 +173,20 @@ def _busiest_lines(profile: Profile) -> list[str]:
     return lines
 
 
-def _warnings(profile: Profile) -> list[str]:
-    if not profile.count("Warning"):
+def _advice(profile: Profile) -> list[str]:
+    given = [row["message"] for row in profile.records("Warning") if row["category"] == ADVICE]
+    if not given:
         return []
-    rows = list(profile.records("Warning"))
+    lines = ["", "advice, the largest gain first", *listed(given[:_ADVICE_SHOWN])]
+    if len(given) > _ADVICE_SHOWN:
+        lines.append(f"  ... {len(given) - _ADVICE_SHOWN} more")
+    return lines
+
+
+def _warnings(profile: Profile) -> list[str]:
+    rows = [row for row in profile.records("Warning") if row["category"] != ADVICE]
+    if not rows:
+        return []
     lines = ["", "warnings"]
     lines += [f"  {row['category']}: {row['message']}" for row in rows[:_WARNINGS_SHOWN]]
     if len(rows) > _WARNINGS_SHOWN:

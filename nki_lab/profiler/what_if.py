@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from nki_lab.profiler.advice import Advice
+    from nki_lab.profiler.advice import Advices
     from nki_lab.profiler.profile import Profile
 
 
@@ -79,5 +79,5 @@ class Model(Protocol):
     def what_ifs(self) -> WhatIfs:
         """Ask every question that applies."""
 
-    def advice(self) -> list[Advice]:
+    def advice(self, exact: bool | None) -> Advices:
         """Say which changes of the kernel would help."""

@@ -16,6 +16,7 @@ from nki_lab.ir.execution import Execution
 from nki_lab.ir.iterations import Iterations
 from nki_lab.ir.nodes import Finding, Kernel
 from nki_lab.ir.printer import print_kernel
+from nki_lab.profiler.advice import Advices
 from nki_lab.profiler.critical_path import CriticalPath
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.report import report
@@ -129,6 +130,10 @@ class Result:
     def what_if(self, *changes: str) -> WhatIf | WhatIfs:
         """Time the run again without some costs, such as "free-loads"; see `Profile.what_if`."""
         return self.profile.what_if(*changes)
+
+    def advice(self) -> Advices:
+        """Return which changes of the kernel would make it faster, the largest gain first."""
+        return self.profile.advice()
 
     @cached_property
     def line_texts(self) -> Mapping[str, str]:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from functools import cached_property
 
 from nki_lab.ir.iterations import Iterations
-from nki_lab.profiler.advice import Advice
+from nki_lab.profiler.advice import Advices
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.what_if import WhatIf, WhatIfs
+from nki_lab.timing.advice import advise
 from nki_lab.timing.tables import make_profile
 from nki_lab.timing.timeline import Timeline
 from nki_lab.timing.what_if import what_if, what_ifs
@@ -36,6 +37,10 @@ class TimelineModel:
         """Ask every question that applies, each alone."""
         return what_ifs(self._timeline)
 
-    def advice(self) -> list[Advice]:
+    def advice(self, exact: bool | None) -> Advices:
         """Say which changes of the kernel would help, the largest gain first."""
-        return []
+        return self._advice if exact is None else advise(self._timeline, exact)
+
+    @cached_property
+    def _advice(self) -> Advices:
+        return advise(self._timeline)

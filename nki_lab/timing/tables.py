@@ -13,6 +13,7 @@ import numpy as np
 
 from nki_lab.ir.cost import MicroOp
 from nki_lab.ir.iterations import Iterations
+from nki_lab.profiler.advice import CATEGORY
 from nki_lab.profiler.columns import Strings, Texts
 from nki_lab.profiler.profile import Profile, to_ns
 from nki_lab.profiler.schema import ENGINES, TRANSFERS
@@ -71,7 +72,7 @@ def make_profile(
             "KernelInstructions": origins.instructions,
             "KernelStackFrames": origins.frames,
             "KernelIterationVariables": origins.variables,
-            "Warning": lambda: warnings(timeline),
+            "Warning": lambda: _warnings(timeline, model),
         },
         is_simulation=True,
         name=name or kernel.name,
@@ -83,6 +84,25 @@ def make_profile(
         },
         deals=lambda: deals_of(timeline),
     )
+
+
+#: Larger programs are looked at for advice only when somebody asks for it: the rules take some 10 us per instruction.
+LOOKED_AT_ONCE = 200_000
+
+
+def _warnings(timeline: Timeline, model: Model | None) -> Mapping[str, Any]:
+    """Make the table Warning: the limits of the model that the kernel leans on, and advice."""
+    table = warnings(timeline)
+    given: list[str] = []
+    count = len(timeline.program.records)
+    if model is not None and count > LOOKED_AT_ONCE:
+        given = [f"of {count:,} instructions none was looked at: ask for it with result.advice()"]
+    elif model is not None:
+        given = [str(advice) for advice in model.advice(None)]
+    return {
+        "message": [*table["message"], *given],
+        "category": [*table["category"], *[CATEGORY] * len(given)],
+    }
 
 
 class _Tables:

@@ -1,0 +1,70 @@
+"""Does the Tensor engine multiply with a part of its array only?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from nki_lab.ir.form_times import Record
+from nki_lab.targets.engines import TENSOR
+from nki_lab.targets.spec import Target
+from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule
+
+
+def _find(evidence: Evidence) -> Iterator[Proposal]:
+    for group in evidence.groups_of(TENSOR):
+        rows, columns, stream = _extent(group.record)
+        if not rows:
+            continue
+        fitting = _fitting(evidence.target, rows, columns, stream)
+        merged = min(fitting, len(group.entries))
+        if merged < 2:
+            continue
+        rest = group.entries[np.arange(len(group.entries)) % merged != 0]
+        target = evidence.target
+        yield Proposal(
+            f"{len(group.entries):,} products use {min(rows, target.pe_rows)} of {target.pe_rows} rows and {columns} "
+            f"of {target.pe_columns} columns of the array, and stream {stream} columns, of "
+            f"{target.matmul_min_cycles} that take as long: {fitting} of them fit into one",
+            _help(target, rows, columns, stream),
+            group.entries,
+            records=evidence.put((rest, group.record.free())),
+        )
+
+
+def _extent(record: Record) -> tuple[int, int, int]:
+    """Return rows that are contracted, columns of the result, and columns that stream; zeros for a transpose."""
+    macs = sum(step.macs for step in record.steps)
+    written = record.form.example.written()
+    if not macs or not written:
+        return 0, 0, 0
+    columns, stream = written[0].partitions, written[0].free_size
+    return max(1, macs // (columns * stream)), columns, stream
+
+
+def _fitting(target: Target, rows: int, columns: int, stream: int) -> int:
+    """Return how many products of this size the array does in the time of one."""
+    return (
+        max(1, target.pe_rows // rows)
+        * max(1, target.pe_columns // columns)
+        * max(1, target.matmul_min_cycles // stream)
+    )
+
+
+def _help(target: Target, rows: int, columns: int, stream: int) -> str:
+    parts = []
+    if rows * 2 <= target.pe_rows:
+        parts.append(
+            f"contract up to {target.pe_rows} rows at a time (stack tiles along the partitions)"
+        )
+    if columns * 2 <= target.pe_columns:
+        parts.append(f"give the stationary tile up to {target.pe_columns} columns")
+    if stream * 2 <= target.matmul_min_cycles:
+        parts.append(
+            f"stream up to {target.matmul_moving_free_max_fp32} columns of the moving tile; with so few, swap the two"
+        )
+    return "; ".join(parts)
+
+
+RULE = Rule("under-filled array", _find)

@@ -1,0 +1,44 @@
+"""Are float32 tiles multiplied where bfloat16 would do?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nki_lab.dtypes import bfloat16, float32
+from nki_lab.ir.tensor import NkiTensor
+from nki_lab.targets.engines import TENSOR
+from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, microseconds
+
+
+def _find(evidence: Evidence) -> Iterator[Proposal]:
+    for group in evidence.groups_of(TENSOR):
+        record = group.record
+        form = record.form
+        read = [form.example.args[k] for k in form.reads if k not in form.writes]
+        if not any(step.macs for step in record.steps) or not any(t.dtype is float32 for t in read):
+            continue
+        narrow = evidence.with_tensors(record, _narrow, reads_only=True)
+        if narrow.interval >= record.interval:
+            continue
+        yield Proposal(
+            f"{len(group.entries):,} products of float32 tiles take {microseconds(record.interval / 1000)} each, "
+            f"{record.interval / narrow.interval:.0f} times the {microseconds(narrow.interval / 1000)} of bfloat16",
+            "load the operands as bfloat16, or cast them once with a copy: products are still summed in float32, and "
+            "each input is rounded to 8 bits",
+            group.entries,
+            records=evidence.put((group.entries, narrow)),
+        )
+
+
+def _narrow(tensor: NkiTensor) -> NkiTensor:
+    return retyped(tensor) if tensor.dtype is float32 else tensor
+
+
+def retyped(tensor: NkiTensor) -> NkiTensor:
+    """Return a tensor of bfloat16 with the same shape and strides."""
+    return NkiTensor._make(
+        tensor.storage, tensor.shape, tensor.strides, tensor.offset, bfloat16, tensor.dynamic
+    )
+
+
+RULE = Rule("float32 products", _find)

@@ -1,0 +1,48 @@
+"""Do loads wait for computing and computing for loads, where both could go on at one time?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, microseconds
+from nki_lab.timing.advice.psum_banks import common_ns
+
+#: Less than this part of the run is too little to hide.
+LEAST_PART = 0.15
+#: From this part of the shorter one on, moving and computing overlap as they should.
+OVERLAPPING = 0.6
+
+
+def _find(evidence: Evidence) -> Iterator[Proposal]:
+    moving, computing = evidence.dma_spans, evidence.compute_spans
+    times = [int((ends - starts).sum()) for starts, ends in (moving, computing)]
+    shorter = min(times)
+    if shorter < LEAST_PART * evidence.total_ns:
+        return
+    common = common_ns(moving, computing)
+    if common >= OVERLAPPING * shorter:
+        return
+    waits = list(evidence.timeline.program.waits)
+    held = [n for n in evidence.loads.tolist() if _only_for_its_tile(evidence, n) and waits[n]]
+    if not held:
+        return
+    for n in held:
+        waits[n] = ()
+    yield Proposal(
+        f"transfers move for {microseconds(times[0])} and engines compute for {microseconds(times[1])}, but both at "
+        f"one time only for {microseconds(common)}: {len(held):,} loads wait until their tile has been used",
+        "load into another tile while this one is in use: make the tile inside the loop, or take turns between two",
+        np.array(held, dtype=np.int64),
+        waits=waits,
+    )
+
+
+def _only_for_its_tile(evidence: Evidence, entry: int) -> bool:
+    """Tell whether a load reads what nobody writes, so that it can only wait for the place it writes to."""
+    i = evidence.instruction(entry)
+    return not i.form.dynamic and all(t.storage.id not in evidence.written for t in i.read())
+
+
+RULE = Rule("no overlap", _find)

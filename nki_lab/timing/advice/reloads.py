@@ -1,0 +1,123 @@
+"""Are inputs loaded again and again?
+
+What to do depends on how much is loaded between two loads of the same part. Where that fits into SBUF, the part can
+stay there. Where it does not, the loops must be cut into blocks: of the free dimensions first, so that a part serves
+several products while it is there, and then of the contracted dimension too, which lets the blocks grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from nki_lab.ir.storage import Storage
+from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, size
+from nki_lab.timing.what_if import freed
+
+#: Loaded bytes over distinct ones: below, a few parts overlap, as at the edges of a window.
+LEAST_FACTOR = 1.5
+#: Bytes that engines read of a load, over its bytes: from here on parts serve several instructions already.
+SERVES_SEVERAL = 1.5
+
+
+class _Loads:
+    """All loads of one input."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self.entries: list[int] = []
+        self.again: list[int] = []
+        self.bytes = 0
+        self.bytes_again = 0
+        self.between: list[int] = []  # bytes per partition loaded since the same part was
+
+    @property
+    def factor(self) -> float:
+        """How many times over it is loaded."""
+        distinct = self.bytes - self.bytes_again
+        return self.bytes / distinct if distinct else 0.0
+
+
+def _find(evidence: Evidence) -> Iterator[Proposal]:
+    loads, input_of = _collect(evidence)
+    repeated = [found for found in loads.values() if found.factor >= LEAST_FACTOR]
+    if not repeated:
+        return
+    served = _served(evidence, input_of)
+    room = evidence.target.sbuf_usable_bytes_per_partition
+    for found in repeated:
+        between = int(np.median(found.between))
+        name = found.storage.name
+        message = (
+            f"`{name}` is loaded {found.factor:.1f} times over: {size(found.bytes)} in "
+            f"{len(found.entries):,} transfers for {size(found.bytes - found.bytes_again)}"
+        )
+        bound = ""
+        if between <= room:
+            message += f"; {size(between)} per partition later the same part comes again"
+            help = (
+                f"hoist the loads: load each part of `{name}` before the loop that uses it again, and keep its tile "
+                f"(SBUF has {size(room)} per partition)"
+            )
+        else:
+            message += f"; {size(between)} per partition lie between, and SBUF has {size(room)}"
+            bound = "as if every part were loaded once, for which SBUF has no room"
+            if served[found.storage.id] / found.bytes < SERVES_SEVERAL:
+                help = (
+                    "block the free dimensions: compute several tiles of the result at a time, so that a part of "
+                    f"`{name}` serves all of them while it is in SBUF"
+                )
+            else:
+                help = (
+                    "block all dimensions: with the contracted dimension cut too, larger blocks fit into SBUF, and "
+                    f"each part of `{name}` serves more tiles of the result"
+                )
+        again = np.array(found.again, dtype=np.int64)
+        records = freed(evidence.records, again)
+        yield Proposal(message, help, again, records=records, bound=bound)
+
+
+def _collect(evidence: Evidence) -> tuple[dict[int, _Loads], dict[int, int]]:
+    """Return the loads of every input, and for every tile the input it was loaded from."""
+    found: dict[int, _Loads] = {}
+    latest: dict[object, int] = {}  # part -> bytes per partition loaded up to it
+    input_of: dict[int, int] = {}
+    loaded = 0
+    written = evidence.written
+    for entry in evidence.loads.tolist():
+        i = evidence.instruction(entry)
+        tile, source = i.written()[0], i.read()[0]
+        storage = source.storage
+        loaded += tile.free_bytes
+        if storage.id in written or i.form.dynamic:
+            continue
+        own = found.setdefault(storage.id, _Loads(storage))
+        input_of[tile.storage.id] = storage.id
+        own.entries.append(entry)
+        moved = source.size * source.dtype.itemsize
+        own.bytes += moved
+        part = (storage.id, source.offset, source.shape, source.strides)
+        before = latest.get(part)
+        if before is not None:
+            own.again.append(entry)
+            own.bytes_again += moved
+            own.between.append(loaded - before)
+        latest[part] = loaded
+    return found, input_of
+
+
+def _served(evidence: Evidence, input_of: dict[int, int]) -> dict[int, int]:
+    """Return by input how many bytes instructions read of the tiles it was loaded into, however often."""
+    read = dict.fromkeys(input_of.values(), 0)
+    instructions = evidence.kernel.instructions
+    for position in evidence.timeline.positions.tolist():
+        if position >= 0:
+            for tensor in instructions[position].read():
+                source = input_of.get(tensor.storage.id)
+                if source is not None:
+                    read[source] += tensor.size * tensor.dtype.itemsize
+    return read
+
+
+RULE = Rule("reloaded input", _find)

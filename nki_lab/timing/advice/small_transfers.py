@@ -1,0 +1,88 @@
+"""Do transfers move so little that their fixed costs decide?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import ceil
+
+import numpy as np
+
+from nki_lab.targets.spec import Target
+from nki_lab.timing.advice.evidence import (
+    TRANSPOSED,
+    Evidence,
+    Group,
+    Proposal,
+    Rule,
+    microseconds,
+    size,
+)
+
+#: So many transfers of a line are taken for one at most: a tile cannot grow without end.
+MOST_MERGED = 16
+
+
+def _find(evidence: Evidence) -> Iterator[Proposal]:
+    moving = set(evidence.loads.tolist()) | set(evidence.stores.tolist())
+    for group in evidence.groups:
+        record = group.record
+        if len(group.entries) < 2 or int(group.entries[0]) not in moving or len(record.moves) != 1:
+            continue
+        (move,) = record.moves
+        row = move.bytes_read // move.partitions
+        enough = _enough(evidence.target, record.issue, move.partitions)
+        if row >= enough or move.opcode == TRANSPOSED:
+            continue
+        for tensor, entries in _by_tensor(evidence, group):
+            merged = min(ceil(enough / max(row, 1)), MOST_MERGED, len(entries))
+            if merged < 2:
+                continue
+            larger = replace(
+                move,
+                descriptor_bytes=move.descriptor_bytes * merged,
+                bytes_read=move.bytes_read * merged,
+                bytes_written=move.bytes_written * merged,
+            )
+            first = np.arange(len(entries)) % merged == 0
+            records = evidence.put(
+                (entries[first], evidence.costing(record, [larger])),
+                (entries[~first], record.free()),
+            )
+            moved = max(move.bytes_read, move.bytes_written)
+            rate = evidence.target.dma_bytes_per_ns_all_engines
+            yield Proposal(
+                f"{len(entries):,} transfers of `{tensor}` move {size(moved)} each, {size(row)} per partition: "
+                f"{microseconds(moved / rate)} of data and {microseconds(_fixed(record) / 1000)} of fixed costs",
+                f"move {merged} of these tiles with one transfer, at least {size(enough)} per partition",
+                entries,
+                records=records,
+            )
+
+
+def _fixed(record) -> int:
+    return record.issue + record.lead + record.tail
+
+
+def _enough(target: Target, issue: int, partitions: int) -> int:
+    """Return the bytes per partition from which the data takes the time, not what surrounds it.
+
+    The guide names a size (dma-bandwidth-guide, `dma_efficient_bytes_per_partition`); where making the descriptors of
+    a transfer takes longer than moving that much, the data should take as long as that.
+    """
+    hidden = issue / 1000 * target.dma_bytes_per_ns_all_engines / partitions
+    return max(target.dma_efficient_bytes_per_partition, int(hidden))
+
+
+def _by_tensor(evidence: Evidence, group: Group) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the entries of a group by the tensor in device memory that they load from or store to."""
+    found: dict[int, tuple[str, list[int]]] = {}
+    for entry in group.entries.tolist():
+        i = evidence.instruction(entry)
+        tensor = next(t for t in (*i.read(), *i.written()) if not t.storage.on_chip)
+        found.setdefault(tensor.storage.id, (tensor.name, []))[1].append(entry)
+    for name, entries in found.values():
+        yield name, np.array(entries, dtype=np.int64)
+
+
+RULE = Rule("small DMAs", _find)

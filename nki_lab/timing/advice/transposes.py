@@ -1,0 +1,55 @@
+"""Do transposes hold up the run?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from nki_lab.ir.cost import Stage
+from nki_lab.ir.form_times import Record
+from nki_lab.timing.advice.evidence import TRANSPOSED, Evidence, Proposal, Rule, microseconds
+from nki_lab.timing.what_if import freed
+
+
+def _find(evidence: Evidence) -> Iterator[Proposal]:
+    for transposes, what, help in _KINDS:
+        groups = [group for group in evidence.groups if transposes(group.record)]
+        if not groups:
+            continue
+        entries = np.sort(np.concatenate([group.entries for group in groups]))
+        took = sum((g.record.interval + g.record.work) * len(g.entries) for g in groups) / 1000
+        yield Proposal(
+            f"{len(entries):,} transposes {what} take {microseconds(took)}",
+            help,
+            entries,
+            records=freed(evidence.records, entries),
+            bound="as if they took no time",
+        )
+
+
+def _by_products(record: Record) -> bool:
+    return not any(step.macs for step in record.steps) and any(
+        step.stage is Stage.MULTIPLY_MOVING for step in record.steps
+    )
+
+
+def _by_dma(record: Record) -> bool:
+    return any(move.opcode == TRANSPOSED for move in record.moves)
+
+
+_KINDS = (
+    (
+        _by_products,
+        "by the Tensor engine",
+        "swap the stationary and the moving tile, so that the product comes out transposed, or store the input in "
+        "the order in which it is multiplied",
+    ),
+    (
+        _by_dma,
+        "by DMA",
+        "store the input in the order in which it is used, or transpose a tile on chip while others are loaded",
+    ),
+)
+
+RULE = Rule("transposes", _find)

@@ -1,0 +1,127 @@
+"""Which instructions of the Vector engine miss its fast modes, and why?
+
+Nothing here knows the modes: an instruction's own cost is asked what it would be on narrow tiles, on contiguous ones,
+and on tiles in SBUF.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from nki_lab.ir.form_times import Record
+from nki_lab.ir.layout import contiguous_strides
+from nki_lab.ir.tensor import NkiTensor
+from nki_lab.targets.engines import SCALAR, VECTOR
+from nki_lab.targets.spaces import PSUM, SBUF
+from nki_lab.timing.advice.evidence import Evidence, Group, Proposal, Rule, microseconds
+from nki_lab.timing.advice.float32_products import retyped
+
+
+@dataclass(frozen=True)
+class _Way:
+    """One way to a faster mode."""
+
+    change: Callable[[NkiTensor], NkiTensor]
+    why: str
+    help: str
+
+
+def _narrow(tensor: NkiTensor) -> NkiTensor:
+    # Sums in PSUM are float32 for a reason.
+    wide = tensor.dtype.is_float and tensor.dtype.itemsize == 4 and tensor.buffer is not PSUM
+    return retyped(tensor) if wide else tensor
+
+
+def _contiguous(tensor: NkiTensor) -> NkiTensor:
+    strides = contiguous_strides(tensor.shape)
+    if tensor.dynamic is not None or tensor.strides[1:] == strides[1:]:
+        return tensor
+    return NkiTensor._make(tensor.storage, tensor.shape, strides, 0, tensor.dtype)
+
+
+def _in_sbuf(tensor: NkiTensor) -> NkiTensor:
+    if tensor.buffer is not PSUM:
+        return tensor
+    storage = copy.copy(tensor.storage)
+    storage.buffer = SBUF
+    return NkiTensor._make(
+        storage, tensor.shape, tensor.strides, tensor.offset, tensor.dtype, tensor.dynamic
+    )
+
+
+_DTYPE = _Way(
+    _narrow,
+    "a tile of it is float32",
+    "keep all of its tiles in bfloat16 where 8 bits are enough",
+)
+_STRIDE = _Way(
+    _contiguous,
+    "elements that follow each other do not lie side by side",
+    "give the last axis stride 1, by reordering the tile once or by loading it in that order",
+)
+_MEMORY = _Way(
+    _in_sbuf,
+    "a tile of it lies in PSUM",
+    "copy the tile to SBUF once where several instructions use it",
+)
+#: Asked in this order; the first set that makes an instruction faster is told.
+_WAYS: tuple[tuple[_Way, ...], ...] = (
+    (_STRIDE,),
+    (_DTYPE,),
+    (_STRIDE, _DTYPE),
+    (_MEMORY,),
+    (_DTYPE, _MEMORY),
+    (_STRIDE, _DTYPE, _MEMORY),
+)
+
+
+#: A copy to SBUF pays when at least so many instructions read the tile after it.
+LEAST_READERS = 3
+
+
+def _find(evidence: Evidence) -> Iterator[Proposal]:
+    for group in (*evidence.groups_of(VECTOR), *evidence.groups_of(SCALAR)):
+        for ways in _WAYS:
+            if _MEMORY in ways and _readers(evidence, group) < LEAST_READERS:
+                continue
+            faster = _faster(evidence, group.record, ways)
+            if faster is not None:
+                yield _proposal(evidence, group, faster, ways)
+                break
+
+
+def _readers(evidence: Evidence, group: Group) -> int:
+    """Return how many instructions read the tile in PSUM that the first instruction of a group reads."""
+    tiles = evidence.instruction(int(group.entries[0])).read()
+    return max((evidence.readers[t.storage.id] for t in tiles if t.buffer is PSUM), default=0)
+
+
+def _faster(evidence: Evidence, record: Record, ways: tuple[_Way, ...]) -> Record | None:
+    """Return the costs with every tile changed, or None where they are not lower."""
+
+    def change(tensor: NkiTensor) -> NkiTensor:
+        for way in ways:
+            tensor = way.change(tensor)
+        return tensor
+
+    made = evidence.with_tensors(record, change)
+    return made if made.interval < record.interval else None
+
+
+def _proposal(evidence: Evidence, group: Group, faster: Record, ways: tuple[_Way, ...]) -> Proposal:
+    record = group.record
+    return Proposal(
+        f"{len(group.entries):,} instructions of {record.form.engine.name} "
+        f"({record.steps[0].opcode}, {record.form.example.written()[0].free_size} elements per partition) take "
+        f"{microseconds(record.interval / 1000)} each and could take {microseconds(faster.interval / 1000)}: "
+        + " and ".join(way.why for way in ways),
+        "; ".join(way.help for way in ways),
+        group.entries,
+        records=evidence.put((group.entries, faster)),
+        bound="what must be copied or cast for it is not counted",
+    )
+
+
+RULE = Rule("slow mode", _find)

@@ -1,0 +1,1 @@
+"""Advice on kernels, one rule after the other."""
