@@ -23,7 +23,7 @@ from nki_lab.timing.advice import (
     transposes,
     vector_modes,
 )
-from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule
+from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, counted
 from nki_lab.timing.program import Program
 from nki_lab.timing.schedule import times_of
 from nki_lab.timing.timeline import Timeline
@@ -106,5 +106,5 @@ def _gain(evidence: Evidence, proposal: Proposal, exact: bool) -> tuple[int, str
                 )
     else:
         saved = 1000 * (evidence.total_ns - evidence.busiest_ns)
-    bound = f"what the change takes away by itself; {len(program.records):,} instructions, not timed again"
+    bound = f"what the change takes away by itself; {counted(len(program.records), 'instruction')}, not timed again"
     return min(saved // 1000, evidence.total_ns), bound

@@ -9,7 +9,7 @@ import numpy as np
 from nki_lab.ir.form_times import Record
 from nki_lab.targets.engines import TENSOR
 from nki_lab.targets.spec import Target
-from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule
+from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, counted
 
 
 def _find(evidence: Evidence) -> Iterator[Proposal]:
@@ -24,8 +24,8 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
         rest = group.entries[np.arange(len(group.entries)) % merged != 0]
         target = evidence.target
         yield Proposal(
-            f"{len(group.entries):,} products use {min(rows, target.pe_rows)} of {target.pe_rows} rows and {columns} "
-            f"of {target.pe_columns} columns of the array, and stream {stream} columns, of "
+            f"{counted(len(group.entries), 'product')} with {min(rows, target.pe_rows)} of {target.pe_rows} rows and "
+            f"{columns} of {target.pe_columns} columns of the array, streaming {stream} columns, of "
             f"{target.matmul_min_cycles} that take as long: {fitting} of them fit into one",
             _help(target, rows, columns, stream),
             group.entries,

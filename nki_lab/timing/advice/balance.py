@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from nki_lab.targets.engines import GPSIMD, SCALAR, VECTOR, Engine
-from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule
+from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, counted
 from nki_lab.timing.what_if import freed
 
 #: An engine that is busy for less of the run does not hold it up.
@@ -35,8 +35,8 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
         records = freed(evidence.records, moved)
         yield Proposal(
             f"{most.name} is busy {100 * busy[most] / evidence.total_ns:.0f} % of the time, {other.name} "
-            f"{100 * busy[other] / evidence.total_ns:.0f} %; {len(movable):,} instructions of {most.name} may run on "
-            "either",
+            f"{100 * busy[other] / evidence.total_ns:.0f} %; "
+            f"{counted(len(movable), 'instruction')} of {most.name} could run on either",
             f"give some of them engine=nisa.engine.{other.name}, or let another instruction of {other.name} do the "
             "same",
             movable,

@@ -235,6 +235,6 @@ def size(count: float) -> str:
     return f"{count:,.0f} B"
 
 
-def times(count: int) -> str:
-    """Write how often something happens."""
-    return "once" if count == 1 else f"{count:,} times"
+def counted(count: int, what: str) -> str:
+    """Write a number of things, such as `1 load` or `2 loads`."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

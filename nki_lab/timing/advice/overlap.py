@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, microseconds
+from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, counted, microseconds
 from nki_lab.timing.advice.psum_banks import common_ns
 
 #: Less than this part of the run is too little to hide.
@@ -32,7 +32,7 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
         waits[n] = ()
     yield Proposal(
         f"transfers move for {microseconds(times[0])} and engines compute for {microseconds(times[1])}, but both at "
-        f"one time only for {microseconds(common)}: {len(held):,} loads wait until their tile has been used",
+        f"one time only for {microseconds(common)}: {counted(len(held), 'load')} held up by what still uses the tile",
         "load into another tile while this one is in use: make the tile inside the loop, or take turns between two",
         np.array(held, dtype=np.int64),
         waits=waits,

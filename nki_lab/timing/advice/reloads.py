@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from nki_lab.ir.storage import Storage
-from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, size
+from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, counted, size
 from nki_lab.timing.what_if import freed
 
 #: Loaded bytes over distinct ones: below, a few parts overlap, as at the edges of a window.
@@ -51,7 +51,7 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
         name = found.storage.name
         message = (
             f"`{name}` is loaded {found.factor:.1f} times over: {size(found.bytes)} in "
-            f"{len(found.entries):,} transfers for {size(found.bytes - found.bytes_again)}"
+            f"{counted(len(found.entries), 'transfer')} for {size(found.bytes - found.bytes_again)}"
         )
         bound = ""
         if between <= room:

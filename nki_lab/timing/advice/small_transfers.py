@@ -8,6 +8,7 @@ from math import ceil
 
 import numpy as np
 
+from nki_lab.ir.form_times import Record
 from nki_lab.targets.spec import Target
 from nki_lab.timing.advice.evidence import (
     TRANSPOSED,
@@ -15,6 +16,7 @@ from nki_lab.timing.advice.evidence import (
     Group,
     Proposal,
     Rule,
+    counted,
     microseconds,
     size,
 )
@@ -52,15 +54,16 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
             moved = max(move.bytes_read, move.bytes_written)
             rate = evidence.target.dma_bytes_per_ns_all_engines
             yield Proposal(
-                f"{len(entries):,} transfers of `{tensor}` move {size(moved)} each, {size(row)} per partition: "
-                f"{microseconds(moved / rate)} of data and {microseconds(_fixed(record) / 1000)} of fixed costs",
+                f"{counted(len(entries), 'transfer')} of `{tensor}` with {size(moved)} each, "
+                f"{size(row)} per partition: {microseconds(moved / rate)} of data and "
+                f"{microseconds(_fixed(record) / 1000)} of fixed costs",
                 f"move {merged} of these tiles with one transfer, at least {size(enough)} per partition",
                 entries,
                 records=records,
             )
 
 
-def _fixed(record) -> int:
+def _fixed(record: Record) -> int:
     return record.issue + record.lead + record.tail
 
 

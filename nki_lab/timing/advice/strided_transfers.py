@@ -13,6 +13,7 @@ from nki_lab.timing.advice.evidence import (
     Group,
     Proposal,
     Rule,
+    counted,
     microseconds,
     size,
 )
@@ -56,7 +57,7 @@ def _message(evidence: Evidence, group: Group, work: int) -> str:
     i = evidence.instruction(int(group.entries[0]))
     outside = next((t for t in (*i.read(), *i.written()) if not t.storage.on_chip), i.read()[0])
     return (
-        f"{len(group.entries):,} transfers of `{outside.name}` have {move.descriptors:,} descriptors of "
+        f"{counted(len(group.entries), 'transfer')} of `{outside.name}` with {move.descriptors:,} descriptors of "
         f"{size(move.descriptor_bytes)} (shape {list(outside.shape)}, strides {list(outside.strides)}): "
         f"{microseconds(group.record.work / 1000)} each, contiguous {microseconds(work / 1000)}"
     )

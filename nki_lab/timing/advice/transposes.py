@@ -8,7 +8,14 @@ import numpy as np
 
 from nki_lab.ir.cost import Stage
 from nki_lab.ir.form_times import Record
-from nki_lab.timing.advice.evidence import TRANSPOSED, Evidence, Proposal, Rule, microseconds
+from nki_lab.timing.advice.evidence import (
+    TRANSPOSED,
+    Evidence,
+    Proposal,
+    Rule,
+    counted,
+    microseconds,
+)
 from nki_lab.timing.what_if import freed
 
 
@@ -20,7 +27,7 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
         entries = np.sort(np.concatenate([group.entries for group in groups]))
         took = sum((g.record.interval + g.record.work) * len(g.entries) for g in groups) / 1000
         yield Proposal(
-            f"{len(entries):,} transposes {what} take {microseconds(took)}",
+            f"{counted(len(entries), 'transpose')} {what}, {microseconds(took)} in all",
             help,
             entries,
             records=freed(evidence.records, entries),

@@ -15,7 +15,7 @@ from nki_lab.ir.layout import contiguous_strides
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.targets.engines import SCALAR, VECTOR
 from nki_lab.targets.spaces import PSUM, SBUF
-from nki_lab.timing.advice.evidence import Evidence, Group, Proposal, Rule, microseconds
+from nki_lab.timing.advice.evidence import Evidence, Group, Proposal, Rule, counted, microseconds
 from nki_lab.timing.advice.float32_products import retyped
 
 
@@ -113,9 +113,9 @@ def _faster(evidence: Evidence, record: Record, ways: tuple[_Way, ...]) -> Recor
 def _proposal(evidence: Evidence, group: Group, faster: Record, ways: tuple[_Way, ...]) -> Proposal:
     record = group.record
     return Proposal(
-        f"{len(group.entries):,} instructions of {record.form.engine.name} "
-        f"({record.steps[0].opcode}, {record.form.example.written()[0].free_size} elements per partition) take "
-        f"{microseconds(record.interval / 1000)} each and could take {microseconds(faster.interval / 1000)}: "
+        f"{counted(len(group.entries), 'instruction')} of {record.form.engine.name} "
+        f"({record.steps[0].opcode}, {record.form.example.written()[0].free_size} elements per partition), "
+        f"{microseconds(record.interval / 1000)} each, which could be {microseconds(faster.interval / 1000)}: "
         + " and ".join(way.why for way in ways),
         "; ".join(way.help for way in ways),
         group.entries,

@@ -41,7 +41,7 @@ def hoisted(lhs_t, rhs):
     return out
 
 
-def blocked_free(lhs_t, rhs, free=2, wide=2):
+def blocked_free(lhs_t, rhs, free=2, wide=1):
     """Compute blocks of several tiles, so that each load serves several products."""
     out = result(lhs_t, rhs)
     depth = tiles_of(lhs_t.shape[0], 128)
