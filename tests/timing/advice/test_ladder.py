@@ -37,5 +37,3 @@ def test_each_rung_names_the_next(operands, target) -> None:
         else:
             assert not reloads
     assert times == sorted(times, reverse=True)
-    # The first rung: hoisting comes first, since it is worth the most.
-    assert times[1] < 0.7 * times[0]
