@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nki_lab.ir.touches import Touches
@@ -32,18 +32,25 @@ def peak_of(uses: Iterable[Use]) -> tuple[int, int]:
     return peak, moment
 
 
-def lifetimes(touches: Touches, loops: Sequence[tuple[Any, int, int]] = ()) -> dict[int, Lifetime]:
+def lifetimes(
+    touches: Touches,
+    loops: Sequence[tuple[Any, int, int]] = (),
+    anew: Mapping[int, int] | None = None,
+) -> dict[int, Lifetime]:
     """Return the lifetime of every storage that is touched, by id, in order of first touch.
 
     Args:
         touches: of the flat program.
         loops: (loop, first, end) positions of the bodies of device loops, outer loops first.
+        anew: storages that start unwritten in each pass of a loop, with the number of that loop.
     """
     keys = dict.fromkeys(touches.storage.tolist())  # in order of first touch
     first, last = touches.first().tolist(), touches.last().tolist()
+    made_in = anew or {}
     for _, start, end in reversed(loops):  # inner loops first: an outer one stretches further
+        inside = {loop.number for loop, a, b in loops if start <= a and b <= end}
         for key in keys:
-            if first[key] < end and last[key] >= start:
+            if first[key] < end and last[key] >= start and made_in.get(key) not in inside:
                 first[key] = min(first[key], start)
                 last[key] = max(last[key], end - 1)
     order = sorted(keys, key=first.__getitem__) if loops else keys

@@ -132,6 +132,8 @@ class Kernel:
         made = replace(self, **changes)
         if "body" not in changes:  # what was derived from the body stays true
             made.__dict__.update({k: v for k, v in self.__dict__.items() if k in _FROM_BODY})
+            if "poisoned" in changes:
+                made.__dict__.pop("lifetimes", None)
         return made
 
     @cached_property
@@ -139,9 +141,19 @@ class Kernel:
         """Lifetime of every storage that is touched, by id.
 
         The device runs a loop's body again and again, so what a loop touches is in use during all of it
-        (nki/deep-dives/nki-dynamic-loops.rst).
+        (nki/deep-dives/nki-dynamic-loops.rst). A tensor made in the body starts anew in each pass, and is in use in a
+        part of the body only.
         """
-        return lifetimes(self.touches, self.loops)
+        return lifetimes(self.touches, self.loops, self._anew if self.has_loops else None)
+
+    @cached_property
+    def _anew(self) -> dict[int, int]:
+        # What is read before it is written shows what an earlier pass left.
+        return {s.id: s.loop for s in self.storages if s.loop and s.id not in self.poisoned}
+
+    def starts_anew(self, storage: Storage) -> bool:
+        """Tell whether a tensor has no value that lives from one pass of its loop to the next."""
+        return storage.id in self._anew
 
     @cached_property
     def touches(self) -> Touches:

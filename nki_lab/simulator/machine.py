@@ -6,7 +6,7 @@ lies outside, the caller's arrays and the results, is put in anew before each ru
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -82,6 +82,7 @@ class Program:
         self._outside: list[_Outside] = []
         self._starting: dict[int, list[Storage]] = {}
         self._ending: dict[int, list[Storage]] = {}
+        self._begun: set[int] = set()
         self._undecided = _undecided(kernel)
         self._stand_ins: dict[int, np.ndarray] = {}
         self._bind_all()
@@ -106,32 +107,36 @@ class Program:
         """Append the calls of a body whose first instruction is at position `at`; return its end."""
         for node in body:
             if isinstance(node, Loop):
-                # What a loop touches is in use during all of it; what is made in it starts anew in each pass.
-                self._start(at, steps, inside=False)
+                # What a loop touches is in use during all of it, or begins in its body, anew in each pass.
+                self._start(at, steps, opening=_numbers(node))
                 passes: list[Any] = []
                 self._renew(node, passes)
                 at = self._bind_body(node.body, at, passes)
                 steps.append(DeviceLoop(self, node, passes))
             else:
-                self._start(at, steps, inside=True)
+                self._start(at, steps)
                 self._bind_instruction(node, steps)
                 at += 1
             for storage in self._ending.pop(at - 1, ()):
                 self.memory.give_back(storage)
         return at
 
-    def _start(self, at: int, steps: list[Any], inside: bool) -> None:
-        """Prepare the tensors whose use begins at a position."""
+    def _start(self, at: int, steps: list[Any], opening: Collection[int] = ()) -> None:
+        """Prepare the tensors whose use begins at a position, where loops of some numbers may begin.
+
+        What is made in those loops is made anew in each of their passes (`_renew`).
+        """
         for storage in self._starting.pop(at, ()):
+            self._begun.add(storage.id)
             if storage.id in self._undecided:
                 size = storage.nbytes // storage.dtype.itemsize
                 self._binder.written[storage.id] = np.zeros(size, bool)
-            if storage.loop == 0 or inside:
+            if storage.loop not in opening:
                 self._renew_storage(storage, steps)
 
     def _renew(self, loop: Loop, steps: list[Any]) -> None:
         for storage in self.kernel.storages:
-            if storage.loop == loop.number and storage.id in self.kernel.lifetimes:
+            if storage.loop == loop.number and storage.id in self._begun:
                 self._renew_storage(storage, steps)
 
     def _renew_storage(self, storage: Storage, steps: list[Any]) -> None:
@@ -305,6 +310,12 @@ def simulate(
 ) -> list[np.ndarray]:
     """Run a compiled kernel once on NumPy arrays and return its outputs."""
     return Program(kernel, options).run(arrays)
+
+
+def _numbers(loop: Loop) -> set[int]:
+    """Return the numbers of a loop and those in its body."""
+    inner = [_numbers(node) for node in loop.body if isinstance(node, Loop)]
+    return {loop.number}.union(*inner)
 
 
 def _undecided(kernel: Kernel) -> set[int]:

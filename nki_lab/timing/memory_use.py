@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from nki_lab.ir.form_times import RingKey
+from nki_lab.ir.lifetimes import Lifetime
 from nki_lab.profiler import usage
 from nki_lab.profiler.columns import Strings, Texts
 from nki_lab.profiler.profile import to_ns
@@ -33,38 +34,58 @@ def sbuf_allocation(timeline: Timeline) -> Mapping[str, Any]:
 
 
 def allocations(timeline: Timeline, space: MemoryRegion) -> usage.Allocations:
-    """Return every tensor of a memory that is used, from the start of its first to the end of its last access."""
+    """Return every tensor of a memory that is used, from the start of its first to the end of its last access.
+
+    One that starts anew in each pass of a loop is told once per pass.
+    """
     kernel = timeline.execution.kernel
     addresses = kernel.addresses or {}
-    found = [
-        (kernel.storages[key], life, addresses[key])
-        for key, life in kernel.lifetimes.items()
-        if kernel.storages[key].buffer is space and key in addresses
-    ]
-    entries = timeline.positions
-    # In a loop an instruction has several entries: the first begins, the last ends the use.
-    first = np.full(len(kernel.instructions), -1)
-    last = np.full(len(kernel.instructions), -1)
-    number = np.arange(len(entries))
-    ran = entries >= 0
-    last[entries[ran]] = number[ran]
-    first[entries[ran][::-1]] = number[ran][::-1]
-    for n, i in enumerate(kernel.instructions):
-        if n and i.definition.observes:  # a use that ends with it ends with what ran before
-            last[n] = last[n - 1]
-    found = [f for f in found if first[f[1].first] >= 0 and last[f[1].last] >= 0]
-    start = timeline.start[[first[life.first] for _, life, _ in found]] if found else np.zeros(0)
-    end = timeline.end[[last[life.last] for _, life, _ in found]] if found else np.zeros(0)
+    found, start, end = [], [], []
+    spans = _Spans(timeline)
+    for key, life in kernel.lifetimes.items():
+        storage = kernel.storages[key]
+        if storage.buffer is space and key in addresses:
+            for first, last in spans.of(life, each=kernel.starts_anew(storage)):
+                found.append((storage, addresses[key]))
+                start.append(first)
+                end.append(last)
+    start_ns = to_ns(timeline.start[np.array(start, np.intp)])
     return usage.Allocations(
-        start_ns=to_ns(start),
-        end_ns=np.maximum(to_ns(end), to_ns(start)),
-        address=np.array([a.byte for _, _, a in found], dtype=np.int64),
-        size=np.array([s.row_bytes for s, _, _ in found], dtype=np.int64),
-        partition=np.array([a.partition for _, _, a in found], dtype=np.int64),
-        partitions=np.array([s.partitions for s, _, _ in found], dtype=np.int64),
-        tensor=Strings.of([s.name for s, _, _ in found]),
-        origin=_origin(timeline, [int(first[life.first]) for _, life, _ in found]),
+        start_ns=start_ns,
+        end_ns=np.maximum(to_ns(timeline.end[np.array(end, np.intp)]), start_ns),
+        address=np.array([a.byte for _, a in found], dtype=np.int64),
+        size=np.array([s.row_bytes for s, _ in found], dtype=np.int64),
+        partition=np.array([a.partition for _, a in found], dtype=np.int64),
+        partitions=np.array([s.partitions for s, _ in found], dtype=np.int64),
+        tensor=Strings.of([s.name for s, _ in found]),
+        origin=_origin(timeline, start),
     )
+
+
+class _Spans:
+    """Finds the entries of a timeline between which a tensor is in use."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        kernel, positions = timeline.execution.kernel, timeline.positions
+        self._entries = np.argsort(positions, kind="stable")
+        count = len(kernel.instructions)
+        self._bounds = np.searchsorted(positions[self._entries], np.arange(count + 1)).tolist()
+        self._observes = [i.definition.observes for i in kernel.instructions]
+
+    def of(self, life: Lifetime, each: bool) -> Iterable[tuple[int, int]]:
+        """Yield the first and last entry of each pass that uses a tensor, or of all passes together."""
+        first, last = self._of_instruction(life.first), self._of_instruction(life.last)
+        if not len(first) or not len(last):
+            return ()
+        if each and len(first) == len(last):
+            return zip(first.tolist(), last.tolist(), strict=True)
+        return ((int(first[0]), int(last[-1])),)
+
+    def _of_instruction(self, n: int) -> np.ndarray:
+        """Return its entries in order: in a loop it has several."""
+        while n and self._observes[n]:  # a use that ends with it ends with what ran before
+            n -= 1
+        return self._entries[self._bounds[n] : self._bounds[n + 1]]
 
 
 def _origin(timeline: Timeline, entries: list[int]) -> dict[str, Any]:

@@ -7,11 +7,13 @@ import pytest
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
+from nki_lab.compiler.check_schedule import check_schedule
 from nki_lab.errors import KernelResult, LoopControl, NkiError, RegisterValue, UnwrittenRegister
 from nki_lab.ir.nodes import Loop
 from nki_lab.ir.printer import print_kernel
 from nki_lab.isa.reading import read_kernel
 from nki_lab.runtime import jit, run
+from nki_lab.simulator import Program, SimulatorOptions
 
 ROWS = np.random.default_rng(3).standard_normal((512, 64)).astype(np.float32)
 
@@ -187,6 +189,99 @@ def accumulated(x, w, count):
     nisa.dma_copy(out[0], both)
     nisa.dma_copy(out[1], last)
     return out
+
+
+@pytest.mark.parametrize("shared_bytes", [False, True])
+def test_a_tile_of_an_outer_loop_starts_anew_in_each_of_its_passes(rng, shared_bytes):
+    """Its first use is in an inner loop, whose products add up to one value per outer pass."""
+
+    def kernel(x, w):
+        out = nl.ndarray((3, 64, 128), dtype=nl.float32, buffer=nl.shared_hbm)
+        weights = nl.load(w)
+
+        def outer(i):
+            result = nl.ndarray((64, 128), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.memset(dst=result, value=0.0)  # the inner loop is not the first of the body
+            total = nl.ndarray((64, 128), dtype=nl.float32, buffer=nl.psum)
+
+            def inner(j):
+                rows = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.sbuf)
+                nisa.dma_copy(dst=rows, src=x.ap([[128, 32], [1, 128]], scalar_offset=j))
+                nisa.nc_matmul(dst=total, stationary=weights, moving=rows)
+
+            nl.fori_loop(0, 4, inner)
+            nisa.tensor_copy(dst=result, src=total)
+            place = out.ap([[128, 64], [1, 128]], scalar_offset=i, indirect_dim=0)
+            nisa.dma_copy(dst=place, src=result)
+
+        nl.fori_loop(0, 3, outer)
+        return out
+
+    x = rng.integers(-3, 4, (36, 128)).astype(np.float32)
+    w = rng.integers(-3, 4, (32, 64)).astype(np.float32)
+    expected = sum(w.T.astype(float) @ x[j : j + 32] for j in range(4))
+    compiled = jit(kernel).compile(x, w).compiled.kernel
+    (found,) = Program(compiled, SimulatorOptions(shared_bytes=shared_bytes)).run([x, w])
+    np.testing.assert_array_equal(found, np.stack([expected] * 3))
+
+
+def test_the_tiles_of_a_body_take_turns(rng):
+    """Twelve accumulators one after the other fit into eight banks, in a loop as outside."""
+
+    def kernel(x, w):
+        out = nl.ndarray((3, 12, 64, 512), dtype=nl.float32, buffer=nl.shared_hbm)
+        weights = nl.load(w)
+
+        def body(i):
+            for k in range(12):
+                rows = nl.ndarray((32, 512), dtype=nl.float32, buffer=nl.sbuf)
+                nisa.dma_copy(dst=rows, src=x[k])
+                total = nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.psum)
+                nisa.nc_matmul(dst=total, stationary=weights, moving=rows)
+                result = nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.sbuf)
+                nisa.tensor_copy(dst=result, src=total)
+                rest = [[512, 64], [1, 512]]
+                at = out.ap(rest, offset=k * 64 * 512, scalar_offset=i, indirect_dim=0)
+                nisa.dma_copy(dst=at, src=result)
+
+        nl.fori_loop(0, 3, body)
+        return out
+
+    x = rng.integers(-3, 4, (12, 32, 512)).astype(np.float32)
+    w = rng.integers(-3, 4, (32, 64)).astype(np.float32)
+    result = run(jit(kernel), x, w, target="trn2")
+    expected = np.stack([np.stack([w.T.astype(float) @ rows for rows in x])] * 3)
+    np.testing.assert_array_equal(result.outputs[0], expected)
+    compiled = result.compiled
+    assert check_schedule(compiled.stages[0][1], compiled.kernel) == []
+    (again,) = Program(compiled.kernel, SimulatorOptions(shared_bytes=True)).run([x, w])
+    np.testing.assert_array_equal(again, expected)
+    banks = result.profile.table("PsumUsage")
+    assert max(max(banks[f"bank_{n}_util_percent"]) for n in range(8)) <= 100
+
+
+def test_what_a_pass_leaves_for_the_next_keeps_its_bytes(rng):
+    """A tile of the body that is read before it is written has no turn to take: it is in use all the time."""
+
+    def kernel(x):
+        out = nl.ndarray((4, 8), dtype=nl.float32, buffer=nl.shared_hbm)
+
+        def body(i):
+            first = nl.ndarray((4, 8), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.dma_copy(dst=first, src=x)
+            nisa.dma_copy(dst=out, src=first)
+            kept = nl.ndarray((4, 8), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.dma_copy(dst=out, src=kept)
+            nisa.memset(dst=kept, value=1.0)
+
+        nl.fori_loop(0, 3, body)
+        return out
+
+    compiled = jit(kernel).compile(np.ones((4, 8), np.float32)).compiled.kernel
+    (kept,) = (s.id for s in compiled.storages if s.name == "kept")
+    assert kept in compiled.poisoned
+    (loop,) = compiled.loops
+    assert compiled.lifetimes[kept] == (loop.first, loop.end - 1)
 
 
 def test_the_first_write_belongs_to_the_tensor_in_every_pass():
