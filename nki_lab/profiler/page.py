@@ -18,11 +18,11 @@ Summary seconds, and what Explorer calls percent is a fraction of 1, as in its o
 
 ```python
 profile = nki_lab.run(kernel, a, b).profile
-profile.table_names                      # the tables below
-profile.table("Instruction")             # a table as NumPy columns
-list(profile.records("OpcodeSummary"))   # a table as rows, None where unknown
+profile.table_names  # the tables below
+profile.table("Instruction")  # a table as NumPy columns
+list(profile.records("OpcodeSummary"))  # a table as rows, None where unknown
 profile.summary["mfu_estimated_percent"]
-profile.save("run.parquet")              # and Profile.load("run.parquet")
+profile.save("run.parquet")  # and Profile.load("run.parquet")
 ```
 
 ## Files

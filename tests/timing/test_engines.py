@@ -44,7 +44,8 @@ def dependent_adds(x):
 
 
 ANY = ((128, 4), "float32")
-# trn1, float32, SBUF: 2 cycles per element at 1.12 GHz; 229 ns until the result is visible (asst4-trainium profiler_GUI.gif).
+# trn1, float32, SBUF: 2 cycles per element at 1.12 GHz; 229 ns until the result is visible
+# (asst4-trainium, profiler_GUI.gif).
 INTERVAL_NS = 2 * 512 / 1.12
 LATENCY_NS = 229
 
