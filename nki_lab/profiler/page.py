@@ -54,7 +54,7 @@ changed since it ran (a global it reads, an object it was given).
 ```python
 from nki_lab.profiler.iterations import loop_values
 
-loop_values(profile)   # per row of Instruction: "i=3, j=0"
+loop_values(profile)  # per row of Instruction: "i=3, j=0"
 ```
 """
 
