@@ -154,7 +154,7 @@ class TensorOperator(LanguageError, TypeError):
 
 
 class TileAssignment(LanguageError, TypeError):
-    """What is no tensor was assigned by `t[...] = value`."""
+    """What is no tensor was assigned by `t[...] = value`, or an attribute of a tensor was."""
 
     code = "NKI104"
 

@@ -12,6 +12,7 @@ import ast
 import linecache
 import os
 import re
+import sysconfig
 import unicodedata
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,22 +25,48 @@ Stack = tuple[Place, ...]
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 # Prebuilt kernels are kernel code: their lines are what an author wants to see.
 _AUTHOR_ROOMS = (_PACKAGE + "kernels" + os.sep,)
-# By identity of the code object, which is kept beside it: a code object hashes all it holds, at every look-up.
-_internal: dict[int, tuple[bool, CodeType]] = {}
+# Libraries an author calls and did not write. Packages may lie in the folder of Python's library, and hold kernels.
+_PACKAGES = tuple(os.path.join(sysconfig.get_path(n), "") for n in ("purelib", "platlib"))
+_LIBRARY = tuple(os.path.join(sysconfig.get_path(n), "") for n in ("stdlib", "platstdlib"))
+_LIBRARIES = tuple(f"{package}numpy{os.sep}" for package in _PACKAGES)
+# (is hidden, code object, is internal) by identity of the code object, which would hash all it holds at every look-up.
+_seen: dict[int, tuple[bool, CodeType, bool]] = {}
 
 _CELL_NAME = re.compile(r"(?:<ipython-input-(\d+)-[0-9a-f]+>|.*[\\/]ipykernel_\d+[\\/]\d+\.py)$")
 _cell_numbers: dict[str, int | None] = {}
 
 
 def is_internal(code: CodeType) -> bool:
-    """Tell whether `code` belongs to nki_lab itself, so that no author should be shown it."""
-    known = _internal.get(id(code))
+    """Tell whether `code` belongs to nki_lab itself."""
+    return _look(code)[2]
+
+
+def is_hidden(code: CodeType) -> bool:
+    """Tell whether no author should be shown `code`: it is nki_lab's, Python's own library's or NumPy's."""
+    return _look(code)[0]
+
+
+def _look(code: CodeType) -> tuple[bool, CodeType, bool]:
+    known = _seen.get(id(code))
     if known is None:
         name = code.co_filename
         package = name.startswith(_PACKAGE) and not name.startswith(_AUTHOR_ROOMS)
         # Binders of instructions are generated; their file name says so.
-        known = _internal[id(code)] = package or name.startswith("<nki_lab"), code
-    return known[0]
+        internal = package or name.startswith("<nki_lab")
+        known = _seen[id(code)] = internal or is_of_library(name), code, internal
+    return known
+
+
+def is_of_library(filename: str) -> bool:
+    """Tell whether a file is one of Python's own library or of NumPy."""
+    if filename.startswith(("<frozen", *_LIBRARIES)):
+        return True
+    return filename.startswith(_LIBRARY) and not filename.startswith(_PACKAGES)
+
+
+def is_of_package(filename: str) -> bool:
+    """Tell whether a file is one of an installed package, which may hold kernels."""
+    return filename.startswith(_PACKAGES)
 
 
 def register_cell(filename: str, number: int | None) -> None:
@@ -99,6 +126,14 @@ class Span:
         if end_column is not None:
             end_column = _characters(linecache.getline(name, end_line or line), end_column)
         return cls(name, line, column, end_line, end_column, code.co_name)
+
+    @classmethod
+    def of_node(cls, node: ast.stmt | ast.expr, code: CodeType) -> Span:
+        """Return where a node of the parsed file of a function stands."""
+        name, line, end = code.co_filename, node.lineno, node.end_lineno or node.lineno
+        start = _characters(linecache.getline(name, line), node.col_offset)
+        stop = _characters(linecache.getline(name, end), node.end_col_offset or 0)
+        return cls(name, line, start, end, stop, code.co_name)
 
     @cached_property
     def text(self) -> str:
@@ -220,7 +255,7 @@ def stack_of_frame(frame: FrameType | None, root: CodeType | None = None) -> Sta
     places = []
     while frame is not None:
         code = frame.f_code
-        if not is_internal(code):
+        if not is_hidden(code):
             places.append((code, frame.f_lasti))
         if code is root:
             break
@@ -233,8 +268,8 @@ def key_of_frame(frame: FrameType | None, root: CodeType | None = None) -> tuple
     key: list[int] = []
     while frame is not None:
         code = frame.f_code
-        known = _internal.get(id(code))
-        if not (is_internal(code) if known is None else known[0]):
+        known = _seen.get(id(code))
+        if not (is_hidden(code) if known is None else known[0]):
             key.append(id(code))
             key.append(frame.f_lasti)
         if code is root:
@@ -250,7 +285,7 @@ def stack_of_traceback(tb: TracebackType | None, root: CodeType | None = None) -
     while tb is not None:
         code = tb.tb_frame.f_code
         seen_root = seen_root or code is root
-        if seen_root and not is_internal(code):
+        if seen_root and not is_hidden(code):
             places.append((code, tb.tb_lasti))
         tb = tb.tb_next
     return tuple(reversed(places))
@@ -262,7 +297,7 @@ def authors_traceback(tb: TracebackType | None) -> TracebackType | None:
     while tb is not None:
         entries.append(tb)
         tb = tb.tb_next
-    while entries and is_internal(entries[-1].tb_frame.f_code):
+    while entries and is_hidden(entries[-1].tb_frame.f_code):
         entries.pop()
     made: TracebackType | None = None
     for entry in reversed(entries):

@@ -10,16 +10,12 @@ import builtins
 import functools
 import inspect
 import math
-import os
 import sys
-import sysconfig
 from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import CodeType, FunctionType, ModuleType, TracebackType
 from typing import Any
-
-import numpy as np
 
 from nki_lab.compiler.check_arguments import is_internal_object, is_nki_class, parts_of
 from nki_lab.compiler.class_text import constructs_of_class, text_of_class
@@ -27,16 +23,20 @@ from nki_lab.compiler.frontend import SourceKernel, unknown_names
 from nki_lab.compiler.function_text import FunctionText, text_of
 from nki_lab.compiler.subset import CONSTRUCTS, ERROR, Construct
 from nki_lab.compiler.subset.calls import BUILTINS, DECORATORS, MATH
-from nki_lab.errors import NkiError, NotAllowed, joined
+from nki_lab.errors import NkiError, NotAllowed, UnknownName, joined
 from nki_lab.ir.builder import Builder
-from nki_lab.source import Stack, is_internal, stack_of_traceback
+from nki_lab.source import (
+    Stack,
+    is_hidden,
+    is_internal,
+    is_of_library,
+    is_of_package,
+    stack_of_traceback,
+)
 
 Scope = Mapping[str, Any]
-_LIBRARY = tuple(os.path.join(sysconfig.get_path(n), "") for n in ("stdlib", "platstdlib"))
-_PACKAGES = tuple(os.path.join(sysconfig.get_path(n), "") for n in ("purelib", "platlib"))
 _DECORATORS = 8  # looked through, one in another
 _ARRAYS = ("numpy", "ml_dtypes", "scipy", "torch", "jax")
-_NUMPY = os.path.join(os.path.dirname(np.__file__), "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,18 +67,21 @@ def check_text(source: SourceKernel) -> None:
 
 
 def check_called(
-    source: SourceKernel, builder: Builder, bound: Mapping[str, Any]
+    source: SourceKernel, builder: Builder, bound: Mapping[str, Any], failed: bool = False
 ) -> list[NkiError]:
     """Return the errors of the functions that the traced kernel called, and record the findings of all.
 
     Errors in functions that the text only names, or that are in the arguments `bound`, are findings: they may never
-    be called.
+    be called. Where the trace `failed`, names that modules of NKI do not have are errors also behind the place where
+    it did; in a kernel that was traced to its end, what it asks for in a branch not taken is its own affair.
     """
     errors: list[NkiError] = []
     classes: dict[type, tuple[str, Stack]] = {}
     for function in _reached(source, builder, bound):
         if function.called and function.code is not source.code:
             errors += _errors(function)
+        if failed and function.called:
+            errors += _unknown_members(function)
         for row, subject, nodes in _grouped(function):
             if row.level == ERROR and function.called:
                 continue
@@ -160,7 +163,7 @@ def _reached(
     if kernel is not None:
         waiting.append(kernel)
     for code, (scope, callers) in builder.met.items():
-        if code is source.code or not _is_kernel_code(code):
+        if code is source.code or is_hidden(code):
             continue
         text = text_of(code)
         if text is not None:
@@ -256,14 +259,7 @@ def _value(name: str, scope: Scope) -> Any:
 
 @functools.lru_cache(maxsize=4096)
 def _is_authors(filename: str) -> bool:
-    return not filename.startswith((*_LIBRARY, *_PACKAGES, "<frozen", "<string>"))
-
-
-def _is_kernel_code(code: CodeType) -> bool:
-    # A package of kernels may be installed; Python's own library and NumPy hold none.
-    name = code.co_filename
-    library = name.startswith(_LIBRARY) and not name.startswith(_PACKAGES)
-    return not (is_internal(code) or library or name.startswith(_NUMPY))
+    return not (is_of_library(filename) or is_of_package(filename) or filename == "<string>")
 
 
 # -- what is in them ------------------------------------------------------------------------------------------------
@@ -283,6 +279,24 @@ def _errors(function: _Function) -> Iterator[NkiError]:
                 stack=(function.text.place(node), *function.callers),
                 help=row.instead,
             )
+
+
+def _unknown_members(function: _Function) -> Iterator[NkiError]:
+    for name, node in function.text.facts.reads.items():
+        module, _, member = name.rpartition(".")
+        holder = _value(module, function.scope) if module else None
+        where = holder.__name__ if isinstance(holder, ModuleType) else ""
+        if not where.startswith("nki_lab.") and not (
+            isinstance(holder, type) and is_internal_object(holder)
+        ):
+            continue
+        try:
+            getattr(holder, member)
+        except UnknownName as error:
+            error.stack = (function.text.place(node), *function.callers)
+            yield error
+        except AttributeError:  # of a module that is no part of NKI's surface
+            continue
 
 
 def _row(key: str, function: _Function) -> Construct:

@@ -5,14 +5,22 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
-import linecache
 import re
 from collections.abc import Sequence
-from types import CodeType, FrameType, TracebackType
+from types import CodeType
 from typing import Any
 
 import nki_lab.language as nl
 from nki_lab.compiler.frontend import unknown_name
+from nki_lab.compiler.own_errors import own_error
+from nki_lab.compiler.written import (
+    author_frame,
+    call_at,
+    call_of_attribute,
+    parsed,
+    text_of,
+    value,
+)
 from nki_lab.errors import (
     KernelRaised,
     NkiError,
@@ -25,7 +33,7 @@ from nki_lab.ir.instruction import Definition, registry
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.former import instead_of
 from nki_lab.isa.operators import Op
-from nki_lab.source import Blame, Span, Stack, headline, is_internal, stack_of_traceback
+from nki_lab.source import Blame, Span, Stack, stack_of_traceback
 
 # What arrays of NumPy and PyTorch have under a name that NKI does not use.
 _ELSEWHERE = {
@@ -64,22 +72,22 @@ def what_was_meant(error: Exception, root: CodeType) -> NkiError:
     if isinstance(error, AttributeError) and isinstance(error.obj, NkiTensor):
         return _no_attribute(error.obj, error.name or "", stack)
     if isinstance(error, NameError) and not isinstance(error, UnboundLocalError):
-        frame, _ = _author_frame(error.__traceback__)
+        frame, _ = author_frame(error.__traceback__)
         known = {**frame.f_globals, **frame.f_locals} if frame is not None else {}
         return unknown_name(error.name or "", {*known, *dir(builtins)}, stack)
     if isinstance(error, TypeError):
         wrong = _wrong_call(error, stack)
         if wrong is not None:
             return wrong
-    text = headline(error)
-    notes = ("raised by the kernel's own Python while it was traced",)
-    help = _shape_beside_list(stack) if isinstance(error, AssertionError) else ""
-    return _raised(type(error))(text, stack=stack, notes=notes, help=help)
+    told = own_error(error, stack, author_frame(error.__traceback__)[0])
+    notes = ("raised by the kernel's own Python while it was traced", *told.notes)
+    help = _shape_beside_list(stack) if isinstance(error, AssertionError) else told.help
+    return _raised(type(error))(told.message, stack=stack, notes=notes, help=help)
 
 
 def _shape_beside_list(stack: Stack) -> str:
     """Return what to write where a shape is compared with a list, as some official pages do."""
-    found = _parsed(_text_of(Span.of(stack[0]))) if stack else None
+    found = parsed(text_of(Span.of(stack[0]))) if stack else None
     sides = [found.left, *found.comparators] if isinstance(found, ast.Compare) else []
     if not any(isinstance(side, ast.Attribute) and side.attr == "shape" for side in sides):
         return ""
@@ -114,11 +122,11 @@ def _raised(kind: Any) -> type[KernelRaised]:
 def _wrong_call(error: TypeError, stack: Stack) -> WrongCall | None:
     """Return the error of a call of NKI's with wrong arguments; None if it is another one."""
     said = re.match(r"(?:[\w<>]+\.)*(\w+)\(\) (.*)", str(error))
-    frame, is_last = _author_frame(error.__traceback__)
+    frame, is_last = author_frame(error.__traceback__)
     if said is None or frame is None or not is_last:
         return None
-    call = _call_at(stack)
-    called = registry.get(said[1]) if call is None else _value(call.func, frame)
+    call = call_at(stack)
+    called = registry.get(said[1]) if call is None else value(call.func, frame)
     known = _parameters(called)
     if known is None or known[0].split(".")[-1] != said[1]:
         return None
@@ -141,7 +149,7 @@ def _wrong_call(error: TypeError, stack: Stack) -> WrongCall | None:
     return WrongCall(
         f"{name}: {what}",
         stack=stack,
-        notes=(f"parameters: {', '.join(params)}",),
+        notes=(f"parameters: {', '.join(params)}" if params else "it has no parameters",),
         help=help,
         blame=Blame.of(unknown[1]) if unknown else None,
     )
@@ -187,7 +195,7 @@ def _no_attribute(tensor: NkiTensor, name: str, stack: Stack) -> UnknownName:
         help = f"write {_ELSEWHERE[name].format(t=tensor.name)}"
     elif name in nl.__all__ and callable(getattr(nl, name)):
         arguments = [tensor.name, "..."]
-        call = _call_of_attribute(stack)
+        call = call_of_attribute(stack)
         if call is not None:
             assert isinstance(call.func, ast.Attribute)
             arguments = [ast.unparse(a) for a in (call.func.value, *call.args, *call.keywords)]
@@ -199,11 +207,11 @@ def _no_attribute(tensor: NkiTensor, name: str, stack: Stack) -> UnknownName:
 
 def _say_more(error: TensorOperator) -> None:
     """Tell what to write where an operator stands in a condition, or Python's own max, min or sum used it."""
-    frame, _ = _author_frame(error.__traceback__)
+    frame, _ = author_frame(error.__traceback__)
     if frame is None or not error.stack:
         return
     span = Span.of(error.stack[0])
-    found = _parsed(_text_of(span))
+    found = parsed(text_of(span))
     if isinstance(found, ast.Compare) and _CONDITION.match(span.text.strip()):
         error.notes = (*error.notes, "a condition chooses while tracing, before any value is known")
         error.help += "; to choose by its result, nl.where or nisa.tensor_copy_predicated"
@@ -213,7 +221,7 @@ def _say_more(error: TensorOperator) -> None:
     arguments = [ast.unparse(a) for a in found.args]
     if name not in _PAIRS or not arguments or found.keywords:
         return
-    if _value(found.func, frame) is not getattr(builtins, name):
+    if value(found.func, frame) is not getattr(builtins, name):
         return
     pair = _PAIRS[name]
     if len(arguments) == 1 or not pair:
@@ -225,66 +233,3 @@ def _say_more(error: TensorOperator) -> None:
         help = f"write {written}"
     error.message = f"`{ast.unparse(found)}`: Python's {name} does not work on tensors"
     error.help = help
-
-
-# -- what the author wrote ---------------------------------------------------------------------------------------
-
-
-def _author_frame(tb: TracebackType | None) -> tuple[FrameType | None, bool]:
-    """Return the author's innermost frame, and whether the call it was making never began."""
-    frame, is_last = None, False
-    while tb is not None:
-        code = tb.tb_frame.f_code
-        if not is_internal(code):
-            frame, is_last = tb.tb_frame, True
-        elif code is not Op.__call__.__code__:  # which only hands its arguments on
-            is_last = False
-        tb = tb.tb_next
-    return frame, is_last
-
-
-def _text_of(span: Span, beyond: bool = False) -> str:
-    """Return the text of a span, or all from its start to the end of its last line."""
-    last = span.end_line or span.line
-    lines = [linecache.getline(span.filename, n) for n in range(span.line, last + 1)]
-    if not beyond:
-        lines[-1] = lines[-1][: span.end_column]
-    lines[0] = lines[0][span.column or 0 :]
-    return "".join(lines)
-
-
-def _parsed(text: str) -> ast.expr | None:
-    try:
-        return ast.parse(f"({text})", mode="eval").body
-    except SyntaxError:
-        return None
-
-
-def _call_at(stack: Stack) -> ast.Call | None:
-    found = _parsed(_text_of(Span.of(stack[0]))) if stack else None
-    return found if isinstance(found, ast.Call) else None
-
-
-def _call_of_attribute(stack: Stack) -> ast.Call | None:
-    """Return the call of the attribute at the innermost place, where it ends in the same line."""
-    if not stack:
-        return None
-    text = _text_of(Span.of(stack[0]), beyond=True)
-    for end in (m.end() for m in re.finditer(r"\)", text)):
-        found = _parsed(text[:end])
-        if isinstance(found, ast.Call) and isinstance(found.func, ast.Attribute):
-            return found
-    return None
-
-
-def _value(name: ast.expr, frame: FrameType) -> Any:
-    """Return what a dotted name of the author's stands for, without running any of their code."""
-    if isinstance(name, ast.Attribute):
-        holder = _value(name.value, frame)
-        if inspect.ismodule(holder) or isinstance(holder, NkiTensor):
-            return getattr(holder, name.attr, None)
-        return None
-    if not isinstance(name, ast.Name):
-        return None
-    scopes = (frame.f_locals, frame.f_globals, vars(builtins))
-    return next((scope[name.id] for scope in scopes if name.id in scope), None)

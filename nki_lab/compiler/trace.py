@@ -99,7 +99,7 @@ def trace(
         except Exception as error:
             told = what_was_meant(error, source.code)
             meet(builder, source, error.__traceback__)
-            called = check_called(source, builder, bound)
+            called = check_called(source, builder, bound, failed=True)
             explained = joined([*text_errors, *called, *builder.errors, told])
             # A debugger started afterwards stops at the author's line, where the tiles are.
             explained = explained.with_traceback(authors_traceback(error.__traceback__))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from nki_lab.errors import LoopControl, RegisterValue
 from nki_lab.ir.instruction import active
+from nki_lab.source import Span
 
 if TYPE_CHECKING:
     from nki_lab.ir.register import Register
@@ -102,8 +103,11 @@ def check_body(loop: Any, code: CodeType) -> None:
         word = what[type(found)]
     if found is None:
         return
+    stack = () if active.builder is None else active.builder.stack()
     raise LoopControl(
-        f"line {found.lineno}: `{word}` is not allowed in a loop that the device runs",
+        f"`{word}` is not allowed in a loop that the device runs",
+        stack=(Span.of_node(found, code), *stack[1:]),
+        notes=(f"the loop at line {loop.lineno}",),
         help="let the loop end by its bound or condition; mask what must not happen",
     )
 

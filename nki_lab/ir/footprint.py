@@ -25,7 +25,7 @@ class Footprint(NamedTuple):
 def footprint(view: NkiTensor) -> Footprint:
     """Return the rectangle a view lies in, relative to its storage; computed once per view."""
     if view.box is None:
-        view.box = _footprint(view)
+        object.__setattr__(view, "box", _footprint(view))
     return view.box
 
 

@@ -15,8 +15,9 @@ import numpy as np
 from nki_lab.dtypes import DType
 from nki_lab.errors import NotModelled, OutOfBounds, TileAssignment, ViewError
 from nki_lab.ir import layout
-from nki_lab.ir.dynamic import Addressing, Dynamic
+from nki_lab.ir.dynamic import Addressing
 from nki_lab.ir.dynamic_views import DynamicViews
+from nki_lab.ir.fixed import Fixed, TensorFields
 from nki_lab.ir.indices import integers, is_runtime, spelled_out, static_index
 from nki_lab.ir.storage import Address, Storage
 from nki_lab.ir.tensor_arguments import element_of
@@ -32,7 +33,7 @@ class DynamicSlice(NamedTuple):
     size: int
 
 
-class NkiTensor(DynamicViews, TensorOperators):
+class NkiTensor(Fixed, DynamicViews, TensorOperators, TensorFields):
     """A view of a storage: what instructions read and write.
 
     Attributes:
@@ -43,7 +44,7 @@ class NkiTensor(DynamicViews, TensorOperators):
         dynamic: what the address depends on while the kernel runs, or None.
     """
 
-    __slots__ = ("storage", "shape", "strides", "offset", "dtype", "box", "dynamic")
+    __slots__ = ()
     # What `t[...] = other` and `assert nl.equal(t, other)` do; nki_lab.language gives them.
     _assign: ClassVar[Callable[..., Any]]
     _assert_true: ClassVar[Callable[..., Any]]
@@ -61,17 +62,14 @@ class NkiTensor(DynamicViews, TensorOperators):
                 "NkiTensor binds a storage handle that nl.ndarray made",
                 help="make tensors with nl.ndarray(shape, dtype, buffer=...)",
             )
-        self.storage = storage
-        self.shape = tuple(shape)
-        self.strides = layout.contiguous_strides(self.shape)
-        self.offset = 0
-        self.dtype = dtype
-        self.box: Any = None
-        self.dynamic: Dynamic | None = None
+        sizes = tuple(shape)
+        made = self._make(storage, sizes, layout.contiguous_strides(sizes), 0, dtype)
+        for slot in TensorFields.__slots__:
+            object.__setattr__(self, slot, getattr(made, slot))
 
     @classmethod
     def _make(cls, storage, shape, strides, offset, dtype, dynamic=None) -> NkiTensor:
-        made = cls.__new__(cls)
+        made: Any = TensorFields.__new__(TensorFields)
         made.storage = storage
         made.shape = shape
         made.strides = strides
@@ -79,6 +77,7 @@ class NkiTensor(DynamicViews, TensorOperators):
         made.dtype = dtype
         made.box = None
         made.dynamic = dynamic
+        made.__class__ = NkiTensor
         return made
 
     def _view(self, shape: Sequence[int], strides: Sequence[int], offset: int) -> NkiTensor:

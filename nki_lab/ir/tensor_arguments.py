@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nki_lab.dtypes import DTYPES, DType
-from nki_lab.errors import NkiError, TensorArgument, close_matches
+from nki_lab.errors import AddressConflict, NkiError, TensorArgument, close_matches
 from nki_lab.ir.storage import Address
 from nki_lab.source import Blame
 from nki_lab.targets.spaces import ARGUMENT_HBM, SBUF, SHARED_HBM, MemoryRegion
@@ -125,6 +125,24 @@ def address_of(
     ):
         raise TensorArgument(
             f"address {tuple(address)} in psum: the tensor crosses a bank of {target.psum_bank_bytes} bytes",
+            help=f"start it at a multiple of {target.psum_bank_bytes}, or so that it ends before the next one",
+            blame=blame,
+        )
+    step = target.sbuf_min_align_bytes if space is SBUF else target.psum_min_align_bytes
+    if byte % step:
+        raise AddressConflict(
+            f"address {tuple(address)} in {space.name}: the byte must be a multiple of {step},"
+            f" nl.tile_size.{space.name}_min_align",
+            help=f"write ({partition}, {byte // step * step}) or ({partition}, {-(-byte // step) * step})",
             blame=blame,
         )
     return Address(partition, byte)
+
+
+def portable_address(address: Any) -> bool:
+    """Tell whether NKI's parser takes an address: an even byte, from partition 0, 32, 64 or 96 on.
+
+    (KLR KLR/Trace/Term.lean, pointerAccess)
+    """
+    partition, byte = address
+    return partition in (0, 32, 64, 96) and byte % 2 == 0

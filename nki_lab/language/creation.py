@@ -13,6 +13,7 @@ from nki_lab.dtypes import DType, dtype_of, uint8
 from nki_lab.errors import TensorArgument
 from nki_lab.ir.builder import Builder, current
 from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.tensor_arguments import portable_address
 from nki_lab.isa.copies import memset
 from nki_lab.isa.dma import dma_copy
 from nki_lab.targets.spaces import SBUF, SHARED_HBM, MemoryRegion
@@ -51,7 +52,15 @@ def allocate_named(
     builder = current()
     if isinstance(name, str) and name:
         builder.note_name(name)
-    return builder.allocate(shape, dtype, buffer, name, address=address)
+    made = builder.allocate(shape, dtype, buffer, name, address=address)
+    if address is not None and not portable_address(address):
+        builder.find(
+            "portability",
+            f"address={tuple(address)}, an odd byte or a partition other than 0, 32, 64 and 96: NKI's tracer takes"
+            " it, its parser does not",
+            help="give an even byte, and start at partition 0, 32, 64 or 96",
+        )
+    return made
 
 
 def zeros(shape: Any, dtype: DType, buffer: MemoryRegion = SBUF, name: str = "") -> NkiTensor:

@@ -363,6 +363,7 @@ def test_other_tiles_stay_clear_of_explicit_ones():
         ((-1, 0), nl.sbuf, r"\(-1, 0\) with 64 partitions"),
         ((0, -4), nl.sbuf, r"the byte must not be negative"),
         ((0, 2040), nl.psum, r"crosses a bank of 2048 bytes"),
+        ((0, 66), nl.psum, r"must be a multiple of 4, nl.tile_size.psum_min_align"),
         ((0, 16_384), nl.psum, r"psum of trn2 has 16384"),
         (7, nl.sbuf, r"address must be \(start partition, byte within the partition\), found 7"),
         ((0, 0), nl.shared_hbm, r"only SBUF and PSUM have addresses"),
@@ -383,6 +384,17 @@ def test_addresses_that_are_none(address, space, complaint):
     assert caught.value.span.line == line_of(
         __file__, "t = nl.ndarray((64, 8), dtype=nl.float32, buffer=space, address=address)"
     )
+
+
+def test_an_address_outside_its_memory_is_told_though_nothing_uses_the_tile():
+    def unused(x):
+        nl.ndarray((64, 8), dtype=nl.float32, buffer=nl.sbuf, address=(0, 999_998))
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.load(x))
+        return out
+
+    with pytest.raises(AddressConflict, match="999998 ends at byte 1000030"):
+        compiled(unused, X)
 
 
 # -- which place ---------------------------------------------------------------------------------

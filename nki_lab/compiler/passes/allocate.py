@@ -93,7 +93,7 @@ def _allocate(kernel: Kernel, options: CompileOptions, space: MemoryRegion) -> K
         k: a for k, a in explicit_addresses(kernel).items() if kernel.storages[k].buffer is space
     }
     pairs = overlapping(kernel, fixed)
-    errors = address_errors(kernel, fixed, pairs)
+    errors = address_errors(kernel, space, pairs)
     if errors and options.capacity == "error":
         raise errors[0] if len(errors) == 1 else KernelErrors(errors)
     findings += [_capacity_finding(e) for e in errors]

@@ -137,6 +137,7 @@ def _order(kernel: Kernel, wanted: dict[int, set[int]]) -> list[int]:
             f"with_schedule: `{_name(kernel, stuck)}` of {kernel.name} cannot wait for"
             f" `{_name(kernel, max(wanted[stuck]))}`, which itself has to wait for it",
             stack=kernel.instructions[stuck].stack,
+            help="a pair is (what waits, what it waits for): turn it around, or leave it out",
         )
     return order
 

@@ -9,7 +9,7 @@ from nki_lab.errors import AddressConflict, NkiError
 from nki_lab.ir.nodes import Kernel
 from nki_lab.ir.storage import Address, Storage
 from nki_lab.source import Blame, Span
-from nki_lab.targets.spaces import SBUF
+from nki_lab.targets.spaces import SBUF, MemoryRegion
 
 Pair = tuple[int, int]
 
@@ -21,13 +21,13 @@ def explicit_addresses(kernel: Kernel) -> dict[int, Address]:
     }
 
 
-def address_errors(kernel: Kernel, fixed: dict[int, Address], pairs: list[Pair]) -> list[NkiError]:
-    """Return an error per address that leaves its memory, and per pair of tiles that share bytes."""
+def address_errors(kernel: Kernel, space: MemoryRegion, pairs: list[Pair]) -> list[NkiError]:
+    """Return an error per address that leaves its memory, used or not, and per pair of tiles that share bytes."""
     return [
         *(
-            _beyond(kernel, kernel.storages[k])
-            for k in fixed
-            if _leaves(kernel, kernel.storages[k])
+            _beyond(kernel, s)
+            for s in kernel.storages
+            if s.buffer is space and s.address is not None and _leaves(kernel, s)
         ),
         *(_conflict(kernel.storages[a], kernel.storages[b]) for a, b in pairs),
     ]

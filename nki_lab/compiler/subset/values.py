@@ -104,6 +104,15 @@ VALUES: dict[str, Construct] = {
         "write nl.add(a, b), or the instruction with its destination", _TERM,
         "nisa.tensor_copy(dst=t, src=t + t)", "nisa.tensor_copy(dst=t, src=nl.add(t, t))", code="NKI103", traced=True,
     ),
+    "odd address": Construct(
+        "an explicit address at an odd byte, or from another partition than 0, 32, 64 and 96 on", PORTABILITY,
+        "give an even byte, and start at partition 0, 32, 64 or 96", _TERM,
+        "u = nl.ndarray((8, 4), dtype=nl.float32, buffer=nl.sbuf, address=(16, 0))\n"
+        "nisa.dma_copy(dst=u, src=x[0:8])\nnisa.dma_copy(dst=t[0:8], src=u)",
+        "u = nl.ndarray((8, 4), dtype=nl.float32, buffer=nl.sbuf, address=(32, 0))\n"
+        "nisa.dma_copy(dst=u, src=x[0:8])\nnisa.dma_copy(dst=t[0:8], src=u)",
+        traced=True,
+    ),
     "truth of a tensor": Construct(
         "a tensor as a condition, which only tells that there is one", PORTABILITY,
         "write `tensor is not None`", "KLR KLR/Trace/Types.lean",
