@@ -61,11 +61,7 @@ def join_cores(first: Kernel, second: Kernel) -> Kernel:
     found = {(f.kind, f.message, f.stack): f for k in (first, second) for f in k.findings}
     races = find_races(first, second, pairs)
     unwritten = unwritten_results((first, second), {b.id: a.id for a, b in pairs})
-    timed = Finding(
-        "advice",
-        "times are those of core 0; how long it waits for core 1 is not modelled",
-    )
-    return first.with_(findings=(*found.values(), *races, *unwritten, timed))
+    return first.with_(findings=(*found.values(), *races, *unwritten))
 
 
 def _check_results(first: Kernel, second: Kernel, pairs: list[tuple[Storage, Storage]]) -> None:

@@ -141,7 +141,7 @@ def metadata(profile: Profile) -> Mapping[str, Any]:
     """Describe the chip and the run, as far as a model can know them."""
     target = profile.target
     first, last = profile.span_ns
-    cores = int(profile.numbers("Instruction", "pcore_idx").max(initial=0)) + 1
+    cores = len(profile.cores)
     return {
         "profile_schema_version": SCHEMA_VERSION,
         "num_physical_cores": cores,

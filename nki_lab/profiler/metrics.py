@@ -67,7 +67,7 @@ def _engine_times(profile: Profile, total_ns: int) -> dict[str, Any]:
     opcode = profile.strings("Instruction", "opcode")
     start = profile.numbers("Instruction", "start_ts")
     end = profile.numbers("Instruction", "end_ts")
-    cores = max(1, int(profile.numbers("Instruction", "pcore_idx").max(initial=0)) + 1)
+    cores = len(profile.cores)
     active = profile.table("ActiveTime")
     result: dict[str, Any] = {}
     for name in ENGINES:
@@ -171,7 +171,7 @@ def _flops(profile: Profile, known: dict[str, Any], total_ns: int) -> dict[str, 
 
     flops, transposes = total("raw_flops"), total("flops_transpose")
     useful = flops - transposes
-    peak = profile.target.tensor_peak_flops_per_ns
+    peak = profile.target.tensor_peak_flops_per_ns * len(profile.cores)
     balance = peak / profile.target.hbm_stack_bytes_per_ns
     utilisation = _share(useful / peak, total_ns)
     result: dict[str, Any] = {

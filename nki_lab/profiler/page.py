@@ -25,6 +25,10 @@ profile.summary["mfu_estimated_percent"]
 profile.save("run.parquet")  # and Profile.load("run.parquet")
 ```
 
+A kernel launched on both cores of a logical core, `kernel[2]`, has one profile: `pcore_idx` tells the core of a row,
+ids are unique over both, and `profile.core(1)` has the rows of one. In Summary counts, bytes and operations are those
+of both cores, active times of engines their mean, and shares of the Tensor engine's peak those of both peaks.
+
 ## Files
 
 `nki-lab profile add.py:add --input a=randn:128x512 -o run.parquet` writes a profile, `nki-lab profile run.parquet`

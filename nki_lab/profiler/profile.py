@@ -96,6 +96,7 @@ class Profile:
         name: what ran, usually the kernel's name.
         metrics: Summary fields that cannot be computed from the tables.
         model: who can time its program again, or None.
+        supplied: names of the tables that the maker gave; the others follow from them.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class Profile:
         is_simulation: bool,
         name: str,
         metrics: Mapping[str, float | int],
-        deals: Deals | Callable[[], Deals] | None = None,
+        deals: Deals | Callable[[], Deals | None] | None = None,
         model: Model | None = None,
     ) -> None:
         self.target = target
@@ -118,7 +119,7 @@ class Profile:
         self._given: dict[str, Table] = {}
         self._made: dict[str, Table] = {}
         self._makers: dict[str, Callable[[], Mapping[str, Any]]] = {}
-        self._supplied = frozenset(tables)
+        self.supplied = frozenset(tables)
         for table, source in tables.items():
             if table not in TABLES:
                 raise BadTable(f"the profile schema has no table {table}")
@@ -142,7 +143,7 @@ class Profile:
         is_simulation: bool,
         name: str = "",
         metrics: Mapping[str, float | int] | None = None,
-        deals: Deals | Callable[[], Deals] | None = None,
+        deals: Deals | Callable[[], Deals | None] | None = None,
         model: Model | None = None,
     ) -> Profile:
         """Make a profile from whole columns; the module's text shows the contract.
@@ -167,7 +168,7 @@ class Profile:
 
         Tables the maker would make on demand are made now.
         """
-        supplied = [name for name in TABLES if name in self._supplied]
+        supplied = [name for name in TABLES if name in self.supplied]
         return {name: columns for name in supplied if (columns := self.table(name))}
 
     @cached_property
@@ -281,25 +282,52 @@ class Profile:
         ends = [self.numbers(t, "end_ts").max(initial=0) for t in ("Instruction", TRANSFERS)]
         return 0, int(max(ends))
 
+    # -- cores ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def cores(self) -> tuple[int, ...]:
+        """The cores that rows are about: 0, and 1 where the run used both cores of a logical core."""
+        found = [self.numbers(t, "pcore_idx") for t in ("Instruction", TRANSFERS)]
+        return tuple(np.unique(np.concatenate(found)).tolist()) or (0,)
+
+    def core(self, number: int) -> Profile:
+        """Return what one core did, as a profile of its own; this profile where there is only one core."""
+        from nki_lab.profiler.cores import one_core
+
+        if number not in self.cores:
+            raise UsageError(
+                f"this profile has no core {number}",
+                help=f"cores are {', '.join(map(str, self.cores))}",
+            )
+        return self if len(self.cores) == 1 else one_core(self, number)
+
+    @cached_property
+    def slowest(self) -> Profile:
+        """What the core that ended last did; this profile where there is only one core."""
+        ends = [self.numbers(t, "end_ts") for t in ("Instruction", TRANSFERS)]
+        core = np.concatenate([self.numbers(t, "pcore_idx") for t in ("Instruction", TRANSFERS)])
+        last = np.concatenate(ends)
+        return self.core(max(self.cores, key=lambda n: int(last[core == n].max(initial=0))))
+
     # -- questions ------------------------------------------------------------------------------------------------
 
     def critical_path(self) -> CriticalPath:
         """Return the chain of instructions and transfers that took the whole time."""
         from nki_lab.profiler.critical_path import critical_path
 
-        return critical_path(self)
+        return critical_path(self.slowest)
 
     def stalls(self) -> Stalls:
         """Return what every engine stood still for, and how long."""
         from nki_lab.profiler.stalls import stalls
 
-        return stalls(self)
+        return stalls(self.slowest)
 
     def roofline(self) -> Roofline:
         """Return the least time of the same work by each limit of the chip."""
         from nki_lab.profiler.roofline import roofline
 
-        return roofline(self)
+        return roofline(self.slowest)
 
     def what_if(self, *changes: str) -> WhatIf | WhatIfs:
         """Time the program again without some costs; without arguments, once for every question that applies.

@@ -63,13 +63,15 @@ def bound_sentence(profile: Profile) -> str:
     if bound.resource != "dma":
         return f"{name}: busy {_percent(bound.share)} of the time"
     text = f"DMA: busy {_percent(bound.share)} of the time"
-    rate, limit = _dma_rate(profile), profile.target.dma_bytes_per_ns_all_engines
+    rate, limit = _dma_rate(profile), _dma_limit(profile)
     return text if rate is None else f"{text}, at {_percent(rate / limit)} of its rate"
 
 
 def _heading(profile: Profile) -> str:
     what = profile.name or "kernel"
-    return f"{what} on {profile.target.name} ({profile.target.core_name}): {badge(profile)}"
+    chip = f"{profile.target.name} ({profile.target.core_name})"
+    many = f", {len(profile.cores)} cores" if len(profile.cores) > 1 else ""
+    return f"{what} on {chip}{many}: {badge(profile)}"
 
 
 def _times(profile: Profile) -> list[str]:
@@ -86,7 +88,13 @@ def _engines(profile: Profile) -> list[str]:
     engine = profile.strings("Instruction", "engine")
     waiting = profile.column("Instruction", "evt_wait_time_ns")
     waits_ns = profile.numbers("Instruction", "evt_wait_time_ns")
-    lines = [_ROW.format("engine", "active us", "share", "count", "waiting us")]
+    lines = []
+    if len(profile.cores) > 1:
+        ends = ", ".join(
+            f"core {n} {profile.core(n).total_ns / 1000:,.3f} us" for n in profile.cores
+        )
+        lines += [f"ends         {ends}; active and share are the mean of the cores", ""]
+    lines += [_ROW.format("engine", "active us", "share", "count", "waiting us")]
     for name in (*ENGINES, "dma"):
         prefix = "dma" if name == "dma" else f"{name}_engine"
         active = summary.get(f"{prefix}_active_time")
@@ -114,7 +122,7 @@ def _rates(profile: Profile) -> list[str]:
     lines = []
     rate = _dma_rate(profile)
     if rate is not None and "dma_transfer_average_bytes" in summary:
-        limit = profile.target.dma_bytes_per_ns_all_engines
+        limit = _dma_limit(profile)
         lines.append(
             f"DMA          {_size(summary['dma_transfer_total_bytes'])} in transfers of "
             f"{_size(summary['dma_transfer_average_bytes'])}; "
@@ -192,6 +200,11 @@ def _warnings(profile: Profile) -> list[str]:
     if len(rows) > _WARNINGS_SHOWN:
         lines.append(f"  ... {len(rows) - _WARNINGS_SHOWN} more")
     return lines
+
+
+def _dma_limit(profile: Profile) -> float:
+    """Return what the DMA engines of all cores move per nanosecond."""
+    return profile.target.dma_bytes_per_ns_all_engines * len(profile.cores)
 
 
 def _dma_rate(profile: Profile) -> float | None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from nki_lab.errors import MissingPartner
 from nki_lab.ir.instruction import Instruction
+from nki_lab.ir.meetings import may_pass, meets_itself, pipe_of
 from nki_lab.simulator.rendezvous import Meeting, Place
 
 if TYPE_CHECKING:
@@ -31,16 +32,15 @@ class CoreMeeting(Meeting):
 
     def __init__(self, i: Instruction, program: Program, late: Late) -> None:
         super().__init__(i, program, late)
-        position = i.definition.position
-        self.pipe = i.pipe_id if "pipe_id" in position else None
-        self.may_pass = "send_to_rank" in position  # pipes do not wait for each other
+        self.pipe = pipe_of(i)
+        self.may_pass = may_pass(i)  # pipes do not wait for each other
         self.sent: np.ndarray | None = None
         self.received: np.ndarray | None = None
 
     def parties(self) -> tuple[Place, ...]:
         """Return both cores, or the one that sends to itself."""
         rank, core = self.place
-        if self.may_pass and self.i.send_to_rank == self.i.recv_from_rank == core:
+        if meets_itself(self.i, core):
             return (self.place,)
         return Place(rank, 0), Place(rank, 1)
 

@@ -9,16 +9,18 @@ always gives the same profile.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from nki_lab.ir.execution import Execution
 from nki_lab.ir.iterations import Iterations
+from nki_lab.profiler.cores import join_cores
 from nki_lab.profiler.profile import Profile
 from nki_lab.timing.model import TimelineModel
 from nki_lab.timing.options import TimingOptions
 from nki_lab.timing.schedule import schedule
+from nki_lab.timing.two_cores import schedule_cores
 
-__all__ = ["TimingOptions", "simulate_time", "total_ns"]
+__all__ = ["TimingOptions", "simulate_cores", "simulate_time", "total_ns"]
 
 
 def simulate_time(
@@ -37,6 +39,27 @@ def simulate_time(
     Returns the tables of Neuron Explorer with `is_simulation` set; all but the times are made when asked for.
     """
     return TimelineModel(schedule(execution, options or TimingOptions()), iterations).profile
+
+
+def simulate_cores(
+    executions: Sequence[Execution],
+    *,
+    options: TimingOptions | None = None,
+    iterations: Sequence[Callable[[], Iterations | None] | None] = (None, None),
+) -> Profile:
+    """Model both cores of a logical core, which wait for each other where they meet.
+
+    Args:
+        executions: the executed stream of each core.
+        options: what to include; `hbm_share` is that of each core.
+        iterations: gives the loop variables of each core's instructions.
+
+    Returns one profile with the rows of both; `pcore_idx` tells them apart.
+    """
+    timelines = schedule_cores(executions, options or TimingOptions())
+    return join_cores(
+        [TimelineModel(t, read).profile for t, read in zip(timelines, iterations, strict=True)]
+    )
 
 
 def total_ns(execution: Execution, *, options: TimingOptions | None = None) -> int:

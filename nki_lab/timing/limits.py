@@ -28,6 +28,7 @@ class Leaning:
         self.records: list[Record] = list(timeline.entries_by_record)
         self.moves = [move for record in self.records for move in record.moves]
         self.queues = timeline.program.queues
+        self.has_two_cores = self.kernel.program[1] > 1
 
     def runs_on(self, engine: Any) -> bool:
         """Tell whether an instruction runs on `engine`."""
@@ -76,6 +77,12 @@ LIMITS: tuple[Limit, ...] = (
         "no latency of this chip has been published: fixed latencies, table loads and DMA start are those of the "
         "generation before",
         lambda k: k.target.sources["dma_start_ns"].status is Status.ASSUMED,
+    ),
+    Limit(
+        ASSUMED,
+        "each of the two cores has half of the HBM bandwidth, also while the other one moves nothing; a signal between "
+        "cores takes as long as one between engines",
+        lambda k: k.has_two_cores,
     ),
     Limit(
         NOT_MODELLED,

@@ -105,7 +105,7 @@ def _entry_by_entry(
     waits: Sequence[tuple[int, ...]],
     target: Target,
 ) -> Program:
-    trip = Record(_NO_FORM, ())
+    trip = no_instruction()
     trip.interval = target.loop_trip_ns * 1000
     executed: list[Record] = []
     positions: list[int] = []
@@ -136,6 +136,11 @@ def _entry_by_entry(
         positions.append(position)
         waited.append(tuple(found))
     return Program(positions, executed, waited, queues_of(executed))
+
+
+def no_instruction() -> Record:
+    """Return the record of an entry that is no instruction; it takes no time."""
+    return Record(_NO_FORM, ())
 
 
 class _NoForm:

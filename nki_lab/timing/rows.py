@@ -12,6 +12,7 @@ import numpy as np
 from nki_lab.ir.cost import MicroOp, Stage
 from nki_lab.ir.form_times import Record, RingKey
 from nki_lab.targets.engines import DMA, TENSOR, Engine
+from nki_lab.timing.program import LOOP_TRIP
 from nki_lab.timing.timeline import Timeline
 
 #: Opcodes of rows that no definition's cost names (profile-schema-reference.rst:247).
@@ -113,6 +114,8 @@ def _ready(timeline: Timeline) -> np.ndarray:
         lines.setdefault(queue[:2] if isinstance(queue, RingKey) else queue, []).extend(own)
     for line in lines.values():
         entries = np.array(line)
+        # What only marks a moment is no work, and what came before it is still what an engine did last.
+        entries = entries[timeline.positions[entries] != LOOP_TRIP]
         entries = entries[np.argsort(begun[entries], kind="stable")]
         ready[entries[1:]] = (begun + spent)[entries[:-1]]
     if TENSOR in timeline.program.queues:

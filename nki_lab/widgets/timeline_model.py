@@ -247,9 +247,33 @@ def instruction_lines(data: ViewData) -> tuple[list[dict[str, str]], np.ndarray]
     if known is not None and position is not None:
         codes, places = known
         lines = [{"place": p.heading, "text": p.text} for p in places]
-        return lines, np.where(position >= 0, codes[position], -1)
+        # The program is that of core 0; of the other core the profile knows the lines.
+        return _with_other_core(
+            profile, lines, np.where(position >= 0, codes[position], -1), position
+        )
     column = profile.strings("Instruction", "nki_source_location")
     return [{"place": text, "text": ""} for text in column.values], column.codes.astype(np.int64)
+
+
+def _with_other_core(
+    profile: Profile, lines: list[dict[str, str]], codes: np.ndarray, position: np.ndarray
+) -> tuple[list[dict[str, str]], np.ndarray]:
+    if (position >= 0).all():
+        return lines, codes
+    column = profile.strings("Instruction", "nki_source_location")
+    same: dict[int, int] = {}  # a line of the profile -> one of the program
+    for own, code in zip(column.codes.tolist(), codes.tolist(), strict=True):
+        if own >= 0 and code >= 0:
+            same.setdefault(own, code)
+    by_text = {column.values[own]: code for own, code in same.items()}
+    table = []
+    for text in column.values:
+        if text not in by_text:
+            by_text[text] = len(lines)
+            lines = [*lines, {"place": text, "text": ""}]
+        table.append(by_text[text])
+    others = np.array([*table, -1], dtype=np.int64)[column.codes]
+    return lines, np.where(position >= 0, codes, others)
 
 
 def event_detail(timeline: Timeline, number: int) -> dict[str, Any]:

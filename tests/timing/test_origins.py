@@ -21,11 +21,11 @@ X = np.ones((4, 8), np.float32)
 
 
 def values(kernel, *args, opcode: str = "MEMSET", **options) -> list[str | None]:
-    """Return the loop variables of each instruction with an opcode, in the order of the kernel's text."""
+    """Return the loop variables of core 0's instructions with an opcode, in the order of the kernel's text."""
     profile = nki_lab.run(kernel, *args, skip_passes="schedule,remove_dead", **options).profile
     codes = profile.strings("Instruction", "opcode").to_list()
     rows = zip(positions(profile), codes, loop_values(profile).to_list(), strict=True)
-    found = [(position, text) for position, code, text in rows if code == opcode]
+    found = [(position, text) for position, code, text in rows if code == opcode and position >= 0]
     return [text for _, text in sorted(found, key=lambda pair: pair[0])]
 
 
@@ -135,7 +135,7 @@ def test_each_core_has_its_own_loops() -> None:
             memset(dst=t, value=float(i))
         return out
 
-    assert values(nki_lab.runtime.jit(kernel)[2], X, target="trn2")[:2] == ["i=1", "i=2"]
+    assert values(nki_lab.runtime.jit(kernel)[2], X, target="trn2") == ["i=1", "i=2"]
 
 
 def test_the_second_trace_is_silent(capsys) -> None:

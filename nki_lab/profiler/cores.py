@@ -1,0 +1,234 @@
+"""How do the profiles of two cores become one, and how is one core looked at by itself again?
+
+Ids of rows are unique over both cores; `pcore_idx` tells the core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nki_lab.profiler.columns import Column, Strings, Texts, known, take
+from nki_lab.profiler.packets import Deals
+from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.schema import TABLES, TRANSFERS
+
+if TYPE_CHECKING:
+    from nki_lab.profiler.advice import Advices
+    from nki_lab.profiler.what_if import Model, WhatIf, WhatIfs
+
+#: Table -> columns that hold ids of rows, and the table and column these ids are of.
+_IDS: dict[str, dict[str, tuple[str, str]]] = {
+    "Instruction": {"id": ("Instruction", "id")},
+    TRANSFERS: {"id": (TRANSFERS, "id")},
+    "DmaPacket": {"packet_aggregation_id": (TRANSFERS, "id"), "id": ("DmaPacket", "id")},
+    "CcOp": {"op_id": ("CcOp", "op_id")},
+    "KernelInstructions": {
+        "stack_frame_id": ("KernelStackFrames", "stack_frame_id"),
+        "iteration_variables_id": ("KernelIterationVariables", "iteration_variable_id"),
+    },
+    "KernelStackFrames": {
+        "stack_frame_id": ("KernelStackFrames", "stack_frame_id"),
+        "parent_stack_frame_id": ("KernelStackFrames", "stack_frame_id"),
+    },
+    "KernelIterationVariables": {
+        "iteration_variable_id": ("KernelIterationVariables", "iteration_variable_id"),
+        "parent_iteration_variable_id": ("KernelIterationVariables", "iteration_variable_id"),
+    },
+}
+#: What `in_table` and `out_table` of Flow call the tables of its ends.
+_ENDS = {"instruction": "Instruction", "dma_block": TRANSFERS}
+
+
+def join_cores(profiles: Sequence[Profile]) -> Profile:
+    """Return one profile with the rows of all cores, core 0 first; tables are made when asked for."""
+    first = profiles[0]
+    names = [name for name in TABLES if any(name in p.supplied for p in profiles)]
+    models = [p.model for p in profiles if p.model is not None]
+    return Profile.from_tables(
+        first.target,
+        {name: partial(_joined, profiles, name) for name in names},
+        is_simulation=first.is_simulation,
+        name=first.name,
+        metrics=first.metrics,
+        deals=partial(_deals, profiles),
+        model=CoreModels(models, profiles) if len(models) == len(profiles) else None,
+    )
+
+
+class CoreModels:
+    """The models of both cores, of which the core that ends last is asked."""
+
+    def __init__(self, models: Sequence[Model], profiles: Sequence[Profile]) -> None:
+        self.models = models
+        self._profiles = profiles
+
+    @property
+    def _slowest(self) -> Model:
+        return self.models[max(range(len(self.models)), key=lambda n: self._profiles[n].total_ns)]
+
+    def what_if(self, changes: tuple[str, ...]) -> WhatIf:
+        """Time the core that ends last again without some costs; the other one comes to meetings as it did."""
+        return self._slowest.what_if(changes)
+
+    def what_ifs(self) -> WhatIfs:
+        """Ask every question that applies, each alone."""
+        return self._slowest.what_ifs()
+
+    def advice(self, exact: bool | None) -> Advices:
+        """Say which changes of the kernel would help the core that ends last."""
+        return self._slowest.advice(exact)
+
+
+def _joined(profiles: Sequence[Profile], name: str) -> Mapping[str, Any]:
+    parts = [(core, p, p.count(name)) for core, p in enumerate(profiles) if p.count(name)]
+    if name == "Warning":
+        return _distinct([p for _, p, _ in parts])
+    columns: dict[str, Any] = {}
+    for field in TABLES[name]:
+        if field == "pcore_idx":
+            columns[field] = np.repeat([core for core, _, _ in parts], [rows for *_, rows in parts])
+            continue
+        found = [p.column(name, field) for _, p, _ in parts]
+        if all(column is None for column in found):
+            continue
+        text = TABLES[name][field].type == "string"
+        columns[field] = _concatenated(
+            [
+                _unknown(rows, text) if column is None else _moved(profiles, core, name, field, column)
+                for column, (core, _, rows) in zip(found, parts, strict=True)
+            ]
+        )  # fmt: skip
+    return columns if parts else {}
+
+
+def _distinct(profiles: Sequence[Profile]) -> Mapping[str, Any]:
+    """Return the warnings of all cores, each once."""
+    found = dict.fromkeys(
+        (row["message"], row["category"]) for p in profiles for row in p.records("Warning")
+    )
+    return {"message": [m for m, _ in found], "category": [c for _, c in found]} if found else {}
+
+
+def _unknown(rows: int, text: bool) -> Column:
+    if text:
+        return Strings(np.full(rows, -1), ())
+    return np.ma.MaskedArray(np.zeros(rows, dtype=np.int64), np.ones(rows, dtype=bool))
+
+
+def _moved(profiles: Sequence[Profile], core: int, name: str, field: str, column: Column) -> Column:
+    """Return a column of ids behind those of the cores before; any other column as it is."""
+    if name == "Flow" and field in ("in_id", "out_id"):
+        assert isinstance(column, np.ndarray)
+        ends = profiles[core].strings("Flow", field.replace("_id", "_table"))
+        steps = np.zeros(len(ends), dtype=np.int64)
+        for text, table in _ENDS.items():
+            steps[ends.equal_to(text)] = _taken(profiles[:core], table, "id")
+        return np.asanyarray(column + steps)
+    of = _IDS.get(name, {}).get(field)
+    if of is None or isinstance(column, Strings):
+        return column
+    return np.asanyarray(column + _taken(profiles[:core], *of))
+
+
+def _taken(profiles: Sequence[Profile], table: str, column: str) -> int:
+    """Return how far ids of some cores reach together."""
+    return sum(int(p.numbers(table, column).max(initial=-1)) + 1 for p in profiles)
+
+
+def _concatenated(columns: Sequence[Column]) -> Column:
+    texts = [column for column in columns if isinstance(column, Strings)]
+    if not texts:
+        numbers: Any = columns
+        masked = any(map(np.ma.isMaskedArray, numbers))
+        return np.ma.concatenate(numbers) if masked else np.concatenate(numbers)  # type: ignore[no-untyped-call]
+    if not any(isinstance(column.values, Texts) for column in texts):
+        known_texts: dict[str, int] = {}
+        return Strings(
+            np.concatenate(
+                [
+                    np.array(
+                        [known_texts.setdefault(t, len(known_texts)) for t in c.values] + [-1]
+                    )[c.codes]
+                    for c in texts
+                ]
+            ),
+            known_texts,
+        )
+    starts = np.cumsum([0, *(len(column.values) for column in texts)])
+    codes = [
+        np.where(column.codes < 0, -1, column.codes + start)
+        for column, start in zip(texts, starts.tolist(), strict=False)
+    ]
+
+    def text(number: int) -> str:
+        part = int(np.searchsorted(starts, number, side="right")) - 1
+        return texts[part].values[number - int(starts[part])]
+
+    return Strings(np.concatenate(codes), Texts(int(starts[-1]), text))
+
+
+def _deals(profiles: Sequence[Profile]) -> Deals | None:
+    deals = [p.deals for p in profiles]
+    if any(d is None for d in deals):
+        return None
+    forms: list[Any] = []
+    codes = []
+    for d in deals:
+        codes.append(d.codes + len(forms))  # type: ignore[union-attr]
+        forms += d.forms  # type: ignore[union-attr]
+    return Deals(np.concatenate(codes), forms)
+
+
+def one_core(profile: Profile, core: int) -> Profile:
+    """Return the rows of one core as a profile of their own, with the ids they have."""
+    rows = {
+        name: np.flatnonzero(profile.numbers(name, "pcore_idx") == core)
+        for name in profile.supplied
+        if "pcore_idx" in TABLES[name]
+    }
+    model = profile.model
+    deals = profile.deals
+    return Profile.from_tables(
+        profile.target,
+        {name: _maker(profile, name, rows, core) for name in profile.supplied},
+        is_simulation=profile.is_simulation,
+        name=f"{profile.name}, core {core}",
+        metrics=profile.metrics,
+        deals=None if deals is None else Deals(deals.codes[rows[TRANSFERS]], deals.forms),
+        model=model.models[core] if isinstance(model, CoreModels) else model,
+    )
+
+
+def _maker(
+    profile: Profile, name: str, rows: Mapping[str, np.ndarray], core: int
+) -> Callable[[], Mapping[str, Any]]:
+    def make() -> Mapping[str, Any]:
+        columns = profile.table(name)
+        if name == "Flow":
+            own = {
+                table: profile.numbers(table, "id")[rows[table]]
+                for table in _ENDS.values()
+                if table in rows
+            }
+            chosen = np.flatnonzero(_flows(profile, "in", own) & _flows(profile, "out", own))
+        elif name in rows:
+            chosen = rows[name]
+        else:
+            return columns
+        return {field: take(column, chosen) for field, column in columns.items()}
+
+    return make
+
+
+def _flows(profile: Profile, way: str, own: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Tell which dependences begin ("in") or end ("out") at a row of one core."""
+    ends = profile.strings("Flow", f"{way}_table")
+    ids = known(profile.numbers("Flow", f"{way}_id"))
+    found = np.zeros(len(ids), dtype=bool)
+    for text, table in _ENDS.items():
+        found |= ends.equal_to(text) & np.isin(ids, own.get(table, ()))
+    return found
