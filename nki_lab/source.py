@@ -14,6 +14,7 @@ import os
 import re
 import sysconfig
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from types import CodeType, FrameType, TracebackType
@@ -34,6 +35,8 @@ _seen: dict[int, tuple[bool, CodeType, bool]] = {}
 
 _CELL_NAME = re.compile(r"(?:<ipython-input-(\d+)-[0-9a-f]+>|.*[\\/]ipykernel_\d+[\\/]\d+\.py)$")
 _cell_numbers: dict[str, int | None] = {}
+# Who knows the numbers of cells that were not declared, if anybody.
+_numbering: list[Callable[[str], int | None]] = []
 
 
 def is_internal(code: CodeType) -> bool:
@@ -72,6 +75,19 @@ def is_of_package(filename: str) -> bool:
 def register_cell(filename: str, number: int | None) -> None:
     """Declare that the linecache entry `filename` is the notebook cell `number`."""
     _cell_numbers[filename] = number
+
+
+def number_cells(look_up: Callable[[str], int | None]) -> None:
+    """Ask `look_up` for the number of cells that nobody has declared: those without a magic of ours."""
+    _numbering[:] = [look_up]
+
+
+def cell_number(filename: str) -> int | None:
+    """Return the number of a notebook cell, or None where it has none or is not known."""
+    if filename in _cell_numbers:
+        return _cell_numbers[filename]
+    known = (look_up(filename) for look_up in _numbering if is_cell(filename))
+    return next(known, None)
 
 
 def is_cell(filename: str) -> bool:
@@ -150,7 +166,7 @@ class Span:
 
     def heading(self) -> str:
         """Name the place as a person in a notebook knows it: with the cell number."""
-        number = _cell_numbers.get(self.filename)
+        number = cell_number(self.filename)
         return f"cell [{number}], line {self.line}" if number is not None else str(self)
 
     def narrowed(self, blame: Blame) -> Span:

@@ -11,6 +11,7 @@ from types import FunctionType
 from typing import Any
 
 from nki_lab.compiler.function_text import FunctionText
+from nki_lab.source import is_cell
 
 _PLAIN = (ast.Pass, ast.Assert, ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -23,7 +24,7 @@ def text_of_class(kind: type, near: str) -> FunctionText | None:
         near: file or cell of a text that names it, where it may stand if its methods do not tell.
     """
     name = kind.__qualname__.split(".")[-1]
-    for filename in (*_files(kind), near):
+    for filename in (*_files(kind), near, *_cells(kind)):
         lines = linecache.getlines(filename)
         node = _classes("".join(lines)).get(name)
         if node is not None:
@@ -55,6 +56,13 @@ def _files(kind: type) -> Iterator[str]:
     filename = getattr(sys.modules.get(kind.__module__), "__file__", None)
     if filename:
         yield filename
+
+
+def _cells(kind: type) -> list[str]:
+    """Return the cells a class of a notebook may stand in, the latest first."""
+    if kind.__module__ != "__main__":
+        return []
+    return [name for name in reversed(linecache.cache) if is_cell(name)]
 
 
 @lru_cache(maxsize=64)

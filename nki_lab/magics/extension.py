@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 from IPython.core.interactiveshell import InteractiveShell
 
@@ -12,6 +13,7 @@ from nki_lab.magics.line_magics import LineMagics
 from nki_lab.magics.nki_magic import NkiMagics
 from nki_lab.runtime import Result
 from nki_lab.settings import VARIABLES
+from nki_lab.source import number_cells
 from nki_lab.widgets import register, unregister
 
 _TARGET = VARIABLES["target"].name
@@ -34,6 +36,14 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
         shell.register_magics(magics)
     shell.Completer.custom_matchers.append(complete_options)
     register(shell, Result)
+    number_cells(lambda filename: _number(shell, filename))
+
+
+def _number(shell: InteractiveShell, filename: str) -> int | None:
+    """Return the number IPython gave the cell that it compiled under this name."""
+    label = shell.compile.format_code_name(filename)
+    digits = re.search(r"\d+", label[1]) if label else None
+    return int(digits[0]) if digits and int(digits[0]) > 0 else None
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
@@ -45,6 +55,7 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
     matchers = shell.Completer.custom_matchers
     matchers[:] = [matcher for matcher in matchers if matcher is not complete_options]
     unregister(shell, Result)
+    number_cells(lambda filename: None)
     if not _before.get("aliases", True):
         install.uninstall()
     target = _before.get("target")

@@ -1,5 +1,6 @@
 """Does every mistake in a cell give one clear error at the cell's own line, and leave all usable?"""
 
+import numpy as np
 import pytest
 
 from nki_lab import errors as e
@@ -37,6 +38,8 @@ OPTIONS = [
     ("strict", "--strict=yes", e.UnknownOption, "--strict is a switch"),
     ("debug", "--debug=yes", e.UnknownOption, "--debug is a switch"),
 ]
+
+X = np.arange(512, dtype=np.float32).reshape(128, 4)
 
 
 @pytest.mark.parametrize(("option", "line", "kind", "words"), OPTIONS)
@@ -203,3 +206,37 @@ def test_what_a_kernel_raises_past_everyone_is_shown_without_our_frames(notebook
     assert type(outcome.error).__name__ == "Odd"
     assert "Odd: enough\n  --> cell [4], line 3\n" in outcome.text
     assert "nki_lab" + "/" not in outcome.text
+
+
+def test_cells_without_a_magic_have_their_number(notebook: Notebook):
+    notebook.shell.user_ns["x"] = X
+    notebook.good(
+        "import nki.isa as nisa\n\n\ndef filled(t):\n    nisa.memset(dst=t[:, 0:9], value=1.0)"
+    )
+    outcome = notebook.bad(
+        "%%nki --run 'kernel(x)'\ndef kernel(x):\n    t = nl.load(x)\n    filled(t)\n    return t"
+    )
+    number = notebook.shell.execution_count - 2
+    assert f"--> cell [{number}], line 5" in outcome.text
+    assert f"called from cell [{number + 1}], line 4 in kernel" in outcome.text
+    assert "--> cell, line 5" in str(outcome.error)
+
+
+def test_a_class_of_another_cell_is_looked_at(notebook: Notebook):
+    notebook.shell.user_ns["x"] = X
+    notebook.good(
+        "import nki.language as nl\n\n\n"
+        "class Sizes(nl.NKIObject):\n"
+        "    rows: int = 4\n"
+        "    for n in (1, 2):\n"
+        "        pass"
+    )
+    text = notebook.good(
+        "%%nki --run 'kernel(x)'\n"
+        "def kernel(x):\n"
+        "    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)\n"
+        "    assert Sizes().rows == 4\n"
+        "    nl.store(out, nl.load(x))\n"
+        "    return out"
+    )
+    assert "cell, line 6: portability: a statement in a class" in text
