@@ -22,7 +22,7 @@ class Program:
         function: the kernel, a plain function in nki_lab's dialect.
         tensors: (shape, dtype name) of each argument that is a tensor, in order.
         constants: further arguments, by name.
-        cores: physical cores of a logical core (LNC); they share the HBM stack.
+        cores: physical cores of a logical core (LNC).
         reorder: False keeps the instructions in the order they are written in.
         whole: latencies include the time a program spends before its first transfer.
     """

@@ -56,7 +56,7 @@ def run(program: Program, arch: str, hbm_bytes: int | None = None) -> Run:
         source, arguments, dict(program.constants), target, options, program.cores
     )
     execution = Execution.in_program_order(compiled.kernel)
-    choices = TimingOptions(program_overhead=program.whole, hbm_share=1 / program.cores)
+    choices = TimingOptions(program_overhead=program.whole)
     laid_out = program_of(execution, choices.hbm_share)
     if hbm_bytes is not None:
         factor = hbm_bytes / sum(_hbm_bytes(record) for record in laid_out.records)

@@ -28,7 +28,7 @@ from nki_lab.profiler.what_if import WhatIf, WhatIfs
 from nki_lab.runtime.steps import steps_of_run
 from nki_lab.runtime.view_data import make_view_data
 from nki_lab.simulator import SimulatorOptions
-from nki_lab.timing import TimingOptions, simulate_cores, simulate_time
+from nki_lab.timing import simulate_cores, simulate_time
 from nki_lab.timing.lines import kernel_lines, label_of
 
 _VIEWS = "nki_lab.widgets"
@@ -103,13 +103,12 @@ class Result:
 
     @cached_property
     def profile(self) -> Profile:
-        """The modelled timeline, in Neuron Explorer's tables; two cores share one HBM stack."""
+        """The modelled timeline, in Neuron Explorer's tables."""
         if not self.others:
             return simulate_time(self.execution, iterations=self._iterations(self.kernel))
         executions = (self.execution, *self.others)
         return simulate_cores(
             executions,
-            options=TimingOptions(hbm_share=1 / len(executions)),
             iterations=[self._iterations(execution.kernel) for execution in executions],
         )
 

@@ -426,3 +426,16 @@ def test_what_neither_core_writes_of_a_result_is_told(rows, left):
     found = [f.message for f in result.findings if f.kind == "uninitialized"]
     assert [f"{left} of {X.size} elements" in message for message in found] == [True] * bool(left)
     assert np.isnan(result.value).sum() == left
+
+
+def test_each_core_has_its_own_share_of_the_hbm_stack():
+    """What the chip's HBM gives one of its cores is the same whether a logical core has one of them or two."""
+
+    def kernel(x):
+        out = result_like(x)
+        nisa.dma_copy(out, nl.load(x))
+        return out
+
+    wide = np.zeros((128, 8192), np.float32)
+    alone, both = (run(jit(kernel)[cores], wide, target="trn2") for cores in (1, 2))
+    assert both.profile.total_ns == alone.profile.total_ns > 2 * wide.nbytes / 400
