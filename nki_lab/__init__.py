@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 _PUBLIC: dict[str, str] = {
     "Result": "nki_lab.runtime",
     "aliases": "nki_lab.api.install",
+    "benchmark": "nki_lab.runtime",
     "compare": "nki_lab.runtime",
     "display": "nki_lab.widgets",
     "get_target": "nki_lab.targets",

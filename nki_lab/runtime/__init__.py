@@ -1,5 +1,6 @@
 """What happens when a kernel is called?"""
 
+from nki_lab.runtime.benchmark import Benchmark, benchmark
 from nki_lab.runtime.check import Comparison
 from nki_lab.runtime.compare import compare
 from nki_lab.runtime.jit import CompiledFunction, KernelFunction, jit, simulate, use_target
@@ -10,10 +11,12 @@ from nki_lab.runtime.run import run
 from nki_lab.runtime.step import step
 
 __all__ = [
+    "Benchmark",
     "Comparison",
     "CompiledFunction",
     "KernelFunction",
     "Result",
+    "benchmark",
     "compare",
     "jit",
     "launch",
