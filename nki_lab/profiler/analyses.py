@@ -10,6 +10,7 @@ from nki_lab.profiler.profile import Profile
 ANALYSES: dict[str, Callable[[Profile], str]] = {
     "path": lambda profile: str(profile.critical_path()),
     "stalls": lambda profile: str(profile.stalls()),
+    "iterations": lambda profile: str(profile.iterations()),
     "roofline": lambda profile: str(profile.roofline()),
     "advice": lambda profile: str(profile.advice()),
     "what-if": lambda profile: str(profile.what_if()),

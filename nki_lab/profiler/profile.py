@@ -74,6 +74,7 @@ from nki_lab.targets import Target
 if TYPE_CHECKING:
     from nki_lab.profiler.advice import Advices
     from nki_lab.profiler.critical_path import CriticalPath
+    from nki_lab.profiler.loop_times import LoopIterations
     from nki_lab.profiler.roofline import Roofline
     from nki_lab.profiler.stalls import Stalls
     from nki_lab.profiler.what_if import Model, WhatIf, WhatIfs
@@ -322,6 +323,12 @@ class Profile:
         from nki_lab.profiler.stalls import stalls
 
         return stalls(self.slowest)
+
+    def iterations(self) -> LoopIterations:
+        """Return what every iteration of the author's loops asked for."""
+        from nki_lab.profiler.loop_times import loop_times
+
+        return loop_times(self)
 
     def roofline(self) -> Roofline:
         """Return the least time of the same work by each limit of the chip."""

@@ -18,6 +18,7 @@ from nki_lab.ir.nodes import Finding, Kernel
 from nki_lab.ir.printer import print_kernel
 from nki_lab.profiler.advice import Advices
 from nki_lab.profiler.critical_path import CriticalPath
+from nki_lab.profiler.loop_times import LoopIterations
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.report import report
 from nki_lab.profiler.roofline import Roofline
@@ -123,6 +124,10 @@ class Result:
     def stalls(self) -> Stalls:
         """Return what every engine stood still for, and how long."""
         return self.profile.stalls()
+
+    def iterations(self) -> LoopIterations:
+        """Return what every iteration of the author's loops asked for."""
+        return self.profile.iterations()
 
     def roofline(self) -> Roofline:
         """Return the least time of the same work by each limit of the chip."""

@@ -1,0 +1,209 @@
+"""How much time does each iteration of a loop ask for?
+
+Loops are those of the author's text: what Python unrolls, and what the device runs. An instruction belongs to the
+iterations of all loops around it. Which these are stands in the tables KernelInstructions and
+KernelIterationVariables; of a loop that the device runs, the passes are told apart by counting how often each
+instruction was executed (of nested ones, those of the innermost).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nki_lab.profiler.columns import known
+from nki_lab.profiler.schema import TRANSFERS
+from nki_lab.profiler.source_lines import issuers
+
+if TYPE_CHECKING:
+    from nki_lab.profiler.profile import Profile
+
+_SHOWN = 24
+_HEAD = "{:<28}{:>8}{:>14}{:>13}{:>13}{:>13}"
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """One iteration of one loop; of an inner loop, each time it is run.
+
+    Attributes:
+        variable: name of the loop variable.
+        place: line of the loop.
+        value: of the variable, or the number of the pass of a loop that the device runs.
+        outer: (variable, value) of the loops around it, the outermost first.
+        instructions: executed in it.
+        engine_ns, transfer_ns: their summed time on the engines, and that of the transfers they issued.
+        start_ns, end_ns: when its first one began and its last one, or its last transfer, ended.
+    """
+
+    variable: str
+    place: str
+    value: int
+    outer: tuple[tuple[str, int], ...]
+    instructions: int
+    engine_ns: int
+    transfer_ns: int
+    start_ns: int
+    end_ns: int
+
+    @property
+    def elapsed_ns(self) -> int:
+        """Time from its first to its last event; iterations overlap."""
+        return self.end_ns - self.start_ns
+
+
+class LoopIterations(tuple[Iteration, ...]):
+    """Iterations of loops, in the order of the program."""
+
+    def of(self, variable: str) -> LoopIterations:
+        """Return the iterations of the loop, or loops, over a variable."""
+        return LoopIterations(i for i in self if i.variable == variable)
+
+    def __str__(self) -> str:
+        if not self:
+            return "no loop is known"
+        loops: dict[tuple[str, str], list[Iteration]] = {}
+        for iteration in self:
+            loops.setdefault((iteration.place, iteration.variable), []).append(iteration)
+        if len(loops) == 1:
+            return "\n".join(self._each())
+        lines = [_HEAD.format("loop, mean of an iteration", "times", *_COLUMNS)]
+        for (place, variable), found in loops.items():
+            means = [
+                sum(values) / len(found)
+                for values in zip(*((i.instructions, *_times(i)) for i in found), strict=True)
+            ]
+            lines.append(_row(f"{variable} ({place})", len(found), means))
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _each(self) -> list[str]:
+        lines = [_HEAD.format(f"{self[0].variable} ({self[0].place})", "begins", *_COLUMNS)]
+        for i in self[:_SHOWN]:
+            names = ", ".join(f"{n} = {v}" for n, v in (*i.outer, (i.variable, i.value)))
+            lines.append(_row(names, i.start_ns / 1000, (i.instructions, *_times(i))))
+        if len(self) > _SHOWN:
+            lines.append(f"... {len(self) - _SHOWN:,} more")
+        return lines
+
+
+_COLUMNS = ("instructions", "engine us", "DMA us", "elapsed us")
+
+
+def _times(i: Iteration) -> tuple[int, int, int]:
+    return i.engine_ns, i.transfer_ns, i.elapsed_ns
+
+
+def _row(name: str, first: float, values: Sequence[float]) -> str:
+    count, *times = values
+    shown = f"{first:,}" if isinstance(first, int) else f"{first:,.3f}"
+    return _HEAD.format(name, shown, f"{count:,.1f}", *(f"{ns / 1000:,.3f}" for ns in times))
+
+
+def loop_times(profile: Profile) -> LoopIterations:
+    """Add up what every iteration of every loop asked for; nothing where the loops of the text are not known."""
+    variables = profile.table("KernelIterationVariables")
+    if not variables or not profile.count("Instruction"):
+        return LoopIterations()
+    return _Sums(profile).found()
+
+
+class _Sums:
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        table = "KernelIterationVariables"
+        ids = profile.numbers(table, "iteration_variable_id")
+        number = {key: n for n, key in enumerate(ids.tolist())}
+        parents = profile.numbers(table, "parent_iteration_variable_id").tolist()
+        self.parent = [number.get(key, -1) for key in parents]
+        self.name = profile.strings(table, "variable_name").to_list()
+        self.file = profile.strings(table, "file_path").to_list()
+        self.line = profile.numbers(table, "line_number").tolist()
+        value = profile.column(table, "variable_value")
+        unknown = [True] * len(ids) if value is None else np.ma.getmaskarray(value).tolist()
+        values = profile.numbers(table, "variable_value").tolist()
+        self.value = [None if gone else v for gone, v in zip(unknown, values, strict=True)]
+        self.entry = self._entries(number)
+
+    def _entries(self, number: dict[int, int]) -> np.ndarray:
+        """Return the innermost variable of every row of Instruction, -1 outside all loops."""
+        profile = self.profile
+        names = profile.strings("KernelInstructions", "kernel_instruction_name").to_list()
+        innermost = profile.numbers("KernelInstructions", "iteration_variables_id").tolist()
+        of_name = {
+            name: number.get(key, -1) for name, key in zip(names, innermost, strict=True) if key
+        }
+        own = profile.strings("Instruction", "kernel_instruction_name")
+        coded = np.array([of_name.get(name, -1) for name in own.values] + [-1])
+        return coded[own.codes]
+
+    def found(self) -> LoopIterations:
+        profile = self.profile
+        rows = np.flatnonzero(self.entry >= 0)
+        passes = self._passes()
+        duration = profile.numbers("Instruction", "duration_ns")
+        start = profile.numbers("Instruction", "start_ts")
+        end = profile.numbers("Instruction", "end_ts").copy()
+        moved = np.zeros(len(start), dtype=np.int64)
+        issuer = issuers(profile)
+        has = issuer >= 0
+        np.add.at(moved, issuer[has], profile.numbers(TRANSFERS, "duration_ns")[has])
+        np.maximum.at(end, issuer[has], profile.numbers(TRANSFERS, "end_ts")[has])
+        sums: dict[tuple[int, int], list[int]] = {}
+        columns = [c[rows].tolist() for c in (self.entry, passes, duration, moved, start, end)]
+        for entry, trip, engine, transfer, begin, finish in zip(*columns, strict=True):
+            for _ in range(len(self.parent)):  # a file may say that a loop is around itself
+                if entry < 0:
+                    break
+                key = (entry, trip if self.value[entry] is None else 0)
+                own = sums.get(key)
+                if own is None:
+                    sums[key] = [1, engine, transfer, begin, finish]
+                else:
+                    own[0] += 1
+                    own[1] += engine
+                    own[2] += transfer
+                    own[3] = min(own[3], begin)
+                    own[4] = max(own[4], finish)
+                entry = self.parent[entry]
+                if entry >= 0 and self.value[entry] is None:
+                    trip = 0  # which pass of the outer loop it was is not known
+        return LoopIterations(
+            self._iteration(entry, trip, sums[entry, trip]) for entry, trip in sorted(sums)
+        )
+
+    def _passes(self) -> np.ndarray:
+        """Return how often the instruction of every row was executed before."""
+        pc = self.profile.column("Instruction", "compiler_pc")
+        result = np.zeros(len(self.entry), dtype=np.int64)
+        if pc is None or None not in self.value:
+            return result
+        assert isinstance(pc, np.ndarray)
+        engine = self.profile.strings("Instruction", "engine").codes
+        start = self.profile.numbers("Instruction", "start_ts")
+        place = known(pc)
+        order = np.lexsort((np.arange(len(start)), start, engine, place))
+        new = np.ones(len(order), dtype=bool)
+        new[1:] = (np.diff(place[order]) != 0) | (np.diff(engine[order]) != 0)
+        number = np.arange(len(order))
+        result[order] = number - np.maximum.accumulate(np.where(new, number, 0))
+        return result
+
+    def _iteration(self, entry: int, trip: int, sums: list[int]) -> Iteration:
+        outer = []
+        parent = self.parent[entry]
+        while parent >= 0 and len(outer) < len(self.parent):
+            outer.append((self.name[parent] or "", self.value[parent] or 0))
+            parent = self.parent[parent]
+        value = self.value[entry]
+        return Iteration(
+            self.name[entry] or "",
+            f"{self.file[entry]}:{self.line[entry]}",
+            trip if value is None else value,
+            tuple(reversed(outer)),
+            *sums,
+        )
