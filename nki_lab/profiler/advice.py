@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 #: Category of advice in the table Warning.
 CATEGORY = "advice"
+#: What stands between what was found and what to write instead.
+HELP = ". Help: "
 _PLACES_SHOWN = 3
 _SHOWN = 6
 
@@ -50,7 +52,7 @@ class Advice:
         shown = ", ".join(self.places[:_PLACES_SHOWN])
         more = ", ..." if len(self.places) > _PLACES_SHOWN else ""
         place = f"{shown}{more}: " if shown else ""
-        return f"{self.rule} ({self.gain}): {place}{self.message}. Help: {self.help}."
+        return f"{self.rule} ({self.gain}): {place}{self.message}{HELP}{self.help}."
 
 
 class Advices(tuple[Advice, ...]):

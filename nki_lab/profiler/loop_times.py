@@ -123,10 +123,7 @@ class _Sums:
         self.name = profile.strings(table, "variable_name").to_list()
         self.file = profile.strings(table, "file_path").to_list()
         self.line = profile.numbers(table, "line_number").tolist()
-        value = profile.column(table, "variable_value")
-        unknown = [True] * len(ids) if value is None else np.ma.getmaskarray(value).tolist()
-        values = profile.numbers(table, "variable_value").tolist()
-        self.value = [None if gone else v for gone, v in zip(unknown, values, strict=True)]
+        self.value: list[int | None] = [row["variable_value"] for row in profile.records(table)]
         self.entry = self._entries(number)
 
     def _entries(self, number: dict[int, int]) -> np.ndarray:
@@ -194,7 +191,7 @@ class _Sums:
         return result
 
     def _iteration(self, entry: int, trip: int, sums: list[int]) -> Iteration:
-        outer = []
+        outer: list[tuple[str, int]] = []
         parent = self.parent[entry]
         while parent >= 0 and len(outer) < len(self.parent):
             outer.append((self.name[parent] or "", self.value[parent] or 0))

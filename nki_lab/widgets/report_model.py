@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nki_lab.profiler.advice import CATEGORY, HELP
 from nki_lab.profiler.columns import Strings
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.report import badge, bound_sentence
@@ -33,13 +34,22 @@ def report_parts(data: ViewData) -> bytes:
         "lines": _lines(data),
         "findings": [_remark(remark) for remark in data.findings[:REMARKS_SHOWN]],
         "more_findings": max(0, len(data.findings) - REMARKS_SHOWN),
+        "advice": _advice(profile),
         "warnings": [
             {"kind": row["category"] or "", "message": row["message"] or ""}
-            for row in profile.records("Warning", 0, REMARKS_SHOWN)
-        ],
+            for row in profile.records("Warning")
+            if row["category"] != CATEGORY
+        ][:REMARKS_SHOWN],
         "text": view_text(data, "report"),
     }
     return pack(meta)
+
+
+def _advice(profile: Profile) -> list[dict[str, str]]:
+    """Return the advice among the warnings: what was found, and what to write instead."""
+    given = [row["message"] for row in profile.records("Warning") if row["category"] == CATEGORY]
+    parts = [message.partition(HELP) for message in given[:REMARKS_SHOWN]]
+    return [{"message": found, "help": help} for found, _, help in parts]
 
 
 def _figures(profile: Profile) -> list[dict[str, str]]:

@@ -53,6 +53,8 @@ class Report {
       make("div", { class: "nki-figures" }, meta.figures.map((f) => make("div", { class: "nki-figure" },
         make("div", { class: "nki-faint" }, f.label), make("div", { class: "nki-value" }, f.value), make("div", { class: "nki-faint" }, f.note)))),
       ...(findings.length ? [make("h4", {}, "Findings"), make("ul", { class: "nki-findings" }, findings)] : []),
+      ...(meta.advice.length ? [make("h4", {}, "Advice, the largest gain first"), make("ol", { class: "nki-findings" },
+        meta.advice.map((a) => make("li", {}, a.message, a.help ? make("div", { class: "nki-faint" }, `help: ${a.help}`) : null)))] : []),
       make("h4", {}, "Engines"), engines(meta, theme),
       ...(meta.lines.length ? [make("h4", {}, "Lines that ask for most time"), lines(meta, theme)] : []),
       ...(meta.warnings.length ? [make("h4", {}, "About these numbers"), make("ul", { class: "nki-findings nki-faint" },
