@@ -50,6 +50,8 @@ class Operand:
         part_written: the same of those that are written, where they are others than those that are read.
         indirect: the view may be one of `.indirect()` (Tensor Indirection).
         rows: a tile of indices may choose the rows of the view (DMA).
+        axes: what the instruction calls the partition axis and the free axes, for views; one name stands for axes that
+            run together, and one that only operands that are read have is summed over. "" is no name.
     """
 
     spaces: tuple[MemoryRegion, ...]
@@ -64,6 +66,7 @@ class Operand:
     part_written: Callable[[Instruction, NkiTensor], NkiTensor] | None = None
     indirect: bool = False
     rows: bool = False
+    axes: tuple[str, str] = ("", "")
 
 
 def reads(*spaces: MemoryRegion, **facts: Any) -> Operand:

@@ -32,9 +32,10 @@ _AS_STORED: dict[str, Any] = {"dst": None, "stationary": None, "moving": None}
         role=lambda i: WRITE if i.accumulate is False else UPDATE,
         shape=Shape.FLAT,
         indirect=True,
+        axes=("M", "N"),
     ),
-    stationary=reads(SBUF, shape=Shape.FLAT, dtypes=INPUTS, indirect=True),
-    moving=reads(SBUF, shape=Shape.FLAT, dtypes=INPUTS, indirect=True),
+    stationary=reads(SBUF, shape=Shape.FLAT, dtypes=INPUTS, indirect=True, axes=("K", "M")),
+    moving=reads(SBUF, shape=Shape.FLAT, dtypes=INPUTS, indirect=True, axes=("K", "N")),
     rules=MATMUL_RULES,
     numerics=lambda i: _AS_STORED if i.is_transpose else {},
     in_place_safe=True,  # the inputs are in SBUF, and `dst` is read by the addition that writes `out`

@@ -134,9 +134,10 @@ def _one_index(name: str) -> Rule:
         shape=Shape.FLAT,
         dtypes=frozenset((float32, bfloat16)),
         indirect=True,
+        axes=("M", "N"),
     ),
-    stationary=reads(SBUF, shape=Shape.FLAT, dtypes=PACKED, indirect=True),
-    moving=reads(SBUF, shape=Shape.FLAT, dtypes=PACKED, indirect=True),
+    stationary=reads(SBUF, shape=Shape.FLAT, dtypes=PACKED, indirect=True, axes=("K", "M")),
+    moving=reads(SBUF, shape=Shape.FLAT, dtypes=PACKED, indirect=True, axes=("K", "N")),
     stationary_scale=reads(SBUF, shape=Shape.FLAT, dtypes=SCALES, part=_used, indirect=True),
     moving_scale=reads(SBUF, shape=Shape.FLAT, dtypes=SCALES, part=_used, indirect=True),
     rules=(

@@ -110,6 +110,9 @@ class Steps(Protocol):
     def at(self, number: int) -> Step:
         """Return an executed instruction with the values around it."""
 
+    def values(self, number: int, tensor: int) -> np.ndarray | None:
+        """Return what a tensor holds after `number` instructions; None where nothing has written it, or no longer."""
+
     def next_not_finite(self, start: int) -> int | None:
         """Return the first executed instruction from `start` on that writes a NaN or an infinity."""
 
@@ -129,6 +132,10 @@ class NoSteps:
     def at(self, number: int) -> Step:
         """Refuse: there is none."""
         raise IndexError(self.problem)
+
+    def values(self, number: int, tensor: int) -> np.ndarray | None:
+        """Return None."""
+        return None
 
     def next_not_finite(self, start: int) -> int | None:
         """Return None."""

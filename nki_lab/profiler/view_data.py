@@ -5,6 +5,7 @@
     Operation      one instruction of the compiled program
     Tensor         a tensor's memory: where it lies and from when to when it is in use
     Slice          a part of a tensor, and the instructions that touch it
+    Access         what an instruction does with one operand (`nki_lab.profiler.view_operands`)
 
 Everything is plain data, so that views need no compiler and no simulator: they can show a run that
 was read from a file as well as one that has just happened. What grows with the program is made when
@@ -18,15 +19,29 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, overload
 
+import numpy as np
+
 from nki_lab.profiler.step_data import NoSteps, Steps
+from nki_lab.profiler.view_operands import Access, Held, Listing
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from nki_lab.profiler.profile import Profile
 
 #: Names of the views of a run, in the order they are shown.
-VIEWS = ("report", "ir", "layout", "memory", "timeline")
+VIEWS = (
+    "report",
+    "findings",
+    "source",
+    "ir",
+    "layout",
+    "array",
+    "memory",
+    "timeline",
+    "graph",
+)
+
+#: What is said of values where a run does not have them.
+NO_VALUES = "the values of this run are not known"
 
 T = TypeVar("T")
 
@@ -62,11 +77,18 @@ class Place:
         label: file and line, the same on every machine: "cell, line 5".
         heading: the same with the number of the cell, as a notebook shows it: "cell [3], line 5".
         text: the line itself.
+        line: its number in the file; 0 where it is not known.
     """
 
     label: str
     heading: str
     text: str
+    line: int = 0
+
+    @property
+    def file(self) -> str:
+        """The file with the number of the cell, without the line: "cell [3]"."""
+        return self.heading.rpartition(", line ")[0] or self.heading.rpartition(":")[0]
 
 
 @dataclass(frozen=True)
@@ -95,11 +117,13 @@ class CodeLine(NamedTuple):
         text: the line.
         place: where the author wrote what it came from.
         position: number of the instruction it shows, None for other lines.
+        engine: engine of that instruction; "" where there is none.
     """
 
     text: str
     place: Place | None = None
     position: int | None = None
+    engine: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,6 +243,13 @@ class ViewData:
         make_lines: gives `lines`; None where they are known from the profile only.
         findings: what the author should know.
         make_steps: gives `steps`.
+        accesses: what an instruction does with each operand, by its position.
+        held: what a tensor holds, by its number: when the run has ended (None), or before (`after` is False) or
+            after the instruction of a position.
+        places: elements of the tensor behind operand `k` of the instruction at a position, where values of the device
+            decide them; None where they are not known.
+        make_listings: gives `listings`.
+        find_products: gives `products`.
     """
 
     name: str
@@ -232,6 +263,25 @@ class ViewData:
     )
     findings: Sequence[Remark] = field(default=(), repr=False)
     make_steps: Callable[[], Steps] = field(default=NoSteps, repr=False)
+    accesses: Callable[[int], Sequence[Access]] = field(default=lambda position: (), repr=False)
+    held: Callable[[int, int | None, bool], Held] = field(
+        default=lambda number, position, after: Held(None, NO_VALUES), repr=False
+    )
+    places: Callable[[int, int], np.ndarray | None] = field(
+        default=lambda position, k: None, repr=False
+    )
+    make_listings: Callable[[], Sequence[Listing]] = field(default=lambda: (), repr=False)
+    find_products: Callable[[], np.ndarray] | None = field(default=None, repr=False)
+
+    @cached_property
+    def listings(self) -> Sequence[Listing]:
+        """The author's text that the program came from, the kernel's file first."""
+        return self.make_listings()
+
+    @cached_property
+    def products(self) -> np.ndarray:
+        """Positions of the instructions that sum products over an axis two of their operands share."""
+        return np.zeros(0, dtype=np.int64) if self.find_products is None else self.find_products()
 
     @cached_property
     def steps(self) -> Steps:

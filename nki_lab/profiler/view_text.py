@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from io import StringIO
+from collections.abc import Callable
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
+from nki_lab.profiler.data_flow import data_flow_text
+from nki_lab.profiler.matmuls import matmul_text
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.report import badge, report
 from nki_lab.profiler.schema import TRANSFERS
-from nki_lab.profiler.view_data import VIEWS, Remark, ViewData
+from nki_lab.profiler.source_text import findings_text, remark_lines, source_text
+from nki_lab.profiler.text_table import cut, text_table
+from nki_lab.profiler.view_data import VIEWS, ViewData
 
-_WIDTH = 110
 _EVENTS_SHOWN = 40
 #: Why addresses go higher than the bytes in use at one time; compiler/passes/allocate.py does it.
 PLACES_TAKEN = "a place is used again only when no fresh one is left, so that less has to wait"
@@ -39,26 +39,19 @@ def summary(data: ViewData) -> str:
     return f"{data.name} on {profile.target.name}: {profile.total_ns / 1000:,.3f} us {how}"
 
 
-def remark_lines(remark: Remark) -> list[str]:
-    """Return a finding as text: its place, what it is, and what to do about it."""
-    place = f"{remark.place.label}: " if remark.place else ""
-    lines = [f"{place}{remark.kind}: {remark.message}"]
-    return [*lines, f"  help: {remark.help}"] if remark.help else lines
-
-
 def _report(data: ViewData, limit: int | None) -> list[str]:
     lines = report(data.profile).split("\n")
     if data.findings:
         lines += ["", "findings"]
     for finding in data.findings:
         lines += [f"  {line}" for line in remark_lines(finding)]
-    return _cut(lines, limit)
+    return cut(lines, limit)
 
 
 def _ir(data: ViewData, limit: int | None) -> list[str]:
     if not data.stages:
         return ["no program is known"]
-    return _cut(
+    return cut(
         [
             f"{line.text}  // {line.place.label}" if line.place else line.text
             for line in data.stages[-1].lines
@@ -77,7 +70,7 @@ def _layout(data: ViewData, limit: int | None) -> list[str]:
             span = f"{start:,} to {start + tensor.row_bytes - 1:,}"
         shape = " x ".join(map(str, tensor.shape))
         rows.append((tensor.name, tensor.memory, shape, tensor.dtype, partitions, span))
-    return _table(("tensor", "memory", "shape", "dtype", "partitions", "bytes"), rows, limit)
+    return text_table(("tensor", "memory", "shape", "dtype", "partitions", "bytes"), rows, limit)
 
 
 def _memory(data: ViewData, limit: int | None) -> list[str]:
@@ -93,7 +86,7 @@ def _memory(data: ViewData, limit: int | None) -> list[str]:
     heads = ("memory", "tile", "bytes/partition", f"in use (of {count} instructions)", "made at")
     reached = _reached(data)
     left = None if limit is None else limit - len(reached)
-    return [*_table(heads, sorted(rows, key=lambda row: row[0] != "sbuf"), left), *reached]
+    return [*text_table(heads, sorted(rows, key=lambda row: row[0] != "sbuf"), left), *reached]
 
 
 def _reached(data: ViewData) -> list[str]:
@@ -128,7 +121,7 @@ def _timeline(data: ViewData, limit: int | None) -> list[str]:
     ]
     heads = ("start ns", "end ns", "engine or queue", "what", "line or tensor")
     count = profile.count("Instruction") + profile.count(TRANSFERS)
-    return [badge(profile), *_table(heads, rows, None if limit is None else limit - 1, count)]
+    return [badge(profile), *text_table(heads, rows, None if limit is None else limit - 1, count)]
 
 
 def _first_rows(profile: Profile, table: str, *columns: str) -> list[tuple]:
@@ -147,48 +140,12 @@ def _first_rows(profile: Profile, table: str, *columns: str) -> list[tuple]:
 
 _TEXTS: dict[str, Callable[[ViewData, int | None], list[str]]] = {
     "report": _report,
+    "findings": findings_text,
+    "source": source_text,
     "ir": _ir,
     "layout": _layout,
+    "array": matmul_text,
     "memory": _memory,
     "timeline": _timeline,
+    "graph": data_flow_text,
 }
-
-
-def _table(
-    heads: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    limit: int | None,
-    count: int | None = None,
-) -> list[str]:
-    """Return a table of at most `limit` lines; `count` is the number of rows there are in all."""
-    count = len(rows) if count is None else count
-    if limit is not None and 1 + len(rows) + (count > len(rows)) > limit:
-        rows = rows[: max(limit - 2, 0)]
-    table = Table(box=None, pad_edge=False, show_edge=False)
-    for head in heads:
-        right = head.endswith((" ns", "partition"))
-        table.add_column(head, justify="right" if right else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    # In a notebook rich would show the table itself, as HTML, and ipykernel asks for escape codes.
-    console = Console(
-        file=StringIO(),
-        force_jupyter=False,
-        width=_WIDTH,
-        color_system=None,
-        markup=False,
-        emoji=False,
-        highlight=False,
-    )
-    console.print(table)
-    assert isinstance(console.file, StringIO)
-    lines = [line.rstrip() for line in console.file.getvalue().splitlines()]
-    if count > len(rows):
-        lines.append(f"... {count - len(rows):,} more")
-    return lines
-
-
-def _cut(lines: list[str], limit: int | None) -> list[str]:
-    if limit is None or len(lines) <= limit:
-        return lines
-    return [*lines[: limit - 1], f"... {len(lines) - limit + 1:,} more lines"]

@@ -150,7 +150,14 @@ class Result:
     @cached_property
     def view_data(self) -> ViewData:
         """The run as the views show it: plain data."""
-        return make_view_data(self.compiled, self.profile, self.findings, lambda: self.steps)
+        return make_view_data(
+            self.compiled,
+            self.profile,
+            self.findings,
+            lambda: self.steps,
+            self.inputs,
+            self.outputs,
+        )
 
     @cached_property
     def steps(self) -> Steps:

@@ -113,6 +113,10 @@ class RunSteps:
             error="" if around.error is None else str(around.error),
         )
 
+    def values(self, number: int, tensor: int) -> np.ndarray | None:
+        """Return what a tensor holds after `number` instructions; None where nothing has written it, or no longer."""
+        return self._stepper.values(number, self.kernel.storages[tensor])
+
     def next_not_finite(self, start: int) -> int | None:
         """Return the first executed instruction from `start` on that writes a NaN or an infinity."""
         return self._stepper.next_not_finite(start)

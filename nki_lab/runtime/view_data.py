@@ -30,6 +30,9 @@ from nki_lab.profiler.view_data import (
     Tensor,
     ViewData,
 )
+from nki_lab.runtime.view_listings import listings
+from nki_lab.runtime.view_operands import accesses, products
+from nki_lab.runtime.view_values import RunValues
 from nki_lab.source import Span, Stack
 
 
@@ -38,10 +41,13 @@ def make_view_data(
     profile: Profile,
     findings: tuple[Finding, ...],
     make_steps: Callable[[], Steps] = NoSteps,
+    inputs: Sequence[np.ndarray] = (),
+    outputs: Sequence[np.ndarray] = (),
 ) -> ViewData:
-    """Describe a compiled kernel, its timeline and what was found for the views."""
+    """Describe a compiled kernel, its timeline, what was found and what it computed for the views."""
     program = _Described(compiled.kernel)
     kernel = compiled.kernel
+    values = RunValues(kernel, inputs, outputs, make_steps)
     return ViewData(
         name=kernel.name,
         profile=profile,
@@ -52,6 +58,11 @@ def make_view_data(
         make_lines=program.line_numbers,
         findings=tuple(program.remark(f) for f in findings),
         make_steps=make_steps,
+        accesses=lambda position: accesses(kernel.instructions[position]),
+        held=values.held,
+        places=values.places,
+        make_listings=lambda: listings(kernel, compiled.source),
+        find_products=lambda: products(kernel),
     )
 
 
@@ -88,7 +99,7 @@ class _Described:
         found = self._places.get(stack[0])
         if found is None:
             span = Span.of(stack[0])
-            found = self._places[stack[0]] = Place(str(span), span.heading(), span.text)
+            found = self._places[stack[0]] = Place(str(span), span.heading(), span.text, span.line)
         return found
 
     def operation(self, position: int) -> Operation:
@@ -120,8 +131,14 @@ class _Described:
             before = kernel
 
     def lines(self, kernel: Kernel) -> list[CodeLine]:
+        instructions = kernel.instructions
         return [
-            CodeLine(line.text, self.place(line.stack), line.position)
+            CodeLine(
+                line.text,
+                self.place(line.stack),
+                line.position,
+                "" if line.position is None else instructions[line.position].form.engine.name,
+            )
             for line in print_lines(kernel)
         ]
 

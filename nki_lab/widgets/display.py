@@ -115,7 +115,7 @@ class Display:
 
 
 def display(result: Any, tabs: Sequence[str] | None = None) -> Display:
-    """Return a run as an object that a notebook shows: tabs of report, IR, layout, memory, timeline.
+    """Return a run as an object that a notebook shows: the views of `VIEWS` as tabs.
 
     Args:
         result: a Result of `nki_lab.run`, or a ViewData.

@@ -45,11 +45,17 @@ class Passes:
         return pack({"stages": self.list})
 
     def stage(self, number: int) -> bytes:
-        """Return the program's text after pass `number`, packed: per line its place, instruction and news."""
+        """Return the program's text after pass `number`, packed.
+
+        Per line its place, instruction, engine and whether the pass wrote it; and the lines it took away, each with
+        the line of the new text below which it stood.
+        """
         stage = self.data.stages[number]
-        known = _texts(self.data.stages[number - 1]) if number else Counter()
+        old = self.data.stages[number - 1].lines if number else ()
+        known = Counter(line.text for line in old)
         places: dict[tuple[str, str], int] = {}
-        place, position, fresh = [], [], []
+        engines: dict[str, int] = {"": 0}
+        place, position, fresh, engine = [], [], [], []
         for line in stage.lines:
             code = 0
             if line.place is not None:
@@ -57,6 +63,7 @@ class Passes:
                 code = places.setdefault(key, len(places) + 1)
             place.append(code)
             position.append(-1 if line.position is None else line.position)
+            engine.append(engines.setdefault(line.engine, len(engines)))
             is_new = bool(number) and known[line.text] == 0
             fresh.append(is_new)
             if number and not is_new:
@@ -65,12 +72,16 @@ class Passes:
             "place": smallest(np.array(place, dtype=np.int64)),
             "position": np.array(position, dtype="i4"),
             "fresh": np.array(fresh, dtype="u1"),
+            "engine": smallest(np.array(engine, dtype=np.int64)),
         }
         meta = {
             "number": number,
             "name": stage.name,
+            "before": self.data.stages[number - 1].name if number else "",
             "text": "\n".join(line.text for line in stage.lines),
             "places": [list(key) for key in places],
+            "engines": list(engines),
+            "taken": _taken([line.text for line in old], [line.text for line in stage.lines]),
         }
         return pack(meta, arrays)
 
@@ -83,3 +94,23 @@ class Passes:
 
 def _texts(stage: Stage) -> Counter[str]:
     return Counter(line.text for line in stage.lines)
+
+
+def _taken(old: list[str], new: list[str]) -> list[tuple[int, str]]:
+    """Return the lines of `old` that `new` lacks, each with the line of `new` it stood below; -1 is the top.
+
+    A line that has only moved is not taken away.
+    """
+    left = Counter(new)
+    at: dict[str, list[int]] = {}
+    for number in range(len(new) - 1, -1, -1):
+        at.setdefault(new[number], []).append(number)
+    found = []
+    above = -1
+    for text in old:
+        if left[text] > 0:
+            left[text] -= 1
+            above = at[text].pop()
+        else:
+            found.append((above, text))
+    return sorted(found, key=lambda entry: entry[0])

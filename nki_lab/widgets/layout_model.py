@@ -1,6 +1,6 @@
 """Which bytes of a tensor do its slices cover?
 
-A tensor is shown as rows (partitions; in HBM the first axis) by elements. The elements a slice
+A tensor is shown as rows (partitions; in HBM all axes but the last) by elements. The elements a slice
 covers are a union of boxes: rows and columns with a step each. The boxes are exact: no element is
 left out, none is added.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -106,8 +107,6 @@ def tensor_list(data: ViewData) -> list[dict[str, Any]]:
                 "shape": shape,
                 "dtype": tensor.dtype,
                 "origin": tensor.origin,
-                "rows": tensor.rows,
-                "row_bytes": tensor.row_bytes,
             }
         )
     return found
@@ -117,12 +116,14 @@ def tensor_layout(data: ViewData, number: int) -> bytes:
     """Return one tensor with the slices that instructions touch, packed."""
     tensor = data.tensors[number]
     slices = data.slices(number)
+    rows, row_elements = grid_of(tensor)
+    row_bytes = row_elements * tensor.itemsize
     shown = []
     table: list[tuple[int, ...]] = []
     uses = max(1, min(_USES_OF_SLICE, USES_SHOWN // (2 * len(slices) + 1)))
     for part in slices[:SLICES_SHOWN]:
-        scale = tensor.row_bytes // part.itemsize
-        if scale * part.itemsize != tensor.row_bytes:
+        scale = row_bytes // part.itemsize
+        if scale * part.itemsize != row_bytes:
             continue
         space = BOXES_SHOWN - len(table)
         found = list(islice(boxes(part, scale), space + 1))
@@ -142,8 +143,9 @@ def tensor_layout(data: ViewData, number: int) -> bytes:
         "dtype": tensor.dtype,
         "itemsize": tensor.itemsize,
         "on_chip": tensor.on_chip,
-        "rows": tensor.rows,
-        "row_bytes": tensor.row_bytes,
+        "rows": rows,
+        "row_bytes": row_bytes,
+        "outer": outer_axes(tensor),
         "nbytes": tensor.nbytes,
         "address": tensor.address,
         "origin": tensor.origin,
@@ -159,19 +161,48 @@ def tensor_layout(data: ViewData, number: int) -> bytes:
     )
 
 
+def grid_of(tensor: Tensor) -> tuple[int, int]:
+    """Return rows and elements of a row as a tensor is drawn.
+
+    On chip a row is a partition. In HBM it is the last axis, and all other axes run down: of more than two axes an
+    index chooses the outer ones (`outer_axes`).
+    """
+    if tensor.on_chip or len(tensor.shape) < 2:
+        return tensor.rows, tensor.row_elements
+    return prod(tensor.shape[:-1]), tensor.shape[-1]
+
+
+def outer_axes(tensor: Tensor) -> list[dict[str, Any]]:
+    """Return the axes that an index chooses: their number, size, and how far one step moves, in rows or bytes."""
+    shape = tensor.shape
+    found = []
+    if tensor.on_chip:
+        for axis in range(1, len(shape) - 1):
+            step = prod(shape[axis + 1 :]) * tensor.itemsize
+            found.append({"axis": axis, "size": shape[axis], "step": step, "of": "bytes"})
+    else:
+        for axis in range(len(shape) - 2):
+            step = prod(shape[axis + 1 : -1])
+            found.append({"axis": axis, "size": shape[axis], "step": step, "of": "rows"})
+    return found
+
+
 def axis_labels(tensor: Tensor) -> list[str]:
     """Say what runs down and what runs across: partition and free axes, or axes of device memory."""
     rank = len(tensor.shape)
-    first = 1 if rank > 1 or tensor.on_chip else 0
-    sizes = " x ".join(f"{n:,}" for n in tensor.shape[first:])
-    numbers = ", ".join(map(str, range(first, rank)))
-    axes = f"{'axis' if rank - first == 1 else 'axes'} {numbers}"
     if tensor.on_chip:
-        down, across, of = f"partition axis: axis 0 ({tensor.rows:,})", f"free {axes}", "partition"
-    else:
-        down, across, of = f"axis 0 ({tensor.rows:,})" if first else "", axes, "row"
-    size = f"{tensor.row_bytes:,} bytes per {of}" if first else f"{tensor.row_bytes:,} bytes"
-    return [down, f"{across}: {sizes} {tensor.dtype}, {size} (marks count bytes)"]
+        sizes = " x ".join(f"{n:,}" for n in tensor.shape[1:])
+        numbers = ", ".join(map(str, range(1, rank)))
+        axes = f"{'axis' if rank == 2 else 'axes'} {numbers}"
+        size = f"{tensor.row_bytes:,} bytes per partition"
+        return [
+            f"partition axis: axis 0 ({tensor.rows:,})",
+            f"free {axes}: {sizes} {tensor.dtype}, {size} (marks count bytes)",
+        ]
+    _, across = grid_of(tensor)
+    down = f"axis {rank - 2} ({tensor.shape[-2]:,})" if rank > 1 else ""
+    size = f"{across * tensor.itemsize:,} bytes{' per row' if down else ''}"
+    return [down, f"axis {max(0, rank - 1)}: {across:,} {tensor.dtype}, {size} (marks count bytes)"]
 
 
 def _describe(data: ViewData, part: Slice, uses: int) -> dict[str, Any]:

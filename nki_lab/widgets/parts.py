@@ -1,12 +1,18 @@
 """Which blocks of data may a live view of a run ask for?
 
     report                  headline, figures, engines, lines, findings
+    findings                every finding
+    source                  the author's text and the cost of each line
     ir, ir/2                the passes; the program after pass 2
     layout, layout/7        the tensors; tensor 7 with its slices
+    access/5                operands of instruction 5, with the elements it touches
+    values/7, values/7/5    what tensor 7 holds: at the end of the run, or after instruction 5 (values/7/5/before)
+    array, array/5          products of the multiplier array; the one of instruction 5
     memory                  tiles of SBUF and PSUM
     timeline                tracks, and how busy they are over time
     timeline/events         every event, in chunks
     timeline/event/17       what is known of event 17
+    graph, graph/lines      which instruction hands values to which; the same by lines, or by instructions
 
 What is small is put into the widget's own state, so that it is there without a kernel; the rest is
 made when the browser asks.
@@ -18,18 +24,30 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from nki_lab.profiler.view_data import ViewData
+from nki_lab.widgets.access_model import access_parts
+from nki_lab.widgets.array_model import array_list, array_product
+from nki_lab.widgets.graph_model import graph_parts
 from nki_lab.widgets.ir_model import Passes
 from nki_lab.widgets.layout_model import TENSORS_SHOWN, first_tensor, tensor_layout, tensor_list
 from nki_lab.widgets.memory_model import memory_map
 from nki_lab.widgets.packing import pack
 from nki_lab.widgets.report_model import report_parts
+from nki_lab.widgets.source_model import findings_parts, source_parts
 from nki_lab.widgets.timeline_model import Timeline, event_detail
+from nki_lab.widgets.values_model import values_parts
 
 #: Bytes of all blocks in the state of one widget; a notebook may store that state.
 STORED_BYTES = 120_000
 #: Programs and profiles up to this size are cheap enough to be prepared before they are asked for.
 STORED_OPERATIONS = 3_000
 STORED_EVENTS = 20_000
+
+
+#: Of what a page without a kernel holds at most: instructions and tensors looked into, products played.
+OPENED_SAVED = 200
+PRODUCTS_SAVED = 8
+#: Data-flow graphs by name -> by source line; None leaves the choice to the size of the program.
+GRAPHS = {"graph": None, "graph/lines": True, "graph/instructions": False}
 
 
 class UnknownPart(ValueError):
@@ -61,6 +79,10 @@ class Parts:
         kind, _, rest = name.partition("/")
         if name == "report":
             yield report_parts(data)
+        elif name == "findings":
+            yield findings_parts(data)
+        elif name == "source":
+            yield source_parts(data)
         elif name == "ir":
             yield self.passes.overview()
         elif kind == "ir":
@@ -71,6 +93,16 @@ class Parts:
             yield pack({"tensors": shown, "first": first_tensor(data.tensors), "more": more})
         elif kind == "layout":
             yield tensor_layout(data, _number(rest, len(data.tensors)))
+        elif kind == "access":
+            yield access_parts(data, _number(rest, len(data.operations)))
+        elif kind == "values":
+            yield values_parts(data, *self._moment(rest))
+        elif name == "array":
+            yield array_list(data)
+        elif kind == "array":
+            yield array_product(data, _number(rest, len(data.operations)))
+        elif name in GRAPHS:
+            yield graph_parts(data, GRAPHS[name])
         elif name == "memory":
             yield memory_map(data)
         elif name == "timeline":
@@ -82,6 +114,17 @@ class Parts:
             yield pack(event_detail(self.timeline, number))
         else:
             raise UnknownPart(f"there is no data called {name!r}")
+
+    def _moment(self, text: str) -> tuple[int, int | None, bool]:
+        """Return tensor, instruction (None: the end of the run) and whether after it."""
+        number, _, rest = text.partition("/")
+        position, _, when = rest.partition("/")
+        if when not in ("", "before"):
+            raise UnknownPart(f"there is no moment {when!r}")
+        tensor = _number(number, len(self.data.tensors))
+        if not rest:
+            return tensor, None, True
+        return tensor, _number(position, len(self.data.operations)), not when
 
     def stored(self, tabs: Sequence[str]) -> dict[str, bytes]:
         """Return the blocks for the state of a widget: of each view what is small, the first view first."""
@@ -120,6 +163,12 @@ class Parts:
             yield from (f"ir/{n}" for n in reversed(range(len(data.stages))))
         elif tab == "layout":
             yield from (f"layout/{n}" for n in range(min(len(data.tensors), TENSORS_SHOWN)))
+            yield from (f"access/{n}" for n in range(min(len(data.operations), OPENED_SAVED)))
+            yield from (f"values/{n}" for n in range(min(len(data.tensors), OPENED_SAVED)))
+        elif tab == "array":
+            yield from (f"array/{p}" for p in data.products[:PRODUCTS_SAVED].tolist())
+        elif tab == "graph":
+            yield from GRAPHS
         elif tab == "timeline":
             yield "timeline/events"
             if self.timeline.count <= STORED_OPERATIONS:
@@ -131,8 +180,8 @@ class Parts:
         if tab == "timeline":
             events = self.timeline.count <= STORED_EVENTS
             return ["timeline", "timeline/events"] if events else ["timeline"]
-        if tab == "report":
-            return ["report"]
+        if tab in ("report", "findings", "source"):
+            return [tab]
         if max(len(data.operations), len(data.tensors)) > STORED_OPERATIONS:
             return []
         if tab == "ir":
@@ -141,6 +190,8 @@ class Parts:
             return (
                 ["layout", f"layout/{first_tensor(data.tensors)}"] if data.tensors else ["layout"]
             )
+        if tab == "graph":  # following every element takes longer than a cell should
+            return []
         return [tab]
 
 

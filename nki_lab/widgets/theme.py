@@ -70,6 +70,15 @@ SERIES = (
 #: A limit that is drawn as a line, and what lies past it.
 LIMIT = Colour("#b00020", "#ff7b8b")
 
+#: Values from the lowest over zero to the highest: from blue to orange, which colour-blind eyes tell apart.
+HEAT = (
+    Colour("#1557d6", "#75b1f5"),
+    Colour("#9db9ef", "#36588a"),
+    Colour("#f3f4f6", "#26292e"),
+    Colour("#f0b48f", "#84481f"),
+    Colour("#b3450f", "#f0a062"),
+)
+
 
 def theme_table() -> dict[str, Any]:
     """Return the colours as the live views read them: per theme, names and lists of #rrggbb."""
@@ -87,6 +96,7 @@ def theme_table() -> dict[str, Any]:
             "limit": one(LIMIT),
             "engines": {name: one(colour) for name, colour in ENGINE_COLOURS.items()},
             "series": [one(colour) for colour in SERIES],
+            "heat": [one(colour) for colour in HEAT],
         }
 
     return {"light": table("light"), "dark": table("dark"), "labels": ENGINE_LABELS}

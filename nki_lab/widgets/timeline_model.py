@@ -16,6 +16,7 @@ import numpy as np
 
 from nki_lab.profiler import intervals
 from nki_lab.profiler.export_perfetto import ENGINE_TRACKS
+from nki_lab.profiler.line_costs import line_rows
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.report import badge
 from nki_lab.profiler.schema import TRANSFERS
@@ -242,38 +243,8 @@ class Timeline:
 
 def instruction_lines(data: ViewData) -> tuple[list[dict[str, str]], np.ndarray]:
     """Return the author's lines and, per row of Instruction, a number into them or -1."""
-    profile = data.profile
-    known, position = data.lines, positions(profile)
-    if known is not None and position is not None:
-        codes, places = known
-        lines = [{"place": p.heading, "text": p.text} for p in places]
-        # The program is that of core 0; of the other core the profile knows the lines.
-        return _with_other_core(
-            profile, lines, np.where(position >= 0, codes[position], -1), position
-        )
-    column = profile.strings("Instruction", "nki_source_location")
-    return [{"place": text, "text": ""} for text in column.values], column.codes.astype(np.int64)
-
-
-def _with_other_core(
-    profile: Profile, lines: list[dict[str, str]], codes: np.ndarray, position: np.ndarray
-) -> tuple[list[dict[str, str]], np.ndarray]:
-    if (position >= 0).all():
-        return lines, codes
-    column = profile.strings("Instruction", "nki_source_location")
-    same: dict[int, int] = {}  # a line of the profile -> one of the program
-    for own, code in zip(column.codes.tolist(), codes.tolist(), strict=True):
-        if own >= 0 and code >= 0:
-            same.setdefault(own, code)
-    by_text = {column.values[own]: code for own, code in same.items()}
-    table = []
-    for text in column.values:
-        if text not in by_text:
-            by_text[text] = len(lines)
-            lines = [*lines, {"place": text, "text": ""}]
-        table.append(by_text[text])
-    others = np.array([*table, -1], dtype=np.int64)[column.codes]
-    return lines, np.where(position >= 0, codes, others)
+    places, rows = line_rows(data)
+    return [{"place": place.heading, "text": place.text} for place in places], rows
 
 
 def event_detail(timeline: Timeline, number: int) -> dict[str, Any]:

@@ -115,7 +115,7 @@ def test_a_result_shown_by_itself_is_its_display() -> None:
 
 @pytest.mark.parametrize("tabs", [(), ("report", "sketch")])
 def test_an_unknown_view_is_refused(tabs) -> None:
-    with pytest.raises(ValueError, match="views are report, ir, layout, memory, timeline; found"):
+    with pytest.raises(ValueError, match=f"views are {', '.join(VIEWS)}; found"):
         display(added(), tabs=tabs)
 
 
@@ -222,8 +222,9 @@ def test_nothing_comes_from_another_host(monkeypatch) -> None:
     sources = live.LiveView._esm + live.LiveView._css
     without_widget(monkeypatch)
     page = bundle_of(added())["text/html"]
+    sources = sources.replace("http://www.w3.org/2000/svg", "")  # a name of SVG that nobody fetches
     for text in (sources, page):
-        assert re.findall(r"(?:https?:)?//[\w.-]+\.\w+|\bimport\(|@import|url\(", text) == []
+        assert re.findall(r"(?:https?:)?//[\w.-]+\.\w+|\bimport\(|@import|url\((?!#)", text) == []
 
 
 class View:

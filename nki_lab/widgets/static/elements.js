@@ -59,3 +59,40 @@ export function button(text, title, act) {
 export function notice(text, kind = "") {
   return make("p", { class: `nki-notice ${kind}`, role: kind === "error" ? "alert" : "status" }, text);
 }
+
+/** Put a text on the clipboard; returns a promise of whether that was allowed. */
+export async function copyText(text, within) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    // Without a secure origin, or in a frame, only the old way is open.
+    const area = make("textarea", { "aria-hidden": "true", style: { position: "fixed", opacity: "0" } });
+    area.value = text;
+    within.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    return done;
+  }
+}
+
+/** Return an element of an SVG drawing; facts as for `make`. */
+export function drawn(tag, facts = {}, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(facts)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, String(value));
+  }
+  element.append(...present(children));
+  return element;
+}
+
+const COUNTER = Symbol.for("nki_lab.elements");
+
+/** Return a number for an id: no other element has it, also where each view has a module of its own. */
+export function uniqueNumber() {
+  globalThis[COUNTER] = (globalThis[COUNTER] || 0) + 1;
+  return globalThis[COUNTER];
+}

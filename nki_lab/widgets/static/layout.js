@@ -1,36 +1,50 @@
-// Which part of a tensor does each instruction touch?  Partitions down, bytes across.
+// Which part of a tensor does each instruction touch, and what does it hold?  Partitions down, bytes across.
 
+import { Accesses, address } from "./access.js";
 import { boxParts, slicesAt } from "./boxes.js";
 import { Canvas, navigate } from "./canvas.js";
-import { choice, fill, make, notice, sourceLine } from "./elements.js";
+import { button, choice, fill, make, notice, sourceLine } from "./elements.js";
+import { unravel, windowOf } from "./heat.js";
 import { LongList } from "./list.js";
 import { binaryTicks, Range } from "./range.js";
 import { fit } from "./timeline_draw.js";
+import { showLegend, valuesOf } from "./values.js";
 import { bytes, number } from "./words.js";
 
 const LEFT = 62;
 const TOP = 34;
 const BOTTOM = 6;
 const LATE_MS = 400;
+// HBM tensors of more rows are shown by their last two axes, with fields for the index of the others.
+const ROWS_WHOLE = 512;
 const SPACES = { shared_hbm: "HBM", private_hbm: "HBM (private)", sbuf: "SBUF", psum: "PSUM" };
 
 class Layout {
   constructor(panel, context, tensors, first, more) {
-    Object.assign(this, { panel, context, theme: context.theme, tensors, chosen: -1, hovered: [] });
+    Object.assign(this, { panel, context, theme: context.theme, tensors, chosen: -1, hovered: [], what: "slices", rows: [0, 1] });
     this.range = new Range(0, 1, 1);
     this.canvas = new Canvas((pen, width, height) => this.paint(pen, width, height), "Layout of a tensor");
     this.facts = make("div", { class: "nki-facts" });
     this.list = new LongList({ row: (k) => this.row(k), height: 20, label: "Slices", onChoose: (k) => this.choose(k) });
     this.detail = make("div", { class: "nki-detail" });
+    this.fields = make("span", { class: "nki-fields" });
+    this.legend = make("div", { class: "nki-legend" });
+    this.accesses = new Accesses(context);
+    this.select = make("span", {});
     const groups = Object.entries(SPACES).map(([memory, title]) => [title,
       tensors.flatMap((t, k) => (t.memory === memory ? [[k, `${t.name}  ${t.shape}  ${t.dtype}`]] : []))]);
     fill(panel,
       make("div", { class: "nki-bar" },
-        choice("tensor", groups.filter(([, entries]) => entries.length), first, (value) => this.show(Number(value))),
+        this.select,
+        choice("show", [["slices", "slices"], ["values", "values"]], "slices", (value) => { this.what = value; this.showValues(); }),
+        this.fields,
         more > 0 ? make("span", { class: "nki-faint" }, `the first ${number(tensors.length)} of ${number(tensors.length + more)}`) : null),
-      this.facts, this.canvas.box,
+      this.facts, this.canvas.box, this.legend,
       make("p", { class: "nki-help" }, "Each colour is a slice that instructions read or write. Wheel zooms across, drag moves."),
-      this.list.element, this.detail);
+      this.list.element, this.detail, this.accesses.element);
+    this.listTensors = (k) => fill(this.select,
+      choice("tensor", groups.filter(([, entries]) => entries.length), k, (value) => this.show(Number(value))));
+    this.listTensors(first);
     navigate(this.canvas, this.range, () => [LEFT, this.canvas.width - LEFT - 4], {
       changed: () => this.canvas.ask(),
       hover: (x, y) => this.hover(x, y),
@@ -55,22 +69,70 @@ class Layout {
       const { meta, arrays } = await this.context.source.get(`layout/${k}`);
       if (this.wanted !== k) return;
       Object.assign(this, { tensor: meta, boxes: arrays.boxes, chosen: -1, hovered: [] });
+      this.values = null;
       this.range.first = 0;
       this.range.last = meta.row_bytes;
       this.range.least = Math.min(meta.row_bytes, 8 * meta.itemsize);
-      this.range.reset();
+      const whole = meta.on_chip || meta.rows <= ROWS_WHOLE;
+      this.indices = meta.outer.map(() => (whole ? null : 0));
+      this.listFields();
       this.canvas.showTip(null);
       this.describe();
       this.list.setCount(meta.slices.length);
       const lines = Math.min(6, Math.max(2, meta.slices.length));
       this.list.element.style.height = `${lines * 20 + 2}px`;
-      this.canvas.setHeight(TOP + BOTTOM + (meta.rows === 1 ? 44 : Math.min(256, Math.max(96, meta.rows * 2))));
-      this.canvas.ask();
+      this.place();
+      this.showValues();
       this.choose(meta.slices.length === 1 ? 0 : -1);
     } catch (problem) {
       if (this.wanted === k) fill(this.facts, notice(problem.message, "error"));
     } finally {
       clearTimeout(late);
+    }
+  }
+
+  /** Make a field for the index of each outer axis. */
+  listFields() {
+    fill(this.fields, this.tensor.outer.map(({ axis, size }, k) => {
+      const field = make("input", { type: "number", min: "0", max: String(size - 1), placeholder: "all",
+        "aria-label": `index of axis ${axis}, 0 to ${size - 1}; empty: all`, onkeydown: (event) => event.stopPropagation(),
+        oninput: () => {
+          const value = field.value === "" ? null : Number(field.value);
+          if (value !== null && !(Number.isInteger(value) && value >= 0 && value < size)) return;
+          this.indices[k] = value;
+          this.place();
+        } });
+      if (this.indices[k] !== null) field.value = String(this.indices[k]);
+      return make("label", { class: "nki-choice", title: "empty: all of it" }, `axis ${axis}`, field);
+    }));
+  }
+
+  /** Show the part of the tensor that the indices of outer axes leave. */
+  place() {
+    const { outer, rows, row_bytes: row } = this.tensor;
+    const along = outer[0]?.of === "rows";
+    const [first, count] = windowOf(outer, this.indices, along ? rows : row);
+    this.rows = along ? [first, first + count] : [0, rows];
+    if (along || count === row) this.range.reset();
+    else this.range.set(first, first + count);
+    const shown = this.rows[1] - this.rows[0];
+    this.canvas.setHeight(TOP + BOTTOM + (shown === 1 ? 44 : Math.min(256, Math.max(96, shown * 2))));
+    this.canvas.ask();
+  }
+
+  /** Fetch and show the values, where they are asked for. */
+  async showValues() {
+    const k = this.wanted;
+    fill(this.legend);
+    this.canvas.ask();
+    if (this.what !== "values") return;
+    try {
+      if (!this.values) this.values = await valuesOf(this.context, k, "");
+      if (this.wanted !== k || this.what !== "values") return;
+      showLegend(this.legend, this.values);
+      this.canvas.ask();
+    } catch (problem) {
+      fill(this.legend, notice(problem.message, "error"));
     }
   }
 
@@ -90,7 +152,7 @@ class Layout {
 
   get scale() {
     const across = (this.canvas.width - LEFT - 4) / this.range.span;
-    const down = (this.canvas.height - TOP - BOTTOM) / this.tensor.rows;
+    const down = (this.canvas.height - TOP - BOTTOM) / (this.rows[1] - this.rows[0]);
     return { across, down };
   }
 
@@ -106,7 +168,13 @@ class Layout {
     pen.beginPath();
     pen.rect(LEFT, TOP, width - LEFT - 4, height - TOP - BOTTOM);
     pen.clip();
-    pen.translate(LEFT - this.range.lo * across, TOP);
+    if (this.what === "values") {
+      if (this.values && typeof this.values !== "string") this.paintValues(pen, width, height);
+      pen.restore();
+      this.frame(pen, width, height);
+      return;
+    }
+    pen.translate(LEFT - this.range.lo * across, TOP - this.rows[0] * down);
     const strong = this.chosen >= 0 ? [this.chosen] : this.hovered;
     t.slices.forEach((slice, k) => {
       const alpha = strong.includes(k) ? 0.95 : strong.length ? 0.16 : 0.6;
@@ -127,9 +195,20 @@ class Layout {
     pen.restore();
     pen.setLineDash([]);
     pen.globalAlpha = 1;
-    pen.strokeStyle = now.faint;
+    this.frame(pen, width, height);
+  }
+
+  frame(pen, width, height) {
+    pen.strokeStyle = this.theme.now.faint;
     pen.lineWidth = 1;
     pen.strokeRect(LEFT - 0.5, TOP - 0.5, width - LEFT - 3, height - TOP - BOTTOM + 1);
+  }
+
+  paintValues(pen, width, height) {
+    const size = this.tensor.itemsize;
+    this.values.paint(pen, LEFT, TOP, width - LEFT - 4, height - TOP - BOTTOM, {
+      row: this.rows[0], rows: this.rows[1] - this.rows[0], column: this.range.lo / size, columns: this.range.span / size,
+    });
   }
 
   /** Write a slice's index into it where there is room. */
@@ -160,11 +239,12 @@ class Layout {
     }
     pen.textAlign = "right";
     const origin = t.on_chip && t.address ? t.address[0] : 0;
-    for (const row of t.rows === 1 ? [] : binaryTicks(0, t.rows, Math.max(2, (height - TOP) / 32))) {
-      const y = TOP + row * down;
+    const [top, end] = this.rows;
+    for (const row of end - top === 1 ? [] : binaryTicks(top, end, Math.max(2, (height - TOP) / 32))) {
+      const y = TOP + (row - top) * down;
       if (y > height - BOTTOM) continue;
       pen.fillRect(LEFT - 5, y, 5, 1);
-      pen.fillText(number(origin + row), LEFT - 8, Math.min(y + 1, height - 7));
+      pen.fillText(number(origin + row - (t.on_chip ? 0 : top)), LEFT - 8, Math.min(y + 1, height - 7));
     }
     pen.textAlign = "left";
     pen.save();
@@ -173,7 +253,7 @@ class Layout {
     pen.rotate(-Math.PI / 2);
     pen.textAlign = "center";
     const room = height - TOP - BOTTOM;
-    const names = [t.axes[0], t.on_chip ? "partitions" : "axis 0"];
+    const names = [t.axes[0], t.on_chip ? "partitions" : "rows"];
     if (t.axes[0]) pen.fillText(names.find((name) => pen.measureText(name).width <= room) || "", 0, 0);
     pen.restore();
   }
@@ -181,9 +261,9 @@ class Layout {
   hit(x, y) {
     if (!this.tensor || x < LEFT || y < TOP) return { found: [] };
     const { across, down } = this.scale;
-    const row = Math.floor((y - TOP) / down);
+    const row = Math.floor(this.rows[0] + (y - TOP) / down);
     const byte = Math.floor(this.range.lo + (x - LEFT) / across);
-    if (row < 0 || row >= this.tensor.rows || byte < 0 || byte >= this.tensor.row_bytes) return { found: [] };
+    if (row < 0 || row >= this.rows[1] || byte < 0 || byte >= this.tensor.row_bytes) return { found: [] };
     return { row, byte, found: slicesAt(this.tensor.slices, this.boxes, row, byte) };
   }
 
@@ -196,15 +276,16 @@ class Layout {
       return;
     }
     const t = this.tensor;
-    const place = t.on_chip ? `partition ${(t.address ? t.address[0] : 0) + row}` : `row ${number(row)}`;
-    const element = Math.floor(byte / t.itemsize);
-    const address = t.on_chip && t.address ? `, address ${number(t.address[1] + byte)}` : "";
-    const shown = found.slice(0, 4).map((k) => `${t.slices[k].text}: ${uses(t.slices[k])}`);
-    this.canvas.showTip([
-      `${place}, element ${number(element)} (byte ${number(byte)}${address})`,
-      ...(found.length ? shown : ["no instruction touches it"]),
-      ...(found.length > 4 ? [`and ${found.length - 4} more slices`] : []),
-    ], x, y);
+    const column = Math.floor(byte / t.itemsize);
+    const index = unravel(t.shape, row * (t.row_bytes / t.itemsize) + column);
+    const lines = [`${t.name}[${index.join(", ")}]`, address(t, row, byte)];
+    if (this.what === "values") {
+      if (this.values && typeof this.values !== "string") lines.push(this.values.text(row, column));
+    } else {
+      lines.push(...(found.length ? found.slice(0, 4).map((k) => `${t.slices[k].text}: ${uses(t.slices[k])}`) : ["no instruction touches it"]),
+        ...(found.length > 4 ? [`and ${found.length - 4} more slices`] : []));
+    }
+    this.canvas.showTip(lines, x, y);
   }
 
   row(k) {
@@ -229,11 +310,25 @@ class Layout {
     const rest = slice.reads + slice.writes - slice.uses.length;
     fill(this.detail, ...slice.uses.map((use) => make("p", { class: "nki-use" },
       make("span", { class: "nki-engine" }, `${use.way} `, make("span", { class: "nki-chip", style: { background: this.theme.engine(use.engine) } }), this.theme.engineLabel(use.engine)),
-      make("code", {}, use.text), sourceLine(use.place, use.source))),
+      make("code", {}, use.text), button("Elements", "Show which elements each operand of this instruction touches", () => this.accesses.show(use.position)),
+      sourceLine(use.place, use.source))),
     ...(rest > 0 ? [make("p", { class: "nki-faint" }, `and ${number(rest)} more instructions`)] : []));
   }
 
+  /** Show the operands of an instruction, and the tensor of the first. */
+  async reveal({ position, tensor }) {
+    if (tensor !== undefined && tensor < this.tensors.length) {
+      this.listTensors(tensor);
+      await this.show(tensor);
+    }
+    if (position === undefined) return;
+    await this.accesses.show(position);
+    this.accesses.element.scrollIntoView({ block: "nearest" });
+  }
+
   refresh() {
+    if (this.what === "values" && this.values) showLegend(this.legend, this.values);
+    this.accesses.refresh();
     this.canvas.resize();
     this.canvas.ask();
     this.list.renew();
@@ -242,6 +337,7 @@ class Layout {
   close() {
     this.canvas.close();
     this.list.close();
+    this.accesses.close();
   }
 }
 

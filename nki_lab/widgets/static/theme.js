@@ -1,5 +1,7 @@
 // Is the page light or dark, and which colours follow from that?
 
+import { heatColour } from "./heat.js";
+
 /** Return whether text on the page of `element` is light on dark. */
 export function isDark(element) {
   const named = document.body.dataset.jpThemeLight;
@@ -51,6 +53,11 @@ export class Theme {
 
   series(number) {
     return this.now.series[number % this.now.series.length];
+  }
+
+  /** Return the colour of a share of 0 to 1 of the largest value. */
+  heat(share) {
+    return `rgb(${heatColour(this.now.heat, share).join(", ")})`;
   }
 
   /** Return the colour of a source line: the same in every view of a run. */

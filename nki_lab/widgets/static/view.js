@@ -1,23 +1,29 @@
 // How do the views of a run stand beside each other?  Tabs, the theme, and links between them.
 
-import { fill, make, notice } from "./elements.js";
+import { mountArray } from "./array.js";
+import { fill, make, notice, uniqueNumber } from "./elements.js";
+import { mountFindings } from "./findings.js";
+import { mountGraph } from "./graph.js";
 import { mountPasses } from "./ir.js";
 import { mountLayout } from "./layout.js";
 import { mountMemory } from "./memory.js";
 import { Source } from "./parts.js";
 import { mountReport } from "./report.js";
+import { mountSource } from "./source.js";
 import { Theme, watchTheme } from "./theme.js";
 import { mountTimeline } from "./timeline.js";
 
 const VIEWS = {
   report: ["Report", mountReport],
+  findings: ["Findings", mountFindings],
+  source: ["Source", mountSource],
   ir: ["IR", mountPasses],
   layout: ["Layout", mountLayout],
+  array: ["Array", mountArray],
   memory: ["Memory", mountMemory],
   timeline: ["Timeline", mountTimeline],
+  graph: ["Graph", mountGraph],
 };
-
-let made = 0;
 
 class RunView {
   constructor(model, host) {
@@ -29,7 +35,7 @@ class RunView {
     this.theme = new Theme(model.get("theme"), host); // the view itself has a colour that follows from it
     this.context = { source: this.source, theme: this.theme, open: {} };
     this.views = {};
-    this.id = `nki-${++made}`;
+    this.id = `nki-${uniqueNumber()}`;
     this.buttons = this.tabs.map((name, k) => make("button", {
       type: "button", role: "tab", id: `${this.id}-tab-${name}`, "aria-controls": `${this.id}-${name}`,
       onclick: () => this.show(name), onkeydown: (event) => this.key(event, k),
@@ -43,7 +49,7 @@ class RunView {
         make("span", { class: `nki-badge ${head.modelled ? "" : "nki-measured"}`, title: head.badge }, head.modelled ? "modelled" : "measured")),
       make("div", { class: "nki-tabs", role: "tablist", "aria-label": `Views of ${head.title}`, hidden: this.tabs.length < 2 }, this.buttons),
       ...this.panels);
-    if (this.tabs.includes("ir")) this.context.open.ir = (target) => this.show("ir").then((view) => view?.reveal?.(target));
+    for (const name of this.tabs) this.context.open[name] = (target) => this.show(name).then((view) => view?.reveal?.(target));
     this.unwatch = watchTheme(() => { if (this.theme.update()) this.refresh(); });
     this.mark();
     this.show(this.tabs[0]);

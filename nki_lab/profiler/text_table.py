@@ -1,0 +1,52 @@
+"""How is a table written as lines of text of limited length and number?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import StringIO
+
+from rich.console import Console
+from rich.table import Table
+
+_WIDTH = 110
+
+
+def text_table(
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    limit: int | None,
+    count: int | None = None,
+) -> list[str]:
+    """Return a table of at most `limit` lines, as a list of them; `count` is the number of rows there are in all."""
+    count = len(rows) if count is None else count
+    if limit is not None and 1 + len(rows) + (count > len(rows)) > limit:
+        rows = rows[: max(limit - 2, 0)]
+    table = Table(box=None, pad_edge=False, show_edge=False)
+    for head in heads:
+        right = head.endswith((" ns", " us", "partition", "moved"))
+        table.add_column(head, justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    # In a notebook rich would show the table itself, as HTML, and ipykernel asks for escape codes.
+    console = Console(
+        file=StringIO(),
+        force_jupyter=False,
+        width=_WIDTH,
+        color_system=None,
+        markup=False,
+        emoji=False,
+        highlight=False,
+    )
+    console.print(table)
+    assert isinstance(console.file, StringIO)
+    lines = [line.rstrip() for line in console.file.getvalue().splitlines()]
+    if count > len(rows):
+        lines.append(f"... {count - len(rows):,} more")
+    return lines
+
+
+def cut(lines: list[str], limit: int | None) -> list[str]:
+    """Return at most `limit` lines, the last of which says how many more there are."""
+    if limit is None or len(lines) <= limit:
+        return lines
+    return [*lines[: limit - 1], f"... {len(lines) - limit + 1:,} more lines"]

@@ -1,0 +1,73 @@
+"""What does the source view show: the author's lines, what each costs, and what was found there?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nki_lab.profiler.line_costs import line_costs
+from nki_lab.profiler.view_data import Remark, ViewData
+from nki_lab.widgets.packing import pack
+
+#: Findings and rows about the numbers that are sent.
+REMARKS_SENT = 1_000
+
+
+def source_parts(data: ViewData) -> bytes:
+    """Return the author's text and the cost of each line, packed."""
+    costs = line_costs(data)
+    listings = [
+        {"heading": part.heading, "first": part.first, "lines": list(part.lines)}
+        for part in data.listings
+    ]
+    remarks: dict[str, list[str]] = {}
+    for remark in data.findings[:REMARKS_SENT]:
+        if remark.place is not None:
+            remarks.setdefault(remark.place.heading, []).append(f"{remark.kind}: {remark.message}")
+    meta = {
+        "listings": listings,
+        "costs": [
+            {
+                "place": cost.place.heading,
+                "file": cost.place.file,
+                "line": cost.place.line,
+                "text": cost.place.text,
+                "operations": cost.operations,
+                "executed": cost.executed,
+                "engines": cost.engine_ns,
+                "dma": cost.transfer_ns,
+                "bytes": cost.bytes,
+                "wait": cost.wait_ns,
+            }
+            for cost in costs
+        ],
+        "total": data.profile.total_ns,
+        "remarks": remarks,
+    }
+    return pack(meta)
+
+
+def findings_parts(data: ViewData) -> bytes:
+    """Return every finding, the serious first, and what the numbers rest on, packed."""
+    found = sorted(data.findings, key=lambda remark: not remark.is_serious)
+    meta = {
+        "findings": [finding_entry(remark) for remark in found[:REMARKS_SENT]],
+        "more": max(0, len(found) - REMARKS_SENT),
+        "warnings": [
+            {"kind": row["category"] or "", "message": row["message"] or ""}
+            for row in data.profile.records("Warning", 0, REMARKS_SENT)
+        ],
+    }
+    return pack(meta)
+
+
+def finding_entry(remark: Remark) -> dict[str, Any]:
+    """Return a finding as the browser takes it."""
+    place = remark.place
+    return {
+        "kind": remark.kind,
+        "message": remark.message,
+        "help": remark.help,
+        "serious": remark.is_serious,
+        "place": place.heading if place else "",
+        "source": place.text if place else "",
+    }

@@ -1,0 +1,42 @@
+"""Does the source view hold the kernel's text with its costs, and the list of findings every finding?"""
+
+import inspect
+
+from nki_lab.profiler.view_data import Remark
+from nki_lab.widgets.packing import unpack
+from nki_lab.widgets.source_model import findings_parts, source_parts
+from tests.widgets.runs import add_halves, added, by_hand
+
+
+def test_the_kernels_text_is_there_line_by_line() -> None:
+    meta, _ = unpack(source_parts(added().view_data))
+    (listing,) = meta["listings"]
+    lines, first = inspect.getsourcelines(add_halves)
+    assert listing["lines"] == [line.rstrip("\n") for line in lines]
+    assert (listing["heading"], listing["first"]) == ("runs.py", first)
+    for cost in meta["costs"]:
+        assert cost["place"] == f"runs.py, line {cost['line']}"
+        assert listing["lines"][cost["line"] - first] == cost["text"]
+    moved = {cost["text"].strip()[:8]: cost["bytes"] for cost in meta["costs"] if cost["bytes"]}
+    assert moved == {"total = ": 2 * 96 * 600 * 4, "nl.store": 96 * 600 * 4}
+
+
+def test_findings_are_marked_at_their_lines() -> None:
+    meta, _ = unpack(source_parts(by_hand()))
+    assert meta["remarks"] == {"cell [3], line 4": ["advice: nothing to see"]}
+
+
+def test_serious_findings_come_first_and_all_are_listed() -> None:
+    remarks = [Remark("advice", f"number {k}") for k in range(3)]
+    serious = Remark("hazard", "a race", "wait", is_serious=True)
+    meta, _ = unpack(findings_parts(by_hand(findings=[*remarks, serious])))
+    assert [f["message"] for f in meta["findings"]] == [
+        "a race",
+        "number 0",
+        "number 1",
+        "number 2",
+    ]
+    assert [f["serious"] for f in meta["findings"]] == [True, False, False, False]
+    assert meta["warnings"] == [
+        {"kind": "not modelled", "message": "the cost of `rng` on GpSimd is assumed"}
+    ]
