@@ -7,7 +7,7 @@ program order does not fit, instructions are reordered within their dependences 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.capacity import over_capacity
@@ -84,7 +84,12 @@ def _allocate(kernel: Kernel, options: CompileOptions, space: MemoryRegion) -> K
         if anew is not None:
             kernel, placed = anew
         else:
-            error = over_capacity(kernel, space, _capacity(space, kernel.target))
+            error = over_capacity(
+                kernel,
+                space,
+                _capacity(space, kernel.target),
+                lambda changed: _place(kernel, space, changed) is not None,
+            )
             if options.capacity == "error":
                 raise error
             findings.append(_capacity_finding(error))
@@ -130,11 +135,16 @@ def _in_a_new_order(kernel: Kernel, spaces: Iterable[MemoryRegion]) -> tuple[Ker
     return None
 
 
-def _place(kernel: Kernel, space: MemoryRegion) -> Places | None:
-    """Return an address per used storage, or None where they do not fit in this order of instructions."""
+def _place(
+    kernel: Kernel, space: MemoryRegion, changed: Mapping[int, Storage] | None = None
+) -> Places | None:
+    """Return an address per used storage, or None where they do not fit in this order of instructions.
+
+    `changed` are storages to take for others, by id, to try what would fit.
+    """
     lives = kernel.lifetimes
     capacity = _capacity(space, kernel.target)
-    fixed, free = _used(kernel, space)
+    fixed, free = _used(kernel, space, changed or {})
     taken = _taken(kernel, fixed)
     for rounding in _ROUNDINGS[space]:
         sizes = {s.id: rounding(s, kernel.target) for s in free}
@@ -150,7 +160,7 @@ def _place(kernel: Kernel, space: MemoryRegion) -> Places | None:
 
 def _place_beyond(kernel: Kernel, space: MemoryRegion) -> Places:
     """Return an address per used storage as if the memory went on past its end."""
-    fixed, free = _used(kernel, space)
+    fixed, free = _used(kernel, space, {})
     taken = _taken(kernel, fixed)
     sizes = {s.id: _ROUNDINGS[space][-1](s, kernel.target) for s in free}
     capacity = _peak(free, sizes, kernel.lifetimes) + sum(high - low for low, high in taken)
@@ -162,9 +172,15 @@ def _place_beyond(kernel: Kernel, space: MemoryRegion) -> Places:
     return {**fixed, **{k: Address(0, byte) for k, byte in places.items()}}
 
 
-def _used(kernel: Kernel, space: MemoryRegion) -> tuple[Places, list[Storage]]:
+def _used(
+    kernel: Kernel, space: MemoryRegion, changed: Mapping[int, Storage]
+) -> tuple[Places, list[Storage]]:
     """Return explicit addresses, and the storages without one, in order of first use."""
-    used = [kernel.storages[k] for k in kernel.lifetimes if kernel.storages[k].buffer is space]
+    used = [
+        changed.get(k, kernel.storages[k])
+        for k in kernel.lifetimes
+        if kernel.storages[k].buffer is space
+    ]
     fixed = {s.id: s.address for s in used if s.address is not None}
     return fixed, [s for s in used if s.address is None]
 

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from nki_lab.compiler.passes.fitting import changes_that_fit
+from nki_lab.compiler.passes.fitting import Fits, changes_of_lines, changes_that_fit
 from nki_lab.errors import OverCapacity
 from nki_lab.ir.lifetimes import peak_of
 from nki_lab.ir.nodes import Kernel
 from nki_lab.ir.storage import Storage
 from nki_lab.source import Span
-from nki_lab.targets.spaces import MemoryRegion
+from nki_lab.targets.spaces import PSUM, MemoryRegion
 
 _SHOWN = 10
 _ADVICE = 3
 
 
-def over_capacity(kernel: Kernel, space: MemoryRegion, capacity: int) -> OverCapacity:
+def over_capacity(kernel: Kernel, space: MemoryRegion, capacity: int, fits: Fits) -> OverCapacity:
     """Return the error for the moment that needs the most bytes.
 
     Its notes list the largest tiles in use there with bytes, lines and lifetimes; its help names changes to one tile
-    each after which the kernel fits, if there are any.
+    each after which the kernel fits, or else to all tiles of a line, if there are any. `fits` places changed tiles.
     """
     lives = kernel.lifetimes
     used = [kernel.storages[k] for k in lives if kernel.storages[k].buffer is space]
@@ -34,10 +34,19 @@ def over_capacity(kernel: Kernel, space: MemoryRegion, capacity: int) -> OverCap
     advice = (
         [*changes_that_fit(kernel, used, live[:_SHOWN], moment, capacity)] if excess > 0 else []
     )
+    if not advice:
+        advice = [*changes_of_lines(kernel, used, live, capacity - peak, fits)]
+    if space is PSUM:
+        bank, banks = kernel.target.psum_bank_bytes, kernel.target.psum_banks
+        notes.append(
+            f"psum has {banks} banks of {bank:,} bytes: a tile takes whole ones, or shares one if it has at most"
+            f" {bank // 2:,} bytes"
+        )
     general = "make tiles smaller, use a narrower dtype, or finish with a tile (store it) before the next one is loaded"
+    tiles = f"the {len(live)} tiles" if len(live) > 1 else "one tile"
     return OverCapacity(
-        f"{space.name} of {kernel.target.name} holds {capacity:,} bytes per partition; the {len(live)} tiles in use"
-        f" at one time need {peak:,}: {how}",
+        f"{space.name} of {kernel.target.name} holds {capacity:,} bytes per partition; {tiles} in use"
+        f" at one time need{'s' * (len(live) == 1)} {peak:,}: {how}",
         stack=kernel.instructions[moment].stack,
         notes=notes,
         help=f"it fits with one of these: {'; '.join(advice[:_ADVICE])}" if advice else general,

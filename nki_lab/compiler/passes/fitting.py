@@ -1,11 +1,12 @@
-"""Which changes to a single tile would make a kernel fit?
+"""Which changes to one tile, or to the tiles of one line, would make a kernel fit?
 
-Each is tried: the most bytes in use at one time are counted anew with the change.
+Each is tried: the most bytes in use at one time are counted anew with the change, or the tiles are placed with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from nki_lab.ir.lifetimes import Use, peak_of
@@ -13,6 +14,11 @@ from nki_lab.ir.nodes import Kernel
 from nki_lab.ir.storage import Storage
 from nki_lab.source import Span
 from nki_lab.targets.spaces import SBUF
+
+# Tells whether everything has a place when these storages are taken for those of the same number.
+Fits = Callable[[Mapping[int, Storage]], bool]
+_BANKS_TRIED = 8
+_LINES = 4  # looked at: those with the most bytes
 
 
 def changes_that_fit(
@@ -49,6 +55,62 @@ def changes_that_fit(
         if elements > 0 and _peak({**uses, **smaller}) <= capacity:
             now = s.row_bytes // s.dtype.itemsize
             yield f"give `{s.name}` at most {elements:,} elements per partition instead of {now:,}"
+
+
+def changes_of_lines(
+    kernel: Kernel, used: Sequence[Storage], live: Sequence[Storage], spare: int, fits: Fits
+) -> Iterator[str]:
+    """Yield changes to all tiles that a line makes, and to explicit addresses, after which everything has a place.
+
+    Args:
+        used: every tile of the memory.
+        live: those in use at the worst moment.
+        spare: bytes per partition that are left then; negative where some are missing.
+    """
+    placed = [s for s in live if s.address is not None]
+    for chosen in (*([s] for s in placed[:_LINES]), placed):
+        if chosen and fits({s.id: _with(s, address=None) for s in chosen}):
+            names = ", ".join(f"`{s.name}`" for s in chosen)
+            yield f"leave `address` of {names} out"
+            break
+    lines: dict[object, list[Storage]] = {}
+    for s in live:
+        lines.setdefault((s.stack, s.shape, s.dtype), []).append(s)
+    for group in sorted(lines.values(), key=lambda g: -sum(s.row_bytes for s in g))[:_LINES]:
+        first = group[0]
+        if first.address is not None:
+            continue
+        twins = [
+            t
+            for t in used
+            if (t.stack, t.shape, t.dtype) == (first.stack, first.shape, first.dtype)
+        ]
+        for size in _smaller(first, len(group), spare, kernel.target.psum_bank_bytes):
+            if fits({t.id: _with(t, row_bytes=size) for t in twins}):
+                width = first.dtype.itemsize
+                yield (
+                    f"give {_tiles(first, twins)} at most {size // width:,} elements per partition"
+                    f" instead of {first.row_bytes // width:,}"
+                )
+                break
+
+
+def _smaller(tile: Storage, count: int, spare: int, bank: int) -> Iterator[int]:
+    """Yield sizes to try for `count` tiles like this one, the largest first."""
+    width = tile.dtype.itemsize
+    whole = range(min(tile.row_bytes // bank, _BANKS_TRIED), 0, -1)
+    sizes = (*(n * bank for n in whole), bank // 2, bank // 4, bank // 8)
+    if tile.buffer is SBUF:
+        most = (tile.row_bytes + spare // count) // width * width
+        sizes = (most, most * 7 // 8 // width * width)
+    yield from (size for size in sizes if 0 < size < tile.row_bytes)
+
+
+def _with(storage: Storage, **changes: object) -> Storage:
+    made = copy.copy(storage)
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made
 
 
 def _later_loads(
