@@ -58,7 +58,11 @@ def profile(
     ] = None,
     perfetto: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.json", help="write a trace that ui.perfetto.dev opens"),
+        typer.Option(
+            metavar="FILE",
+            help="write a trace that ui.perfetto.dev opens: FILE.json, a Chrome trace for other viewers, too,"
+            " or FILE.pftrace",
+        ),
     ] = None,
     analyse: Analyse = None,
     what_if: WhatIf = None,
@@ -79,7 +83,7 @@ def profile(
     """
     from nki_lab.cli.kernel_file import check_outputs
     from nki_lab.options.views import answers
-    from nki_lab.profiler.export_perfetto import save_chrome_trace
+    from nki_lab.profiler.export_chrome import save_chrome_trace
     from nki_lab.profiler.files import check_ending, is_profile, load, save
     from nki_lab.profiler.report import report
 
@@ -110,7 +114,8 @@ def profile(
         save(found, output)
         typer.echo(f"\nprofile written to {output}")
     if perfetto is not None:
-        _write(save_chrome_trace, found, perfetto)
+        native = perfetto.suffix.lower() == ".pftrace"
+        _write(save if native else save_chrome_trace, found, perfetto)
         typer.echo(f"\ntrace for Perfetto written to {perfetto}")
 
 

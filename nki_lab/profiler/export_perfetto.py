@@ -1,184 +1,166 @@
-"""How does a profile open in Perfetto or another viewer of Chrome traces?
+"""How does a profile become a trace in Perfetto's own format?
 
-Times in a Chrome trace are microseconds with fractions. A track shows one slice at a time, so
-spans that overlap (transfers of one queue, instructions behind each other in a pipeline) go to
-tracks of their own. Every slice shows its row of the profile. Behind the events, where viewers do not
-look, stands the profile itself, so that nothing is lost on the way back (`import_perfetto`).
+Times are whole nanoseconds, and texts are written once. Packets of a field that Perfetto leaves to others hold the
+profile itself, so that nothing is lost on the way back (`import_trace`); viewers pass over them.
+
+Numbers of fields: protos/perfetto/trace/{trace,trace_packet,interned_data}.proto and
+protos/perfetto/trace/track_event/{track_event,track_descriptor,counter_descriptor,debug_annotation}.proto of
+github.com/google/perfetto.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nki_lab.profiler import intervals
-from nki_lab.profiler.columns import Strings
-from nki_lab.profiler.iterations import loop_values
+from nki_lab.profiler.drawing import Drawing, Slice, Track
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.profile_json import FORMAT_VERSION, document_of, dump, shown_number
+from nki_lab.profiler.profile_json import document_of, dump
+from nki_lab.profiler.protobuf import block, double, fixed64, number, text
 from nki_lab.profiler.reading import write_whole
-from nki_lab.profiler.schema import ENGINES, TABLES, TRANSFERS
 
-#: Names of the timeline tracks of each engine, in the order they are shown.
-ENGINE_TRACKS = {
-    "tensor": ("Tensor", "TensorMatrix"),
-    "vector": ("Vector",),
-    "scalar": ("Scalar",),
-    "gpsimd": ("GpSimd",),
-    "sync": ("Sync",),
-}
-_SHOWN_IN_SLICE = {"start_ts", "end_ts", "duration_ns"}
+#: Field of a packet that holds a piece of our document: of those that trace_packet.proto keeps for extensions.
+OWN_FIELD = 1500
+#: The first piece: what follows is compressed JSON.
+MARK = b"nki_lab profile\n"
+_PIECE = 1 << 20
+_KEPT = 1 << 10  # different numbers of one name that are kept, in case they come again
 
-
-#: Name of the first event, which tells that the trace is ours.
-MARK = "nki_lab profile"
-
-
-def to_chrome_trace(profile: Profile) -> str:
-    """Return a profile as a Chrome trace (JSON object form) that Perfetto opens."""
-    return "".join(_pieces(profile))
+# Trace
+_PACKET = 1
+# TracePacket
+_TIME, _SEQUENCE, _EVENT, _INTERNED, _FLAGS, _TRACK = 8, 10, 11, 12, 13, 60
+_CLEARED, _NEEDED = 1, 2  # flags: texts are numbered from here on; texts numbered before are used
+# TrackEvent
+_ANNOTATION, _KIND, _NAME, _UUID, _CATEGORY, _VALUE, _FLOW, _LAST_FLOW = 4, 9, 10, 11, 3, 44, 47, 48
+_BEGIN, _END, _COUNTER = 1, 2, 4
+# InternedData
+_CATEGORIES, _NAMES, _KEYS, _TEXTS = 1, 2, 3, 29
 
 
-def save_chrome_trace(profile: Profile, path: str | Path) -> Path:
-    """Write the Chrome trace of a profile to a file, in one step, and return its path."""
+def save_perfetto_trace(profile: Profile, path: str | Path) -> Path:
+    """Write the trace of a profile to a file, in one step, and return its path."""
     path = Path(path)
-    write_whole(path, _pieces(profile))
+    write_whole(path, _packets(profile))
     return path
 
 
-def _pieces(profile: Profile) -> Iterator[str]:
-    # Perfetto reads nothing behind a key that it does not know, so ours comes last.
-    mark = {"ph": "M", "name": MARK, "pid": 0, "args": {"version": FORMAT_VERSION}}
-    yield '{"displayTimeUnit":"ns","traceEvents":['
-    yield dump(mark)
-    for event in _events(profile):
-        yield f",\n{dump(event)}"
-    yield '],"otherData":'
-    yield dump(document_of(profile))
-    yield "}"
+def to_perfetto_trace(profile: Profile) -> bytes:
+    """Return a profile as a trace in Perfetto's format."""
+    return b"".join(_packets(profile))
 
 
-def track_names(profile: Profile, table: str) -> Strings:
-    """Return the track each row of Instruction or DmaPacketAggregated is shown on.
-
-    Rows of one track do not overlap: a second lane of `Vector` is `Vector (2)`.
-    """
-    if table == TRANSFERS:
-        base = profile.strings(table, "queue_name")
-        base = Strings(base.codes, base.values or ("DMA",))
-    else:
-        base = _engine_tracks(profile)
-    core = profile.numbers(table, "pcore_idx")
-    start, end = profile.numbers(table, "start_ts"), profile.numbers(table, "end_ts")
-    names: dict[str, int] = {}
-    codes = np.zeros(len(start), dtype=np.int32)
-    for number in np.unique(core):
-        for code in np.unique(base.codes):
-            rows = np.flatnonzero((base.codes == code) & (core == number))
-            name = base.values[code] if code >= 0 else "DMA"
-            for row, lane in zip(rows, intervals.lanes(start[rows], end[rows]), strict=True):
-                lane_name = f"{name} ({lane + 1})" if lane else name
-                codes[row] = names.setdefault(lane_name, len(names))
-    return Strings(codes, names)
+def _packets(profile: Profile) -> Iterator[bytes]:
+    yield block(_PACKET, block(OWN_FIELD, MARK))
+    yield from _Writer(Drawing(profile)).packets()
+    packed = zlib.compress(dump(document_of(profile)).encode(), 6)
+    for start in range(0, len(packed), _PIECE):
+        yield block(_PACKET, block(OWN_FIELD, packed[start : start + _PIECE]))
 
 
-def _engine_tracks(profile: Profile) -> Strings:
-    engine = profile.strings("Instruction", "engine")
-    track = profile.strings("Instruction", "timeline_track")
-    values = [ENGINE_TRACKS[e][0] if e in ENGINE_TRACKS else e for e in engine.values]
-    fallback = len(track.values) + engine.codes
-    return Strings(np.where(track.codes >= 0, track.codes, fallback), (*track.values, *values))
+class _Writer:
+    """Writes a drawing, numbering texts as it meets them."""
+
+    def __init__(self, drawing: Drawing) -> None:
+        self._drawing = drawing
+        self._known: dict[tuple[int, str], int] = {}
+        self._new: list[bytes] = []
+        self._written: dict[
+            str, dict[Any, tuple[type, bytes]]
+        ] = {}  # annotations, by name and value
+        giver, taker, _ = drawing.arrows
+        self._out = _by_event(giver, len(drawing.start))
+        self._in = _by_event(taker, len(drawing.start))
+
+    def packets(self) -> Iterator[bytes]:
+        """Yield the packets of the drawing."""
+        yield block(_PACKET, number(_SEQUENCE, 1) + number(_FLAGS, _CLEARED))
+        cores = sorted({track.core for track in self._drawing.tracks})
+        for core in cores:
+            process = number(1, core + 1) + text(6, f"NeuronCore {core}")
+            yield _descriptor(number(1, _core_uuid(core)) + block(3, process) + number(11, 3))
+        for track in self._drawing.tracks:
+            parent = number(5, _core_uuid(track.core)) + number(12, track.rank)
+            yield _descriptor(number(1, _uuid(track)) + text(2, track.name) + parent)
+        for shown in self._drawing.slices(in_time=True):
+            yield from self._slice(shown)
+        for place, curve in enumerate(self._drawing.curves()):
+            uuid = (1 << 40) + place
+            unit = block(8, text(6, curve.unit))
+            parent = number(5, _core_uuid(curve.core))
+            yield _descriptor(number(1, uuid) + text(2, curve.title) + parent + unit)
+            for time, value in zip(curve.times, curve.values, strict=True):
+                yield self._packet(
+                    time, number(_KIND, _COUNTER) + number(_UUID, uuid) + double(_VALUE, value)
+                )
+
+    def _slice(self, shown: Slice) -> Iterator[bytes]:
+        where = number(_UUID, _uuid(shown.track))
+        parts = [
+            number(_KIND, _BEGIN) + where,
+            number(_NAME, self._number(_NAMES, shown.title)),
+            number(_CATEGORY, self._number(_CATEGORIES, shown.table)),
+        ]
+        parts += [self._annotation(name, value) for name, value in shown.args.items()]
+        for flows, field in ((self._out, _FLOW), (self._in, _LAST_FLOW)):
+            parts += [fixed64(field, flow + 1) for flow in flows(shown.event)]
+        yield self._packet(shown.start, b"".join(parts))
+        yield self._packet(shown.end, number(_KIND, _END) + where)
+
+    def _packet(self, time: int, event: bytes) -> bytes:
+        packet = number(_TIME, time) + number(_SEQUENCE, 1) + number(_FLAGS, _NEEDED)
+        if self._new:
+            packet += block(_INTERNED, b"".join(self._new))
+            self._new = []
+        return block(_PACKET, packet + block(_EVENT, event))
+
+    def _number(self, table: int, value: str) -> int:
+        """Return the number of a text, from 1 on, and note to write it where it is new."""
+        known = self._known.get((table, value))
+        if known is None:
+            known = self._known[table, value] = len(self._known) + 1
+            self._new.append(block(table, number(1, known) + text(2, value)))
+        return known
+
+    def _annotation(self, name: str, value: Any) -> bytes:
+        kept = self._written.get(name)
+        if kept is None:
+            kept = self._written[name] = {}
+        known = kept.get(value)
+        # True is 1 to a dict, and 1.0 is 1: what was kept may be of another type.
+        if known is not None and known[0] is type(value):
+            return known[1]
+        key = number(1, self._number(_KEYS, name))
+        if isinstance(value, str):
+            key += number(17, self._number(_TEXTS, value))
+        elif isinstance(value, bool):
+            key += number(2, value)
+        else:
+            key += number(4, value) if isinstance(value, int) else double(5, value)
+        made = block(_ANNOTATION, key)
+        if isinstance(value, str) or len(kept) < _KEPT:
+            kept[value] = (type(value), made)
+        return made
 
 
-def _events(profile: Profile) -> Iterator[dict[str, Any]]:
-    threads: dict[tuple[int, str], int] = {}
-    slices = []
-    for table in ("Instruction", TRANSFERS):
-        tracks = track_names(profile, table).to_list()
-        loops = loop_values(profile).to_list() if table == "Instruction" else [None] * len(tracks)
-        for track, loop, record in zip(tracks, loops, profile.records(table), strict=True):
-            if loop is not None:
-                record["iteration"] = loop
-            if record["start_ts"] is None or record["end_ts"] is None:
-                continue
-            core = record["pcore_idx"] or 0
-            thread = threads.setdefault((core, track or "DMA"), len(threads) + 1)
-            slices.append(_slice(table, record, core, thread))
-    yield from _thread_names(threads)
-    yield from slices
-    yield from _flows(profile, slices)
-    yield from _counters(profile)
+def _by_event(events: np.ndarray, count: int) -> Any:
+    """Return a function that gives the arrows of an event."""
+    order = np.argsort(events, kind="stable")
+    starts = np.searchsorted(events[order], np.arange(count + 1))
+    return lambda event: order[starts[event] : starts[event + 1]].tolist()
 
 
-def _slice(table: str, record: dict[str, Any], core: int, thread: int) -> dict[str, Any]:
-    title = record["opcode"] if table == "Instruction" else record["variable"] or record["op"]
-    known = {
-        k: shown_number(v) for k, v in record.items() if v is not None and k not in _SHOWN_IN_SLICE
-    }
-    return {
-        "ph": "X",
-        "name": title or table,
-        "cat": table,
-        "ts": _us(record["start_ts"]),
-        "dur": _us(record["end_ts"] - record["start_ts"]),
-        "pid": core,
-        "tid": thread,
-        "args": known,
-    }
+def _descriptor(track: bytes) -> bytes:
+    return block(_PACKET, number(_SEQUENCE, 1) + block(_TRACK, track))
 
 
-def _us(ns: int) -> float | int:
-    return ns // 1000 if ns % 1000 == 0 else ns / 1000
+def _core_uuid(core: int) -> int:
+    return (1 << 41) + core
 
 
-def _thread_names(threads: dict[tuple[int, str], int]) -> Iterator[dict[str, Any]]:
-    order = [track for engine in ENGINES for track in ENGINE_TRACKS[engine]]
-    for core in sorted({core for core, _ in threads}):
-        name = {"name": f"NeuronCore {core}"}
-        yield {"ph": "M", "name": "process_name", "pid": core, "args": name}
-    for (core, track), thread in threads.items():
-        where = {"pid": core, "tid": thread}
-        base = track.split(" (")[0]
-        rank = order.index(base) if base in order else len(order)
-        yield {"ph": "M", "name": "thread_name", **where, "args": {"name": track}}
-        sort = {"sort_index": rank * 1000 + thread}
-        yield {"ph": "M", "name": "thread_sort_index", **where, "args": sort}
-
-
-def _flows(profile: Profile, slices: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    if not profile.count("Flow"):
-        return
-    tables = {"instruction": "Instruction", "dma_block": TRANSFERS}
-    place = {(event["cat"], event["args"].get("id")): event for event in slices}
-    for number, flow in enumerate(profile.records("Flow")):
-        giver = place.get((tables.get(flow["in_table"]), flow["in_id"]))
-        taker = place.get((tables.get(flow["out_table"]), flow["out_id"]))
-        if giver is None or taker is None:
-            continue
-        kind = {"name": flow["dependency_type"] or "dependency", "cat": "Flow", "id": number}
-        end = round(giver["ts"] * 1000) + round(giver["dur"] * 1000)
-        yield {"ph": "s", **kind, "ts": _us(end), "pid": giver["pid"], "tid": giver["tid"]}
-        arrow = {"ph": "f", "bp": "e", **kind}
-        yield {**arrow, "ts": taker["ts"], "pid": taker["pid"], "tid": taker["tid"]}
-
-
-_COUNTERS = {
-    "SbufUsage": ("SBUF usage", "avg_util_percent", 100.0, "%"),
-    "PsumUsage": ("PSUM usage", "avg_util_percent", 100.0, "%"),
-    "PendingDma": ("Pending DMA", "value", 1.0, "transfers"),
-    "HbmUsage": ("HBM throughput", "current_throughput", 1e-9, "GB/s"),
-}
-
-
-def _counters(profile: Profile) -> Iterator[dict[str, Any]]:
-    for table, (title, column, scale, unit) in _COUNTERS.items():
-        assert column in TABLES[table]
-        times = profile.numbers(table, "timestamp").tolist()
-        values = profile.numbers(table, column).tolist()
-        cores = profile.numbers(table, "pcore_idx").tolist()
-        for time, value, core in zip(times, values, cores, strict=True):
-            args = {unit: shown_number(round(value * scale, 6))}
-            yield {"ph": "C", "name": title, "pid": core, "ts": _us(time), "args": args}
+def _uuid(track: Track) -> int:
+    return track.number

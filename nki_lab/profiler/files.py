@@ -13,7 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nki_lab.errors import BadFile, UnknownOption
-from nki_lab.profiler import export_perfetto, import_perfetto, profile_json, tables_folder
+from nki_lab.profiler import export_perfetto, import_trace, profile_json, tables_folder
 from nki_lab.profiler.profile import Profile
 
 #: Endings that `save` knows.
@@ -30,7 +30,7 @@ def save(profile: Profile, path: str | Path) -> Path:
     ending = path.suffix.lower()
     if ending in (".parquet", ".csv"):
         return tables_folder.save_folder(profile, path, ending[1:])
-    write = export_perfetto.save_chrome_trace if ending == ".pftrace" else profile_json.save
+    write = export_perfetto.save_perfetto_trace if ending == ".pftrace" else profile_json.save
     try:
         return write(profile, path)
     except OSError as error:
@@ -54,8 +54,8 @@ def load(path: str | Path) -> Profile:
     path = Path(path)
     if path.is_dir():
         return tables_folder.load_folder(path)
-    if import_perfetto.is_trace(path):
-        return import_perfetto.load_trace(path)
+    if import_trace.is_trace(path):
+        return import_trace.load_trace(path)
     return profile_json.load(path)
 
 
@@ -69,4 +69,4 @@ def is_profile(path: str | Path) -> bool:
             begun = file.read(200)
     except OSError:
         return False
-    return profile_json.HEAD.match(begun) is not None or import_perfetto.is_trace(path)
+    return profile_json.HEAD.match(begun) is not None or import_trace.is_trace(path)

@@ -40,12 +40,12 @@ is equal to what was written.
 | `run.json` | one document, column by column | keeping |
 | `run.parquet` | a folder with a file for each table, as Neuron Explorer writes them | pandas, DuckDB, Polars |
 | `run.csv` | a folder with a CSV file for each table; an unknown value is an empty field | spreadsheets |
-| `run.pftrace` | a timeline | [ui.perfetto.dev](https://ui.perfetto.dev) |
+| `run.pftrace` | a timeline in Perfetto's format | [ui.perfetto.dev](https://ui.perfetto.dev) |
 
-Parquet needs pyarrow: `pip install 'nki-lab[profile]'`. `--perfetto trace.json` writes the timeline in the form of
-Chrome traces. In a folder `profile.json` says what ran; the folder has tables that follow from others, too (Summary,
-ActiveTime, ...), for other programs: they are made anew when a profile is read. So is DmaPacket, which is written out
-only up to a million rows.
+Parquet needs pyarrow: `pip install 'nki-lab[profile]'`. `--perfetto trace.json` writes the timeline as a Chrome trace,
+which is larger, for other viewers. In a folder `profile.json` says what ran; the folder has tables that follow from
+others, too (Summary, ActiveTime, ...), for other programs: they are made anew when a profile is read. So is DmaPacket,
+which is written out only up to a million rows.
 
 ## Loop variables
 

@@ -247,12 +247,16 @@ class Profile:
 
     def records(self, table: str, start: int = 0, stop: int | None = None) -> Iterator[dict]:
         """Yield rows as dicts with every column of the schema, None where unknown."""
+        rows = range(self.count(table))[start:stop]
+        yield from self.rows(table, slice(rows.start, rows.stop))
+
+    def rows(self, table: str, chosen: slice | np.ndarray) -> Iterator[dict]:
+        """Yield the rows chosen by a slice or by their numbers, as `records` does."""
         columns = self.table(table)
-        rows = range(_rows(columns))[start:stop]
-        part = slice(rows.start, rows.stop)
-        nothing = [None] * len(rows)
+        count = len(np.arange(_rows(columns))[chosen])
+        nothing = [None] * count
         lists = [
-            to_list(take(columns[field], part)) if field in columns else nothing
+            to_list(take(columns[field], chosen)) if field in columns else nothing
             for field in TABLES[table]
         ]
         for values in zip(*lists, strict=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,26 +23,40 @@ def read_document(path: Path, head: re.Pattern[bytes], complaint: str) -> str:
     Raises BadFile, with one sentence, where it cannot be read, is too large, or is no text (`complaint`).
     """
     try:
+        return read_bytes(path, head).decode("utf-8")
+    except UnicodeDecodeError:
+        raise BadFile(complaint) from None
+
+
+def read_bytes(path: Path, head: re.Pattern[bytes]) -> bytes:
+    """Return what is in a file that begins as `head` says; of another one only the beginning is read.
+
+    Raises BadFile, with one sentence, where it cannot be read or is too large.
+    """
+    try:
         with path.open("rb") as file:
             begun = file.read(200)
             if path.stat().st_size > MAX_BYTES:
                 raise BadFile(f"{path.name} is larger than {MAX_BYTES >> 20} MiB")
             # Anything else is refused before it is read whole.
-            rest = file.read() if head.match(begun) else b""
-        return (begun + rest).decode("utf-8")
+            return begun + (file.read() if head.match(begun) else b"")
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise BadFile(f"{path.name} cannot be read: {reason}") from None
-    except UnicodeDecodeError:
-        raise BadFile(complaint) from None
 
 
-def write_whole(path: Path, text: str | Iterable[str]) -> None:
-    """Write a file in one step, so that another process reads all of it, or what was there before."""
+def write_whole(path: Path, content: str | Iterable[str | bytes]) -> None:
+    """Write a file in one step, so that another process reads all of it, or what was there before.
+
+    Args:
+        path: the file.
+        content: its text, or pieces of text or bytes.
+    """
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        with part.open("x", encoding="utf-8") as file:
-            file.writelines([text] if isinstance(text, str) else text)
+        with part.open("xb") as file:
+            for piece in [content] if isinstance(content, str) else content:
+                file.write(piece.encode() if isinstance(piece, str) else piece)
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
@@ -61,6 +76,14 @@ def reading(complaint: str) -> Iterator[None]:
         problem = str(error)
     except UnknownTarget as error:
         problem = error.message
-    except (KeyError, TypeError, AttributeError, AssertionError, ValueError, OverflowError):
+    except (
+        KeyError,
+        TypeError,
+        AttributeError,
+        AssertionError,
+        ValueError,
+        OverflowError,
+        zlib.error,
+    ):
         problem = "a part of it is missing or of the wrong type"
     raise BadFile(f"{complaint}: {problem}")

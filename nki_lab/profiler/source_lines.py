@@ -68,14 +68,15 @@ def issuers(profile: Profile) -> np.ndarray:
         return result
     edges = profile.strings("Flow", "in_table").equal_to("instruction")
     edges &= profile.strings("Flow", "out_table").equal_to("dma_block")
-    instruction = _rows_of(profile, "Instruction", profile.numbers("Flow", "in_id")[edges])
-    transfer = _rows_of(profile, TRANSFERS, profile.numbers("Flow", "out_id")[edges])
+    instruction = rows_of(profile, "Instruction", profile.numbers("Flow", "in_id")[edges])
+    transfer = rows_of(profile, TRANSFERS, profile.numbers("Flow", "out_id")[edges])
     known = (instruction >= 0) & (transfer >= 0)
     result[transfer[known]] = instruction[known]
     return result
 
 
-def _rows_of(profile: Profile, table: str, ids: np.ndarray) -> np.ndarray:
+def rows_of(profile: Profile, table: str, ids: np.ndarray) -> np.ndarray:
+    """Return the rows of a table that have these ids, -1 where there is none."""
     own = profile.numbers(table, "id")
     order = np.argsort(own, kind="stable")
     place = np.minimum(np.searchsorted(own[order], ids), len(own) - 1)

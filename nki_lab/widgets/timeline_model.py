@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from nki_lab.profiler import intervals
-from nki_lab.profiler.export_perfetto import ENGINE_TRACKS
+from nki_lab.profiler.drawing import ENGINE_TRACKS
 from nki_lab.profiler.line_costs import line_rows
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.report import badge
