@@ -35,6 +35,7 @@ class StepOperand:
         memory: "sbuf", "psum", "private_hbm" or "shared_hbm".
         before, after: its values, in the dtype they are held in; None where nothing had written it yet, or where the
             instruction did not end.
+        unwritten: which elements of `before` nothing had written, where that holds for some of them; else None.
         skipped: rows that the instruction leaves out, since their index is out of range; they have no values.
     """
 
@@ -47,6 +48,7 @@ class StepOperand:
     memory: str
     before: np.ndarray | None = field(repr=False)
     after: np.ndarray | None = field(repr=False)
+    unwritten: np.ndarray | None = field(default=None, repr=False)
     skipped: int = 0
 
 
@@ -113,8 +115,8 @@ class Steps(Protocol):
     def values(self, number: int, tensor: int) -> np.ndarray | None:
         """Return what a tensor holds after `number` instructions; None where nothing has written it, or no longer."""
 
-    def next_not_finite(self, start: int) -> int | None:
-        """Return the first executed instruction from `start` on that writes a NaN or an infinity."""
+    def next_not_finite(self, start: int, stop: int | None = None) -> int | None:
+        """Return the first executed instruction from `start` on, before `stop`, that writes a NaN or an infinity."""
 
     def touching(self, tensor: int, writes: bool, reads: bool) -> np.ndarray:
         """Return the executed instructions that write or read a tensor, in order."""
@@ -137,7 +139,7 @@ class NoSteps:
         """Return None."""
         return None
 
-    def next_not_finite(self, start: int) -> int | None:
+    def next_not_finite(self, start: int, stop: int | None = None) -> int | None:
         """Return None."""
         return None
 

@@ -36,6 +36,7 @@ VIEWS = (
     "layout",
     "array",
     "memory",
+    "stepper",
     "timeline",
     "graph",
 )

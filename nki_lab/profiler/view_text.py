@@ -8,10 +8,12 @@ import numpy as np
 
 from nki_lab.profiler.data_flow import data_flow_text
 from nki_lab.profiler.matmuls import matmul_text
+from nki_lab.profiler.occupancy import Occupancy, occupancy
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.report import badge, report
 from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.profiler.source_text import findings_text, remark_lines, source_text
+from nki_lab.profiler.step_text import stepper_text
 from nki_lab.profiler.text_table import cut, text_table
 from nki_lab.profiler.view_data import VIEWS, ViewData
 
@@ -90,23 +92,42 @@ def _memory(data: ViewData, limit: int | None) -> list[str]:
 
 
 def _reached(data: ViewData) -> list[str]:
-    """Return lines on how far up the tiles of each on-chip memory reach."""
+    """Return lines on the most bytes in use of each on-chip memory, on what is free then, and on overlaps."""
     target = data.profile.target
-    ends: dict[str, int] = {}
-    for tensor in data.tensors:
-        if tensor.on_chip and tensor.address is not None and tensor.lifetime is not None:
-            end = tensor.address[1] + tensor.row_bytes
-            ends[tensor.memory] = max(ends.get(tensor.memory, 0), end)
     usable = {
         "sbuf": target.sbuf_usable_bytes_per_partition,
         "psum": target.psum_bytes_per_partition,
     }
-    lines = [
-        f"{memory}: the highest byte used is {ends[memory] - 1:,} of {usable[memory]:,} per partition"
-        for memory in usable
-        if memory in ends
-    ]
+    lines = []
+    for memory, size in usable.items():
+        tiles = occupancy(data, memory)
+        if not len(tiles.tensor):
+            continue
+        peak, moment = tiles.peak(target.partitions)
+        free = tiles.free(moment, size)
+        end = int((tiles.address + tiles.size).max())
+        lines += [
+            f"{memory}: at most {peak:,} of {size:,} bytes per partition in use ({peak / size:.1%}), at instruction"
+            f" {moment:,}; the highest byte used is {end - 1:,}",
+            f"{memory}: then {free.free:,} bytes are free in every partition, {free.largest:,} of them in one piece"
+            f" (fragmentation {free.fragmentation:.1%}); {_overlaps(data, tiles)}",
+        ]
     return [*lines, PLACES_TAKEN] if lines else []
+
+
+def _overlaps(data: ViewData, tiles: Occupancy) -> str:
+    found = tiles.overlaps()
+    if found is None:
+        return f"overlaps were not looked for among {len(tiles.tensor):,} tiles"
+    if not found:
+        return "no tiles overlap"
+    first = found[0]
+    one, other = (data.tensors[int(tiles.tensor[k])].name for k in (first.one, first.other))
+    more = f", and {len(found) - 1:,} more pairs" if len(found) > 1 else ""
+    return (
+        f"{one} and {other} overlap in {first.size:,} bytes from {first.address:,} on, in use together from"
+        f" instruction {first.first:,} to {first.last:,}{more}"
+    )
 
 
 def _timeline(data: ViewData, limit: int | None) -> list[str]:
@@ -146,6 +167,7 @@ _TEXTS: dict[str, Callable[[ViewData, int | None], list[str]]] = {
     "layout": _layout,
     "array": matmul_text,
     "memory": _memory,
+    "stepper": stepper_text,
     "timeline": _timeline,
     "graph": data_flow_text,
 }

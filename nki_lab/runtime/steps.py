@@ -117,9 +117,9 @@ class RunSteps:
         """Return what a tensor holds after `number` instructions; None where nothing has written it, or no longer."""
         return self._stepper.values(number, self.kernel.storages[tensor])
 
-    def next_not_finite(self, start: int) -> int | None:
-        """Return the first executed instruction from `start` on that writes a NaN or an infinity."""
-        return self._stepper.next_not_finite(start)
+    def next_not_finite(self, start: int, stop: int | None = None) -> int | None:
+        """Return the first executed instruction from `start` on, before `stop`, that writes a NaN or an infinity."""
+        return self._stepper.next_not_finite(start, stop)
 
     def touching(self, tensor: int, writes: bool = True, reads: bool = False) -> np.ndarray:
         """Return the executed instructions that write or read a tensor, in order; `tensor` is its number."""
@@ -142,6 +142,7 @@ def _operand(operand: Operand) -> StepOperand:
         memory=view.storage.buffer.name,
         before=operand.before,
         after=operand.after,
+        unwritten=operand.unwritten,
         skipped=skipped,
     )
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nki_lab.errors import NkiError, NotModelled
-from nki_lab.ir.instruction import READ, Instruction
+from nki_lab.ir.instruction import READ, WRITE, Instruction
 from nki_lab.ir.nodes import Kernel, Loop
 from nki_lab.ir.storage import Storage
 from nki_lab.ir.tensor import NkiTensor
@@ -31,6 +31,8 @@ from nki_lab.simulator.snapshots import Frame, Snapshots, changing
 
 #: Bytes that all snapshots of one stepper take together.
 SNAPSHOT_BYTES = 128 << 20
+#: Instructions that are asked which elements of a tensor they have written; of more, all count as written.
+_WRITERS_LOOKED_AT = 2_000
 _UNKNOWN, _FINITE, _NOT_FINITE = 0, 1, 2
 
 
@@ -43,6 +45,7 @@ class Operand(NamedTuple):
         view: as the program has it.
         before, after: copies of its values; None where nothing had written it yet, or where the instruction failed.
             Of rows whose index is out of range and skipped there are none.
+        unwritten: which elements of `before` nothing had written, where that holds for some of them; else None.
     """
 
     name: str
@@ -50,6 +53,7 @@ class Operand(NamedTuple):
     view: NkiTensor
     before: np.ndarray | None
     after: np.ndarray | None
+    unwritten: np.ndarray | None = None
 
 
 class Pass(NamedTuple):
@@ -172,15 +176,18 @@ class Stepper:
             passes = self._passes()
             registers = self._register_values()
             readers = list(self._readers(i, fails))
+            written = [self._written(number, role, view) for _, role, view, _ in readers]
             before = [
-                None if read is None or not self._is_written(number, view) else read()
-                for _, _, view, read in readers
+                None if read is None or is_written is False else read()
+                for (_, _, _, read), is_written in zip(readers, written, strict=True)
             ]
             printed = "" if fails else self._perform(bound)
             after = [None if read is None or fails else read() for _, _, _, read in readers]
             operands = [
-                Operand(name, role, view, old, new)
-                for (name, role, view, _), old, new in zip(readers, before, after, strict=True)
+                Operand(name, role, view, old, new, None if type(mask) is bool else ~mask)
+                for (name, role, view, _), old, new, mask in zip(
+                    readers, before, after, written, strict=True
+                )
             ]
             now = self._register_values()
             names = {i.args[p].name for p in i.form.registers_set}
@@ -200,14 +207,15 @@ class Stepper:
             position = int(self.order[number - 1]) if number else 0
             if life is None or (storage.on_chip and not life.first <= position <= life.last):
                 return None
-            if not self._is_written(number, storage.whole()):
+            if self._written(number, WRITE, storage.whole()) is False:
                 return None
             return self._program.memory.array(storage.whole()).copy()
 
-    def next_not_finite(self, start: int) -> int | None:
-        """Return the first executed instruction from `start` on that writes a NaN or an infinity."""
+    def next_not_finite(self, start: int, stop: int | None = None) -> int | None:
+        """Return the first executed instruction from `start` on, before `stop`, that writes a NaN or an infinity."""
         known = self._finite
         last = self.count if self._fails is None else self._fails
+        last = last if stop is None else min(last, stop)
         with self._running():
             for number in range(start, last):
                 if known[number] == _UNKNOWN:
@@ -367,15 +375,38 @@ class Stepper:
                         raise
                     yield label, role, view, None
 
-    def _is_written(self, number: int, view: NkiTensor) -> bool:
-        """Tell whether a tensor has been given values before executed instruction `number`."""
+    def _written(self, number: int, role: Any, view: NkiTensor) -> Any:
+        """Tell which elements of a view have been given values before executed instruction `number`.
+
+        True is all of them, False none. What is read counts as written: its values are what the instruction gets.
+        """
         storage = view.storage
-        if storage.origin != "temporary" or storage.data is not None:
+        if role != WRITE or storage.origin != "temporary" or storage.data is not None:
             return True
         began = next(
             (f.began for f in self._frames[1:] if f.loop and f.loop.loop.number == storage.loop), 0
         )
-        return bool(np.isin(self.order[began:number], self._writers[storage.id]).any())
+        writers = self._writers[storage.id]
+        ran = np.intersect1d(self.order[began:number], writers)
+        size = storage.nbytes // storage.dtype.itemsize
+        views = [
+            v
+            for position in ran[:_WRITERS_LOOKED_AT].tolist()
+            for v in self.kernel.instructions[position].written()
+            if v.storage is storage
+        ]
+        if not views:
+            return False
+        known = all(
+            v.dynamic is None and v.dtype.itemsize == storage.dtype.itemsize for v in (*views, view)
+        )
+        if not known or len(ran) > _WRITERS_LOOKED_AT or any(v.size == size for v in views):
+            return True
+        mask = np.zeros(size, bool)
+        for v in views:
+            np.ndarray(v.shape, bool, mask, v.offset, v.strides)[...] = True
+        found = np.ndarray(view.shape, bool, mask, view.offset, view.strides).copy()
+        return bool(found.all()) if found.all() or not found.any() else found
 
     @cached_property
     def _writers(self) -> dict[int, list[int]]:

@@ -2,63 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from nki_lab.profiler import intervals
+from nki_lab.profiler.occupancy import Occupancy, occupancy
 from nki_lab.profiler.view_data import ViewData
 from nki_lab.profiler.view_text import PLACES_TAKEN
 from nki_lab.widgets.packing import pack, smallest
 
-
-@dataclass(frozen=True, eq=False)
-class Occupancy:
-    """The tiles of one on-chip memory that are used, as columns.
-
-    Attributes:
-        memory: "sbuf" or "psum".
-        tensor: numbers of the tensors.
-        first, last: first and last instruction that touch each.
-        address, size: first byte and bytes, within a partition.
-        partition, partitions: first partition and their number.
-    """
-
-    memory: str
-    tensor: np.ndarray
-    first: np.ndarray
-    last: np.ndarray
-    address: np.ndarray
-    size: np.ndarray
-    partition: np.ndarray
-    partitions: np.ndarray
-
-    def in_use(self, partition: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return at which instructions the bytes in use in a partition change, and to how many."""
-        here = (self.partition <= partition) & (partition < self.partition + self.partitions)
-        return intervals.steps(self.first[here], self.last[here] + 1, self.size[here])
-
-    def peak(self, partitions: int) -> tuple[int, int]:
-        """Return the most bytes in use in any one partition, and the first instruction with so many."""
-        best, moment = 0, 0
-        starts = np.unique(np.concatenate((self.partition, self.partition + self.partitions)))
-        for partition in starts[starts < partitions].tolist():  # nothing changes in between
-            moments, used = self.in_use(partition)
-            if len(used) and int(used.max()) > best:
-                best, moment = int(used.max()), int(moments[np.argmax(used)])
-        return best, moment
-
-
-def occupancy(data: ViewData, memory: str) -> Occupancy:
-    """Return the tiles of `memory` that have an address and are touched."""
-    rows = []
-    for number, tensor in enumerate(data.tensors):
-        if tensor.memory == memory and tensor.address is not None and tensor.lifetime is not None:
-            partition, byte = tensor.address
-            rows.append((number, *tensor.lifetime, byte, tensor.row_bytes, partition, tensor.rows))
-    columns = np.array(rows, dtype=np.int64).reshape(-1, 7).T
-    return Occupancy(memory, *columns)
+#: Readers and writers of one tile that are listed.
+USES_SHOWN = 50
 
 
 def memory_map(data: ViewData) -> bytes:
@@ -90,6 +44,8 @@ def memory_map(data: ViewData) -> bytes:
             "end": end,
             "tiles": len(tensors),
             "partitions": target.partitions,
+            "overlaps": _overlaps(tiles),
+            "free": _free(tiles, moment, usable),
         }
         made = [(t.place.heading, t.place.text) if t.place else ("", "") for t in tensors]
         columns = {
@@ -104,6 +60,7 @@ def memory_map(data: ViewData) -> bytes:
             "partition": tiles.partition,
             "partitions": tiles.partitions,
         }  # fmt: skip
+        columns["moment"], columns["used"] = tiles.in_use(tiles.fullest(target.partitions))
         for name, column in columns.items():
             arrays[f"{memory}.{name}"] = smallest(column.astype(np.int64))
     meta = {
@@ -114,3 +71,40 @@ def memory_map(data: ViewData) -> bytes:
         "places": [list(place) for place in places],
     }
     return pack(meta, arrays)
+
+
+def _overlaps(tiles: Occupancy) -> list[list[int]] | None:
+    found = tiles.overlaps()
+    return None if found is None else [list(overlap) for overlap in found]
+
+
+def _free(tiles: Occupancy, moment: int, usable: int) -> dict[str, Any]:
+    """Return what is free when most is in use."""
+    found = tiles.free(moment, usable)
+    return {**found._asdict(), "fragmentation": found.fragmentation}
+
+
+def tile_uses(data: ViewData, number: int) -> bytes:
+    """Return the instructions that write and read a tensor, packed; of many, the first and how many more."""
+    positions: dict[str, set[int]] = {"writers": set(), "readers": set()}
+    for part in data.slices(number):
+        positions["writers"] |= set(part.writers)
+        positions["readers"] |= set(part.readers)
+    meta: dict[str, Any] = {"tensor": number, "name": data.tensors[number].name}
+    for way, found in positions.items():
+        meta[way] = [_use(data, position) for position in sorted(found)[:USES_SHOWN]]
+        meta[f"more_{way}"] = max(0, len(found) - USES_SHOWN)
+    return pack(meta)
+
+
+def _use(data: ViewData, position: int) -> dict[str, Any]:
+    operation = data.operations[position]
+    place = operation.place
+    return {
+        "position": position,
+        "name": operation.name,
+        "engine": operation.engine,
+        "text": operation.text,
+        "place": place.heading if place else "",
+        "source": place.text if place else "",
+    }

@@ -9,6 +9,12 @@
     values/7, values/7/5    what tensor 7 holds: at the end of the run, or after instruction 5 (values/7/5/before)
     array, array/5          products of the multiplier array; the one of instruction 5
     memory                  tiles of SBUF and PSUM
+    memory/tile/7           instructions that write and read tensor 7
+    stepper                 the executed instructions
+    stepper/at/7            instruction 7 of those executed, with the values around it
+    stepper/not_finite/7    the first one from 7 on that writes a NaN or an infinity
+    stepper/window/7/0/after/16/8
+                            some elements of operand 0 of 7, from row 16 and column 8 on
     timeline                tracks, and how busy they are over time
     timeline/events         every event, in chunks
     timeline/event/17       what is known of event 17
@@ -29,10 +35,16 @@ from nki_lab.widgets.array_model import array_list, array_product
 from nki_lab.widgets.graph_model import graph_parts
 from nki_lab.widgets.ir_model import Passes
 from nki_lab.widgets.layout_model import TENSORS_SHOWN, first_tensor, tensor_layout, tensor_list
-from nki_lab.widgets.memory_model import memory_map
+from nki_lab.widgets.memory_model import memory_map, tile_uses
 from nki_lab.widgets.packing import pack
 from nki_lab.widgets.report_model import report_parts
 from nki_lab.widgets.source_model import findings_parts, source_parts
+from nki_lab.widgets.stepper_model import (
+    not_finite,
+    stepper_overview,
+    stepper_step,
+    stepper_window,
+)
 from nki_lab.widgets.timeline_model import Timeline, event_detail
 from nki_lab.widgets.values_model import values_parts
 
@@ -41,6 +53,8 @@ STORED_BYTES = 120_000
 #: Programs and profiles up to this size are cheap enough to be prepared before they are asked for.
 STORED_OPERATIONS = 3_000
 STORED_EVENTS = 20_000
+#: Executed instructions whose values a saved page holds.
+STEPS_RECORDED = 60
 
 
 #: Of what a page without a kernel holds at most: instructions and tensors looked into, products played.
@@ -105,6 +119,10 @@ class Parts:
             yield graph_parts(data, GRAPHS[name])
         elif name == "memory":
             yield memory_map(data)
+        elif name.startswith("memory/tile/"):
+            yield tile_uses(data, _number(rest.removeprefix("tile/"), len(data.tensors)))
+        elif kind == "stepper":
+            yield self._stepper(rest)
         elif name == "timeline":
             yield self.timeline.overview()
         elif name == "timeline/events":
@@ -125,6 +143,23 @@ class Parts:
         if not rest:
             return tensor, None, True
         return tensor, _number(position, len(self.data.operations)), not when
+
+    def _stepper(self, rest: str) -> bytes:
+        data = self.data
+        what, *numbers = rest.split("/")
+        count = len(data.steps.order)
+        if what == "" and not numbers:
+            return stepper_overview(data)
+        if what == "at" and len(numbers) == 1:
+            return stepper_step(data, _number(numbers[0], count))
+        if what == "not_finite" and len(numbers) == 1:
+            return not_finite(data, _number(numbers[0], count + 1))
+        if what == "window" and len(numbers) == 5 and numbers[2] in ("before", "after"):
+            number = _number(numbers[0], count)
+            operand = _number(numbers[1], len(data.steps.at(number).operands))
+            row, column = (_number(text, 1 << 53) for text in numbers[3:])
+            return stepper_window(data, number, operand, numbers[2] == "after", row, column)
+        raise UnknownPart(f"there is no data called {'stepper/' + rest!r}")
 
     def stored(self, tabs: Sequence[str]) -> dict[str, bytes]:
         """Return the blocks for the state of a widget: of each view what is small, the first view first."""
@@ -169,6 +204,14 @@ class Parts:
             yield from (f"array/{p}" for p in data.products[:PRODUCTS_SAVED].tolist())
         elif tab == "graph":
             yield from GRAPHS
+        elif tab == "memory":
+            yield from (f"memory/tile/{n}" for n in range(min(len(data.tensors), TENSORS_SHOWN)))
+        elif tab == "stepper" and not data.steps.problem:
+            yield "memory"
+            yield "stepper/not_finite/0"
+            yield from (
+                f"stepper/at/{n}" for n in range(min(len(data.steps.order), STEPS_RECORDED))
+            )
         elif tab == "timeline":
             yield "timeline/events"
             if self.timeline.count <= STORED_OPERATIONS:
@@ -182,8 +225,8 @@ class Parts:
             return ["timeline", "timeline/events"] if events else ["timeline"]
         if tab in ("report", "findings", "source"):
             return [tab]
-        if max(len(data.operations), len(data.tensors)) > STORED_OPERATIONS:
-            return []
+        if tab == "stepper" or max(len(data.operations), len(data.tensors)) > STORED_OPERATIONS:
+            return []  # the stepper runs the kernel once more, which waits until somebody looks
         if tab == "ir":
             return ["ir", f"ir/{self.passes.first_shown}"] if data.stages else ["ir"]
         if tab == "layout":

@@ -70,6 +70,15 @@ SERIES = (
 #: A limit that is drawn as a line, and what lies past it.
 LIMIT = Colour("#b00020", "#ff7b8b")
 
+#: How long a tile is in use, from the shortest to the longest.
+LIFETIMES = (
+    Colour("#055cbd", "#d1fffa"),
+    Colour("#0b0898", "#a2bcfb"),
+    Colour("#3f0a73", "#ba75f6"),
+    Colour("#4e094e", "#f24ab8"),
+    Colour("#290618", "#ee4120"),
+)
+
 #: Values from the lowest over zero to the highest: from blue to orange, which colour-blind eyes tell apart.
 HEAT = (
     Colour("#1557d6", "#75b1f5"),
@@ -96,6 +105,7 @@ def theme_table() -> dict[str, Any]:
             "limit": one(LIMIT),
             "engines": {name: one(colour) for name, colour in ENGINE_COLOURS.items()},
             "series": [one(colour) for colour in SERIES],
+            "lifetimes": [one(colour) for colour in LIFETIMES],
             "heat": [one(colour) for colour in HEAT],
         }
 

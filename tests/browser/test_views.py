@@ -15,6 +15,7 @@ import nbformat
 import pytest
 from playwright.sync_api import Locator, Page
 
+from nki_lab.profiler.view_data import VIEWS
 from tests.browser.lab import Console, Lab, Notebook, browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -43,7 +44,7 @@ def matmul(aT, b):
             nl.store(out[m*128:(m+1)*128, n*512:(n+1)*512], res)
     return out"""
 WIDGET = "application/vnd.jupyter.widget-view+json"
-TABS = ("report", "ir", "layout", "memory", "timeline")
+TABS = VIEWS
 
 
 @pytest.fixture(scope="module")
@@ -314,7 +315,7 @@ def test_tabs_are_moved_through_by_keyboard(lab: Lab, chromium: str) -> None:
     with opened(lab, chromium, "tabs", SETUP, MATMUL) as (page, notebook):
         view = view_of(notebook)
         view.get_by_role("tab", name="Report").focus()
-        for expected in ("IR", "Layout", "Memory", "Timeline", "Report"):
+        for expected in ("IR", "Layout", "Memory", "Stepper", "Timeline", "Report"):
             page.keyboard.press("ArrowRight")
             assert view.locator("[role=tab][aria-selected=true]").inner_text() == expected
             assert page.evaluate("document.activeElement.textContent") == expected

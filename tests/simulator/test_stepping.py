@@ -214,6 +214,29 @@ def test_what_nothing_has_written_has_no_values() -> None:
     assert stepper.values(0, result.kernel.outputs[0].storage) is None
 
 
+@jit
+def in_parts(x):
+    out = nl.ndarray((4, 6), dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray((4, 6), dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(tile[:, 0:2], x[:, 0:2])
+    nisa.dma_copy(tile[:, 1:6:2], x[:, 1:6:2])
+    nisa.dma_copy(tile[:, 2:6], x[:, 2:6])
+    nisa.dma_copy(out[0:2], tile[0:2])
+    nisa.dma_copy(out[2:4], tile[2:4])
+    return out
+
+
+def test_elements_that_nothing_has_written_are_told_apart() -> None:
+    x = np.arange(24, dtype=np.float32).reshape(4, 6)
+    stepper = Stepper(run(in_parts, x, target="trn2", skip_passes="schedule").kernel, [x])
+    first, odd, rest, upper, lower = (stepper.around(n).operands[0] for n in range(5))
+    assert first.before is None and upper.before is None and lower.before is None
+    assert odd.unwritten.tolist() == [[False, True, True]] * 4
+    np.testing.assert_array_equal(odd.before[:, 0], x[:, 1])
+    assert rest.unwritten.tolist() == [[True, False, True, False]] * 4
+    assert stepper.around(1).operands[1].unwritten is None
+
+
 def test_gathered_rows_are_those_the_indices_name() -> None:
     result, (table, index) = compiled_for("nested")
     stepper = Stepper(result.kernel, [table, index])

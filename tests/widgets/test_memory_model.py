@@ -2,8 +2,10 @@
 
 import numpy as np
 
+from nki_lab.profiler.occupancy import occupancy
+from nki_lab.profiler.view_data import Tensor
 from nki_lab.profiler.view_text import view_text
-from nki_lab.widgets.memory_model import memory_map, occupancy
+from nki_lab.widgets.memory_model import memory_map, tile_uses
 from nki_lab.widgets.packing import unpack
 from tests.widgets.runs import added, by_hand
 
@@ -85,9 +87,54 @@ def test_the_text_says_how_high_addresses_go_and_why() -> None:
     meta, _ = unpack(memory_map(data))
     facts = meta["memories"]["sbuf"]
     assert (facts["peak"], facts["end"]) == (3 * 1200, 6 * 1200)
-    *table, reached, why = view_text(data, "memory").splitlines()
-    assert reached == f"sbuf: the highest byte used is 7,199 of {facts['usable']:,} per partition"
+    *table, most, free, why = view_text(data, "memory").splitlines()
+    usable = facts["usable"]
+    assert most == (
+        f"sbuf: at most 3,600 of {usable:,} bytes per partition in use (1.7%), at instruction {facts['peak_at']};"
+        " the highest byte used is 7,199"
+    )
+    assert free.endswith("; no tiles overlap") and f"{usable - 3600:,} bytes are free" in free
     assert why == meta["note"]
     assert len(table) == 1 + 6
-    cut = view_text(data, "memory", lines=5).splitlines()
-    assert len(cut) == 5 and cut[-2:] == [reached, why]
+    cut = view_text(data, "memory", lines=6).splitlines()
+    assert len(cut) == 6 and cut[-3:] == [most, free, why]
+
+
+def test_uses_of_a_tile_are_those_of_the_program() -> None:
+    data = added().view_data
+    kernel = added().kernel
+    for number, tensor in enumerate(data.tensors):
+        meta, _ = unpack(tile_uses(data, number))
+        storage = kernel.storages[number]
+        for way, views in (("writers", "written"), ("readers", "read")):
+            expected = [
+                position
+                for position, i in enumerate(kernel.instructions)
+                if any(v.storage is storage for v in getattr(i, views)())
+            ]
+            assert [use["position"] for use in meta[way]] == expected, tensor.name
+        assert meta["more_writers"] == meta["more_readers"] == 0
+
+
+def test_the_map_says_what_overlaps_and_what_is_free() -> None:
+    place = by_hand().tensors[1].place
+    tensors = [
+        Tensor("a", "sbuf", (64, 32), "float32", 4, "temporary", True, (0, 256), (0, 3), place),
+        Tensor("b", "sbuf", (64, 8), "float32", 4, "temporary", True, (32, 368), (3, 5), place),
+    ]
+    meta, arrays = unpack(memory_map(by_hand(tensors=tensors)))
+    # a has bytes 256 to 383, b 368 to 399; both are in use at instruction 3, in partitions 32 to 63.
+    facts = meta["memories"]["sbuf"]
+    assert facts["overlaps"] == [[0, 1, 3, 3, 368, 16]]
+    assert facts["free"] == {
+        "free": facts["usable"] - 144,
+        "largest": facts["usable"] - 400,
+        "stretches": 2,
+        "fragmentation": 1 - (facts["usable"] - 400) / (facts["usable"] - 144),
+    }
+    assert arrays["sbuf.moment"].tolist() == [0, 3, 4, 6]
+    assert arrays["sbuf.used"].tolist() == [128, 160, 32, 0]
+    text = view_text(by_hand(tensors=tensors), "memory")
+    assert (
+        "a and b overlap in 16 bytes from 368 on, in use together from instruction 3 to 3" in text
+    )

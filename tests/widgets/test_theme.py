@@ -10,7 +10,7 @@ from nki_lab.widgets import theme
 from nki_lab.widgets.theme import Colour, contrast, rgb
 
 THEMES = ("light", "dark")
-FILLS = [*theme.ENGINE_COLOURS.values(), *theme.SERIES]
+FILLS = [*theme.ENGINE_COLOURS.values(), *theme.SERIES, *theme.LIFETIMES]
 
 # Colour blindness of the severe kind as a matrix on linear RGB (Machado, Oliveira, Fernandes 2009, table 1).
 BLINDNESS = {
@@ -54,7 +54,11 @@ def test_surfaces_stand_out_and_carry_text(name) -> None:
 @pytest.mark.parametrize("blindness", [None, *BLINDNESS])
 @pytest.mark.parametrize("name", THEMES)
 def test_colours_stay_apart_for_every_eye(name, blindness) -> None:
-    for colours in (theme.ENGINE_COLOURS, dict(enumerate(theme.SERIES))):
+    for colours in (
+        theme.ENGINE_COLOURS,
+        dict(enumerate(theme.SERIES)),
+        dict(enumerate(theme.LIFETIMES)),
+    ):
         seen = {e: lab(getattr(c, name), blindness) for e, c in colours.items()}
         for (one, a), (other, b) in combinations(seen.items(), 2):
             assert np.linalg.norm(a - b) > 12, (one, other)

@@ -28,22 +28,34 @@ export class Source {
     this.model = model;
     this.known = new Map();
     this.waiting = new Map();
+    this.asked = new Map();
     this.heard = (message, blocks) => this.receive(message, blocks);
     model.on("msg:custom", this.heard);
   }
 
   /** Return a promise of a part that comes in one block. */
-  get(name) {
+  get(name, patience = PATIENCE_MS) {
     if (!this.known.has(name)) {
-      const part = this.stream(name, () => {}).then((parts) => parts[0]);
+      const part = this.stream(name, () => {}, patience).then((parts) => parts[0]);
       this.known.set(name, part);
       part.catch(() => this.known.delete(name)); // so that asking again may succeed
     }
     return this.known.get(name);
   }
 
+  /** Return a promise of a part in one block that is not kept, since there are many like it. */
+  once(name) {
+    if (!this.asked.has(name)) {
+      const done = () => this.asked.delete(name);
+      const part = this.stream(name, () => {}).then((parts) => parts[0]);
+      this.asked.set(name, part);
+      part.then(done, done);
+    }
+    return this.asked.get(name);
+  }
+
   /** Hand the blocks of a part to `take` one by one; the promise ends with all of them. */
-  stream(name, take) {
+  stream(name, take, patience = PATIENCE_MS) {
     const stored = (this.model.get("parts") || {})[name];
     if (stored) {
       return unpack(stored).then((part) => {
@@ -52,7 +64,7 @@ export class Source {
       });
     }
     return new Promise((resolve, reject) => {
-      const request = { take, resolve, reject, parts: [], chain: Promise.resolve(), timer: 0 };
+      const request = { take, resolve, reject, patience, parts: [], chain: Promise.resolve(), timer: 0 };
       this.waiting.set(name, request);
       this.watch(name, request);
       this.model.send({ want: name });
@@ -67,7 +79,7 @@ export class Source {
       request.reject(new Error(
         "The kernel does not answer. It is busy, or it was restarted after this view was made: run the cell again.",
       ));
-    }, PATIENCE_MS);
+    }, request.patience);
   }
 
   receive(message, blocks) {

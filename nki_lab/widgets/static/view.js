@@ -10,6 +10,7 @@ import { mountMemory } from "./memory.js";
 import { Source } from "./parts.js";
 import { mountReport } from "./report.js";
 import { mountSource } from "./source.js";
+import { mountStepper } from "./stepper.js";
 import { Theme, watchTheme } from "./theme.js";
 import { mountTimeline } from "./timeline.js";
 
@@ -21,6 +22,7 @@ const VIEWS = {
   layout: ["Layout", mountLayout],
   array: ["Array", mountArray],
   memory: ["Memory", mountMemory],
+  stepper: ["Stepper", mountStepper],
   timeline: ["Timeline", mountTimeline],
   graph: ["Graph", mountGraph],
 };

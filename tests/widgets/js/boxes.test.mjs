@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { boxCovers, boxParts, slicesAt } from "../../../nki_lab/widgets/static/boxes.js";
-import { tileAt } from "../../../nki_lab/widgets/static/memory.js";
+import { tileAt } from "../../../nki_lab/widgets/static/tiles.js";
 
 // Rows 2, 5, 8; elements of 4 bytes at bytes 8, 24, 40.
 const BOX = Int32Array.of(2, 3, 3, 8, 3, 16, 4);
