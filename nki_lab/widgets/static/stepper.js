@@ -86,10 +86,11 @@ class Stepper {
   async show(n) {
     if (!Number.isFinite(n)) return;
     const at = Math.min(this.meta.count - 1, Math.max(0, Math.round(n)));
-    this.at = at;
-    this.search = null;
     this.field.value = this.slider.value = at;
     this.news.textContent = "";
+    this.search = null;
+    if (at === this.at && this.shown?.meta.number === at) return; // else what is looked at would be made anew
+    this.at = at;
     const late = setTimeout(() => { if (this.at === at) this.news.textContent = "computing…"; }, 300);
     try {
       const step = await this.step(at);

@@ -31,6 +31,10 @@ class RunView {
   constructor(model, host) {
     this.root = make("div", { class: "nki-view", "data-lm-suppress-shortcuts": "true" });
     host.append(this.root);
+    // A letter that means nothing here must not mean "insert a cell" or "delete this one" to JupyterLab.
+    this.root.addEventListener("keydown", (event) => {
+      if (event.key.length === 1 && !event.ctrlKey && !event.metaKey && !event.altKey) event.stopPropagation();
+    });
     const head = model.get("head");
     this.tabs = model.get("tabs").filter((name) => VIEWS[name]);
     this.source = new Source(model);
