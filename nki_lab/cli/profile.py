@@ -35,7 +35,7 @@ Profiled = Annotated[
     typer.Argument(
         metavar="FILE.py[:KERNEL]",
         help="the kernel; a file may hold only one. Or a file that `nki-lab compile` wrote, or a"
-        " profile that -o or --perfetto wrote",
+        " profile that -o or --perfetto wrote, or a folder of Parquet tables of Neuron Explorer",
     ),
 ]
 
@@ -91,12 +91,12 @@ def profile(
     if output is not None:
         check_ending(output)
     if is_profile(kernel):
-        if inputs or args or call is not None or target is not None:
+        if inputs or args or call is not None:
             raise UnknownOption(
                 f"{kernel} is a profile: nothing is run",
-                help="name the kernel's file, or leave --input, --arg, --run and --target out",
+                help="name the kernel's file, or leave --input, --arg and --run out",
             )
-        found = load(kernel)
+        found = load(kernel, target)
     else:
         options = Namespace(
             target=target,

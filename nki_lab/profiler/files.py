@@ -13,8 +13,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from nki_lab.errors import BadFile, UnknownOption
-from nki_lab.profiler import export_perfetto, import_trace, profile_json, tables_folder
+from nki_lab.profiler import (
+    export_perfetto,
+    import_explorer,
+    import_trace,
+    profile_json,
+    tables_folder,
+)
 from nki_lab.profiler.profile import Profile
+from nki_lab.targets import Target
 
 #: Endings that `save` knows.
 ENDINGS = (".json", ".parquet", ".csv", ".pftrace")
@@ -46,13 +53,19 @@ def check_ending(path: Path) -> None:
         )
 
 
-def load(path: str | Path) -> Profile:
-    """Read a profile that `save` or `save_chrome_trace` wrote.
+def load(path: str | Path, target: str | Target | None = None) -> Profile:
+    """Read a profile that `save` or `save_chrome_trace` wrote, or a folder of Parquet tables of Neuron Explorer.
+
+    Args:
+        path: the file or folder.
+        target: the chip of a profile of Neuron Explorer that does not tell it; ours do.
 
     Raises BadFile with one sentence when it is not such a file, damaged, or from a newer version.
     """
     path = Path(path)
     if path.is_dir():
+        if not (path / tables_folder.INDEX).exists() and import_explorer.is_explorer_folder(path):
+            return import_explorer.load_explorer_folder(path, target)
         return tables_folder.load_folder(path)
     if import_trace.is_trace(path):
         return import_trace.load_trace(path)
@@ -63,7 +76,7 @@ def is_profile(path: str | Path) -> bool:
     """Tell whether a path leads to something that `load` reads, by how it begins."""
     path = Path(path)
     if path.is_dir():
-        return tables_folder.is_folder(path)
+        return tables_folder.is_folder(path) or import_explorer.is_explorer_folder(path)
     try:
         with path.open("rb") as file:
             begun = file.read(200)

@@ -47,6 +47,10 @@ which is larger, for other viewers. In a folder `profile.json` says what ran; th
 others, too (Summary, ActiveTime, ...), for other programs: they are made anew when a profile is read. So is DmaPacket,
 which is written out only up to a million rows.
 
+A folder of Parquet tables that Neuron Explorer wrote is read in the same way, as a measured profile:
+`nki-lab profile FOLDER`, `Profile.load(FOLDER)`. Where it does not say which chip it is of, `--target trn2` does. This
+follows the published schema; no folder of a device was at hand to try.
+
 ## Loop variables
 
 An instruction knows the values of the loop variables around it, such as `i=3, j=0`: of every `for` and comprehension in

@@ -88,7 +88,7 @@ def read_parquet(path: Path, table: str, wanted: Collection[str]) -> dict[str, A
     pa = arrow()
     fields = TABLES[table]
     texts = [name for name in wanted if fields[name].type == "string"]
-    with _arrow_errors(pa):
+    with arrow_errors(pa):
         found = pa.parquet.read_table(
             path,
             columns=list(wanted),
@@ -126,7 +126,7 @@ def _numbers(column: Any) -> np.ndarray:
 
 
 @contextmanager
-def _arrow_errors(pa: Any) -> Iterator[None]:
+def arrow_errors(pa: Any) -> Iterator[None]:
     """Turn what pyarrow says of a damaged file into ValueError."""
     try:
         yield

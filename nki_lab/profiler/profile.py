@@ -194,14 +194,18 @@ class Profile:
         return save(self, path)
 
     @staticmethod
-    def load(path: str | Path) -> Profile:
-        """Read a profile that `save` wrote, whatever its format.
+    def load(path: str | Path, target: str | Target | None = None) -> Profile:
+        """Read a profile that `save` wrote, whatever its format, or a folder of Parquet tables of Neuron Explorer.
+
+        Args:
+            path: the file or folder.
+            target: the chip of a profile of Neuron Explorer that does not tell it; ours do.
 
         Raises BadFile with one sentence when it is not such a file, damaged, or from a newer version.
         """
         from nki_lab.profiler.files import load
 
-        return load(path)
+        return load(path, target)
 
     @property
     def table_names(self) -> tuple[str, ...]:

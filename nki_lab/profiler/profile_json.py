@@ -74,7 +74,7 @@ def check_head(beginning: str, source: str) -> None:
     if head is None:
         raise BadFile(
             f"{source} is not a profile saved by nki_lab",
-            help="profiles of Neuron Explorer are read by their own importer",
+            help="of Neuron Explorer, folders of Parquet tables are read: neuron-explorer view writes one",
         )
     if int(head[1]) > FORMAT_VERSION:
         raise BadFile(

@@ -333,3 +333,16 @@ def test_the_program_runs_as_a_process(tmp_path: Path):
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr.startswith("error[NKI601]")
+
+
+def test_a_folder_of_neuron_explorer_is_shown(command, write, tmp_path: Path):
+    write("add.py", ADD)
+    made = command("profile", "add.py:add", *ARRAYS, "--target", "trn2", "-o", "add.parquet")
+    assert made.exit_code == 0
+    (tmp_path / "add.parquet" / "profile.json").unlink()
+    refused = command("profile", "add.parquet")
+    assert refused.exit_code == 1
+    assert "does not say which chip it is of" in refused.stderr
+    shown = command("profile", "add.parquet", "--target", "trn2")
+    assert shown.exit_code == 0
+    assert shown.stdout.splitlines()[2:5] == made.stdout.splitlines()[2:5]

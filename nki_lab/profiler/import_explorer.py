@@ -1,0 +1,114 @@
+"""How is a folder of Parquet tables that Neuron Explorer wrote read as a profile?
+
+    Instruction.parquet  DmaPacketAggregated.parquet  Summary.parquet  Metadata.parquet  ...
+
+Its tables and columns are the schema's own, so little is left to do: tables and columns of other versions are passed
+over, and a list of texts becomes one text. Single packets, of which there can be very many, are read when asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nki_lab.errors import BadFile
+from nki_lab.profiler.columns import Strings
+from nki_lab.profiler.parquet_tables import arrow, arrow_errors
+from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.reading import reading
+from nki_lab.profiler.schema import TABLES, Field
+from nki_lab.targets import Target, get_target
+
+#: A folder is taken for one of Explorer's where it has this table.
+_NEEDED = "Instruction"
+
+
+def is_explorer_folder(path: Path) -> bool:
+    """Tell whether a path leads to a folder of tables as Neuron Explorer writes them."""
+    return (path / f"{_NEEDED}.parquet").is_file()
+
+
+def load_explorer_folder(path: str | Path, target: str | Target | None = None) -> Profile:
+    """Read the profile in a folder of Parquet tables that Neuron Explorer wrote.
+
+    Args:
+        path: the folder.
+        target: the chip; by default that of the instance named in the table Metadata.
+
+    Raises BadFile with one sentence where it cannot be read or does not tell the chip, UsageError without pyarrow.
+    """
+    path = Path(path)
+    arrow()
+    if not is_explorer_folder(path):
+        raise BadFile(f"{path.name} has no table {_NEEDED}.parquet")
+    tables = {
+        name: partial(_table, path, name) for name in TABLES if (path / f"{name}.parquet").is_file()
+    }
+    about: Mapping[str, Any] = _table(path, "Metadata") if "Metadata" in tables else {}
+    with reading(f"{path.name} is not a readable profile"):
+        profile = Profile.from_tables(
+            _chip(path, about) if target is None else get_target(target),
+            tables,
+            is_simulation=bool(_first(about, "is_simulation")),
+            name=_first(about, "profile_name") or path.name,
+        )
+        for name in tables:  # what does not fit the schema is to be told here
+            if name != "DmaPacket":
+                profile.table(name)
+    return profile
+
+
+def _chip(path: Path, about: Mapping[str, Any]) -> Target:
+    instance = _first(about, "instance_type")
+    if not instance:
+        raise BadFile(
+            f"{path.name} does not say which chip it is of",
+            help="name it: Profile.load(path, target='trn2'), or --target trn2",
+        )
+    return get_target(instance.partition(".")[0].removesuffix("n"))
+
+
+def _first(table: Mapping[str, Any], column: str) -> Any:
+    values = table.get(column)
+    return None if values is None or not len(values) else values[0]
+
+
+def _table(folder: Path, name: str) -> dict[str, Any]:
+    """Return the columns of a table that the schema knows."""
+    pa = arrow()
+    fields = TABLES[name]
+    file = folder / f"{name}.parquet"
+    try:
+        with arrow_errors(pa):
+            found = pa.parquet.ParquetFile(file).read()
+            return {
+                column: _column(pa, found[column].combine_chunks(), fields[column])
+                for column in found.column_names
+                if column in fields
+            }
+    except (ValueError, TypeError, OverflowError, KeyError):
+        raise BadFile(f"{folder.name} is not a readable profile: {file.name} is damaged") from None
+
+
+def _column(pa: Any, values: Any, field: Field) -> Any:
+    if field.type == "string":
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        return Strings.of([_text(value) for value in values.to_pylist()])
+    kind = {"float": pa.float64(), "bool": pa.bool_()}.get(field.type, pa.int64())
+    cast = values.cast(kind)  # a number that is not whole is no integer
+    unknown = cast.is_null().to_numpy(zero_copy_only=False)
+    filled = cast.fill_null(False if field.type == "bool" else 0).to_numpy(zero_copy_only=False)
+    return np.ma.MaskedArray(filled, unknown) if unknown.any() else filled
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or None
+    if isinstance(value, bytes):
+        raise TypeError("bytes are no text")
+    return None if value is None else str(value)
