@@ -68,6 +68,7 @@ def what_was_meant(error: Exception, root: CodeType) -> NkiError:
             error.stack = stack
         if isinstance(error, TensorOperator):
             _say_more(error)
+        error.blame = error.blame or _argument_of(error.message)
         return error
     if isinstance(error, AttributeError) and isinstance(error.obj, NkiTensor):
         return _no_attribute(error.obj, error.name or "", stack)
@@ -83,6 +84,16 @@ def what_was_meant(error: Exception, root: CodeType) -> NkiError:
     notes = ("raised by the kernel's own Python while it was traced", *told.notes)
     help = _shape_beside_list(stack) if isinstance(error, AssertionError) else told.help
     return _raised(type(error))(told.message, stack=stack, notes=notes, help=help)
+
+
+def _argument_of(message: str) -> Blame | None:
+    """Return the argument that a message of a function of nki.language begins with, to be marked."""
+    said = re.match(r"nl\.(\w+): (?:`(\w+)`|(\w+)=)", message)
+    known = _parameters(getattr(nl, said[1], None)) if said and said[1] in nl.__all__ else None
+    if said is None or known is None:
+        return None
+    name, params = said[2] or said[3], known[1]
+    return Blame(said[1], ((name, params.index(name)),)) if name in params else None
 
 
 def _shape_beside_list(stack: Stack) -> str:

@@ -204,7 +204,9 @@ class TensorOperators:
         return True
 
     def __contains__(self, item: Any) -> bool:
-        raise TensorOperator(f"`x in {self.describe()}`: {_VALUE}", help="compare with nl.equal")
+        raise TensorOperator(
+            f"`in` asks for elements of {self.describe()}: {_VALUE}", help="compare with nl.equal"
+        )
 
     def _number(self, kind: str) -> NoReturn:
         raise TensorOperator(

@@ -200,3 +200,28 @@ def test_what_the_helps_name_exists():
     for name, pair in mistakes._PAIRS.items():
         assert hasattr(nl, name) and (not pair or hasattr(nl, pair))
     assert hasattr(nl, "where") and hasattr(nisa, "tensor_copy_predicated")
+
+
+def loaded_tile(tile):
+    return nl.load(tile)
+
+
+def two_shapes(tile):
+    nl.add(tile, tile[:, 0:1])
+
+
+def partition_axis(tile):
+    return nl.max(tile, (0,))
+
+
+def by_keyword(tile):
+    return nl.exp(x=3.0)
+
+
+@pytest.mark.parametrize(
+    ("use", "marked"),
+    [(loaded_tile, "tile"), (two_shapes, "tile"), (partition_axis, "(0,)"), (by_keyword, "3.0")],
+)
+def test_the_argument_of_a_function_of_nki_language_is_marked(use, marked):
+    span = mistaken(use, NkiError).span
+    assert span.text[span.column : span.end_column] == marked
