@@ -176,9 +176,13 @@ def _assigned_to(stack: Stack) -> str:
     if not (isinstance(made, ast.Assign) and isinstance(made.value, ast.Call)):
         return ""
     tile, call = made.targets[0], made.value
-    if not isinstance(tile, ast.Subscript) or call.args:
+    if not isinstance(tile, ast.Subscript):
         return ""
-    call.keywords.insert(0, ast.keyword("dst", ast.Name(ast.unparse(tile))))
+    destination = ast.Name(ast.unparse(tile))
+    if call.args:  # the others keep their order behind it
+        call.args.insert(0, destination)
+    else:
+        call.keywords.insert(0, ast.keyword("dst", destination))
     return f"write {ast.unparse(call)}"
 
 

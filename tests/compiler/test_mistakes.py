@@ -45,6 +45,25 @@ def test_a_missing_destination_where_another_argument_took_its_place():
     assert "write into `dst`, the first argument" in error.help
 
 
+def assigned_by_keyword(tile):
+    tile[:, 0:2] = nisa.tensor_copy(src=tile[:, 2:4])
+
+
+def assigned_by_position(tile):
+    tile[...] = nisa.activation(nl.exp, tile)
+
+
+@pytest.mark.parametrize(
+    ("use", "help"),
+    [
+        (assigned_by_keyword, "write nisa.tensor_copy(dst=tile[:, 0:2], src=tile[:, 2:4])"),
+        (assigned_by_position, "write nisa.activation(tile[...], nl.exp, tile)"),
+    ],
+)
+def test_a_tile_that_is_assigned_becomes_the_destination(use, help):
+    assert mistaken(use, WrongCall).help == help
+
+
 def without_a_size(tile):
     nl.rms_norm(tile, tile, axis=1)
 
