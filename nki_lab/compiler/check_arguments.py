@@ -26,7 +26,7 @@ def find_arguments(builder: Builder, source: SourceKernel, bound: Mapping[str, A
         for path, part in parts_of(name, value):
             if isinstance(part, NKIObject):
                 kept.append(f"{path}.")
-            key, subject = _refused(part)
+            key, subject = refused(part)
             if key and not (key == "list argument" and path.startswith(tuple(kept))):
                 row = CONSTRUCTS[key]
                 message = row.message(f"argument `{path}` of {source.name}, {subject}")
@@ -68,7 +68,7 @@ def is_internal_object(value: Any) -> bool:
     return str(getattr(kind, "__module__", "")).partition(".")[0] == "nki_lab"
 
 
-def _refused(value: Any) -> tuple[str, str]:
+def refused(value: Any) -> tuple[str, str]:
     """Return the row of the language table that a value falls under, and what it is; two empty strings for none."""
     kind = type(value)
     if kind is int:

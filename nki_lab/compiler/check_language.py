@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType, ModuleType, TracebackType
 from typing import Any
 
-from nki_lab.compiler.check_arguments import is_internal_object, is_nki_class, parts_of
+from nki_lab.compiler.check_arguments import is_internal_object, is_nki_class, parts_of, refused
 from nki_lab.compiler.class_text import constructs_of_class, text_of_class
 from nki_lab.compiler.frontend import SourceKernel, unknown_names
 from nki_lab.compiler.function_text import FunctionText, text_of
 from nki_lab.compiler.subset import CONSTRUCTS, ERROR, Construct
-from nki_lab.compiler.subset.calls import BUILTINS, DECORATORS, MATH
+from nki_lab.compiler.subset.calls import BUILTINS, DECORATORS, LOOPING, MATH
 from nki_lab.errors import NkiError, NotAllowed, UnknownName, joined
 from nki_lab.ir.builder import Builder
 from nki_lab.source import (
@@ -324,7 +324,7 @@ def _by_name(function: _Function) -> Iterator[tuple[str, str, Any]]:
     read = ((name, node) for name, node in facts.reads.items() if name not in called)
     for name, node in (*facts.calls, *read):
         if name in facts.reads and name not in scope and name not in local and _is_builtin(name):
-            yield "builtin", f"`{name}`", node
+            yield "builtin" if name in LOOPING else "other builtin", f"`{name}`", node
     for name, node in facts.reads.items():
         if _is_other_math(name, scope):
             yield "other math", f"`{name}`", node
@@ -335,10 +335,24 @@ def _by_name(function: _Function) -> Iterator[tuple[str, str, Any]]:
         if not is_nki_class(value) and _is_own_class(value):
             what = f"class `{value.__qualname__}`, whose base is not NKIObject, Enum or NamedTuple"
             yield "class base", what, node
+    for name, node in _globals(function):
+        key, what = refused(scope[name])
+        if key and key != "list argument":
+            yield key, f"`{name}`, {what}", node
     for name, node in facts.decorators:
         known = name.split(".")[-1] in DECORATORS or is_internal_object(_value(name, scope))
         if not known:
             yield "decorator", f"decorator `{name}`", node
+
+
+def _globals(function: _Function) -> Iterator[tuple[str, Any]]:
+    """Yield the values of the module that a text reads, each once."""
+    seen = set()
+    for name, node in function.text.facts.reads.items():
+        first = name.partition(".")[0]
+        if first in function.scope and first not in seen:
+            seen.add(first)
+            yield first, node
 
 
 def _is_other_math(name: str, scope: Scope) -> bool:

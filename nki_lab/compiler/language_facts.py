@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -226,12 +226,21 @@ def _is_none(node: Any) -> bool:
 
 
 def _call(node: ast.Call) -> Iterator[Found]:
-    for argument in node.args:
-        if isinstance(argument, ast.Starred):
-            yield "star argument", argument
+    yield from _starred(node.args)
     for keyword in node.keywords:
         if keyword.arg is None:
             yield "double star argument", keyword.value
+
+
+def _starred(values: Iterable[Any]) -> Iterator[Found]:
+    for value in values:
+        if isinstance(value, ast.Starred):
+            yield "star argument", value
+
+
+def _display(node: Any) -> Iterator[Found]:
+    if isinstance(node.ctx, ast.Load):  # as a target it is another construct
+        yield from _starred(node.elts)
 
 
 def _arguments(node: ast.arguments) -> Iterator[Found]:
@@ -302,4 +311,6 @@ _LOOKS: dict[Any, Callable[[Any], Iterator[Found]]] = {
     ast.JoinedStr: _joined,
     ast.BinOp: _binary,
     ast.UnaryOp: _unary,
+    ast.List: _display,
+    ast.Tuple: _display,
 }

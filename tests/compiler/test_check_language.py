@@ -263,6 +263,34 @@ def test_a_class_is_looked_at_where_only_its_attributes_are_used(module):
     ]
 
 
+def test_globals_are_looked_at_like_arguments(module):
+    made = module("""\
+    import numpy as np
+
+    class Plain:
+        rows = 128
+
+    class Kept(nl.NKIObject):
+        rows: int = 128
+
+    plain, kept, sizes, names = Plain(), Kept(), {1: 2}, {"a": 1}
+    chosen, limit, scale, parts = {1, 2}, 2**40, np.float32(2), [1, 2]
+
+    @nki.jit
+    def kernel(x, names=None):
+        assert plain.rows == kept.rows and sizes[1] in chosen
+        assert limit > parts[0] and scale != names
+        return stored(nl.load(x))
+    """)
+    assert [message for message, _ in told(made.kernel)] == [
+        "`chosen`, a set",
+        "`limit`, an integer of more than 32 bits",
+        "`plain`, a Plain, which is no NKIObject",
+        "`scale`, a float32 of NumPy",
+        "`sizes`, a dict with keys that are no strings",
+    ]
+
+
 def test_values_of_one_kind_are_known_and_others_left_alone(module):
     made = module("""\
     class Kept(nl.NKIObject):
@@ -291,15 +319,18 @@ def test_values_of_one_kind_are_known_and_others_left_alone(module):
         found.get("a")
         for name in found.keys():
             assert name != f"{mode}".upper()
-        any_of([1])
+        any_of([1, *own])
+        first, *rest = own
         sizes.sort()
         mode.upper()
         return stored(nl.load(x))
     """)
     assert told(made.kernel) == [
+        ("`*values` in a call, a list or a tuple", "kernel"),
         ("a key in a dict that is no string, or not written out", "kernel"),
         ("a method of a list that NKI does not have, such as sort, insert or pop(0)", "kernel"),
         ("a method or an element of a string", "kernel"),
+        ("a starred target, `first, *rest = values`", "kernel"),
     ]
 
 

@@ -19,6 +19,9 @@ _PYTHON = "KLR KLR/Trace/Python.lean"
 BUILTINS = frozenset(
     "isinstance type slice print min max abs str bool int float divmod tuple list dict len range".split()
 )
+LOOPING = frozenset(
+    "all any enumerate filter iter map next pow reversed round sorted sum zip".split()
+)
 MATH = frozenset("ceil floor gcd log2 log10 pow sqrt pi e inf nan".split())
 DECORATORS = frozenset({"jit", "staticmethod", "dataclass"})
 
@@ -229,10 +232,15 @@ CALLS: dict[str, Construct] = {
         "assert isinstance(x.shape, tuple) and max(x.shape) == 128\nassert divmod(len(x.shape), 2) == (1, 0)",
     ),
     "builtin": Construct(
-        "a function of Python that NKI does not have, such as sum, sorted, enumerate, zip, any, all, map or round",
-        PORTABILITY, "write it out with a `for` over range, or compute it before the kernel is called", _PYTHON,
+        "sum, sorted, enumerate, zip, any, all, map, filter, reversed, round, pow, iter and next",
+        PORTABILITY, "write it out with a `for` over range", _PYTHON,
         "size = sum(x.shape)",
         "size = 0\nfor n in x.shape:\n    size += n",
+    ),
+    "other builtin": Construct(
+        "any other function of Python, such as open, getattr, hasattr, super or eval", PORTABILITY,
+        "read attributes by their names, and do what needs it before the kernel is called", _PYTHON,
+        "size = getattr(x, 'shape')[1]", "size = x.shape[1]",
     ),
     "math": Construct(
         "math.ceil, floor, gcd, log2, log10, pow, sqrt, pi, e, inf and nan", ACCEPTED, "as in Python", _PYTHON,

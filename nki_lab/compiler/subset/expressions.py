@@ -144,7 +144,7 @@ EXPRESSIONS: dict[str, Construct] = {
         "nisa.memset(dst=t, value=2.0)",
     ),
     "star argument": Construct(
-        "`*values` in a call", PORTABILITY, "write the arguments out", _SIMPLIFY,
+        "`*values` in a call, a list or a tuple", PORTABILITY, "write the values out", _SIMPLIFY,
         "size = max(*x.shape)", "size = max(x.shape[0], x.shape[1])",
     ),
     "double star argument": Construct(

@@ -21,7 +21,7 @@ VALUES: dict[str, Construct] = {
         "    assert dtype == x.dtype and bias is None\n    return stored(nl.load(x))",
     ),
     "large argument": Construct(
-        "an integer of more than 32 bits as argument of a kernel", PORTABILITY,
+        "an integer of more than 32 bits as argument of a kernel, or a global it reads", PORTABILITY,
         "NKI's integers have 32 bits, one of them the sign", f"{_GUIDE}, NKI Values",
         "@nki.jit\ndef kernel(x, limit=1 << 40):\n    return stored(nl.load(x))",
         "@nki.jit\ndef kernel(x, limit=1 << 20):\n    return stored(nl.load(x))", traced=True,
@@ -33,7 +33,7 @@ VALUES: dict[str, Construct] = {
         "@nki.jit\ndef kernel(x, sizes=(1, 2)):\n    return stored(nl.load(x))", traced=True,
     ),
     "dtype argument": Construct(
-        "a dtype of NumPy as argument of a kernel", PORTABILITY, "pass the dtype of nki.language",
+        "a dtype of NumPy as argument of a kernel, or a global it reads", PORTABILITY, "pass the dtype of nki.language",
         "KLR interop/klr/gather.c",
         """\
         import numpy as np
@@ -45,8 +45,8 @@ VALUES: dict[str, Construct] = {
         "@nki.jit\ndef kernel(x, dtype=nl.float32):\n    return stored(nl.load(x))", traced=True,
     ),
     "number argument": Construct(
-        "a number of NumPy as argument of a kernel", PORTABILITY, "convert it with float() or int()",
-        "KLR interop/klr/gather.c",
+        "a number of NumPy as argument of a kernel, or a global it reads", PORTABILITY,
+        "convert it with float() or int()", "KLR interop/klr/gather.c",
         """\
         import numpy as np
 
@@ -57,20 +57,20 @@ VALUES: dict[str, Construct] = {
         "@nki.jit\ndef kernel(x, scale=2.0):\n    return stored(nl.load(x))", traced=True,
     ),
     "value argument": Construct(
-        "a set, bytes or a complex number as argument of a kernel", PORTABILITY,
-        "pass a tuple, a string, or two numbers", f"{_GUIDE}, NKI Values",
+        "a set, bytes or a complex number as argument of a kernel, or a global it reads", PORTABILITY,
+        "take a tuple, a string, or two numbers", f"{_GUIDE}, NKI Values",
         "@nki.jit\ndef kernel(x, sizes={1, 2}):\n    return stored(nl.load(x))",
         "@nki.jit\ndef kernel(x, sizes=(1, 2)):\n    return stored(nl.load(x))", traced=True,
     ),
     "key argument": Construct(
-        "a dict with keys that are no strings as argument of a kernel", PORTABILITY,
+        "a dict with keys that are no strings as argument of a kernel, or a global it reads", PORTABILITY,
         "use strings as keys", f"{_GUIDE}, NKI Values",
         "@nki.jit\ndef kernel(x, sizes={0: 1}):\n    return stored(nl.load(x))",
         "@nki.jit\ndef kernel(x, sizes={'0': 1}):\n    return stored(nl.load(x))", traced=True,
     ),
     "object argument": Construct(
-        "an object of a class other than NKIObject, Enum or NamedTuple as argument of a kernel", PORTABILITY,
-        "let its class inherit from nl.NKIObject and nothing else", f"{_GUIDE}, Class Support",
+        "an object of a class other than NKIObject, Enum or NamedTuple as argument of a kernel, or a global it reads",
+        PORTABILITY, "let its class inherit from nl.NKIObject and nothing else", f"{_GUIDE}, Class Support",
         """\
         @dataclass
         class Sizes:
