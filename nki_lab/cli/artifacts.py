@@ -13,6 +13,7 @@ from nki_lab.cli.kernel_call import (
     Arguments,
     Capacity,
     Inputs,
+    Lnc,
     Place,
     Seed,
     Skip,
@@ -43,6 +44,7 @@ def compile_(
         bool, typer.Option("--source/--no-source", help="keep the kernel's text in the file")
     ] = True,
     target: Target = None,
+    lnc: Lnc = None,
     capacity: Capacity = None,
     skip: Skip = None,
     strict: Strict = False,
@@ -60,6 +62,7 @@ def compile_(
     check_outputs(kernel, output=output)
     options = Namespace(
         target=target,
+        lnc=lnc,
         timeout=None,
         capacity=capacity,
         skip=skip,

@@ -37,6 +37,7 @@ Arguments = Annotated[
 Seed = Annotated[int, typer.Option("--seed", min=0, help="seed of the random inputs")]
 Call = Annotated[Expression | None, declared("run")]
 Target = Annotated[str | None, declared("target")]
+Lnc = Annotated[Any, declared("lnc")]
 Timeout = Annotated[float | None, declared("timeout")]
 Capacity = Annotated[str | None, declared("capacity")]
 Skip = Annotated[str | None, declared("skip")]
@@ -56,19 +57,19 @@ def call_kernel(
     call: Expression | None,
     check: Expression | None = None,
     tells_findings: bool = False,
-) -> tuple[Any, list[str]]:
+) -> tuple[Any, tuple[Any, ...]]:
     """Load a kernel, call it, and compare with the reference; say on stderr what is seriously wrong.
 
     Args:
         place: FILE.py:KERNEL.
         inputs, args, seed: what its arguments are made of.
-        options: target, timeout, capacity, skip, strict and debug.
+        options: target, lnc, timeout, capacity, skip, strict and debug.
         call: expression that calls the kernel, instead of a call with all arguments.
         check: the reference.
         tells_findings: the caller prints the findings of the last run.
 
     Returns:
-        The Result of the last run, and lines that say how it compares.
+        The Result of the last run, and how it compares, a Comparison for each result.
     """
     from nki_lab.cli.kernel_file import prepare_call
     from nki_lab.errors import CheckFailed, NoKernel
@@ -77,7 +78,7 @@ def call_kernel(
     from nki_lab.options.views import serious_findings
 
     with session(options) as runs:
-        prepared = prepare_call(place, inputs or [], args or [], seed, options.target)
+        prepared = prepare_call(place, inputs or [], args or [], seed, options.target, options.lnc)
         expected = None if check is None else reference(check, prepared.scope)
         before = len(runs)
         if call is None:
@@ -89,14 +90,14 @@ def call_kernel(
                 "--run called no kernel",
                 help=f"write a call such as --run '{prepared.kernel.__name__}(a)'",
             )
-        lines = []
+        comparisons: tuple[Any, ...] = ()
         try:
             if check is not None:
-                lines = [comparison.summary() for comparison in check_value(value, expected)]
+                comparisons = check_value(value, expected)
         except CheckFailed:
             tells_findings = False
             raise
         finally:
             for line in serious_findings(runs[:-1] if tells_findings else runs):
                 typer.echo(line, err=True)
-        return runs[-1], lines
+        return runs[-1], comparisons

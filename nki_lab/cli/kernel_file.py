@@ -43,7 +43,12 @@ class KernelCall:
 
 
 def prepare_call(
-    place: str, inputs: list[str], args: list[str], seed: int, target: str | None = None
+    place: str,
+    inputs: list[str],
+    args: list[str],
+    seed: int,
+    target: str | None = None,
+    cores: int | None = None,
 ) -> KernelCall:
     """Load a kernel and make its arguments.
 
@@ -53,9 +58,11 @@ def prepare_call(
         args: Python literals, as in `--arg 'shape=(3,4)'`.
         seed: of the random inputs.
         target: the chip asked for; a saved kernel must have been compiled for it.
+        cores: the cores asked for, likewise.
     """
     if is_artifact(Path(place)):
         saved = load(place, target)
+        _check_cores(place, saved, cores)
         arguments = read_arguments(inputs, args, seed)
         _check_names(saved, arguments)
         return KernelCall(saved, arguments, {"np": np, saved.__name__: saved, **arguments})
@@ -66,6 +73,15 @@ def prepare_call(
     _check_names(kernel, arguments)
     scope = {**vars(module), "np": np, kernel.__name__: kernel, **arguments}
     return KernelCall(kernel, arguments, scope)
+
+
+def _check_cores(place: str, saved: CompiledFunction, cores: int | None) -> None:
+    compiled_for = 1 + len(saved.compiled.others)
+    if cores not in (None, compiled_for):
+        raise UnknownOption(
+            f"{place} was compiled for {compiled_for} of a logical core's cores, --lnc asks for {cores}",
+            help=f"compile it again with --lnc {cores}, or leave --lnc out",
+        )
 
 
 def load_file(file: Path) -> ModuleType:

@@ -16,6 +16,7 @@ from nki_lab.cli.kernel_call import (
     Capacity,
     Debug,
     Inputs,
+    Lnc,
     Seed,
     Skip,
     Strict,
@@ -67,6 +68,7 @@ def profile(
     analyse: Analyse = None,
     what_if: WhatIf = None,
     target: Target = None,
+    lnc: Lnc = None,
     timeout: Timeout = None,
     capacity: Capacity = None,
     skip: Skip = None,
@@ -100,6 +102,7 @@ def profile(
     else:
         options = Namespace(
             target=target,
+            lnc=lnc,
             timeout=timeout,
             capacity=capacity,
             skip=skip,

@@ -16,6 +16,7 @@ from nki_lab.cli.kernel_call import (
     Check,
     Debug,
     Inputs,
+    Lnc,
     Place,
     Seed,
     Skip,
@@ -37,8 +38,12 @@ def run(
     target: Target = None,
     show: Annotated[Any, declared("show")] = None,
     quiet: Annotated[bool, declared("quiet")] = False,
+    save: Annotated[Any, declared("save")] = None,
+    json: Annotated[bool, declared("json")] = False,
+    bench: Annotated[bool, declared("bench")] = False,
     analyse: Analyse = None,
     what_if: WhatIf = None,
+    lnc: Lnc = None,
     timeout: Timeout = None,
     capacity: Capacity = None,
     skip: Skip = None,
@@ -51,10 +56,13 @@ def run(
 
     Expressions may use the parameters of the kernel, the names of the file, and np.
     """
+    from nki_lab.options.run_json import run_json
+    from nki_lab.options.saving import keep
     from nki_lab.options.views import answers, summary, view_text
 
     options = Namespace(
         target=target,
+        lnc=lnc,
         timeout=timeout,
         capacity=capacity,
         skip=skip,
@@ -63,12 +71,18 @@ def run(
     )
     views = () if quiet else ("report",) if show is None else show
     reported = "report" in views
-    result, compared = call_kernel(kernel, inputs, args, seed, options, call, check, reported)
+    result, comparisons = call_kernel(kernel, inputs, args, seed, options, call, check, reported)
+    kept = keep(result, save or ())
     if quiet:
         return
-    lines = [summary(result), *compared]
+    if json:
+        typer.echo(run_json(result, comparisons))
+        return
+    lines = [summary(result), *(comparison.summary() for comparison in comparisons)]
     for view in views:
         lines += ["", view_text(result, view)]
     for answer in answers(result.profile, analyse, what_if):
         lines += ["", answer]
+    lines += ["", str(result.benchmark())] if bench else []
+    lines += ["", *kept] if kept else []
     typer.echo("\n".join(lines))

@@ -11,13 +11,14 @@ from nki_lab.api import install
 from nki_lab.magics.completions import complete_options
 from nki_lab.magics.line_magics import LineMagics
 from nki_lab.magics.nki_magic import NkiMagics
+from nki_lab.magics.view_magics import ViewMagics
 from nki_lab.runtime import Result
 from nki_lab.settings import VARIABLES
 from nki_lab.source import number_cells
 from nki_lab.widgets import register, unregister
 
 _TARGET = VARIABLES["target"].name
-_MAGICS = (NkiMagics, LineMagics)
+_MAGICS = (NkiMagics, LineMagics, ViewMagics)
 
 # What stood before loading, put back when unloading.
 _before: dict[str, object] = {}

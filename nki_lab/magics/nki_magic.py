@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Sequence
 from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
@@ -12,13 +13,18 @@ from nki_lab.errors import CheckFailed, NkiError, NoKernel, UnknownOption
 from nki_lab.magics.breakpoints import breakpoints
 from nki_lab.magics.cells import Cell, typed_stack
 from nki_lab.magics.define import EXAMPLE, define_kernels
-from nki_lab.magics.show import show
+from nki_lab.magics.show import profile_of, show
 from nki_lab.options.evaluate import check_value, evaluate, reference
 from nki_lab.options.expect import expected
 from nki_lab.options.parsing import Locate, option_help, parse_line
+from nki_lab.options.run_json import run_json
+from nki_lab.options.saving import keep
 from nki_lab.options.session import session
+from nki_lab.options.table import options_of
 from nki_lab.options.views import answers, serious_findings, summary
-from nki_lab.runtime import KernelFunction, Result
+from nki_lab.profiler.compare import compare_profiles
+from nki_lab.profiler.profile import Profile
+from nki_lab.runtime import Comparison, KernelFunction, Result
 from nki_lab.runtime.jit import current_target
 from nki_lab.settings import Settings
 from nki_lab.source import headline, stack_in_cells
@@ -109,6 +115,8 @@ class NkiMagics(Magics):
         value = expected = None
         if options.check is not None:
             expected = reference(options.check, scope, locate)
+        # Before the run, which may give its own result the same name.
+        other = _other(options, scope, locate)
         if options.run is not None:
             before = len(runs)
             value = evaluate(options.run, scope, locate)
@@ -128,6 +136,7 @@ class NkiMagics(Magics):
         self.ip.push({"_nki": result}, interactive=False)
         count = f"{len(runs)} kernel runs; the last: " if len(runs) > 1 else ""
         lines = [f"{count}{summary(result)}; in `{name}`"]
+        comparisons: Sequence[Comparison] = ()
         findings = "".join(f"{line}\n" for line in serious_findings(runs))
         if options.check is not None:
             value = value.value if isinstance(value, Result) else value
@@ -138,12 +147,24 @@ class NkiMagics(Magics):
                 error.notes += (f"the run is in `{name}`",)
                 raise
             lines += [comparison.summary() for comparison in comparisons]
-        if not options.quiet:
+        if options.json:
+            print(run_json(result, comparisons))
+            if options.show:
+                show(result, options.show)
+        elif not options.quiet:
             print("\n".join(lines))
-        print(findings, end="")
-        if not options.quiet:
+        if not options.json:
+            print(findings, end="")
+        if not options.quiet and not options.json:
             show(result, options.show)
             _print_answers(result, options, locate)
+            if options.bench:
+                print(result.benchmark())
+            if other is not None:
+                print(compare_profiles(other, result.profile))
+        kept = keep(result, options.save or ())
+        if kept and not options.quiet and not options.json:
+            print("\n".join(kept))
 
 
 def _print_answers(result: Result, options: Namespace, locate: Locate) -> None:
@@ -172,16 +193,19 @@ def _check_needs_run(options: Namespace, locate: Locate) -> None:
         )
 
 
+def _other(options: Namespace, scope: dict[str, Any], locate: Locate) -> Profile | None:
+    """Return the profile of the run to compare with."""
+    if options.compare is None or options.run is None:
+        return None
+    text = options.compare.text
+    return profile_of(evaluate(options.compare, scope, locate), locate(text, 0, 0))
+
+
 def _refuse_unused(options: Namespace, kernels: list[KernelFunction], locate: Locate) -> None:
-    for flag, given in (
-        ("--show", options.show),
-        ("--name", options.name),
-        ("--analyse", options.analyse),
-        ("--what-if", options.what_if),
-    ):
-        if given:
+    for option in options_of(_CELL):
+        if option.about_run and getattr(options, option.name):
             raise UnknownOption(
-                f"{flag} is about a run, and nothing ran",
-                stack=locate(flag, 0, 0),
+                f"{option.flag} is about a run, and nothing ran",
+                stack=locate(option.flag, 0, 0),
                 help=f"add --run '{kernels[0].__name__}(...)' with arrays as arguments",
             )

@@ -2,18 +2,47 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 from IPython.display import display
 
 from nki_lab import widgets
+from nki_lab.errors import UsageError
+from nki_lab.profiler.files import load
+from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.view_data import ViewData
 from nki_lab.runtime import Result
+from nki_lab.source import Stack
 
 
-def show(result: Result, views: tuple[str, ...] | None) -> None:
+def profile_of(what: Any, stack: Stack = ()) -> Profile:
+    """Return the profile of a Result, a Profile, or of the file of that name.
+
+    Raises UsageError at `stack` for anything else, BadFile where a file holds none.
+    """
+    if isinstance(what, Result):
+        return what.profile
+    if isinstance(what, Profile):
+        return what
+    if isinstance(what, (str, Path)):
+        return load(what)
+    raise UsageError(
+        f"found {type(what).__name__}, expected a run",
+        stack=stack,
+        help="name a Result such as add_result, a Profile, or the file of a stored profile in quotes",
+    )
+
+
+def show(result: Result | Profile, views: tuple[str, ...] | None) -> None:
     """Show the views of a run below the cell.
 
     Args:
-        result: the run.
+        result: the run, or what is known of it from its profile.
         views: names of views; None is the choice of the display, an empty tuple shows nothing.
     """
     if views is None or views:
-        display(widgets.display(result, views))
+        shown = (
+            ViewData(result.name or "profile", result) if isinstance(result, Profile) else result
+        )
+        display(widgets.display(shown, views))

@@ -142,7 +142,7 @@ inputs=[...]) runs the ranks of one node; how long data takes between them is no
         ("cores_per_chip", "lnc_max"),
     ),
     Term(
-        ("logical core", "lnc", "lnc2"),
+        ("logical core", "lnc2"),
         """\
 One or two physical NeuronCores that run one kernel. kernel[2](...) launches it on both: each runs the
 same program, nl.program_id(0) is 0 on one and 1 on the other, nl.num_programs(0) is 2, and they share
@@ -189,6 +189,19 @@ Shows the chip that kernels are compiled for; %nki_target trn2 chooses one for t
         """\
 Explains an error code, an instruction, a function of nki.language, an option, a variable, a target,
 or a word of this glossary. `nki-lab explain` does the same in a terminal.""",
+    ),
+    Term(
+        ("%nki_ir", "%nki_layout", "%nki_profile", "%nki_timeline", "%nki_summary"),
+        """\
+Show a run again: its program after each pass, where its tensors lie, the report, the timeline, and
+the metrics by Neuron Explorer's names. Each takes the variable of a run or the file of a stored
+profile; without one, it is the last run of the notebook.""",
+    ),
+    Term(
+        ("%nki_compare",),
+        """\
+Says where the time of two runs differs, by engine, line and opcode: %nki_compare before after, with
+variables that hold runs, or files of stored profiles. `%%nki --compare before` compares a new run.""",
     ),
     Term(
         ("%nki_doctor",),

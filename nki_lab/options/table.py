@@ -13,11 +13,13 @@ import keyword
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import CodeType
 from typing import Any
 
 from nki_lab.compiler.pipeline import SKIPPABLE, check_skipped
 from nki_lab.errors import NkiError, UnknownOption, UnknownTarget, close_matches, error_classes
+from nki_lab.options.saving import ENDINGS
 from nki_lab.profiler.analyses import ANALYSES
 from nki_lab.profiler.view_data import VIEWS
 from nki_lab.settings import VARIABLES
@@ -62,6 +64,7 @@ class Option:
         read: turns the text of a value into the value, or raises BadValue.
         choices: every value it takes, where they can be listed.
         default: its value when it is not given.
+        about_run: it says something about a run, and is an error where nothing runs.
     """
 
     name: str
@@ -71,6 +74,7 @@ class Option:
     read: Callable[[str, Option], Any] = lambda text, option: text
     choices: tuple[str, ...] = ()
     default: Any = None
+    about_run: bool = False
 
     @property
     def flag(self) -> str:
@@ -142,6 +146,23 @@ def _changes(text: str, option: Option) -> tuple[str, ...]:
     except UnknownOption as error:
         raise BadValue(error.message, error.help) from None
     return changes
+
+
+def _files(text: str, option: Option) -> tuple[Path, ...]:
+    files = tuple(Path(word.strip()) for word in text.split(","))
+    for file in files:
+        if file.suffix.lower() not in ENDINGS:
+            raise BadValue(
+                f"`{file}` ends with none of {', '.join(ENDINGS)}",
+                "the ending says what is kept: " + "; ".join(f"{e} {ENDINGS[e]}" for e in ENDINGS),
+                text.index(str(file)) if str(file) in text else 0,
+                len(str(file)),
+            )
+    return files
+
+
+def _cores(text: str, option: Option) -> int:
+    return int(_one_of(text, option))
 
 
 def _variable(text: str, option: Option) -> str:
@@ -234,6 +255,7 @@ OPTIONS: tuple[Option, ...] = (
         (*_NOTEBOOK, _RUN),
         _views,
         (*VIEWS, "none"),
+        about_run=True,
     ),
     Option(
         "name",
@@ -241,6 +263,7 @@ OPTIONS: tuple[Option, ...] = (
         "variable that gets the Result of the run; otherwise <kernel>_result",
         _NOTEBOOK,
         _variable,
+        about_run=True,
     ),
     Option(
         "quiet",
@@ -265,6 +288,7 @@ OPTIONS: tuple[Option, ...] = (
         _ALL,
         _words,
         tuple(ANALYSES),
+        about_run=True,
     ),
     Option(
         "what_if",
@@ -274,6 +298,48 @@ OPTIONS: tuple[Option, ...] = (
         _ALL,
         _changes,
         tuple(CHANGES),
+        about_run=True,
+    ),
+    Option(
+        "bench",
+        "",
+        "say how long the model takes for one call, and for each of many calls right behind each other",
+        (*_NOTEBOOK, _RUN),
+        default=False,
+        about_run=True,
+    ),
+    Option(
+        "compare",
+        "EXPR",
+        "say where the time of the run differs from that of another one: a Result, a Profile, or the name of a"
+        " stored profile's file",
+        _NOTEBOOK,
+        _expression,
+        about_run=True,
+    ),
+    Option(
+        "save",
+        "FILES",
+        f"keep the run, files separated by commas: {', '.join(ENDINGS)}",
+        (*_NOTEBOOK, _RUN),
+        _files,
+        about_run=True,
+    ),
+    Option(
+        "json",
+        "",
+        "print what is known about the run as one JSON document, instead of sentences and views",
+        (*_NOTEBOOK, _RUN),
+        default=False,
+        about_run=True,
+    ),
+    Option(
+        "lnc",
+        "CORES",
+        "launch on so many cores of a logical core: 1 or 2",
+        _ALL,
+        _cores,
+        ("1", "2"),
     ),
     Option(
         "timeout",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -12,14 +12,15 @@ import numpy as np
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.insert_waits import insert_waits
 from nki_lab.ir.execution import Execution
-from nki_lab.ir.nodes import Kernel
 from nki_lab.ir.repeat import repeated
 from nki_lab.profiler.profile import Profile
 from nki_lab.runtime.jit import KernelFunction, jit, use_target
 from nki_lab.settings import override
 from nki_lab.targets.spec import Target
-from nki_lab.timing import TimingOptions, simulate_time
+from nki_lab.timing import TimingOptions, simulate_cores, simulate_time
 from nki_lab.timing.schedule import schedule
+from nki_lab.timing.timeline import Timeline
+from nki_lab.timing.two_cores import schedule_cores
 
 #: Calls that are timed one behind the other. The first finds everything idle and the second still gains by that; the
 #: last has nothing behind it that shares its resources. Those between are in the steady state.
@@ -82,33 +83,58 @@ def benchmark(
     made = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
     with override(capacity=capacity, skip_passes=skip_passes), use_target(target):
         compiled = made.compile(*args, **kwargs)
-        program = compiled.compiled.kernel
-        execution = (
-            compiled.launch(*args, **kwargs).execution
-            if program.has_loops
-            else Execution.in_program_order(program)
-        )
-    share = 1 / (1 + len(compiled.compiled.others))
-    options = TimingOptions(program_overhead=program_overhead, hbm_share=share)
-    profile = simulate_time(execution, options=options)
+        programs = (compiled.compiled.kernel, *compiled.compiled.others)
+        if any(program.has_loops for program in programs):
+            run = compiled.launch(*args, **kwargs)
+            executions = (run.execution, *run.others)
+        else:
+            executions = tuple(map(Execution.in_program_order, programs))
+    return benchmark_of(executions, TimingOptions(program_overhead=program_overhead))
+
+
+def benchmark_of(
+    executions: Sequence[Execution], options: TimingOptions | None = None
+) -> Benchmark:
+    """Model how long the program of which the cores executed these streams takes.
+
+    Args:
+        executions: that of each core.
+        options: what to include in the time of one call.
+    """
+    options = options or TimingOptions()
+    if len(executions) == 1:
+        profile = simulate_time(executions[0], options=options)
+    else:
+        profile = simulate_cores(executions, options=options)
+    kernel = executions[0].kernel
     return Benchmark(
-        name=program.name,
-        target=program.target.name,
+        name=kernel.name,
+        target=kernel.target.name,
         latency_ns=profile.total_ns,
-        steady_ns=_steady_ns(program, execution.trips, share),
-        instructions=len(execution.order),
+        steady_ns=_steady_ns(executions),
+        instructions=sum(len(execution.order) for execution in executions),
         profile=profile,
     )
 
 
-def _steady_ns(kernel: Kernel, trips: tuple[int, ...], hbm_share: float) -> int:
-    """Return the mean time between the ends of calls in the steady state."""
-    program = insert_waits(repeated(kernel, CALLS), CompileOptions())
-    execution = Execution.of(program, trips * CALLS)
-    timeline = schedule(execution, TimingOptions(hbm_share=hbm_share))
-    end = timeline.end
-    if not len(end):
-        return 0
-    call = timeline.positions // len(kernel.instructions)
-    first, last = (int(end[call == n].max()) for n in (1, CALLS - 2))
+def _steady_ns(executions: Sequence[Execution]) -> int:
+    """Return the mean time between the ends of calls in the steady state; a call ends with its last core."""
+    calls = [
+        Execution.of(
+            insert_waits(repeated(execution.kernel, CALLS), CompileOptions()),
+            execution.trips * CALLS,
+        )
+        for execution in executions
+    ]
+    options = TimingOptions()
+    timelines = schedule_cores(calls, options) if len(calls) > 1 else [schedule(calls[0], options)]
+    ends = [_end(timeline, call) for call in (1, CALLS - 2) for timeline in timelines]
+    first, last = max(ends[: len(calls)]), max(ends[len(calls) :])
     return int(np.rint((last - first) / (CALLS - 3) / 1000))
+
+
+def _end(timeline: Timeline, call: int) -> int:
+    """Return when a call of a repeated program has ended, in ps."""
+    length = len(timeline.execution.kernel.instructions) // CALLS
+    of_call = timeline.positions // max(length, 1) == call
+    return int(timeline.end[of_call].max(initial=0))

@@ -39,6 +39,7 @@ from nki_lab.targets import get_target
 from nki_lab.targets.spec import Target
 
 _chosen: ContextVar[Target | None] = ContextVar("nki_lab_target", default=None)
+_cores: ContextVar[int] = ContextVar("nki_lab_cores", default=1)
 
 
 @contextmanager
@@ -54,6 +55,22 @@ def use_target(target: str | Target | None) -> Iterator[None]:
         _chosen.reset(token)
 
 
+@contextmanager
+def use_cores(cores: int | None) -> Iterator[None]:
+    """Launch every kernel called inside on so many cores, but for those that say it themselves, `kernel[1](...)`.
+
+    None changes nothing.
+    """
+    if cores is None:
+        yield
+        return
+    token = _cores.set(cores)
+    try:
+        yield
+    finally:
+        _cores.reset(token)
+
+
 def current_target(settings: Settings) -> Target:
     """Return the target chosen by `use_target`, else the environment's."""
     return _chosen.get() or get_target(settings.target)
@@ -65,13 +82,13 @@ class KernelFunction:
     Attributes:
         func: the author's function, unchanged.
         source: its text as it was when it was defined.
-        grid: number of cores a call launches on.
+        launched_on: number of cores that `kernel[...]` chose; None leaves it to `use_cores`.
         simulated: run on the simulator even where NKI_SIMULATOR asks for the device.
         debug: run instructions while they are traced.
         schedule: (name, names it waits for) of instructions, from `with_schedule`.
     """
 
-    grid = 1
+    launched_on: int | None = None
     simulated = False
     debug = False
     schedule: Edges = ()
@@ -99,7 +116,12 @@ class KernelFunction:
                 f"{self.__name__}[{grid!r}]: a kernel is launched on 1 or 2 cores",
                 help="write kernel[1](...) or kernel[2](...)",
             )
-        return self._with(grid=cores)
+        return self._with(launched_on=cores)
+
+    @property
+    def grid(self) -> int:
+        """Number of cores a call launches on."""
+        return self.launched_on or _cores.get()
 
     def with_schedule(self, schedule: Sequence[tuple[str, str | Sequence[str]]]) -> KernelFunction:
         """Return the kernel with waits between instructions: `[("second", "first"), ("third", ["first", ...])]`.

@@ -33,6 +33,7 @@ from nki_lab.timing import simulate_cores, simulate_time
 from nki_lab.timing.lines import kernel_lines, label_of
 
 _VIEWS = "nki_lab.widgets"
+_BENCHMARK = "nki_lab.runtime.benchmark"  # which imports the kernels that make results
 
 
 class PassTexts(Mapping[str, str]):
@@ -120,6 +121,10 @@ class Result:
     def critical_path(self) -> CriticalPath:
         """Return the chain of instructions and transfers that took the whole time."""
         return self.profile.critical_path()
+
+    def benchmark(self) -> Any:
+        """Return the modelled time of one call, and of one of many right behind each other (`nki_lab.benchmark`)."""
+        return import_module(_BENCHMARK).benchmark_of((self.execution, *self.others))
 
     def stalls(self) -> Stalls:
         """Return what every engine stood still for, and how long."""

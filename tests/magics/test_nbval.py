@@ -50,7 +50,7 @@ def test_wrong_cells_fail_with_message_and_line(tmp_path: Path):
     # nbval keeps no history, so that cells have no numbers there.
     assert load == ""
     assert "%%nki has no option `--rnu`" in option
-    assert "did you mean `--run`?" in option
+    assert "did you mean `--run`" in option
     assert "--> cell, line 1" in option
     assert "name `undefined_function` is not defined" in name
     assert "--> cell, line 5" in name

@@ -1,6 +1,7 @@
 """Is a line of options read as it was meant, and does every wrong one name what would be right?"""
 
 import shlex
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -24,6 +25,11 @@ RIGHT = {
     "expect": ("--expect NKI203", RuleBroken),
     "analyse": ("--analyse stalls,path", ("stalls", "path")),
     "what_if": ("--what-if free-loads,line=12", ("free-loads", "line=12")),
+    "bench": ("--bench", True),
+    "compare": ("--compare before_result", "before_result"),
+    "save": ("--save 'run.json, a b.html'", (Path("run.json"), Path("a b.html"))),
+    "json": ("--json", True),
+    "lnc": ("--lnc 2", 2),
     "timeout": ("--timeout 1e-1", 0.1),
     "capacity": ("--capacity finding", "finding"),
     "skip": ("--skip schedule,remove_dead", "schedule,remove_dead"),
@@ -52,6 +58,11 @@ WRONG = [
     ("analyse", "--analyse path,", "`` is none of path, stalls", ""),
     ("what_if", "--what-if free-load", "is no question that a run", "`free-loads`"),
     ("what_if", "--what-if line=", "`line=` is no question that a run", ""),
+    ("bench", "--bench=3", "--bench is a switch", "write --bench alone"),
+    ("compare", "--compare 'a +'", "invalid syntax", "one Python expression"),
+    ("save", "--save run.json,page", "`page` ends with none of .html, .nkic", ".json the profile"),
+    ("json", "--json=1", "--json is a switch", "write --json alone"),
+    ("lnc", "--lnc two", "`two` is none of 1, 2", ""),
     ("timeout", "--timeout soon", "`soon` is no number of seconds", "2.5"),
     ("timeout", "--timeout 0", "`0` is no number of seconds above 0", "2.5"),
     ("timeout", "--timeout -3", "`-3` is no number of seconds above 0", "2.5"),
@@ -100,7 +111,7 @@ def test_a_wrong_value_names_what_is_allowed(name: str, line: str, message: str,
 @pytest.mark.parametrize(
     ("line", "message", "help"),
     [
-        ("--shwo ir", "%%nki has no option `--shwo`", "did you mean `--show`?"),
+        ("--shwo ir", "%%nki has no option `--shwo`", "did you mean `--show`"),
         ("--targt=trn2", "%%nki has no option `--targt`", "`--target`"),
         ("-run x", "%%nki has no option `-run`", "did you mean `--run`?"),
         ("--ru x", "%%nki has no option `--ru`", "did you mean `--run`?"),

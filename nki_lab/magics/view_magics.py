@@ -1,0 +1,147 @@
+"""What do `%nki_ir`, `%nki_layout`, `%nki_profile`, `%nki_timeline`, `%nki_summary` and `%nki_compare` do?
+
+Each takes a run: a variable that holds a Result or a Profile, or the file of a stored profile; without one, the last
+run of the notebook.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand
+
+from nki_lab.errors import NoKernel, UsageError, close_matches
+from nki_lab.magics.show import profile_of, show
+from nki_lab.profiler.compare import compare_profiles
+from nki_lab.profiler.profile import Profile
+from nki_lab.runtime import Result
+
+_LAST = "_nki"
+
+
+@magics_class
+class ViewMagics(Magics):
+    """The line magics that show a run again."""
+
+    @no_var_expand
+    @line_magic
+    def nki_ir(self, line: str) -> None:
+        """Show the program of a run after each pass.
+
+        %nki_ir                 the last run
+        %nki_ir add_result      the run in a variable
+        """
+        show(self._result(line, "%nki_ir"), ("ir",))
+
+    @no_var_expand
+    @line_magic
+    def nki_layout(self, line: str) -> None:
+        """Show where the tensors of a run lie, and which parts its instructions touch.
+
+        %nki_layout             the last run
+        %nki_layout add_result  the run in a variable
+        """
+        show(self._result(line, "%nki_layout"), ("layout",))
+
+    @no_var_expand
+    @line_magic
+    def nki_profile(self, line: str) -> None:
+        """Show the report of a run: what bounds it, engines, DMA, lines, and what would make it faster.
+
+        %nki_profile                the last run
+        %nki_profile add_result     the run in a variable
+        %nki_profile add.parquet    a stored profile
+        """
+        show(self._run(line, "%nki_profile"), ("report",))
+
+    @no_var_expand
+    @line_magic
+    def nki_timeline(self, line: str) -> None:
+        """Show the timeline of a run or of a stored profile.
+
+        %nki_timeline               the last run
+        %nki_timeline add.json      a stored profile
+        """
+        show(self._run(line, "%nki_timeline"), ("timeline",))
+
+    @no_var_expand
+    @line_magic
+    def nki_summary(self, line: str) -> None:
+        """Print the metrics of a run by Neuron Explorer's names: seconds, bytes, and shares as fractions of 1.
+
+        %nki_summary                the last run
+        %nki_summary add.json       a stored profile
+        """
+        profile = profile_of(self._run(line, "%nki_summary"))
+        for name, value in profile.summary.items():
+            print(f"{name:<44} {json.dumps(value, default=float)}")
+
+    @no_var_expand
+    @line_magic
+    def nki_compare(self, line: str) -> None:
+        """Say where the time of two runs differs: by engine, line and opcode.
+
+        %nki_compare before after           two variables
+        %nki_compare before.json after      a stored profile and a variable
+        """
+        words = _words(line, "%nki_compare")
+        if len(words) != 2:
+            raise UsageError(
+                f"%nki_compare takes two runs, found {len(words)}",
+                help="for example %nki_compare before_result after_result",
+            )
+        first, second = (profile_of(self._named(word)) for word in words)
+        print(compare_profiles(first, second))
+
+    def _result(self, line: str, magic: str) -> Result:
+        """Return a run with its program."""
+        found = self._run(line, magic)
+        if isinstance(found, Result):
+            return found
+        raise UsageError(
+            f"{magic} needs the program of a run, and a profile has none",
+            help="name a Result such as add_result",
+        )
+
+    def _run(self, line: str, magic: str) -> Result | Profile:
+        words = _words(line, magic)
+        if len(words) > 1:
+            raise UsageError(f"{magic} takes one run, found {', '.join(words)}")
+        if words:
+            return self._named(words[0])
+        last = self._names.get(_LAST)
+        if last is None:
+            raise NoKernel(
+                "nothing has run in this notebook",
+                help="run a kernel with %%nki --run 'kernel(a)', or name a stored profile",
+            )
+        return last
+
+    def _named(self, word: str) -> Result | Profile:
+        value = self._names.get(word)
+        if isinstance(value, (Result, Profile)):
+            return value
+        if value is not None:
+            return profile_of(value)
+        if Path(word).exists():
+            return profile_of(word)
+        runs = [name for name, v in self._names.items() if isinstance(v, (Result, Profile))]
+        raise UsageError(
+            f"`{word}` is neither a run in a variable nor a file",
+            help=close_matches(word, runs) or "name a Result, a Profile, or the file of a profile",
+        )
+
+    @property
+    def _names(self) -> dict[str, Any]:
+        assert self.shell is not None
+        return self.shell.user_ns
+
+
+def _words(line: str, magic: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError as error:
+        raise UsageError(f"{magic}: {error}", help="close the quotes") from None

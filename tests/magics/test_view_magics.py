@@ -1,0 +1,146 @@
+"""Do the magics that show a run again find it by its name, in a file, or as the last one?"""
+
+import json
+
+import numpy as np
+import pytest
+
+from nki_lab import errors as e
+from nki_lab.profiler.profile import Profile
+from tests.magics.notebook import Notebook, cell
+
+RUN = cell("--run 'add(a, b)' --quiet --target trn2")
+
+
+@pytest.fixture
+def ran(notebook: Notebook) -> Notebook:
+    notebook.good(RUN)
+    return notebook
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("%nki_ir", "tensor_tensor(dst="),
+        ("%nki_ir add_result", "tensor_tensor(dst="),
+        ("%nki_layout", "sbuf"),
+        ("%nki_profile _nki", "bound by"),
+        ("%nki_timeline", "engine or queue"),
+        ("%nki_summary", "total_time"),
+        ("%nki_compare add_result _nki", "both take the same time"),
+    ],
+)
+def test_the_run_is_shown_again(ran: Notebook, line: str, words: str):
+    assert words in ran.good(line)
+
+
+def test_the_summary_has_the_numbers_of_the_profile(ran: Notebook):
+    found = dict(line.split(maxsplit=1) for line in ran.good("%nki_summary").splitlines())
+    expected = ran["add_result"].profile.summary
+    assert list(found) == list(expected)
+    assert float(found["total_time"]) == expected["total_time"]
+    assert json.loads(found["hbm_read_bytes"]) == 2 * 128 * 24 * 4
+
+
+@pytest.mark.parametrize("name", ["p.json", "p.csv", "p.pftrace", "a name with spaces.json"])
+def test_a_stored_profile_is_shown_and_compared(ran: Notebook, tmp_path, monkeypatch, name: str):
+    monkeypatch.chdir(tmp_path)
+    ran["add_result"].profile.save(name)
+    quoted = f"'{name}'" if " " in name else name
+    for magic in ("%nki_timeline", "%nki_profile"):
+        assert ran.good(f"{magic} {quoted}") == ran.good(magic)
+    assert ran.good(f"%nki_summary {quoted}") == ran.good("%nki_summary")
+    assert ran.good(f"%nki_compare {quoted} add_result").count("add on trn2, modelled") == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "words"),
+    [
+        ("%nki_ir add_resul", e.UsageError, "did you mean `add_result`?"),
+        ("%nki_ir add_result _nki", e.UsageError, "takes one run, found add_result, _nki"),
+        ("%nki_ir a", e.UsageError, "found ndarray, expected a run"),
+        ("%nki_ir 'open", e.UsageError, "close the quotes"),
+        ("%nki_compare add_result", e.UsageError, "takes two runs, found 1"),
+        ("%nki_timeline nothing.json", e.UsageError, "neither a run in a variable nor a file"),
+        ("%nki_timeline damaged.json", e.BadFile, "damaged.json"),
+        ("%nki_ir stored.json", e.UsageError, "needs the program of a run"),
+    ],
+)
+def test_what_is_no_run_is_an_error(ran: Notebook, tmp_path, monkeypatch, line, kind, words):
+    monkeypatch.chdir(tmp_path)
+    ran["add_result"].profile.save("stored.json")
+    (tmp_path / "damaged.json").write_bytes((tmp_path / "stored.json").read_bytes()[:500])
+    outcome = ran.bad(line)
+    assert isinstance(outcome.error, kind)
+    assert words in outcome.text
+
+
+def test_nothing_has_run(notebook: Notebook):
+    assert isinstance(notebook.bad("%nki_ir").error, e.NoKernel)
+
+
+# -- options of %%nki that are about a run ---------------------------------------------------------------------------
+
+
+def test_a_run_is_compared_with_another_one(ran: Notebook):
+    before = ran["add_result"].profile.total_ns
+    text = ran.good(cell("--run 'add(a, b)' --target trn1 --show none --compare add_result"))
+    after = ran["add_result"].profile.total_ns
+    assert "trn1" in text and "trn2" in text
+    assert f"{before / 1000:,.3f}" in text and f"{after / 1000:,.3f}" in text
+    outcome = ran.bad(cell("--run 'add(a, b)' --compare 3"))
+    assert isinstance(outcome.error, e.UsageError) and "found int, expected a run" in outcome.text
+
+
+def test_the_times_of_one_call_and_of_many(notebook: Notebook):
+    text = notebook.good(cell("--run 'add(a, b)' --show none --bench"))
+    found = notebook["add_result"].benchmark()
+    assert f"{found.latency_ns / 1000:,.3f} us for one call" in text
+    assert found.latency_ns == notebook["add_result"].profile.total_ns
+
+
+def test_a_run_is_kept_in_files(notebook: Notebook, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = notebook.good(
+        cell("--run 'add(a, b)' --show none --save run.json,page.html,add.nkic,t.pftrace")
+    )
+    total = notebook["add_result"].profile.total_ns
+    assert Profile.load("run.json").total_ns == Profile.load("t.pftrace").total_ns == total
+    assert "<html" in (tmp_path / "page.html").read_text()
+    assert text.count("written to") == 4
+    notebook.good("import nki_lab; again = nki_lab.load('add.nkic')(a, b)")
+    np.testing.assert_array_equal(notebook["again"], notebook["a"] + notebook["b"])
+    outcome = notebook.bad(cell("--run 'add(a, b)' --save nowhere/run.json"))
+    assert isinstance(outcome.error, e.BadFile)
+
+
+def test_a_run_as_a_document(notebook: Notebook):
+    text = notebook.good(cell("--run 'add(a, b)' --check 'a + b' --json"))
+    found = json.loads(text)
+    result = notebook["add_result"]
+    assert (found["kernel"], found["total_ns"]) == ("add", result.profile.total_ns)
+    assert found["checks"][0]["matches"] and found["is_simulation"]
+    assert found["summary"]["hbm_read_bytes"] == result.profile.summary["hbm_read_bytes"]
+    assert found["outputs"] == [{"shape": [128, 24], "dtype": "float32"}]
+
+
+def test_the_number_of_cores(notebook: Notebook):
+    code = "import nki.language as nl\n"
+    body = (
+        "def cores(x):\n"
+        "    out = nl.ndarray((2, 4, 8), dtype=x.dtype, buffer=nl.shared_hbm)\n"
+        "    t = nl.load(x)\n"
+        "    for k in range(2 if nl.num_programs() == 1 else 1):\n"
+        "        nl.store(out[nl.program_id(0) + k] if nl.num_programs() > 1 else out[k], t)\n"
+        "    return out\n"
+    )
+    notebook.good(code + "import numpy as np\nx = np.ones((4, 8), np.float32)")
+    run = "%%nki --run 'cores(x)' --check 'np.ones((2, 4, 8))' --show none --target trn2"
+    for lnc, others in (("", 0), (" --lnc 1", 0), (" --lnc 2", 1)):
+        notebook.good(f"{run}{lnc}\n{body}")
+        assert len(notebook["cores_result"].others) == others
+    notebook.good(f"{run.replace('cores(x)', 'cores[1](x)')} --lnc 2\n{body}")
+    assert len(notebook["cores_result"].others) == 0, "what the call says wins"
+    assert isinstance(notebook.bad(f"{run} --lnc 3\n{body}").error, e.UnknownOption)
+    outcome = notebook.bad(f"{run.replace('trn2', 'trn1')} --lnc 2\n{body}")
+    assert isinstance(outcome.error, e.NotOnTarget)
