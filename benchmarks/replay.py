@@ -25,6 +25,8 @@ class Program:
         cores: physical cores of a logical core (LNC).
         reorder: False keeps the instructions in the order they are written in.
         whole: latencies include the time a program spends before its first transfer.
+        repeats: how often the measured program does what `function` does once, each time on other data; bytes, work
+            and time but for the start are taken so many times.
     """
 
     function: Callable[..., Any]
@@ -33,6 +35,7 @@ class Program:
     cores: int = 1
     reorder: bool = True
     whole: bool = True
+    repeats: int = 1
 
 
 @dataclass(frozen=True, eq=False)

@@ -59,10 +59,13 @@ def run(program: Program, arch: str, hbm_bytes: int | None = None) -> Run:
     choices = TimingOptions(program_overhead=program.whole)
     laid_out = program_of(execution, choices.hbm_share)
     if hbm_bytes is not None:
-        factor = hbm_bytes / sum(_hbm_bytes(record) for record in laid_out.records)
+        factor = (
+            hbm_bytes / program.repeats / sum(_hbm_bytes(record) for record in laid_out.records)
+        )
         scaled = {record: _scaled(record, factor) for record in set(laid_out.records)}
         laid_out.records[:] = [scaled[record] for record in laid_out.records]
-    return Run(Timeline(execution, choices, times_of(laid_out, target)), hbm_bytes)
+    timeline = Timeline(execution, choices, times_of(laid_out, target))
+    return Run(timeline, hbm_bytes, program.repeats)
 
 
 def _hbm_bytes(record: Record) -> int:
@@ -83,11 +86,15 @@ def _scaled(record: Record, factor: float) -> Record:
 class Run:
     """A timed program."""
 
-    def __init__(self, timeline: Timeline, published_bytes: int | None = None) -> None:
+    def __init__(
+        self, timeline: Timeline, published_bytes: int | None = None, repeats: int = 1
+    ) -> None:
         self.timeline = timeline
         self.kernel = timeline.execution.kernel
         self.target = self.kernel.target
-        self.total_ns = float(timeline.total_ns)
+        start = timeline.offset / 1000
+        self.total_ns = start + repeats * (timeline.total_ns - start)
+        self.repeats = repeats
         self.published_bytes = published_bytes
 
     @cached_property
@@ -156,7 +163,7 @@ class Run:
         loads = len(board.table_loads) * board.table_load / 1000
         if loads:
             found["scalar"] = found.get("scalar", 0.0) + loads
-        return found
+        return {name: self.repeats * spent for name, spent in found.items()}
 
     def active_percent(self, engine: str) -> float:
         """Return the part of the whole time in which an engine worked, in percent."""
@@ -173,7 +180,8 @@ class Run:
     def hbm_bytes(self) -> int:
         """Bytes read from HBM and written to it, as the program asks for them."""
         counted = self.timeline.entries_by_record
-        return sum(_hbm_bytes(record) * len(entries) for record, entries in counted.items())
+        once = sum(_hbm_bytes(record) * len(entries) for record, entries in counted.items())
+        return self.repeats * once
 
     @cached_property
     def moved_bytes(self) -> int:
@@ -181,7 +189,7 @@ class Run:
         if self.published_bytes is not None:
             return self.published_bytes
         counted = self.timeline.entries_by_record
-        return sum(
+        return self.repeats * sum(
             max(m.bytes_read, m.bytes_written) * len(entries)
             for record, entries in counted.items()
             for m in record.moves
@@ -194,7 +202,7 @@ class Run:
         narrow = 0.0
         for record, entries in self.timeline.entries_by_record.items():
             products = [s for s in record.steps if s.stage is Stage.MULTIPLY_MOVING]
-            count = 2 * sum(s.macs for s in products) * len(entries)
+            count = 2 * sum(s.macs for s in products) * len(entries) * self.repeats
             once += count
             passes += count * len(products)
             if count:

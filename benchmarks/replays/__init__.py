@@ -44,6 +44,8 @@ __all__ = ["FAMILIES", "Program", "Replay", "all_replays", "reason_against", "re
 FAMILIES = (
     "kernel_optimization",
     "nkibench",
+    "nkibench_matmul",
+    "nkibench_fused",
     "matmul_ladder",
     "fused_mamba",
     "autocomp_gemm",

@@ -81,6 +81,29 @@ def v1(delta, u, a, b, c):
     return out
 
 
+def v1_in_pieces(delta, u, a, b, c, piece=512):
+    """Run as v1, with every step cut into pieces of the length."""
+    channels, length = delta.shape
+    out = output(delta.shape)
+    ones = _ones()
+    tiles = [slice(start, start + 128) for start in range(0, channels, 128)]
+    totals = [_cleared(length) for _ in tiles]
+    for n in range(a.shape[1]):
+        row = slice(n, n + 1)
+        for rows, total in zip(tiles, totals, strict=True):
+            decay, carried = load(a[rows, row]), _cleared(1)
+            for left in range(0, length, piece):
+                part = slice(left, left + piece)
+                held, driven = load(delta[rows, part]), load(u[rows, part])
+                scan = _step(
+                    ones, held, driven, decay, b[row, part], c[row, part], carried, total[:, part]
+                )
+                nisa.tensor_copy(dst=carried, src=scan[:, piece - 1 : piece])
+    for rows, total in zip(tiles, totals, strict=True):
+        store(out[rows], total)
+    return out
+
+
 def v2(delta, u, a, b, c):
     """Run with channels outside and states inside."""
     return _channels_outside(delta, u, a, b, c, piece=delta.shape[1], carry=False)

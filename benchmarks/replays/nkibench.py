@@ -1,30 +1,62 @@
-"""Which programs stand for the kernels of NKIBench (github.com/zhang677/AccelOpt, NKIBench/kernels), timed on trn1?"""
+"""Which programs stand for the elementwise kernels of NKIBench, timed on trn1?
+
+Tiles of 128 partitions, float32. What a line says in tiles of 1024 columns is computed by halves of 512.
+
+- silu: x / (1 + exp(-x)) in tiles of 1024 columns.
+- adamw: one step on four matrices in tiles of 1024 columns: 7 instructions with a number, 6 on two tiles, a root and a
+  reciprocal per half.
+- rope: 128 rows, halves of 64 partitions: a copy of the lower half to the upper partitions, four products with cosines
+  and sines, a difference and a sum, in tiles of 512 columns.
+- mamba: 256 channels, 16 states, 7168 steps, as the first version of the official kernel, here in pieces of 512 steps
+  (whole rows of 7168 in PSUM and SBUF do not fit as written).
+
+Structure: github.com/zhang677/AccelOpt 47e29a7c NKIBench/kernels/.
+"""
 
 from __future__ import annotations
 
 import nki_lab.language as nl
 from benchmarks.replay import Program, Replay
-from benchmarks.replays.old_dialect import copied
-from benchmarks.replays.tiles import load, output, store, sums, tile
+from benchmarks.replays.fused_mamba import v1_in_pieces
+from benchmarks.replays.old_dialect import copied, scaled, shifted
+from benchmarks.replays.tiles import load, output, store, tile
 from nki_lab.api import isa as nisa
 
 
+def filled(value):
+    """Make a number per partition."""
+    made = tile(128, 1)
+    nisa.memset(dst=made, value=value)
+    return made
+
+
+def both(a, b, op):
+    """Return a new tile computed of two."""
+    made = tile(*a.shape)
+    nisa.tensor_tensor(dst=made, data1=a, data2=b, op=op)
+    return made
+
+
+def sigmoid_reciprocal(x, zero, one):
+    """Return 1 / (1 + exp(-x))."""
+    grown, divisor, inverse = (tile(*x.shape) for _ in range(3))
+    nisa.activation(dst=grown, op=nl.exp, data=x, bias=zero, scale=-1.0)
+    shifted(divisor, grown, one)
+    nisa.reciprocal(dst=inverse, data=divisor)
+    return inverse
+
+
 def silu(x):
-    """x / (1 + exp(-x)) in tiles of 1024 columns, computed by halves."""
+    """Compute x / (1 + exp(-x))."""
     out = output(x.shape)
-    zero = tile(128, 1)
-    nisa.memset(dst=zero, value=0.0)
+    zero, one = filled(0.0), filled(1.0)
     for r in range(x.shape[1]):
-        for c in range(x.shape[2] // 1024):
-            columns = slice(1024 * c, 1024 * c + 1024)
-            held = load(x[:, r, columns])
-            result = tile(128, 1024)
+        for first in range(0, x.shape[2], 1024):
+            columns = slice(first, first + 1024)
+            held, result = load(x[:, r, columns]), tile(128, 1024)
             for h in range(2):
                 half = slice(512 * h, 512 * h + 512)
-                grown, divisor, inverse = tile(128, 512), tile(128, 512), tile(128, 512)
-                nisa.activation(dst=grown, op=nl.exp, data=held[:, half], bias=zero, scale=-1.0)
-                nisa.tensor_scalar(dst=divisor, data=grown, op0=nl.add, operand0=1.0)
-                nisa.reciprocal(dst=inverse, data=divisor)
+                inverse = sigmoid_reciprocal(held[:, half], zero, one)
                 nisa.tensor_tensor(
                     dst=result[:, half], data1=held[:, half], data2=inverse, op=nl.multiply
                 )
@@ -33,103 +65,80 @@ def silu(x):
 
 
 def adamw(theta, gradient, mean, variance):
-    """One step of AdamW on tiles of 128 x 1024, computed by halves of 512 columns."""
+    """Compute one step of AdamW."""
     out = output(theta.shape)
-    zero = tile(128, 1)
-    nisa.memset(dst=zero, value=0.0)
+    zero, small = filled(0.0), filled(1e-8)
     for first in range(0, theta.shape[0], 128):
         rows = slice(first, min(first + 128, theta.shape[0]))
-        for c in range(theta.shape[1] // 1024):
-            columns = slice(1024 * c, 1024 * c + 1024)
+        for left in range(0, theta.shape[1], 1024):
+            columns = slice(left, left + 1024)
             held = [load(t[rows, columns]) for t in (theta, mean, variance, gradient)]
-            result = tile(held[0].shape[0], 1024)
+            count = held[0].shape[0]
+            result = tile(count, 1024)
             for h in range(2):
                 half = slice(512 * h, 512 * h + 512)
-                _adamw_half(result[:, half], *(t[:, half] for t in held), zero)
+                tiles = (t[:, half] for t in held)
+                _adamw_half(result[:, half], *tiles, zero[0:count], small[0:count])
             store(out[rows, columns], result)
     return out
 
 
-def _adamw_half(result, theta, mean, variance, gradient, zero):
-    rows = theta.shape[0]
-
-    def scaled(data, factor, op=nl.multiply):
-        made = tile(rows, 512)
-        nisa.tensor_scalar(dst=made, data=data, op0=op, operand0=factor)
+def _adamw_half(result, theta, mean, variance, gradient, zero, small):
+    def times(data, factor):
+        made = tile(*data.shape)
+        scaled(made, data, factor)
         return made
 
-    def both(a, b, op):
-        made = tile(rows, 512)
-        nisa.tensor_tensor(dst=made, data1=a, data2=b, op=op)
-        return made
-
-    decayed = both(theta, scaled(theta, 1e-5), nl.subtract)
-    momentum = both(scaled(mean, 0.9), scaled(gradient, 0.1), nl.add)
-    step = scaled(momentum, 0.01)
-    old = scaled(variance, 0.999)
-    squared = both(scaled(gradient, 0.001), gradient, nl.multiply)
-    root, inverse = tile(rows, 512), tile(rows, 512)
-    nisa.activation(
-        dst=root, op=nl.sqrt, data=both(old, squared, nl.add), bias=zero[0:rows], scale=1000.0
-    )
-    nisa.reciprocal(dst=inverse, data=scaled(root, 1e-8, nl.add))
-    nisa.tensor_tensor(
-        dst=result, data1=decayed, data2=both(step, inverse, nl.multiply), op=nl.subtract
-    )
+    decayed = both(theta, times(theta, 1e-5), nl.subtract)
+    step = times(both(times(mean, 0.9), times(gradient, 0.1), nl.add), 0.01)
+    squares = both(times(gradient, 0.001), gradient, nl.multiply)
+    total = both(times(variance, 0.999), squares, nl.add)
+    root, divisor, inverse = (tile(*theta.shape) for _ in range(3))
+    nisa.activation(dst=root, op=nl.sqrt, data=total, bias=zero, scale=1000.0)
+    shifted(divisor, root, small)
+    nisa.reciprocal(dst=inverse, data=divisor)
+    change = both(step, inverse, nl.multiply)
+    nisa.tensor_tensor(dst=result, data1=decayed, data2=change, op=nl.subtract)
 
 
-def bmm(lhs, rhs):
-    """Products of 4096 x 64 and 64 x 4096 matrices: lhs is transposed by the Tensor engine, for each block again."""
-    batches, rows, depth = lhs.shape
-    out = output((batches, rows, rhs.shape[2]))
-    identity = load(nl.shared_identity_matrix(128, dtype=nl.float32))
-    for b in range(batches):
-        for n in range(rhs.shape[2] // 1024):
-            moving = load(rhs[b, :, 1024 * n : 1024 * n + 1024])
-            for block in range(rows // 1024):
-                weights = tile(depth, 1024)
-                for t in range(8):
-                    first = 1024 * block + 128 * t
-                    turned = sums(depth, 128)
-                    held = load(lhs[b, first : first + 128, :])
-                    nisa.nc_matmul(
-                        dst=turned,
-                        stationary=held,
-                        moving=identity,
-                        is_moving_onezero=True,
-                        is_transpose=True,
-                    )
-                    copied(dst=weights[:, 128 * t : 128 * t + 128], src=turned)
-                for t in range(8):
-                    result = tile(128, 1024)
-                    for h in range(2):
-                        half = slice(512 * h, 512 * h + 512)
-                        acc = sums(128, 512)
-                        nisa.nc_matmul(
-                            dst=acc,
-                            stationary=weights[:, 128 * t : 128 * t + 128],
-                            moving=moving[:, half],
-                        )
-                        copied(dst=result[:, half], src=acc)
-                    first = 1024 * block + 128 * t
-                    store(out[b, first : first + 128, 1024 * n : 1024 * n + 1024], result)
+def rope(x, cosines, sines):
+    """Turn pairs of rows of x [128, n] by angles whose cosines and sines [64, n] are given."""
+    out = output(x.shape)
+    for first in range(0, x.shape[1], 512):
+        columns = slice(first, first + 512)
+        held, cosine = load(x[:, columns]), load(cosines[:, columns])
+        sine, lower, result = load(sines[:, columns]), tile(64, 512), tile(128, 512)
+        copied(lower, held[64:128])
+        upper = held[0:64]
+        products = [both(a, b, nl.multiply) for b in (cosine, sine) for a in (upper, lower)]
+        nisa.tensor_tensor(dst=result[0:64], data1=products[0], data2=products[3], op=nl.subtract)
+        nisa.tensor_tensor(dst=result[64:128], data1=products[1], data2=products[2], op=nl.add)
+        store(out[:, columns], result)
     return out
 
 
-def _float32(*shapes):
+def float32(*shapes):
+    """Return the arguments of a program that are float32."""
     return tuple((shape, "float32") for shape in shapes)
 
 
+def _mamba():
+    channels, steps, states = 256, 7168, 16
+    streams, rows = (channels, steps), (states, steps)
+    return Program(v1_in_pieces, float32(streams, streams, (channels, states), rows, rows))
+
+
 REPLAYS = (
-    Replay("NKIBench silu", r"M=4096, N=7168", lambda: Program(silu, _float32((128, 32, 7168)))),
+    Replay("NKIBench silu", r"M=4096, N=7168", lambda: Program(silu, float32((128, 32, 7168)))),
     Replay(
-        "NKIBench adamw", r"M=10944, N=2048", lambda: Program(adamw, _float32(*[(10944, 2048)] * 4))
+        "NKIBench adamw", r"M=10944, N=2048", lambda: Program(adamw, float32(*[(10944, 2048)] * 4))
     ),
     Replay(
-        "NKIBench bmm",
-        r"B=16, K=64, M=4096, N=4096",
-        lambda: Program(bmm, _float32((16, 4096, 64), (16, 64, 4096))),
+        "NKIBench rope.*",
+        ".*N=4096.*",
+        lambda: Program(rope, float32((128, 64 * 4096), (64, 64 * 4096), (64, 64 * 4096))),
     ),
+    Replay("NKIBench mamba", ".*M=7168.*", _mamba, published_bytes=True),
 )
 
 NOT_REPLAYED = {
