@@ -13,9 +13,10 @@ import numpy as np
 
 from nki_lab.compiler.passes.occupants import Occupants
 from nki_lab.compiler.passes.uses import Uses
+from nki_lab.compiler.passes.whole_places import dependences_in, whole_places
 from nki_lab.ir.dependences import Dependences
 from nki_lab.ir.footprint import Footprint, footprint
-from nki_lab.ir.instruction import READ, WRITE
+from nki_lab.ir.instruction import READ, WRITE, Form
 from nki_lab.ir.nodes import Kernel
 from nki_lab.ir.storage import Storage
 from nki_lab.ir.tensor import NkiTensor
@@ -28,36 +29,74 @@ _MEMORY_PITCH = 1 << 20  # more than any partition holds
 
 def dependences(kernel: Kernel) -> list[tuple[int, ...]]:
     """Return, per instruction, the earlier ones it must follow in whatever order the rest runs."""
-    return [tuple(sorted(found | flows)) for found, flows in each_in_turn(kernel, ordered=False)]
+    pairs = dependences_of(kernel)
+    found: list[set[int]] = [set() for _ in kernel.instructions]
+    for before, after in zip(pairs.before.tolist(), pairs.after.tolist(), strict=True):
+        found[after].add(before)
+    return [tuple(sorted(some)) for some in found]
 
 
-def dependences_of(kernel: Kernel) -> Dependences:
-    """Return whom the instructions must follow in whatever order the rest runs, in columns."""
+def dependences_of(kernel: Kernel, ordered: bool = False) -> Dependences:
+    """Return whom the instructions must follow in whatever order the rest runs, in columns.
+
+    When the instructions are `ordered`, what an in-order engine has waited for before is left out where that saves
+    looking at many, and so is what only looks.
+    """
+    place = whole_places(kernel)
     needed: list[int] = []
     others: list[int] = []
-    counts: list[tuple[int, int]] = []
-    for found, flows in each_in_turn(kernel, ordered=False):
+    counts: list[tuple[int, int, int]] = []
+    for n, found, flows in _one_by_one(kernel, place, ordered):
         found -= flows
         needed.extend(flows)
         others.extend(found)
-        counts.append((len(flows), len(found)))
-    lengths = np.array(counts, np.int32).reshape(-1, 2)
-    positions = np.arange(len(counts), dtype=np.int32)
-    after = [np.repeat(positions, lengths[:, kind]) for kind in (0, 1)]
-    before = np.array(needed + others, np.int32)
-    return Dependences(before, np.concatenate(after), np.arange(len(before)) < len(needed))
+        counts.append((n, len(flows), len(found)))
+    positions, *lengths = np.array(counts, np.int32).reshape(-1, 3).T
+    quick = dependences_in(kernel, place)
+    results = np.zeros(len(needed) + len(others), bool)
+    results[: len(needed)] = True
+    return Dependences(
+        np.concatenate((quick.before, np.array(needed + others, np.int32))),
+        np.concatenate((quick.after, *(np.repeat(positions, length) for length in lengths))),
+        np.concatenate((quick.result, results)),
+    )
 
 
-def each_in_turn(kernel: Kernel, ordered: bool) -> Iterator[tuple[set[int], set[int]]]:
-    """Yield per instruction whom it must follow: in the first set for any reason, in the second to read a result.
+def _worth_a_look(kernel: Kernel, place: np.ndarray) -> np.ndarray:
+    """Tell, per instruction, whether it may follow others for more than its use of places with a number."""
+    touches = kernel.touches
+    on_chip = np.array([s.on_chip for s in kernel.storages], bool)
+    changing = np.zeros(len(kernel.storages), bool)
+    changing[touches.storage[touches.writes]] = True
+    open_ = (place < 0) & (on_chip | changing)
+    chosen = touches.per_form(_has_registers)
+    chosen[touches.at[open_[touches.storage]]] = True
+    return chosen
 
-    When the instructions are `ordered`, what an in-order engine has waited for before is left out where that saves
-    looking at many.
+
+def _has_registers(form: Form) -> bool:
+    return bool(
+        form.dynamic
+        or form.registers
+        or form.registers_set
+        or form.state
+        or form.definition.observes
+    )
+
+
+def _one_by_one(
+    kernel: Kernel, place: np.ndarray, ordered: bool
+) -> Iterator[tuple[int, set[int], set[int]]]:
+    """Yield instructions and whom they must follow: first for any reason, then to read a result.
+
+    Tensors with a `place` are looked at elsewhere.
     """
     addresses = kernel.addresses or {}
     instructions = kernel.instructions
     position_of = _positions(instructions)
-    written = {v.storage.id for i in instructions for v in i.written()}
+    written = set(kernel.touches.storage[kernel.touches.writes].tolist())
+    apart = (place >= 0).tolist()
+    chosen = _worth_a_look(kernel, place)
     uses: dict[Any, Uses] = {}
     occupants = {SBUF: Occupants(), PSUM: Occupants()}
     roots = _shared_roots(kernel)
@@ -85,13 +124,13 @@ def each_in_turn(kernel: Kernel, ordered: bool) -> Iterator[tuple[set[int], set[
                 known.inherit(uses[other.id], storage, addresses[key])
         return known
 
-    for n, i in enumerate(instructions):
+    for n in range(len(instructions)) if position_of else np.flatnonzero(chosen).tolist():
+        i = instructions[n]
         found: set[int] = set()
         flows: set[int] = set()
         form = i.form
         if i.definition.observes:
             if ordered:  # it takes no time, and nothing waits for it
-                yield found, flows
                 continue
             found.update(state_users.get(_OBSERVED, ()))
             state_users[_OBSERVED] = [n]
@@ -103,7 +142,7 @@ def each_in_turn(kernel: Kernel, ordered: bool) -> Iterator[tuple[set[int], set[
             value = args[position]
             for view in value if type(value) is tuple else (value,):
                 storage = view.storage
-                if storage.on_chip or storage.id in written:
+                if not apart[storage.id] and (storage.on_chip or storage.id in written):
                     box = view.box or footprint(view)
                     if storage.id in roots:
                         box = _moved(box, addresses[storage.id])
@@ -112,7 +151,7 @@ def each_in_turn(kernel: Kernel, ordered: bool) -> Iterator[tuple[set[int], set[
         if form.dynamic:
             for dynamic in i.dynamic():
                 index = dynamic.index
-                if type(index) is NkiTensor:
+                if type(index) is NkiTensor and not apart[index.storage.id]:
                     box = footprint(index)
                     if index.storage.id in roots:
                         box = _moved(box, addresses[index.storage.id])
@@ -122,6 +161,8 @@ def each_in_turn(kernel: Kernel, ordered: bool) -> Iterator[tuple[set[int], set[
             value = args[position]
             for view in value if type(value) is tuple else (value,):
                 storage = view.storage
+                if apart[storage.id]:
+                    continue
                 box = view.box or footprint(view)
                 if storage.id in roots:
                     box = _moved(box, addresses[storage.id])
@@ -146,7 +187,7 @@ def each_in_turn(kernel: Kernel, ordered: bool) -> Iterator[tuple[set[int], set[
                 flows.add(position_of[producer.ident])
         found.discard(n)
         flows.discard(n)
-        yield found, flows
+        yield n, found, flows
 
 
 def _shared_roots(kernel: Kernel) -> dict[int, int]:

@@ -6,16 +6,15 @@ what it overwrites. Bytes decide, not tensors: a tile placed where another one w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
 from nki_lab.compiler.options import CompileOptions
-from nki_lab.compiler.passes.dependences import each_in_turn
+from nki_lab.compiler.passes.dependences import dependences_of
 from nki_lab.compiler.passes.implied_waits import ImpliedWaits
-from nki_lab.ir.dependences import Dependences
 from nki_lab.ir.nodes import Kernel
-from nki_lab.targets.engines import DMA, Engine
+from nki_lab.targets.engines import DMA
 
 
 def insert_waits(kernel: Kernel, options: CompileOptions) -> Kernel:
@@ -27,31 +26,16 @@ def insert_waits(kernel: Kernel, options: CompileOptions) -> Kernel:
     is pipelined.
     """
     implied = ImpliedWaits()
-    engines = [i.form.engine for i in kernel.instructions]
     waits = [
-        implied.reduce(candidates, engine)
-        for candidates, engine in zip(_candidates(kernel, engines), engines, strict=True)
+        implied.reduce(candidates, i.form.engine)
+        for candidates, i in zip(_candidates(kernel), kernel.instructions, strict=True)
     ]
     return kernel.with_(waits=tuple(waits), dependences=None)
 
 
-def _candidates(kernel: Kernel, engines: list[Engine]) -> Iterator[Sequence[int]]:
+def _candidates(kernel: Kernel) -> Iterator[list[int]]:
     """Yield, per instruction, the earlier ones it may have to wait for, the latest first."""
-    if kernel.dependences is not None:
-        yield from _known(kernel, kernel.dependences)
-        return
-    for engine, (found, flows) in zip(engines, each_in_turn(kernel, ordered=True), strict=True):
-        if found:
-            if engine is not DMA:
-                flows.update(k for k in found if engines[k] is not engine)
-            else:
-                flows |= found
-        yield sorted(flows, reverse=True)
-
-
-def _known(kernel: Kernel, pairs: Dependences) -> Iterator[Sequence[int]]:
-    """Do the same for dependences that a pass before has found."""
-    before, after, result = pairs
+    before, after, result = kernel.dependences or dependences_of(kernel, ordered=True)
     touches = kernel.touches
     engine = np.array([form.engine.value for form in touches.forms])[touches.form]
     looks = touches.per_form(lambda form: form.definition.observes)
