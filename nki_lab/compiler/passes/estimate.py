@@ -76,6 +76,20 @@ class Piece:
         self.ends = [0, *ends.tolist()]
         self.left = np.bincount(edges.after, minlength=edges.nodes).tolist()
 
+    def least_time(self) -> int:
+        """Return a time in picoseconds that no order is faster than: that of the busiest queue, or of all transfers."""
+        busy = [0] * len(self.lanes)
+        moved = 0
+        for record, lane in zip(self.records, self.lane_of, strict=False):
+            if record is None:
+                continue
+            if isinstance(record.queue, RingKey):
+                busy[lane] += record.issue
+                moved += record.work
+            else:
+                busy[lane] += _occupied(record)
+        return max(*busy, moved, 0)
+
     def time_in_order(self) -> int:
         """Return the time in picoseconds if the queues take their instructions in the order given."""
         return _Queues(self, in_order=True).fill()[1]
@@ -87,6 +101,12 @@ class Piece:
         order given) that can start by then. A Scalar engine first takes what needs the activation table it has.
         """
         return _Queues(self, in_order=False).fill()
+
+
+def _occupied(record: Record) -> int:
+    """Return how long an instruction keeps its engine from the next one."""
+    behind = record.load if record.queue is TENSOR else 0
+    return max(record.interval, behind)
 
 
 class _Queues:
@@ -179,8 +199,7 @@ class _Queues:
         if record.table is not None and record.table != self.table[lane]:
             self.table[lane] = record.table
             start = max(start, self.free[lane] + self.piece.table_load)
-        behind = record.load if record.queue is TENSOR else 0
-        free = self.free[lane] = start + max(record.interval, behind)
+        free = self.free[lane] = start + _occupied(record)
         done = self.last[lane] = max(free + record.latency, self.last[lane])
         return done
 
