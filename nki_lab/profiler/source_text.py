@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from nki_lab.profiler.known_advice import about_the_numbers, known_advice
 from nki_lab.profiler.line_costs import LineCost, line_costs
 from nki_lab.profiler.text_table import cut
 from nki_lab.profiler.view_data import Remark, ViewData
 
 _BAR = 8
+_PLACES_SHOWN = 3
 _WIDTH = 110
-_ROW = "{:<{w}}  {:<8} {:>10} {:>10} {:>10} {:>12}  {}"
+_ROW = "{:<{w}}  {:<8} {:>9} {:>9} {:>9} {:>11}  {}"
 
 
 def source_text(data: ViewData, limit: int | None) -> list[str]:
@@ -50,12 +52,16 @@ def _us(time_ns: int) -> str:
 
 
 def findings_text(data: ViewData, limit: int | None) -> list[str]:
-    """Return what the author should know, the serious first, and what the numbers rest on."""
+    """Return what the author should know, the serious first, advice, and what the numbers rest on."""
     found = sorted(data.findings, key=lambda remark: not remark.is_serious)
     lines = [line for remark in found for line in remark_lines(remark)]
+    for advised in known_advice(data):
+        places = ", ".join(place.label for place in advised.places[:_PLACES_SHOWN])
+        gain = f" ({advised.gain})" if advised.gain else ""
+        lines.append(f"{f'{places}: ' if places else ''}{advised.rule}{gain}: {advised.message}")
+        lines += [f"  help: {advised.help}"] if advised.help else []
     lines = lines or ["nothing was found"]
-    rows = data.profile.records("Warning")
-    lines += [f"about the numbers: {row['category']}: {row['message']}" for row in rows]
+    lines += [f"about the numbers: {kind}: {text}" for kind, text in about_the_numbers(data)]
     return cut(lines, limit)
 
 

@@ -1,5 +1,10 @@
 """Which small charts does a run have beside its views?
 
+    utilisation(result)       how busy each engine is
+    transfer_sizes(result)    how many DMA transfers have which size
+    transfer_rates(result)    how fast transfers of each size are
+    roofline(*results)        runs below the roofs of their chip
+
 A chart comes in three forms, as a run does: text, a picture, and a plotly figure for front ends that
 draw those themselves. The figure travels as its data only; plotly's own script is never part of it.
 The picture is SVG: beside a PNG, plotly's extension of JupyterLab shows the PNG and draws nothing.
@@ -8,6 +13,7 @@ The picture is SVG: beside a PNG, plotly's extension of JupyterLab shows the PNG
 from __future__ import annotations
 
 import html
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,13 +22,16 @@ import numpy as np
 
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.report import badge
+from nki_lab.profiler.roofline import roofline as limits_of
 from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.profiler.view_data import ViewData
 from nki_lab.widgets.report_model import engine_rows, size_text
+from nki_lab.widgets.scatter_chart import PLOTLY, Line, Points, ScatterChart
 from nki_lab.widgets.theme import ENGINE_LABELS, ENGINE_ON_ANY, INK_ON_ANY
 
-_PLOTLY = "application/vnd.plotly.v1+json"
 _BAR_LETTERS = 40
+#: Points of a chart, and lines of its text.
+_POINTS_SHOWN, _TEXTS_SHOWN = 1_500, 30
 # Of the picture: its width, a row, and a letter at its widest.
 _WIDTH, _ROW, _LETTER = 700, 26, 7
 
@@ -111,7 +120,7 @@ class Chart:
             "image/svg+xml": self.to_svg(),
         }
         try:
-            bundle[_PLOTLY] = self.figure().to_plotly_json()
+            bundle[PLOTLY] = self.figure().to_plotly_json()
         except ImportError:
             pass  # text and picture say the same
         return bundle
@@ -157,6 +166,103 @@ def transfer_sizes(result: Any) -> Chart:
         notes=tuple(f"{count:,}" for count in counts),
         colours=(ENGINE_ON_ANY["dma"],) * len(counts),
     )
+
+
+def roofline(*results: Any) -> ScatterChart:
+    """Chart runs below the roofs of their chip: operations per byte across, operations per second up.
+
+    Several runs of one kernel are drawn as its way, in the order they are given.
+
+    Args:
+        results: Results of `nki_lab.run`, ViewData or Profiles, on one target.
+
+    Raises ValueError where the runs are of different targets, or none uses the Tensor engine: then only the bytes
+    count, and `result.roofline()` says what they allow.
+    """
+    profiles = [_profile(result) for result in results]
+    if len({profile.target.name for profile in profiles}) != 1:
+        raise ValueError("a roofline has the roofs of one chip: give runs of one target")
+    found = [(profile, limits_of(profile)) for profile in profiles]
+    placed = [(p, r) for p, r in found if r.flops and r.intensity]
+    if not placed:
+        raise ValueError(
+            "no run moves bytes of HBM and uses the Tensor engine; print(result.roofline()) tells what bounds it"
+        )
+    target = profiles[0].target
+    peak = target.tensor_peak_flops_per_ns / 1000  # TFLOP/s
+    memory = min(target.hbm_bytes_per_ns, target.dma_bytes_per_ns_all_engines) / 1000  # TB/s
+    balance = peak / memory
+    intensities = [r.intensity for _, r in placed if r.intensity]
+    left, right = min(*intensities, balance) / 8, max(*intensities, balance) * 8
+    reached = [r.flops / r.total_ns / 1000 for _, r in placed]
+    texts = []
+    for number, ((profile, r), rate) in enumerate(zip(placed, reached, strict=True), 1):
+        attainable = min(peak, memory * (r.intensity or 0))
+        texts.append(
+            f"{number}. {profile.name or 'kernel'}: {r.intensity:,.1f} FLOP per byte,"
+            f" {rate:,.2f} of {attainable:,.2f} TFLOP/s attainable ({badge(profile)})"
+        )
+    lines = (
+        Line(f"HBM and DMA: {1000 * memory:,.0f} GB/s", (left, balance), (left * memory, peak), ENGINE_ON_ANY["dma"]),
+        Line(f"Tensor engine, bfloat16: {peak:,.1f} TFLOP/s", (balance, right), (peak, peak), ENGINE_ON_ANY["tensor"]),
+    )  # fmt: skip
+    runs = Points(
+        "runs", tuple(intensities), tuple(reached), tuple(texts), (11.0,) * len(texts), ENGINE_ON_ANY["vector"],
+        joined=len(texts) > 1,
+    )  # fmt: skip
+    names = ", ".join(dict.fromkeys(p.name or "kernel" for p, _ in placed))
+    return ScatterChart(
+        title=f"{names}: roofline of {target.name} ({badge(profiles[0])})",
+        across="FLOP per byte of HBM",
+        up="TFLOP/s",
+        lines=lines,
+        points=(runs,),
+        text="\n".join([*texts, *(str(r) for _, r in placed[-1:])]),
+    )
+
+
+def transfer_rates(result: Any) -> ScatterChart:
+    """Chart how fast DMA transfers of each size are: bytes across, bytes per nanosecond up.
+
+    Transfers of equal size and time are one point, the larger the more there are of them.
+
+    Args:
+        result: a Result of `nki_lab.run`, a ViewData, or a Profile.
+    """
+    profile = _profile(result)
+    moved = profile.numbers(TRANSFERS, "transfer_bytes")
+    lasted = profile.numbers(TRANSFERS, "duration_ns")
+    known = (moved > 0) & (lasted > 0)
+    pairs, counts = np.unique(
+        np.stack((moved[known], lasted[known]), axis=1), axis=0, return_counts=True
+    )
+    if len(pairs) > _POINTS_SHOWN:  # the most frequent say most
+        kept = np.sort(np.argsort(-counts, kind="stable")[:_POINTS_SHOWN])
+        pairs, counts = pairs[kept], counts[kept]
+    sizes, times = pairs[:, 0].tolist(), pairs[:, 1].tolist()
+    rates = tuple(size / ns for size, ns in zip(sizes, times, strict=True))
+    texts = tuple(
+        f"{count:,} x {size_text(size)} in {ns:,} ns: {rate:,.1f} B/ns"
+        for count, size, ns, rate in zip(counts.tolist(), sizes, times, rates, strict=True)
+    )
+    drawn = tuple(6.0 + 4.0 * float(np.log10(count)) for count in counts)
+    limit = profile.target.dma_bytes_per_ns_all_engines
+    ends = (min(sizes) / 2.0, max(sizes) * 2.0) if sizes else (1.0, 10.0)
+    roof = Line(f"all DMA engines: {limit:,.0f} B/ns", ends, (limit, limit), INK_ON_ANY)
+    points = Points("transfers", tuple(sizes), rates, texts, drawn, ENGINE_ON_ANY["dma"])
+    return ScatterChart(
+        title=f"{profile.name or 'kernel'}: rate of DMA transfers by size ({badge(profile)})",
+        across="bytes of a transfer",
+        up="bytes per ns",
+        lines=(roof,),
+        points=(points,),
+        text="\n".join(_first(texts, "no transfer moved a byte")),
+    )
+
+
+def _first(texts: Sequence[str], nothing: str) -> list[str]:
+    more = len(texts) - _TEXTS_SHOWN
+    return [*texts[:_TEXTS_SHOWN], *([f"... {more:,} more"] if more > 0 else [])] or [nothing]
 
 
 def _profile(result: Any) -> Profile:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nki_lab.profiler.known_advice import about_the_numbers, known_advice
 from nki_lab.profiler.line_costs import line_costs
 from nki_lab.profiler.view_data import Remark, ViewData
 from nki_lab.widgets.packing import pack
@@ -23,6 +24,10 @@ def source_parts(data: ViewData) -> bytes:
     for remark in data.findings[:REMARKS_SENT]:
         if remark.place is not None:
             remarks.setdefault(remark.place.heading, []).append(f"{remark.kind}: {remark.message}")
+    for advised in known_advice(data)[:REMARKS_SENT]:
+        for place in advised.places[:1]:
+            text = f"{advised.rule} ({advised.gain}): {advised.help or advised.message}"
+            remarks.setdefault(place.heading, []).append(text)
     meta = {
         "listings": listings,
         "costs": [
@@ -47,14 +52,24 @@ def source_parts(data: ViewData) -> bytes:
 
 
 def findings_parts(data: ViewData) -> bytes:
-    """Return every finding, the serious first, and what the numbers rest on, packed."""
+    """Return every finding, the serious first, advice, and what the numbers rest on, packed."""
     found = sorted(data.findings, key=lambda remark: not remark.is_serious)
     meta = {
         "findings": [finding_entry(remark) for remark in found[:REMARKS_SENT]],
         "more": max(0, len(found) - REMARKS_SENT),
+        "advice": [
+            {
+                "rule": advised.rule,
+                "gain": advised.gain,
+                "message": advised.message,
+                "help": advised.help,
+                "places": [[place.heading, place.text] for place in advised.places],
+            }
+            for advised in known_advice(data)[:REMARKS_SENT]
+        ],
         "warnings": [
-            {"kind": row["category"] or "", "message": row["message"] or ""}
-            for row in data.profile.records("Warning", 0, REMARKS_SENT)
+            {"kind": kind, "message": message}
+            for kind, message in about_the_numbers(data)[:REMARKS_SENT]
         ],
     }
     return pack(meta)

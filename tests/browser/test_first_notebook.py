@@ -49,7 +49,7 @@ def test_the_first_notebook_runs_and_every_view_comes_alive(chromium, tmp_path):
             kernel.get_by_role("tab", name=view, exact=False).click()
             panel(kernel)
             notebook.screenshot(f"first_notebook_{view}", kernel.locator(".jp-OutputArea").first)
-        for view in VIEWS[1:]:
+        for view in ("source", "ir", "layout", "memory", "timeline"):
             assert panel(notebook.cell(f'add(a, b)" --show {view}')).count() == 1
 
         timeline = notebook.cell('add_tiles(a_tall, b_tall)" --show timeline')

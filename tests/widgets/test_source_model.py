@@ -5,6 +5,7 @@ import inspect
 from nki_lab.profiler.view_data import Remark
 from nki_lab.widgets.packing import unpack
 from nki_lab.widgets.source_model import findings_parts, source_parts
+from tests.profiler import example
 from tests.widgets.runs import add_halves, added, by_hand
 
 
@@ -40,3 +41,28 @@ def test_serious_findings_come_first_and_all_are_listed() -> None:
     assert meta["warnings"] == [
         {"kind": "not modelled", "message": "the cost of `rng` on GpSimd is assumed"}
     ]
+
+
+def test_advice_of_a_run_is_listed_with_its_lines() -> None:
+    data = added().view_data
+    given = data.profile.advice(None)
+    meta, _ = unpack(findings_parts(data))
+    assert [a["rule"] for a in meta["advice"]] == [a.rule for a in given] != []
+    first, expected = meta["advice"][0], given[0]
+    assert (first["gain"], first["help"]) == (expected.gain, expected.help)
+    headings = [place.replace(":", ", line ") for place in expected.places]
+    assert [heading for heading, _ in first["places"]] == headings
+    assert all(text.strip() for _, text in first["places"])
+    assert all(w["kind"] != "advice" for w in meta["warnings"])
+    marked = unpack(source_parts(data))[0]["remarks"]
+    assert any(expected.rule in text for text in marked[first["places"][0][0]])
+
+
+def test_advice_of_a_profile_from_a_file_is_what_its_warnings_say() -> None:
+    warning = {"message": ["small DMAs: too small. Help: move more."], "category": "advice"}
+    data = by_hand(profile=example.profile(Warning=warning))
+    meta, _ = unpack(findings_parts(data))
+    assert [(a["message"], a["help"]) for a in meta["advice"]] == [
+        ("small DMAs: too small", "move more.")
+    ]
+    assert meta["warnings"] == []

@@ -9,7 +9,7 @@ import { fit } from "./timeline_draw.js";
 import { valuesOf } from "./values.js";
 import { number } from "./words.js";
 
-const LEFT = 46;
+const LEFT = 58;
 const TOP = 18;
 
 /** The drawing of one operand: its tensor with the elements it stands for. */
@@ -21,13 +21,20 @@ class Operand {
     const axes = operand.axes.map((axis, k) => `axis ${k}: ${axis.size}, stride ${axis.stride}${axis.words ? `, ${axis.words}` : ""}`);
     this.canvas = new Canvas((pen, width, height) => this.paint(pen, width, height),
       `${operand.operand} ${operand.way} ${operand.text}: ${number(operand.elements)} elements. ${axes.join("; ")}`,
-      TOP + 6 + Math.min(150, Math.max(24, (this.rows[1] - this.rows[0]) * 2)));
+      TOP + 6 + Math.min(this.everything ? 48 : 150, Math.max(24, (this.rows[1] - this.rows[0]) * 2)));
     navigate(this.canvas, this.range, () => [LEFT, this.canvas.width - LEFT - 4], {
       changed: () => this.canvas.ask(), hover: (x, y) => this.hover(x, y), leave: () => this.canvas.showTip(null), click: () => {},
     });
     this.facts = make("div", { class: "nki-pattern" });
     this.element = make("section", { class: "nki-access", "aria-label": `operand ${operand.operand}` }, this.title(), this.facts, this.canvas.box);
     this.describe(axes);
+  }
+
+  /** Whether it stands for all of its tensor: there is little to see. */
+  get everything() {
+    const { boxes: [from, to], rows, row_bytes: width } = this.operand;
+    const [row, count, step, byte, across, every, size] = this.boxes.subarray(from * 7, from * 7 + 7);
+    return to === from + 1 && row === 0 && count === rows && step === 1 && byte === 0 && across * size === width && every <= size;
   }
 
   /** Return the rows that are drawn: all, or those around the ones that are touched. */
@@ -75,6 +82,7 @@ class Operand {
     pen.textBaseline = "middle";
     pen.fillStyle = now.faint;
     for (const byte of binaryTicks(this.range.lo, this.range.hi, width / 110)) {
+      if (byte % o.tensor_itemsize) continue;
       const x = LEFT + (byte - this.range.lo) * across;
       if (x + 40 > width) continue;
       pen.fillRect(x, TOP - 4, 1, 4);
@@ -192,6 +200,7 @@ export class Accesses {
     this.close();
     this.of.textContent = `of ${number(meta.count)}`;
     fill(this.links, open.ir ? button("Show in IR", "Show this instruction in the program's text", () => open.ir({ position: meta.position })) : null,
+      " ", open.stepper ? button("Step here", "Show the values around this instruction in the stepper", () => open.stepper({ position: meta.position })) : null,
       " ", meta.multiplies && open.array ? button("Play on the array", "Watch this product on the multiplier array", () => open.array({ position: meta.position })) : null);
     fill(this.head,
       make("p", { class: "nki-use" }, make("span", { class: "nki-engine" }, make("span", { class: "nki-chip", style: { background: theme.engine(meta.engine) } }), theme.engineLabel(meta.engine)),

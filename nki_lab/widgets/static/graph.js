@@ -89,7 +89,7 @@ class Graph {
       const colour = node.engine ? theme.engine(node.engine) : theme.now.faint;
       const times = node.count > 1 ? ` x ${node.count}` : "";
       const fit = (text) => (text.length * LETTER > w - 18 ? `${text.slice(0, Math.floor((w - 18) / LETTER) - 1)}…` : text);
-      const note = node.engine ? `${theme.engineLabel(node.engine)}${node.place ? `, ${node.place}` : ""}` : node.note;
+      const note = node.engine ? `${theme.engineLabel(node.engine)}${node.place ? `, ${node.place.split(", ").pop()}` : ""}` : node.note;
       return drawn("g", { class: `nki-node ${node.tensor >= 0 ? "nki-given" : ""}`, transform: `translate(${node.at[0]} ${node.at[1]})`, tabindex: k ? "-1" : "0", role: "button",
         "aria-label": `${node.name}${times}, ${note}`, onclick: () => this.choose(k), onfocus: () => this.choose(k) },
       drawn("rect", { width: w, height: h, rx: node.tensor >= 0 ? h / 2 : 3 }), drawn("rect", { class: "nki-band", width: node.tensor >= 0 ? 0 : 5, height: h, fill: colour }),

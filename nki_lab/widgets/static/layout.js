@@ -206,9 +206,9 @@ class Layout {
 
   paintValues(pen, width, height) {
     const size = this.tensor.itemsize;
-    this.values.paint(pen, LEFT, TOP, width - LEFT - 4, height - TOP - BOTTOM, {
-      row: this.rows[0], rows: this.rows[1] - this.rows[0], column: this.range.lo / size, columns: this.range.span / size,
-    });
+    const window = { row: this.rows[0], rows: this.rows[1] - this.rows[0], column: this.range.lo / size, columns: this.range.span / size };
+    this.values.paint(pen, LEFT, TOP, width - LEFT - 4, height - TOP - BOTTOM, window);
+    this.values.ring(pen, LEFT, TOP, width - LEFT - 4, height - TOP - BOTTOM, window);
   }
 
   /** Write a slice's index into it where there is room. */
@@ -217,7 +217,7 @@ class Layout {
     if (w < 60 || h < 13 || (this.chosen >= 0 && !strong)) return;
     const from = Math.max(x, this.range.lo * this.scale.across);
     pen.globalAlpha = 1;
-    pen.fillStyle = strong ? this.theme.now.onFill : this.theme.now.ink;
+    pen.fillStyle = strong && !slice.dynamic ? this.theme.now.onFill : this.theme.now.ink;
     pen.fillText(fit(pen, slice.dynamic ? "somewhere in here" : indexOf(slice.text) || "all of it", Math.min(w, x + w - from) - 10), from + 5, y + h / 2);
     pen.fillStyle = this.theme.series(k);
   }

@@ -7,11 +7,14 @@ import { number } from "./words.js";
 const NAN = 1;
 const INFINITE = 2;
 const BAR = 52;
+const RINGS = 60;
 
 /** The values of one tensor at one moment. */
 export class Values {
   constructor({ meta, arrays }, theme) {
     Object.assign(this, { meta, theme, cells: arrays.cells, marks: arrays.marks, counts: arrays.counts });
+    this.lost = [];
+    for (let k = 0; k < this.marks.length && this.lost.length < RINGS; k++) if (this.marks[k]) this.lost.push(k);
     this.most = Math.max(Math.abs(meta.least || 0), Math.abs(meta.most || 0)) || 1;
   }
 
@@ -23,6 +26,21 @@ export class Values {
     const sy = down / this.meta.rows;
     pen.imageSmoothingEnabled = false;
     pen.drawImage(this.image, column * sx, row * sy, columns * sx, rows * sy, x, y, width, height);
+  }
+
+  /** Draw rings around what is no number, where there is little of it: a single element is easily overlooked. */
+  ring(pen, x, y, width, height, { row, rows, column, columns }) {
+    const [down, across] = this.meta.picture;
+    pen.strokeStyle = this.theme.now.limit;
+    pen.lineWidth = 2;
+    for (const k of this.lost) {
+      const r = ((Math.floor(k / across) + 0.5) * this.meta.rows) / down;
+      const c = (((k % across) + 0.5) * this.meta.columns) / across;
+      if (r < row || r > row + rows || c < column || c > column + columns) continue;
+      pen.beginPath();
+      pen.arc(x + ((c - column) / columns) * width, y + ((r - row) / rows) * height, 6, 0, 2 * Math.PI);
+      pen.stroke();
+    }
   }
 
   render() {
