@@ -1,28 +1,32 @@
-"""How many instructions does the compiler trace and pass in a second, and how long does an import take?
+"""How many instructions does the compiler trace and pass in a second, in how much memory, and how long is an import?
 
-python -m benchmarks.compile_speed            # about 1e3, 1e4 and 1e5 instructions
-python -m benchmarks.compile_speed 10000      # one size, and the memory the process took for it
-python -m benchmarks.compile_speed 1000000    # a million takes minutes and up to 4 GiB
+python -m benchmarks.compile_speed                  # 1e3, 1e4 and 1e5 instructions, each without and with scheduling
+python -m benchmarks.compile_speed 10000 1000000    # the sizes named; a million takes a minute
+python -m benchmarks.compile_speed passes 10000     # what each pass takes, at one size
+
+Times are CPU times of one core, the best of some runs in a process of its own per row, so that neither a busy machine
+nor the row before counts.
 """
 
 from __future__ import annotations
 
+import json
 import resource
 import subprocess
 import sys
 import time
-import tracemalloc
+from typing import NamedTuple
 
 from benchmarks.kernels import matmul
 from benchmarks.stopwatch import best, quiet
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.options import CompileOptions
-from nki_lab.compiler.pipeline import PASSES, compile_kernel
+from nki_lab.compiler.pipeline import PASSES
 from nki_lab.compiler.trace import TensorSpec, trace
 from nki_lab.dtypes import bfloat16
 from nki_lab.targets import TRN2
 
-# K, M, N of tiled products with about 1e3, 1e4 and 1e5 instructions; the last is the one the design is held to.
+# K, M, N of tiled products with about so many instructions; that of 1e5 is the one the design is held to.
 SIZES = {
     1_000: (1024, 1024, 2048),
     10_000: (4096, 2048, 4096),
@@ -30,70 +34,107 @@ SIZES = {
     1_000_000: (8192, 16384, 20480),
 }
 _USUAL = (1_000, 10_000, 100_000)
+_RUNS = {1_000: 20, 10_000: 7, 100_000: 3, 1_000_000: 1}
+_WAYS = {"without scheduling": ("schedule",), "with scheduling": ()}
 _BAR = 50_000
+_FIXED_MB, _BYTES = 64, 2_500
+
+
+class Row(NamedTuple):
+    """What was found in one process.
+
+    Attributes:
+        instructions: of the traced program.
+        seconds: CPU time of trace and passes.
+        peak_mb: the most memory the process had, for a run with the program after each pass kept.
+        start_mb: what it had before.
+        stages: seconds of the trace and of each pass, in that run where the sum is the least.
+    """
+
+    instructions: int
+    seconds: float
+    peak_mb: float
+    start_mb: float
+    stages: dict[str, float]
 
 
 def main(words: list[str] | None = None) -> None:
     """Print the rates for the sizes asked for, and the import times."""
-    chosen = [int(w) for w in words or ()] or list(_USUAL)
-    found: dict[int, float] = {}
+    words = list(words or ())
+    if words[:1] == ["measure"]:
+        print(json.dumps(_measured(int(words[1]), words[2])))
+    elif words[:1] == ["passes"]:
+        _print_passes(int(words[1]) if len(words) > 1 else 10_000)
+    else:
+        _print_table([int(word) for word in words] or list(_USUAL))
+        if not words:
+            _print_imports()
+
+
+def _measured(size: int, way: str) -> Row:
+    """Trace and pass the program of a size some times, in this process."""
+    k, m, n = SIZES[size]
+    source = SourceKernel.of(matmul)
+    arguments = TensorSpec((k, m), bfloat16), TensorSpec((k, n), bfloat16)
+    options = CompileOptions(skip_passes=_WAYS[way])
+    start_mb, peak_mb = _peak_mb(), 0.0
+    found: dict[str, float] = {}
     with quiet():
-        for size in chosen:
-            found[size] = _print_rate(*SIZES[size])
-    if len(chosen) == 1:
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(f"peak memory of the process: {peak:,.0f} MB")
-    print(f"bar: {_BAR:,} instructions a second, schedule aside")
-    if 10_000 in found and 100_000 in found:
-        print(
-            f"time per instruction at 1e5: {found[100_000] / found[10_000]:.2f} of that at 1e4 (bar 1.2)"
-        )
-    if not words:
-        _print_memory(*SIZES[10_000])
-        _print_imports()
+        for _ in range(_RUNS[size]):
+            stages: dict[str, float] = {}
+            before = time.process_time()
+            kernel = trace(source, arguments, {}, TRN2, options)
+            stages["trace"] = time.process_time() - before
+            recorded = [kernel]
+            for name, run in PASSES:
+                if name not in options.skip_passes:
+                    before = time.process_time()
+                    kernel = run(kernel, options)
+                    stages[name] = time.process_time() - before
+                    recorded.append(kernel)
+            peak_mb = peak_mb or _peak_mb()
+            if not found or sum(stages.values()) < sum(found.values()):
+                found = stages
+    return Row(len(recorded[0].instructions), sum(found.values()), peak_mb, start_mb, found)
 
 
-def _print_rate(k: int, m: int, n: int) -> float:
-    """Print what each pass takes per instruction, and return the sum in seconds."""
-    source = SourceKernel.of(matmul)
-    arguments = TensorSpec((k, m), bfloat16), TensorSpec((k, n), bfloat16)
-    stages: dict[str, float] = {}
-    count = 0
-    for _ in range(3 if k * m * n < 10**12 else 1):
-        start = time.perf_counter()
-        kernel = trace(source, arguments, {}, TRN2, CompileOptions())
-        _keep(stages, "trace", time.perf_counter() - start)
-        recorded = [kernel]
-        for name, run in PASSES:
-            start = time.perf_counter()
-            kernel = run(kernel, CompileOptions())
-            _keep(stages, name, time.perf_counter() - start)
-            recorded.append(kernel)
-        count = len(kernel.instructions)
-    total = sum(stages.values())
-    rest = total - stages["schedule"]
+def _peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _row(size: int, way: str) -> Row:
+    """Do the same in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.compile_speed", "measure", str(size), way]
+    return Row(*json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
+
+
+def _print_table(sizes: list[int]) -> None:
     print(
-        f"matmul {k}x{m}x{n} bfloat16: {count:,} instructions in {total:.2f} s, {count / total:,.0f}/s;"
-        f" schedule aside {count / rest:,.0f}/s"
+        f"tiled bf16 matmul; bars: {_BAR:,} instructions a second without scheduling, 1.2 times the time of 1e4 each at"
+        f" 1e5,\n{_FIXED_MB} MB and {_BYTES:,} bytes per instruction with the program kept after each pass\n"
     )
-    for name, seconds in stages.items():
-        print(f"    {name:<22}{seconds / count * 1e6:8.2f} us each{seconds / total:8.0%}")
-    return rest / count
+    print(
+        f"{'instructions':>12}  {'':20}{'per second':>12}{'to 1e4':>8}{'peak MB':>9}{'bar MB':>8}"
+    )
+    for way in _WAYS:
+        usual = _row(10_000, way)
+        for size in sizes:
+            row = usual if size == 10_000 else _row(size, way)
+            each = row.seconds / row.instructions
+            ratio = each / (usual.seconds / usual.instructions)
+            bar = _FIXED_MB + row.start_mb + row.instructions * _BYTES / 2**20
+            print(
+                f"{row.instructions:>12,}  {way:20}{1 / each:>12,.0f}{ratio:>8.2f}{row.peak_mb:>9,.0f}{bar:>8,.0f}"
+            )
 
 
-def _print_memory(k: int, m: int, n: int) -> None:
-    source = SourceKernel.of(matmul)
-    arguments = TensorSpec((k, m), bfloat16), TensorSpec((k, n), bfloat16)
-    tracemalloc.start()
-    compiled = compile_kernel(source, arguments, {}, TRN2, CompileOptions())
-    used, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    count = len(compiled.kernel.instructions)
-    print(f"memory with all passes recorded: {used / count:,.0f} bytes per instruction (bar 2,500)")
-
-
-def _keep(stages: dict[str, float], name: str, seconds: float) -> None:
-    stages[name] = min(stages.get(name, seconds), seconds)
+def _print_passes(size: int) -> None:
+    for way in _WAYS:
+        row = _row(size, way)
+        print(f"{row.instructions:,} instructions, {way}: {row.instructions / row.seconds:,.0f}/s")
+        for name, seconds in row.stages.items():
+            each, share = seconds / row.instructions * 1e6, seconds / row.seconds
+            print(f"    {name:<22}{each:8.2f} us each{share:8.0%}")
 
 
 def _print_imports() -> None:

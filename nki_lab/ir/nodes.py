@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from nki_lab.ir.dependences import Dependences
 from nki_lab.ir.instruction import Form, Instruction
 from nki_lab.ir.lifetimes import Lifetime, lifetimes
 from nki_lab.ir.storage import Address, Storage
@@ -108,6 +109,7 @@ class Kernel:
         poisoned: storages that are read before they are written, filled with NaN (integers: 4) before use.
         placed: the engines of the instructions have been chosen and are shown.
         waits: per instruction, the positions of the instructions it waits for, after insert_waits.
+        dependences: whom instructions must follow, where a pass has found it out for those behind it.
     """
 
     name: str
@@ -126,9 +128,12 @@ class Kernel:
     poisoned: frozenset[int] = frozenset()
     placed: bool = False
     waits: tuple[tuple[int, ...], ...] | None = None
+    dependences: Dependences | None = field(default=None, repr=False, compare=False)
 
     def with_(self, **changes: Any) -> Kernel:
         """Return a copy with some fields replaced."""
+        if not _DECIDE_DEPENDENCES.isdisjoint(changes):
+            changes.setdefault("dependences", None)
         made = replace(self, **changes)
         if "body" not in changes:  # what was derived from the body stays true
             made.__dict__.update({k: v for k, v in self.__dict__.items() if k in _FROM_BODY})
@@ -226,6 +231,7 @@ class LoopRange(NamedTuple):
     end: int
 
 
+_DECIDE_DEPENDENCES = frozenset(("body", "addresses", "overlaps"))
 _FROM_BODY = ("instructions", "lifetimes", "loops", "loop_numbers", "touches")
 
 

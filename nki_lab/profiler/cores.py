@@ -26,6 +26,7 @@ _IDS: dict[str, dict[str, tuple[str, str]]] = {
     TRANSFERS: {"id": (TRANSFERS, "id")},
     "DmaPacket": {"packet_aggregation_id": (TRANSFERS, "id"), "id": ("DmaPacket", "id")},
     "CcOp": {"op_id": ("CcOp", "op_id")},
+    "CoreBarriers": {"id": ("CoreBarriers", "id")},
     "KernelInstructions": {
         "stack_frame_id": ("KernelStackFrames", "stack_frame_id"),
         "iteration_variables_id": ("KernelIterationVariables", "iteration_variable_id"),

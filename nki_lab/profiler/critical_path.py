@@ -152,6 +152,7 @@ SENTENCES = {
     "port": "when its memory port was given up by",
     "issuer": "when its issuer had made descriptors for",
     "loop": "in the next pass of a loop after",
+    "core": "when the other core had come, too, after",
     "unknown": "after",
 }
 assert tuple(SENTENCES) == REASONS

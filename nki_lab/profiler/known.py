@@ -26,6 +26,7 @@ ROWS: dict[str, str] = {
     "KernelStackFrames": "a function that was called on the way to an instruction; its caller is its parent",
     "KernelIterationVariables": "the value of a loop variable in one iteration; the loop around it is its parent",
     "CcOp": "a collective, with the time in which this rank moves its own tensors",
+    "CoreBarriers": "a meeting of a core with the other one, from when this core came to it; also an exchange of tiles",
     "DmaQueuesInfo": "a queue of transfers on one DMA engine",
     "Warning": "something the model leaves out or assumes, and this kernel leans on",
     "Summary": "the run, in Explorer's metrics: there is one row",
@@ -101,6 +102,7 @@ UNKNOWN: dict[str, dict[str, str]] = {
         "format": "NKI gives the axes of a tensor no meaning",
         "node": "a kernel has no NEFF",
     },
+    "CoreBarriers": {"semaphore": "waits are modelled, not the semaphores that carry them"},
     "CcOp": {
         "algorithm": "the runtime chooses it, by links that are not modelled",
         "bus_bandwidth": "links between ranks are not modelled",
@@ -139,7 +141,6 @@ UNKNOWN: dict[str, dict[str, str]] = {
 #: Table -> why a model has no rows for it.
 ABSENT: dict[str, str] = {
     "CcInstruction": _CC,
-    "CoreBarriers": "barriers are rows of Instruction; their semaphores are not modelled",
     "Error": "a kernel that is wrong has an error, and no profile",
     "ExecutionInfo": "tells several executions of NEFFs apart; a profile here holds one run of a kernel",
     "NeffHeader": "a kernel has no NEFF",

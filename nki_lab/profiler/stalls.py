@@ -61,6 +61,7 @@ _WORDS = {
     "port": "memory port held by {}",
     "issuer": "its issuer, busy with {}",
     "loop": "the loop's pass before, ending with {}",
+    "core": "the other core, after {}",
     "unknown": "something unknown, after {}",
 }
 assert tuple(_WORDS) == REASONS

@@ -29,9 +29,9 @@ from nki_lab.profiler.schema import ENGINES, TRANSFERS
 from nki_lab.profiler.source_lines import issuers
 
 REASONS = (
-    "start", "order", "semaphore", "dma", "issue", "ring", "port", "issuer", "loop", "unknown",
+    "start", "order", "semaphore", "dma", "issue", "ring", "port", "issuer", "loop", "core", "unknown",
 )  # fmt: skip
-_START, _ORDER, _SEMAPHORE, _DMA, _ISSUE, _RING, _PORT, _ISSUER, _LOOP, _UNKNOWN = range(10)
+_START, _ORDER, _SEMAPHORE, _DMA, _ISSUE, _RING, _PORT, _ISSUER, _LOOP, _CORE, _UNKNOWN = range(11)
 
 #: Engines that share a memory port or a bus (trainium_inferentia2_arch.rst:176, trainium2_arch.rst:268).
 _SHARING = {"vector": ("gpsimd", "scalar"), "gpsimd": ("vector",), "scalar": ("vector",)}
@@ -184,12 +184,14 @@ class _Search:
         own = {name: _Sorted(self.engine.equal_to(name), start) for name in ENGINES}
         sharing = {name: _Sorted(self._sharers(name), start) for name in ENGINES}
         ended = _Sorted(np.ones(len(self.end), dtype=bool), self.end)
-        loops = self._begins_a_pass()
+        loops, meets = self._begins_a_pass(), self._meets()
         for row in rest.tolist():
             begin = int(self.start[row])
             name = self.engine[row] or ""
             holder = sharing[name].last_before(begin) if name in sharing else -1
-            if loops[row]:
+            if meets[row]:
+                self._follow(row, _CORE, self._last_ended(ended, begin))
+            elif loops[row]:
                 self._follow(row, _LOOP, self._last_ended(ended, begin))
             elif self.triggers[row]:
                 self._follow(row, _ISSUER, own[name].last_before(begin))
@@ -197,6 +199,17 @@ class _Search:
                 self._follow(row, _PORT, holder)
             else:
                 self._follow(row, _UNKNOWN, self._last_ended(ended, begin))
+
+    def _meets(self) -> np.ndarray:
+        """Tell in which instructions a core meets the other one."""
+        profile = self.profile
+        names = profile.strings("CoreBarriers", "engine_name").to_list()
+        ends = profile.numbers("CoreBarriers", "end_ts").tolist()
+        meetings = {((name or "").lower(), end) for name, end in zip(names, ends, strict=True)}
+        if not meetings:
+            return np.zeros(self.count, dtype=bool)
+        rows = zip(self.engine.to_list(), self.end[: self.count].tolist(), strict=True)
+        return np.array([row in meetings for row in rows], dtype=bool)
 
     def _follow(self, row: int, reason: int, before: int) -> None:
         self.reason[row] = reason if before >= 0 else _START

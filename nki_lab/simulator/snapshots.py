@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -30,6 +31,10 @@ class Frame:
     began: int = 0
 
 
+#: Those that live, by identity, the one used last at the end.
+_living: WeakValueDictionary[int, Snapshots] = WeakValueDictionary()
+
+
 class _Snapshot(NamedTuple):
     frames: list[Frame]
     trips: list[int]
@@ -42,6 +47,8 @@ class _Snapshot(NamedTuple):
 class Snapshots:
     """States of a program, at most `limit` bytes of them; where one alone takes half of that there are none.
 
+    All that live share the limit: what was used longest ago gives up its states, which a run makes again.
+
     Attributes:
         interval: instructions from one to the next.
     """
@@ -51,11 +58,27 @@ class Snapshots:
         self._limit = limit
         self.interval = _FIRST_INTERVAL
         self._kept: dict[int, _Snapshot] = {}
+        self._use()
 
     @property
     def bytes(self) -> int:
         """Bytes that they take now."""
         return sum(_size(s.arrays) + _size(s.masks) for s in self._kept.values())
+
+    def _use(self) -> None:
+        """Count as the one that was used last."""
+        _living.pop(id(self), None)
+        _living[id(self)] = self
+
+    def _make_room(self, size: int) -> None:
+        """Let others give up their states until `size` bytes more are within the limit, the longest unused first."""
+        others = [s for s in _living.values() if s is not self and s._kept]
+        total = size + self.bytes + sum(s.bytes for s in others)
+        for other in others:
+            if total <= self._limit:
+                return
+            total -= other.bytes
+            other._kept.clear()
 
     def nearest(self, done: int) -> int:
         """Return the latest one at `done` executed instructions or before; 0 where there is none."""
@@ -75,6 +98,7 @@ class Snapshots:
             self._kept = {n: s for n, s in self._kept.items() if n % self.interval == 0}
             if done % self.interval:
                 return
+        self._make_room(size)
         self._kept[done] = _Snapshot(
             [replace(frame) for frame in frames],
             list(program.trips),
@@ -86,6 +110,7 @@ class Snapshots:
 
     def restore(self, done: int) -> list[Frame]:
         """Bring the program to the state that was kept after `done` instructions; return where it is in its steps."""
+        self._use()
         kept, program = self._kept[done], self._program
         program.trips[:] = kept.trips
         held = program.memory.held()

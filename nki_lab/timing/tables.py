@@ -15,6 +15,7 @@ from nki_lab.ir.cost import MicroOp
 from nki_lab.ir.iterations import Iterations
 from nki_lab.profiler.advice import CATEGORY
 from nki_lab.profiler.columns import Strings, Texts
+from nki_lab.profiler.drawing import ENGINE_TRACKS
 from nki_lab.profiler.profile import Profile, to_ns
 from nki_lab.profiler.schema import ENGINES, TRANSFERS
 from nki_lab.profiler.what_if import Model
@@ -67,6 +68,7 @@ def make_profile(
             "PsumUsage": lambda: memory_use.psum_usage(timeline),
             "SbufAllocation": lambda: memory_use.sbuf_allocation(timeline),
             "CcOp": lambda: collective_table(timeline),
+            "CoreBarriers": tables.meetings,
             "DmaQueuesInfo": lambda: queue_table(timeline),
             "TensorInfo": lambda: tensor_table(timeline),
             "KernelInstructions": origins.instructions,
@@ -159,6 +161,30 @@ class _Tables:
         for name, values in _work(kinds, kernel.target).items():
             columns[name] = values[rows.kind]
         return columns | self._triggered(start, end)
+
+    def meetings(self) -> Mapping[str, Any]:
+        """Make the table CoreBarriers: each meeting with the other core, from when this one came to it."""
+        timeline = self._timeline
+        entries = np.array(sorted(timeline.came), dtype=np.int64)
+        if not len(entries):
+            return {}
+        columns = self.instructions()
+        row = self.rows.first[entries]
+        engine = columns["engine"].take(row)
+        names = Strings(engine.codes, [ENGINE_TRACKS[name][0] for name in engine.values])
+        came = np.array([timeline.came[n] for n in entries.tolist()], dtype=np.int64)
+        return {
+            "start_ts": to_ns(came + timeline.offset),
+            "end_ts": columns["end_ts"][row],
+            "engine_name": names,
+            "id": np.arange(1, len(entries) + 1),
+            "compiler_pc": columns["compiler_pc"][row],
+            "compiler_opcode": _coded(
+                self.rows.kind[row], [k.record.costs[0].opcode for k in self.rows.kinds]
+            ),
+            "compiler_operands": columns["compiler_operands"].take(row),
+            "pcore_idx": 0,
+        }
 
     def _triggered(self, start: np.ndarray, end: np.ndarray) -> dict[str, Any]:
         """Return the columns about the transfer that an instruction triggers."""

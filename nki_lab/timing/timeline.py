@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -22,11 +23,13 @@ class Timeline:
         execution: what ran.
         options: how it was timed.
         board: the times, one per entry.
+        came: when the core came to each of its meetings with the other core of a logical core, by entry.
     """
 
     execution: Execution
     options: TimingOptions
     board: Board
+    came: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def program(self) -> Program:

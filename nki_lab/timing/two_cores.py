@@ -66,8 +66,13 @@ def schedule_cores(executions: Sequence[Execution], options: TimingOptions) -> l
         ]
         if came[::-1] == release:
             return [
-                Timeline(execution, options, board)
-                for execution, board in zip(executions, boards, strict=True)
+                Timeline(
+                    execution,
+                    options,
+                    board,
+                    {pair[core]: time for pair, time in zip(pairs, came[core], strict=True)},
+                )
+                for core, (execution, board) in enumerate(zip(executions, boards, strict=True))
             ]
         release = came[::-1]
     raise BrokenProgram("the cores wait for each other in an order that never ends")

@@ -3,7 +3,7 @@
 One object in several forms, of which a front end takes the richest it knows:
 
     text/plain         the report (or the views that were asked for); the same on every run and machine
-    image/png          the timeline, where report or timeline is shown; also in notebooks nobody trusts
+    image/png          the first view that is drawn, of a report the timeline; also in notebooks nobody trusts
     widget view        the live views, where there is a kernel and a front end with widgets
     text/html          tables without a script, only where no live view can be made
 """
@@ -22,7 +22,7 @@ from nki_lab.widgets.head import view_head
 from nki_lab.widgets.open_views import open_views
 from nki_lab.widgets.parts import Parts
 from nki_lab.widgets.picture import WIDTH
-from nki_lab.widgets.pictures import view_picture
+from nki_lab.widgets.pictures import drawn_view, view_picture
 from nki_lab.widgets.saved_page import saved_page
 from nki_lab.widgets.static_page import static_html
 from nki_lab.widgets.theme import theme_table
@@ -95,8 +95,9 @@ class Display:
     @cached_property
     def _bundle(self) -> dict[str, Any]:
         bundle: dict[str, Any] = {"text/plain": repr(self)}
-        if {"report", "timeline"} & set(self.tabs):
-            bundle["image/png"] = base64.b64encode(self.to_image(view="timeline")).decode()
+        drawn = drawn_view(self.tabs)
+        if drawn is not None:
+            bundle["image/png"] = base64.b64encode(self.to_image(view=drawn)).decode()
         if self.widget is None:
             bundle["text/html"] = static_html(self.data, self.tabs, self.problem)
         else:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from nki_lab.profiler.report import badge
 from nki_lab.profiler.view_text import summary, view_text
+from nki_lab.widgets.memory_picture import memory_picture
 from nki_lab.widgets.parts import Parts
 from nki_lab.widgets.picture import LETTER, PAPERS, TEXT_HEIGHT, WIDTH, Picture, VectorPicture, cut
+from nki_lab.widgets.stepper_picture import stepper_picture
 from nki_lab.widgets.theme import FAINT, INK
 from nki_lab.widgets.timeline_picture import timeline_picture
 
@@ -38,6 +40,14 @@ def _timeline(parts: Parts, view: str, paper: PaperKind, theme: str) -> bytes:
     return timeline_picture(parts.timeline, paper, theme)
 
 
+def _memory(parts: Parts, view: str, paper: PaperKind, theme: str) -> bytes:
+    return memory_picture(parts.data, paper, theme)
+
+
+def _stepper(parts: Parts, view: str, paper: PaperKind, theme: str) -> bytes:
+    return stepper_picture(parts.data, paper, theme)
+
+
 def _text(parts: Parts, view: str, paper: PaperKind, theme: str) -> bytes:
     data = parts.data
     lines = view_text(data, view, _LINES_SHOWN).split("\n")
@@ -50,8 +60,15 @@ def _text(parts: Parts, view: str, paper: PaperKind, theme: str) -> bytes:
     return picture.done()
 
 
-#: View -> what draws it.
+#: View -> what draws it; the others are shown as text.
 _DRAWINGS: dict[str, Callable[[Parts, str, PaperKind, str], bytes]] = {
+    "memory": _memory,
     "report": _timeline,
+    "stepper": _stepper,
     "timeline": _timeline,
 }
+
+
+def drawn_view(tabs: Sequence[str]) -> str | None:
+    """Return which of some views stands for all where nothing is alive: the first that is drawn, or None."""
+    return next((tab for tab in tabs if tab in _DRAWINGS), None)

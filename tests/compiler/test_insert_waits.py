@@ -16,7 +16,8 @@ from nki_lab.api import isa as nisa
 from nki_lab.compiler.check_schedule import check_schedule
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
-from nki_lab.compiler.passes.insert_waits import dependences, insert_waits
+from nki_lab.compiler.passes.dependences import dependences
+from nki_lab.compiler.passes.insert_waits import insert_waits
 from nki_lab.errors import OverCapacity
 from nki_lab.ir.builder import Builder
 from nki_lab.ir.instruction import READ

@@ -18,7 +18,8 @@ from nki_lab.api import isa as nisa
 from nki_lab.compiler.check_schedule import check_schedule
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
-from nki_lab.compiler.passes.estimate import Edges, order_by_readiness, time_in_order
+from nki_lab.compiler.passes.dependences import dependences_of
+from nki_lab.compiler.passes.estimate import Edges, Piece
 from nki_lab.compiler.passes.schedule import edges_within, records_of, schedule
 from nki_lab.compiler.passes.settle_accumulate import settle_accumulate
 from nki_lab.compiler.pipeline import PASSES, SKIPPABLE
@@ -229,8 +230,9 @@ def test_the_estimate_is_near_the_timing_model(name):
     kernel = compiled(
         measured.kernel, *measured.arrays(np.random.default_rng(0)), options=AS_WRITTEN
     ).kernel
-    (edges,) = edges_within(kernel, [range(len(kernel.instructions))])
-    estimated = time_in_order(records_of(kernel), edges, kernel.target) / 1000
+    whole = range(len(kernel.instructions))
+    (edges,) = edges_within(kernel, [whole], dependences_of(kernel))
+    estimated = Piece(records_of(kernel), edges, kernel.target).time_in_order() / 1000
     assert 0.8 < estimated / latency(kernel) < 1.2
 
 
@@ -253,11 +255,17 @@ def test_a_tile_with_many_uses_hands_its_bytes_over():
     assert min(i.ident for i in second) >= len(second)
 
 
+def ordered(count: int, *pairs: tuple[int, int]) -> Edges:
+    """Return edges from the first node of each pair to the second, which only has to come after it."""
+    before, after = np.array(pairs).T
+    return Edges.of(count, before, after, np.zeros(len(pairs), bool))
+
+
 def test_steps_that_gather_others_take_no_time():
-    edges = Edges([(), (), (), ()], [(), (3,), (), (0,)])
+    edges = ordered(4, (3, 1), (0, 3))
     kernel = compiled(rows_of(unrolled), X).kernel
     record = next(r for r in records_of(kernel) if r.form.engine is not DMA)
-    order, end = order_by_readiness([record] * 3, edges, TRN2)
+    order, end = Piece([record] * 3, edges, TRN2).order_by_readiness()
     assert sorted(order) == [0, 1, 2] and order.index(0) < order.index(1)
     assert end >= 3 * record.interval
 
@@ -267,8 +275,7 @@ def test_a_load_that_could_go_at_any_time_does_not_stand_before_one_that_comes_f
     kernel = compiled(rows_of(unrolled), X, target=TRN1).kernel
     records = {r.form.example.definition.name: r for r in reversed(records_of(kernel))}
     load, exp = records["dma_copy"], records["activation"]
-    first_waits = Edges([()] * 102, [(), (0,), *[()] * 100])
-    order, end = order_by_readiness([exp, *[load] * 101], first_waits, TRN1)
+    order, end = Piece([exp, *[load] * 101], ordered(102, (0, 1)), TRN1).order_by_readiness()
     assert order.index(1) < 5
     assert end == load.issue + load.lead + 101 * load.work + load.tail
 

@@ -7,7 +7,7 @@ import pytest
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
-from nki_lab.compiler.passes.insert_waits import dependences
+from nki_lab.compiler.passes.dependences import dependences
 from nki_lab.errors import WrongOperand
 from nki_lab.ir.printer import print_kernel
 from nki_lab.isa.reading import read_kernel

@@ -178,6 +178,19 @@ def test_values_are_the_same_forward_back_and_in_leaps(name, budget) -> None:
         assert leaping.snapshot_bytes <= budget
 
 
+def test_all_steppers_share_the_memory_of_snapshots() -> None:
+    result, arrays = compiled_for("matmul")
+    alone = Stepper(result.kernel, arrays)
+    budget = 2 * alone.snapshot_bytes
+    assert budget
+    made = [Stepper(result.kernel, arrays, snapshot_bytes=budget) for _ in range(4)]
+    assert sum(s.snapshot_bytes for s in made) <= budget
+    assert made[-1].snapshot_bytes > 0
+    expected = image(alone.around(alone.count - 2))
+    assert [image(s.around(s.count - 2)) for s in made] == [expected] * 4
+    assert sum(s.snapshot_bytes for s in made) <= budget
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_the_outputs_are_those_of_the_run_and_the_callers_arrays_stay(name) -> None:
     result, arrays = compiled_for(name)

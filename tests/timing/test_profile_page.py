@@ -12,7 +12,9 @@ from nki_lab.profiler.page import profile_page
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TABLES
 from tests.golden import Golden
+from tests.runtime import test_two_cores
 from tests.runtime.test_ranks import PAIRS, X, reduced
+from tests.runtime.test_two_cores import exchanged, on_two
 from tests.timing import kernels, test_columns, test_origins
 
 
@@ -31,6 +33,7 @@ def profiles() -> list[Profile]:
         nki_lab.run(test_columns.narrow_and_wide, bf16).profile,
         nki_lab.run(test_origins.outer, test_origins.X, skip_passes="remove_dead").profile,
         nki_lab.launch(reduced, 4, [(x, PAIRS, nl.add) for x in X])[0].profile,
+        on_two(exchanged, test_two_cores.X).profile,
     ]
 
 

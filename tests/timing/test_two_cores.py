@@ -84,6 +84,30 @@ def test_a_meeting_waits_for_the_later_core_and_its_signal(work) -> None:
     assert profile.total_ns == max(profile.core(n).total_ns for n in (0, 1))
 
 
+@pytest.mark.parametrize("work", WORK[:3])
+def test_meetings_are_listed_from_when_a_core_came(work) -> None:
+    profile = on_two(worked(work), np.ones((4, 4), np.float32)).profile
+    for core in (0, 1):
+        barriers = rows(profile, core, "CORE_BARRIER")
+        found = [r for r in profile.records("CoreBarriers") if r["pcore_idx"] == core]
+        assert [r["end_ts"] for r in found] == [r["end_ts"] for r in barriers]
+        assert {(r["engine_name"], r["compiler_opcode"]) for r in found} == {
+            ("GpSimd", "CORE_BARRIER")
+        }
+        assert [r["compiler_pc"] for r in found] == [r["compiler_pc"] for r in barriers]
+        for meeting, barrier in zip(found, barriers, strict=True):
+            assert meeting["start_ts"] <= barrier["start_ts"]
+    ids = [r["id"] for r in profile.records("CoreBarriers")]
+    assert len(set(ids)) == len(ids) == sum(map(len, work))
+    late = max((0, 1), key=lambda core: work[core][0])
+    waited = profile.core(1 - late).stalls()
+    assert any(stall.reason == "core" for stall in waited)
+    assert (
+        not any(stall.reason == "core" for stall in profile.core(late).stalls()) or len(work[0]) > 1
+    )
+    assert "the other core" in str(waited)
+
+
 def max_end(profile: Profile, core: int) -> int:
     """Return when the first store of a core was known to be complete."""
     stores = [

@@ -90,7 +90,10 @@ def test_text_alone_carries_the_result() -> None:
 
 def test_text_is_of_the_views_that_were_asked_for() -> None:
     text = bundle_of(added(), tabs=("memory", "ir"))["text/plain"]
-    assert "image/png" not in bundle_of(added(), tabs=("memory", "ir"))  # it shows the timeline
+    assert "image/png" not in bundle_of(added(), tabs=("ir",))  # which is its text
+    shown = display(added(), ("ir", "memory"))
+    picture = base64.b64decode(shown._repr_mimebundle_()[0]["image/png"])
+    assert picture == shown.to_image(view="memory")
     assert text.startswith("memory  tile")
     assert "nkir 1" in text and "total time" not in text
 

@@ -11,13 +11,13 @@ from heapq import heappop, heappush
 from typing import Any
 
 from nki_lab.compiler.options import CompileOptions
+from nki_lab.compiler.passes.dependences import dependences
 from nki_lab.compiler.passes.explicit_addresses import (
     explicit_addresses,
     groups,
     overlapping,
     share_bytes,
 )
-from nki_lab.compiler.passes.insert_waits import dependences
 from nki_lab.errors import KernelArgument, NotModelled, close_matches
 from nki_lab.ir.instruction import Instruction
 from nki_lab.ir.nodes import Kernel

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections import Counter
 
 from nki_lab.compiler.options import CompileOptions
-from nki_lab.compiler.passes.estimate import order_by_readiness
+from nki_lab.compiler.passes.dependences import dependences_of
+from nki_lab.compiler.passes.estimate import Piece
 from nki_lab.compiler.passes.schedule import edges_within, records_of
 from nki_lab.ir.form_times import Queue, RingKey, record_of
 from nki_lab.ir.instruction import Form, Instruction
@@ -59,8 +60,8 @@ def balance_engines(kernel: Kernel, options: CompileOptions) -> Kernel:
 
 def _estimate(kernel: Kernel) -> int:
     """Return the time of a kernel without loops whose tiles all have places of their own, in picoseconds."""
-    (edges,) = edges_within(kernel, [range(len(kernel.instructions))])
-    return order_by_readiness(records_of(kernel), edges, kernel.target)[1]
+    (edges,) = edges_within(kernel, [range(len(kernel.instructions))], dependences_of(kernel))
+    return Piece(records_of(kernel), edges, kernel.target).order_by_readiness()[1]
 
 
 def _with_share(kernel: Kernel, moved: dict[Form, Form], share: float) -> Kernel:

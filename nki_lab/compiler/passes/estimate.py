@@ -7,214 +7,232 @@ share: ports, GpSimd writing descriptors, and the DMA engines serving two rings 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import NamedTuple
+
+import numpy as np
 
 from nki_lab.ir.form_times import Queue, Record, RingKey
 from nki_lab.targets.engines import TENSOR
 from nki_lab.targets.spec import Target
 
 _NEVER = 1 << 62
+_LOOKED_AT = 8  # instructions that could start, of which one with the loaded table is looked for
 
 
 class Edges(NamedTuple):
-    """Per node of a piece, instructions in order and then steps that only gather others: whom it follows.
+    """Who follows whom in a piece: its instructions in order, and behind them steps that only gather others.
 
     Attributes:
-        results: those whose results it needs.
-        order: those it only has to come after: they read, or wrote, what it overwrites.
+        nodes: number of instructions and steps.
+        before, after: per edge, the two nodes; the edges of one `before` stand together, and no edge comes twice.
+        result: per edge, the later one needs the result of the earlier one, and must not only come after it.
     """
 
-    results: Sequence[Sequence[int]]
-    order: Sequence[Sequence[int]]
+    nodes: int
+    before: np.ndarray
+    after: np.ndarray
+    result: np.ndarray
+
+    @classmethod
+    def of(cls, nodes: int, before: np.ndarray, after: np.ndarray, result: np.ndarray) -> Edges:
+        """Return edges given in any order; one that is there as a result and not is one of a result."""
+        keys = (before.astype(np.int64) * nodes + after) * 2 + ~result
+        keys.sort()
+        pairs = keys >> 1
+        first = np.ones(len(keys), bool)
+        np.not_equal(pairs[1:], pairs[:-1], out=first[1:])
+        pairs = pairs[first]
+        return cls(nodes, pairs // nodes, pairs % nodes, (keys[first] & 1) == 0)
 
 
-class _Lane:
-    """One queue while it is being filled."""
+class Piece:
+    """A straight piece of a program as the queues of one core see it.
 
-    __slots__ = ("coming", "free", "key", "known", "last", "line", "ready", "table")
-
-    def __init__(self, key: Queue) -> None:
-        self.key = key
-        self.free = 0  # when it can start the next instruction
-        self.last = 0  # when its latest result is visible
-        self.table: str | None = None
-        self.coming: list[tuple[int, int]] = []  # heap of (time it could start, instruction)
-        self.line: list[
-            int
-        ] = []  # what it still has to take where it keeps an order, the next one last
-        self.known: dict[int, int] = {}  # of those, when each could start
-        self.ready: list[int] = []  # heap of those that could have started when the queue was free
-
-
-class Machine:
-    """Queues of one core that run instructions, each of which is given to them once all it follows was."""
+    Args:
+        records: the costs of its instructions; None for those that only look.
+        edges: who follows whom.
+        target: the machine.
+    """
 
     def __init__(self, records: Sequence[Record | None], edges: Edges, target: Target) -> None:
         self.records = records
-        self.edges = edges
-        self.hop = target.semaphore_hop_ns * 1000
         self.table_load = target.scalar_table_load_ns * 1000
-        count = len(edges.order)
-        self.start = [-1] * count
-        self.done = [-1] * count
+        keys: dict[Queue | None, int] = {}
+        numbers = [-1 if r is None else keys.setdefault(r.queue, len(keys)) for r in records]
+        self.lanes: list[Queue | None] = list(keys)
+        self.lane_of = numbers + [-1] * (edges.nodes - len(records))
+        lane = np.array(self.lane_of, np.int64)
+        ring = np.array([isinstance(key, RingKey) for key in (*keys, None)], bool)
+        theirs, own = lane[edges.before], lane[edges.after]
+        # What is added to the end of the earlier one: nothing on one queue or behind a step, else the time of a signal.
+        # An engine keeps the order of what it starts, so that alone asks for no time at all.
+        delay = np.where(theirs < 0, 0, target.semaphore_hop_ns * 1000)
+        same = (theirs == own) & (theirs >= 0)
+        delay[same] = np.where(edges.result | ring[own], 0, -_NEVER)[same]
+        self.followers = edges.after.tolist()
+        self.delays = delay.tolist()
+        ends = np.cumsum(np.bincount(edges.before, minlength=edges.nodes))
+        self.ends = [0, *ends.tolist()]
+        self.left = np.bincount(edges.after, minlength=edges.nodes).tolist()
+
+    def least_time(self) -> int:
+        """Return a time in picoseconds that no order is faster than: that of the busiest queue, or of all transfers."""
+        busy = [0] * len(self.lanes)
+        moved = 0
+        for record, lane in zip(self.records, self.lane_of, strict=False):
+            if record is None:
+                continue
+            if isinstance(record.queue, RingKey):
+                busy[lane] += record.issue
+                moved += record.work
+            else:
+                busy[lane] += _occupied(record)
+        return max(*busy, moved, 0)
+
+    def time_in_order(self) -> int:
+        """Return the time in picoseconds if the queues take their instructions in the order given."""
+        return _Queues(self, in_order=True).fill()[1]
+
+    def order_by_readiness(self) -> tuple[list[int], int]:
+        """Return an order in which no queue waits while it has something to do, and its time in picoseconds.
+
+        List scheduling: of the queues, the one that can start something first takes the earliest instruction (in the
+        order given) that can start by then. A Scalar engine first takes what needs the activation table it has.
+        """
+        return _Queues(self, in_order=False).fill()
+
+
+def _occupied(record: Record) -> int:
+    """Return how long an instruction keeps its engine from the next one."""
+    behind = record.load if record.queue is TENSOR else 0
+    return max(record.interval, behind)
+
+
+class _Queues:
+    """The queues of one core while they are filled from the start of time on; each list has an entry per queue."""
+
+    def __init__(self, piece: Piece, in_order: bool) -> None:
+        self.piece = piece
+        self.in_order = in_order
+        self.left = piece.left.copy()  # per node: how many it follows are still to be run
+        self.could = [0] * len(piece.left)  # per node: when those that were run let it start
+        count = len(piece.lanes)
+        self.free = [0] * count  # when it can start the next instruction
+        self.last = [0] * count  # when its latest result is visible
+        self.table: list[str | None] = [None] * count
+        self.next = [_NEVER] * count  # when it can start something that it has
+        self.coming: list[list[tuple[int, int]]] = [[] for _ in piece.lanes]  # heaps: when, what
+        self.ready: list[list[int]] = [[] for _ in piece.lanes]  # heaps of what could have started
+        self.line: list[list[int]] = [[] for _ in piece.lanes]  # in order: what is left, reversed
+        if in_order:
+            for n in range(len(piece.records) - 1, -1, -1):
+                if piece.lane_of[n] >= 0:
+                    self.line[piece.lane_of[n]].append(n)
         self.moved = 0  # when the DMA engines have moved all that was given to them
-        self.lanes: dict[Queue, _Lane] = {}
-        self.lane_of = [
-            None if r is None else self.lanes.setdefault(r.queue, _Lane(r.queue)) for r in records
-        ]
-        self.lane_of += [None] * (count - len(records))
+        self.end = 0  # when everything is done
+        self.aside: list[int] = []  # heap of what runs on no queue, and takes no time
 
-    @property
-    def end(self) -> int:
-        """When everything is done."""
-        return max(self.done, default=0)
+    def fill(self) -> tuple[list[int], int]:
+        """Give the queues everything, and return the order in which that was done, and the end."""
+        piece, records = self.piece, self.piece.records
+        order: list[int] = []
+        for n, left in enumerate(piece.left):
+            if not left:
+                self._give(n)
+        while True:
+            while self.aside:
+                n = heappop(self.aside)
+                if n < len(records):
+                    order.append(n)
+                self._done(n, self.could[n])
+            first = min(self.next, default=_NEVER)
+            if first == _NEVER:
+                break
+            lane = self.next.index(first)
+            n = self.line[lane].pop() if self.in_order else self._take(lane, first)
+            done = self._run(n, lane, first)
+            order.append(n)
+            self._look(lane)
+            self._done(n, done)
+        assert len(order) == len(records), "instructions wait for each other"
+        return order, self.end
 
-    def earliest(self, n: int) -> int:
-        """Return when what instruction `n` follows lets it start, in picoseconds."""
-        lane, time = self.lane_of[n], 0
-        for kind, others in enumerate((self.edges.results[n], self.edges.order[n])):
-            for other in others:
-                theirs = self.lane_of[other]
-                if self.done[other] < 0:  # a step that gathers others, which all have been run
-                    self.run(other, self.earliest(other))
-                if theirs is None:
-                    known = self.done[other]
-                elif theirs is not lane:
-                    known = self.done[other] + self.hop
-                elif kind == 0 or isinstance(lane and lane.key, RingKey):
-                    known = self.done[other]
-                else:  # an engine keeps the order of what it starts
-                    continue
-                if known > time:
-                    time = known
-        return time
-
-    def run(self, n: int, ready: int) -> None:
-        """Start instruction `n`, which could start at `ready`, on its queue."""
-        lane = self.lane_of[n]
-        record = self.records[n] if lane is not None else None
-        if record is None or lane is None:  # it only looks or gathers, and takes no time
-            self.start[n] = self.done[n] = ready
+    def _give(self, n: int) -> None:
+        """Take note of a node that follows nothing which is still to be run."""
+        lane = self.piece.lane_of[n]
+        if lane < 0:
+            heappush(self.aside, n)
             return
+        if not self.in_order:
+            heappush(self.coming[lane], (self.could[n], n))
+        elif self.line[lane][-1] != n:
+            return
+        time = max(self.could[n], self.free[lane])
+        if time < self.next[lane]:
+            self.next[lane] = time
+
+    def _look(self, lane: int) -> None:
+        """Find out when a queue can start something after what it has taken."""
+        free, line, coming = self.free[lane], self.line[lane], self.coming[lane]
+        if self.ready[lane]:
+            self.next[lane] = free
+        elif coming:
+            self.next[lane] = max(coming[0][0], free)
+        elif line and not self.left[line[-1]]:
+            self.next[lane] = max(self.could[line[-1]], free)
+        else:
+            self.next[lane] = _NEVER
+
+    def _run(self, n: int, lane: int, start: int) -> int:
+        """Start an instruction on its queue, and return when it is done."""
+        record = self.piece.records[n]
+        assert record is not None
         if isinstance(record.queue, RingKey):
-            start = max(ready, lane.free)
             issued = start + record.issue
             begins = max(issued + record.lead, self.moved)
             self.moved = begins + record.work
             # While one transfer is moved, one stands in line. More are not settled before: one that could have been
             # issued at any time does not stand before one that is needed sooner.
-            lane.free = max(issued, begins - record.lead - record.issue)
-            self.start[n], self.done[n] = start, self.moved + record.tail
-            return
-        if record.table is not None and record.table != lane.table:
-            lane.table = record.table
-            lane.free += self.table_load
-        start = max(ready, lane.free)
-        behind = record.load if record.queue is TENSOR else 0
-        lane.free = start + max(record.interval, behind)
-        self.start[n] = start
-        self.done[n] = lane.last = max(lane.free + record.latency, lane.last)
+            self.free[lane] = max(issued, begins - record.lead - record.issue)
+            return self.moved + record.tail
+        if record.table is not None and record.table != self.table[lane]:
+            self.table[lane] = record.table
+            start = max(start, self.free[lane] + self.piece.table_load)
+        free = self.free[lane] = start + _occupied(record)
+        done = self.last[lane] = max(free + record.latency, self.last[lane])
+        return done
 
+    def _done(self, n: int, done: int) -> None:
+        """Let those that follow a node know that it is done."""
+        if done > self.end:
+            self.end = done
+        piece, left, could = self.piece, self.left, self.could
+        low, high = piece.ends[n], piece.ends[n + 1]
+        for follower, delay in zip(piece.followers[low:high], piece.delays[low:high], strict=True):
+            if done + delay > could[follower]:
+                could[follower] = done + delay
+            left[follower] -= 1
+            if not left[follower]:
+                self._give(follower)
 
-def time_in_order(records: Sequence[Record | None], edges: Edges, target: Target) -> int:
-    """Return the time in picoseconds of instructions whose queues take them in the order given."""
-    return _filled(records, edges, target, in_order=True)[1]
-
-
-def order_by_readiness(
-    records: Sequence[Record | None], edges: Edges, target: Target
-) -> tuple[list[int], int]:
-    """Return an order in which no queue waits while it has something to do, and its time in picoseconds.
-
-    List scheduling: of the queues, the one that can start something first takes the earliest instruction (in the order
-    given) that can start by then. A Scalar engine first takes what needs the activation table it has.
-    """
-    return _filled(records, edges, target, in_order=False)
-
-
-def _filled(
-    records: Sequence[Record | None], edges: Edges, target: Target, in_order: bool
-) -> tuple[list[int], int]:
-    """Fill the queues from the start of time on, and return the order in which that was done, and the end."""
-    machine = Machine(records, edges, target)
-    followers: list[list[int]] = [[] for _ in edges.order]
-    left = [0] * len(followers)
-    for kind in edges:
-        for n, others in enumerate(kind):
-            left[n] += len(others)
-            for other in others:
-                followers[other].append(n)
-    lanes = list(machine.lanes.values())
-    if in_order:
-        for n in range(len(records) - 1, -1, -1):
-            lane = machine.lane_of[n]
-            if lane is not None:
-                lane.line.append(n)
-    order: list[int] = []
-    free: list[int] = [n for n, count in enumerate(left) if not count]  # given to no queue yet
-    heapify(free)
-    while len(order) < len(records):
-        while free:
-            n = heappop(free)
-            lane = machine.lane_of[n]
-            if lane is None:
-                machine.run(n, machine.earliest(n))
-                if n < len(records):
-                    order.append(n)
-                _release(n, followers, left, free)
-            elif in_order:
-                lane.known[n] = machine.earliest(n)
-            else:
-                heappush(lane.coming, (machine.earliest(n), n))
-        best, first = None, _NEVER
-        for lane in lanes:
-            if lane.ready:
-                time = lane.free
-            elif lane.coming:
-                time = max(lane.coming[0][0], lane.free)
-            elif lane.line and lane.line[-1] in lane.known:
-                time = max(lane.known[lane.line[-1]], lane.free)
-            else:
-                continue
-            if time < first:
-                best, first = lane, time
-        if best is None:
-            break
-        while best.coming and best.coming[0][0] <= first:
-            heappush(best.ready, heappop(best.coming)[1])
-        n = best.line.pop() if in_order else _take(best, records)
-        machine.run(n, first)
-        order.append(n)
-        _release(n, followers, left, free)
-    assert len(order) == len(records), "instructions wait for each other"
-    return order, machine.end
-
-
-_LOOKED_AT = 8  # instructions that could start, of which one with the loaded table is looked for
-
-
-def _take(lane: _Lane, records: Sequence[Record | None]) -> int:
-    """Take an instruction that can start: the earliest, but rather one that needs no other activation table."""
-    passed: list[int] = []
-    found = -1
-    while lane.ready and len(passed) < _LOOKED_AT:
-        n = heappop(lane.ready)
-        record = records[n]
-        assert record is not None
-        if record.table is None or record.table == lane.table:
-            found = n
-            break
-        passed.append(n)
-    if found < 0:
-        found = passed.pop(0)
-    for n in passed:
-        heappush(lane.ready, n)
-    return found
-
-
-def _release(n: int, followers: list[list[int]], left: list[int], free: list[int]) -> None:
-    for follower in followers[n]:
-        left[follower] -= 1
-        if not left[follower]:
-            heappush(free, follower)
+    def _take(self, lane: int, now: int) -> int:
+        """Take an instruction that can start: the earliest, but rather one that needs no other activation table."""
+        ready, coming = self.ready[lane], self.coming[lane]
+        while coming and coming[0][0] <= now:
+            heappush(ready, heappop(coming)[1])
+        passed: list[int] = []
+        found = -1
+        while ready and len(passed) < _LOOKED_AT:
+            n = heappop(ready)
+            record = self.piece.records[n]
+            assert record is not None
+            if record.table is None or record.table == self.table[lane]:
+                found = n
+                break
+            passed.append(n)
+        if found < 0:
+            found = passed.pop(0)
+        for n in passed:
+            heappush(ready, n)
+        return found

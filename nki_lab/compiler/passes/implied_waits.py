@@ -7,7 +7,7 @@ leaves the transitive reduction: no wait that others imply.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
 
 from nki_lab.targets.engines import COMPUTE, SYNC, Engine
 
@@ -34,15 +34,20 @@ class ImpliedWaits:
         self._chained: dict[int, tuple[int, ...]] = {}  # transfer -> transfers it waits for
         self._lanes: list[int] = []  # of each instruction; -1 for a transfer
 
-    def reduce(self, candidates: Collection[int], engine: Engine) -> tuple[int, ...]:
-        """Add an instruction of `engine`, and return in order those it must wait for of the earlier `candidates`."""
+    def reduce(self, candidates: Sequence[int], engine: Engine) -> tuple[int, ...]:
+        """Add an instruction of `engine`, and return in order those it must wait for.
+
+        Args:
+            candidates: positions of earlier instructions it may have to wait for, the latest first.
+            engine: the engine that runs it.
+        """
         clocks, lanes = self._clocks, self._lanes
         n = len(clocks)
         lane = _LANE.get(engine, -1)
         clock = self._latest[lane] if lane >= 0 else self._nothing
         kept: list[int] = []
         moved: list[int] = []  # transfers that have finished, because of its own waits
-        for k in sorted(candidates, reverse=True) if len(candidates) > 1 else candidates:
+        for k in candidates:
             if k >= n:  # a broken program: kept for `verify` to tell
                 kept.append(k)
                 continue

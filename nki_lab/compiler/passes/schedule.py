@@ -5,7 +5,7 @@ ready, it goes first: the loads of the next tile, the first steps of the next ro
 the estimate does not gain by another one.
 
 It runs after allocation, on places that are settled: tiles then keep their bytes, so an order can never need more
-memory, and no tile moves onto another one that is still in use (`_handovers`). That the compiler schedules is
+memory, and no tile moves onto another one that is still in use (`_Handovers`). That the compiler schedules is
 documented (nki/guides/how-to-scheduling-apis.rst; nki/deep-dives/nki-compiler.rst), its method is not.
 """
 
@@ -13,11 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from nki_lab.compiler.options import CompileOptions
-from nki_lab.compiler.passes.estimate import Edges, order_by_readiness, time_in_order
-from nki_lab.compiler.passes.insert_waits import dependences_by_kind
+from nki_lab.compiler.passes.dependences import dependences_of
+from nki_lab.compiler.passes.estimate import Edges, Piece
 from nki_lab.compiler.passes.occupants import Occupants
 from nki_lab.compiler.passes.straight_parts import in_new_order, straight_parts
+from nki_lab.ir.dependences import Dependences
 from nki_lab.ir.form_times import Record, record_of
 from nki_lab.ir.instruction import Form
 from nki_lab.ir.nodes import Kernel
@@ -41,14 +44,18 @@ def schedule(kernel: Kernel, options: CompileOptions) -> Kernel:
     if not parts:
         return kernel
     records = records_of(kernel)
+    pairs = dependences_of(kernel)
     moved = []
-    for part, edges in zip(parts, edges_within(kernel, parts), strict=True):
-        costs = records[part.start : part.stop]
-        before = time_in_order(costs, edges, kernel.target)
-        found, after = order_by_readiness(costs, edges, kernel.target)
-        if after < before * (1 - _GAIN):
+    for part, edges in zip(parts, edges_within(kernel, parts, pairs), strict=True):
+        piece = Piece(records[part.start : part.stop], edges, kernel.target)
+        wanted = piece.time_in_order() * (1 - _GAIN)
+        if piece.least_time() >= wanted:  # as it is, some engine hardly ever waits
+            continue
+        found, after = piece.order_by_readiness()
+        if after < wanted:
             moved.append((part, [part.start + n for n in found]))
-    return in_new_order(kernel, moved) if moved else kernel
+    # Who follows whom is the same in every order that keeps it: the waits need not look for it again.
+    return in_new_order(kernel.with_(dependences=pairs), moved)
 
 
 def records_of(kernel: Kernel) -> list[Record | None]:
@@ -61,55 +68,70 @@ def records_of(kernel: Kernel) -> list[Record | None]:
     return [costs[i.form] for i in kernel.instructions]
 
 
-def edges_within(kernel: Kernel, parts: Sequence[range]) -> Iterator[Edges]:
+def edges_within(kernel: Kernel, parts: Sequence[range], pairs: Dependences) -> Iterator[Edges]:
     """Yield the edges inside each part, counted from its start, and of extra nodes behind its last instruction."""
-    flows: list[set[int]] = []
-    others: list[set[int]] = []
-    for found, needed in dependences_by_kind(kernel):
-        flows.append(needed)
-        others.append(found - needed)
-    handovers = _handovers(kernel, parts)
-    for number, part in enumerate(parts):
-        start = part.start
-        results, order = (
-            [[o - start for o in kind[n] if o >= start] for n in part] for kind in (flows, others)
+    sort = np.argsort(pairs.after, kind="stable")
+    before, after, result = (column[sort] for column in pairs)
+    handovers = _Handovers(kernel)
+    for part in parts:
+        low, high = np.searchsorted(after, (part.start, part.stop))
+        inside = np.flatnonzero(before[low:high] >= part.start) + low
+        froms, tos, count = handovers.within(part)
+        yield Edges.of(
+            count,
+            np.concatenate((before[inside] - part.start, froms)),
+            np.concatenate((after[inside] - part.start, tos)),
+            np.concatenate((result[inside], np.zeros(len(froms), bool))),
         )
-        for before, after in handovers.get(number, ()):
-            earlier = [n - start for n in before]
-            if len(before) * len(after) > _WORTH_A_NODE:
-                results.append([])
-                order.append(earlier)
-                earlier = [len(order) - 1]
-            for n in after:
-                known = {*results[n - start], *order[n - start], n - start}
-                order[n - start] += [e for e in earlier if e not in known]
-        yield Edges(results, order)
 
 
-def _handovers(
-    kernel: Kernel, parts: Sequence[range]
-) -> dict[int, list[tuple[list[int], list[int]]]]:
-    """Return, per part, (uses of a tile, uses of a later one that has some of its bytes): all of the first come first.
+class _Handovers:
+    """Tiles that have bytes which others had before: all uses of the earlier one come before all of the later one.
 
     Not only those of the same bytes: a tile is in use from its first to its last access, and whoever decides what
     shares memory relies on that.
     """
-    addresses = kernel.addresses or {}
-    within = {n: number for number, part in enumerate(parts) for n in part}
-    users: dict[int, dict[int, list[int]]] = {}  # by storage and part
-    for n, i in enumerate(kernel.instructions):
-        for view in (*i.read(), *i.written()):
-            if view.storage.on_chip:
-                known = users.setdefault(view.storage.id, {}).setdefault(within.get(n, -1), [])
-                if not known or known[-1] != n:
-                    known.append(n)
-    occupants = {SBUF: Occupants(), PSUM: Occupants()}
-    found: dict[int, list[tuple[list[int], list[int]]]] = {}
-    for key, uses in users.items():  # in order of first use
-        if key not in addresses:
-            continue
-        storage = kernel.storages[key]
-        for other in occupants[storage.buffer].replace(storage, addresses[key]):
-            for number in uses.keys() & users[other.id].keys():
-                found.setdefault(number, []).append((users[other.id][number], uses[number]))
-    return found
+
+    def __init__(self, kernel: Kernel) -> None:
+        addresses = kernel.addresses or {}
+        occupants = {SBUF: Occupants(), PSUM: Occupants()}
+        touches = kernel.touches
+        self._pairs = np.array(
+            [
+                (other.id, key)
+                for key in dict.fromkeys(touches.storage.tolist())  # in order of first use
+                if key in addresses
+                for other in occupants[kernel.storages[key].buffer].replace(
+                    kernel.storages[key], addresses[key]
+                )
+            ],
+            np.int64,
+        ).reshape(-1, 2)
+        self._length = len(kernel.instructions)
+        self._uses = np.unique(touches.storage.astype(np.int64) * self._length + touches.at)
+
+    def within(self, part: range) -> tuple[np.ndarray, np.ndarray, int]:
+        """Return who comes before whom inside a part, counted from its start, and the number of nodes.
+
+        Where one tile or the other has many uses, one more node stands between them for all of their pairs.
+        """
+        starts = np.searchsorted(self._uses, self._pairs * self._length + part.start)
+        stops = np.searchsorted(self._uses, self._pairs * self._length + part.stop)
+        numbers = stops - starts  # of uses, before and after
+        froms, tos, count = [], [], len(part)
+        positions = self._uses % self._length - part.start
+        paired = numbers[:, 0] * numbers[:, 1]
+        for n in np.flatnonzero(paired > _WORTH_A_NODE).tolist():
+            earlier, later = (positions[starts[n, k] : stops[n, k]] for k in (0, 1))
+            froms += [earlier, np.full(len(later), count)]
+            tos += [np.full(len(earlier), count), later]
+            count += 1
+        few = np.flatnonzero((paired > 0) & (paired <= _WORTH_A_NODE))
+        pair = np.repeat(few, paired[few])
+        at = np.arange(len(pair)) - np.repeat(np.cumsum(paired[few]) - paired[few], paired[few])
+        row, column = np.divmod(at, numbers[pair, 1])
+        froms.append(positions[starts[pair, 0] + row])
+        tos.append(positions[starts[pair, 1] + column])
+        before, after = np.concatenate(froms), np.concatenate(tos)
+        other = before != after
+        return before[other], after[other], count

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from nki_lab.ir.execution import size_of
 from nki_lab.ir.nodes import Instruction, Kernel, Loop
@@ -32,10 +32,14 @@ def _parts(body: tuple[Instruction | Loop, ...], at: int) -> Iterator[range]:
     yield range(start, at)
 
 
-def in_new_order(kernel: Kernel, moved: Iterable[tuple[range, Sequence[int]]]) -> Kernel:
+def in_new_order(kernel: Kernel, moved: Sequence[tuple[range, Sequence[int]]]) -> Kernel:
     """Return the kernel with the instructions of some parts in another order: (part, its positions in that order)."""
+    if not moved:
+        return kernel
     order = list(range(len(kernel.instructions)))
     for part, positions in moved:
         assert len(positions) == len(part), "an instruction waits for a later one"
         order[part.start : part.stop] = positions
-    return kernel.with_instructions([kernel.instructions[n] for n in order])
+    made = kernel.with_instructions([kernel.instructions[n] for n in order])
+    pairs = kernel.dependences
+    return made if pairs is None else made.with_(dependences=pairs.moved(order))
