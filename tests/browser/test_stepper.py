@@ -209,3 +209,30 @@ def test_two_cores_say_that_they_are_not_gone_through(lab: Lab, chromium: str) -
     with opened(lab, chromium, "cores", DATA, "import nki_lab", *cells[1:]) as (_, notebook):
         panel = tab(view_of(notebook), "stepper")
         assert "a stepper follows one core" in panel.inner_text()
+
+
+def test_other_views_lead_to_the_steps_of_what_they_show(chromium: str, tmp_path: Path) -> None:
+    result = run(counted, ROWS, one(384), target="trn2")
+    body = [p for p, n in enumerate(result.kernel.loop_numbers) if n]
+    first = list(result.execution.order).index(body[1])
+    with saved(result, chromium, tmp_path, "ir", "timeline", "memory", "stepper") as (page, view):
+        panel = tab(view, "ir")
+        line = panel.locator(".nki-code .nki-fresh", has_text="tensor_scalar(").first
+        line.click()
+        panel.get_by_role("button", name="Step to it").click()
+        steps = tab(view, "stepper")
+        at_step(steps, first)
+        steps.get_by_role("button", name="Watch").first.click()
+        assert "watching tile" in steps.inner_text()
+        steps.get_by_role("button", name="Show in Memory").click()
+        memory = tab(view, "memory")
+        assert memory.locator("input[type=number]").input_value() == str(body[1])
+        canvas = tab(view, "timeline").locator("canvas")
+        canvas.focus()
+        page.keyboard.press("]")
+        event = tab(view, "timeline").locator(".nki-detail")
+        event.get_by_role("button", name="Step to it").wait_for()
+        operation = event.locator(".nki-use code").first.inner_text()
+        event.get_by_role("button", name="Step to it").click()
+        shown = tab(view, "stepper").locator(".nki-detail .nki-use code").first
+        shown.get_by_text(operation).or_(shown.and_(page.get_by_text(operation))).wait_for()

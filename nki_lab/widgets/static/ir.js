@@ -162,11 +162,12 @@ class Passes {
     }
     const place = this.places[this.arrays.place[k] - 1];
     const { open } = this.context;
-    const last = this.shown === this.stages.length - 1;
+    const last = this.stages.slice(this.shown + 1).every((stage) => !stage.changed); // the program that runs
     const position = this.arrays.position[k];
     fill(this.below, place ? sourceLine(place[0], place[1]) : make("span", { class: "nki-faint" }, "this line has no place in the kernel"), " ",
       place && open.source ? button("Show in source", "Show this line of the kernel with its costs", () => open.source({ place: place[0] })) : null, " ",
-      last && position >= 0 && open.layout ? button("Show elements", "Show which elements each operand reads and writes", () => open.layout({ position })) : null);
+      last && position >= 0 && open.layout ? button("Show elements", "Show which elements each operand reads and writes", () => open.layout({ position })) : null, " ",
+      last && position >= 0 && open.stepper ? button("Step to it", "Show the values before and after this instruction", () => open.stepper({ position })) : null);
   }
 
   copy() {

@@ -74,6 +74,7 @@ export class MomentMap {
     pen.beginPath();
     pen.rect(LEFT, TOP, width - LEFT - 4, floor - TOP);
     pen.clip();
+    const dim = this.live.some((k) => this.marked.has(t.tensor[k]));
     for (const k of this.live) {
       const x = LEFT + (t.address[k] - this.range.lo) * across;
       const w = t.size[k] * across;
@@ -82,7 +83,7 @@ export class MomentMap {
       const h = t.partitions[k] * down;
       const strong = this.marked.has(t.tensor[k]);
       pen.fillStyle = this.colourOf(k);
-      pen.globalAlpha = this.marked.size && !strong ? 0.45 : 0.92;
+      pen.globalAlpha = dim && !strong ? 0.45 : 0.92;
       pen.fillRect(x, y, Math.max(1, w - (w > 4 ? 1 : 0)), Math.max(1, h - 0.5));
       pen.globalAlpha = 1;
       if (strong) {
@@ -92,7 +93,7 @@ export class MomentMap {
       }
       const from = Math.max(x, LEFT);
       if (x + w - from > 30 && h > 12) {
-        pen.fillStyle = this.marked.size && !strong ? now.ink : now.onFill;
+        pen.fillStyle = dim && !strong ? now.ink : now.onFill;
         pen.fillText(fit(pen, this.words.names[t.name[k]], x + w - from - 8), from + 4, y + Math.min(h / 2, 40));
       }
     }

@@ -117,7 +117,8 @@ class Source {
           `DMA ${us(cost.dma)} us for ${bytes(cost.bytes)}`) : null,
         cost?.wait ? make("span", {}, `waited ${us(cost.wait)} us`) : null,
         cost ? make("span", {}, `${number(cost.executed)} instructions executed, ${number(cost.operations)} in the program`) : null,
-        cost && open.ir ? button("Show in IR", "Show the first instruction of this line (Enter)", () => open.ir({ place })) : null),
+        cost && open.ir ? button("Show in IR", "Show the first instruction of this line (Enter)", () => open.ir({ place })) : null,
+        cost && open.stepper ? button("Step to it", "Run to the first instruction of this line and show its values", () => open.stepper({ place })) : null),
       remarks.map((text) => make("p", {}, make("span", { class: "nki-flag" }, "▲ "), text)));
   }
 

@@ -109,7 +109,7 @@ class Stepper {
     this.said.textContent = `Step ${number(meta.number)}: ${meta.name} on ${this.theme.engineLabel(meta.engine)}${passes ? `, ${passes}` : ""}`;
     fill(this.around, ...meta.around.map((i) => this.row(i)));
     fill(this.detail, this.instruction(meta), meta.error ? notice(meta.error, "error") : null,
-      meta.operands.map((operand, k) => this.operand(operand, k, meta, arrays)),
+      make("div", { class: "nki-operands" }, meta.operands.map((operand, k) => this.operand(operand, k, meta, arrays))),
       meta.printed ? make("details", { open: true }, make("summary", {}, "It prints"), make("pre", {}, meta.printed)) : null);
     this.moment?.show(meta.position, meta.operands);
   }
@@ -218,10 +218,15 @@ class Stepper {
     this.moment?.mark(tensor);
   }
 
-  /** Go to the first step of an instruction of the program. */
-  reveal({ position, tensor }) {
+  /** Go to the first step of an instruction of the program, or of a line; a tensor is watched from then on. */
+  reveal({ position, place, tensor }) {
+    if (!this.meta.searchable) return;
     if (tensor !== undefined) this.watch(tensor, true);
-    if (position !== undefined && this.meta.searchable) this.find((other) => other === position, 1, "step") ;
+    const code = place === undefined ? 0 : this.meta.places.findIndex(([heading]) => heading === place) + 1;
+    const fits = code ? atLine(this.arrays.line, code) : (other) => other === position;
+    const n = findStep(this.arrays.order, fits, -1);
+    if (n >= 0) this.show(n);
+    else this.news.textContent = "this did not run";
   }
 
   async start() {

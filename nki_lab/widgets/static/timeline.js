@@ -215,9 +215,11 @@ class Timeline {
     const written = (value) => (typeof value === "number" ? value.toLocaleString("en-US") : String(value));
     const facts = table(["field", "value"], order.map((name) => [name, written(meta.fields[name])]));
     if (meta.position === undefined) return [facts];
-    const jump = this.context.open.ir && button("Show in IR", "Show this instruction in the program's text",
-      () => this.context.open.ir({ position: meta.position }));
-    return [make("p", {}, make("code", {}, meta.operation), " ", jump), facts];
+    const { open } = this.context;
+    const jumps = make("span", { class: "nki-use" },
+      open.ir && button("Show in IR", "Show this instruction in the program's text", () => open.ir({ position: meta.position })),
+      open.stepper && button("Step to it", "Show the values before and after this instruction", () => open.stepper({ position: meta.position })));
+    return [make("p", { class: "nki-use" }, make("code", {}, meta.operation), jumps), facts];
   }
 
   /** Draw anew after the panel was hidden or the theme changed. */
