@@ -1,7 +1,7 @@
 """What does a timeline of a profile show: which slices on which tracks, which arrows and which curves?
 
 A track shows one slice at a time, so spans that overlap (transfers of one queue, instructions behind each other in a
-pipeline) go to tracks of their own. Every slice shows its row of the profile.
+pipeline) go to tracks of their own. Every slice shows its row of the profile, but for amounts that are 0.
 """
 
 from __future__ import annotations
@@ -30,6 +30,12 @@ ENGINE_TRACKS = {
 _TABLES = ("Instruction", TRANSFERS)
 _ENDS = {"instruction": "Instruction", "dma_block": TRANSFERS}
 _SHOWN_IN_SLICE = {"start_ts", "end_ts", "duration_ns"}
+_AMOUNTS = {
+    name
+    for table in _TABLES
+    for name in TABLES[table]
+    if name.endswith("_bytes") or "flops" in name
+}
 _ROWS_AT_ONCE = 1 << 14
 
 
@@ -141,7 +147,9 @@ class Drawing:
                     record["opcode"] if loops is not None else record["variable"] or record["op"]
                 )
                 args = {
-                    k: v for k, v in record.items() if v is not None and k not in _SHOWN_IN_SLICE
+                    k: v
+                    for k, v in record.items()
+                    if v is not None and k not in _SHOWN_IN_SLICE and (v or k not in _AMOUNTS)
                 }
                 if loops is not None and loops[row] is not None:
                     args["iteration"] = loops[row]

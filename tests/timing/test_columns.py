@@ -152,6 +152,42 @@ def test_bytes_of_queues_are_those_of_static_ones(target, static) -> None:
         assert profile.summary[column] == 0
 
 
+def test_bytes_of_each_instruction(streamed) -> None:
+    """Each tile has 128 x 64 floats; Scalar and Vector read one and write one in SBUF, transfers cross to HBM."""
+    tile = 128 * 64 * 4
+    expected = {
+        "ACTIVATE": (tile, tile, 0, 0),
+        "SCALAR": (tile, tile, 0, 0),
+        "ACT_TABLE_LOAD": (0, 0, 0, 0),
+    }
+    names = ("sbuf_read_bytes", "sbuf_write_bytes", "hbm_read_bytes", "hbm_write_bytes")
+    seen = Counter(r["opcode"] for r in streamed.records("Instruction"))
+    assert seen == {"PSEUDO_DMA_TRIGGER": 8, "ACTIVATE": 4, "SCALAR": 4, "ACT_TABLE_LOAD": 1}
+    for row in streamed.records("Instruction"):
+        found = tuple(row[name] for name in names)
+        if row["opcode"] == "PSEUDO_DMA_TRIGGER":
+            assert found in ((0, tile, tile, 0), (tile, 0, 0, tile))
+        else:
+            assert found == expected[row["opcode"]]
+        assert row["psum_read_bytes"] == row["psum_write_bytes"] == row["raw_flops"] == 0
+
+
+def test_bytes_and_operations_of_products_and_what_leaves_psum() -> None:
+    specs = ((128, 128), "bfloat16"), ((128, 512), "bfloat16")
+    profile = timed(kernels.tiled_matmul, *specs).profile
+    (load,) = rows(profile, "Instruction", opcode="LDWEIGHTS")
+    (product,) = rows(profile, "Instruction", opcode="MATMUL")
+    (copy,) = rows(profile, "Instruction", opcode="TENSOR_COPY")
+    assert (load["sbuf_read_bytes"], load["psum_write_bytes"]) == (128 * 128 * 2, 0)
+    assert (product["sbuf_read_bytes"], product["psum_write_bytes"]) == (
+        128 * 512 * 2,
+        128 * 512 * 4,
+    )
+    assert (load["raw_flops"], product["raw_flops"]) == (0, 2 * 128 * 128 * 512)
+    assert (copy["psum_read_bytes"], copy["sbuf_write_bytes"]) == (128 * 512 * 4, 128 * 512 * 2)
+    assert copy["psum_read_sbuf_write_bytes"] == 128 * 512 * 4
+
+
 def test_a_trigger_tells_when_its_transfer_ran() -> None:
     profile = timed(kernels.streamed, ((256, 64), "float32")).profile
     transfers = {r["trigger"]: r for r in profile.records(TRANSFERS)}
@@ -331,6 +367,19 @@ def test_memory_in_use(streamed) -> None:
         sampled(streamed, "SbufUsage", "partition_96_util_percent"), used, atol=1e-12
     )
     np.testing.assert_allclose(sampled(streamed, "SbufUsage", "avg_util_percent"), used, atol=1e-12)
+
+
+def test_banks_in_use() -> None:
+    """The product fills one bank from the load of its weights to the end of the copy out of it."""
+    specs = ((128, 128), "bfloat16"), ((128, 512), "bfloat16")
+    profile = timed(kernels.tiled_matmul, *specs).profile
+    begin = min(r["start_ts"] for r in profile.records("Instruction") if r["engine"] == "tensor")
+    (copy,) = rows(profile, "Instruction", opcode="TENSOR_COPY")
+    full = grid(profile, [begin], [copy["end_ts"]], np.ones(1))
+    banks = [sampled(profile, "PsumUsage", f"bank_{n}_util_percent") for n in range(8)]
+    np.testing.assert_allclose(sum(banks), full)
+    assert max(bank.max() for bank in banks) == 1.0
+    np.testing.assert_allclose(sampled(profile, "PsumUsage", "avg_util_percent"), full / 8)
 
 
 def test_what_wrote_a_tile_first(streamed) -> None:
