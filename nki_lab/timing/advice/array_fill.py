@@ -9,28 +9,41 @@ import numpy as np
 from nki_lab.ir.form_times import Record
 from nki_lab.targets.engines import TENSOR
 from nki_lab.targets.spec import Target
-from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, counted
+from nki_lab.timing.advice.evidence import Evidence, Group, Proposal, Rule, counted
 
 
 def _find(evidence: Evidence) -> Iterator[Proposal]:
+    target = evidence.target
     for group in evidence.groups_of(TENSOR):
         rows, columns, stream = _extent(group.record)
         if not rows:
             continue
-        fitting = _fitting(evidence.target, rows, columns, stream)
+        sums = _sums(evidence, group)
+        fitting = _fitting(target, rows if sums else _tile(target, rows), columns, stream)
         merged = min(fitting, len(group.entries))
         if merged < 2:
             continue
         rest = group.entries[np.arange(len(group.entries)) % merged != 0]
-        target = evidence.target
         yield Proposal(
             f"{counted(len(group.entries), 'product')} with {min(rows, target.pe_rows)} of {target.pe_rows} rows and "
             f"{columns} of {target.pe_columns} columns of the array, streaming {stream} columns, of "
             f"{target.matmul_min_cycles} that take as long: {fitting} of them fit into one",
-            _help(target, rows, columns, stream),
+            _help(target, rows, columns, stream, sums),
             group.entries,
-            records=evidence.put((rest, group.record.free())),
+            changes=((rest, None),),
+            bound="" if sums else "as if products side by side took the time of one",
         )
+
+
+def _sums(evidence: Evidence, group: Group) -> bool:
+    """Tell whether products of a group are added up, so that they could contract more rows at a time."""
+    tiles = [evidence.ends(entry)[0] for entry in group.entries.tolist()]
+    return 2 * len({(tile.storage.id, tile.offset) for tile in tiles}) <= len(tiles)
+
+
+def _tile(target: Target, rows: int) -> int:
+    """Return the rows of the smallest part of the array that can work by itself and has so many."""
+    return min(size for size in target.pe_tile_rows if size >= min(rows, target.pe_rows))
 
 
 def _extent(record: Record) -> tuple[int, int, int]:
@@ -52,18 +65,21 @@ def _fitting(target: Target, rows: int, columns: int, stream: int) -> int:
     )
 
 
-def _help(target: Target, rows: int, columns: int, stream: int) -> str:
+def _help(target: Target, rows: int, columns: int, stream: int, sums: bool) -> str:
     parts = []
-    if rows * 2 <= target.pe_rows:
+    if sums and rows * 2 <= target.pe_rows:
         parts.append(
             f"contract up to {target.pe_rows} rows at a time (stack tiles along the partitions)"
+        )
+    elif _tile(target, rows) * 2 <= target.pe_rows:
+        parts.append(
+            "let products work side by side in parts of the array (tile_position, tile_size)"
         )
     if columns * 2 <= target.pe_columns:
         parts.append(f"give the stationary tile up to {target.pe_columns} columns")
     if stream * 2 <= target.matmul_min_cycles:
-        parts.append(
-            f"stream up to {target.matmul_moving_free_max_fp32} columns of the moving tile; with so few, swap the two"
-        )
+        most = target.matmul_moving_free_max_fp32
+        parts.append(f"stream up to {most} columns of the moving tile; with so few, swap the two")
     return "; ".join(parts)
 
 

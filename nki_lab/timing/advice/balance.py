@@ -8,7 +8,6 @@ import numpy as np
 
 from nki_lab.targets.engines import GPSIMD, SCALAR, VECTOR, Engine
 from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, counted
-from nki_lab.timing.what_if import freed
 
 #: An engine that is busy for less of the run does not hold it up.
 BUSY = 0.5
@@ -32,7 +31,6 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
         wanted = (busy[most] - busy[other]) / 2
         every = max(2, round(time / max(wanted, 1)))
         moved = movable[::every]
-        records = freed(evidence.records, moved)
         yield Proposal(
             f"{most.name} is busy {100 * busy[most] / evidence.total_ns:.0f} % of the time, {other.name} "
             f"{100 * busy[other] / evidence.total_ns:.0f} %; "
@@ -40,7 +38,7 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
             f"give some of them engine=nisa.engine.{other.name}, or let another instruction of {other.name} do the "
             "same",
             movable,
-            records=records,
+            changes=((moved, None),),
             bound=f"as if {len(moved):,} of them took no time where they are",
         )
 

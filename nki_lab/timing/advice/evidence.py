@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,7 +19,10 @@ from nki_lab.targets.spec import Target
 from nki_lab.timing.lines import kernel_lines, label_of
 from nki_lab.timing.program import LOOP_TRIP
 from nki_lab.timing.timeline import Timeline
+from nki_lab.timing.what_if import freed
 
+#: Entries, and what to time in place of their costs; None is nothing.
+Change = tuple[np.ndarray, Record | None]
 #: Opcode of transfers that transpose.
 TRANSPOSED = "DMA_TRANSPOSE"
 
@@ -33,7 +35,7 @@ class Proposal:
         message: what was found, with its numbers.
         help: what to write instead.
         entries: what it is about, for its lines.
-        records: costs of every entry with the change, or None where costs stay as they are.
+        changes: entries whose costs are others with the change, and those; None is no time at all.
         waits: waits of every entry with the change, or None.
         target: the machine with the change, or None.
         bound: why the change cannot be had in full, so that its gain is only an upper bound; "" where it can.
@@ -43,7 +45,7 @@ class Proposal:
     message: str
     help: str
     entries: np.ndarray
-    records: list[Record] | None = field(default=None, repr=False)
+    changes: tuple[Change, ...] = field(default=(), repr=False)
     waits: Sequence[tuple[int, ...]] | None = field(default=None, repr=False)
     target: Target | None = None
     bound: str = ""
@@ -148,12 +150,32 @@ class Evidence:
     @cached_property
     def written(self) -> set[int]:
         """Ids of the storages that an instruction writes."""
-        return {t.storage.id for i in self.kernel.instructions for t in i.written()}
+        touches = self.kernel.touches
+        return set(np.unique(touches.storage[touches.writes]).tolist())
 
     @cached_property
-    def readers(self) -> Counter[int]:
-        """How many instructions read each storage, by id."""
-        return Counter(t.storage.id for i in self.kernel.instructions for t in i.read())
+    def readers(self) -> np.ndarray:
+        """How many instructions of the program read each storage, by id."""
+        touches = self.kernel.touches
+        return np.bincount(touches.storage[touches.reads], minlength=len(self.kernel.storages))
+
+    @cached_property
+    def _ends(self) -> tuple[list[int], list[int]]:
+        """Per instruction the accesses in `touches` that write first, and that only read first; -1 for none."""
+        touches = self.kernel.touches
+        found = []
+        for chosen in (touches.writes, touches.reads & ~touches.writes):
+            first = np.full(len(self.kernel.instructions), -1)
+            access = np.flatnonzero(chosen)[::-1]
+            first[touches.at[access]] = access
+            found.append(first.tolist())
+        return found[0], found[1]
+
+    def ends(self, entry: int) -> tuple[NkiTensor, NkiTensor]:
+        """Return the tensors that a transfer writes and reads."""
+        position = self.timeline.program.positions[entry]
+        views, (writes, reads) = self.kernel.touches.views, self._ends
+        return views[writes[position]], views[reads[position]]
 
     def busy_ns(self, engine: Engine) -> int:
         """Return for how long an engine takes instructions."""
@@ -213,18 +235,44 @@ class Evidence:
         example.form = form
         return self.costing(record, form.definition.cost_of(example, self.target))
 
-    def put(self, *changes: tuple[np.ndarray, Record]) -> list[Record]:
-        """Return the records of all entries with others in place of some."""
+    def changed(self, changes: Sequence[Change]) -> list[Record]:
+        """Return the costs of all entries with those of some changed."""
         records = list(self.records)
         for entries, record in changes:
+            if record is None:
+                records = freed(records, entries)
+                continue
             for n in entries.tolist():
                 records[n] = record
         return records
 
+    def saved_ns(self, changes: Sequence[Change]) -> int:
+        """Return what changed entries take less by themselves, were nothing beside them."""
+        saved = 0
+        for entries, new in changes:
+            for n in entries.tolist():
+                old = self.records[n]
+                made = new or _NOTHING
+                saved += max(
+                    old.interval + old.load - made.interval - made.load,
+                    old.latency - made.latency,
+                    old.issue - made.issue,
+                    old.lead + old.work + old.tail - made.lead - made.work - made.tail,
+                    0,
+                )
+        return saved // 1000
 
-def microseconds(ns: float) -> str:
+
+class _Nothing:
+    interval = load = latency = issue = lead = work = tail = 0
+
+
+_NOTHING = _Nothing()
+
+
+def duration(ns: float) -> str:
     """Write a time as the messages do."""
-    return f"{ns / 1000:,.1f} us"
+    return f"{ns:,.0f} ns" if ns < 1000 else f"{ns / 1000:,.1f} us"
 
 
 def size(count: float) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nki_lab.dtypes import bfloat16, float32
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.targets.engines import TENSOR
-from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, counted, microseconds
+from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, counted, duration
 
 
 def _find(evidence: Evidence) -> Iterator[Proposal]:
@@ -21,12 +21,12 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
         if narrow.interval >= record.interval:
             continue
         yield Proposal(
-            f"{counted(len(group.entries), 'product')} of float32 tiles, {microseconds(record.interval / 1000)} each: "
-            f"{record.interval / narrow.interval:.0f} times the {microseconds(narrow.interval / 1000)} of bfloat16",
+            f"{counted(len(group.entries), 'product')} of float32 tiles, {duration(record.interval / 1000)} each: "
+            f"{record.interval / narrow.interval:.0f} times the {duration(narrow.interval / 1000)} of bfloat16",
             "load the operands as bfloat16, or cast them once with a copy: products are still summed in float32, and "
             "each input is rounded to 8 bits",
             group.entries,
-            records=evidence.put((group.entries, narrow)),
+            changes=((group.entries, narrow),),
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, counted, microseconds
+from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, counted, duration
 from nki_lab.timing.advice.psum_banks import common_ns
 
 #: Less than this part of the run is too little to hide.
@@ -31,8 +31,8 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
     for n in held:
         waits[n] = ()
     yield Proposal(
-        f"transfers move for {microseconds(times[0])} and engines compute for {microseconds(times[1])}, but both at "
-        f"one time only for {microseconds(common)}: {counted(len(held), 'load')} held up by what still uses the tile",
+        f"transfers move for {duration(times[0])} and engines compute for {duration(times[1])}, but both at "
+        f"one time only for {duration(common)}: {counted(len(held), 'load')} held up by what still uses the tile",
         "load into another tile while this one is in use: make the tile inside the loop, or take turns between two",
         np.array(held, dtype=np.int64),
         waits=waits,
@@ -41,8 +41,9 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
 
 def _only_for_its_tile(evidence: Evidence, entry: int) -> bool:
     """Tell whether a load reads what nobody writes, so that it can only wait for the place it writes to."""
-    i = evidence.instruction(entry)
-    return not i.form.dynamic and all(t.storage.id not in evidence.written for t in i.read())
+    if evidence.records[entry].form.dynamic:
+        return False
+    return evidence.ends(entry)[1].storage.id not in evidence.written
 
 
 RULE = Rule("no overlap", _find)

@@ -12,13 +12,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from nki_lab.ir.cost import Port
-from nki_lab.ir.form_times import Record
 from nki_lab.profiler.intervals import merge
 from nki_lab.profiler.profile import to_ns
 from nki_lab.targets.engines import SCALAR, VECTOR, Engine
 from nki_lab.targets.spaces import PSUM
-from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, microseconds
-from nki_lab.timing.what_if import replaced
+from nki_lab.timing.advice.evidence import Change, Evidence, Proposal, Rule, duration
 
 
 def _find(evidence: Evidence) -> Iterator[Proposal]:
@@ -32,7 +30,7 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
             f"Vector and Scalar use PSUM one at a time on this chip, and {len(touching):,} of their instructions do",
             "let one of them read PSUM, and the other one work on a copy in SBUF",
             touching,
-            records=replaced(evidence.records, _without_port),
+            changes=tuple(_without_port(evidence)),
         )
         return
     shared = {b: _overlap(evidence, used[VECTOR][b], used[SCALAR][b]) for b in _common(used)}
@@ -40,7 +38,7 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
     if shared:
         banks = ", ".join(map(str, shared))
         yield Proposal(
-            f"Vector and Scalar use the same PSUM bank at one time for {microseconds(sum(shared.values()))} "
+            f"Vector and Scalar use the same PSUM bank at one time for {duration(sum(shared.values()))} "
             f"(bank {banks})",
             "put what they use at one time into different banks: tiles of a bank each, or addresses of your own",
             touching,
@@ -53,10 +51,11 @@ def _common(used: dict[Engine, dict[int, np.ndarray]]) -> list[int]:
     return sorted(used[VECTOR].keys() & used[SCALAR].keys())
 
 
-def _without_port(record: Record) -> Record | None:
-    if Port.PSUM_SHARED not in record.ports:
-        return None
-    return record.with_(ports=tuple(p for p in record.ports if p is not Port.PSUM_SHARED))
+def _without_port(evidence: Evidence) -> Iterator[Change]:
+    for record, entries in evidence.timeline.entries_by_record.items():
+        if Port.PSUM_SHARED in record.ports:
+            ports = tuple(port for port in record.ports if port is not Port.PSUM_SHARED)
+            yield entries, record.with_(ports=ports)
 
 
 def _banks(evidence: Evidence, engine: Engine) -> dict[int, np.ndarray]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from nki_lab.targets.engines import TENSOR
-from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, microseconds
+from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, duration
 
 #: Slower than this by the limit, over all products, and it is worth a word.
 LEAST_STRETCH = 1.1
@@ -31,7 +31,7 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
     unlimited = replace(target, pe_throttle_fraction=None, pe_throttle_window_ns=None)
     entries = np.sort(np.concatenate([group.entries for group in groups]))
     yield Proposal(
-        f"products that take {microseconds(work)} at the full rate took {microseconds(took / 1000)}: after idling the "
+        f"products that take {duration(work)} at the full rate took {duration(took / 1000)}: after idling the "
         f"Tensor engine starts at {100 * target.pe_throttle_fraction:.0f} % of its rate, and needs "
         f"{(target.pe_throttle_window_ns or 0) / 1000:g} us of work to reach it",
         "keep the Tensor engine busy without gaps: load ahead, multiply larger tiles back to back, and do more work "

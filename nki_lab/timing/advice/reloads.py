@@ -13,7 +13,6 @@ import numpy as np
 
 from nki_lab.ir.storage import Storage
 from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, counted, size
-from nki_lab.timing.what_if import freed
 
 #: Loaded bytes over distinct ones: below, a few parts overlap, as at the edges of a window.
 LEAST_FACTOR = 1.5
@@ -74,8 +73,7 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
                     f"each part of `{name}` serves more tiles of the result"
                 )
         again = np.array(found.again, dtype=np.int64)
-        records = freed(evidence.records, again)
-        yield Proposal(message, help, again, records=records, bound=bound)
+        yield Proposal(message, help, again, changes=((again, None),), bound=bound)
 
 
 def _collect(evidence: Evidence) -> tuple[dict[int, _Loads], dict[int, int]]:
@@ -85,19 +83,23 @@ def _collect(evidence: Evidence) -> tuple[dict[int, _Loads], dict[int, int]]:
     input_of: dict[int, int] = {}
     loaded = 0
     written = evidence.written
+    rows = {r: r.form.example.written()[0].free_bytes for r in evidence.timeline.entries_by_record
+            if r.moves}  # fmt: skip
     for entry in evidence.loads.tolist():
-        i = evidence.instruction(entry)
-        tile, source = i.written()[0], i.read()[0]
+        record = evidence.records[entry]
+        tile, source = evidence.ends(entry)
         storage = source.storage
-        loaded += tile.free_bytes
-        if storage.id in written or i.form.dynamic:
+        loaded += rows[record]
+        if storage.id in written or record.form.dynamic or record.moves[0].inputs > 1:
             continue
-        own = found.setdefault(storage.id, _Loads(storage))
+        own = found.get(storage.id)
+        if own is None:
+            own = found[storage.id] = _Loads(storage)
         input_of[tile.storage.id] = storage.id
         own.entries.append(entry)
-        moved = source.size * source.dtype.itemsize
+        moved = record.moves[0].bytes_read
         own.bytes += moved
-        part = (storage.id, source.offset, source.shape, source.strides)
+        part = (storage.id, source.offset, record.form)
         before = latest.get(part)
         if before is not None:
             own.again.append(entry)
@@ -109,14 +111,21 @@ def _collect(evidence: Evidence) -> tuple[dict[int, _Loads], dict[int, int]]:
 
 def _served(evidence: Evidence, input_of: dict[int, int]) -> dict[int, int]:
     """Return by input how many bytes instructions read of the tiles it was loaded into, however often."""
+    touches = evidence.kernel.touches
+    source = np.full(len(evidence.kernel.storages), -1)
+    source[list(input_of)] = list(input_of.values())
+    positions = evidence.timeline.positions
+    ran = np.bincount(positions[positions >= 0], minlength=len(evidence.kernel.instructions))
+    accesses = np.flatnonzero(touches.reads & (source[touches.storage] >= 0))
+    sizes: dict[tuple[int, ...], int] = {}
     read = dict.fromkeys(input_of.values(), 0)
-    instructions = evidence.kernel.instructions
-    for position in evidence.timeline.positions.tolist():
-        if position >= 0:
-            for tensor in instructions[position].read():
-                source = input_of.get(tensor.storage.id)
-                if source is not None:
-                    read[source] += tensor.size * tensor.dtype.itemsize
+    columns = (source[touches.storage[accesses]], ran[touches.at[accesses]], accesses)
+    for tensor, count, access in zip(*(column.tolist() for column in columns), strict=True):
+        view = touches.views[access]
+        size = sizes.get(view.shape)
+        if size is None:
+            size = sizes[view.shape] = view.size
+        read[tensor] += count * size * view.dtype.itemsize
     return read
 
 

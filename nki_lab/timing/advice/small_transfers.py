@@ -17,7 +17,7 @@ from nki_lab.timing.advice.evidence import (
     Proposal,
     Rule,
     counted,
-    microseconds,
+    duration,
     size,
 )
 
@@ -47,19 +47,19 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
                 bytes_written=move.bytes_written * merged,
             )
             first = np.arange(len(entries)) % merged == 0
-            records = evidence.put(
+            changes = (
                 (entries[first], evidence.costing(record, [larger])),
-                (entries[~first], record.free()),
+                (entries[~first], None),
             )
             moved = max(move.bytes_read, move.bytes_written)
             rate = evidence.target.dma_bytes_per_ns_all_engines
             yield Proposal(
                 f"{counted(len(entries), 'transfer')} of `{tensor}` with {size(moved)} each, "
-                f"{size(row)} per partition: {microseconds(moved / rate)} of data and "
-                f"{microseconds(_fixed(record) / 1000)} of fixed costs",
+                f"{size(row)} per partition: {duration(moved / rate)} of data and "
+                f"{duration(_fixed(record) / 1000)} of fixed costs",
                 f"move {merged} of these tiles with one transfer, at least {size(enough)} per partition",
                 entries,
-                records=records,
+                changes=changes,
             )
 
 
@@ -81,8 +81,7 @@ def _by_tensor(evidence: Evidence, group: Group) -> Iterator[tuple[str, np.ndarr
     """Yield the entries of a group by the tensor in device memory that they load from or store to."""
     found: dict[int, tuple[str, list[int]]] = {}
     for entry in group.entries.tolist():
-        i = evidence.instruction(entry)
-        tensor = next(t for t in (*i.read(), *i.written()) if not t.storage.on_chip)
+        tensor = next(t for t in evidence.ends(entry) if not t.storage.on_chip)
         found.setdefault(tensor.storage.id, (tensor.name, []))[1].append(entry)
     for name, entries in found.values():
         yield name, np.array(entries, dtype=np.int64)

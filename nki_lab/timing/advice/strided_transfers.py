@@ -14,7 +14,7 @@ from nki_lab.timing.advice.evidence import (
     Proposal,
     Rule,
     counted,
-    microseconds,
+    duration,
     size,
 )
 
@@ -36,7 +36,7 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
             "move whole rows: let the last axis of both sides be contiguous, and reorder the elements on chip "
             "(a view costs an engine less), or store the tensor in the order it is loaded",
             group.entries,
-            records=evidence.put((group.entries, changed)),
+            changes=((group.entries, changed),),
         )
 
 
@@ -59,7 +59,7 @@ def _message(evidence: Evidence, group: Group, work: int) -> str:
     return (
         f"{counted(len(group.entries), 'transfer')} of `{outside.name}` with {move.descriptors:,} descriptors of "
         f"{size(move.descriptor_bytes)} (shape {list(outside.shape)}, strides {list(outside.strides)}): "
-        f"{microseconds(group.record.work / 1000)} each, contiguous {microseconds(work / 1000)}"
+        f"{duration(group.record.work / 1000)} each, contiguous {duration(work / 1000)}"
     )
 
 

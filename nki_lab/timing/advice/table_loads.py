@@ -8,7 +8,7 @@ import numpy as np
 
 from nki_lab.ir.form_times import Record
 from nki_lab.isa.operators import Op
-from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, counted, microseconds
+from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, counted, duration
 
 
 def _find(evidence: Evidence) -> Iterator[Proposal]:
@@ -32,10 +32,10 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
     functions = " and ".join(f"nl.{name}" for name in names if name)
     yield Proposal(
         f"{counted(len(loads), 'load')} of {len(set(tables))} activation tables, "
-        f"{microseconds(board.table_load / 1000)} each: {functions} take turns",
+        f"{duration(board.table_load / 1000)} each: {functions} take turns",
         "apply one function to several tiles before the next one, or use functions of one table",
         loads,
-        records=evidence.put(*changes),
+        changes=tuple(changes),
     )
 
 

@@ -14,9 +14,8 @@ from nki_lab.timing.advice.evidence import (
     Proposal,
     Rule,
     counted,
-    microseconds,
+    duration,
 )
-from nki_lab.timing.what_if import freed
 
 
 def _find(evidence: Evidence) -> Iterator[Proposal]:
@@ -27,10 +26,10 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
         entries = np.sort(np.concatenate([group.entries for group in groups]))
         took = sum((g.record.interval + g.record.work) * len(g.entries) for g in groups) / 1000
         yield Proposal(
-            f"{counted(len(entries), 'transpose')} {what}, {microseconds(took)} in all",
+            f"{counted(len(entries), 'transpose')} {what}, {duration(took)} in all",
             help,
             entries,
-            records=freed(evidence.records, entries),
+            changes=((entries, None),),
             bound="as if they took no time",
         )
 

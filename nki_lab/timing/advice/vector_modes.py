@@ -15,7 +15,7 @@ from nki_lab.ir.layout import contiguous_strides
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.targets.engines import SCALAR, VECTOR
 from nki_lab.targets.spaces import PSUM, SBUF
-from nki_lab.timing.advice.evidence import Evidence, Group, Proposal, Rule, counted, microseconds
+from nki_lab.timing.advice.evidence import Evidence, Group, Proposal, Rule, counted, duration
 from nki_lab.timing.advice.float32_products import retyped
 
 
@@ -95,7 +95,7 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
 def _readers(evidence: Evidence, group: Group) -> int:
     """Return how many instructions read the tile in PSUM that the first instruction of a group reads."""
     tiles = evidence.instruction(int(group.entries[0])).read()
-    return max((evidence.readers[t.storage.id] for t in tiles if t.buffer is PSUM), default=0)
+    return max((int(evidence.readers[t.storage.id]) for t in tiles if t.buffer is PSUM), default=0)
 
 
 def _faster(evidence: Evidence, record: Record, ways: tuple[_Way, ...]) -> Record | None:
@@ -114,14 +114,19 @@ def _proposal(evidence: Evidence, group: Group, faster: Record, ways: tuple[_Way
     record = group.record
     return Proposal(
         f"{counted(len(group.entries), 'instruction')} of {record.form.engine.name} "
-        f"({record.steps[0].opcode}, {record.form.example.written()[0].free_size} elements per partition), "
-        f"{microseconds(record.interval / 1000)} each, which could be {microseconds(faster.interval / 1000)}: "
+        f"({record.steps[0].opcode}, {_elements(record)} elements per partition), "
+        f"{duration(record.interval / 1000)} each, which could be {duration(faster.interval / 1000)}: "
         + " and ".join(way.why for way in ways),
         "; ".join(way.help for way in ways),
         group.entries,
-        records=evidence.put((group.entries, faster)),
+        changes=((group.entries, faster),),
         bound="what must be copied or cast for it is not counted",
     )
+
+
+def _elements(record: Record) -> int:
+    example = record.form.example
+    return max(t.free_size for t in (*example.read(), *example.written()))
 
 
 RULE = Rule("slow mode", _find)
