@@ -168,9 +168,10 @@ class _Search:
         waiting = np.flatnonzero(self.waited[: self.count] > 0)
         giver = self._latest_giver()[waiting]
         has = giver >= 0
-        slack = self._slack(giver[has], waiting[has])
         explained = has.copy()
-        explained[has] = self.start[waiting[has]] - self.end[giver[has]] <= slack
+        if self.profile.is_simulation:  # of a device nothing better is known than what ended last
+            late = self.start[waiting[has]] - self._heard(giver[has], waiting[has])
+            explained[has] = late <= _ROUNDING_NS
         rows = waiting[explained]
         self.before[rows] = giver[explained]
         self.reason[rows] = np.where(giver[explained] >= self.count, _DMA, _SEMAPHORE)
@@ -226,7 +227,7 @@ class _Search:
         return next((e for e in ended.down_from(begin) if self.start[e] < begin), -1)
 
     def _latest_giver(self) -> np.ndarray:
-        """Return, per instruction, what it was to wait for that ended last; -1 where there is nothing."""
+        """Return, per instruction, what it was to wait for that it heard of last; -1 where there is nothing."""
         profile = self.profile
         result = np.full(self.count, -1)
         if not profile.count("Flow"):
@@ -241,7 +242,7 @@ class _Search:
         )
         use = taken & (taker >= 0) & (giver >= 0)
         taker, giver = taker[use], giver[use]
-        order = np.lexsort((giver, self.end[giver], taker))
+        order = np.lexsort((giver, self._heard(giver, taker), taker))
         result[taker[order]] = giver[order]  # the last of equal takers stays
         return result
 
@@ -254,18 +255,16 @@ class _Search:
         place = np.minimum(np.searchsorted(own[order], ids), len(own) - 1)
         return np.where(own[order[place]] == ids, order[place] + first, -1)
 
-    def _slack(self, giver: np.ndarray, taker: np.ndarray) -> np.ndarray:
-        """Return how much later than the end of what it waits for an instruction begins at most because of that."""
-        if not self.profile.is_simulation:
-            return np.full(len(giver), np.iinfo(np.int64).max)  # nothing better is known
+    def _heard(self, giver: np.ndarray, taker: np.ndarray) -> np.ndarray:
+        """Return when instructions may begin as far as one of those they wait for is concerned."""
         target = self.profile.target
         moved = giver >= self.count
         sender = self.engine.codes[np.where(moved, 0, giver)]
-        own = ~moved & (sender == self.engine.codes[taker])
-        slack = np.full(len(giver), target.semaphore_hop_ns)
-        slack[moved] = target.dma_completion_ns
-        slack[own] = 0
-        return slack + _ROUNDING_NS
+        own = ~moved & (sender == self.engine.codes[taker]) & ~self.triggers[taker]
+        later = np.full(len(giver), target.semaphore_hop_ns)
+        later[moved] = target.dma_completion_ns
+        later[own] = 0
+        return self.end[giver] + later
 
     def _begins_a_pass(self) -> np.ndarray:
         """Tell which instructions are the first of their queue in a pass of a device loop: the program goes back."""

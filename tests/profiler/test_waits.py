@@ -7,18 +7,19 @@ import pytest
 
 from nki_lab.profiler.profile_json import from_json, to_json
 from nki_lab.profiler.waits import REASONS, waits
-from nki_lab.targets import ALL_TARGETS
+from nki_lab.targets import ALL_TARGETS, TRN2
 from nki_lab.timing.rows import instruction_rows
 from tests.timing import kernels
 from tests.timing.timed import timed
 
-from .example import INSTRUCTION, profile
+from .example import FLOW, INSTRUCTION, profile
 
 MATMUL = ((256, 256), "bfloat16"), ((256, 1024), "bfloat16")
 TIMED = {
     "chain": (kernels.chain, (((128, 512), "float32"),)),
     "streamed": (kernels.streamed, (((512, 512), "float32"),)),
     "matmul": (kernels.tiled_matmul, MATMUL),
+    "through scalar": (kernels.through_scalar, (((128, 2048), "bfloat16"),)),
     "side by side": (kernels.side_by_side, (((128, 512), "float32"),)),
 }
 
@@ -53,6 +54,23 @@ def test_a_wait_of_a_measured_profile_is_put_down_to_what_it_had_to_wait_for() -
     # 900 ns after the transfer: in a model something else held it up, but no other engine had begun.
     assert reasons_of(waits(modelled))[1] == "unknown"
     found = waits(measured)
+    assert (reasons_of(found)[1], found.before[1]) == ("dma", 6)
+
+
+def test_what_was_heard_of_last_counts_not_what_ended_last() -> None:
+    """The product ends after the transfer, but signals travel faster than the completion of a transfer."""
+    begin = 900 + TRN2.dma_completion_ns
+    rows = INSTRUCTION | {
+        "start_ts": [0, begin, 2100, 2300, 2700, 500],
+        "end_ts": [50, 2100, 2300, 2600, 3100, begin - TRN2.semaphore_hop_ns - 50],
+        "evt_wait_time_ns": [0, begin, 0, 0, 100, 450],
+    }
+    flow = {
+        name: [*values, values[-1]] for name, values in FLOW.items() if name != "dependency_type"
+    }
+    flow |= {"in_id": [1, 1, 6], "out_id": [1, 2, 2]}
+    flow |= {"in_table": ["instruction", "dma_block", "instruction"]}
+    found = waits(profile(Instruction=rows, Flow=flow))
     assert (reasons_of(found)[1], found.before[1]) == ("dma", 6)
 
 
