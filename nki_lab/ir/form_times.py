@@ -76,6 +76,11 @@ class Record:
             setattr(made, name, changes[name] if name in changes else getattr(self, name))
         return made
 
+    @property
+    def alone(self) -> int:
+        """Time from its beginning until its result is known, were nothing beside it."""
+        return sum(getattr(self, name) for name in _TIMES)
+
     def free(self) -> Record:
         """Return a copy that stands in the same queue and takes no time, no port and no table."""
         nothing = dict.fromkeys(_TIMES, 0)

@@ -13,6 +13,7 @@ from nki_lab.timing.advice import (
     array_fill,
     balance,
     float32_products,
+    narrow_transfers,
     overlap,
     psum_banks,
     ramp_up,
@@ -33,6 +34,7 @@ RULES: tuple[Rule, ...] = (
     reloads.RULE,
     small_transfers.RULE,
     strided_transfers.RULE,
+    narrow_transfers.RULE,
     overlap.RULE,
     array_fill.RULE,
     float32_products.RULE,
@@ -46,10 +48,11 @@ RULES: tuple[Rule, ...] = (
 
 #: Advice that saves less of the run is not worth a line.
 LEAST_GAIN = 0.01
-#: Programs up to this size are timed again without being asked: some 5 us per instruction and proposal.
+#: Programs up to this size are timed again without being asked: some 2 us per instruction and proposal.
 TIMED_AT_ONCE = 30_000
-#: So many proposals are timed at most, those whose instructions take the most time by themselves.
-MOST_TIMED = 12
+#: So many proposals are looked at, those whose instructions take the most time by themselves: without being asked, and
+#: when somebody asks.
+MOST_AT_ONCE, MOST_ASKED = 6, 16
 
 
 def advise(timeline: Timeline, exact: bool | None = None) -> Advices:
@@ -61,6 +64,7 @@ def advise(timeline: Timeline, exact: bool | None = None) -> Advices:
             take by themselves; None decides by the size of the program.
     """
     evidence = Evidence(timeline)
+    most_told = MOST_AT_ONCE if exact is None else MOST_ASKED
     if exact is None:
         exact = len(evidence.records) <= TIMED_AT_ONCE
     least = LEAST_GAIN * evidence.total_ns
@@ -72,7 +76,7 @@ def advise(timeline: Timeline, exact: bool | None = None) -> Advices:
     ]
     found.sort(key=lambda candidate: -candidate[2])  # equal ones in the order of the rules
     told = []
-    for rule, proposal, most in found[:MOST_TIMED]:
+    for rule, proposal, most in found[:most_told]:
         gain, bound = (
             (_gain_ns(evidence, proposal), proposal.bound) if exact else (most, _untimed(evidence))
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -250,24 +251,10 @@ class Evidence:
         """Return what changed entries take less by themselves, were nothing beside them."""
         saved = 0
         for entries, new in changes:
-            for n in entries.tolist():
-                old = self.records[n]
-                made = new or _NOTHING
-                saved += max(
-                    old.interval + old.load - made.interval - made.load,
-                    old.latency - made.latency,
-                    old.issue - made.issue,
-                    old.lead + old.work + old.tail - made.lead - made.work - made.tail,
-                    0,
-                )
+            left = 0 if new is None else new.alone
+            counts = Counter(self.records[n] for n in entries.tolist())
+            saved += sum(max(old.alone - left, 0) * count for old, count in counts.items())
         return saved // 1000
-
-
-class _Nothing:
-    interval = load = latency = issue = lead = work = tail = 0
-
-
-_NOTHING = _Nothing()
 
 
 def duration(ns: float) -> str:

@@ -119,6 +119,20 @@ def elements_in_a_row(x):
     return out
 
 
+# -- few DMA engines ----------------------------------------------------------------------------------------------
+
+
+def on_partitions(rows):
+    def kernel(x):
+        out = result(x.shape, FP32)
+        a = tile((rows, 65536 // rows), FP32)
+        dma_copy(a, x.reshape(a.shape))
+        dma_copy(out.reshape(a.shape), a)
+        return out
+
+    return kernel
+
+
 # -- no overlap ---------------------------------------------------------------------------------------------------
 
 
@@ -373,6 +387,8 @@ CASES = (
          ("64 transfers of `x` with 32.0 KiB each, 256 B per partition", "one transfer")),
     Case("non-contiguous DMA", elements_apart, elements_in_a_row, (((4, 64, 128), "float32"),),
          ("8,192 descriptors of 4 B",), good_specs=(((128, 4, 64), "float32"),)),
+    Case("few DMA engines", on_partitions(2), on_partitions(128), (((65536,), "float32"),),
+         ("1 transfer of 256.0 KiB on 2 partitions with 1 of 16 DMA engines",)),
     Case("no overlap", turns(1), turns(2), (((128, 32768), "float32"),),
          ("7 loads held up by what still uses the tile", "take turns")),
     Case("under-filled array", products_of(32), products_of(128),
