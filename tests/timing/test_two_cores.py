@@ -18,7 +18,7 @@ from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.runtime import jit
 from nki_lab.targets import get_target
 from nki_lab.targets.engines import GPSIMD
-from nki_lab.timing import simulate_time
+from nki_lab.timing import simulate_time, two_cores
 from tests.runtime.test_two_cores import X, divided, exchanged, handed_over
 
 HOP = get_target("trn2").semaphore_hop_ns
@@ -82,6 +82,21 @@ def test_a_meeting_waits_for_the_later_core_and_its_signal(work) -> None:
             assert barriers[core][k]["start_ts"] == pytest.approx(begins, abs=3)
             free[core] = barriers[core][k]["start_ts"] + own
     assert profile.total_ns == max(profile.core(n).total_ns for n in (0, 1))
+
+
+def test_cores_that_take_turns_are_timed_a_few_times(monkeypatch) -> None:
+    """Now the one and now the other is late, eighty times over."""
+    turns = []
+    real = two_cores.times_of
+    monkeypatch.setattr(two_cores, "times_of", lambda *a: turns.append(1) or real(*a))
+    profile = on_two(handed_over, X, 40, 2).profile
+    assert len(rows(profile, 0, "CORE_BARRIER")) == 80
+    assert len(turns) <= 2 * 6
+    turns.clear()
+    monkeypatch.setattr(two_cores, "_GUESSES", 0)
+    slowly = on_two(handed_over, X, 40, 2).profile
+    assert len(turns) > 2 * 40
+    assert slowly == profile
 
 
 @pytest.mark.parametrize("work", WORK[:3])
