@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from nki_lab.profiler.report import badge
+from nki_lab.profiler.view_data import ViewData
 from nki_lab.profiler.view_text import summary, view_text
+from nki_lab.widgets.kernel_pictures import graph_picture, source_picture
+from nki_lab.widgets.layout_picture import array_picture, layout_picture
 from nki_lab.widgets.memory_picture import memory_picture
 from nki_lab.widgets.parts import Parts
 from nki_lab.widgets.picture import LETTER, PAPERS, TEXT_HEIGHT, WIDTH, Picture, VectorPicture, cut
@@ -40,12 +43,10 @@ def _timeline(parts: Parts, view: str, paper: PaperKind, theme: str) -> bytes:
     return timeline_picture(parts.timeline, paper, theme)
 
 
-def _memory(parts: Parts, view: str, paper: PaperKind, theme: str) -> bytes:
-    return memory_picture(parts.data, paper, theme)
-
-
-def _stepper(parts: Parts, view: str, paper: PaperKind, theme: str) -> bytes:
-    return stepper_picture(parts.data, paper, theme)
+def _of_data(
+    draw: Callable[[ViewData, PaperKind, str], bytes],
+) -> Callable[[Parts, str, PaperKind, str], bytes]:
+    return lambda parts, view, paper, theme: draw(parts.data, paper, theme)
 
 
 def _text(parts: Parts, view: str, paper: PaperKind, theme: str) -> bytes:
@@ -62,9 +63,13 @@ def _text(parts: Parts, view: str, paper: PaperKind, theme: str) -> bytes:
 
 #: View -> what draws it; the others are shown as text.
 _DRAWINGS: dict[str, Callable[[Parts, str, PaperKind, str], bytes]] = {
-    "memory": _memory,
+    "array": _of_data(array_picture),
+    "graph": _of_data(graph_picture),
+    "layout": _of_data(layout_picture),
+    "memory": _of_data(memory_picture),
     "report": _timeline,
-    "stepper": _stepper,
+    "source": _of_data(source_picture),
+    "stepper": _of_data(stepper_picture),
     "timeline": _timeline,
 }
 

@@ -1,0 +1,117 @@
+"""What do the tensors of a kernel and the parts its instructions touch look like as a picture?"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from nki_lab.profiler.matmuls import matmul_of, matmul_times
+from nki_lab.profiler.report import badge
+from nki_lab.profiler.view_data import Tensor, ViewData
+from nki_lab.profiler.view_text import summary
+from nki_lab.widgets.layout_model import axis_labels, boxes, grid_of
+from nki_lab.widgets.picture import LETTER, TEXT_HEIGHT, WIDTH, Paper, Picture, VectorPicture, cut
+from nki_lab.widgets.theme import FAINT, INK, RULE, SERIES
+
+_MARGIN = 12
+_LINE = TEXT_HEIGHT + 6
+_BLOCK = 96
+_TENSORS_SHOWN = 6
+_SLICES_SHOWN = 64
+_BOXES_SHOWN = 400
+_ROOM = (WIDTH - 2 * _MARGIN) // LETTER
+_SPACES = {"shared_hbm": "HBM", "private_hbm": "HBM", "sbuf": "SBUF", "psum": "PSUM"}
+
+
+def layout_picture(
+    data: ViewData, paper: type[Picture] | type[VectorPicture], theme: str = "light"
+) -> bytes:
+    """Return the first tensors with the slices that instructions touch, each in a colour of its own."""
+    shown = list(islice(enumerate(data.tensors), _TENSORS_SHOWN))
+    more = len(data.tensors) - len(shown)
+    block = _BLOCK + 2 * _LINE + _MARGIN
+    height = 3 * _MARGIN + 2 * _LINE + len(shown) * block + _LINE * (more > 0)
+    picture = paper(WIDTH, height, theme)
+    picture.text(_MARGIN, _MARGIN, cut(summary(data), _ROOM))
+    picture.text(_MARGIN, _MARGIN + _LINE, cut(_of(data), _ROOM), FAINT)
+    y = 2 * _MARGIN + 2 * _LINE
+    for number, tensor in shown:
+        _tensor(picture, data, number, tensor, y)
+        y += block
+    if more > 0:
+        picture.text(_MARGIN, y, f"and {more:,} more tensors", FAINT)
+    return picture.done()
+
+
+def _of(data: ViewData) -> str:
+    return "a colour is a part that instructions read or write" if data.tensors else "no tensor is known"  # fmt: skip
+
+
+def _tensor(picture: Paper, data: ViewData, number: int, tensor: Tensor, y: int) -> None:
+    shape = " x ".join(map(str, tensor.shape))
+    place = ""
+    if tensor.on_chip and tensor.address is not None:
+        place = f", at byte {tensor.address[1]:,} of partition {tensor.address[0]}"
+    name = f"{tensor.name}  {shape} {tensor.dtype} in {_SPACES.get(tensor.memory, tensor.memory)}{place}"
+    picture.text(_MARGIN, y, cut(name, _ROOM))
+    axes = "; ".join(filter(None, axis_labels(tensor))).removesuffix(" (marks count bytes)")
+    picture.text(_MARGIN, y + _LINE, cut(axes, _ROOM), FAINT)
+    top = y + 2 * _LINE
+    rows, elements = grid_of(tensor)
+    across, down = (WIDTH - 2 * _MARGIN) / (elements * tensor.itemsize), _BLOCK / rows
+    picture.fill(_MARGIN, top, WIDTH - 2 * _MARGIN, _BLOCK, RULE)
+    for k, part in enumerate(data.slices(number)[:_SLICES_SHOWN]):
+        scale = elements * tensor.itemsize // part.itemsize
+        if part.dynamic or scale * part.itemsize != elements * tensor.itemsize:
+            continue  # where it lies is not known, or not by rows
+        for box in islice(boxes(part, scale), _BOXES_SHOWN):
+            x = box.column * part.itemsize * across
+            wide = ((box.columns - 1) * box.column_step + 1) * part.itemsize * across
+            high = ((box.rows - 1) * box.row_step + 1) * down
+            # A hair of background between neighbours keeps them apart.
+            picture.fill(
+                _MARGIN + x, top + box.row * down, max(1.0, wide - 1), max(1.0, high - 1), SERIES[k % len(SERIES)]
+            )  # fmt: skip
+
+
+def array_picture(
+    data: ViewData, paper: type[Picture] | type[VectorPicture], theme: str = "light"
+) -> bytes:
+    """Return the first product on the multiplier array: what streams in, what is held, what comes out."""
+    positions = data.products
+    found = matmul_of(data, int(positions[0])) if len(positions) else None
+    side = 260
+    top = 3 * _MARGIN + 4 * _LINE
+    picture = paper(WIDTH, top + side + 150, theme)
+    picture.text(_MARGIN, _MARGIN, cut(summary(data), _ROOM))
+    picture.text(_MARGIN, _MARGIN + _LINE, cut(badge(data.profile), _ROOM), FAINT)
+    if found is None:
+        picture.text(_MARGIN, top, "no instruction multiplies on the Tensor engine's array", FAINT)
+        return picture.done()
+    k, m, n = found.sizes
+    target = data.profile.target
+    picture.text(_MARGIN, _MARGIN + 2 * _LINE, cut(f"{found.position}: {found.text}", _ROOM))
+    times = ", ".join(f"{name} {ns:,} ns" for name, ns in matmul_times(data, found.position))
+    used = k * m / (target.pe_rows * target.pe_columns)
+    facts = f"K = {k} (summed over), M = {m}, N = {n}; {min(used, 1):.0%} of the array; {times}"
+    picture.text(_MARGIN, _MARGIN + 3 * _LINE, cut(facts, _ROOM), FAINT)
+    cell = side / max(target.pe_rows, target.pe_columns)
+    x = WIDTH - _MARGIN - 420 - side
+    picture.fill(x, top, side, side, RULE)
+    picture.fill(x, top, min(m * cell, side), min(k * cell, side), SERIES[0])
+    streams = min(n * cell, x - 3 * _MARGIN - 60)
+    picture.fill(x - 60 - streams, top, streams, min(k * cell, side), SERIES[1])
+    picture.fill(x, top + side + 40, min(m * cell, side), 70, SERIES[2])
+    picture.text(x - 44, top + min(k * cell, side) / 2 - 9, "->", FAINT)
+    right = x + side + _MARGIN
+    for text, y in (
+        (f"array {target.pe_rows} x {target.pe_columns}", top),
+        (f"holds {found.stationary.text}", top + _LINE),
+        (f"K x M = {k} x {m}", top + 2 * _LINE),
+        (f"sums in PSUM: {found.dst.text}", top + side + 40),
+        (f"M x N = {m} x {n}", top + side + 40 + _LINE),
+    ):
+        picture.text(right, y, cut(text, (WIDTH - right - _MARGIN) // LETTER), INK)
+    low = top + min(k * cell, side) + 6
+    text = f"{found.moving.text} streams in, K x N = {k} x {n}"
+    picture.text(x - 60 - streams, low, cut(text, int(streams + 60) // LETTER))
+    return picture.done()
