@@ -80,8 +80,8 @@ LIMITS: tuple[Limit, ...] = (
     ),
     Limit(
         ASSUMED,
-        "each of the two cores has half of the HBM bandwidth, also while the other one moves nothing; a signal between "
-        "cores takes as long as one between engines",
+        "each of the two cores has half of the HBM stack's bandwidth, also while the other one moves nothing; a signal "
+        "between cores takes as long as one between engines",
         lambda k: k.has_two_cores,
     ),
     Limit(
