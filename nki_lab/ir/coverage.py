@@ -6,10 +6,11 @@ Most tiles are written whole and read whole, which costs a flag; only a tile wri
 from __future__ import annotations
 
 from enum import Enum
+from math import prod
 
 import numpy as np
 
-from nki_lab.ir.layout import contiguous_strides
+from nki_lab.ir.layout import contiguous_strides, merge_axes
 from nki_lab.ir.storage import Storage
 from nki_lab.ir.tensor import NkiTensor
 
@@ -57,10 +58,36 @@ class Coverage:
             return Written.ALL
         if not self._seen:
             return Written.NOTHING
+        if view.size * view.dtype.itemsize == self.storage.nbytes and self._is_tiled():
+            self.whole, self._pending = True, []
+            return Written.ALL
         region = self._region(view)
         if region.all():
             return Written.ALL
         return Written.SOME if region.any() else Written.NOTHING
+
+    def _is_tiled(self) -> bool:
+        """Tell, without a mask of every element, whether the blocks written make up the storage.
+
+        False may also mean that it takes a mask to tell.
+        """
+        shape = self.storage.shape
+        width, size = shape[-1], prod(shape)
+        if self._mask is not None or any(v.dtype is not self.storage.dtype for v in self._pending):
+            return False
+        found = [_block(view, width) for view in self._pending]
+        blocks = [block for block in found if block is not None]
+        rows = sorted({edge for top, bottom, _, _ in blocks for edge in (top, bottom)})
+        columns = sorted({edge for _, _, left, right in blocks for edge in (left, right)})
+        if len(blocks) < len(found) or len(rows) * len(columns) > size:
+            return False
+        if (rows[0], rows[-1], columns[0], columns[-1]) != (0, size // width, 0, width):
+            return False
+        row, column = ({edge: n for n, edge in enumerate(edges)} for edges in (rows, columns))
+        cells = np.zeros((len(rows) - 1, len(columns) - 1), bool)
+        for top, bottom, left, right in blocks:
+            cells[row[top] : row[bottom], column[left] : column[right]] = True
+        return bool(cells.all())
 
     def missing(self, view: NkiTensor) -> int:
         """Return how many elements of `view` have not been written."""
@@ -96,6 +123,16 @@ class Coverage:
         if self._unit == 1 and view.dtype.itemsize > 1:
             shape, strides = (*shape, scale), (*strides, 1)
         return np.ndarray(shape, bool, self._mask, view.offset * scale, strides)
+
+
+def _block(view: NkiTensor, width: int) -> tuple[int, int, int, int] | None:
+    """Return first and end row, first and end column of a view that is a block of rows of `width` elements."""
+    rows = merge_axes(view.shape[:-1], view.strides[:-1]) if len(view.shape) > 1 else (1, width)
+    count = view.shape[-1]
+    if rows is None or (rows[0] > 1 and rows[1] != width) or (count > 1 and view.strides[-1] != 1):
+        return None
+    top, left = divmod(view.offset, width)
+    return (top, top + rows[0], left, left + count) if left + count <= width else None
 
 
 def is_whole(view: NkiTensor) -> bool:

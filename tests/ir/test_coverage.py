@@ -1,6 +1,7 @@
 """Does Coverage know exactly which bytes were written, whatever the views and dtypes?"""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -85,3 +86,38 @@ def test_a_repeated_view_is_one_write():
         [[0, 0], [1, 1], [2, 2]],
         [[3, 3], [4, 4], [5, 5]],
     ]
+
+
+def grid(shape, rows, columns):
+    """Return a tensor of 12 x 20 elements and the blocks it falls into."""
+    t = tensor(shape, PRIVATE_HBM, float32)
+    leading = [t[b] for b in range(shape[0])] if len(shape) > 2 else [t]
+    blocks = [
+        part[r : r + rows, c : c + columns]
+        for part in leading
+        for r in range(0, shape[-2], rows)
+        for c in range(0, shape[-1], columns)
+    ]
+    return t, blocks
+
+
+@pytest.mark.parametrize("left_out", [None, 0, 3, 7])
+@pytest.mark.parametrize("shape", [(12, 20), (2, 6, 20)], ids=str)
+def test_blocks_that_make_up_a_tensor_are_told_from_all_but_one(shape, left_out):
+    """The result of a tiled kernel is seen to be written without a mask of its elements."""
+    t, blocks = grid(shape, 3, 10)
+    coverage = Coverage(t.storage)
+    for n, block in enumerate(blocks):
+        if n != left_out:
+            coverage.write(block)
+    assert coverage.written(t) is (Written.ALL if left_out is None else Written.SOME)
+    assert coverage.missing(t) == (0 if left_out is None else 30)
+
+
+def test_blocks_that_overlap_may_leave_some_out():
+    t = tensor((4, 6), PRIVATE_HBM, float32)
+    coverage = Coverage(t.storage)
+    for block in (t[0:3, 0:4], t[0:4, 2:6], t[3:4, 0:1]):
+        coverage.write(block)
+    assert coverage.written(t) is Written.SOME
+    assert coverage.first_missing(t) == (3, 1)
