@@ -19,7 +19,8 @@ from nki_lab.profiler.view_operands import Access
 NODES_SHOWN = 60
 FEW_OPERATIONS = 24
 #: Programs up to this size are looked through for the values that lines hand to each other.
-OPERATIONS_READ = 6_000
+OPERATIONS_READ = 4_000
+_NAMES_SHOWN = 2
 # Tensors up to this size are followed element by element.
 _FOLLOWED_ELEMENTS = 1 << 22
 
@@ -131,8 +132,7 @@ class _Reader:
         return len(self.nodes) - 1
 
     def _reads(self, node: int, access: Access) -> None:
-        writers = self._of(access.tensor)
-        found = _different(writers[self._part(access, len(writers))])
+        found = _different(self._part(access))
         if any(w < 0 for w in found) and self._is_given(access.tensor):
             found.append(self._given(access.tensor))
         for writer in found:
@@ -141,8 +141,7 @@ class _Reader:
                 names[self._tensors[access.tensor].name] = None
 
     def _written_by(self, access: Access, node: int) -> None:
-        writers = self._of(access.tensor)
-        writers[self._part(access, len(writers))] = node
+        self._part(access)[...] = node
 
     def _of(self, tensor: int) -> np.ndarray:
         if tensor not in self._writers:
@@ -152,13 +151,17 @@ class _Reader:
             self._writers[tensor] = np.full(size, -1, dtype=np.int32)
         return self._writers[tensor]
 
-    def _part(self, access: Access, followed: int) -> np.ndarray | slice:
-        """Return where the elements of an operand stand among those that are followed."""
+    def _part(self, access: Access) -> np.ndarray:
+        """Return who wrote the elements of an operand last, as a window into what is known of its tensor."""
+        writers = self._of(access.tensor)
         facts = self._tensors[access.tensor]
-        whole = access.gather is not None or access.itemsize != facts.itemsize or followed == 1
-        if whole:  # a tensor that is too large or addressed by the device is followed as one
-            return slice(None)
-        return access.elements().reshape(-1)
+        if access.gather is not None or access.itemsize != facts.itemsize or len(writers) == 1:
+            return (
+                writers  # a tensor that is too large or addressed by the device is followed as one
+            )
+        size = writers.itemsize
+        strides = [stride * size for stride in access.strides]
+        return np.ndarray(access.shape, writers.dtype, writers, access.offset * size, strides)
 
     def _is_given(self, tensor: int) -> bool:
         return self._tensors[tensor].origin in ("input", "constant")
@@ -199,7 +202,7 @@ def data_flow_text(data: ViewData, limit: int | None) -> list[str]:
     rows = []
     for number, node in enumerate(flow.nodes):
         sources = [
-            f"{_label(flow.nodes[a])} ({', '.join(names)})"
+            f"{_label(flow.nodes[a])} ({_some(names)})"
             for (a, b), names in flow.edges.items()
             if b == number
         ]
@@ -209,6 +212,11 @@ def data_flow_text(data: ViewData, limit: int | None) -> list[str]:
         rows.append((_label(node), what, node.note, place, ", ".join(sources[:3])))
     heads = ("node", "what", "on", "line", "gets its values from")
     return text_table(heads, rows, limit)
+
+
+def _some(names: tuple[str, ...]) -> str:
+    more = len(names) - _NAMES_SHOWN
+    return ", ".join([*names[:_NAMES_SHOWN], *([f"{more} more"] if more > 0 else [])])
 
 
 def _label(node: Node) -> str:

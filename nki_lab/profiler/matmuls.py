@@ -54,10 +54,18 @@ def matmul_of(data: ViewData, position: int) -> Matmul | None:
     return Matmul(position, operation.text, operation.place, one, other, result)
 
 
-def matmul_times(data: ViewData, position: int) -> list[tuple[str, int]]:
-    """Return (opcode, ns) of everything the engine did for the first execution of an instruction, in order."""
+def matmul_times(
+    data: ViewData, position: int, known: np.ndarray | None = None
+) -> list[tuple[str, int]]:
+    """Return (opcode, ns) of everything the engine did for the first execution of an instruction, in order.
+
+    Args:
+        data: the run.
+        position: of the instruction.
+        known: what `positions` gives of the profile, for who asks for many.
+    """
     profile = data.profile
-    known = positions(profile)
+    known = positions(profile) if known is None else known
     if known is None:
         return []
     rows = np.flatnonzero(known == position)
@@ -81,12 +89,13 @@ def matmul_text(data: ViewData, limit: int | None) -> list[str]:
     if not len(data.products):
         return ["no instruction multiplies on the Tensor engine's array"]
     rows = []
+    known = positions(data.profile)
     for position in data.products[:limit].tolist():
         found = matmul_of(data, position)
         if found is None:
             continue
         k, m, n = found.sizes
-        times = matmul_times(data, position)
+        times = matmul_times(data, position, known)
         rows.append(
             (
                 f"{position}",

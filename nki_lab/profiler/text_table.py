@@ -42,7 +42,7 @@ def text_table(
     lines = [line.rstrip() for line in console.file.getvalue().splitlines()]
     if count > len(rows):
         lines.append(f"... {count - len(rows):,} more")
-    return lines
+    return cut(lines, limit)
 
 
 def cut(lines: list[str], limit: int | None) -> list[str]:

@@ -327,6 +327,7 @@ def test_tabs_are_moved_through_by_keyboard(lab: Lab, chromium: str) -> None:
 
 HOSTILE = """\
 from nki_lab.profiler.view_data import *
+from nki_lab.profiler.view_operands import Access, Held, Listing
 from nki_lab.widgets import display
 text = '<img src=x onerror="window.pwned=1"></script><script>window.pwned=1</script>'
 place = Place(text, text, text)
@@ -337,7 +338,11 @@ hostile = ViewData(
     stages=[Stage(text, lambda: lines)], findings=[Remark(text, text, text, place)],
     tensors=[Tensor(text, "sbuf", (8, 4), "float32", 4, "input", True, (0, 0), (0, 2), place)],
     slices=lambda n: [Slice(text, (8, 2), (4, 1), 0, 4, [0], [1])],
-    make_lines=lambda: (np.zeros(9, dtype=np.int64), [place]))
+    make_lines=lambda: (np.zeros(9, dtype=np.int64), [place]),
+    accesses=lambda p: [Access(text, way, 0, text, (8, 4), (4, 1), 0, 4, text, names)
+        for way, names in (("reads", (text, "M")), ("reads", (text, "N")), ("writes", ("M", "N")))],
+    held=lambda *_: Held(np.full((8, 4), np.nan), text), find_products=lambda: np.arange(3),
+    make_listings=lambda: [Listing(text, text, 1, (text, text))])
 display(hostile)"""
 DOUBLE = """\
 %%nki --run "double(x)" --target trn2 --show none

@@ -80,5 +80,5 @@ def test_lines_are_nodes_where_instructions_are_many_or_lines_are_asked_for() ->
 
 def test_what_cannot_be_drawn_says_why() -> None:
     assert "are not known" in data_flow(by_hand()).problem
-    many = by_hand(operations=[*by_hand().operations] * 1_001, accesses=lambda p: [None])
-    assert "6,006 instructions" in data_flow(many).problem
+    many = by_hand(operations=[*by_hand().operations] * 701, accesses=lambda p: [None])
+    assert "4,206 instructions" in data_flow(many).problem

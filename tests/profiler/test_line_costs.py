@@ -5,10 +5,10 @@ import pytest
 
 from nki_lab.profiler.line_costs import line_costs
 from nki_lab.profiler.schema import TRANSFERS
-from nki_lab.profiler.view_data import ViewData
+from nki_lab.profiler.view_data import Tensor, ViewData
 from nki_lab.profiler.view_text import view_text
 from tests.profiler import example
-from tests.widgets.runs import added
+from tests.widgets.runs import added, by_hand
 
 
 def test_costs_of_a_profile_alone_are_those_of_its_rows() -> None:
@@ -60,6 +60,9 @@ def test_the_text_names_every_line_with_its_cost() -> None:
 
 @pytest.mark.parametrize("view", ["findings", "source", "array", "graph"])
 def test_texts_stay_short_and_are_the_same_each_time(view) -> None:
+    """Also where what stands in a column takes several lines."""
+    long = by_hand(tensors=[Tensor("n" * 300, "sbuf", (8, 4), "float32", 4, "input", True)] * 90)
+    assert len(view_text(long, "layout", 40).splitlines()) <= 40
     data = added().view_data
     assert len(view_text(data, view, 40).splitlines()) <= 40
     assert view_text(data, view) == view_text(data, view)

@@ -8,6 +8,7 @@ import nki_lab.language as nl
 from nki_lab.profiler.view_data import Tensor, ViewData
 from nki_lab.profiler.view_operands import Held
 from nki_lab.runtime import run
+from nki_lab.widgets import values_model
 from nki_lab.widgets.packing import unpack
 from nki_lab.widgets.values_model import (
     EXACT_ELEMENTS,
@@ -100,6 +101,19 @@ def test_a_large_tensor_is_sent_as_means_of_its_blocks(rng) -> None:
         assert bool(marks[r, c] & NAN) == np.isnan(block).any()
         assert bool(marks[r, c] & INFINITE) == np.isinf(block).any()
     assert (marks & NAN).sum() == NAN and (marks & INFINITE).sum() == INFINITE
+
+
+def test_figures_of_many_chunks_are_those_of_all_values(rng, monkeypatch) -> None:
+    values = (rng.standard_normal((37, 500)) * 100 + 7).astype(np.float32)
+    values[3, 4], values[5, 6], values[7, :20] = np.nan, -np.inf, 0
+    whole = statistics(values), histogram(values)
+    monkeypatch.setattr(values_model, "_CHUNK", 999)
+    found = statistics(values)
+    assert found == pytest.approx(whole[0])
+    finite = values[np.isfinite(values)].astype(np.float64)
+    assert (found["mean"], found["deviation"]) == pytest.approx((finite.mean(), finite.std()))
+    assert (found["nan"], found["inf"], found["zero"]) == (1, 1, 20)
+    assert histogram(values)[0].tolist() == whole[1][0].tolist()
 
 
 def test_large_whole_numbers_keep_their_last_digit() -> None:
