@@ -20,7 +20,7 @@ from nki_lab.api.install import aliases
 from nki_lab.cli import lab
 from nki_lab.cli.main import app
 from nki_lab.errors import NkiError
-from nki_lab.runtime import jit, run
+from nki_lab.runtime import jit, run, step
 from nki_lab.settings import VARIABLES
 from nki_lab.targets import ALL_TARGETS
 from tests.magics.notebook import Notebook, bare, shell
@@ -83,7 +83,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_there_are_examples_of_every_kind():
     assert list(FILES) == ["add.py", "total.py"]
     assert len(CELLS) == 2
-    assert len(SCRIPTS) == 2
+    assert len(SCRIPTS) == 3
     commands = [c.name or c.callback.__name__ for c in app.registered_commands if c.callback]
     assert {line.split()[1] for line in COMMANDS} == set(commands)
 
@@ -122,7 +122,7 @@ def test_the_commands_work(folder: Path, monkeypatch: pytest.MonkeyPatch, line: 
         assert "matches: " in outcome.output
 
 
-@pytest.mark.parametrize(("script", "printed"), zip(SCRIPTS, ["(300, 64) ", ""], strict=True))
+@pytest.mark.parametrize(("script", "printed"), zip(SCRIPTS, ["(300, 64) ", "%left writes [[", ""], strict=True))
 def test_the_scripts_run(folder: Path, script: str, printed: str):
     outcome = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert outcome.returncode == 0, outcome.stderr
@@ -163,6 +163,10 @@ def between_nodes(monkeypatch):
         run(jit(kernel)[2], X, np.ones((3, 2), np.uint32), target="trn2")
 
 
+def step_through_two_cores(monkeypatch):
+    step(jit(copy)[2], X, target="trn2")
+
+
 def copy(x):
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
     nl.store(out, nl.load(x))
@@ -175,6 +179,7 @@ def copy(x):
         (on_a_device, "device", "running on a device"),
         (in_the_older_dialect, "neuronxcc", "`neuronxcc.nki`"),
         (between_nodes, "neuron_switch", "collectives between nodes"),
+        (step_through_two_cores, "a stepper follows one core", "stepping through two cores"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
