@@ -122,7 +122,9 @@ def test_the_commands_work(folder: Path, monkeypatch: pytest.MonkeyPatch, line: 
         assert "matches: " in outcome.output
 
 
-@pytest.mark.parametrize(("script", "printed"), zip(SCRIPTS, ["(300, 64) ", "%left writes [[", ""], strict=True))
+@pytest.mark.parametrize(
+    ("script", "printed"), zip(SCRIPTS, ["(300, 64) ", "%left writes [[", ""], strict=True)
+)
 def test_the_scripts_run(folder: Path, script: str, printed: str):
     outcome = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert outcome.returncode == 0, outcome.stderr

@@ -26,13 +26,12 @@ from nki_lab.profiler.stalls import Stalls
 from nki_lab.profiler.step_data import Steps
 from nki_lab.profiler.view_data import ViewData
 from nki_lab.profiler.what_if import WhatIf, WhatIfs
-from nki_lab.runtime.steps import steps_of_run
+from nki_lab.runtime.steps import VIEWS_ROOM, steps_of_run
 from nki_lab.runtime.view_data import make_view_data
 from nki_lab.simulator import SimulatorOptions
 from nki_lab.timing import simulate_cores, simulate_time
 from nki_lab.timing.lines import kernel_lines, label_of
 
-_VIEWS = "nki_lab.widgets"
 _BENCHMARK = "nki_lab.runtime.benchmark"  # which imports the kernels that make results
 
 
@@ -183,9 +182,7 @@ class Result:
 
         What is returned also has `save_html(path)`, one page that needs no kernel, and `to_image("svg")`.
         """
-        # Views stand above this room and know nothing of it; like the package's public names they are fetched by
-        # name when somebody asks for them.
-        return import_module(_VIEWS).display(self, views or None)
+        return import_module(VIEWS_ROOM).display(self, views or None)
 
     def __repr__(self) -> str:
         return report(self.profile)

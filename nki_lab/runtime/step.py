@@ -22,7 +22,8 @@ def step(
 ) -> RunSteps:
     """Compile a kernel and return the steps of its run on copies of the arguments.
 
-    A run that fails can be gone through up to the instruction that ends it: `steps.at(len(steps.order) - 1)`.
+    A run that fails can be gone through up to the instruction that ends it, the last of `steps.order`; `steps.show()`
+    shows them in a notebook.
 
     Args:
         kernel: a function decorated with `nki.jit`, or a plain function; on one core.
@@ -39,4 +40,5 @@ def step(
     with use_target(target):
         compiled = made.compile(*args, **kwargs)
     arrays = compiled.inputs(*args, **kwargs)
-    return RunSteps(Stepper(compiled.compiled.kernel, arrays, simulation_options(Settings.read())))
+    stepper = Stepper(compiled.compiled.kernel, arrays, simulation_options(Settings.read()))
+    return RunSteps(stepper, compiled.compiled)

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 
 from nki_lab.compiler.pipeline import CompiledKernel
 from nki_lab.errors import KernelArgument, NkiError, NotModelled
+from nki_lab.ir.execution import Execution
 from nki_lab.ir.literals import view_text
 from nki_lab.ir.nodes import Kernel
 from nki_lab.profiler.step_data import NoSteps, Step, StepOperand, StepPass, Steps
-from nki_lab.runtime.view_data import place_finder
+from nki_lab.profiler.view_data import ViewData
+from nki_lab.runtime.view_data import make_view_data, place_finder
 from nki_lab.simulator import SimulatorOptions
 from nki_lab.simulator.stepping import SNAPSHOT_BYTES, Operand, Stepper
+from nki_lab.timing import simulate_time
 
 #: Bytes of arguments which the kernel writes, and of which a run keeps copies from before it.
 KEPT_BYTES = 64 << 20
+#: Views stand above this room and know nothing of it; they are fetched by name when somebody asks for them.
+VIEWS_ROOM = "nki_lab.widgets"
 _WAYS = {"read": "reads", "write": "writes", "update": "updates"}
 
 
@@ -69,16 +77,20 @@ def steps_of_run(
             )
     except NkiError as error:
         return NoSteps(f"{error.message} ({error.help})")
-    return RunSteps(stepper)
+    return RunSteps(stepper, compiled)
 
 
 class RunSteps:
     """The executed instructions of one core (a `nki_lab.profiler.step_data.Steps`).
 
     Attributes:
-        order: per executed instruction its position in the compiled program.
+        order: per executed instruction its position in the compiled program; where one fails, it is the last.
         outputs: what the kernel returns; empty where it fails.
         error: what ends the run, or None.
+
+    Args:
+        stepper: the run.
+        compiled: the program with its state after each pass, for views.
     """
 
     problem = ""
@@ -87,8 +99,9 @@ class RunSteps:
         f" snapshot (at most {SNAPSHOT_BYTES >> 20} MiB of them), so every value is the run's own."
     )
 
-    def __init__(self, stepper: Stepper) -> None:
+    def __init__(self, stepper: Stepper, compiled: CompiledKernel) -> None:
         self._stepper = stepper
+        self._compiled = compiled
         self.kernel = stepper.kernel
         self.order = stepper.order
         self.outputs = stepper.outputs
@@ -124,6 +137,25 @@ class RunSteps:
     def touching(self, tensor: int, writes: bool = True, reads: bool = False) -> np.ndarray:
         """Return the executed instructions that write or read a tensor, in order; `tensor` is its number."""
         return self._stepper.touching(self.kernel.storages[tensor], writes, reads)
+
+    @cached_property
+    def view_data(self) -> ViewData:
+        """The run as the views show it, up to its end or to the instruction that ends it."""
+        execution = Execution(self.kernel, self.order.tolist(), self._stepper.trips)
+        findings = self._compiled.findings
+        return make_view_data(self._compiled, simulate_time(execution), findings, lambda: self)
+
+    def show(self, *views: str) -> Any:
+        """Return the steps as an object that a notebook shows, also those of a run that fails.
+
+        Args:
+            views: names of views, the first in front; by default the stepper and the memory.
+        """
+        return import_module(VIEWS_ROOM).display(self, views or ("stepper", "memory"))
+
+    def __repr__(self) -> str:
+        ended = "" if self.error is None else f", and the last one fails: {self.error.message}"
+        return f"<{len(self.order):,} steps of {self.kernel.name}{ended}>"
 
 
 def _operand(operand: Operand) -> StepOperand:

@@ -9,9 +9,12 @@ import nki_lab
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.errors import AddressOutOfRange, NotModelled
+from nki_lab.profiler.view_text import view_text
 from nki_lab.runtime import jit, launch, run, step
 from nki_lab.runtime.steps import KEPT_BYTES, kept_inputs
-from tests.simulator.test_device_loops import ROWS, counted, one
+from nki_lab.widgets.packing import unpack
+from nki_lab.widgets.parts import Parts
+from tests.simulator.test_device_loops import ROWS, counted, loaded, one
 from tests.simulator.test_stepping import logarithms, too_far
 
 
@@ -123,3 +126,38 @@ def test_a_tensor_is_watched_by_its_number() -> None:
     tile = next(n for n, t in enumerate(result.view_data.tensors) if t.name == "tile")
     assert result.steps.touching(tile).tolist() == [0, 1]
     assert result.steps.touching(tile, writes=False, reads=True).tolist() == [1, 2, 3]
+
+
+@jit
+def overrun(x, count):
+    """Read rows further and further down, until one is past the end."""
+    out = nl.ndarray((1, 6), dtype=x.dtype, buffer=nl.shared_hbm)
+    stop, _ = loaded(count)
+
+    def body(i):
+        tile = nl.ndarray((1, 6), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(tile, x.select(0, i).reshape((1, 6)))
+        nisa.tensor_scalar(tile, tile, nl.multiply, 2.0)
+        nisa.dma_copy(out, tile)
+
+    nl.fori_loop(0, stop, body)
+    return out
+
+
+@pytest.mark.parametrize(("kernel", "bound"), [(too_far, 9), (overrun, 7)])
+def test_a_run_that_fails_is_shown_up_to_its_mistake(kernel, bound) -> None:
+    x = np.ones((4, 6), np.float32)
+    steps = nki_lab.step(kernel, x, one(bound), target="trn2")
+    assert "and the last one fails: dma_copy: index" in repr(steps)
+    shown = steps.show()
+    assert shown.tabs == ("stepper", "memory")
+    last = view_text(steps.view_data, "stepper").splitlines()
+    assert len(steps.order) == (3 if kernel is too_far else 2 + 4 * 3 + 1)
+    assert "failed" in last[-2]
+    assert steps.view_data.profile.total_ns > 0
+    assert (
+        "is out of range"
+        in unpack(next(Parts(steps.view_data).make(f"stepper/at/{len(steps.order) - 1}")))[0][
+            "error"
+        ]
+    )
