@@ -19,7 +19,7 @@ class Reading(NamedTuple):
     roofline_ns: float | None = None
 
 
-Read = Callable[[Run], Reading]
+Read = Callable[[Run], Reading | None]
 
 
 def latency(run: Run) -> Reading:
@@ -87,19 +87,13 @@ def start_of_transfer(which: int) -> Read:
     return read
 
 
-def issue_of_transfer(which: int) -> Read:
-    """Read the time the issuer of a transfer spends on it."""
-
-    def read(run: Run) -> Reading:
-        ran = run.transfers[which]
-        return Reading(ran.issued - ran.trigger)
-
-    return read
-
-
 def table_load(run: Run) -> Reading:
     """Read the duration of a load of an activation table."""
     return Reading(run.table_load_ns)
+
+
+def unknown(run: Run) -> None:
+    """Read nothing: the source does not tell what the number is of."""
 
 
 def share(engine: str) -> Read:
@@ -125,6 +119,8 @@ KNOWN: dict[str, Read] = {
 
 def reader_of(metric: str, own: Mapping[str, Read]) -> Read | None:
     """Return how a metric is read: by the replay's own reader, or as for every program; None for an unknown one."""
+    if own.get(metric) is unknown:
+        return None
     if metric not in own and ("latency" in metric or "threshold" in metric):
         return latency
     return own.get(metric) or KNOWN.get(metric)

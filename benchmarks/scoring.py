@@ -100,6 +100,7 @@ def _answer(row: Row, replay: Replay, done: Run) -> list[Answer]:
     if reader is None:
         return []
     reading = reader(done)
+    assert reading is not None
     whole = row.is_time and row.metric not in replay.reads
     return [
         Answer(
@@ -130,7 +131,7 @@ def why_not(row: Row) -> str:
     if told:
         return told
     if replay_of(row) is not None:
-        return "nothing in the model corresponds to this metric"
+        return "nothing in the model corresponds to this metric, or the source does not tell what it is of"
     if row.enough_to_replay != "yes":
         return "the source does not tell enough of the program"
     return "no program has been written for it"

@@ -17,6 +17,7 @@ from benchmarks import accuracy_report as report
 from benchmarks.published import MEASUREMENTS, Row, read
 from benchmarks.scoring import Answer, answers_of, load, save
 from benchmarks.stopwatch import quiet
+from benchmarks.timing_page import page
 
 
 def tables(rows: Sequence[Row], answers: Sequence[Answer]) -> list[tuple[str, str]]:
@@ -50,6 +51,7 @@ def main(words: Sequence[str] | None = None) -> None:
         print(f"\n## {heading}\n\n{text}")
     if asked.write:
         save(answers)
+        asked.write.write_text(page(tables(rows, answers)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from benchmarks.readings import (
     start_of_transfer,
     table_load,
     transfer,
+    unknown,
 )
 from benchmarks.replay import Program, Replay
 from benchmarks.replays.tiles import load, output, store, sums, tile
@@ -23,6 +24,7 @@ from nki_lab.api import isa as nisa
 
 _NOTHING = (((1, 1), "float32"),)
 _STATIC = {"dge_mode": nisa.dge_mode.none}
+_SOFTWARE = {"dge_mode": nisa.dge_mode.swdge}
 
 
 def _filled(rows, columns, dtype=nl.float32, buffer=nl.sbuf):
@@ -66,18 +68,6 @@ def _chain(**sizes):
     return _activations(count=8)
 
 
-def _norm_activation(**sizes):
-    held, made, total = (
-        _filled(128, 16384, nl.bfloat16),
-        tile(128, 16384, nl.bfloat16),
-        tile(128, 1),
-    )
-    nisa.activation_reduce(dst=made, op=nl.square, data=held, reduce_op=nl.add, reduce_res=total)
-    result = tile(128, 16384, nl.bfloat16)
-    nisa.activation(dst=result, op=nl.copy, data=made, scale=total)
-    return result
-
-
 # -- Vector ----------------------------------------------------------------------------------------------------------
 
 
@@ -87,30 +77,26 @@ def _addition(rows, columns):
     return result
 
 
-def _multiply_adds():
-    a, b = _filled(128, 512, buffer=nl.psum), _filled(128, 512)
+def _norm(x):
+    """Run the kinds of instructions of a normalisation with quantisation, one after the other."""
+    wide, squares, total = (
+        _filled(128, 16384, nl.bfloat16),
+        tile(128, 16384, nl.bfloat16),
+        tile(128, 1),
+    )
+    nisa.activation_reduce(dst=squares, op=nl.square, data=wide, reduce_op=nl.add, reduce_res=total)
+    inverse, largest = tile(128, 1), tile(128, 1)
+    nisa.activation(dst=inverse, op=nl.rsqrt, data=total)
+    nisa.tensor_reduce(dst=largest, op=nl.maximum, data=squares, axis=1)
+    quantized = tile(128, 16384, nl.float8_e4m3)
+    nisa.tensor_scalar(dst=quantized, data=squares, op0=nl.multiply, operand0=2.0)
+    left, right = _filled(128, 512, buffer=nl.psum), _filled(128, 512)
     results = [tile(128, 512) for _ in range(3)]
     for result in results:
         nisa.scalar_tensor_tensor(
-            dst=result, data=a, op0=nl.multiply, operand0=2.0, op1=nl.add, operand1=b
+            dst=result, data=left, op0=nl.multiply, operand0=2.0, op1=nl.add, operand1=right
         )
-    for result in results[1:]:
-        nisa.tensor_tensor(dst=results[0], data1=results[0], data2=result, op=nl.add)
-    return results[0]
-
-
-def _largest():
-    held, result = _filled(128, 16384, nl.bfloat16), tile(128, 1)
-    nisa.tensor_reduce(
-        dst=result, op=nl.abs_max if hasattr(nl, "abs_max") else nl.maximum, data=held, axis=1
-    )
-    return result
-
-
-def _quantized():
-    held, result = _filled(128, 16384, nl.bfloat16), tile(128, 16384, nl.float8_e4m3)
-    nisa.tensor_scalar(dst=result, data=held, op0=nl.multiply, operand0=2.0)
-    return result
+    return tuple(_kept(t) for t in (inverse, largest, quantized, *results))
 
 
 # -- Tensor ----------------------------------------------------------------------------------------------------------
@@ -167,8 +153,13 @@ def _before_store(name):
     return read
 
 
+def _before_store_moves(run):
+    """Read the time until GpSimd has written the descriptors of the store and triggers it."""
+    return Reading(run.transfers[-1].issued - run.instructions("activation")[-1].end)
+
+
 def _store_end(run):
-    return Reading(run.transfers[-1].end - run.transfers[0].trigger, run.bytes_ns)
+    return Reading(run.transfers[-1].end - run.transfers[0].issued, run.bytes_ns)
 
 
 _EXP1 = {
@@ -181,12 +172,14 @@ _EXP1 = {
     "dma_store_32KiB": transfer(-1),
     "window_sp_trigger_to_store_end": _store_end,
 }
+# In this picture GpSimd triggers both transfers, the second one 880 ns after the exponential: it writes descriptors.
 _EXP2 = {
     "dma_window_16_engines": transfer(0),
     "dma_per_engine_2KiB": transfer(0),
     "trigger_to_first_byte": start_of_transfer(0),
     "dma_end_to_act_start": _after_load("activation"),
     "act_exp_N128": duration("activation"),
+    "act_end_to_store_trigger": _before_store_moves,
     "window_trigger_to_store_end": _store_end,
 }
 _ADD = {
@@ -198,7 +191,15 @@ _ADD = {
     "trigger_to_first_byte": start_of_transfer(0),
     "dma_end_to_dve_start": _after_load("tensor_tensor"),
 }
-_NORM = r"S=160, H=16384"
+_NORM = {
+    "activation_reduce_N16384": duration("activation_reduce"),
+    "act_table_load": table_load,
+    "scalar_tensor_tensor_N512_ii": pace("scalar_tensor_tensor"),
+    "tensor_reduce_absmax_N16384": duration("tensor_reduce"),
+    "tensor_scalar_bf16_to_fp8_N16384": duration("tensor_scalar"),
+    "window": unknown,
+    "matmul_N512_ii": unknown,
+}
 
 REPLAYS = (
     Replay("activation chain", r".*", _alone(_chain), reads={"ii": pace("activation")}),
@@ -256,9 +257,16 @@ REPLAYS = (
     Replay(
         "tensor_exp ex2",
         r"\[128,128\]",
-        _through(128, 128, "bfloat16", **_STATIC),
+        _through(128, 128, "bfloat16", **_SOFTWARE),
         arch="v3",
         reads=_EXP2,
+    ),
+    Replay(
+        "rmsnorm_quant",
+        "S=160, H=16384",
+        lambda: Program(_norm, _NOTHING, reorder=False, whole=False),
+        arch="v3",
+        reads=_NORM,
     ),
     *(
         Replay("vector_add_stream", ".*", lambda: _VECTOR_ADD, arch=arch, reads=_ADD)
@@ -266,4 +274,6 @@ REPLAYS = (
     ),
 )
 
-NOT_REPLAYED = {}
+NOT_REPLAYED = {
+    ("matmul 128x96", ".*", ""): "the picture does not tell the type of the operands",
+}

@@ -39,6 +39,7 @@ class MicroOp:
         engine: engine that runs it; None is the engine the instruction was placed on.
         stage: part of the Tensor engine, else None.
         ports: shared ports held while it runs.
+        part: (first row, first column, rows, columns) of the Tensor engine's array it uses, None for all of it.
         table: activation table it needs, else None.
         macs: multiply-accumulate operations it performs (for utilisation).
         bytes_read, bytes_written: on-chip traffic of its operands.
@@ -51,6 +52,7 @@ class MicroOp:
     engine: Engine | None = None
     stage: Stage | None = None
     ports: tuple[Port, ...] = ()
+    part: tuple[int, int, int, int] | None = None
     table: str | None = None
     macs: int = 0
     bytes_read: int = 0

@@ -45,6 +45,7 @@ class Record:
         interval: time until the queue can start its next instruction.
         latency: time from then until results are visible to the same engine.
         load: time to load weights behind the running product (Tensor engine), else 0.
+        part: the part of the Tensor engine's array it uses (`MicroOp.part`), None for all of it.
         table: activation table it needs, or None.
         ports: shared ports it holds for `interval`.
         issue: time its issuer spends on it, of a transfer.
@@ -54,7 +55,7 @@ class Record:
     """
 
     __slots__ = (
-        "form", "costs", "steps", "moves", "queue", "interval", "latency", "load", "table", "ports",
+        "form", "costs", "steps", "moves", "queue", "interval", "latency", "load", "part", "table", "ports",
         "issue", "lead", "work", "tail",
     )  # fmt: skip
 
@@ -66,6 +67,7 @@ class Record:
         self.queue: Queue = form.engine
         self.interval = self.latency = self.load = 0
         self.issue = self.lead = self.work = self.tail = 0
+        self.part: tuple[int, int, int, int] | None = None
         self.table: str | None = None
         self.ports: tuple[Port, ...] = ()
 
@@ -146,6 +148,7 @@ def _engine_record(
             record.interval += time
         record.ports += tuple(p for p in step.ports if p not in record.ports)
         record.table = step.table or record.table
+        record.part = step.part or record.part
     if loads > 1 or (loads and record.steps[0].stage is not Stage.LOAD_STATIONARY):
         raise InstructionError(
             f"{form.definition.name}: its cost loads weights {loads} times; the timing model knows one load, "

@@ -17,7 +17,7 @@ from nki_lab.ir.instruction import (
     writes,
 )
 from nki_lab.isa.enums import matmul_perf_mode
-from nki_lab.isa.matmul_rules import MATMUL_RULES, columns, double_row, moves_bits
+from nki_lab.isa.matmul_rules import MATMUL_RULES, array_part, columns, double_row, moves_bits
 from nki_lab.isa.systolic import INPUTS, TRANSPOSE_MODE, array_passes, identity, put_product
 from nki_lab.targets.engines import TENSOR
 from nki_lab.targets.spaces import PSUM, SBUF
@@ -116,4 +116,5 @@ def _(i, hw):
         moving_bytes=i.moving.size * i.moving.dtype.itemsize,
         full_float32=any(wide),
         half_float32=hinted or moves_bits(i, hw),
+        part=array_part(i, hw),
     )

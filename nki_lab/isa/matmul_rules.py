@@ -43,6 +43,14 @@ def _tile(i: Instruction, hw: Target) -> tuple[int, int]:
     return i.tile_size or (hw.pe_rows, hw.pe_columns)
 
 
+def array_part(i: Instruction, hw: Target) -> tuple[int, int, int, int] | None:
+    """Return (first row, first column, rows, columns) of the part of the array in use; None for all of it."""
+    rows, cols = _tile(i, hw)
+    if (rows, cols) == (hw.pe_rows, hw.pe_columns):
+        return None
+    return (*i.tile_position, rows, cols)
+
+
 # -- element types ---------------------------------------------------------------------------------
 
 

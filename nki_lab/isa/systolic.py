@@ -81,6 +81,7 @@ def array_passes(
     moving_bytes: int,
     full_float32: bool,
     half_float32: bool = False,
+    part: tuple[int, int, int, int] | None = None,
 ) -> Iterator[MicroOp]:
     """Yield the load of `stationary` and the passes that stream the moving operand against it.
 
@@ -99,6 +100,7 @@ def array_passes(
         full_float32: the operands are float32.
         half_float32: float32 in half the time: an operand of ones and zeros (isa/__init__.py:666), or a transpose
             in transpose mode (trainium2_arch.rst:201).
+        part: (first row, first column, rows, columns) of the array where a part of it is used.
     """
     cycles, passes = 1.0, 1
     if full_float32:
@@ -116,6 +118,7 @@ def array_passes(
             "MATMUL",
             cycles=max(stream, hw.matmul_min_cycles) * cycles / passes,
             stage=Stage.MULTIPLY_MOVING,
+            part=part,
             macs=depth * columns * stream if step == 0 else 0,
             bytes_read=moving_bytes,
             bytes_written=dst.size * dst.dtype.itemsize,

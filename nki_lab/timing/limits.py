@@ -117,6 +117,11 @@ LIMITS: tuple[Limit, ...] = (
     ),
     Limit(
         ASSUMED,
+        "products on parts of the array start 64 cycles apart, and each counts as the whole array in the current limit",
+        lambda k: any(r.part is not None for r in k.records),
+    ),
+    Limit(
+        ASSUMED,
         "every transfer is dealt to the DMA engines from the first one on, 8 partitions each, wherever its tile "
         "starts; the first engine is the one that finishes last",
         lambda k: any(

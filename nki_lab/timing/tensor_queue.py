@@ -4,13 +4,71 @@ from __future__ import annotations
 
 from math import sqrt
 
+from nki_lab.ir.form_times import picoseconds
 from nki_lab.targets.engines import TENSOR
 from nki_lab.targets.spec import Target
 from nki_lab.timing.board import Board, Running, last_unknown
 
 
 def tensor_queue(entries: list[int], board: Board, target: Target) -> Running:
-    """Run the Tensor engine.
+    """Run the Tensor engine, whose products use the whole array or parts of it."""
+    parted = any(board.records[n].part is not None for n in entries)
+    return (_parted_queue if parted else _whole_queue)(entries, board, target)
+
+
+def _parted_queue(entries: list[int], board: Board, target: Target) -> Running:
+    """Run products that use parts of the array, which run at the same time where the parts do not touch.
+
+    Page nki/api/nki/isa/__init__.py:513. Each part has a buffer for the weights that follow. Instructions still start
+    in order, the minimum interval apart; the current limit counts a part as the whole.
+    """
+    records, waits, hop = board.records, board.waits, board.hop
+    loads, begins, ends = board.products
+    limit = CurrentLimit.of(target)
+    apart = picoseconds(target.min_interval_cycles, target.tensor_ghz)
+    free: dict[tuple[int, int], int] = {}  # when each block of 32 x 32 is free, and its buffer
+    buffer: dict[tuple[int, int], int] = {}
+    started = last = busy_until = 0
+    for n in entries:
+        record = records[n]
+        time = 0
+        for w in waits[n]:
+            while board.done[w] < 0:
+                yield last_unknown(waits[n], w, board.done)
+            time = max(time, board.done[w] - (hop if records[w].queue is TENSOR else 0))
+        row, column, rows, columns = record.part or (0, 0, target.pe_rows, target.pe_columns)
+        blocks = [
+            (r, c)
+            for r in range(row, row + rows, _BLOCK)
+            for c in range(column, column + columns, _BLOCK)
+        ]
+        idle_since = max(free.get(block, 0) for block in blocks)
+        if record.load:
+            time = max(time, max(buffer.get(block, 0) for block in blocks))
+        begin = max(time + record.load, idle_since, started)
+        load_begin = time if record.load else begin
+        work = record.interval
+        end = begin + (work if limit is None else limit.stretched(begin, busy_until, work))
+        started = begin + min(apart, end - begin)
+        busy_until = max(busy_until, end)
+        for block in blocks:
+            buffer[block], free[block] = begin, end
+        loads.append(load_begin)
+        begins.append(begin)
+        ends.append(end)
+        board.start[n] = load_begin
+        board.end[n] = last = max(end + record.latency, last)
+        board.done[n] = last + hop
+        if n in board.waiting:
+            board.runnable += board.waiting.pop(n)
+
+
+#: The smallest part of the array: as many rows and columns (nki/api/nki/isa/__init__.py:518).
+_BLOCK = 32
+
+
+def _whole_queue(entries: list[int], board: Board, target: Target) -> Running:
+    """Run products that all use the whole array.
 
     Weights are loaded into a buffer for one tile, which is free from the start of the product that uses what it held:
     a load runs behind the product before it. Products follow each other at their interval; adding onto the same

@@ -206,3 +206,74 @@ def test_block_scaled_products_contract_four_times_as_much_in_the_same_time() ->
     )
     assert flops[1] == 4 * flops[0] == 4 * 4 * 2 * 128 * 128 * 512
     assert adjusted[1] == adjusted[0]
+
+
+# -- parts of the array --------------------------------------------------------------------------------------------
+
+
+def half_products(count, places, columns=512):
+    """Multiply 64 rows `count` times, on parts of 64 rows of the array that start at these rows in turn."""
+
+    def kernel(x):
+        weights = nl.ndarray((128, 128), dtype=nl.bfloat16, buffer=nl.sbuf)
+        moving = nl.ndarray((128, columns), dtype=nl.bfloat16, buffer=nl.sbuf)
+        memset(weights, 1.0)
+        memset(moving, 1.0)
+        outs = []
+        for k in range(count):
+            row = places[k % len(places)]
+            held = nl.ndarray((128, columns), dtype=nl.float32, buffer=nl.psum)
+            half = slice(row, row + 64)
+            nc_matmul(
+                held, weights[half], moving[half], tile_position=(row, 0), tile_size=(64, 128)
+            )
+            moved = nl.ndarray((128, columns), dtype=nl.float32, buffer=nl.sbuf)
+            tensor_copy(moved, held)
+            out = nl.ndarray((128, columns), dtype=nl.float32, buffer=nl.shared_hbm)
+            dma_copy(out, moved)
+            outs.append(out)
+        return tuple(outs)
+
+    return kernel
+
+
+def test_products_on_separate_parts_of_the_array_run_at_the_same_time() -> None:
+    # nki/api/nki/isa/__init__.py:513; they start the minimum interval of 64 cycles apart.
+    _, begins, ends = spans(timed(half_products(4, (0, 64)), ANY, target="trn1"))
+    assert ends - begins == pytest.approx([512 / GHZ] * 4, abs=0.01)
+    assert begins[1] - begins[0] == pytest.approx(64 / GHZ, abs=0.01)
+    assert begins[2] == pytest.approx(ends[0])
+    assert begins[3] == pytest.approx(ends[1])
+
+
+def test_products_on_one_part_of_the_array_follow_each_other() -> None:
+    run = timed(half_products(3, (64,)), ANY, target="trn1")
+    _, begins, ends = spans(run)
+    assert begins[1:] == pytest.approx(ends[:-1])
+    assert any("parts of the array" in w["message"] for w in run.profile.records("Warning"))
+    whole = timed(products(2), ANY, target="trn1")
+    assert not any("parts of the array" in w["message"] for w in whole.profile.records("Warning"))
+
+
+def test_a_product_on_the_whole_array_waits_for_its_parts() -> None:
+    def kernel(x):
+        weights = nl.ndarray((128, 128), dtype=nl.bfloat16, buffer=nl.sbuf)
+        moving = nl.ndarray((128, 512), dtype=nl.bfloat16, buffer=nl.sbuf)
+        memset(weights, 1.0)
+        memset(moving, 1.0)
+        first, second = (nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum) for _ in range(2))
+        nc_matmul(
+            first, weights[64:128], moving[64:128], tile_position=(64, 0), tile_size=(64, 128)
+        )
+        nc_matmul(second, weights, moving)
+        outs = []
+        for held in (first, second):
+            moved = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
+            tensor_copy(moved, held)
+            out = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.shared_hbm)
+            dma_copy(out, moved)
+            outs.append(out)
+        return tuple(outs)
+
+    _, begins, ends = spans(timed(kernel, ANY, target="trn1"))
+    assert begins[1] == pytest.approx(ends[0])
