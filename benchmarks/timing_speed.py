@@ -1,4 +1,4 @@
-"""How long does it take to time a million executed instructions, and how much memory?
+"""How much processor time and memory does it take to time a million executed instructions?
 
 python -m benchmarks.timing_speed                 # about 1e5 and 1e6 instructions of the tiled matmul
 python -m benchmarks.timing_speed 100000          # one size
@@ -27,7 +27,7 @@ _BAR = 1.5
 
 
 def main(words: list[str] | None = None) -> None:
-    """Print seconds per million instructions for the sizes asked for."""
+    """Print processor seconds per million instructions for the sizes asked for."""
     found: dict[int, float] = {}
     for size in [int(w) for w in words or ()] or [100_000, 1_000_000]:
         found[size] = _print_size(size)
@@ -52,9 +52,9 @@ def _print_size(size: int) -> float:
     seconds = float("inf")
     with quiet():
         for _ in range(5 if count < 500_000 else 2):
-            start = time.perf_counter()
+            start = time.process_time()
             timeline = schedule(execution, TimingOptions())
-            seconds = min(seconds, time.perf_counter() - start)
+            seconds = min(seconds, time.process_time() - start)
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     per_million = seconds / count * 1e6
     print(
