@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from nki_lab.profiler.critical_path import CriticalPath
     from nki_lab.profiler.loop_times import LoopIterations
     from nki_lab.profiler.roofline import Roofline
+    from nki_lab.profiler.source_lines import LineTimes
     from nki_lab.profiler.stalls import Stalls
     from nki_lab.profiler.what_if import Model, WhatIf, WhatIfs
 
@@ -332,11 +333,17 @@ class Profile:
 
         return stalls(self.slowest)
 
+    def lines(self) -> LineTimes:
+        """Return what every source line asked for, the most expensive first."""
+        from nki_lab.profiler.source_lines import by_line
+
+        return by_line(self)
+
     def iterations(self) -> LoopIterations:
         """Return what every iteration of the author's loops asked for."""
         from nki_lab.profiler.loop_times import loop_times
 
-        return loop_times(self)
+        return loop_times(self.slowest)
 
     def roofline(self) -> Roofline:
         """Return the least time of the same work by each limit of the chip."""

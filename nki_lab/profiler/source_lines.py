@@ -21,15 +21,42 @@ class LineTime:
         instructions: how many instructions it executed.
         engine_ns: their summed time on the engines.
         transfer_ns: summed time of the DMA transfers they issued.
+        wait_ns: summed time their engines stood still before them.
+        moved_bytes: bytes of those transfers.
     """
 
     place: str
     instructions: int
     engine_ns: int
     transfer_ns: int
+    wait_ns: int = 0
+    moved_bytes: int = 0
 
 
-def by_line(profile: Profile, line: Strings | None = None) -> list[LineTime]:
+class LineTimes(list[LineTime]):
+    """What every source line asked for, the most expensive first."""
+
+    def __str__(self) -> str:
+        if not self:
+            return "no line is known"
+        row = "{:<32}{:>12}{:>12}{:>12}{:>15}{:>9}"
+        lines = [row.format("line", "engine us", "DMA us", "waiting us", "bytes moved", "count")]
+        for line in self[:_SHOWN]:
+            times = (line.engine_ns, line.transfer_ns, line.wait_ns)
+            shown = [f"{ns / 1000:,.3f}" for ns in times]
+            counts = f"{line.moved_bytes:,}", f"{line.instructions:,}"
+            lines.append(row.format(line.place, *shown, *counts))
+        if len(self) > _SHOWN:
+            lines.append(f"... {len(self) - _SHOWN} more")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+_SHOWN = 30
+
+
+def by_line(profile: Profile, line: Strings | None = None) -> LineTimes:
     """Return the time of every source line, the most expensive first.
 
     Work of several engines at once is added up, so the sum may exceed the run's time. Instructions
@@ -51,14 +78,18 @@ def by_line(profile: Profile, line: Strings | None = None) -> list[LineTime]:
     issued = code >= 0
     moved = profile.numbers(TRANSFERS, "duration_ns")
     transfer = np.bincount(code[issued], weights=moved[issued], minlength=lines)
+    waited = profile.numbers("Instruction", "evt_wait_time_ns")
+    wait = np.bincount(line.codes[rows], weights=waited[rows], minlength=lines)
+    size = profile.numbers(TRANSFERS, "transfer_bytes")
+    sizes = np.bincount(code[issued], weights=size[issued], minlength=lines)
+    columns = (counts, engine, transfer, wait, sizes)
     found = [
-        LineTime(place, int(n), int(engine_ns), int(transfer_ns))
-        for place, n, engine_ns, transfer_ns in zip(
-            line.values, counts, engine, transfer, strict=True
-        )
-        if n
+        LineTime(place, *map(int, values))
+        for place, *values in zip(line.values, *columns, strict=True)
+        if values[0]
     ]
-    return sorted(found, key=lambda entry: (-entry.engine_ns - entry.transfer_ns, entry.place))
+    found.sort(key=lambda entry: (-entry.engine_ns - entry.transfer_ns, entry.place))
+    return LineTimes(found)
 
 
 def issuers(profile: Profile) -> np.ndarray:

@@ -22,6 +22,7 @@ from nki_lab.profiler.loop_times import LoopIterations
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.report import report
 from nki_lab.profiler.roofline import Roofline
+from nki_lab.profiler.source_lines import LineTimes
 from nki_lab.profiler.stalls import Stalls
 from nki_lab.profiler.step_data import Steps
 from nki_lab.profiler.view_data import ViewData
@@ -128,6 +129,10 @@ class Result:
     def stalls(self) -> Stalls:
         """Return what every engine stood still for, and how long."""
         return self.profile.stalls()
+
+    def lines(self) -> LineTimes:
+        """Return what every source line asked for, the most expensive first."""
+        return self.profile.lines()
 
     def iterations(self) -> LoopIterations:
         """Return what every iteration of the author's loops asked for."""

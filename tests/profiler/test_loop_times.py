@@ -84,3 +84,12 @@ def test_texts_and_saved_profiles() -> None:
     assert [line.split()[0] for line in lines[1:]] == ["m", "n", "k"]
     assert len(str(found.of("k")).splitlines()) == 1 + 24 + 1  # and how many more there are
     assert str(profile().iterations()) == "no loop is known"
+
+
+def test_of_two_cores_the_one_that_ends_last_is_asked() -> None:
+    kernel = nki_lab.jit(kernels.streamed)
+    x = np.ones((1024, 128), np.float32)
+    one, two = (nki_lab.run(k, x, target="trn2") for k in (kernel, kernel[2]))
+    assert len(two.profile.cores) == 2
+    assert [i.value for i in two.iterations()] == list(range(8))
+    assert [i.instructions for i in two.iterations()] == [i.instructions for i in one.iterations()]

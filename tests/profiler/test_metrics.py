@@ -126,11 +126,14 @@ def test_tables_that_follow_from_the_events() -> None:
 
 def test_time_per_source_line() -> None:
     assert by_line(profile()) == [
-        LineTime("cell:4", 1, 1100, 0),
-        LineTime("cell:3", 1, 50, 800),
-        LineTime("cell:5", 2, 500, 0),
-        LineTime("add.py:12", 1, 400, 0),
+        LineTime("cell:4", 1, 1100, 0, 1000, 0),
+        LineTime("cell:3", 1, 50, 800, 0, 8000),
+        LineTime("cell:5", 2, 500, 0, 0, 0),
+        LineTime("add.py:12", 1, 400, 0, 100, 0),
     ]
+    text = str(by_line(profile())).splitlines()
+    assert text[2].split() == ["cell:3", "0.050", "0.800", "0.000", "8,000", "1"]
+    assert len(text) == 5
 
 
 def test_issuers_follow_the_edges_to_transfers() -> None:
