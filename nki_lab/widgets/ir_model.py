@@ -37,7 +37,10 @@ class Passes:
                 entry["written"], entry["taken"] = (new - old).total(), (old - new).total()
                 entry["changed"] = bool(entry["written"] or entry["taken"])
             found.append(entry)
-            before = stage
+            if (
+                before is None or stage.changed
+            ):  # else it reads like the one before, whose text is known
+                before = stage
         return found
 
     def overview(self) -> bytes:

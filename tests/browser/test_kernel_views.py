@@ -39,6 +39,15 @@ def gather(x, index):
     nl.store(result, rows)
     nl.store(result[:, 0:16], part)
     return result"""
+HEADS = """\
+%%nki --run "heads(x)" --target trn2
+def heads(x):
+    result = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for b in nl.affine_range(x.shape[0]):
+        for h in nl.affine_range(x.shape[1]):
+            tile = nl.load(x[b, h])
+            nl.store(result[b, h], nl.add(tile, tile))
+    return result"""
 ROWS = """\
 x = rng.standard_normal((256, 512)).astype(np.float32)
 x[3, 5] = np.nan
@@ -166,6 +175,29 @@ def test_the_elements_of_operands_are_named_with_index_address_and_value(
         text = tip_at(page, strided.locator("canvas"), 61, 40)
         assert "partition" in text and "as element [" in text
         notebook.screenshot("elements_strided", view)
+
+
+def test_tensors_of_any_rank_are_reached_by_their_index(lab: Lab, chromium: str) -> None:
+    data = DATA.replace("np.ones((128, 64)", "np.ones((4, 3, 128, 64)")
+    with opened(lab, chromium, "rank", data, HEADS) as (page, notebook):
+        panel = tab(view_of(notebook), "layout")
+        canvas = panel.locator("canvas").first
+        fields = panel.locator(".nki-fields input")
+        # More rows than are shown at once: the outer axes begin at 0.
+        assert [field.input_value() for field in fields.all()] == ["0", "0"]
+        assert tip_at(page, canvas, 300, 100).startswith("x[0, 0, ")
+        fields.nth(0).fill("2")
+        fields.nth(1).fill("1")
+        page.mouse.move(0, 0)
+        text = tip_at(page, canvas, 300, 100)
+        row, column = map(int, re.match(r"x\[2, 1, (\d+), (\d+)\]\n", text).groups())
+        first = (((2 * 3 + 1) * 128 + row) * 64 + column) * 4
+        byte = int(re.search(r"byte ([\d,]+) of", text)[1].replace(",", ""))
+        assert first <= byte < first + 4
+        assert "%x[2, 1, 0:128, 0:64]" in text
+        fields.nth(0).fill("")  # all of it
+        settle(page)
+        notebook.screenshot("rank_4", panel)
 
 
 def test_values_are_coloured_and_what_is_no_number_is_flagged(lab: Lab, chromium: str) -> None:

@@ -4,7 +4,7 @@ import { button, choice, drawn, fill, make, sourceLine, uniqueNumber } from "./e
 import { number } from "./words.js";
 
 const MARGIN = 14;
-const LETTER = 6.6;
+const LETTER = { name: 7.3, note: 6.5 };
 
 /** Return the path of an edge through its points; layers run to the right, or down. */
 export function pathOf(points, down = false) {
@@ -88,12 +88,12 @@ class Graph {
     this.nodes = meta.nodes.map((node, k) => {
       const colour = node.engine ? theme.engine(node.engine) : theme.now.faint;
       const times = node.count > 1 ? ` x ${node.count}` : "";
-      const fit = (text) => (text.length * LETTER > w - 18 ? `${text.slice(0, Math.floor((w - 18) / LETTER) - 1)}…` : text);
+      const fit = (text, letter) => (text.length * letter > w - 18 ? `${text.slice(0, Math.floor((w - 18) / letter) - 1)}…` : text);
       const note = node.engine ? `${theme.engineLabel(node.engine)}${node.place ? `, ${node.place.split(", ").pop()}` : ""}` : node.note;
       return drawn("g", { class: `nki-node ${node.tensor >= 0 ? "nki-given" : ""}`, transform: `translate(${node.at[0]} ${node.at[1]})`, tabindex: k ? "-1" : "0", role: "button",
         "aria-label": `${node.name}${times}, ${note}`, onclick: () => this.choose(k), onfocus: () => this.choose(k) },
       drawn("rect", { width: w, height: h, rx: node.tensor >= 0 ? h / 2 : 3 }), drawn("rect", { class: "nki-band", width: node.tensor >= 0 ? 0 : 5, height: h, fill: colour }),
-      drawn("text", { x: 12, y: 14, class: "nki-node-name" }, fit(node.name + times)), drawn("text", { x: 12, y: 27, class: "nki-node-note" }, fit(note)),
+      drawn("text", { x: 12, y: 14, class: "nki-node-name" }, fit(node.name + times, LETTER.name)), drawn("text", { x: 12, y: 27, class: "nki-node-note" }, fit(note, LETTER.note)),
       drawn("title", {}, node.text || `${node.name}: ${node.note}`));
     });
     fill(this.svg, drawn("defs", {}, drawn("marker", { id: arrow, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" },
