@@ -69,6 +69,13 @@ class ScatterChart:
     points: tuple[Points, ...]
     text: str
 
+    @cached_property
+    def _decades(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """The powers of ten between which everything lies, across and up."""
+        drawn: list[Line | Points] = [*self.lines, *self.points]
+        across = [x for part in drawn for x in part.x]
+        return _decades(across), _decades([y for part in drawn for y in part.y])
+
     def figure(self) -> Any:
         """Return the chart as a plotly figure."""
         import plotly.graph_objects as go  # takes a second: only when a chart is wanted
@@ -103,17 +110,15 @@ class ScatterChart:
             "height": _HEIGHT + 60,
             "margin": {"l": 70, "r": 20, "t": 40, "b": 50},
             "legend": {"orientation": "h", "y": -0.2},
-            "xaxis": {"title": {"text": self.across}, **axis},
-            "yaxis": {"title": {"text": self.up}, **axis},
+            # Whole decades: an axis that shows less than one would have no mark.
+            "xaxis": {"title": {"text": self.across}, "range": list(self._decades[0]), **axis},
+            "yaxis": {"title": {"text": self.up}, "range": list(self._decades[1]), **axis},
         }
         return go.Figure(traces, layout)
 
     def to_svg(self) -> str:
         """Return the chart as an SVG image."""
-        drawn: list[Line | Points] = [*self.lines, *self.points]
-        xs = [x for part in drawn for x in part.x]
-        ys = [y for part in drawn for y in part.y]
-        (x0, x1), (y0, y1) = _decades(xs), _decades(ys)
+        (x0, x1), (y0, y1) = self._decades
 
         def place(x: float, y: float) -> tuple[float, float]:
             across = (math.log10(x) - x0) / (x1 - x0) * (_WIDTH - _LEFT - _RIGHT)

@@ -293,3 +293,22 @@ def test_two_views_on_a_page_do_not_know_each_other(lab: Lab, chromium: str) -> 
         views[0].locator(".nki-node").first.click()
         assert views[0].locator(".nki-chosen").count() > 0
         assert views[1].locator(".nki-chosen").count() == 0
+
+
+CHARTS = """\
+from nki_lab.widgets import charts
+charts.roofline(matmul_result)"""
+
+
+def test_rooflines_and_rates_are_drawn_by_plotly(lab: Lab, chromium: str) -> None:
+    rates = CHARTS.replace("roofline", "transfer_rates")
+    with opened(lab, chromium, "roofline", SETUP, MATMUL, CHARTS, rates) as (page, notebook):
+        charts = page.locator(".js-plotly-plot")
+        for dark in (False, True):
+            set_theme(page, dark)
+            for k, name in enumerate(("roofline", "transfer_rates")):
+                notebook.page.locator(".jp-CodeCell").nth(2 + k).scroll_into_view_if_needed()
+                charts.nth(k).locator(".scatterlayer .point").first.wait_for()
+                notebook.screenshot(f"{name}_{'dark' if dark else 'light'}", charts.nth(k))
+        assert charts.first.locator(".scatterlayer .point").count() == 1
+        assert charts.first.locator(".scatterlayer .trace").count() == 3
