@@ -21,7 +21,8 @@ from benchmarks.running import Run, run
 
 #: What the replays said when they were last run for this repository's rows.
 MODELLED = Path(__file__).with_name("modelled.csv")
-_PARTS = ("tensor", "vector", "scalar", "gpsimd", "dma")
+#: Parts of the core, in the order of `Answer.busy`.
+PARTS = ("tensor", "vector", "scalar", "gpsimd", "dma")
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ def _answer(row: Row, replay: Replay, done: Run) -> list[Answer]:
             "" if reading.roofline_ns is None else _rounded(reading.roofline_ns),
             _rounded(done.bytes_ns) if whole else "",
             done.bottleneck if whole else "",
-            " ".join(f"{done.active_percent(part):.1f}" for part in _PARTS) if whole else "",
+            " ".join(f"{done.active_percent(part):.1f}" for part in PARTS) if whole else "",
         )
     ]
 
@@ -139,7 +140,7 @@ def why_not(row: Row) -> str:
 
 def busy_of(answer: Answer) -> dict[str, float]:
     """Return how busy each part of the core was in the run, in percent."""
-    return dict(zip(_PARTS, map(float, answer.busy.split()), strict=True))
+    return dict(zip(PARTS, map(float, answer.busy.split()), strict=True))
 
 
 def save(answers: Iterable[Answer], path: Path = MODELLED) -> None:

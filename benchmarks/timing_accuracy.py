@@ -6,6 +6,8 @@ python -m benchmarks.timing_accuracy --only mamba             # only rows whose 
 python -m benchmarks.timing_accuracy --kept                   # print what the last run kept, without running anything
 python -m benchmarks.timing_accuracy --write docs/timing.md   # run everything, keep what it says, write the page
 python -m benchmarks.timing_accuracy --kept --write docs/timing.md   # only the words of the page have changed
+
+What nki-library's kernels take is as the last `python -m benchmarks.library` kept it: that takes a clone.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import accuracy_report as report
+from benchmarks.library import answers as library
 from benchmarks.published import MEASUREMENTS, Row, read
 from benchmarks.scoring import Answer, answers_of, load, save
 from benchmarks.stopwatch import quiet
@@ -48,12 +51,14 @@ def main(words: Sequence[str] | None = None) -> None:
     rows = [row for row in read(asked.csv) if asked.only in row.kernel]
     with quiet():
         answers = load() if asked.kept else answers_of(rows)
-    for heading, text in tables(rows, answers):
+    measured = {row.source for row in rows}
+    known = [*answers, *(a for a in library.kept() if a.source in measured)]
+    for heading, text in tables(rows, known):
         print(f"\n## {heading}\n\n{text}")
     if asked.write:
         if not asked.kept:
             save(answers)
-        asked.write.write_text(page(tables(rows, answers)), encoding="utf-8")
+        asked.write.write_text(page(tables(rows, known)), encoding="utf-8")
 
 
 if __name__ == "__main__":

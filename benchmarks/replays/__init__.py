@@ -52,6 +52,7 @@ FAMILIES = (
     "autocomp_attention_hbm",
     "autocomp_attention",
     "autocomp_conv1d",
+    "nki_library",
     "instructions",
 )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT_VARIABLE = "NKI_LIBRARY_ROOT"
 COMMIT = "d2ad3a579498d1888aa8740af97fd325dd5f2740"  # the exceptions were found with it
 _OURS = Path(__file__).parents[3]
-_TESTS = "test/integration/nkilib"
+TESTS = "test/integration/nkilib"
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,10 @@ def commit(clone: Path) -> str:
 def runs(clone: Path) -> list[Run]:
     """Return what there is to run: all files with tests on trn2, and on trn3 those with MX, which only it has."""
     found = []
-    for file in sorted((clone / _TESTS).rglob("test_*.py")):
+    for file in sorted((clone / TESTS).rglob("test_*.py")):
         text = file.read_text(encoding="utf-8")
         if "def test_" in text:
-            name = str(file.relative_to(clone / _TESTS))
+            name = str(file.relative_to(clone / TESTS))
             found.append(Run(name, "trn2"))
             if "mx" in text.lower():
                 found.append(Run(name, "trn3"))
@@ -72,7 +72,7 @@ def outcomes(clone: Path, run: Run, pick: int = 2) -> list[Outcome]:
     """Run one file of the suite in a process of its own; the clone stays as it is."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "outcomes.jsonl")
-        command = [sys.executable, "-m", "pytest", str(clone / _TESTS / run.file)]
+        command = [sys.executable, "-m", "pytest", str(clone / TESTS / run.file)]
         command += ["-q", "-c", str(clone / "test/pytest.ini"), "--rootdir", str(clone)]
         command += ["-p", "no:cacheprovider", "-p", "no:randomly"]
         command += ["-o", f"artifacts_dir={folder}", "--output-directory", f"{folder}/out"]
@@ -86,7 +86,7 @@ def outcomes(clone: Path, run: Run, pick: int = 2) -> list[Outcome]:
         done = subprocess.run(
             command,
             cwd=folder,
-            env=_environment(clone),
+            env=environment(clone),
             capture_output=True,
             text=True,
         )
@@ -100,7 +100,7 @@ def outcomes(clone: Path, run: Run, pick: int = 2) -> list[Outcome]:
     return [Outcome(x["name"], x["outcome"], x["seconds"], x["message"]) for x in lines]
 
 
-def _environment(clone: Path) -> dict[str, str]:
+def environment(clone: Path) -> dict[str, str]:
     path = [str(_OURS), str(clone / "src"), str(clone)]
     return {
         **os.environ,
