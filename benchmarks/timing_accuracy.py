@@ -38,6 +38,12 @@ def tables(rows: Sequence[Row], answers: Sequence[Answer]) -> list[tuple[str, st
     ]
 
 
+def with_library(rows: Sequence[Row], answers: Sequence[Answer]) -> list[Answer]:
+    """Return the answers with the kept ones of nki-library's own kernels."""
+    sources = {row.source for row in rows}
+    return [*answers, *(answer for answer in library.kept() if answer.source in sources)]
+
+
 def main(words: Sequence[str] | None = None) -> None:
     """Run the replays that are asked for and print the tables."""
     parser = argparse.ArgumentParser(prog="benchmarks.timing_accuracy")
@@ -51,8 +57,7 @@ def main(words: Sequence[str] | None = None) -> None:
     rows = [row for row in read(asked.csv) if asked.only in row.kernel]
     with quiet():
         answers = load() if asked.kept else answers_of(rows)
-    measured = {row.source for row in rows}
-    known = [*answers, *(a for a in library.kept() if a.source in measured)]
+    known = with_library(rows, answers)
     for heading, text in tables(rows, known):
         print(f"\n## {heading}\n\n{text}")
     if asked.write:
