@@ -116,8 +116,11 @@ def _boxes(
     if found is None:
         return [], f"where it lies is decided by {access.gather.index} while the kernel runs"
     lost = int((found < 0).sum())
-    note = f"{lost:,} elements have an index out of range" if lost else ""
-    return runs_of(found.reshape(-1), scale), note
+    notes = [f"{lost:,} elements have an index out of range"] if lost else []
+    passes = int((data.steps.order == position).sum())
+    if passes > 1:
+        notes.append(f"drawn where it lies in the first of its {passes:,} passes")
+    return runs_of(found.reshape(-1), scale), "; ".join(notes)
 
 
 def _describe(access: Access, tensor: Tensor, summed: str) -> dict[str, Any]:

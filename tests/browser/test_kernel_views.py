@@ -166,7 +166,7 @@ def test_the_elements_of_operands_are_named_with_index_address_and_value(
                 assert ("\nreads" in text, "not touched" in text) == (is_read, not is_read)
                 touched += is_read
         assert touched > 0
-        assert re.search(r"value -?[\d.e-]+ before it", text)
+        assert re.search(r"value -?[\d.e-]+\nbefore instruction 1, computed again", text)
         notebook.screenshot("elements_gathered", view)
 
         access(panel, 2, "tensor_copy(")

@@ -145,6 +145,9 @@ def test_in_a_loop_an_address_is_that_of_the_first_pass() -> None:
         p for p, o in enumerate(result.view_data.operations) if "%x[" in o.text
     )  # fmt: skip
     assert drawn(result, position, "src") == set(numbered(128, 64)[:, :16].reshape(-1).tolist())
+    meta, _ = unpack(access_parts(result.view_data, position))
+    notes = [o["note"] for o in meta["operands"] if o["gather"]]
+    assert notes == ["drawn where it lies in the first of its 4 passes"]
 
 
 def test_where_an_address_is_not_known_this_is_said() -> None:

@@ -134,7 +134,7 @@ class Operand {
     lines.push(covered ? `${o.way}${index ? ` as element [${index.join(", ")}] of the operand` : ""}` : "not touched");
     if (this.values === null) this.ask(x, y);
     else if (typeof this.values === "string") lines.push(`no values: ${this.values}`);
-    else lines.push(`${this.values.text(row, column)} ${o.way === "reads" ? "before" : "after"} it`);
+    else lines.push(this.values.text(row, column), this.values.meta.note);
     this.canvas.showTip(lines, x, y);
   }
 
