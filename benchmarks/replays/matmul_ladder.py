@@ -105,5 +105,6 @@ REPLAYS = tuple(
         ("nki_matmul_tiled", tiled),
         ("nki_matmul_hoist_load", hoisted),
         ("nki_matmul_block_free", blocked_free),
+        ("nki_matmul_fully_optimized.*", blocked),
     )
 )

@@ -74,7 +74,7 @@ TRN1 = build_target(
             "github.com/ucb-bar/autocomp examples/trn-advanced/4_conv1d_trace.py:116",
             DIGITISED,
             "131,072 instructions of 3 elements in 8.0 ms: hardly more than the minimum interval",
-            fitted=(("Autocomp conv1d depthwise", 6), ("Autocomp attention", 9), ("mamba", 8)),
+            fitted=(("Autocomp conv1d depthwise", 4), ("Autocomp attention", 9), ("mamba", 8)),
         ),
         "vector_fixed_latency_ns": Fact(
             229,
