@@ -107,6 +107,8 @@ class _Handovers:
             ],
             np.int64,
         ).reshape(-1, 2)
+        self._last, self._first = touches.last(), touches.first()
+        # Storage and position of each use as one number, in order.
         self._length = len(kernel.instructions)
         self._uses = np.unique(touches.storage.astype(np.int64) * self._length + touches.at)
 
@@ -115,23 +117,29 @@ class _Handovers:
 
         Where one tile or the other has many uses, one more node stands between them for all of their pairs.
         """
-        starts = np.searchsorted(self._uses, self._pairs * self._length + part.start)
-        stops = np.searchsorted(self._uses, self._pairs * self._length + part.stop)
+
+        def positions(uses: np.ndarray | slice) -> np.ndarray:
+            return self._uses[uses] % self._length - part.start
+
+        earlier, later = self._pairs.T
+        near = (self._last[earlier] >= part.start) & (self._first[later] < part.stop)
+        pairs = self._pairs[near] * self._length
+        starts = np.searchsorted(self._uses, pairs + part.start)
+        stops = np.searchsorted(self._uses, pairs + part.stop)
         numbers = stops - starts  # of uses, before and after
         froms, tos, count = [], [], len(part)
-        positions = self._uses % self._length - part.start
         paired = numbers[:, 0] * numbers[:, 1]
         for n in np.flatnonzero(paired > _WORTH_A_NODE).tolist():
-            earlier, later = (positions[starts[n, k] : stops[n, k]] for k in (0, 1))
-            froms += [earlier, np.full(len(later), count)]
-            tos += [np.full(len(earlier), count), later]
+            ends, begins = (positions(slice(starts[n, k], stops[n, k])) for k in (0, 1))
+            froms += [ends, np.full(len(begins), count)]
+            tos += [np.full(len(ends), count), begins]
             count += 1
         few = np.flatnonzero((paired > 0) & (paired <= _WORTH_A_NODE))
         pair = np.repeat(few, paired[few])
         at = np.arange(len(pair)) - np.repeat(np.cumsum(paired[few]) - paired[few], paired[few])
         row, column = np.divmod(at, numbers[pair, 1])
-        froms.append(positions[starts[pair, 0] + row])
-        tos.append(positions[starts[pair, 1] + column])
+        froms.append(positions(starts[pair, 0] + row))
+        tos.append(positions(starts[pair, 1] + column))
         before, after = np.concatenate(froms), np.concatenate(tos)
         other = before != after
         return before[other], after[other], count
