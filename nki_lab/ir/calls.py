@@ -5,15 +5,14 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from nki_lab.errors import OutsideKernel
 
 if TYPE_CHECKING:
     from types import CodeType
 
-    from nki_lab.ir.instruction import Definition, Instruction
-    from nki_lab.ir.register import Register
+    from nki_lab.ir.instruction import Definition
 
 _BINDER = "<nki_lab binder"  # how the file names of generated binders begin (source.is_internal)
 
@@ -25,23 +24,16 @@ class _Active(threading.local):
 active = _Active()
 
 
-def _emit(definition: Definition, args: tuple[Any, ...]) -> Instruction:
-    builder = active.builder
-    if builder is None:
-        raise OutsideKernel(
-            f"{definition.module}.{definition.name} was called outside a kernel",
-            help="call it in a function decorated with @nki.jit, and call that function with arrays",
-        )
-    return builder.emit(definition, args)
-
-
-def _new_register() -> Register | None:
-    return None if active.builder is None else active.builder.register()  # None: `_emit` refuses
+def _refuse(definition: Definition) -> NoReturn:
+    raise OutsideKernel(
+        f"{definition.module}.{definition.name} was called outside a kernel",
+        help="call it in a function decorated with @nki.jit, and call that function with arrays",
+    )
 
 
 def is_binding(code: CodeType) -> bool:
     """Tell whether `code` lies between the author's call of an instruction and the builder."""
-    return code is _emit.__code__ or code.co_filename.startswith(_BINDER)
+    return code.co_filename.startswith(_BINDER)
 
 
 def binder(
@@ -56,14 +48,17 @@ def binder(
         gives: the parameter whose register the call makes and returns, or "".
     """
     asked = [p for p in signature.parameters.values() if p.name != gives]
-    scope = {"_emit": _emit, "_new_register": _new_register}
+    scope = {"_active": active, "_refuse": _refuse}
     scope |= {f"_{p.name}": p.default for p in asked} | {f"_take_{n}": f for n, f in takes.items()}
     head = ", ".join(p.name if p.default is p.empty else f"{p.name}=_{p.name}" for p in asked)
     bound = {n: f"_take_{n}({n})" if n in takes else n for n in signature.parameters}
     if gives:
-        bound[gives] = "_new_register()"
+        bound[gives] = "_builder.register()"
     returned = f".args[{list(bound).index(gives)}]" if gives else ""
     values = ", ".join(bound.values())
-    code = f"def {name}(self, {head}):\n    return _emit(self, ({values},)){returned}\n"
+    code = (
+        f"def {name}(self, {head}):\n    _builder = _active.builder or _refuse(self)\n"
+        f"    return _builder.emit(self, ({values},)){returned}\n"
+    )
     exec(compile(code, f"{_BINDER} of {name}>", "exec"), scope)
     return scope[name]
