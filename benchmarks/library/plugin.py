@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from benchmarks.library import mended
-from benchmarks.library.rows import Goal, agrees, name_of
+from benchmarks.library.rows import SIZES, Goal, agrees, name_of
 from benchmarks.running import Run
 from benchmarks.scoring import PARTS
 from nki_lab.dtypes import dtype_of
@@ -33,7 +33,6 @@ stand_ins.install()
 mended.install()
 
 _CORES = "2"  # of a logical core where a test does not say: their CompilerArgs on trn2
-_NUMBERED = ("vnc_degree", "batch", "seqlen", "hidden", "intermediate")
 _ENUMS = {"norm_type": "NormType", "quant_type": "QuantizationType", "act_fn_type": "ActFnType"}
 
 
@@ -96,7 +95,7 @@ def _facts(item: pytest.Item) -> dict[str, str]:
 def _range_text(item: pytest.Item, name: str, value: Any) -> str:
     if name in _ENUMS and not isinstance(value, enum.Enum):
         value = getattr(item.module, _ENUMS[name])(value)
-    elif value in (0, 1) and name not in _NUMBERED:
+    elif value in (0, 1) and name not in SIZES:
         value = bool(value)
     return _text(value)
 
