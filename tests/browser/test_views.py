@@ -283,7 +283,7 @@ def test_the_layout_names_slices_and_axes(lab: Lab, chromium: str) -> None:
         page.mouse.click(box["x"] + 80, box["y"] + 60)
         assert "reads" in panel.locator(".nki-detail").inner_text()
         notebook.screenshot("layout_slice", view)
-        panel.locator("select").select_option(label="acc  128 x 512  float32")
+        panel.locator("select").first.select_option(label="acc  128 x 512  float32")
         panel.get_by_text("acc 128 x 512 float32 in PSUM").wait_for()
         assert "partition axis: axis 0 (128); free axis 1: 512 float32" in canvas.get_attribute(
             "aria-label"
@@ -300,8 +300,9 @@ def test_memory_names_the_tile_under_the_pointer(lab: Lab, chromium: str) -> Non
         psum = panel.locator("canvas").nth(1)
         psum.scroll_into_view_if_needed()
         box = psum.bounding_box()
+        lowest = box["y"] + box["height"] - 48 - 8  # above the numbers and the curve of what is in use
         for x in range(int(box["x"]) + 76, int(box["x"]) + 300, 4):
-            page.mouse.move(x, box["y"] + 168 - 22 - 8)
+            page.mouse.move(x, lowest)
             if panel.locator(".nki-tip").nth(1).is_visible():
                 break
         text = panel.locator(".nki-tip").nth(1).inner_text()
@@ -309,7 +310,7 @@ def test_memory_names_the_tile_under_the_pointer(lab: Lab, chromium: str) -> Non
             "acc [128, 512] float32\nbytes 0 to 2,047 (2,048) of partitions 0 to 127"
         )
         assert "acc = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)" in text
-        page.mouse.click(x, box["y"] + 168 - 22 - 8)
+        page.mouse.click(x, lowest)
         assert "Show in IR" in panel.locator(".nki-detail").inner_text()
         page.keyboard.press("]")
         assert "acc.1 [128, 512] float32" in panel.locator(".nki-detail").inner_text()
