@@ -28,6 +28,10 @@ class ValueSummary(NamedTuple):
         return not self.nan and not self.infinite
 
 
+#: Values that are turned into float64 together: a tensor in HBM may have very many.
+TOGETHER = 1 << 20
+
+
 def as_numbers(values: np.ndarray) -> np.ndarray:
     """Return values as float64; those of integers up to 53 bits are exact."""
     with np.errstate(all="ignore"):
@@ -35,8 +39,22 @@ def as_numbers(values: np.ndarray) -> np.ndarray:
 
 
 def summarize(values: np.ndarray) -> ValueSummary:
-    """Return the facts about an array of any dtype of the chip."""
-    numbers = as_numbers(values)
+    """Return the facts about an array of any dtype of the chip; of a large one part by part."""
+    if values.size <= TOGETHER:
+        return _summary(as_numbers(values))
+    flat = values.reshape(-1)
+    parts = [_summary(as_numbers(flat[k : k + TOGETHER])) for k in range(0, flat.size, TOGETHER)]
+    ends = [(p.least, p.most) for p in parts if p.least is not None and p.most is not None]
+    return ValueSummary(
+        flat.size,
+        min((least for least, _ in ends), default=None),
+        max((most for _, most in ends), default=None),
+        sum(p.nan for p in parts),
+        sum(p.infinite for p in parts),
+    )
+
+
+def _summary(numbers: np.ndarray) -> ValueSummary:
     nan, infinite = int(np.isnan(numbers).sum()), int(np.isinf(numbers).sum())
     finite = numbers if not nan and not infinite else numbers[np.isfinite(numbers)]
     if not finite.size:

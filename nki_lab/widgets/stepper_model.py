@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from nki_lab.profiler.step_data import StepOperand
-from nki_lab.profiler.value_summary import as_numbers, summarize
+from nki_lab.profiler.value_summary import TOGETHER, as_numbers, summarize
 from nki_lab.profiler.view_data import ViewData
 from nki_lab.widgets.packing import pack, smallest
 
@@ -177,9 +177,16 @@ def _changed(operand: StepOperand) -> int | None:
     old, new = operand.before, operand.after
     if operand.way == "reads" or old is None or new is None or old.shape != new.shape:
         return None
+    a, b = old.reshape(-1), new.reshape(-1)
+    missing = None if operand.unwritten is None else operand.unwritten.reshape(-1)
+    spans = (slice(k, k + TOGETHER) for k in range(0, old.size, TOGETHER))
+    return sum(_differing(a[s], b[s], None if missing is None else missing[s]) for s in spans)
+
+
+def _differing(old: np.ndarray, new: np.ndarray, unwritten: np.ndarray | None) -> int:
     a, b = as_numbers(old), as_numbers(new)
     other = (a != b) & ~(np.isnan(a) & np.isnan(b))
-    return int((other if operand.unwritten is None else other | operand.unwritten).sum())
+    return int((other if unwritten is None else other | unwritten).sum())
 
 
 def _values(
@@ -202,14 +209,15 @@ def _values(
         "unwritten": grid.size - found.size,
         "key": f"v{len(arrays) // 2}",
     }
-    numbers = as_numbers(grid)
     if rows <= TABLE_ROWS and columns <= TABLE_COLUMNS:
         meta["picture"] = None
+        numbers = as_numbers(grid)
         cells, marks = _clean(numbers), _marks(numbers, missing)
     else:
-        down, across = _edges(rows, PICTURE_ROWS), _edges(columns, PICTURE_COLUMNS)
+        down, across = block_edges(rows, PICTURE_ROWS), block_edges(columns, PICTURE_COLUMNS)
         meta["picture"] = [len(down), len(across)]
-        cells, marks = _coarse(numbers, missing, down, across)
+        mean, marked = coarse(grid, missing, down, across)
+        cells, marks = mean.reshape(-1), marked.astype("u1").reshape(-1)
         cells, meta["scale"] = _levels(cells)
     arrays[f"{meta['key']}.cells"] = cells
     arrays[f"{meta['key']}.marks"] = marks
@@ -234,10 +242,32 @@ def _marks(numbers: np.ndarray, unwritten: np.ndarray | None) -> np.ndarray:
     return marks.astype("u1").reshape(-1)
 
 
-def _coarse(
-    numbers: np.ndarray, unwritten: np.ndarray | None, down: np.ndarray, across: np.ndarray
+def coarse(
+    values: np.ndarray, unwritten: np.ndarray | None, down: np.ndarray, across: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean of the finite values of blocks, and the marks of what else they hold."""
+    """Return the mean of the finite values of blocks, and the marks of what else they hold.
+
+    Args:
+        values: rows and columns.
+        unwritten: elements that nothing had written, or None.
+        down, across: first row and first column of every block.
+    """
+    for axis, edges in ((0, down), (1, across)):
+        if (
+            values.size > TOGETHER and len(edges) > 1
+        ):  # half and half, so that little is float64 at once
+            half = len(edges) // 2
+            parts = []
+            for first, end in ((0, half), (half, len(edges))):
+                at = slice(edges[first], edges[end] if end < len(edges) else None)
+                part = (at, slice(None)) if axis == 0 else (slice(None), at)
+                own = edges[first:end] - edges[first]
+                missing = None if unwritten is None else unwritten[part]
+                sides = (own, across) if axis == 0 else (down, own)
+                parts.append(coarse(values[part], missing, *sides))
+            (a, b), (c, d) = parts
+            return np.concatenate((a, c), axis), np.concatenate((b, d), axis)
+    numbers = as_numbers(values)
     known = np.ones(numbers.shape, bool) if unwritten is None else ~unwritten
 
     def added(values: np.ndarray) -> np.ndarray:
@@ -251,7 +281,7 @@ def _coarse(
     marks = (added((np.isnan(numbers) & known).astype(np.int64)) > 0) * NAN
     marks = marks + (added((np.isinf(numbers) & known).astype(np.int64)) > 0) * INFINITE
     marks = np.where(added(known.astype(np.int64)) == 0, UNWRITTEN, marks)
-    return np.nan_to_num(mean).reshape(-1), marks.astype("u1").reshape(-1)
+    return np.nan_to_num(mean), marks
 
 
 def _levels(values: np.ndarray) -> tuple[np.ndarray, float]:
@@ -260,7 +290,7 @@ def _levels(values: np.ndarray) -> tuple[np.ndarray, float]:
     return np.rint(values / scale * LEVELS + LEVELS).astype("u2"), scale
 
 
-def _edges(count: int, most: int) -> np.ndarray:
+def block_edges(count: int, most: int) -> np.ndarray:
     """Return the first of every block, where `count` things fall into at most `most` blocks."""
     blocks = min(count, most)
     return (np.arange(blocks) * count) // max(blocks, 1)

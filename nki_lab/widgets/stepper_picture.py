@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nki_lab.profiler.step_data import StepOperand
-from nki_lab.profiler.value_summary import as_numbers, number_text, summarize
+from nki_lab.profiler.value_summary import number_text, summarize
 from nki_lab.profiler.view_data import ViewData
 from nki_lab.profiler.view_text import summary
 from nki_lab.widgets.picture import (
@@ -18,6 +18,7 @@ from nki_lab.widgets.picture import (
     cut,
     of_theme,
 )
+from nki_lab.widgets.stepper_model import block_edges, coarse
 from nki_lab.widgets.theme import ENGINE_COLOURS, FAINT, HEAT, INK, LIMIT, rgb
 
 _MARGIN = 12
@@ -76,32 +77,18 @@ def _facts(written: list[StepOperand]) -> str:
 
 def _values(picture: Paper, values: np.ndarray, y: int, theme: str) -> None:
     """Draw the means of blocks of values; a block with a NaN or an infinity is marked."""
-    grid = (
-        as_numbers(values.reshape(len(values), -1))
-        if values.ndim
-        else as_numbers(values).reshape(1, 1)
-    )
+    grid = values.reshape(len(values), -1) if values.ndim else values.reshape(1, 1)
     if not grid.size:
         return
-    rows, columns = (min(n, most) for n, most in zip(grid.shape, (_DOWN, _ACROSS), strict=True))
-    down, across = (
-        (np.arange(n) * size) // n for n, size in zip((rows, columns), grid.shape, strict=True)
-    )
-
-    def added(array: np.ndarray) -> np.ndarray:
-        return np.add.reduceat(np.add.reduceat(array, down, 0), across, 1)
-
-    finite = np.isfinite(grid)
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean = np.nan_to_num(
-            added(np.where(finite, grid, 0.0)) / np.maximum(added(finite.astype(int)), 1)
-        )
-    bad = added((~finite).astype(int)) > 0
+    down, across = block_edges(len(grid), _DOWN), block_edges(grid.shape[1], _ACROSS)
+    mean, marks = coarse(grid, None, down, across)
     scale = float(np.abs(mean).max()) or 1.0
     stops = [rgb(of_theme(colour, theme)) for colour in HEAT]
-    for row in range(rows):
-        for column in range(columns):
-            colour: object = LIMIT if bad[row, column] else _heat(stops, mean[row, column] / scale)
+    for row in range(mean.shape[0]):
+        for column in range(mean.shape[1]):
+            colour: object = (
+                LIMIT if marks[row, column] else _heat(stops, mean[row, column] / scale)
+            )
             picture.fill(_MARGIN + column * _BLOCK, y + row * _BLOCK, _BLOCK, _BLOCK, colour)  # type: ignore[arg-type]
 
 

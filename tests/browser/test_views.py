@@ -300,7 +300,9 @@ def test_memory_names_the_tile_under_the_pointer(lab: Lab, chromium: str) -> Non
         psum = panel.locator("canvas").nth(1)
         psum.scroll_into_view_if_needed()
         box = psum.bounding_box()
-        lowest = box["y"] + box["height"] - 48 - 8  # above the numbers and the curve of what is in use
+        lowest = (
+            box["y"] + box["height"] - 48 - 8
+        )  # above the numbers and the curve of what is in use
         for x in range(int(box["x"]) + 76, int(box["x"]) + 300, 4):
             page.mouse.move(x, lowest)
             if panel.locator(".nki-tip").nth(1).is_visible():

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
+from nki_lab.profiler import value_summary
 from nki_lab.profiler.step_data import NOT_KNOWN, NoSteps
 from nki_lab.profiler.view_text import view_text
 from nki_lab.runtime import Result, jit, run
@@ -106,6 +107,42 @@ def test_a_picture_shows_means_and_loses_no_nan() -> None:
             assert marks[row, column] == wanted
             finite = block[np.isfinite(block)]
             assert seen[row, column] == pytest.approx(finite.mean(), abs=values["scale"] / 30_000)
+
+
+@pytest.mark.parametrize("together", [50, 1_000, 20_000])
+def test_large_operands_are_looked_at_part_by_part_and_are_told_alike(
+    monkeypatch, together
+) -> None:
+    names = [f"stepper/at/{n}" for n in range(4)]
+    whole = [part(scaled_run(), name) for name in names]
+    for module in (value_summary, stepper_model):
+        monkeypatch.setattr(module, "TOGETHER", together)
+    for (meta, arrays), (again, others) in zip(
+        whole, map(partial(part, scaled_run()), names), strict=True
+    ):
+        scales = [
+            o[when]["scale"]
+            for o in meta["operands"]
+            for when in ("before", "after")
+            if o[when] and "scale" in o[when]
+        ]
+        found = [
+            o[when]["scale"]
+            for o in again["operands"]
+            for when in ("before", "after")
+            if o[when] and "scale" in o[when]
+        ]
+        assert found == pytest.approx(scales)
+        assert _without(meta, "scale") == _without(again, "scale")
+        for key, array in arrays.items():
+            np.testing.assert_allclose(others[key].astype(float), array.astype(float), atol=1)
+
+
+def _without(value, key):
+    """Return plain data without one key, wherever it is."""
+    if isinstance(value, dict):
+        return {k: _without(v, key) for k, v in value.items() if k != key}
+    return [_without(v, key) for v in value] if isinstance(value, list) else value
 
 
 def test_a_window_holds_the_exact_elements() -> None:
