@@ -5,8 +5,10 @@ import html.parser
 import json
 import re
 
+import numpy as np
 import pytest
 
+from nki_lab.profiler.step_data import NoSteps, Step, StepOperand, StepPass
 from nki_lab.profiler.view_data import VIEWS, Place, Remark, Tensor, ViewData
 from nki_lab.widgets import display, live
 from nki_lab.widgets.open_views import OpenViews, open_views
@@ -40,12 +42,30 @@ def bundle_of(result, **options) -> dict:
     return display(result, **options)._repr_mimebundle_()[0]
 
 
+class HostileSteps(NoSteps):
+    """Two executed instructions in which everything a user names is `text`."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("")
+        self.order = np.zeros(2, dtype=np.uint32)
+        self.note = self._text = text
+
+    def at(self, number: int) -> Step:
+        text = self._text
+        values = np.array([[1.0, np.nan]])
+        operand = StepOperand(text, text, 0, "updates", (1, 2), text, "sbuf", values, values)
+        passes = (StepPass(Place(text, text, text), 0, 2, text, None),)
+        return Step(number, 0, (operand,), passes, {text: 1}, {text: 2}, printed=text, error=text)
+
+
 def hostile_run(text: str) -> ViewData:
     """Return a run in which everything a user names is `text`."""
     place = Place(text, text, text)
     tensor = Tensor(text, "sbuf", (8, 4), "float32", 4, "input", True, (0, 0), (0, 5), place)
     remark = Remark("advice", text, text, place)
-    return by_hand(text, tensors=[tensor] * 2, findings=[remark])
+    return by_hand(
+        text, make_steps=lambda: HostileSteps(text), tensors=[tensor] * 2, findings=[remark]
+    )
 
 
 class Markup(html.parser.HTMLParser):

@@ -32,7 +32,7 @@ class Stepper {
         button("Forward ▶", "One instruction forward (→ or n)", () => this.show(this.at + 1)), button("▶|", "Last instruction (End)", () => this.show(meta.count - 1)),
         make("label", { class: "nki-choice" }, "step", this.field, `of ${number(meta.count)}`), this.slider),
       this.jumps(), make("div", { class: "nki-bar" }, this.said, this.news), this.around, this.detail, this.memory,
-      make("p", { class: "nki-help" }, `Keys: → and ← one instruction, Home and End, N to the next NaN or Inf, L to the chosen line, [ and ] to the watched tile's writes, T to the next pass of a loop. ${meta.note}`));
+      make("p", { class: "nki-help" }, `Keys: → and ← (n and p) one instruction, Home and End, Shift+N to the next NaN or Inf, l and Shift+L on and back to the chosen line, [ and ] to the watched tile's writes, t and Shift+T to the pass after and before of a loop. ${meta.note}`));
     this.keys = (event) => this.key(event);
     panel.addEventListener("keydown", this.keys);
   }
@@ -40,7 +40,7 @@ class Stepper {
   /** Return the row of what one can run to. */
   jumps() {
     const { meta, arrays } = this;
-    const row = [button("Next NaN/Inf", "Run to the next instruction that writes a NaN or an infinity (N)", () => this.toNotFinite())];
+    const row = [button("Next NaN/Inf", "Run to the next instruction that writes a NaN or an infinity (Shift+N)", () => this.toNotFinite())];
     if (meta.searchable) {
       const lines = linesRun(arrays.order, arrays.line, meta.places.length);
       this.line = lines.length ? lines[0][0] : 0;
@@ -48,7 +48,7 @@ class Stepper {
       const tensors = meta.tensors.map((t, k) => [k, `${t.name}  ${t.kind}  ${SPACES[t.memory]}`]);
       row.push(
         make("span", { class: "nki-fields" }, choice("line", named, this.line, (value) => { this.line = Number(value); }),
-          button("To line", "Run to the next instruction of the line (L)", () => this.toLine(1))),
+          button("To line", "Run to the next instruction of the line (l)", () => this.toLine(1))),
         make("span", { class: "nki-fields" }, choice("watch", [[-1, "no tile"], ...tensors], -1, (value) => this.watch(Number(value))),
           button("◀ write", "Back to the write before ([)", () => this.toWrite(-1)), button("write ▶", "On to the next write (])", () => this.toWrite(1))));
     }
