@@ -156,7 +156,7 @@ class NkiMagics(Magics):
         if not options.json:
             print(findings, end="")
         if not options.quiet and not options.json:
-            show(result, options.show)
+            show(result, options.show, other, tells=False)
             _print_answers(result, options, locate)
             if options.bench:
                 print(result.benchmark())

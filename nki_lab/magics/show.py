@@ -11,7 +11,6 @@ from nki_lab import widgets
 from nki_lab.errors import UsageError
 from nki_lab.profiler.files import load
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.view_data import ViewData
 from nki_lab.runtime import Result
 from nki_lab.source import Stack
 
@@ -34,15 +33,19 @@ def profile_of(what: Any, stack: Stack = ()) -> Profile:
     )
 
 
-def show(result: Result | Profile, views: tuple[str, ...] | None) -> None:
+def show(
+    result: Result | Profile,
+    views: tuple[str, ...] | None,
+    compare: Result | Profile | None = None,
+    tells: bool = True,
+) -> None:
     """Show the views of a run below the cell.
 
     Args:
         result: the run, or what is known of it from its profile.
         views: names of views; None is the choice of the display, an empty tuple shows nothing.
+        compare: a run whose timeline is shown with it.
+        tells: with another run, the text says where both differ.
     """
     if views is None or views:
-        shown = (
-            ViewData(result.name or "profile", result) if isinstance(result, Profile) else result
-        )
-        display(widgets.display(shown, views))
+        display(widgets.display(result, views, compare, tells))

@@ -15,7 +15,6 @@ from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand
 
 from nki_lab.errors import NoKernel, UsageError, close_matches
 from nki_lab.magics.show import profile_of, show
-from nki_lab.profiler.compare import compare_profiles
 from nki_lab.profiler.profile import Profile
 from nki_lab.runtime import Result
 
@@ -82,7 +81,7 @@ class ViewMagics(Magics):
     @no_var_expand
     @line_magic
     def nki_compare(self, line: str) -> None:
-        """Say where the time of two runs differs: by engine, line and opcode.
+        """Say where the time of two runs differs, by engine, line and opcode, and show both on one timeline.
 
         %nki_compare before after           two variables
         %nki_compare before.json after      a stored profile and a variable
@@ -93,8 +92,8 @@ class ViewMagics(Magics):
                 f"%nki_compare takes two runs, found {len(words)}",
                 help="for example %nki_compare before_result after_result",
             )
-        first, second = (profile_of(self._named(word)) for word in words)
-        print(compare_profiles(first, second))
+        first, second = (self._named(word) for word in words)
+        show(second, ("timeline",), first)
 
     def _result(self, line: str, magic: str) -> Result:
         """Return a run with its program."""

@@ -9,7 +9,7 @@ of the run exactly.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,7 @@ class Step:
         start_ns: when it began.
         gap_ns: from the end of the step before (or the start of the run) to its own start.
         span_ns: from its start to its end, or to the start of the next step where that comes first.
+        event: its row in Instruction; past those, in DmaPacketAggregated.
     """
 
     lane: str
@@ -43,6 +44,7 @@ class Step:
     start_ns: int
     gap_ns: int
     span_ns: int
+    event: int = field(default=-1, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -185,6 +187,7 @@ def _step(found: Waits, event: int, gap: int, span: int) -> Step:
         start_ns=int(found.start[event]),
         gap_ns=gap,
         span_ns=span,
+        event=event,
     )
 
 

@@ -69,16 +69,6 @@ class Slice(NamedTuple):
     args: dict[str, Any]
 
 
-class Curve(NamedTuple):
-    """A number over time: its title, unit and core, and when it takes which value."""
-
-    title: str
-    unit: str
-    core: int
-    times: list[int]
-    values: list[float]
-
-
 class Drawing:
     """The timeline of a profile; slices are made when they are asked for, some at a time."""
 
@@ -180,26 +170,6 @@ class Drawing:
         use[use] = self.drawn[giver[use]] & self.drawn[taker[use]]
         kinds = profile.strings("Flow", "dependency_type").take(np.flatnonzero(use)).to_list()
         return giver[use], taker[use], [kind or "dependency" for kind in kinds]
-
-    def curves(self) -> Iterator[Curve]:
-        """Yield the curves of each core."""
-        profile = self.profile
-        for table, (title, column, scale, unit) in _CURVES.items():
-            assert column in TABLES[table]
-            times = profile.numbers(table, "timestamp")
-            values = profile.numbers(table, column) * scale
-            core = profile.numbers(table, "pcore_idx")
-            for number in np.unique(core).tolist():
-                own = (core == number) & (times >= 0)
-                yield Curve(title, unit, number, times[own].tolist(), values[own].tolist())
-
-
-_CURVES = {
-    "SbufUsage": ("SBUF usage", "avg_util_percent", 100.0, "%"),
-    "PsumUsage": ("PSUM usage", "avg_util_percent", 100.0, "%"),
-    "PendingDma": ("Pending DMA", "value", 1.0, "transfers"),
-    "HbmUsage": ("HBM throughput", "current_throughput", 1e-9, "GB/s"),
-}
 
 
 def _column(profile: Profile, table: str, name: str) -> np.ndarray:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from nki_lab.profiler.curves import curves
 from nki_lab.profiler.drawing import Drawing, Slice
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.profile_json import FORMAT_VERSION, document_of, dump, shown_number
@@ -47,8 +48,8 @@ def _events(drawing: Drawing) -> Iterator[dict[str, Any]]:
     yield from _names(drawing)
     yield from map(_slice, drawing.slices())
     yield from _arrows(drawing)
-    for curve in drawing.curves():
-        for time, value in zip(curve.times, curve.values, strict=True):
+    for curve in curves(drawing.profile):
+        for time, value in zip(curve.times.tolist(), curve.values.tolist(), strict=True):
             args = {curve.unit: shown_number(round(value, 6))}
             yield {"ph": "C", "name": curve.title, "pid": curve.core, "ts": _us(time), "args": args}
 

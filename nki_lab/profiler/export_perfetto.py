@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.profiler.curves import curves
 from nki_lab.profiler.drawing import Drawing, Slice, Track
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.profile_json import document_of, dump
@@ -88,12 +89,12 @@ class _Writer:
             yield _descriptor(number(1, _uuid(track)) + text(2, track.name) + parent)
         for shown in self._drawing.slices(in_time=True):
             yield from self._slice(shown)
-        for place, curve in enumerate(self._drawing.curves()):
+        for place, curve in enumerate(curves(self._drawing.profile)):
             uuid = (1 << 40) + place
             unit = block(8, text(6, curve.unit))
             parent = number(5, _core_uuid(curve.core))
             yield _descriptor(number(1, uuid) + text(2, curve.title) + parent + unit)
-            for time, value in zip(curve.times, curve.values, strict=True):
+            for time, value in zip(curve.times.tolist(), curve.values.tolist(), strict=True):
                 yield self._packet(
                     time, number(_KIND, _COUNTER) + number(_UUID, uuid) + double(_VALUE, value)
                 )

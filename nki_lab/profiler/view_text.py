@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from nki_lab.profiler.compare import compare_profiles
 from nki_lab.profiler.data_flow import data_flow_text
 from nki_lab.profiler.matmuls import matmul_text
 from nki_lab.profiler.occupancy import Occupancy, occupancy
@@ -39,6 +40,18 @@ def summary(data: ViewData) -> str:
     profile = data.profile
     how = "modelled" if profile.is_simulation else "measured"
     return f"{data.name} on {profile.target.name}: {profile.total_ns / 1000:,.3f} us {how}"
+
+
+def comparison_lines(first: ViewData, second: ViewData, limit: int | None = None) -> list[str]:
+    """Return where two runs differ, line by line; lines of the author are matched by their text."""
+    texts = [
+        {place.label: place.text.strip() for place in run.lines[1]} if run.lines else {}
+        for run in (first, second)
+    ]
+    found = compare_profiles(
+        first.profile, second.profile, lambda run, place: texts[run].get(place, "")
+    )
+    return cut(str(found).split("\n"), limit)
 
 
 def _report(data: ViewData, limit: int | None) -> list[str]:

@@ -179,15 +179,17 @@ class Result:
             self.compiled, self.inputs, self.before, self.outputs, self.options, self.ranks
         )
 
-    def show(self, *views: str) -> Any:
+    def show(self, *views: str, compare: Result | Profile | None = None) -> Any:
         """Return the run as an object that a notebook shows: `result.show()`, `result.show("memory", "ir")`.
 
         Args:
             views: names of views, the first in front; by default all of them.
+            compare: another run, such as that of an earlier version: the timeline shows both on one axis of time, and
+                the text says where they differ.
 
         What is returned also has `save_html(path)`, one page that needs no kernel, and `to_image("svg")`.
         """
-        return import_module(VIEWS_ROOM).display(self, views or None)
+        return import_module(VIEWS_ROOM).display(self, views or None, compare)
 
     def __repr__(self) -> str:
         return report(self.profile)

@@ -16,8 +16,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.view_data import VIEWS, ViewData
-from nki_lab.profiler.view_text import view_text
+from nki_lab.profiler.view_text import comparison_lines, view_text
 from nki_lab.widgets.head import view_head
 from nki_lab.widgets.open_views import open_views
 from nki_lab.widgets.parts import Parts
@@ -32,6 +33,7 @@ _WIDGET = "application/vnd.jupyter.widget-view+json"
 _SHOWN_WIDTH = WIDTH * 3 // 4
 #: Lines of text that each view leaves in a notebook.
 TEXT_LINES = 40
+_TIMELINE_FIRST = ("timeline", *(name for name in VIEWS if name != "timeline"))
 
 
 class Display:
@@ -41,16 +43,26 @@ class Display:
         data: the run.
         tabs: names of its views, from left to right.
         text: names of the views that are told as text.
+        other: a run whose timeline is shown with that of `data`.
+        tells: with another run, the text says where both differ instead.
     """
 
-    def __init__(self, data: ViewData, tabs: Sequence[str], text: Sequence[str]) -> None:
+    def __init__(
+        self,
+        data: ViewData,
+        tabs: Sequence[str],
+        text: Sequence[str],
+        other: ViewData | None = None,
+        tells: bool = True,
+    ) -> None:
         unknown = [name for name in (*tabs, *text) if name not in VIEWS]
         if unknown or not tabs:
             raise ValueError(f"views are {', '.join(VIEWS)}; found {', '.join(unknown) or 'none'}")
         self.data = data
         self.tabs = tuple(tabs)
         self.text = tuple(text)
-        self._parts = Parts(data)
+        self.other = other if tells else None
+        self._parts = Parts(data, other)
         #: Why there is no live view; empty where there is one.
         self.problem = ""
 
@@ -90,6 +102,8 @@ class Display:
         return view
 
     def __repr__(self) -> str:
+        if self.other is not None:
+            return "\n".join(comparison_lines(self.other, self.data, TEXT_LINES))
         return "\n\n".join(view_text(self.data, name, TEXT_LINES) for name in self.text)
 
     @cached_property
@@ -115,15 +129,26 @@ class Display:
         return dict(self._bundle), sizes
 
 
-def display(result: Any, tabs: Sequence[str] | None = None) -> Display:
+def display(
+    result: Any, tabs: Sequence[str] | None = None, compare: Any = None, tells: bool = True
+) -> Display:
     """Return a run as an object that a notebook shows: the views of `VIEWS` as tabs.
 
     Args:
-        result: a Result of `nki_lab.run`, or a ViewData.
+        result: a Result of `nki_lab.run`, a Profile, or a ViewData.
         tabs: names of views in the order of their tabs; the first is in front. By default all of
             them, told by the report in plain text.
+        compare: another run: the timeline shows both, and stands in front where `tabs` does not say otherwise.
+        tells: with another run, the text says where both differ.
     """
-    data = result if isinstance(result, ViewData) else result.view_data
+    data, other = _data(result), None if compare is None else _data(compare)
     if tabs is None:
-        return Display(data, VIEWS, VIEWS[:1])
-    return Display(data, tabs, tabs)
+        tabs = VIEWS if other is None or not tells else _TIMELINE_FIRST
+        return Display(data, tabs, VIEWS[:1], other, tells)
+    return Display(data, tabs, tabs, other, tells)
+
+
+def _data(run: Any) -> ViewData:
+    if isinstance(run, Profile):
+        return ViewData(run.name or "profile", run)
+    return run if isinstance(run, ViewData) else run.view_data

@@ -17,7 +17,11 @@
                             some elements of operand 0 of 7, from row 16 and column 8 on
     timeline                tracks, and how busy they are over time
     timeline/events         every event, in chunks
-    timeline/event/17       what is known of event 17
+    timeline/event/17       what is known of event 17, and what it has to do with others
+    timeline/curves         what changes over time; timeline/curves/100/900 from 100 to 900 ns after the start
+    timeline/path           the events that took the whole time
+    timeline/stalls, timeline/tensors
+                            what each event waited for; which tensor it moves or writes
     graph, graph/lines      which instruction hands values to which; the same by lines, or by instructions
 
 What is small is put into the widget's own state, so that it is there without a kernel; the rest is
@@ -29,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
+from nki_lab.profiler.curves import Curve
 from nki_lab.profiler.view_data import ViewData
 from nki_lab.widgets.access_model import access_parts
 from nki_lab.widgets.array_model import array_list, array_product
@@ -45,7 +50,9 @@ from nki_lab.widgets.stepper_model import (
     stepper_step,
     stepper_window,
 )
-from nki_lab.widgets.timeline_model import Timeline, event_detail
+from nki_lab.widgets.timeline_curves import known_curves, timeline_curves
+from nki_lab.widgets.timeline_model import Timeline
+from nki_lab.widgets.timeline_relations import TimelineRelations
 from nki_lab.widgets.values_model import values_parts
 
 #: Bytes of all blocks in the state of one widget; a notebook may store that state.
@@ -71,13 +78,24 @@ class UnknownPart(ValueError):
 class Parts:
     """Makes the blocks of one run."""
 
-    def __init__(self, data: ViewData) -> None:
+    def __init__(self, data: ViewData, other: ViewData | None = None) -> None:
         self.data = data
+        self.other = other
 
     @cached_property
     def timeline(self) -> Timeline:
-        """The events of the run."""
-        return Timeline(self.data)
+        """The events of the run, beside those of the run it is compared with."""
+        return Timeline(self.data, self.other)
+
+    @cached_property
+    def relations(self) -> TimelineRelations:
+        """What events have to do with each other."""
+        return TimelineRelations(self.timeline)
+
+    @cached_property
+    def curves(self) -> list[tuple[int, Curve]]:
+        """What changes over time, with the number of its run."""
+        return known_curves(self.timeline)
 
     @cached_property
     def passes(self) -> Passes:
@@ -123,13 +141,8 @@ class Parts:
             yield tile_uses(data, _number(rest.removeprefix("tile/"), len(data.tensors)))
         elif kind == "stepper":
             yield self._stepper(rest)
-        elif name == "timeline":
-            yield self.timeline.overview()
-        elif name == "timeline/events":
-            yield from self.timeline.events()
-        elif name.startswith("timeline/event/"):
-            number = _number(rest.removeprefix("event/"), self.timeline.count)
-            yield pack(event_detail(self.timeline, number))
+        elif kind == "timeline":
+            yield from self._timeline(rest)
         else:
             raise UnknownPart(f"there is no data called {name!r}")
 
@@ -143,6 +156,32 @@ class Parts:
         if not rest:
             return tensor, None, True
         return tensor, _number(position, len(self.data.operations)), not when
+
+    def _timeline(self, rest: str) -> Iterator[bytes]:
+        what, *numbers = rest.split("/")
+        whole = self.timeline.last_ns - self.timeline.first_ns
+        if what == "" and not numbers:
+            yield self.timeline.overview()
+        elif rest == "events":
+            yield from self.timeline.events()
+        elif what == "event" and len(numbers) == 1:
+            number = _number(numbers[0], self.timeline.count)
+            yield pack(self.relations.event_detail(number))
+        elif rest == "curves":
+            yield timeline_curves(self.timeline, self.curves, 0, whole)
+        elif what == "curves" and len(numbers) == 2:
+            first, last = (_number(text, whole + 1) for text in numbers)
+            if first >= last:
+                raise UnknownPart(f"there is no time from {first} to {last}")
+            yield timeline_curves(self.timeline, self.curves, first, last)
+        elif rest == "path":
+            yield self.relations.critical_events()
+        elif rest == "stalls":
+            yield self.relations.stalls()
+        elif rest == "tensors":
+            yield self.relations.tensors()
+        else:
+            raise UnknownPart(f"there is no data called {'timeline/' + rest!r}")
 
     def _stepper(self, rest: str) -> bytes:
         data = self.data
@@ -213,7 +252,8 @@ class Parts:
                 f"stepper/at/{n}" for n in range(min(len(data.steps.order), STEPS_RECORDED))
             )
         elif tab == "timeline":
-            yield "timeline/events"
+            yield from ("timeline/events", "timeline/curves")
+            yield from ("timeline/stalls", "timeline/tensors", "timeline/path")
             if self.timeline.count <= STORED_OPERATIONS:
                 yield from (f"timeline/event/{n}" for n in range(self.timeline.count))
 
@@ -222,7 +262,7 @@ class Parts:
         data = self.data
         if tab == "timeline":
             events = self.timeline.count <= STORED_EVENTS
-            return ["timeline", "timeline/events"] if events else ["timeline"]
+            return [f"timeline{part}" for part in ("", "/events", "/curves") if events or not part]
         if tab in ("report", "findings", "source"):
             return [tab]
         if tab == "stepper" or max(len(data.operations), len(data.tensors)) > STORED_OPERATIONS:

@@ -20,24 +20,32 @@ def timeline_picture(
     """Return the timeline of a run as a picture: a row per engine and DMA queue, and what bounds the run."""
     profile = timeline.profile
     tracks = timeline.tracks[:_TRACKS_SHOWN]
-    left = _MARGIN + LETTER * min(24, max((len(t.label) for t in tracks), default=0) + 7)
+    left = _MARGIN + LETTER * min(
+        24, max((len(t.label) for t in tracks), default=0) + 7 + 2 * (len(timeline.runs) > 1)
+    )
     top = 3 * TEXT_HEIGHT + 3 * _MARGIN
     height = top + _ROW * len(tracks) + TEXT_HEIGHT + 2 * _MARGIN
     picture = paper(WIDTH, height, theme)
-    title = f"{timeline.data.name} on {profile.target.name}: {profile.total_ns / 1000:,.3f} us"
+    compared = len(timeline.runs) > 1
+    title = "; ".join(
+        f"{'AB'[number] + ': ' if compared else ''}{run.name} on {run.profile.target.name}:"
+        f" {run.profile.total_ns / 1000:,.3f} us"
+        for number, run in enumerate(timeline.runs)
+    )
     room = (WIDTH - 2 * _MARGIN) // LETTER
     picture.text(_MARGIN, _MARGIN, cut(title, room))
     picture.text(_MARGIN, _MARGIN + TEXT_HEIGHT + 4, cut(badge(profile), room), FAINT)
-    sentence = f"bound by {bound_sentence(profile)}"
+    sentence = f"{'B is ' if compared else ''}bound by {bound_sentence(profile)}"
     picture.text(_MARGIN, _MARGIN + 2 * TEXT_HEIGHT + 8, cut(sentence, room), FAINT)
     columns = WIDTH - left - _MARGIN
-    total = timeline.last_ns - timeline.first_ns
     _time_axis(picture, timeline, left, columns, top + _ROW * len(tracks))
     edges = np.linspace(timeline.first_ns, timeline.last_ns, columns + 1)
     for k, track in enumerate(tracks):
         y = top + k * _ROW
-        share = f"{100 * track.busy_ns / total:.0f}%" if len(track.rows) else "-"
-        label = cut(track.label, (left - _MARGIN) // LETTER - 6)
+        whole = max(1, timeline.runs[track.run].profile.total_ns)
+        share = f"{100 * track.busy_ns / whole:.0f}%" if len(track.rows) else "-"
+        prefix = f"{'AB'[track.run]} " if compared else ""
+        label = cut(prefix + track.label, (left - _MARGIN) // LETTER - 6)
         picture.text(_MARGIN, y + 4, label, INK if len(track.rows) else FAINT)
         picture.text(left - LETTER * (len(share) + 1), y + 4, share, FAINT)
         colour = ENGINE_COLOURS.get(track.engine, INK)

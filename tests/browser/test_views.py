@@ -115,6 +115,12 @@ def status(panel: Locator) -> str:
     return panel.locator("[aria-live]").inner_text()
 
 
+def span_of(text: str) -> float:
+    """Return the length in ns that the status of a timeline tells in brackets."""
+    value, unit = re.search(r"\(([\d.,]+) (ns|us)\)", text).groups()
+    return float(value.replace(",", "")) * {"ns": 1, "us": 1000}[unit]
+
+
 def displayed(notebook: Notebook, cell: int) -> dict[str, Any]:
     """Return the forms of what a cell displays."""
     return next(o["data"] for o in notebook.outputs()[cell] if o["output_type"] == "display_data")
@@ -201,12 +207,19 @@ def test_the_timeline_zooms_moves_and_explains(lab: Lab, chromium: str) -> None:
             panel.locator(".nki-tip").inner_text(),
         )
 
-        # Dragging moves, double click shows everything.
+        # Dragging zooms to a span, or moves where that was asked for; double click shows everything.
         page.mouse.move(left, box["y"] + 60)
         page.mouse.down()
         page.mouse.move(left - 120, box["y"] + 60, steps=4)
         page.mouse.up()
-        assert status(panel) != zoomed
+        closer = status(panel)
+        assert span_of(closer) < span_of(zoomed)
+        panel.get_by_label("drag").select_option("pan")
+        page.mouse.move(left, box["y"] + 60)
+        page.mouse.down()
+        page.mouse.move(left - 120, box["y"] + 60, steps=4)
+        page.mouse.up()
+        assert status(panel) != closer and span_of(status(panel)) == span_of(closer)
         settle(page)
         notebook.screenshot("timeline_zoomed", view)
         page.mouse.dblclick(left, box["y"] + 15)
@@ -230,6 +243,7 @@ def test_the_timeline_zooms_moves_and_explains(lab: Lab, chromium: str) -> None:
         notebook.screenshot("timeline_event", view)
 
         # Hovering names the event; its line is the author's.
+        box = canvas.bounding_box()
         vector = box["y"] + 24 + 5 * 23 + 10
         for x in range(int(box["x"]) + 160, int(box["x"] + box["width"]), 3):
             page.mouse.move(x, vector)

@@ -100,7 +100,9 @@ def test_arrows_and_counters() -> None:
     assert [e["ts"] for e in starts] == [0.05, 0.9]
     assert [e["ts"] for e in ends] == [0.1, 1]
     names = {e["name"] for e in events("C")}
-    assert names == {"SBUF usage", "PSUM usage", "Pending DMA", "HBM throughput"}
+    assert names == {
+        "SBUF usage", "PSUM usage", "Pending DMA", "DMA throughput", "HBM throughput", "MFU",
+    }  # fmt: skip
 
 
 def test_tracks_without_names_or_queues() -> None:

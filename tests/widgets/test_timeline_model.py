@@ -10,7 +10,8 @@ from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.profiler.view_data import ViewData
 from nki_lab.widgets import timeline_model
 from nki_lab.widgets.packing import unpack
-from nki_lab.widgets.timeline_model import Timeline, event_detail
+from nki_lab.widgets.timeline_model import Timeline
+from nki_lab.widgets.timeline_relations import TimelineRelations
 from tests.profiler import example
 from tests.widgets.runs import added, by_hand, many_events
 
@@ -108,14 +109,17 @@ def test_an_event_leads_to_its_row_and_its_instruction() -> None:
     timeline = Timeline(by_hand())
     meta, events = columns(timeline)
     for number in range(meta["total"]):
-        table, row = timeline.event(number)
+        _, table, row = timeline.event(number)
         start = int(timeline.profile.numbers(table, "start_ts")[row])
         assert start == events["start"][number] + timeline.first_ns
-        detail = event_detail(timeline, number)
+        detail = TimelineRelations(timeline).event_detail(number)
         assert detail["fields"]["start_ts"] == start
-    transfers = [n for n in range(meta["total"]) if timeline.event(n)[0] == TRANSFERS]
+    transfers = [n for n in range(meta["total"]) if timeline.event(n)[1] == TRANSFERS]
     # Transfer x was issued by the first instruction, at position 0; nobody issued y.
-    assert [event_detail(timeline, n).get("position") for n in transfers] == [0, None]
+    assert [TimelineRelations(timeline).event_detail(n).get("position") for n in transfers] == [
+        0,
+        None,
+    ]
     with pytest.raises(IndexError):
         timeline.event(meta["total"])
 
@@ -128,7 +132,7 @@ def test_lines_of_one_number_in_two_cells_stay_apart() -> None:
     meta, events = columns(timeline)
     assert [line["place"] for line in meta["lines"]] == ["cell [3], line 4", "cell [9], line 4"]
     by_start = {
-        (timeline.event(k)[0], int(events["start"][k])): int(events["line"][k]) - 1
+        (timeline.event(k)[1], int(events["start"][k])): int(events["line"][k]) - 1
         for k in range(meta["total"])
     }
     pc = dict(zip(example.INSTRUCTION["start_ts"], (0, 2, 3, 4, 5, 1), strict=True))

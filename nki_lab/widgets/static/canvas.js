@@ -81,9 +81,11 @@ globalThis.addEventListener?.("wheel", (event) => {
  * Zoom and move a Range on a canvas: wheel, drag, keys, double click.
  *
  * `area()` returns [left, width] of the axis on the canvas; `changed()` is called after a change;
- * `hover(x, y)`, `click(x, y)` and `leave()` are the view's.
+ * `hover(x, y)`, `click(x, y, event)` and `leave()` are the view's.  `drag(event)` tells what dragging does: "pan",
+ * "zoom" to a span, or "box", which hands a rectangle to `box([t0, t1], [y0, y1])`; by default it pans, with shift it
+ * zooms.  `menu(x, y)` is called for the right button.
  */
-export function navigate(canvas, range, area, { changed, hover, click, leave, keys = {} }) {
+export function navigate(canvas, range, area, { changed, hover, click, leave, keys = {}, drag, box, menu }) {
   const element = canvas.element;
   const share = (x) => (x - area()[0]) / area()[1];
   element.addEventListener("wheel", (event) => {
@@ -99,13 +101,15 @@ export function navigate(canvas, range, area, { changed, hover, click, leave, ke
   let from = null;
   element.addEventListener("pointerdown", (event) => {
     if (event.button !== 0) return;
-    from = { x: event.offsetX, last: event.offsetX, moved: false, select: event.shiftKey };
+    const what = drag ? drag(event) : event.shiftKey ? "zoom" : "pan";
+    from = { x: event.offsetX, y: event.offsetY, last: event.offsetX, moved: false, what };
     element.setPointerCapture(event.pointerId);
   });
   element.addEventListener("pointermove", (event) => {
     if (from && Math.abs(event.offsetX - from.x) > 3) from.moved = true;
-    if (from && from.moved && from.select) {
+    if (from && from.moved && from.what !== "pan") {
       canvas.selection = [from.x, event.offsetX];
+      canvas.selectedRows = from.what === "box" ? [from.y, event.offsetY] : null;
       canvas.ask();
     } else if (from && from.moved) {
       element.classList.add("nki-dragging");
@@ -119,17 +123,26 @@ export function navigate(canvas, range, area, { changed, hover, click, leave, ke
     element.classList.remove("nki-dragging");
     if (from && canvas.selection) {
       const ends = canvas.selection.map((x) => range.at(share(x))).sort((a, b) => a - b);
-      canvas.selection = null;
-      range.set(...ends);
+      const rows = canvas.selectedRows;
+      canvas.selection = canvas.selectedRows = null;
+      if (rows) box(ends, rows.slice().sort((a, b) => a - b));
+      else range.set(...ends);
       changed();
     } else if (from && !from.moved && event.type === "pointerup") {
-      click(event.offsetX, event.offsetY);
+      click(event.offsetX, event.offsetY, event);
     }
     from = null;
   };
   element.addEventListener("pointerup", release);
   element.addEventListener("pointercancel", release);
   element.addEventListener("pointerleave", () => leave());
+  if (menu) {
+    element.addEventListener("contextmenu", (event) => {
+      event.preventDefault();
+      event.stopPropagation(); // else JupyterLab's own menu opens
+      menu(event.offsetX, event.offsetY);
+    });
+  }
   element.addEventListener("dblclick", () => {
     range.reset();
     changed();

@@ -71,8 +71,9 @@ export function busyTime(start, duration, sums, lo, hi, t0, t1) {
  * Walk the part t0..t1 of a lane that is drawn on so many columns.
  *
  * `wide(event, left, right)` is called for each event at least 1.5 columns wide, and
- * `narrow(column, event, share)` for each column in which only narrower ones lie, with the first of
- * them and the share of the column they fill, exactly.  Costs grow with columns, not with events.
+ * `narrow(column, event, share, next)` for each column in which only narrower ones lie, with the first
+ * of them, the share of the column they fill, exactly, and the first event past it.  Costs grow with
+ * columns, not with events.
  */
 export function walk(lane, columns, t0, t1, start, duration, sums, narrow, wide) {
   const scale = columns / (t1 - t0);
@@ -96,7 +97,7 @@ export function walk(lane, columns, t0, t1, start, duration, sums, narrow, wide)
     const next = gallop(start, duration, i, lane.hi, tb);
     let busy = sums[next] - sums[i] - Math.max(0, ta - start[i]);
     if (next < lane.hi) busy += Math.max(0, tb - start[next]);
-    narrow(column, i, Math.min(1, Math.max(0, busy / (tb - ta))));
+    narrow(column, i, Math.min(1, Math.max(0, busy / (tb - ta))), next);
     i = next;
   }
 }

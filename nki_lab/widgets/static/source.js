@@ -118,7 +118,8 @@ class Source {
         cost?.wait ? make("span", {}, `waited ${us(cost.wait)} us`) : null,
         cost ? make("span", {}, `${number(cost.executed)} instructions executed, ${number(cost.operations)} in the program`) : null,
         cost && open.ir ? button("Show in IR", "Show the first instruction of this line (Enter)", () => open.ir({ place })) : null,
-        cost && open.stepper ? button("Step to it", "Run to the first instruction of this line and show its values", () => open.stepper({ place })) : null),
+        cost && open.stepper ? button("Step to it", "Run to the first instruction of this line and show its values", () => open.stepper({ place })) : null,
+        cost && open.timeline ? button("Show in timeline", "Let the events of this line stand out", () => open.timeline({ place })) : null),
       remarks.map((text) => make("p", {}, make("span", { class: "nki-flag" }, "▲ "), text)));
   }
 

@@ -7,37 +7,52 @@ import { percent, time } from "./words.js";
 
 export const TOP = 24;
 const ROW = 20;
+const PAIRED_ROW = 14;
 const GAP = 3;
 const MIN_LABEL_PX = 38;
-const FONT = "11px var(--jp-ui-font-family, system-ui), sans-serif";
+export const FONT = "11px var(--jp-ui-font-family, system-ui), sans-serif";
 
-/** Return where each lane lies: {y, height, track}, and the height of all of them. */
-export function placeLanes(tracks, lanes) {
-  const depth = tracks.map(() => 0);
-  for (const [track] of lanes) depth[track]++;
-  const rows = [];
-  const bands = [];
+/**
+ * Return where each lane lies: {y, height, track}, each track's {y, height}, and where all of them end.
+ *
+ * Tracks stand in the order of `order`; those that follow a track of the same `pair` touch it.
+ */
+export function placeLanes(tracks, lanes, order = tracks.map((_, k) => k)) {
+  const own = tracks.map(() => []);
+  lanes.forEach(([track], row) => own[track].push(row));
+  const rows = lanes.map(() => null);
+  const bands = tracks.map(() => null);
   let y = TOP;
-  tracks.forEach((track, number) => {
-    const count = Math.max(1, depth[number]);
-    const height = count === 1 ? ROW : Math.max(4, Math.min(11, Math.floor(66 / count)));
-    bands.push({ y, height: height * count });
-    for (let k = 0; k < count; k++) rows.push({ y: y + k * height, height, track: number });
-    y += height * count + GAP;
+  order.forEach((number, place) => {
+    const count = Math.max(1, own[number].length);
+    const row = order.paired ? PAIRED_ROW : ROW;
+    const height = count === 1 ? row : Math.max(4, Math.min(11, Math.floor((order.paired ? 40 : 66) / count)));
+    bands[number] = { y, height: height * count };
+    own[number].forEach((lane, k) => { rows[lane] = { y: y + k * height, height, track: number }; });
+    const next = tracks[order[place + 1]];
+    y += height * count + (order.paired && next && next.label === tracks[number].label ? 1 : GAP);
   });
-  return { rows, bands, height: y + 2 };
+  return { rows, bands, end: y };
+}
+
+/** Return the order of the tracks of two runs in which the tracks of one name stand together. */
+export function pairedOrder(tracks) {
+  const kinds = [...tracks].sort((a, b) => a.core - b.core || Number(b.engine === "dma") - Number(a.engine === "dma"));
+  const names = [...new Set(kinds.map((track) => track.label))];
+  const order = names.flatMap((name) => tracks.map((track, k) => [track, k]).filter(([track]) => track.label === name).map(([, k]) => k));
+  return Object.assign(order, { paired: true });
 }
 
 /** Return the width of the column of labels. */
 export function labelWidth(pen, tracks) {
   pen.font = FONT;
-  const widest = Math.max(...tracks.map((t) => pen.measureText(t.label).width));
+  const widest = Math.max(...tracks.map((t) => pen.measureText(`A ${t.label}`).width));
   return Math.min(220, Math.ceil(widest) + 62);
 }
 
 /** Paint everything into `pen`; `view` is the state of a Timeline view. */
 export function paint(pen, view, width, height) {
-  const { range, theme, left } = view;
+  const { range, left } = view;
   const columns = Math.max(1, Math.floor(width - left));
   pen.font = FONT;
   pen.textBaseline = "middle";
@@ -50,14 +65,24 @@ export function paint(pen, view, width, height) {
   else overview(pen, view, columns);
   pen.restore();
   labels(pen, view);
-  if (view.canvas.selection) {
-    const [a, b] = view.canvas.selection;
-    pen.fillStyle = theme.now.ink;
-    pen.globalAlpha = 0.15;
-    pen.fillRect(Math.min(a, b), TOP, Math.abs(b - a), height - TOP);
-    pen.globalAlpha = 1;
+  const pending = view.canvas.selection;
+  if (pending) rectangle(pen, view, pending, view.canvas.selectedRows || [TOP, height], 0.15);
+  if (view.box) {
+    const edge = (t) => left + Math.min(1, Math.max(0, range.share(t))) * columns;
+    if (view.box.t1 > range.lo && view.box.t0 < range.hi) {
+      rectangle(pen, view, [edge(view.box.t0), edge(view.box.t1)], [view.box.y0, view.box.y1], 0.08);
+    }
   }
-  return range;
+}
+
+function rectangle(pen, view, [a, b], [c, d], alpha) {
+  const place = [Math.min(a, b), Math.min(c, d), Math.abs(b - a), Math.abs(d - c)];
+  pen.fillStyle = pen.strokeStyle = view.theme.now.ink;
+  pen.globalAlpha = alpha;
+  pen.fillRect(...place);
+  pen.globalAlpha = 1;
+  pen.lineWidth = 1;
+  pen.strokeRect(...place);
 }
 
 function axis(pen, view, columns, height) {
@@ -87,12 +112,12 @@ function labels(pen, view) {
     pen.fillStyle = theme.engine(track.engine);
     pen.fillRect(0, bands[k].y, 4, bands[k].height);
     pen.fillStyle = track.count ? theme.now.ink : theme.now.faint;
-    const share = track.count ? percent(track.busy / total) : "idle";
+    const share = track.count ? percent(track.busy / (view.meta.runs[track.run].total || total)) : "idle";
     pen.textAlign = "right";
     pen.fillText(share, left - 6, middle);
     const room = left - 18 - pen.measureText(share).width;
     pen.textAlign = "left";
-    pen.fillText(fit(pen, track.label, room), 9, middle);
+    pen.fillText(fit(pen, view.runPrefix(track.run) + track.label, room), 9, middle);
     pen.fillStyle = theme.now.rule;
     pen.fillRect(left, bands[k].y + bands[k].height + 1, 1e5, 1);
   });
@@ -129,7 +154,7 @@ function events(pen, view, columns) {
     view.image = view.buffer.getContext("2d").createImageData(columns, count);
     view.pixels = new Uint32Array(view.image.data.buffer);
   }
-  const { pixels } = view;
+  const { pixels, focus } = view;
   pixels.fill(0);
   const wide = [];
   data.lanes.forEach((lane, row) => {
@@ -137,9 +162,12 @@ function events(pen, view, columns) {
     const at = row * columns;
     walk(
       lane, columns, range.lo, range.hi, data.start, data.duration, data.sums,
-      (x, i, share) => {
-        const alpha = Math.round(255 * (0.15 + 0.85 * share));
-        pixels[at + x] = ((alpha << 24) | word(view.colourOf(i, lane))) >>> 0;
+      (x, i, share, next) => {
+        // Where something stands out, it is what a column shows.
+        const shown = focus ? focus.next[i] : i;
+        const pale = focus && shown >= next;
+        const alpha = Math.round(255 * (pale ? 0.05 + 0.12 * share : (focus ? 0.5 : 0.15) + (focus ? 0.5 : 0.85) * share));
+        pixels[at + x] = ((alpha << 24) | word(view.colourOf(pale ? i : shown, lane))) >>> 0;
       },
       (i, a, b) => wide.push(row, i, a, b),
     );
@@ -156,17 +184,20 @@ function events(pen, view, columns) {
 }
 
 function wideEvent(pen, view, row, lane, i, a, b) {
-  const { theme } = view;
+  const { theme, focus } = view;
+  const pale = focus && !focus.mask[i] && i !== view.chosen;
+  pen.globalAlpha = pale ? 0.18 : 1;
   pen.fillStyle = view.colourOf(i, lane);
   // A hair of background between neighbours keeps equal colours apart.
   pen.fillRect(a, row.y, Math.max(0.5, b - a - (b - a > 3 ? 1 : 0)), row.height - (row.height > 8 ? 1 : 0));
+  pen.globalAlpha = 1;
   if (i === view.chosen) {
     pen.strokeStyle = theme.now.ink;
     pen.lineWidth = 2;
     pen.strokeRect(a + 1, row.y + 1, Math.max(1, b - a - 3), row.height - 3);
   }
   if (b - a > MIN_LABEL_PX && row.height >= 10) {
-    pen.fillStyle = theme.now.onFill;
+    pen.fillStyle = pale ? theme.now.faint : theme.now.onFill;
     pen.fillText(fit(pen, view.title(i), b - a - 8), a + 4, row.y + row.height / 2);
   }
 }

@@ -1,0 +1,78 @@
+"""Which numbers change over the time of a run: memory in use, transfers waiting, bytes and products per second?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from nki_lab.profiler import intervals
+from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.schema import TABLES
+
+#: Table -> title, column, factor and unit of its curve.
+_CURVES = {
+    "SbufUsage": ("SBUF usage", "avg_util_percent", 100.0, "%"),
+    "PsumUsage": ("PSUM usage", "avg_util_percent", 100.0, "%"),
+    "PendingDma": ("Pending DMA", "value", 1.0, "transfers"),
+    "DmaUsage": ("DMA throughput", "current_throughput", 1e-9, "GB/s"),
+    "HbmUsage": ("HBM throughput", "current_throughput", 1e-9, "GB/s"),
+}
+
+
+class Curve(NamedTuple):
+    """A number over time.
+
+    Attributes:
+        title, unit: what it says.
+        core: the core it is of.
+        times: when it changes, in ns.
+        values: what it is from then on.
+        limit: the most it can be, 0 where nothing limits it.
+    """
+
+    title: str
+    unit: str
+    core: int
+    times: np.ndarray
+    values: np.ndarray
+    limit: float = 0.0
+
+
+def curves(profile: Profile) -> Iterator[Curve]:
+    """Yield the curves of a run, kind by kind; those of which nothing is known are left out."""
+    target = profile.target
+    limits = {
+        "%": 100.0,
+        "DMA throughput": float(target.dma_bytes_per_ns_all_engines),
+        "HBM throughput": float(target.hbm_stack_bytes_per_ns),
+    }
+    for table, (title, column, scale, unit) in _CURVES.items():
+        assert column in TABLES[table]
+        times = profile.numbers(table, "timestamp")
+        values = profile.numbers(table, column) * scale
+        core = profile.numbers(table, "pcore_idx")
+        limit = limits.get(title, limits.get(unit, 0.0))
+        for number in np.unique(core).tolist():
+            own = (core == number) & (times >= 0)
+            yield Curve(title, unit, number, times[own], values[own], limit)
+    yield from _utilisation(profile)
+
+
+def _utilisation(profile: Profile) -> Iterator[Curve]:
+    """Yield how much of what its Tensor engine can multiply each core did, as `mfu_estimated_percent` counts it."""
+    flops = profile.numbers("Instruction", "raw_flops") - profile.numbers(
+        "Instruction", "flops_transpose"
+    )
+    start = profile.numbers("Instruction", "start_ts")
+    end = profile.numbers("Instruction", "end_ts")
+    core = profile.numbers("Instruction", "pcore_idx")
+    peak = profile.target.tensor_peak_flops_per_ns
+    for number in profile.cores:
+        rows = np.flatnonzero((flops > 0) & (core == number) & (end > start))
+        if len(rows):
+            share = flops[rows] / ((end - start)[rows] * peak)
+            times, values = intervals.steps(start[rows], end[rows], 100.0 * share)
+            # Adding and taking away fractions leaves crumbs.
+            yield Curve("MFU", "%", number, times, np.where(values < 1e-9, 0.0, values), 100.0)
