@@ -64,9 +64,11 @@ STORED_EVENTS = 20_000
 STEPS_RECORDED = 60
 
 
-#: Of what a page without a kernel holds at most: instructions and tensors looked into, products played.
+#: What a page without a kernel holds at most: instructions looked into, tensors in HBM whose values are seen, products
+#: that are played.
 OPENED_SAVED = 200
-PRODUCTS_SAVED = 8
+VALUES_SAVED = 6
+PRODUCTS_SAVED = 2
 #: Data-flow graphs by name -> by source line; None leaves the choice to the size of the program.
 GRAPHS = {"graph": None, "graph/lines": True, "graph/instructions": False}
 
@@ -238,7 +240,8 @@ class Parts:
         elif tab == "layout":
             yield from (f"layout/{n}" for n in range(min(len(data.tensors), TENSORS_SHOWN)))
             yield from (f"access/{n}" for n in range(min(len(data.operations), OPENED_SAVED)))
-            yield from (f"values/{n}" for n in range(min(len(data.tensors), OPENED_SAVED)))
+            given = [n for n, t in enumerate(data.tensors[:OPENED_SAVED]) if not t.on_chip]
+            yield from (f"values/{n}" for n in given[:VALUES_SAVED])
         elif tab == "array":
             yield from (f"array/{p}" for p in data.products[:PRODUCTS_SAVED].tolist())
         elif tab == "graph":
