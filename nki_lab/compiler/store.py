@@ -115,7 +115,7 @@ DELETE FROM plans WHERE key IN (
 
 def store_of(setting: str) -> Store | None:
     """Return the store a setting asks for: a folder, `cache` for that of the user, or `none`."""
-    if setting == "none":
+    if setting in ("none", ""):
         return None
     if setting == "cache":
         return Store(platformdirs.user_cache_path("nki_lab"))

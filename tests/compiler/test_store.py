@@ -133,7 +133,7 @@ def test_two_processes_and_threads_at_a_time(tmp_path):
 
 
 def test_where_the_setting_puts_it(tmp_path):
-    assert store_of("none") is None
+    assert store_of("none") is store_of("") is None
     assert store_of(str(tmp_path)).path == tmp_path / FILE_NAME
     assert store_of("~/plans").folder.name == "plans" and "~" not in str(store_of("~/plans").folder)
     assert "nki_lab" in str(store_of("cache").folder)
