@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sqlite3
 import time
 import zlib
@@ -52,7 +53,9 @@ class Store:
 
     def get(self, key: str) -> Any:
         """Return what was kept under a key; None where there is nothing, or nothing that can be relied on."""
-        if not self.path.exists():
+        if not os.path.exists(
+            self.path
+        ):  # unlike Path.exists, False for whatever cannot be looked at
             return None
         row = self._with(lambda file: _take(file, key))
         if row is None:
@@ -60,7 +63,9 @@ class Store:
         packed, digest = row
         if type(packed) is not bytes or hashlib.sha256(packed).hexdigest() != digest:
             return None
-        return json.loads(zlib.decompress(packed))
+        with suppress(zlib.error, ValueError, RecursionError):  # kept by something else
+            return json.loads(zlib.decompress(packed))
+        return None
 
     def put(self, key: str, value: Any) -> None:
         """Keep a value of plain data, and drop the least recently used ones beyond the limit."""
@@ -92,7 +97,8 @@ class Store:
                 return act(file)
         except sqlite3.OperationalError:  # busy, no space, no permission
             return None
-        except sqlite3.DatabaseError:  # damaged, or another kind of file: begin a new one
+        except (sqlite3.DatabaseError, ValueError, MemoryError):
+            # Damaged, also in texts and sizes, or another kind of file: begin a new one.
             with suppress(OSError):
                 self.path.unlink()
             return None
@@ -114,12 +120,17 @@ DELETE FROM plans WHERE key IN (
 
 
 def store_of(setting: str) -> Store | None:
-    """Return the store a setting asks for: a folder, `cache` for that of the user, or `none`."""
+    """Return the store a setting asks for: a folder, `cache` for that of the user, or `none`.
+
+    None also where the folder is in the home of a user that there is not.
+    """
     if setting in ("none", ""):
         return None
-    if setting == "cache":
-        return Store(platformdirs.user_cache_path("nki_lab"))
-    return Store(Path(setting).expanduser())
+    with suppress(RuntimeError):
+        if setting == "cache":
+            return Store(platformdirs.user_cache_path("nki_lab"))
+        return Store(Path(setting).expanduser())
+    return None
 
 
 @cache

@@ -1,10 +1,13 @@
 """Is what the store gives back what was put there, whatever happens to its file?"""
 
+import hashlib
 import os
+import random
 import sqlite3
 import subprocess
 import sys
 import threading
+import zlib
 
 import pytest
 
@@ -76,6 +79,42 @@ def test_a_changed_plan_is_not_given_back(store):
             assert store.get("x") is None
     store.put("x", PLAN)
     assert store.get("x") == PLAN
+
+
+def _nested(depth):
+    return zlib.compress(b"[" * depth)
+
+
+@pytest.mark.parametrize("packed", [b"not packed", zlib.compress(b"not JSON"), _nested(200_000)])
+def test_what_something_else_has_put_there_is_not_given_back(store, packed):
+    store.put("x", PLAN)
+    with sqlite3.connect(store.path) as file:
+        row = packed, hashlib.sha256(packed).hexdigest()
+        file.execute("UPDATE plans SET plan = ?, sha256 = ?", row)
+    assert store.get("x") is None
+    store.put("x", PLAN)
+    assert store.get("x") == PLAN
+
+
+def test_no_damaged_byte_is_an_error(store):
+    store.put("x", PLAN)
+    whole = store.path.read_bytes()
+    pick = random.Random(3)
+    used = [at for at, byte in enumerate(whole) if byte]
+    for _ in range(60):
+        damaged = bytearray(whole)
+        for at in pick.sample(used, pick.choice((1, 3, 20))):
+            damaged[at] = pick.randrange(256)
+        store.path.write_bytes(damaged[: pick.choice((len(whole), pick.randrange(len(whole))))])
+        assert store.get("x") in (None, PLAN)
+        store.put("y", 1)
+
+
+def test_a_folder_that_cannot_be_looked_at_is_no_error(tmp_path):
+    store = Store(tmp_path / ("a" * 300))
+    store.put("x", PLAN)
+    assert store.get("x") is None and store.size() == 0
+    assert store_of("~there_is_no_such_user/plans") is None
 
 
 def test_a_place_that_cannot_be_written_is_no_error(tmp_path):
