@@ -160,9 +160,12 @@ SENTENCES = {
 assert tuple(SENTENCES) == REASONS
 
 
-def critical_path(profile: Profile) -> CriticalPath:
-    """Follow the event that ended last back to the start of the run."""
-    found = waits(profile)
+def critical_path(profile: Profile, found: Waits | None = None) -> CriticalPath:
+    """Follow the event that ended last back to the start of the run.
+
+    `found` is what `waits` says of the profile, where that is known already.
+    """
+    found = waits(profile) if found is None else found
     begin, _ = profile.span_ns
     if not len(found.end):
         return CriticalPath((), profile.total_ns)

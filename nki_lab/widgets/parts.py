@@ -17,7 +17,7 @@
                             some elements of operand 0 of 7, from row 16 and column 8 on
     timeline                tracks, and how busy they are over time
     timeline/events         every event, in chunks
-    timeline/event/17       what is known of event 17, and what it has to do with others
+    timeline/event/17       what is known of event 17; timeline/relations/17 what it has to do with others
     timeline/curves         what changes over time; timeline/curves/100/900 from 100 to 900 ns after the start
     timeline/path           the events that took the whole time
     timeline/stalls, timeline/tensors
@@ -166,9 +166,12 @@ class Parts:
             yield self.timeline.overview()
         elif rest == "events":
             yield from self.timeline.events()
-        elif what == "event" and len(numbers) == 1:
+        elif what in ("event", "relations") and len(numbers) == 1:
             number = _number(numbers[0], self.timeline.count)
-            yield pack(self.relations.event_detail(number))
+            known = self.relations
+            yield pack(
+                known.event_detail(number) if what == "event" else known.event_relations(number)
+            )
         elif rest == "curves":
             yield timeline_curves(self.timeline, self.curves, 0, whole)
         elif what == "curves" and len(numbers) == 2:
@@ -258,7 +261,8 @@ class Parts:
             yield from ("timeline/events", "timeline/curves")
             yield from ("timeline/stalls", "timeline/tensors", "timeline/path")
             if self.timeline.count <= STORED_OPERATIONS:
-                yield from (f"timeline/event/{n}" for n in range(self.timeline.count))
+                for n in range(self.timeline.count):
+                    yield from (f"timeline/event/{n}", f"timeline/relations/{n}")
 
     def _first_parts(self, tab: str) -> list[str]:
         """Return what a view shows at first, as far as it is cheap to make."""

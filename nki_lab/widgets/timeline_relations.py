@@ -21,7 +21,7 @@ from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.profiler.source_lines import issuers, positions
 from nki_lab.profiler.view_data import ViewData
-from nki_lab.profiler.waits import REASONS, waits
+from nki_lab.profiler.waits import REASONS, Waits, waits
 from nki_lab.widgets.packing import pack, smallest
 from nki_lab.widgets.timeline_model import Timeline, joined
 
@@ -57,12 +57,18 @@ class Relations:
         self.data = data
         self.profile: Profile = data.profile
         self._instructions = self.profile.count("Instruction")
+        self._found: dict[int, Waits] = {}
 
     def _rows(self, core: int) -> np.ndarray:
         """Return the rows of a core, in the order its own profile has them."""
         parts = [np.flatnonzero(self.profile.numbers("Instruction", "pcore_idx") == core)]
         moved = np.flatnonzero(self.profile.numbers(TRANSFERS, "pcore_idx") == core)
         return np.concatenate([*parts, moved + self._instructions])
+
+    def _waits(self, core: int) -> Waits:
+        if core not in self._found:
+            self._found[core] = waits(self.profile.core(core))
+        return self._found[core]
 
     @cached_property
     def waited(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -73,7 +79,7 @@ class Relations:
         before = np.full(count, -1)
         for core in self.profile.cores:
             rows = self._rows(core)
-            found = waits(self.profile.core(core))
+            found = self._waits(core)
             long[rows], reason[rows] = found.waited, found.reason
             before[rows] = np.where(found.before >= 0, rows[found.before], -1)
         return long, reason, before
@@ -81,9 +87,9 @@ class Relations:
     @cached_property
     def critical(self) -> tuple[np.ndarray, str]:
         """Rows on the critical path by time, and what it says."""
-        slowest = self.profile.slowest
-        path = critical_path(slowest)
-        rows = self._rows(slowest.cores[0])
+        core = self.profile.slowest.cores[0]
+        path = critical_path(self.profile.core(core), self._waits(core))
+        rows = self._rows(core)
         steps = np.array([step.event for step in path.steps], dtype=np.int64)
         return rows[steps], str(path)
 
@@ -197,20 +203,33 @@ class TimelineRelations:
         self.timeline = timeline
         self.runs = [Relations(run) for run in timeline.runs]
 
+    def _row(self, number: int) -> tuple[int, int]:
+        """Return the run of an event, and its row there."""
+        run, table, row = self.timeline.event(number)
+        return run, row + (
+            0 if table == "Instruction" else self.runs[run].profile.count("Instruction")
+        )
+
     def _event(self, run: int, row: int) -> int:
         return int(self.timeline.event_of_row[row + self.timeline.first_row(run, "Instruction")])
 
     def event_detail(self, number: int) -> dict[str, Any]:
-        """Return what is known of one event: by column name, and what it has to do with others."""
+        """Return what is known of one event by column name, and its instruction."""
         run, table, row = self.timeline.event(number)
         own = self.runs[run]
         record = next(own.profile.records(table, row, row + 1))
         known = {name: value for name, value in record.items() if value is not None}
         detail: dict[str, Any] = {"table": table, "fields": known}
-        row += 0 if table == "Instruction" else own.profile.count("Instruction")
-        position = own.position(row)
+        position = own.position(self._row(number)[1])
         if position >= 0:
             detail |= {"position": position, "operation": own.data.operations[position].text}
+        return detail
+
+    def event_relations(self, number: int) -> dict[str, Any]:
+        """Return what one event has to do with others; the first question looks at all events of the run."""
+        run, row = self._row(number)
+        own = self.runs[run]
+        detail: dict[str, Any] = {}
         if loop := own.loop(row):
             detail["loop"] = loop
         long, reason, before = own.waited

@@ -68,7 +68,7 @@ def test_every_event_leads_to_its_row_whatever_the_core() -> None:
 def test_dependences_are_those_of_the_profile_both_ways(run) -> None:
     data = run().view_data
     found = relations(data)
-    details = [found.event_detail(n) for n in range(found.timeline.count)]
+    details = [found.event_relations(n) for n in range(found.timeline.count)]
     needs = {(giver, n) for n, d in enumerate(details) for giver, _ in d["needs"]}
     feeds = {(n, taker) for n, d in enumerate(details) for taker, _ in d["feeds"]}
     assert needs == feeds and needs
@@ -80,8 +80,9 @@ def test_dependences_are_those_of_the_profile_both_ways(run) -> None:
         for row in data.profile.records("Flow")
     }
     assert needs == flow
+    starts = [found.event_detail(n)["fields"]["start_ts"] for n in range(found.timeline.count)]
     for giver, taker in flow:  # nothing begins before what it needs has begun
-        assert details[giver]["fields"]["start_ts"] <= details[taker]["fields"]["start_ts"]
+        assert starts[giver] <= starts[taker]
 
 
 def test_a_dependence_is_named_by_what_both_do_with_the_tensor() -> None:
@@ -90,7 +91,7 @@ def test_a_dependence_is_named_by_what_both_do_with_the_tensor() -> None:
         (table, kind)
         for n in range(found.timeline.count)
         for table in [found.timeline.event(n)[1]]
-        for _, kind in found.event_detail(n)["needs"]
+        for _, kind in found.event_relations(n)["needs"]
     }
     assert ("Instruction", "flow") in kinds  # the sum of what was loaded
     assert (TRANSFERS, "trigger") in kinds
@@ -99,7 +100,7 @@ def test_a_dependence_is_named_by_what_both_do_with_the_tensor() -> None:
 
 def test_loops_and_stalls_are_told() -> None:
     found = relations(added().view_data)
-    details = [found.event_detail(n) for n in range(found.timeline.count)]
+    details = [found.event_relations(n) for n in range(found.timeline.count)]
     assert {d["loop"] for d in details if "loop" in d} == {"k=0", "k=1"}
     stalls = added().profile.stalls()
     told = sum(d["waited"]["ns"] for d in details if "waited" in d)
@@ -113,7 +114,7 @@ def test_each_core_waits_for_its_own() -> None:
     core_of = dict(enumerate(np.array(cores)[found.timeline._lanes[1]].tolist()))
     seen = set()
     for n in range(found.timeline.count):
-        waited = found.event_detail(n).get("waited")
+        waited = found.event_relations(n).get("waited")
         if waited and waited["event"] >= 0 and waited["reason"] != "the other core":
             assert core_of[waited["event"]] == core_of[n]
             seen.add(core_of[n])
@@ -123,7 +124,7 @@ def test_each_core_waits_for_its_own() -> None:
 def test_stalls_are_coloured_where_something_waited() -> None:
     found = relations(added().view_data)
     meta, arrays = unpack(found.stalls())
-    details = [found.event_detail(n) for n in range(found.timeline.count)]
+    details = [found.event_relations(n) for n in range(found.timeline.count)]
     waiting = ["waited" in d and d["waited"]["ns"] > 0 for d in details]
     assert (arrays["code"] > 0).tolist() == waiting
     assert set(arrays["code"].tolist()) <= set(range(len(meta["names"])))
@@ -153,7 +154,7 @@ def test_the_critical_path_is_the_profiles_own(run) -> None:
 
 def test_without_a_program_the_profile_still_answers() -> None:
     found = relations(ViewData("stored", example.profile()))
-    details = [found.event_detail(n) for n in range(found.timeline.count)]
+    details = [found.event_relations(n) for n in range(found.timeline.count)]
     assert any(d["needs"] for d in details) and any("waited" in d for d in details)
     meta, arrays = unpack(found.tensors())
     assert set(meta["names"]) == {"no tensor known", "x", "y"} and len(arrays["code"]) == 8
@@ -177,7 +178,7 @@ def test_two_runs_begin_at_once_and_keep_their_events() -> None:
         profile = timeline.runs[run].profile
         fields = found.event_detail(n)["fields"]
         assert fields["start_ts"] == int(profile.numbers(table, "start_ts")[row])
-        needs = found.event_detail(n)["needs"]
+        needs = found.event_relations(n)["needs"]
         assert all(events[other][0] == run for other, _ in needs)
     meta, arrays = unpack(found.critical_events())
     assert sum(meta["sizes"]) == len(arrays["event"]) and len(meta["texts"]) == 2

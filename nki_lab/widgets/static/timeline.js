@@ -8,7 +8,7 @@ import { Colours } from "./timeline_colours.js";
 import { paintArrows } from "./timeline_arrows.js";
 import { inBox, summarise } from "./timeline_box.js";
 import { CurveData, paintCurves, placeCurves, valueText } from "./timeline_curves.js";
-import { boxFacts, eventFacts, eventLines, runsHeading, trackLines } from "./timeline_detail.js";
+import { boxFacts, eventFacts, eventRelations, eventLines, runsHeading, trackLines } from "./timeline_detail.js";
 import { countVisible, labelWidth, paint, pairedOrder, placeLanes } from "./timeline_draw.js";
 import { findEvents, focusOn, neighbour, readQuery } from "./timeline_focus.js";
 import { Marks, listMarks, paintMarks } from "./timeline_marks.js";
@@ -16,6 +16,7 @@ import { number, time } from "./words.js";
 
 const NO_LINE = 0;
 const NEAR_PX = 6;
+const RELATIONS_PATIENCE_MS = 60000; // the first answer of a large run looks at all of its events
 const HELP = "W A S D or the wheel zooms and moves, shift + wheel moves, shift + drag selects a box, double click fits, right click or M sets a " +
   "mark, / searches, [ and ] step, C shows the critical path, ctrl + click opens the line, Esc clears.";
 class Timeline {
@@ -193,7 +194,7 @@ class Timeline {
       return;
     }
     this.tell("following the critical path …");
-    this.context.source.get("timeline/path").then(({ meta, arrays }) => {
+    this.context.source.get("timeline/path", RELATIONS_PATIENCE_MS).then(({ meta, arrays }) => {
       const mask = new Uint8Array(this.events.start.length);
       for (const i of arrays.event) mask[i] = 1;
       let count = 0;
@@ -360,12 +361,19 @@ class Timeline {
     fill(this.detail, make("h4", {}, head), make("p", {}, when, " "),
       make("p", {}, sourceLine(line && place, text), " ",
         line && this.context.open.source ? button("Show in source", "Show this line with its costs (ctrl + click)", () => this.toSource(i)) : null), rest);
+    const relations = make("div", {});
+    const failed = (place) => (problem) => { if (this.chosen === i) fill(place, notice(problem.message, "error")); };
     this.context.source.get(`timeline/event/${i}`).then(({ meta }) => {
       if (this.chosen !== i) return;
-      fill(rest, ...eventFacts(this, meta, (other) => this.go(other)));
+      const [operation, facts] = eventFacts(this, meta);
+      fill(rest, operation, relations, facts);
+    }, failed(rest));
+    this.context.source.get(`timeline/relations/${i}`, RELATIONS_PATIENCE_MS).then(({ meta }) => {
+      if (this.chosen !== i) return;
+      fill(relations, ...eventRelations(this, meta, (other) => this.go(other)));
       Object.assign(this, { needs: meta.needs, feeds: meta.feeds });
       this.canvas.ask();
-    }, (problem) => fill(rest, notice(problem.message, "error")));
+    }, failed(relations));
   }
 
   /** Draw anew after the panel was hidden or the theme changed. */

@@ -5,6 +5,7 @@ import { focusOn } from "./timeline_focus.js";
 import { number } from "./words.js";
 
 const KEYS_SHOWN = 12;
+const STALLS_PATIENCE_MS = 60000; // the first answer of a large run looks at all of its events
 const COLOURINGS = [
   ["line", "source line"], ["tensor", "tensor"], ["engine", "engine"], ["opcode", "opcode"], ["stall", "what was waited for"],
 ];
@@ -102,7 +103,7 @@ export class Colours {
     view.canvas.ask();
     if (!CODED[by] || this.coded[by]) return;
     view.tell("looking …");
-    view.context.source.once(CODED[by]).then(({ meta, arrays }) => {
+    view.context.source.get(CODED[by], STALLS_PATIENCE_MS).then(({ meta, arrays }) => {
       this.coded[by] = { names: meta.names, codes: arrays.code };
       this.list();
       view.canvas.ask();

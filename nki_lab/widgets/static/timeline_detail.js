@@ -48,17 +48,12 @@ export function eventLines(view, i) {
   ];
 }
 
-/** Return what the kernel knows of an event, as elements; `go` shows another event. */
-export function eventFacts(view, meta, go) {
+/** Return what the kernel knows of an event: its instruction with the ways to other views, and its row. */
+export function eventFacts(view, meta) {
   const { open } = view.context;
   const names = Object.keys(meta.fields);
   const order = [...SHOWN_FIRST.filter((n) => names.includes(n)), ...names.filter((n) => !SHOWN_FIRST.includes(n))];
   const written = (value) => (typeof value === "number" ? value.toLocaleString("en-US") : String(value));
-  const link = (i, note) => make("li", {}, button(view.describe(i)[0], "Go to this event", () => go(i)), ` ${note}`);
-  const list = (title, edges, count) => edges?.length ? make("div", {},
-    make("p", {}, `${title} ${number(count)}${count > edges.length ? `, of which ${edges.length} are listed` : ""}:`),
-    make("ul", {}, edges.map(([i, kind]) => link(i, kind)))) : null;
-  const { waited } = meta;
   const jumps = [
     meta.position !== undefined && open.ir && button("Show in IR", "Show this instruction in the program's text", () => open.ir({ position: meta.position })),
     meta.position !== undefined && open.stepper && button("Step to it", "Show the values before and after this instruction", () => open.stepper({ position: meta.position })),
@@ -66,12 +61,23 @@ export function eventFacts(view, meta, go) {
   ];
   return [
     make("p", { class: "nki-use" }, meta.operation ? make("code", {}, meta.operation) : null, jumps),
+    table(["field", "value"], order.map((name) => [name, written(meta.fields[name])])),
+  ];
+}
+
+/** Return what an event has to do with others, as elements; `go` shows one of them. */
+export function eventRelations(view, meta, go) {
+  const link = (i, note) => make("li", {}, button(view.describe(i)[0], "Go to this event", () => go(i)), ` ${note}`);
+  const list = (title, edges, count) => edges?.length ? make("div", {},
+    make("p", {}, `${title} ${number(count)}${count > edges.length ? `, of which ${edges.length} are listed` : ""}:`),
+    make("ul", {}, edges.map(([i, kind]) => link(i, kind)))) : null;
+  const { waited } = meta;
+  return [
     meta.loop ? make("p", {}, "Loop variables: ", make("code", {}, meta.loop)) : null,
     waited ? make("p", {}, `${waited.ns ? `Waited ${duration(waited.ns)} for: ` : "Began after: "}${waited.reason} `,
       waited.event >= 0 ? button(view.describe(waited.event)[0], "Go to what it waited for", () => go(waited.event)) : null) : null,
     make("div", { class: "nki-moments" },
       list("Depends on", meta.needs, meta.needs_count), list("Needed by", meta.feeds, meta.feeds_count)),
-    table(["field", "value"], order.map((name) => [name, written(meta.fields[name])])),
   ];
 }
 
