@@ -88,7 +88,8 @@ class Source {
       make("span", { class: "nki-line-number" }, String(line)),
       make("span", { class: "nki-text" }, remarks ? make("span", { class: "nki-flag", "aria-label": "has findings" }, "▲ ") : null, text.replaceAll("\t", "    ")),
       cells.map((cell) => make("span", { class: "nki-num" }, cell)));
-    row.addEventListener("mouseenter", () => this.tell(k));
+    // Once a line is chosen it stays: on the way to its buttons the pointer crosses others.
+    row.addEventListener("mouseenter", () => { if (this.list.chosen < 0) this.tell(k); });
     return row;
   }
 
