@@ -200,8 +200,9 @@ profile; without one, it is the last run of the notebook.""",
     Term(
         ("%nki_compare",),
         """\
-Says where the time of two runs differs, by engine, line and opcode: %nki_compare before after, with
-variables that hold runs, or files of stored profiles. `%%nki --compare before` compares a new run.""",
+Says where the time of two runs differs, by engine, line and opcode, and shows both on one timeline:
+%nki_compare before after, with variables that hold runs, or files of stored profiles. `%%nki --compare
+before` compares a new run, `result.show(compare=before)` does it in Python.""",
     ),
     Term(
         ("%nki_doctor",),

@@ -217,21 +217,19 @@ class Parts:
                 space -= size
         return found
 
-    def recorded(self, tabs: Sequence[str], limit: int) -> dict[str, bytes]:
-        """Return the blocks that a page without a kernel holds, at most `limit` bytes: of each view all, in turn.
-
-        A part of several blocks is left out: what is as large as that is for a kernel to send.
-        """
-        found: dict[str, bytes] = {}
+    def recorded(self, tabs: Sequence[str], limit: int) -> dict[str, list[bytes]]:
+        """Return the blocks that a page without a kernel holds, at most `limit` bytes: of each view all, in turn."""
+        found: dict[str, list[bytes]] = {}
         space = limit
         for tab in tabs:
             for name in self.names(tab):
                 if name in found or space <= 0:
                     continue
-                block, *more = self.make(name)
-                if not more and len(block) <= space:
-                    found[name] = block
-                    space -= len(block)
+                blocks = list(self.make(name))
+                size = sum(map(len, blocks))
+                if size <= space:
+                    found[name] = blocks
+                    space -= size
         return found
 
     def names(self, tab: str) -> Iterator[str]:

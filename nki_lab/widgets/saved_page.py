@@ -42,8 +42,8 @@ def saved_page(parts: Parts, head: dict[str, Any], tabs: Sequence[str], theme: A
         "tabs": list(tabs),
         "theme": theme,
         "parts": {
-            name: base64.b64encode(block).decode()
-            for name, block in parts.recorded(tabs, PAGE_BYTES).items()
+            name: [base64.b64encode(block).decode() for block in blocks]
+            for name, blocks in parts.recorded(tabs, PAGE_BYTES).items()
         },
     }
     # A script element ends at "</script", whatever stands around it.

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Locator
 
-from tests.browser.lab import Lab
+from nki_lab.profiler.view_data import ViewData
+from nki_lab.widgets import display
+from tests.browser.lab import Console, Lab, browser
 from tests.browser.test_views import (
     MATMUL,
     SETUP,
@@ -24,6 +26,7 @@ from tests.browser.test_views import (
     tab,
     view_of,
 )
+from tests.widgets.runs import many_events
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -155,3 +158,24 @@ def test_two_runs_are_compared(lab: Lab, chromium: str) -> None:
         panel.locator("canvas").focus()
         page.keyboard.press("c")
         panel.locator(".nki-detail pre").nth(1).wait_for()
+
+
+def test_a_saved_page_has_every_event_of_a_large_run(lab: Lab, chromium: str) -> None:
+    display(ViewData("many", many_events(300_000)), ("timeline",)).save_html(lab.root / "many.html")
+    with browser(chromium) as page:
+        console = Console().listen(page)
+        page.goto((lab.root / "many.html").as_uri())
+        panel = page.locator("[role=tabpanel]")
+        panel.get_by_text("300,000 of 300,000 events").wait_for(timeout=20_000)
+        assert console.errors == []
+
+
+def test_a_line_is_found_before_the_timeline_was_ever_shown(lab: Lab, chromium: str) -> None:
+    with opened(lab, chromium, "line", SETUP, MATMUL) as (_, notebook):
+        view = view_of(notebook)
+        source = tab(view, "source")
+        source.get_by_text("Costliest line").click()
+        source.get_by_text("Show in timeline").click()
+        panel = view.locator("[role=tabpanel][id$=-timeline]")
+        panel.locator("h4").wait_for()
+        assert "line 12" in status(panel).split("stand out: ")[1]

@@ -7,7 +7,7 @@ const bytesOf = (text) => Uint8Array.from(atob(text), (letter) => letter.charCod
 /** A widget's model without a kernel: what is not in the page is said to be missing. */
 export class SavedModel {
   constructor(state) {
-    const parts = Object.entries(state.parts).map(([name, text]) => [name, bytesOf(text)]);
+    const parts = Object.entries(state.parts).map(([name, texts]) => [name, texts.map(bytesOf)]);
     this.state = { ...state, parts: Object.fromEntries(parts) };
     this.heard = new Set();
   }

@@ -58,10 +58,12 @@ export class Source {
   stream(name, take, patience = PATIENCE_MS) {
     const stored = (this.model.get("parts") || {})[name];
     if (stored) {
-      return unpack(stored).then((part) => {
+      // The state of a widget has one block of a part, a saved page a list of them.
+      return [stored].flat().reduce((chain, block) => chain.then(async (parts) => {
+        const part = await unpack(block);
         take(part);
-        return [part];
-      });
+        return [...parts, part];
+      }), Promise.resolve([]));
     }
     return new Promise((resolve, reject) => {
       const request = { take, resolve, reject, patience, parts: [], chain: Promise.resolve(), timer: 0 };

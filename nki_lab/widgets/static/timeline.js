@@ -129,6 +129,7 @@ class Timeline {
     this.events = data;
     this.colours.list();
     this.place(meta.lanes || data.lanes.map((lane) => [lane.track]));
+    if (this.wanted) this.reveal(this.wanted);
   }
 
   colourOf(i, lane) {
@@ -213,6 +214,7 @@ class Timeline {
 
   /** Let the events of a line stand out, and show the first of them. */
   reveal({ place }) {
+    this.wanted = this.events ? null : { place }; // shown when the events have arrived
     if (!this.events) return;
     const line = this.events.lines.findIndex((l) => l && l.place === place);
     if (line < 0) {
