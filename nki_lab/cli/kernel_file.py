@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import sys
 from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
@@ -89,7 +90,7 @@ def load_file(file: Path) -> ModuleType:
 
     Raises UsageError, or a more special error, at the line that failed.
     """
-    if not file.is_file():
+    if not os.path.isfile(file):
         raise UnknownOption(f"there is no file {file}", help=_files_like(file))
     folder = str(file.resolve().parent)
     if folder not in sys.path:

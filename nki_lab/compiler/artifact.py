@@ -27,7 +27,7 @@ from nki_lab.ir.printer import print_kernel
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.ir.verify import verify
 from nki_lab.isa.reading import read_kernel
-from nki_lab.profiler.reading import read_document, write_whole
+from nki_lab.profiler.reading import beginning_of, read_document, write_whole
 from nki_lab.source import Span, Stack, is_cell
 from nki_lab.targets import get_target
 from nki_lab.targets.spec import Target
@@ -318,8 +318,4 @@ def _with_places(body: Any, numbers: Iterator[int], stacks: Sequence[Stack]) -> 
 
 def is_artifact(path: Path) -> bool:
     """Tell whether a file says that it is a kernel saved by nki_lab."""
-    try:
-        with path.open("rb") as file:
-            return _HEAD.match(file.read(200)) is not None
-    except OSError:
-        return False
+    return _HEAD.match(beginning_of(path)) is not None

@@ -7,8 +7,8 @@ run of the notebook.
 from __future__ import annotations
 
 import json
+import os
 import shlex
-from pathlib import Path
 from typing import Any
 
 from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand
@@ -125,7 +125,7 @@ class ViewMagics(Magics):
             return value
         if value is not None:
             return profile_of(value)
-        if Path(word).exists():
+        if os.path.exists(word):
             return profile_of(word)
         runs = [name for name, v in self._names.items() if isinstance(v, (Result, Profile))]
         raise UsageError(

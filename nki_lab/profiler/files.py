@@ -10,6 +10,7 @@ The ending tells the format that is written. What is read tells its format itsel
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from nki_lab.errors import BadFile, UnknownOption
@@ -21,6 +22,7 @@ from nki_lab.profiler import (
     tables_folder,
 )
 from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.reading import beginning_of
 from nki_lab.targets import Target
 
 #: Endings that `save` knows.
@@ -63,7 +65,7 @@ def load(path: str | Path, target: str | Target | None = None) -> Profile:
     Raises BadFile with one sentence when it is not such a file, damaged, or from a newer version.
     """
     path = Path(path)
-    if path.is_dir():
+    if os.path.isdir(path):  # unlike Path.is_dir, False for a name that nothing can have
         if not (path / tables_folder.INDEX).exists() and import_explorer.is_explorer_folder(path):
             return import_explorer.load_explorer_folder(path, target)
         return tables_folder.load_folder(path)
@@ -75,11 +77,7 @@ def load(path: str | Path, target: str | Target | None = None) -> Profile:
 def is_profile(path: str | Path) -> bool:
     """Tell whether a path leads to something that `load` reads, by how it begins."""
     path = Path(path)
-    if path.is_dir():
+    if os.path.isdir(path):
         return tables_folder.is_folder(path) or import_explorer.is_explorer_folder(path)
-    try:
-        with path.open("rb") as file:
-            begun = file.read(200)
-    except OSError:
-        return False
+    begun = beginning_of(path)
     return profile_json.HEAD.match(begun) is not None or import_trace.is_trace(path)

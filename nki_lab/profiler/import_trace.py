@@ -16,7 +16,7 @@ from nki_lab.profiler.export_perfetto import MARK, OWN_FIELD
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.profile_json import check_head, dump, profile_of
 from nki_lab.profiler.protobuf import block, blocks
-from nki_lab.profiler.reading import MAX_BYTES, read_bytes, read_document, reading
+from nki_lab.profiler.reading import MAX_BYTES, beginning_of, read_bytes, read_document, reading
 
 _CHROME = re.compile(
     rb'\{"displayTimeUnit":"ns","traceEvents":\[\{"ph":"M","name":"nki_lab profile"'
@@ -26,11 +26,7 @@ _PERFETTO = re.compile(re.escape(block(1, block(OWN_FIELD, MARK))))
 
 def is_trace(path: Path) -> bool:
     """Tell whether a file begins like a trace that nki_lab wrote."""
-    try:
-        with path.open("rb") as file:
-            begun = file.read(200)
-    except OSError:
-        return False
+    begun = beginning_of(path)
     return _CHROME.match(begun) is not None or _PERFETTO.match(begun) is not None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+import stat
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ from nki_lab.profiler.profile import BadTable
 
 #: Larger files are refused before they are read.
 MAX_BYTES = 1 << 30
+_BEGINNING = 200  # bytes that tell what a file is
+_NAME_SHOWN = 80  # characters of a name that no file can have
 
 
 def read_document(path: Path, head: re.Pattern[bytes], complaint: str) -> str:
@@ -34,15 +37,32 @@ def read_bytes(path: Path, head: re.Pattern[bytes]) -> bytes:
     Raises BadFile, with one sentence, where it cannot be read or is too large.
     """
     try:
+        if stat.S_ISFIFO(path.stat().st_mode):  # opening one waits for whoever writes
+            raise BadFile(f"{path.name} cannot be read: it is a pipe, not a file")
         with path.open("rb") as file:
-            begun = file.read(200)
+            begun = file.read(_BEGINNING)
             if path.stat().st_size > MAX_BYTES:
                 raise BadFile(f"{path.name} is larger than {MAX_BYTES >> 20} MiB")
             # Anything else is refused before it is read whole.
             return begun + (file.read() if head.match(begun) else b"")
+    except BadFile:
+        raise  # a ValueError, too
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise BadFile(f"{path.name} cannot be read: {reason}") from None
+        raise BadFile(f"{path.name[:_NAME_SHOWN]} cannot be read: {reason}") from None
+    except ValueError:
+        raise BadFile(f"{path.name!r} cannot be read: no file has such a name") from None
+
+
+def beginning_of(path: Path) -> bytes:
+    """Return how a file begins; nothing of what cannot be read, and of what is no file."""
+    try:
+        if not path.is_file():
+            return b""
+        with path.open("rb") as file:
+            return file.read(_BEGINNING)
+    except (OSError, ValueError):  # also a name that no file can have
+        return b""
 
 
 def write_whole(path: Path, content: str | Iterable[str | bytes]) -> None:

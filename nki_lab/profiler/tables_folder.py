@@ -11,6 +11,7 @@ Only tables that do not follow from others are read back.
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
@@ -24,7 +25,7 @@ from nki_lab.profiler.export_tables import empty_texts, read_csv, write_csv
 from nki_lab.profiler.parquet_tables import arrow, read_parquet, write_parquet
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.profile_json import HEAD, check_head, dump, head_of, with_head
-from nki_lab.profiler.reading import read_document, reading, write_whole
+from nki_lab.profiler.reading import beginning_of, read_document, reading, write_whole
 from nki_lab.profiler.schema import TABLES
 
 #: Name of the file that tells what the others are.
@@ -83,11 +84,7 @@ def _about(profile: Profile, name: str, columns: Mapping[str, Column], kind: str
 
 def is_folder(path: Path) -> bool:
     """Tell whether a path leads to a folder that `save_folder` wrote, by how its index begins."""
-    try:
-        with (path / INDEX).open("rb") as file:
-            return HEAD.match(file.read(200)) is not None
-    except OSError:
-        return False
+    return HEAD.match(beginning_of(path / INDEX)) is not None
 
 
 def load_folder(path: str | Path) -> Profile:
@@ -104,6 +101,8 @@ def load_folder(path: str | Path) -> Profile:
     with reading(f"{path.name} is not a readable profile"):
         head = json.loads(text)
         kind = head["kind"]
+        if kind not in ("csv", "parquet"):
+            raise ValueError(f"no such kind of table: {kind}")
         return with_head(
             head,
             {name: _read(path, name, about, kind) for name, about in head["tables"].items()},
@@ -132,7 +131,7 @@ def _read(folder: Path, name: str, about: Mapping[str, Any], kind: str) -> dict[
 @contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
     """Give a new folder to write into, which takes the place of `path` when all is written."""
-    if path.exists() and not (is_folder(path) or _is_empty(path)):
+    if os.path.exists(path) and not (is_folder(path) or _is_empty(path)):
         raise BadFile(
             f"{path} exists, and is no folder of tables that nki_lab wrote",
             help="choose another name, or remove it first",
@@ -145,7 +144,7 @@ def _replacing(path: Path) -> Iterator[Path]:
             raise _unwritable(path, error) from None
         yield part
         try:
-            if path.exists():
+            if os.path.exists(path):
                 old = path.with_name(f"{part.name}.old")
                 path.rename(old)
                 part.rename(path)

@@ -5,11 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+from pathlib import Path
 
 import pytest
 
+from nki_lab.compiler.artifact import is_artifact
+from nki_lab.compiler.pipeline import CompiledKernel
 from nki_lab.errors import BadFile
 from nki_lab.profiler.export_tables import table_csv, table_json
+from nki_lab.profiler.files import is_profile
+from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.profile_json import FORMAT_VERSION, from_json, load, save, to_json
 from nki_lab.profiler.schema import TABLES
 
@@ -81,6 +87,29 @@ def test_other_files_are_refused_unread(tmp_path, content) -> None:
 def test_missing_file(tmp_path) -> None:
     with pytest.raises(BadFile, match=r"none.json cannot be read: No such file"):
         load(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "a\0b"], ids=["too long", "no name"])
+def test_a_name_that_no_file_can_have(name) -> None:
+    for load_it in (Profile.load, CompiledKernel.load):
+        with pytest.raises(BadFile, match=r"cannot be read: "):
+            load_it(name)
+    assert not is_profile(name) and not is_artifact(Path(name))
+
+
+def test_a_pipe_is_not_waited_for(tmp_path) -> None:
+    pipe = tmp_path / "run.json"
+    os.mkfifo(pipe)
+    for load_it in (Profile.load, CompiledKernel.load):
+        with pytest.raises(BadFile, match=r"run.json cannot be read: it is a pipe"):
+            load_it(pipe)
+    assert not is_profile(pipe) and not is_artifact(pipe)
+
+
+def test_a_name_too_long_to_write(tmp_path) -> None:
+    for ending in (".json", ".csv", ".pftrace"):
+        with pytest.raises(BadFile, match="cannot be written: File name too long"):
+            profile().save(tmp_path / ("x" * 300 + ending))
 
 
 def test_csv_and_json_of_a_table() -> None:
