@@ -50,7 +50,8 @@ VARIABLES: dict[str, Variable] = {
     "skip_passes": Variable(
         "NKI_LAB_SKIP_PASSES",
         "none",
-        "compiler passes to leave out, separated by commas: schedule keeps the order of the kernel's lines",
+        "compiler passes to leave out, separated by commas: schedule keeps the order of the kernel's lines,"
+        " unless tiles fit only in another",
     ),
     "store": Variable(
         "NKI_LAB_STORE",

@@ -189,6 +189,7 @@ def _race(a: _Access, b: _Access) -> Finding:
         "hazard",
         f"race: core 0 {place(a)} while core 1 {place(b)}: nothing orders them",
         a.i.stack,
-        help="put nisa.core_barrier(data=tensor, cores=(0, 1)) between them on both cores",
+        help="let each core write a part of its own, chosen by nl.program_id(0), or put"
+        " nisa.core_barrier(data=tensor, cores=(0, 1)) between them on both cores",
         code="",
     )

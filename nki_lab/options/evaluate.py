@@ -64,7 +64,7 @@ def reference(expression: Expression, scope: dict[str, Any], locate: Locate = no
 
 
 def check_value(found: Any, expected: Any, stack: Stack = ()) -> tuple[Comparison, ...]:
-    """Compare what a kernel returned with its reference; tuples are compared item by item.
+    """Compare what a kernel returned with its reference; tuples and dicts are compared item by item.
 
     Raises CheckFailed at `stack` when any part differs.
     """
@@ -83,7 +83,7 @@ def check_value(found: Any, expected: Any, stack: Stack = ()) -> tuple[Compariso
             error.stack = error.stack or stack
             raise
         if not result.ok:
-            raise CheckFailed(f"the result{name} {result.summary()}", stack=stack)
+            raise CheckFailed(f"{_named(name)} {result.summary()}", stack=stack)
         results.append(result)
     return tuple(results)
 
@@ -95,21 +95,45 @@ def _flag(expression: Expression) -> str:
 def _copied(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return [_copied(v) for v in value]
+    if isinstance(value, dict):
+        return {key: _copied(v) for key, v in value.items()}
     if is_foreign_array(value):
         return np.array(to_numpy("reference", value))
     return value
 
 
-def _pairs(found: Any, expected: Any, stack: Stack) -> list[tuple[str, Any, Any]]:
-    if not isinstance(found, (tuple, list)):
-        return [("", found, expected)]
-    if not isinstance(expected, (tuple, list)) or len(expected) != len(found):
-        parts = len(expected) if isinstance(expected, (tuple, list)) else 1
-        raise CheckFailed(
-            f"the run returns {len(found)} values, {BY_NAME['check'].flag} gives {parts}",
-            stack=stack,
-            help="write a tuple of references, one per value",
-        )
+def _pairs(found: Any, expected: Any, stack: Stack, at: str = "") -> list[tuple[str, Any, Any]]:
+    """Return (place in the containers, array, reference) for every array that a kernel returned."""
+    if isinstance(found, dict):
+        keys = ", ".join(map(repr, found))
+        if not isinstance(expected, dict) or expected.keys() != found.keys():
+            given = (
+                f"the keys {', '.join(map(repr, expected))}"
+                if isinstance(expected, dict) and expected
+                else "no such dict"
+            )
+            raise CheckFailed(
+                f"{_named(at)} is a dict with the keys {keys}, {BY_NAME['check'].flag} gives {given}",
+                stack=stack,
+                help="write a dict of references, one per key",
+            )
+        items = [(key, found[key], expected[key]) for key in found]
+    elif isinstance(found, (tuple, list)):
+        if not isinstance(expected, (tuple, list)) or len(expected) != len(found):
+            parts = len(expected) if isinstance(expected, (tuple, list)) else 1
+            what = f"{_named(at)} has" if at else "the run returns"
+            raise CheckFailed(
+                f"{what} {len(found)} values, {BY_NAME['check'].flag} gives {parts}",
+                stack=stack,
+                help="write a tuple of references, one per value",
+            )
+        items = [(k, *pair) for k, pair in enumerate(zip(found, expected, strict=True))]
+    else:
+        return [(at, found, expected)]
     return [
-        (f" [{k}]", one, other) for k, (one, other) in enumerate(zip(found, expected, strict=True))
+        pair for key, one, other in items for pair in _pairs(one, other, stack, f"{at}[{key!r}]")
     ]
+
+
+def _named(at: str) -> str:
+    return f"the result {at}" if at else "the result"

@@ -33,6 +33,8 @@ SETUP_OPCODES = frozenset(
     )
 )
 #: Queue types whose descriptors lie ready when the program starts.
+#: Divided by, not multiplied with its inverse, which would leave 6.086000000000001e-06.
+NS_PER_S = 1e9
 STATIC_QUEUES = ("input", "output", "data")
 #: An engine that is busy less than this share of the time does not bound the run.
 BOUND_SHARE = 0.5
@@ -42,7 +44,7 @@ def summarise(profile: Profile) -> dict[str, Any]:
     """Compute every Summary metric the tables determine: seconds, bytes, fractions of 1."""
     total_ns = profile.total_ns
     result: dict[str, Any] = {
-        "total_time": total_ns * 1e-9,
+        "total_time": total_ns / NS_PER_S,
         "neuroncore_cycle_count": round(total_ns * profile.target.core_ghz),
         "event_count": profile.count("SemaphoreUpdate"),
         "trace_count": profile.count("SemaphoreUpdate")
@@ -77,12 +79,12 @@ def _engine_times(profile: Profile, total_ns: int) -> dict[str, Any]:
             spans = profile.strings("ActiveTime", "engine").equal_to(name)
             busy_ns = int(profile.numbers("ActiveTime", "duration_ns")[spans].sum())
         result[f"{name}_engine_instruction_count"] = int(rows.sum())
-        result[f"{name}_engine_instruction_time"] = int((end[rows] - start[rows]).sum()) * 1e-9
-        result[f"{name}_engine_active_time"] = busy_ns * 1e-9 / cores
+        result[f"{name}_engine_instruction_time"] = int((end[rows] - start[rows]).sum()) / NS_PER_S
+        result[f"{name}_engine_active_time"] = busy_ns / cores / NS_PER_S
         result[f"{name}_engine_active_time_percent"] = _share(busy_ns / cores, total_ns)
     activate = opcode.equal_to("ACTIVATE") | opcode.equal_to("ACTIVATE_QUANTIZE")
     result["activate_instruction_count"] = int(activate.sum())
-    result["activate_instruction_time"] = int((end - start)[activate].sum()) * 1e-9
+    result["activate_instruction_time"] = int((end - start)[activate].sum()) / NS_PER_S
     result["matmul_instruction_count"] = int(opcode.equal_to("MATMUL").sum())
     return result
 
@@ -98,11 +100,11 @@ def _dma(profile: Profile, total_ns: int) -> dict[str, Any]:
     moved = int(size.sum())
     peak = profile.target.hbm_stack_bytes_per_ns
     result: dict[str, Any] = {
-        "dma_active_time": busy_ns * 1e-9,
+        "dma_active_time": busy_ns / NS_PER_S,
         "dma_active_time_percent": _share(busy_ns, total_ns),
         "dma_active_cycles": round(busy_ns * profile.target.core_ghz),
         "dma_transfer_count": len(start),
-        "dma_transfer_time": int((end - start).sum()) * 1e-9,
+        "dma_transfer_time": int((end - start).sum()) / NS_PER_S,
         "dma_transfer_total_bytes": moved,
         "hbm_read_bytes": read,
         "hbm_write_bytes": written,
@@ -115,7 +117,7 @@ def _dma(profile: Profile, total_ns: int) -> dict[str, Any]:
         result["dma_queue_count"] = profile.count("DmaQueuesInfo")
     packets = _packets(profile)
     if packets is not None:
-        result["dma_packet_time"] = packets[1] * 1e-9
+        result["dma_packet_time"] = packets[1] / NS_PER_S
     if len(start):
         result["dma_transfer_average_bytes"] = moved / len(start)
     static = np.zeros(len(start), dtype=bool)
@@ -130,7 +132,7 @@ def _dma(profile: Profile, total_ns: int) -> dict[str, Any]:
         ("hardware_dynamic_dma", queue.equal_to("hardware_dynamic")),
     ):
         part_ns = intervals.covered_ns(start[rows], end[rows])
-        result[f"{prefix}_active_time"] = part_ns * 1e-9
+        result[f"{prefix}_active_time"] = part_ns / NS_PER_S
         result[f"{prefix}_active_time_percent"] = _share(part_ns, total_ns)
         result[f"{prefix}_size"] = int(size[rows].sum())
         if packets is not None:
@@ -222,8 +224,8 @@ def _collectives(profile: Profile, total_ns: int) -> dict[str, Any]:
     active_ns = intervals.covered_ns(start, end)
     return {
         "cc_op_count": len(start),
-        "cc_op_time": int((end - start).sum()) * 1e-9,
-        "cc_op_active_time": active_ns * 1e-9,
+        "cc_op_time": int((end - start).sum()) / NS_PER_S,
+        "cc_op_active_time": active_ns / NS_PER_S,
         "cc_op_active_time_percent": _share(active_ns, total_ns),
     }
 
@@ -243,8 +245,8 @@ def _whole_run(profile: Profile) -> dict[str, Any]:
     exec_ns = int(end.max() - start.min())
     active_ns = intervals.covered_ns(start, end)
     return {
-        "total_exec_time": exec_ns * 1e-9,
-        "total_active_time": active_ns * 1e-9,
+        "total_exec_time": exec_ns / NS_PER_S,
+        "total_active_time": active_ns / NS_PER_S,
         "total_active_time_percent": _share(active_ns, exec_ns),
     }
 

@@ -22,7 +22,7 @@ profile.table_names  # the tables below
 profile.table("Instruction")  # a table as NumPy columns
 list(profile.records("OpcodeSummary"))  # a table as rows, None where unknown
 profile.summary["mfu_estimated_percent"]
-profile.save("run.parquet")  # and Profile.load("run.parquet")
+profile.save("run.parquet")  # nki_lab.profiler.profile.Profile.load("run.parquet") reads it
 ```
 
 A kernel launched on both cores of a logical core, `kernel[2]`, has one profile: `pcore_idx` tells the core of a row,

@@ -377,7 +377,7 @@ class Profile:
         if self.model is None:
             raise UsageError(
                 "the program of this profile is not known, so that it cannot be timed again",
-                help="ask the Result of a run, or its profile",
+                help="ask the Result of a run, or its profile; on the command line, give the kernel's file instead",
             )
         return self.model
 

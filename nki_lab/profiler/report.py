@@ -93,7 +93,11 @@ def _engines(profile: Profile) -> list[str]:
         ends = ", ".join(
             f"core {n} {profile.core(n).total_ns / 1000:,.3f} us" for n in profile.cores
         )
-        lines += [f"ends         {ends}; active and share are the mean of the cores", ""]
+        lines += [
+            f"ends         {ends}",
+            "cores        active, share and waiting are their mean, counts and lines those of all",
+            "",
+        ]
     lines += [_ROW.format("engine", "active us", "share", "count", "waiting us")]
     for name in (*ENGINES, "dma"):
         prefix = "dma" if name == "dma" else f"{name}_engine"
@@ -104,7 +108,7 @@ def _engines(profile: Profile) -> list[str]:
         )
         wait_ns = None
         if waiting is not None and name != "dma":
-            wait_ns = int(waits_ns[engine.equal_to(name)].sum())
+            wait_ns = int(waits_ns[engine.equal_to(name)].sum()) / len(profile.cores)
         lines.append(
             _ROW.format(
                 _TITLES[name],
@@ -139,8 +143,8 @@ def _rates(profile: Profile) -> list[str]:
         lines.append(
             f"Tensor       {flops / 1e9:,.3f} GFLOP"
             + _note(summary, "mfu_estimated_percent", ", {} of the bf16 peak (MFU)", _percent)
-            + _note(summary, "mm_arithmetic_intensity", "; {} FLOP per HBM byte", "{:.1f}".format)
-            + _note(summary, "peak_flops_bandwidth_ratio", ", balance {}", "{:.0f}".format)
+            + _note(summary, "mm_arithmetic_intensity", "; {} FLOP/byte", "{:.1f}".format)
+            + _note(summary, "peak_flops_bandwidth_ratio", ", stack balance {}", "{:.0f}".format)
         )
     return lines
 

@@ -72,8 +72,8 @@ class Roofline:
     def __str__(self) -> str:
         intensity = "no bytes" if self.intensity is None else f"{self.intensity:.1f} FLOP per byte"
         lines = [
-            f"roofline of {self.target}: {intensity} of device memory; Tensor engine and memory "
-            f"balance at {self.balance:.1f}",
+            f"roofline of {self.target}: {intensity} of device memory; Tensor engine and a core's "
+            f"share of it balance at {self.balance:.1f}",
             f"{'roof':<26}{'rate':>18}{'least us':>14}{'of the run':>12}",
         ]
         for n, roof in enumerate(self.roofs):
@@ -82,6 +82,11 @@ class Roofline:
             lines.append(
                 f"{roof.name:<26}{f'{roof.rate:,.1f} {roof.unit}':>18}"
                 f"{roof.least_ns / 1000:>14,.3f}{f'{100 * share:.1f} %':>12}{binds}"
+            )
+        if self.adjusted_flops != self.flops:
+            lines.append(
+                f"{self.flops / 1e9:,.3f} GFLOP take the Tensor engine as long as "
+                f"{self.adjusted_flops / 1e9:,.3f} in bfloat16"
             )
         if self.flops and self.total_ns:
             reach = self.flops / self.attainable_ns / 1000 if self.attainable_ns else 0.0

@@ -48,6 +48,7 @@ class Comparison:
         """Return the comparison as one line."""
         text = (
             f"max abs error {self.max_abs_error:.3g}, max rel error {self.max_rel_error:.3g}"
+            f"{'' if np.isfinite(self.found - self.expected) or self.ok else ' where both are finite'}"
             f" (rtol {self.rtol:g}, atol {self.atol:.3g})"
         )
         if self.ok:
@@ -119,7 +120,7 @@ def _array(what: str, value: Any) -> np.ndarray:
     if array.dtype.kind in "OUSMm":
         raise UsageError(
             f"the {what} is no array of numbers but {type(value).__name__}",
-            help="a kernel with several results returns a tuple: compare each of them",
+            help="a kernel with several results returns them in a tuple or dict: compare each of them",
         )
     return array
 

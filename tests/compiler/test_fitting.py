@@ -8,6 +8,7 @@ import pytest
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.errors import OverCapacity
+from nki_lab.targets import TRN2
 from tests.compiler.programs import compiled
 
 X = np.ones((1, 4), np.float32)
@@ -59,3 +60,19 @@ def test_an_address_that_parts_the_memory_is_named():
     assert caught.value.help.startswith("it fits with one of these: leave `address` of `fixed` out")
     compiled(many, X, 1, 40_000, nl.sbuf, None)
     compiled(many, X, 1, 40_000, nl.sbuf, (0, 160_000 + 16))
+
+
+def many_tiles(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    tiles = [nl.load(x) for _ in range(13)]
+    total = nl.zeros(x.shape, dtype=x.dtype)
+    for tile in (*tiles, *tiles):
+        nisa.tensor_tensor(dst=total, data1=total, data2=tile, op=nl.add)
+    nl.store(out, total)
+    return out
+
+
+def test_tiles_that_are_not_listed_are_counted_and_not_called_smaller():
+    with pytest.raises(OverCapacity) as caught:
+        compiled(many_tiles, np.zeros((128, 5000), np.float32), target=TRN2)
+    assert caught.value.notes[-1] == "and 4 more tiles: 80,000 bytes per partition"

@@ -59,6 +59,32 @@ def test_a_tuple_is_compared_item_by_item():
         check_value((one, other), [one.copy(), other + np.float32([0, 0, 1])])
 
 
+def test_a_dict_is_compared_key_by_key_whatever_it_holds():
+    found = {"y": np.arange(4, dtype=np.int32), "stats": (np.ones(3, np.float32), np.zeros(2))}
+    expected = {"stats": (np.ones(3), np.zeros(2)), "y": np.arange(4)}
+    assert len(check_value(found, expected)) == 3
+    expected["stats"] = (np.array([1.0, 1, 2]), np.zeros(2))
+    with pytest.raises(CheckFailed, match=r"the result \['stats'\]\[0\] differs in 1 of 3"):
+        check_value(found, expected)
+    with pytest.raises(CheckFailed, match=r"the result \['stats'\] has 2 values, --check gives 1"):
+        check_value(found, {**expected, "stats": np.ones(3)})
+
+
+@pytest.mark.parametrize(
+    ("expected", "given"), [(np.zeros(4), "no such dict"), ({"z": np.zeros(4)}, "the keys 'z'")]
+)
+def test_a_reference_of_a_dict_has_its_keys(expected, given):
+    with pytest.raises(CheckFailed, match=f"with the keys 'y', --check gives {given}"):
+        check_value({"y": np.zeros(4)}, expected)
+
+
+def test_the_references_of_a_dict_are_taken_before_the_run():
+    a = np.arange(6.0, dtype=np.float32)
+    expected = reference(expression("{'y': a[::-1]}"), {"a": a})
+    a[:] = 0
+    np.testing.assert_array_equal(expected["y"], np.arange(6.0)[::-1])
+
+
 @pytest.mark.parametrize("expected", [np.zeros(4), [np.zeros(4)], [np.zeros(4)] * 3])
 def test_a_reference_has_as_many_parts_as_the_result(expected):
     with pytest.raises(CheckFailed, match="the run returns 2 values"):
@@ -68,3 +94,11 @@ def test_a_reference_has_as_many_parts_as_the_result(expected):
 def test_nothing_cannot_be_compared():
     with pytest.raises(UsageError, match="returns nothing that could be compared"):
         check_value(None, np.zeros(4))
+
+
+def test_an_error_that_is_no_number_is_not_called_zero():
+    found = np.array([1.0, np.nan, 2.5], np.float32)
+    with pytest.raises(CheckFailed, match=r"max rel error 0\.25 where both are finite \("):
+        check_value(found, np.array([1.0, 2, 2], np.float32))
+    with pytest.raises(CheckFailed, match=r"max rel error 0\.25 \("):
+        check_value(found, np.array([1.0, np.nan, 2], np.float32))

@@ -94,6 +94,13 @@ def test_the_slowest_resource_is_the_roof(target) -> None:
     assert p.roofline().binds.name == least[target.name]
 
 
+def test_a_roofline_says_what_float32_products_count_as() -> None:
+    flops = [None, None, None, None, None, 4 * 2 * 128 * 128 * 512]
+    p = profile(Instruction=INSTRUCTION | {"adjusted_flops": flops})
+    line = "0.017 GFLOP take the Tensor engine as long as 0.067 in bfloat16"
+    assert line in str(p.roofline()) and line not in str(profile().roofline())
+
+
 def test_nothing_to_compare() -> None:
     empty = Profile.from_tables(TRN2, {}, is_simulation=True)
     assert "one of them ran nothing" in str(compare_profiles(empty, profile()))

@@ -8,6 +8,7 @@ import pytest
 import nki_lab
 import nki_lab.language as nl
 from nki_lab.isa import registry
+from nki_lab.profiler.analyses import ANALYSES
 from nki_lab.profiler.profile_json import from_json, to_json
 from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.targets import ALL_TARGETS
@@ -93,3 +94,7 @@ def test_of_two_cores_the_one_that_ends_last_is_asked() -> None:
     assert len(two.profile.cores) == 2
     assert [i.value for i in two.iterations()] == list(range(8))
     assert [i.instructions for i in two.iterations()] == [i.instructions for i in one.iterations()]
+    for name in ("path", "stalls", "iterations", "roofline"):
+        head, _, answer = ANALYSES[name](two.profile).partition("\n")
+        assert head == f"core {two.profile.slowest.cores[0]}, after which no other ends"
+        assert answer and not ANALYSES[name](one.profile).startswith("core ")

@@ -57,6 +57,13 @@ def test_summary_of_the_example() -> None:
 
 # nki_perf_guide.rst, figure 27 (trn1): "130.46 GB/s" is shown as 31.82 % of the memory bandwidth;
 # AccelOpt's published trn1 profiles print a FLOP to byte ratio of 223.78.
+def test_seconds_are_the_numbers_nearest_to_the_nanoseconds() -> None:
+    s = profile().summary
+    assert [s["total_time"], s["vector_engine_active_time"], s["dma_transfer_time"]] == [
+        3.1e-6, 2.0e-6, 2.8e-6,
+    ]  # fmt: skip
+
+
 def test_trn1_bases_agree_with_published_profiles() -> None:
     moved = DMA | {"end_ts": [900, 100_000], "read_bytes": [0, 0], "transfer_bytes": [0, 0]}
     moved |= {"write_bytes": [0, round(130.46 * 100_000)]}

@@ -14,7 +14,7 @@ from nki_lab.api import isa as nisa
 from nki_lab.errors import UsageError
 from nki_lab.profiler.iterations import loop_values
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.schema import TRANSFERS
+from nki_lab.profiler.schema import ENGINES, TRANSFERS
 from nki_lab.runtime import jit
 from nki_lab.targets import get_target
 from nki_lab.targets.engines import GPSIMD
@@ -298,6 +298,14 @@ def test_the_report_names_both_cores(profile) -> None:
     text = report(profile)
     assert "2 cores" in text.splitlines()[0]
     assert f"core 1 {profile.core(1).total_ns / 1000:,.3f} us" in text
+    waits = {
+        name: [profile.core(n).stalls().of(name).wait_ns for n in profile.cores] for name in ENGINES
+    }
+    for row in text.splitlines():
+        name = row.split()[0].lower() if row.split() else ""
+        if name in waits:  # as active time, so that it stays below the time of the run
+            assert float(row.split()[-1]) == pytest.approx(sum(waits[name]) / 2000, abs=1e-3)
+    assert sum(map(sum, waits.values()))
     lines = [r["nki_source_location"] for r in profile.records("Instruction")]
     shown = [line.split()[0] for line in text.splitlines() if line.startswith("test_two_cores.py")]
     assert set(shown) <= set(lines)

@@ -28,7 +28,7 @@ def over_capacity(kernel: Kernel, space: MemoryRegion, capacity: int, fits: Fits
     notes = [_described(kernel, s) for s in live[:_SHOWN]]
     if len(live) > _SHOWN:
         rest = sum(s.row_bytes for s in live[_SHOWN:])
-        notes.append(f"and {len(live) - _SHOWN} smaller tiles: {rest:,} bytes per partition")
+        notes.append(f"and {len(live) - _SHOWN} more tiles: {rest:,} bytes per partition")
     excess = peak - capacity
     how = f"{excess:,} too many" if excess > 0 else "they fit in sum, but not side by side"
     advice = (
