@@ -143,8 +143,12 @@ def compare_profiles(
     ]  # fmt: skip
     opcodes = [
         _summed(
-            (row["opcode"], row["instruction_time_ns"], row["instruction_count"])
-            for row in p.records("OpcodeSummary")
+            zip(
+                (opcode or "" for opcode in p.strings("OpcodeSummary", "opcode").to_list()),
+                p.numbers("OpcodeSummary", "instruction_time_ns").tolist(),
+                p.numbers("OpcodeSummary", "instruction_count").tolist(),
+                strict=True,
+            )
         )
         for p in runs
     ]

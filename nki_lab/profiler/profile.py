@@ -284,11 +284,12 @@ class Profile:
 
     @property
     def span_ns(self) -> tuple[int, int]:
-        """Start and end of the run in ns: from its metadata, else 0 and the last event's end."""
+        """Start and end of the run in ns: from its metadata where that tells them, else 0 and the last event's end."""
         if "Metadata" in self._given:
-            first = self.numbers("Metadata", "first_hw_timestamp")
-            last = self.numbers("Metadata", "last_hw_timestamp")
-            return int(first[0]), int(last[0])
+            about: Mapping[str, Any] = next(self.records("Metadata"), {})
+            first, last = about.get("first_hw_timestamp"), about.get("last_hw_timestamp")
+            if first is not None and last is not None:
+                return first, last
         ends = [self.numbers(t, "end_ts").max(initial=0) for t in ("Instruction", TRANSFERS)]
         return 0, int(max(ends))
 

@@ -107,9 +107,12 @@ def stalls(profile: Profile) -> Stalls:
         entry = sums.setdefault(_key(found, event), [0, 0])
         entry[0] += 1
         entry[1] += int(found.waited[event])
-    lanes = (*ENGINES, "dma")
+    order = {name: n for n, name in enumerate((*ENGINES, "dma"))}
     rows = [Stall(*key, count, wait) for key, (count, wait) in sums.items()]
-    rows.sort(key=lambda s: (lanes.index(s.lane), -s.wait_ns, s.place, s.sentence))
+    # Other programs may name engines that we do not know: they come last, each by itself.
+    rows.sort(
+        key=lambda s: (order.get(s.lane, len(order)), s.lane, -s.wait_ns, s.place, s.sentence)
+    )
     return Stalls(rows)
 
 

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nki_lab.errors import BadFile, UnknownTarget
+from nki_lab.profiler.compare import compare_profiles
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.report import report
 from nki_lab.profiler.tables_folder import INDEX
@@ -123,3 +124,43 @@ def test_what_does_not_fit_the_schema_is_told_in_one_sentence(folder: Path, dama
     (folder / "Instruction.parquet").write_bytes(b"PAR1")
     with pytest.raises(BadFile, match=r"Instruction\.parquet is damaged"):
         Profile.load(folder)
+
+
+def test_an_engine_that_we_do_not_know_comes_last(folder: Path) -> None:
+    known = Profile.load(folder).stalls()
+    engine = pq.ParquetFile(folder / "Instruction.parquet").read()["engine"].to_pylist()
+    other = [name if name != "vector" else "cc-core" for name in engine]
+    change(folder, "Instruction", {"engine": other})
+    p = Profile.load(folder)
+    found = p.stalls()
+    lanes = list(dict.fromkeys(stall.lane for stall in found))
+    assert "cc-core" in lanes and lanes[-1] == "cc-core"
+    assert found.of("cc-core").wait_ns == known.of("vector").wait_ns > 0
+    assert "cc-core" in str(p.critical_path())
+
+
+@pytest.mark.parametrize("name", ["first_hw_timestamp", "last_hw_timestamp"])
+def test_a_run_lasts_as_its_events_where_its_metadata_does_not_tell(
+    folder: Path, name: str, tmp_path: Path
+) -> None:
+    change(folder, "Metadata", {name: pa.array([None], pa.int64())})
+    p = Profile.load(folder)
+    ends = [p.numbers(t, "end_ts").max() for t in ("Instruction", "DmaPacketAggregated")]
+    assert p.total_ns == max(ends) > 0
+    assert Profile.load(p.save(tmp_path / "again.json")).total_ns == p.total_ns
+
+
+def test_a_metadata_table_may_have_no_row(folder: Path) -> None:
+    file = folder / "Metadata.parquet"
+    pq.write_table(pq.ParquetFile(file).read().slice(0, 0), file)
+    assert Profile.load(folder, target="trn1").total_ns > 0
+
+
+def test_unknown_opcodes_and_times_are_compared(folder: Path) -> None:
+    rows = pq.ParquetFile(folder / "OpcodeSummary.parquet").read().num_rows
+    unknown = pa.nulls(rows, pa.int64())
+    times = {"instruction_time_ns": unknown, "instruction_count": unknown}
+    change(folder, "OpcodeSummary", times | {"opcode": pa.nulls(rows, pa.string())})
+    p = Profile.load(folder)
+    assert not any(row.first_ns or row.delta_ns for row in compare_profiles(p, p).opcodes)
+    assert [row.name for row in compare_profiles(p, p).opcodes] == [""]
