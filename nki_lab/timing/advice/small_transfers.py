@@ -26,7 +26,8 @@ MOST_MERGED = 16
 
 
 def _find(evidence: Evidence) -> Iterator[Proposal]:
-    moving = set(evidence.loads.tolist()) | set(evidence.stores.tolist())
+    stores = set(evidence.stores.tolist())
+    moving = stores | set(evidence.loads.tolist())
     for group in evidence.groups:
         record = group.record
         if len(group.entries) < 2 or int(group.entries[0]) not in moving or len(record.moves) != 1:
@@ -46,10 +47,10 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
                 bytes_read=move.bytes_read * merged,
                 bytes_written=move.bytes_written * merged,
             )
-            first = np.arange(len(entries)) % merged == 0
+            taken = _taken(len(entries), merged, last=int(entries[0]) in stores)
             changes = (
-                (entries[first], evidence.costing(record, [larger])),
-                (entries[~first], None),
+                (entries[taken], evidence.costing(record, [larger])),
+                (entries[~taken], None),
             )
             moved = max(move.bytes_read, move.bytes_written)
             rate = evidence.target.dma_bytes_per_ns_all_engines
@@ -61,6 +62,18 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
                 entries,
                 changes=changes,
             )
+
+
+def _taken(count: int, merged: int, last: bool) -> np.ndarray:
+    """Return which of `count` transfers stand for the `merged` ones around them: the first of them, or the last.
+
+    A tile that is loaded at once must be there for whoever needs the first part; one that is stored at once must wait
+    for whoever makes the last part.
+    """
+    place = np.arange(count)
+    if not last:
+        return place % merged == 0
+    return (place % merged == merged - 1) | (place == count - 1)
 
 
 def _fixed(record: Record) -> int:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+import nki_lab.language as nl
+from nki_lab.targets.engines import VECTOR
 from nki_lab.timing.advice import LEAST_GAIN, RULES, advise
 from tests.timing.timed import timed
 
-from .cases import CASES, Case
+from .cases import CASES, Case, dma_copy, result, tensor_scalar, tile
 
 RUNS = [(case, target) for case in CASES for target in case.targets]
 
@@ -48,3 +50,32 @@ def test_every_rule_has_a_case() -> None:
             "ramp-up",  # trn1 has no current limit
         }
     )
+
+
+def late_tiles(at_once: bool):
+    """Return a kernel that makes four narrow tiles, each after long work; they are stored one by one or at once."""
+
+    def kernel(x):
+        out = result((128, 4 * 64))
+        a, tiles = tile((128, 4096)), tile((128, 4 * 64))
+        dma_copy(a, x)
+        for k in range(4):
+            tensor_scalar(a, a, op0=nl.multiply, operand0=0.5, engine=VECTOR)
+            part = slice(64 * k, 64 * k + 64)
+            tensor_scalar(tiles[:, part], a[:, part], op0=nl.add, operand0=1.0, engine=VECTOR)
+            if not at_once:
+                dma_copy(out[:, part], tiles[:, part])
+        if at_once:
+            dma_copy(out, tiles)
+        return out
+
+    return kernel
+
+
+@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
+def test_one_store_for_several_waits_for_the_last_of_their_tiles(target: str) -> None:
+    specs = (((128, 4096), "bfloat16"),)
+    bad, good = (timed(late_tiles(at_once), *specs, target=target) for at_once in (False, True))
+    promised = sum(advice.gain_ns for advice in advise(bad.timeline).of("small DMAs"))
+    # Before the last tile is there nothing can be stored: little is to be had, whatever the other stores cost.
+    assert promised <= max(0, bad.total - good.total) + LEAST_GAIN * bad.total
