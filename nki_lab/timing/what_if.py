@@ -114,6 +114,7 @@ def what_if(timeline: Timeline, changes: Sequence[str]) -> WhatIf:
 
     Raises UnknownOption for another name, or a line that no instruction comes from.
     """
+    check_changes(changes)
     records = timeline.program.records
     target = timeline.execution.kernel.target
     meanings = []
@@ -203,6 +204,11 @@ def entries_of_line(timeline: Timeline, place: str) -> np.ndarray:
 def check_changes(names: Sequence[str]) -> None:
     """Raise UnknownOption for what is no question; whether a line exists shows when a program is timed."""
     for name in names:
+        if not isinstance(name, str):
+            raise UnknownOption(
+                f"a question is a string, not a {type(name).__name__}",
+                help='give several one after another: what_if("free-loads", "free-stores")',
+            )
         if not name.startswith(_LINE) or name == _LINE:
             _change(name)
 

@@ -108,6 +108,8 @@ def test_what_is_no_question_is_refused() -> None:
     with pytest.raises(UnknownOption, match="no instruction comes from line 1\n"):
         asked(run, "line=1")
     profile = TimelineModel(run.timeline).profile
+    with pytest.raises(UnknownOption, match="a question is a string, not a list"):
+        profile.what_if(["free-loads", "free-stores"])
     with pytest.raises(UsageError, match="cannot be timed again"):
         from_json(to_json(profile)).what_if("free-loads")
 
