@@ -11,11 +11,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from nki_lab.errors import UsageError
 from nki_lab.profiler.columns import Strings
 from nki_lab.profiler.schema import TRANSFERS
 
 if TYPE_CHECKING:
     from nki_lab.profiler.profile import Profile
+
+
+#: A longer table DmaPacket is not made: ten columns of it take some 10 GB.
+MOST_ROWS = 1 << 27
+_LARGEST = 1 << 40  # packets or bytes of one transfer: more than any memory has
 
 
 class Deal(NamedTuple):
@@ -49,6 +55,8 @@ class Deals:
         for form in self.forms:
             if not form or any(type(n) is not int or n < 0 for deal in form for n in deal):
                 raise ValueError("packets are counted in whole numbers")
+            if any(n > _LARGEST for deal in form for n in deal):
+                raise ValueError("no transfer has that many packets or bytes")
             if any(not 0 < deal.slots <= deal.packets for deal in form):
                 raise ValueError("an engine has no packet, or more than there are")
 
@@ -85,6 +93,12 @@ def packet_table(profile: Profile) -> Mapping[str, Any]:
     deals = profile.deals
     if deals is None or not len(deals.codes):
         return {}
+    rows = int(deals.packets.sum())
+    if rows > MOST_ROWS:
+        raise UsageError(
+            f"table DmaPacket would have {rows:,} rows, more than fit in memory",
+            help="DmaPacketAggregated has a row for each transfer, with its bytes and times",
+        )
     parts = [
         part
         for code, form in enumerate(deals.forms)

@@ -301,3 +301,14 @@ def test_floats_that_are_no_numbers_are_told_apart(tmp_path: Path) -> None:
         again = Profile.load(p.save(tmp_path / f"a{ending}"))
         read = [row["avg_util_percent"] for row in again.records("SbufUsage")]
         assert list(map(repr, read)) == list(map(repr, values))
+
+
+def test_no_table_of_packets_is_made_that_memory_cannot_hold(tmp_path: Path) -> None:
+    deals = Deals([0, 1], [[[1, 1, 8, 8]], [[4, 1 << 38, 40, 40]]])
+    p = Profile.from_tables(TRN2, profile().stored, is_simulation=True, name="a", deals=deals)
+    for kept in (p, Profile.load(p.save(tmp_path / "a.json"))):
+        with pytest.raises(UsageError, match="DmaPacket would have 274,877,906,945 rows"):
+            kept.table("DmaPacket")
+        assert kept.total_ns == p.total_ns and "DMA" in str(kept.roofline()).upper()
+    with pytest.raises(ValueError, match="that many packets or bytes"):
+        Deals([0], [[[1, 1, 1 << 60, 8]]])
