@@ -47,6 +47,8 @@ def test_open_accumulators_are_finished_one_after_the_other(rng):
         "16 accumulators of one bank each do not fit 8 banks in program order"
     )
     check_placement(kernel)
+    (told,) = (f for f in kernel.findings if "in another order" in f.message)
+    assert told.kind == "advice" and "in psum fit trn2 only" in told.message
     expected = lhs.T.astype(float) @ rhs.astype(float)
     for options in ({}, {"shared_bytes": True}):
         (found,) = simulated(kernel, [lhs, rhs], **options)

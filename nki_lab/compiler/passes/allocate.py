@@ -83,6 +83,7 @@ def _allocate(kernel: Kernel, options: CompileOptions, space: MemoryRegion) -> K
         anew = _in_a_new_order(kernel, (*{kernel.storages[k].buffer for k in before}, space))
         if anew is not None:
             kernel, placed = anew
+            findings.append(_moved(space, kernel.target))
         else:
             error = over_capacity(
                 kernel,
@@ -106,6 +107,15 @@ def _allocate(kernel: Kernel, options: CompileOptions, space: MemoryRegion) -> K
         addresses={**before, **placed},
         overlaps=(*kernel.overlaps, *groups(pairs)),
         findings=tuple(findings),
+    )
+
+
+def _moved(space: MemoryRegion, target: Target) -> Finding:
+    return Finding(
+        "advice",
+        f"the tiles in {space.name} fit {target.name} only with the instructions in another order than the kernel's"
+        " lines, which was chosen; another compiler may refuse the kernel",
+        help="finish with a tile (store it) before the next one is loaded",
     )
 
 
