@@ -111,8 +111,6 @@ def profile(
         )
         found = call_kernel(kernel, inputs, args, seed, options, call)[0].profile
     typer.echo(report(found))
-    for answer in answers(found, analyse, what_if):
-        typer.echo(f"\n{answer}")
     if output is not None:
         save(found, output)
         typer.echo(f"\nprofile written to {output}")
@@ -120,6 +118,9 @@ def profile(
         native = perfetto.suffix.lower() == ".pftrace"
         _write(save if native else save_chrome_trace, found, perfetto)
         typer.echo(f"\ntrace for Perfetto written to {perfetto}")
+    # After the files: a question that has no answer is an error.
+    for answer in answers(found, analyse, what_if):
+        typer.echo(f"\n{answer}")
 
 
 def _write(write: Callable[[Profile, Path], Path], profile: Profile, file: Path) -> None:

@@ -41,6 +41,13 @@ def test_what_cannot_be_asked(command, write, options, message):
     assert "Traceback" not in done.stderr
 
 
+def test_a_question_without_an_answer_loses_no_profile(command, write, tmp_path):
+    write("add.py", ADD)
+    done = command("profile", "add.py:add", *ARRAYS, "-o", "add.json", "--what-if", "line=99")
+    assert done.exit_code == 2 and "no instruction comes from line 99" in done.stderr
+    assert load(tmp_path / "add.json").total_ns > 0
+
+
 def test_two_profiles_are_compared(command, write, tmp_path):
     write("add.py", ADD)
     for target in ("trn1", "trn2"):
