@@ -57,6 +57,8 @@ def call_kernel(
     call: Expression | None,
     check: Expression | None = None,
     tells_findings: bool = False,
+    rtol: float | None = None,
+    atol: float | None = None,
 ) -> tuple[Any, tuple[Any, ...]]:
     """Load a kernel, call it, and compare with the reference; say on stderr what is seriously wrong.
 
@@ -67,16 +69,22 @@ def call_kernel(
         call: expression that calls the kernel, instead of a call with all arguments.
         check: the reference.
         tells_findings: the caller prints the findings of the last run.
+        rtol, atol: tolerances of the comparison, instead of those of the dtype.
 
     Returns:
         The Result of the last run, and how it compares, a Comparison for each result.
     """
     from nki_lab.cli.kernel_file import prepare_call
-    from nki_lab.errors import CheckFailed, NoKernel
+    from nki_lab.errors import CheckFailed, NoKernel, UnknownOption
     from nki_lab.options.evaluate import check_value, evaluate, reference
     from nki_lab.options.session import session
     from nki_lab.options.views import serious_findings
 
+    if check is None and (rtol is not None or atol is not None):
+        raise UnknownOption(
+            "--rtol and --atol are tolerances of --check, and --check is not given",
+            help="add --check with the expression to compare with",
+        )
     with session(options) as runs:
         prepared = prepare_call(place, inputs or [], args or [], seed, options.target, options.lnc)
         expected = None if check is None else reference(check, prepared.scope)
@@ -93,7 +101,7 @@ def call_kernel(
         comparisons: tuple[Any, ...] = ()
         try:
             if check is not None:
-                comparisons = check_value(value, expected)
+                comparisons = check_value(value, expected, rtol=rtol, atol=atol)
         except CheckFailed:
             tells_findings = False
             raise

@@ -35,6 +35,8 @@ def run(
     seed: Seed = 0,
     call: Call = None,
     check: Check = None,
+    rtol: Annotated[Any, declared("rtol")] = None,
+    atol: Annotated[Any, declared("atol")] = None,
     target: Target = None,
     show: Annotated[Any, declared("show")] = None,
     quiet: Annotated[bool, declared("quiet")] = False,
@@ -71,7 +73,9 @@ def run(
     )
     views = () if quiet else ("report",) if show is None else show
     reported = "report" in views
-    result, comparisons = call_kernel(kernel, inputs, args, seed, options, call, check, reported)
+    result, comparisons = call_kernel(
+        kernel, inputs, args, seed, options, call, check, reported, rtol, atol
+    )
     kept = keep(result, save or ())
     if quiet:
         return

@@ -141,7 +141,13 @@ class NkiMagics(Magics):
         if options.check is not None:
             value = value.value if isinstance(value, Result) else value
             try:
-                comparisons = check_value(value, expected, locate(options.check.text, 0, 0))
+                comparisons = check_value(
+                    value,
+                    expected,
+                    locate(options.check.text, 0, 0),
+                    rtol=options.rtol,
+                    atol=options.atol,
+                )
             except CheckFailed as error:
                 print(findings, end="")
                 error.notes += (f"the run is in `{name}`",)
@@ -191,6 +197,13 @@ def _check_needs_run(options: Namespace, locate: Locate) -> None:
             stack=locate("--check", 0, 0),
             help="add --run 'kernel(a, b)'",
         )
+    for flag, given in (("--rtol", options.rtol), ("--atol", options.atol)):
+        if given is not None and options.check is None:
+            raise UnknownOption(
+                f"{flag} is a tolerance of --check, and --check is not given",
+                stack=locate(flag, 0, 0),
+                help="add --check with the expression to compare with",
+            )
 
 
 def _other(options: Namespace, scope: dict[str, Any], locate: Locate) -> Profile | None:

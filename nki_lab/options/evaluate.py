@@ -63,8 +63,17 @@ def reference(expression: Expression, scope: dict[str, Any], locate: Locate = no
     return _copied(evaluate(expression, scope, locate))
 
 
-def check_value(found: Any, expected: Any, stack: Stack = ()) -> tuple[Comparison, ...]:
+def check_value(
+    found: Any,
+    expected: Any,
+    stack: Stack = (),
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+) -> tuple[Comparison, ...]:
     """Compare what a kernel returned with its reference; tuples and dicts are compared item by item.
+
+    The tolerances are those of each result's dtype where they are not given.
 
     Raises CheckFailed at `stack` when any part differs.
     """
@@ -78,7 +87,7 @@ def check_value(found: Any, expected: Any, stack: Stack = ()) -> tuple[Compariso
     results = []
     for name, one, other in pairs:
         try:
-            result = compare_arrays(one, other)
+            result = compare_arrays(one, other, rtol=rtol, atol=atol)
         except NkiError as error:
             error.stack = error.stack or stack
             raise

@@ -183,6 +183,16 @@ def _seconds(text: str, option: Option) -> float:
     return seconds
 
 
+def _tolerance(text: str, option: Option) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise BadValue(f"`{text}` is no number from 0 on", "write for example 2e-2")
+    return number
+
+
 def _expression(text: str, option: Option) -> Expression:
     filename = f"<{option.flag}>"
     try:
@@ -238,6 +248,20 @@ OPTIONS: tuple[Option, ...] = (
         " when it differs by more than the dtype's tolerance",
         (*_NOTEBOOK, _RUN),
         _expression,
+    ),
+    Option(
+        "rtol",
+        "NUMBER",
+        "relative tolerance of --check, instead of the dtype's: for results that were rounded on the way",
+        (*_NOTEBOOK, _RUN),
+        _tolerance,
+    ),
+    Option(
+        "atol",
+        "NUMBER",
+        "absolute tolerance of --check, instead of the dtype's",
+        (*_NOTEBOOK, _RUN),
+        _tolerance,
     ),
     Option(
         "target",

@@ -32,6 +32,8 @@ OPTIONS = [
     ("analyse", "--analyse path", e.UnknownOption, "--analyse is about a run, and nothing ran"),
     ("what_if", "--what-if free-load", e.UnknownOption, "did you mean `free-loads`"),
     ("what_if", RUN + " --what-if line=99", e.UnknownOption, "no instruction comes from line 99"),
+    ("rtol", RUN + " --rtol 1e-2", e.UnknownOption, "--check is not given"),
+    ("atol", RUN + " --check 'a + b' --atol x", e.UnknownOption, "`x` is no number from 0 on"),
     ("bench", "--bench", e.UnknownOption, "--bench is about a run, and nothing ran"),
     ("compare", RUN + " --compare nothing", e.UsageError, "name 'nothing' is not defined"),
     ("compare", "--compare a", e.UnknownOption, "--compare is about a run, and nothing ran"),

@@ -99,6 +99,14 @@ def test_the_times_of_one_call_and_of_many(notebook: Notebook):
     assert found.latency_ns == notebook["add_result"].profile.total_ns
 
 
+def test_the_tolerance_of_a_check_may_be_given(notebook: Notebook):
+    off = "--run 'add(a, b)' --show none --check '(a + b) * 1.01'"
+    assert notebook.bad(cell(off)).code == e.CheckFailed.code
+    assert "rtol 0.02" in notebook.good(cell(f"{off} --rtol 0.02"))
+    assert notebook.bad(cell(f"{off} --rtol 0 --atol 0.0001")).code == e.CheckFailed.code
+    assert "atol 0.1" in notebook.good(cell(f"{off} --rtol 0 --atol 0.1"))
+
+
 def test_a_run_is_kept_in_files(notebook: Notebook, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = notebook.good(
