@@ -15,7 +15,6 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,8 +24,9 @@ from nki_lab.profiler.report import badge
 from nki_lab.profiler.roofline import roofline as limits_of
 from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.profiler.view_data import ViewData
+from nki_lab.widgets.chart_forms import GRID, ChartForms, plotly_layout, svg_opening
 from nki_lab.widgets.report_model import engine_rows, size_text
-from nki_lab.widgets.scatter_chart import PLOTLY, Line, Points, ScatterChart
+from nki_lab.widgets.scatter_chart import Line, Points, ScatterChart
 from nki_lab.widgets.theme import ENGINE_LABELS, ENGINE_ON_ANY, INK_ON_ANY
 
 _BAR_LETTERS = 40
@@ -37,7 +37,7 @@ _WIDTH, _ROW, _LETTER = 700, 26, 7
 
 
 @dataclass(frozen=True)
-class Chart:
+class Chart(ChartForms):
     """Horizontal bars.
 
     Attributes:
@@ -67,14 +67,8 @@ class Chart:
             textposition="auto",
             hovertemplate="%{y}: %{text}<extra></extra>",
         )
-        axis = {"gridcolor": "rgba(128,128,128,0.3)", "zerolinecolor": INK_ON_ANY}
-        layout = {
-            "template": "none",
-            "title": {"text": html.escape(self.title, quote=False), "font": {"size": 14}},
-            "font": {"color": INK_ON_ANY},
-            "paper_bgcolor": "rgba(0,0,0,0)",
-            "plot_bgcolor": "rgba(0,0,0,0)",
-            "height": 110 + 30 * len(self.labels),
+        axis = {"gridcolor": GRID, "zerolinecolor": INK_ON_ANY}
+        layout = plotly_layout(self.title, 110 + 30 * len(self.labels)) | {
             "margin": {"l": 110, "r": 20, "t": 40, "b": 40},
             "xaxis": {"title": {"text": self.unit}, **axis},
             "yaxis": {"autorange": "reversed", **axis},
@@ -87,11 +81,7 @@ class Chart:
         room = _WIDTH - left - 16 - _LETTER * max(map(len, self.notes), default=0)
         longest = max(self.values, default=0) or 1
         height = 34 + _ROW * len(self.labels)
-        parts = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" '
-            f'viewBox="0 0 {_WIDTH} {height}" font-family="sans-serif" font-size="12" fill="{INK_ON_ANY}">',
-            f'<text x="8" y="17" font-size="13">{html.escape(self.title)}</text>',
-        ]
+        parts = svg_opening(self.title, _WIDTH, height)
         for k, label in enumerate(self.labels):
             y = 30 + k * _ROW
             length = round(self.values[k] / longest * room, 1)
@@ -112,21 +102,6 @@ class Chart:
             bar = "#" * round(value / longest * _BAR_LETTERS)
             lines.append(f"  {label:<{width}}  {bar:<{_BAR_LETTERS}}  {note}".rstrip())
         return "\n".join(lines)
-
-    @cached_property
-    def _bundle(self) -> dict[str, Any]:
-        bundle: dict[str, Any] = {
-            "text/plain": repr(self),
-            "image/svg+xml": self.to_svg(),
-        }
-        try:
-            bundle[PLOTLY] = self.figure().to_plotly_json()
-        except ImportError:
-            pass  # text and picture say the same
-        return bundle
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        return dict(self._bundle)
 
 
 def utilisation(result: Any) -> Chart:

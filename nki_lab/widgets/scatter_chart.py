@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from nki_lab.widgets.chart_forms import GRID, ChartForms, plotly_layout, svg_opening
 from nki_lab.widgets.theme import INK_ON_ANY
 
-PLOTLY = "application/vnd.plotly.v1+json"
 _WIDTH, _HEIGHT = 700, 380
 _LEFT, _RIGHT, _TOP, _BOTTOM = 78, 24, 34, 46
 
@@ -52,7 +52,7 @@ class Points:
 
 
 @dataclass(frozen=True)
-class ScatterChart:
+class ScatterChart(ChartForms):
     """Points and lines on two logarithmic axes.
 
     Attributes:
@@ -100,14 +100,8 @@ class ScatterChart:
             )
             for points in self.points
         ]
-        axis = {"type": "log", "gridcolor": "rgba(128,128,128,0.3)", "dtick": 1}
-        layout = {
-            "template": "none",
-            "title": {"text": html.escape(self.title, quote=False), "font": {"size": 14}},
-            "font": {"color": INK_ON_ANY},
-            "paper_bgcolor": "rgba(0,0,0,0)",
-            "plot_bgcolor": "rgba(0,0,0,0)",
-            "height": _HEIGHT + 60,
+        axis = {"type": "log", "gridcolor": GRID, "dtick": 1}
+        layout = plotly_layout(self.title, _HEIGHT + 60) | {
             "margin": {"l": 70, "r": 20, "t": 40, "b": 50},
             "legend": {"orientation": "h", "y": -0.2},
             # Whole decades: an axis that shows less than one would have no mark.
@@ -126,9 +120,7 @@ class ScatterChart:
             return round(_LEFT + across, 1), round(_HEIGHT - _BOTTOM - up, 1)
 
         parts = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}" '
-            f'viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" font-size="12" fill="{INK_ON_ANY}">',
-            f'<text x="8" y="17" font-size="13">{html.escape(self.title)}</text>',
+            *svg_opening(self.title, _WIDTH, _HEIGHT),
             f'<text x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 8}" text-anchor="end">{html.escape(self.across)}</text>',
             f'<text x="{_LEFT + 4}" y="{_TOP + 8}">{html.escape(self.up)}</text>',
         ]
@@ -169,18 +161,6 @@ class ScatterChart:
 
     def __repr__(self) -> str:
         return f"{self.title}\n{self.text}"
-
-    @cached_property
-    def _bundle(self) -> dict[str, Any]:
-        bundle: dict[str, Any] = {"text/plain": repr(self), "image/svg+xml": self.to_svg()}
-        try:
-            bundle[PLOTLY] = self.figure().to_plotly_json()
-        except ImportError:
-            pass  # text and picture say the same
-        return bundle
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        return dict(self._bundle)
 
 
 def _decades(values: Sequence[float]) -> tuple[int, int]:
