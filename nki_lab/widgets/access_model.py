@@ -11,6 +11,7 @@ import numpy as np
 
 from nki_lab.profiler.view_data import Slice, Tensor, ViewData
 from nki_lab.profiler.view_operands import Access, contracted
+from nki_lab.widgets.entries import operation_entry
 from nki_lab.widgets.layout_model import Box, boxes, grid_of
 from nki_lab.widgets.packing import pack
 
@@ -22,7 +23,6 @@ _GATHERED_ELEMENTS = 1 << 18
 
 def access_parts(data: ViewData, position: int) -> bytes:
     """Return the operands of an instruction with the elements they stand for, packed."""
-    operation = data.operations[position]
     found = data.accesses(position)
     summed = contracted(found)
     table: list[tuple[int, ...]] = []
@@ -42,15 +42,8 @@ def access_parts(data: ViewData, position: int) -> bytes:
             for b in kept
         ]
         operands.append(entry | {"boxes": [first, len(table)], "note": note})
-    place = operation.place
-    meta = {
-        "position": position,
+    meta = operation_entry(data, position) | {
         "count": len(data.operations),
-        "name": operation.name,
-        "engine": operation.engine,
-        "text": operation.text,
-        "place": place.heading if place else "",
-        "source": place.text if place else "",
         "operands": operands,
         "contracted": summed,
         "multiplies": bool(summed),

@@ -9,6 +9,7 @@ import numpy as np
 from nki_lab.profiler.matmuls import Matmul, matmul_of, matmul_times
 from nki_lab.profiler.view_data import ViewData
 from nki_lab.profiler.view_operands import Access
+from nki_lab.widgets.entries import place_entry
 from nki_lab.widgets.packing import pack
 
 #: Products listed to choose from.
@@ -45,8 +46,7 @@ def array_product(data: ViewData, position: int) -> bytes:
     meta: dict[str, Any] = {
         "position": position,
         "text": found.text,
-        "place": found.place.heading if found.place else "",
-        "source": found.place.text if found.place else "",
+        **place_entry(found.place),
         "sizes": [k, m, n],
         "adds": found.adds,
         "rows": target.pe_rows,

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from nki_lab.profiler.data_flow import DataFlow, data_flow
 from nki_lab.profiler.view_data import ViewData
+from nki_lab.widgets.entries import place_entry
 from nki_lab.widgets.packing import pack
 
 #: Size of a node, and the distances between layers and rows, in pixels.
@@ -173,8 +174,7 @@ def graph_parts(data: ViewData, by_line: bool | None = None) -> bytes:
                 "operations": node.operations[:20],
                 "count": len(node.operations),
                 "text": data.operations[node.operations[0]].text if node.operations else "",
-                "place": node.place.heading if node.place else "",
-                "source": node.place.text if node.place else "",
+                **place_entry(node.place),
                 "at": list(place),
             }
             for node, place in zip(flow.nodes, found.places, strict=True)

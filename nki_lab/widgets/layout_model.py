@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.profiler.view_data import Operation, Slice, Tensor, ViewData
+from nki_lab.profiler.view_data import Slice, Tensor, ViewData
+from nki_lab.widgets.entries import operation_entry, place_entry
 from nki_lab.widgets.packing import pack
 
 #: Boxes and slices of one tensor that are sent to the browser; the rest is counted.
@@ -149,8 +150,7 @@ def tensor_layout(data: ViewData, number: int) -> bytes:
         "nbytes": tensor.nbytes,
         "address": tensor.address,
         "origin": tensor.origin,
-        "place": tensor.place.heading if tensor.place else "",
-        "source": tensor.place.text if tensor.place else "",
+        **place_entry(tensor.place),
         "axes": axis_labels(tensor),
         "slices": shown,
         "more": len(slices) - len(shown),
@@ -214,23 +214,10 @@ def _describe(data: ViewData, part: Slice, uses: int) -> dict[str, Any]:
         "reads": len(part.readers),
         "writes": len(part.writers),
         "uses": [
-            _use(data.operations[position], position, way)
+            operation_entry(data, position) | {"way": way}
             for way, positions in (("reads", part.readers), ("writes", part.writers))
             for position in positions[:uses]
         ],
-    }
-
-
-def _use(operation: Operation, position: int, way: str) -> dict[str, Any]:
-    place = operation.place
-    return {
-        "position": position,
-        "way": way,
-        "name": operation.name,
-        "engine": operation.engine,
-        "text": operation.text,
-        "place": place.heading if place else "",
-        "source": place.text if place else "",
     }
 
 

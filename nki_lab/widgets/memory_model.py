@@ -9,6 +9,7 @@ import numpy as np
 from nki_lab.profiler.occupancy import Occupancy, occupancy
 from nki_lab.profiler.view_data import ViewData
 from nki_lab.profiler.view_text import PLACES_TAKEN
+from nki_lab.widgets.entries import operation_entry
 from nki_lab.widgets.packing import pack, smallest
 
 #: Readers and writers of one tile that are listed.
@@ -92,19 +93,6 @@ def tile_uses(data: ViewData, number: int) -> bytes:
         positions["readers"] |= set(part.readers)
     meta: dict[str, Any] = {"tensor": number, "name": data.tensors[number].name}
     for way, found in positions.items():
-        meta[way] = [_use(data, position) for position in sorted(found)[:USES_SHOWN]]
+        meta[way] = [operation_entry(data, position) for position in sorted(found)[:USES_SHOWN]]
         meta[f"more_{way}"] = max(0, len(found) - USES_SHOWN)
     return pack(meta)
-
-
-def _use(data: ViewData, position: int) -> dict[str, Any]:
-    operation = data.operations[position]
-    place = operation.place
-    return {
-        "position": position,
-        "name": operation.name,
-        "engine": operation.engine,
-        "text": operation.text,
-        "place": place.heading if place else "",
-        "source": place.text if place else "",
-    }

@@ -10,8 +10,9 @@ from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.report import badge, bound_sentence
 from nki_lab.profiler.schema import ENGINES
 from nki_lab.profiler.source_lines import by_line
-from nki_lab.profiler.view_data import Remark, ViewData
+from nki_lab.profiler.view_data import ViewData
 from nki_lab.profiler.view_text import view_text
+from nki_lab.widgets.entries import remark_entry
 from nki_lab.widgets.packing import pack
 from nki_lab.widgets.timeline_model import instruction_lines
 
@@ -32,7 +33,7 @@ def report_parts(data: ViewData) -> bytes:
         "figures": _figures(profile),
         "engines": engine_rows(profile),
         "lines": _lines(data),
-        "findings": [_remark(remark) for remark in data.findings[:REMARKS_SHOWN]],
+        "findings": [remark_entry(remark) for remark in data.findings[:REMARKS_SHOWN]],
         "more_findings": max(0, len(data.findings) - REMARKS_SHOWN),
         "advice": _advice(profile),
         "warnings": [
@@ -119,17 +120,6 @@ def _lines(data: ViewData) -> list[dict[str, Any]]:
         }
         for line in found
     ]
-
-
-def _remark(remark: Remark) -> dict[str, str]:
-    place = remark.place
-    return {
-        "kind": remark.kind,
-        "message": remark.message,
-        "help": remark.help,
-        "place": place.heading if place else "",
-        "source": place.text if place else "",
-    }
 
 
 def size_text(count: float) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from nki_lab.profiler.known_advice import about_the_numbers, known_advice
 from nki_lab.profiler.line_costs import line_costs
 from nki_lab.profiler.view_data import Remark, ViewData
+from nki_lab.widgets.entries import remark_entry
 from nki_lab.widgets.packing import pack
 
 #: Findings and rows about the numbers that are sent.
@@ -77,12 +78,4 @@ def findings_parts(data: ViewData) -> bytes:
 
 def finding_entry(remark: Remark) -> dict[str, Any]:
     """Return a finding as the browser takes it."""
-    place = remark.place
-    return {
-        "kind": remark.kind,
-        "message": remark.message,
-        "help": remark.help,
-        "serious": remark.is_serious,
-        "place": place.heading if place else "",
-        "source": place.text if place else "",
-    }
+    return remark_entry(remark) | {"serious": remark.is_serious}

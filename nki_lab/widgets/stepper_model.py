@@ -15,6 +15,7 @@ import numpy as np
 from nki_lab.profiler.step_data import StepOperand
 from nki_lab.profiler.value_summary import TOGETHER, as_numbers, summarize
 from nki_lab.profiler.view_data import ViewData
+from nki_lab.widgets.entries import operation_entry, place_entry
 from nki_lab.widgets.packing import pack, smallest
 
 #: Executed instructions up to which the browser is given their order, in which it searches.
@@ -84,8 +85,7 @@ def stepper_step(data: ViewData, number: int) -> bytes:
     meta = _instruction(data, number) | {
         "passes": [
             {
-                "place": p.place.heading if p.place else "",
-                "source": p.place.text if p.place else "",
+                **place_entry(p.place),
                 "number": p.number,
                 "total": p.total,
                 "register": p.register,
@@ -142,18 +142,7 @@ def not_finite(data: ViewData, start: int) -> bytes:
 
 
 def _instruction(data: ViewData, number: int) -> dict[str, Any]:
-    position = int(data.steps.order[number])
-    operation = data.operations[position]
-    place = operation.place
-    return {
-        "number": number,
-        "position": position,
-        "name": operation.name,
-        "engine": operation.engine,
-        "text": operation.text,
-        "place": place.heading if place else "",
-        "source": place.text if place else "",
-    }
+    return {"number": number} | operation_entry(data, int(data.steps.order[number]))
 
 
 def _operand(operand: StepOperand, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
