@@ -6,12 +6,12 @@ with which arguments, addresses, waits and findings is enough.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from nki_lab.ir.instruction import Form, Instruction
 from nki_lab.ir.nodes import Finding, Kernel, Loop
-from nki_lab.ir.storage import Address
+from nki_lab.ir.storage import Address, Storage
 from nki_lab.source import Stack
 from nki_lab.targets.engines import Engine
 
@@ -27,7 +27,7 @@ def plan_of(traced: Sequence[Kernel], compiled: Sequence[Kernel]) -> list[Plan]:
 
     Raises NoPlan where that cannot be said.
     """
-    places = _places(traced)
+    places = _places(traced, {f.stack for kernel in compiled for f in kernel.findings})
     return [_plan(a, b, places) for a, b in zip(traced, compiled, strict=True)]
 
 
@@ -36,9 +36,11 @@ def apply_plan(traced: Sequence[Kernel], plans: Sequence[Plan]) -> list[Kernel]:
 
     Raises NoPlan where the plans are not of these programs.
     """
-    stacks = {place: stack for stack, place in _places(traced).items()}
     try:
-        return [_applied(k, plan, stacks) for k, plan in zip(traced, plans, strict=True)]
+        return [
+            _applied(kernel, plan, [_found(f, traced) for f in plan["findings"]])
+            for kernel, plan in zip(traced, plans, strict=True)
+        ]
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, StopIteration) as error:
         raise NoPlan(str(error)) from None
 
@@ -94,26 +96,43 @@ def _finding(finding: Finding, places: dict[Stack, str]) -> list[str]:
     return [finding.kind, finding.message, place, finding.help, finding.code]
 
 
-def _places(traced: Sequence[Kernel]) -> dict[Stack, str]:
-    """Return a name for each place that a part of the programs was made at."""
+# Parts of a program that a finding may be about, by the letter that names their kind.
+_PARTS: dict[str, Callable[[Kernel], Sequence[Instruction | Storage | Loop | Finding]]] = {
+    "i": lambda kernel: kernel.instructions,
+    "s": lambda kernel: kernel.storages,
+    "l": lambda kernel: [found.loop for found in kernel.loops],
+    "f": lambda kernel: kernel.findings,
+}
+
+
+def _places(traced: Sequence[Kernel], sought: set[Stack]) -> dict[Stack, str]:
+    """Return, for those places where a part of the programs was made, the name of the part: core, kind, number."""
     found: dict[Stack, str] = {(): ""}
     for core, kernel in enumerate(traced):
-        stacks = {
-            "i": [i.stack for i in kernel.instructions],
-            "s": [s.stack for s in kernel.storages],
-            "l": [r.loop.stack for r in kernel.loops],
-            "f": [f.stack for f in kernel.findings],
-        }
-        for kind, made_at in stacks.items():
-            for n, stack in enumerate(made_at):
-                found.setdefault(stack, f"{core}{kind}{n}")
+        for kind, parts in _PARTS.items():
+            if sought <= found.keys():
+                return found
+            for n, part in enumerate(parts(kernel)):
+                if part.stack in sought:
+                    found.setdefault(part.stack, f"{core}{kind}{n}")
     return found
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
-def _applied(traced: Kernel, plan: Plan, stacks: dict[str, Stack]) -> Kernel:
+def _found(stored: Sequence[str], traced: Sequence[Kernel]) -> Finding:
+    kind, message, place, help_, code = stored
+    stack: Stack = ()
+    if place:
+        core, part, number = place[0], place[1], place[2:]
+        if not number.isdecimal():
+            raise ValueError(f"there is no part {place}")
+        stack = _PARTS[part](traced[int(core)])[int(number)].stack
+    return Finding(kind, message, stack, help_, code)
+
+
+def _applied(traced: Kernel, plan: Plan, findings: Sequence[Finding]) -> Kernel:
     old = traced.instructions
     made = [old[n] for n in plan["order"]]
     producers = {i.ident: i for i in old} if plan["after"] else {}
@@ -134,10 +153,7 @@ def _applied(traced: Kernel, plan: Plan, stacks: dict[str, Stack]) -> Kernel:
         poisoned=frozenset(plan["poisoned"]),
         placed=plan["placed"],
         waits=tuple(map(tuple, plan["waits"])),
-        findings=tuple(
-            Finding(kind, message, stacks[place], help_, code)
-            for kind, message, place, help_, code in plan["findings"]
-        ),
+        findings=tuple(findings),
     )
 
 
