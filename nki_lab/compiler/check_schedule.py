@@ -200,11 +200,10 @@ def _placement_errors(after: Kernel) -> Iterator[NkiError]:
         for view in (*i.read(), *i.written()):
             first.setdefault(view.storage.id, n)
             last[view.storage.id] = n
-    for _, start, end in reversed(after.loops):
-        within = {loop.number for loop, a, b in after.loops if start <= a and b <= end}
+    for loop, start, end in reversed(after.loops):
         for key in first:
             # A tensor made in the body has a value in one pass only, unless it is read before it is written.
-            one_pass = after.storages[key].loop in within and key not in after.poisoned
+            one_pass = after.storages[key].loop in loop.numbers and key not in after.poisoned
             if first[key] < end and start <= last[key] and not one_pass:
                 first[key], last[key] = min(first[key], start), max(last[key], end - 1)
     keys = [k for k in placed if k in first]

@@ -47,10 +47,9 @@ def lifetimes(
     keys = dict.fromkeys(touches.storage.tolist())  # in order of first touch
     first, last = touches.first().tolist(), touches.last().tolist()
     made_in = anew or {}
-    for _, start, end in reversed(loops):  # inner loops first: an outer one stretches further
-        inside = {loop.number for loop, a, b in loops if start <= a and b <= end}
+    for loop, start, end in reversed(loops):  # inner loops first: an outer one stretches further
         for key in keys:
-            if first[key] < end and last[key] >= start and made_in.get(key) not in inside:
+            if first[key] < end and last[key] >= start and made_in.get(key) not in loop.numbers:
                 first[key] = min(first[key], start)
                 last[key] = max(last[key], end - 1)
     order = sorted(keys, key=first.__getitem__) if loops else keys

@@ -63,6 +63,12 @@ class Loop:
     stack: Stack = ()
     number: int = 0
 
+    @cached_property
+    def numbers(self) -> frozenset[int]:
+        """Its number, and those of the loops in its body."""
+        inner = (node.numbers for node in self.body if isinstance(node, Loop))
+        return frozenset((self.number,)).union(*inner)
+
 
 @dataclass(frozen=True)
 class Finding:

@@ -108,7 +108,7 @@ class Program:
         for node in body:
             if isinstance(node, Loop):
                 # What a loop touches is in use during all of it, or begins in its body, anew in each pass.
-                self._start(at, steps, opening=_numbers(node))
+                self._start(at, steps, opening=node.numbers)
                 passes: list[Any] = []
                 self._renew(node, passes)
                 at = self._bind_body(node.body, at, passes)
@@ -310,12 +310,6 @@ def simulate(
 ) -> list[np.ndarray]:
     """Run a compiled kernel once on NumPy arrays and return its outputs."""
     return Program(kernel, options).run(arrays)
-
-
-def _numbers(loop: Loop) -> set[int]:
-    """Return the numbers of a loop and those in its body."""
-    inner = [_numbers(node) for node in loop.body if isinstance(node, Loop)]
-    return {loop.number}.union(*inner)
 
 
 def _undecided(kernel: Kernel) -> set[int]:
