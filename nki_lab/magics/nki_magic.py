@@ -157,29 +157,30 @@ class NkiMagics(Magics):
             print(run_json(result, comparisons))
             if options.show:
                 show(result, options.show)
-        elif not options.quiet:
-            print("\n".join(lines))
-        if not options.json:
+        else:
+            if not options.quiet:
+                print("\n".join(lines))
             print(findings, end="")
-        if not options.quiet and not options.json:
-            show(result, options.show, other, tells=False)
-            _print_answers(result, options, locate)
-            if options.bench:
-                print(result.benchmark())
-            if other is not None:
-                print(compare_profiles(other, result.profile))
+            if not options.quiet:
+                _tell(result, other, options, locate)
         kept = keep(result, options.save or ())
         if kept and not options.quiet and not options.json:
             print("\n".join(kept))
 
 
-def _print_answers(result: Result, options: Namespace, locate: Locate) -> None:
+def _tell(result: Result, other: Profile | None, options: Namespace, locate: Locate) -> None:
+    """Show the views of a run, and answer what else was asked about it."""
+    show(result, options.show, other, tells=False)
     try:
         for answer in answers(result.profile, options.analyse, options.what_if):
             print(answer)
     except UnknownOption as error:  # a line that is not of this kernel
         error.stack = locate("--what-if", 0, 0)
         raise
+    if options.bench:
+        print(result.benchmark())
+    if other is not None:
+        print(compare_profiles(other, result.profile))
 
 
 def _show_place(error: BaseException) -> None:

@@ -28,17 +28,14 @@ def _profile(result: Result, path: Path) -> None:
     files.save(result.profile, path)
 
 
+# What a file of each ending holds, and what writes it.
+_KINDS: Mapping[str, tuple[str, Callable[[Result, Path], None]]] = {
+    ".html": ("the views, as one page that needs no kernel", _page),
+    ".nkic": ("the compiled kernel", _kernel),
+    **dict.fromkeys(files.ENDINGS, ("the profile", _profile)),
+}
 #: What a file of each ending holds.
-ENDINGS: Mapping[str, str] = {
-    ".html": "the views, as one page that needs no kernel",
-    ".nkic": "the compiled kernel",
-    **dict.fromkeys(files.ENDINGS, "the profile"),
-}
-_KEEP: Mapping[str, Callable[[Result, Path], None]] = {
-    ".html": _page,
-    ".nkic": _kernel,
-    **dict.fromkeys(files.ENDINGS, _profile),
-}
+ENDINGS: Mapping[str, str] = {ending: holds for ending, (holds, _) in _KINDS.items()}
 
 
 def keep(result: Result, paths: Sequence[Path]) -> list[str]:
@@ -48,7 +45,7 @@ def keep(result: Result, paths: Sequence[Path]) -> list[str]:
     """
     lines = []
     for path in paths:
-        ending = path.suffix.lower()
-        _KEEP[ending](result, path)
-        lines.append(f"{ENDINGS[ending]}: written to {path}")
+        holds, write = _KINDS[path.suffix.lower()]
+        write(result, path)
+        lines.append(f"{holds}: written to {path}")
     return lines
