@@ -60,13 +60,6 @@ def product(run: Run) -> Reading:
     return Reading(end - start, run.engine_floor_ns(ran))
 
 
-def pace_of_products(run: Run) -> Reading:
-    """Read the time from the start of the last but one pass of a product to that of the last one."""
-    (first, _), (second, _) = run.rows("MATMUL")[-2:]
-    (ran,) = run.instructions("nc_matmul")[-1:]
-    return Reading(second - first, run.engine_floor_ns(ran))
-
-
 def transfer(which: int) -> Read:
     """Read the duration of a transfer, from its first byte to its last one."""
 

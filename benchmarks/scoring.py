@@ -58,7 +58,7 @@ class Answer:
         return self.source, self.kernel, self.shapes, self.dtype, self.arch, self.metric
 
 
-def key_of(row: Row) -> tuple[str, ...]:
+def key_of(row: Row) -> tuple[str, str, str, str, str, str]:
     """Return what an answer of the row is found by."""
     return row.source, row.kernel, row.shapes, row.dtype, row.arch, row.metric
 
@@ -105,12 +105,7 @@ def _answer(row: Row, replay: Replay, done: Run) -> list[Answer]:
     whole = row.is_time and row.metric not in replay.reads
     return [
         Answer(
-            row.source,
-            row.kernel,
-            row.shapes,
-            row.dtype,
-            row.arch,
-            row.metric,
+            *key_of(row),
             replay.family,
             _rounded(reading.value),
             "" if reading.roofline_ns is None else _rounded(reading.roofline_ns),

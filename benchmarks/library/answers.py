@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.library.rows import Goal, goal_of
 from benchmarks.published import Row
-from benchmarks.scoring import Answer, load
+from benchmarks.scoring import Answer, key_of, load
 from tests.public.nki_library import suite
 
 #: What the model said when the suite was last run.
@@ -52,12 +52,7 @@ def answers_of(
 
 def _answer(row: Row, line: dict[str, Any]) -> Answer:
     return Answer(
-        row.source,
-        row.kernel,
-        row.shapes,
-        row.dtype,
-        row.arch,
-        row.metric,
+        *key_of(row),
         f"nki-library {row.kernel}",
         round(line["value"]),
         round(line["roofline_ns"]),
