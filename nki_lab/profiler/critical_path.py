@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from nki_lab.profiler.waits import REASONS, Waits, waits
+from nki_lab.profiler.waits import REASONS, Waits
 
 if TYPE_CHECKING:
     from nki_lab.profiler.profile import Profile
@@ -160,12 +160,9 @@ SENTENCES = {
 assert tuple(SENTENCES) == REASONS
 
 
-def critical_path(profile: Profile, found: Waits | None = None) -> CriticalPath:
-    """Follow the event that ended last back to the start of the run.
-
-    `found` is what `waits` says of the profile, where that is known already.
-    """
-    found = waits(profile) if found is None else found
+def critical_path(profile: Profile) -> CriticalPath:
+    """Follow the event that ended last back to the start of the run."""
+    found = profile.waits
     begin, _ = profile.span_ns
     if not len(found.end):
         return CriticalPath((), profile.total_ns)

@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from nki_lab.profiler.roofline import Roofline
     from nki_lab.profiler.source_lines import LineTimes
     from nki_lab.profiler.stalls import Stalls
+    from nki_lab.profiler.waits import Waits
     from nki_lab.profiler.what_if import Model, WhatIf, WhatIfs
 
 Table = dict[str, Column]
@@ -120,6 +121,7 @@ class Profile:
         self._deals = deals
         self._given: dict[str, Table] = {}
         self._made: dict[str, Table] = {}
+        self._cores: dict[int, Profile] = {}
         self._makers: dict[str, Callable[[], Mapping[str, Any]]] = {}
         self.supplied = frozenset(tables)
         for table, source in tables.items():
@@ -310,7 +312,11 @@ class Profile:
                 f"this profile has no core {number}",
                 help=f"cores are {', '.join(map(str, self.cores))}",
             )
-        return self if len(self.cores) == 1 else one_core(self, number)
+        if len(self.cores) == 1:
+            return self
+        if number not in self._cores:
+            self._cores[number] = one_core(self, number)
+        return self._cores[number]
 
     @cached_property
     def slowest(self) -> Profile:
@@ -321,6 +327,13 @@ class Profile:
         return self.core(max(self.cores, key=lambda n: int(last[core == n].max(initial=0))))
 
     # -- questions ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def waits(self) -> Waits:
+        """What every event waited for: path and stalls are read from it."""
+        from nki_lab.profiler.waits import waits
+
+        return waits(self)
 
     def critical_path(self) -> CriticalPath:
         """Return the chain of instructions and transfers that took the whole time."""

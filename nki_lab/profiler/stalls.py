@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nki_lab.profiler.schema import ENGINES
-from nki_lab.profiler.waits import REASONS, Waits, waits
+from nki_lab.profiler.waits import REASONS, Waits
 
 if TYPE_CHECKING:
     from nki_lab.profiler.profile import Profile
@@ -101,7 +101,7 @@ class Stalls(tuple[Stall, ...]):
 
 def stalls(profile: Profile) -> Stalls:
     """Add up what every engine waited for, by line and by what was waited for."""
-    found = waits(profile)
+    found = profile.waits
     sums: dict[_Key, list[int]] = {}
     for event in np.flatnonzero(found.waited > 0).tolist():
         entry = sums.setdefault(_key(found, event), [0, 0])

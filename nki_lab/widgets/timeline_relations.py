@@ -14,14 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.profiler.critical_path import critical_path
 from nki_lab.profiler.drawing import Drawing
 from nki_lab.profiler.iterations import loop_values
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.profiler.source_lines import issuers, positions
 from nki_lab.profiler.view_data import ViewData
-from nki_lab.profiler.waits import REASONS, Waits, waits
+from nki_lab.profiler.waits import REASONS
 from nki_lab.widgets.packing import pack, smallest
 from nki_lab.widgets.timeline_model import Timeline, joined
 
@@ -57,18 +56,12 @@ class Relations:
         self.data = data
         self.profile: Profile = data.profile
         self._instructions = self.profile.count("Instruction")
-        self._found: dict[int, Waits] = {}
 
     def _rows(self, core: int) -> np.ndarray:
         """Return the rows of a core, in the order its own profile has them."""
         parts = [np.flatnonzero(self.profile.numbers("Instruction", "pcore_idx") == core)]
         moved = np.flatnonzero(self.profile.numbers(TRANSFERS, "pcore_idx") == core)
         return np.concatenate([*parts, moved + self._instructions])
-
-    def _waits(self, core: int) -> Waits:
-        if core not in self._found:
-            self._found[core] = waits(self.profile.core(core))
-        return self._found[core]
 
     @cached_property
     def waited(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -79,7 +72,7 @@ class Relations:
         before = np.full(count, -1)
         for core in self.profile.cores:
             rows = self._rows(core)
-            found = self._waits(core)
+            found = self.profile.core(core).waits
             long[rows], reason[rows] = found.waited, found.reason
             before[rows] = np.where(found.before >= 0, rows[found.before], -1)
         return long, reason, before
@@ -88,7 +81,7 @@ class Relations:
     def critical(self) -> tuple[np.ndarray, str]:
         """Rows on the critical path by time, and what it says."""
         core = self.profile.slowest.cores[0]
-        path = critical_path(self.profile.core(core), self._waits(core))
+        path = self.profile.critical_path()
         rows = self._rows(core)
         steps = np.array([step.event for step in path.steps], dtype=np.int64)
         return rows[steps], str(path)
