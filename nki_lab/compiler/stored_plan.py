@@ -34,8 +34,10 @@ class StoredPlan:
     @classmethod
     def of(cls, traced: Sequence[Kernel], options: CompileOptions) -> StoredPlan | None:
         """Return the place; None where nothing is kept of such programs."""
+        if sum(len(kernel.instructions) for kernel in traced) < MIN_INSTRUCTIONS:
+            return None
         store = store_of(options.store)
-        if store is None or sum(len(k.instructions) for k in traced) < MIN_INSTRUCTIONS:
+        if store is None:
             return None
         try:
             digests = [program_digest(kernel) for kernel in traced]

@@ -33,7 +33,7 @@ def changes_that_fit(
         capacity: bytes per partition.
     """
     uses = {s.id: [(s.row_bytes, *kernel.lifetimes[s.id])] for s in used}
-    if not kernel.has_loops:  # there a tile is in use during all of a loop's body
+    if not kernel.has_loops:  # there a tile may be in use during all of a loop's body
         yield from _later_loads(kernel, uses, live, moment, capacity)
     if any(s.buffer is not SBUF for s in used):
         return  # PSUM tiles take whole banks, and sums in them are float32
