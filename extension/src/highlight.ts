@@ -2,9 +2,12 @@
  * How do tokens become colours in an editor?  As decorations on top of the Python highlighting.
  */
 
+import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { EditorExtensionRegistry, IEditorExtensionRegistry } from '@jupyterlab/codemirror';
 import { Extension, RangeSet, RangeSetBuilder } from '@codemirror/state';
 import { Decoration, DecorationSet, EditorView, ViewPlugin, ViewUpdate } from '@codemirror/view';
-import { Kind, Tokenizer } from './tokens.js';
+import catalog from './catalog.json';
+import { Kind, tokenizer, Tokenizer } from './tokens.js';
 
 const MAGIC_LINE = Decoration.line({ class: 'nki-magic-line' });
 const KINDS: Record<Kind, Decoration> = {
@@ -17,7 +20,7 @@ const KINDS: Record<Kind, Decoration> = {
 };
 
 /** Returns an editor extension that marks what `tokenize` finds; style/base.css has the colours. */
-export function highlighter(tokenize: Tokenizer): Extension {
+function highlighter(tokenize: Tokenizer): Extension {
   // A kernel is a page of text: reading it whole after each keystroke takes well under 1 ms.
   function decorate(view: EditorView): DecorationSet {
     const tokens = tokenize(view.state.doc.toString());
@@ -50,3 +53,17 @@ export function highlighter(tokenize: Tokenizer): Extension {
     { decorations: plugin => plugin.decorations }
   );
 }
+
+export const highlight: JupyterFrontEndPlugin<void> = {
+  id: 'nki-lab:highlight',
+  description: 'Colours NKI names and options in %%nki cells.',
+  autoStart: true,
+  requires: [IEditorExtensionRegistry],
+  activate: (_: JupyterFrontEnd, editors: IEditorExtensionRegistry) => {
+    const extension = highlighter(tokenizer(catalog));
+    editors.addExtension({
+      name: 'nki-lab:highlight',
+      factory: () => EditorExtensionRegistry.createImmutableExtension(extension)
+    });
+  }
+};

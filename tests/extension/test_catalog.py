@@ -8,6 +8,7 @@ import nki_lab
 import nki_lab.language as nl
 from nki_lab.isa import registry
 from nki_lab.magics.catalog import catalog
+from nki_lab.targets import ALL_TARGETS
 from tests.golden import Golden
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +40,11 @@ def test_the_built_files_know_the_catalog() -> None:
     known = catalog()
     words = {*(w for names in known["modules"].values() for w in names), *known["magics"]["%%nki"]}
     assert sorted(w for w in words if not re.search(rf"(?<![\w-]){w}(?![\w-])", built)) == []
+
+
+def test_the_settings_offer_the_chips_there_are() -> None:
+    setting = read(EXTENSION / "schema" / "settings.json")["properties"]["defaultTarget"]
+    assert setting["enum"] == ["", *(target.name for target in ALL_TARGETS)]
 
 
 def test_versions_agree() -> None:

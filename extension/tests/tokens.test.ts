@@ -2,12 +2,11 @@
  * Are the right pieces of a cell found?  Each expectation is the cell with its tokens in guillemets.
  */
 
-import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { describe, test } from 'node:test';
-import { tokenizer } from '../lib/tokens.js';
+import { describe, expect, test } from '@jest/globals';
+import known from '../src/catalog.json';
+import { ICatalog, tokenizer } from '../src/tokens';
 
-const SMALL = {
+const SMALL: ICatalog = {
   magics: { '%%nki': { '--run': [], '--target': ['trn1', 'trn2'], '--show': ['ir', 'memory'], '--quiet': [] } },
   ready: { nki: 'nki', nl: 'nki.language', nisa: 'nki.isa' },
   modules: {
@@ -18,11 +17,13 @@ const SMALL = {
   }
 };
 
-function marked(cell, catalog = SMALL) {
+function marked(cell: string): string {
   let text = '';
   let end = 0;
-  for (const { from, to, kind } of tokenizer(catalog)(cell)) {
-    assert.ok(from >= end && to > from, 'tokens are in order and do not overlap');
+  for (const { from, to, kind } of tokenizer(SMALL)(cell)) {
+    // In order, not empty, and none over another.
+    expect(from).toBeGreaterThanOrEqual(end);
+    expect(to).toBeGreaterThan(from);
     text += `${cell.slice(end, from)}«${kind} ${cell.slice(from, to)}»`;
     end = to;
   }
@@ -30,7 +31,7 @@ function marked(cell, catalog = SMALL) {
 }
 
 /** The body of a cell, marked. */
-const body = text => marked(`%%nki\n${text}`).slice('«magic %%nki»\n'.length);
+const body = (text: string) => marked(`%%nki\n${text}`).slice('«magic %%nki»\n'.length);
 
 describe('which cells', () => {
   for (const cell of [
@@ -44,13 +45,13 @@ describe('which cells', () => {
     'a\n%%nki\nnisa.tensor_tensor(a)',
     '%%constructor --quiet\nnisa.tensor_tensor(a)'
   ]) {
-    test(`not ${JSON.stringify(cell)}`, () => assert.equal(marked(cell), cell));
+    test(`not ${JSON.stringify(cell)}`, () => expect(marked(cell)).toBe(cell));
   }
 
-  test('the magic alone', () => assert.equal(marked('%%nki'), '«magic %%nki»'));
+  test('the magic alone', () => expect(marked('%%nki')).toBe('«magic %%nki»'));
 
   test('below blank lines and indented, as IPython takes it', () =>
-    assert.equal(marked('\n\n  %%nki\nnl.add'), '\n\n  «magic %%nki»\n«language nl.add»'));
+    expect(marked('\n\n  %%nki\nnl.add')).toBe('\n\n  «magic %%nki»\n«language nl.add»'));
 });
 
 describe('options', () => {
@@ -69,10 +70,10 @@ describe('options', () => {
     ['%%nki --run nl.add(a)', '«magic %%nki» «option --run» nl.add(a)'],
     ['%%nki --run --quiet', '«magic %%nki» «option --run» «option --quiet»']
   ]) {
-    test(line, () => assert.equal(marked(line), expected));
+    test(line, () => expect(marked(line)).toBe(expected));
   }
 
-  test('not below the first line', () => assert.equal(body('--quiet'), '--quiet'));
+  test('not below the first line', () => expect(body('--quiet')).toBe('--quiet'));
 });
 
 describe('names', () => {
@@ -94,7 +95,7 @@ describe('names', () => {
     ['constructor.add', 'constructor.add'],
     ['nl.constructor', 'nl.constructor']
   ]) {
-    test(text, () => assert.equal(body(text), expected));
+    test(text, () => expect(body(text)).toBe(expected));
   }
 });
 
@@ -111,12 +112,11 @@ describe('comments and strings are passed over', () => {
     ['"""never closed nl.add\nnl.add', '"""never closed nl.add\nnl.add'],
     ["'' nl.add", "'' «language nl.add»"]
   ]) {
-    test(JSON.stringify(text), () => assert.equal(body(text), expected));
+    test(JSON.stringify(text), () => expect(body(text)).toBe(expected));
   }
 });
 
 test('the catalog of nki_lab: a kernel as it is written', () => {
-  const catalog = JSON.parse(readFileSync(new URL('../src/catalog.json', import.meta.url)));
   const cell = [
     '%%nki --target trn2 --show report,ir --run "scale(a, 2)" --check "a * 2"',
     '@nki.jit',
@@ -128,8 +128,8 @@ test('the catalog of nki_lab: a kernel as it is written', () => {
     '    nisa.dma_copy(dst=out, src=t)',
     '    return out'
   ].join('\n');
-  const found = tokenizer(catalog)(cell).map(({ from, to, kind }) => `${kind} ${cell.slice(from, to)}`);
-  assert.deepEqual(found, [
+  const found = tokenizer(known)(cell).map(({ from, to, kind }) => `${kind} ${cell.slice(from, to)}`);
+  expect(found).toEqual([
     'magic %%nki',
     'option --target',
     'value trn2',
@@ -151,5 +151,5 @@ test('the catalog of nki_lab: a kernel as it is written', () => {
 test('every line of a long cell', () => {
   const line = '    nisa.tensor_tensor(dst=a, data1=b, data2="x", op=nl.add)  # nl.add\n';
   const tokens = tokenizer(SMALL)(`%%nki\n${line.repeat(5000)}`);
-  assert.equal(tokens.length, 1 + 2 * 5000);
+  expect(tokens).toHaveLength(1 + 2 * 5000);
 });
