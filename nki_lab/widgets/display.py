@@ -91,10 +91,21 @@ class Display:
 
     def save_html(self, path: str | Path) -> Path:
         """Write the views to one page that opens without kernel and network, and return its path."""
-        page = saved_page(self._parts, view_head(self.data), self.tabs, theme_table())
         path = Path(path)
-        path.write_text(page, encoding="utf-8")
+        path.write_text(self.page(), encoding="utf-8")
         return path
+
+    def page(self, theme: str | None = None, note: str = "") -> str:
+        """Return the views as one page that opens without kernel and network.
+
+        Args:
+            theme: "light" or "dark"; None follows the reader's system.
+            note: what to say above the tabs.
+        """
+        if theme not in (None, "light", "dark"):
+            raise ValueError(f"themes are light and dark; found {theme}")
+        head = view_head(self.data) | {"note": note}
+        return saved_page(self._parts, head, self.tabs, theme_table(), theme)
 
     def _known(self, view: str) -> str:
         if view not in VIEWS:

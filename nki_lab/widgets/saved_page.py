@@ -1,7 +1,7 @@
 """How does a run become one page that opens anywhere, without kernel, server and network?
 
 The page holds the script, the styles and the data of the live views. What a view asks for beyond the data
-that the page has room for is answered with a sentence that says so.
+that the page has room for is answered with a sentence that says so, and the page tells which views that concerns.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nki_lab.profiler.view_text import view_text
@@ -21,40 +21,60 @@ PAGE_BYTES = 16_000_000
 _TEXT_LINES = 40
 # Nothing may be fetched, from nowhere: the page is complete.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+# A page that was made for a theme says so as JupyterLab's own does, which the views look at, too.
 _STYLE = """
 body { margin: 16px; background: #ffffff; color: #1f2328; }
-@media (prefers-color-scheme: dark) { body { background: #111111; color: #e6e6e6; } }
+@media (prefers-color-scheme: dark) {
+  body:not([data-jp-theme-light]) { background: #111111; color: #e6e6e6; }
+}
+body[data-jp-theme-light="false"] { background: #111111; color: #e6e6e6; }
 .nki-view .nki-panel { height: calc(100vh - 120px); }
 """
 
 
-def saved_page(parts: Parts, head: dict[str, Any], tabs: Sequence[str], theme: Any) -> str:
+def saved_page(
+    parts: Parts, head: dict[str, Any], tabs: Sequence[str], colours: Any, theme: str | None = None
+) -> str:
     """Return a page with views of a run.
 
     Args:
         parts: the run.
         head: what stands above the tabs.
         tabs: names of the views.
-        theme: the table of colours.
+        colours: the table of colours.
+        theme: "light" or "dark"; None follows the reader's system.
     """
+    recorded = parts.recorded(tabs, PAGE_BYTES)
+    cut = {tab: [name for name in parts.names(tab) if name not in recorded] for tab in tabs}
     state = {
-        "head": head,
+        "head": head | {"note": _note(head.get("note", ""), cut)},
         "tabs": list(tabs),
-        "theme": theme,
+        "theme": colours,
         "parts": {
             name: [base64.b64encode(block).decode() for block in blocks]
-            for name, blocks in parts.recorded(tabs, PAGE_BYTES).items()
+            for name, blocks in recorded.items()
         },
+        "cut": sorted({name for names in cut.values() for name in names}),
     }
     # A script element ends at "</script", whatever stands around it.
     data = json.dumps(state, separators=(",", ":")).replace("<", "\\u003c")
     text = "\n\n".join(view_text(parts.data, tab, _TEXT_LINES) for tab in tabs)
+    themed = "" if theme is None else f' data-jp-theme-light="{str(theme == "light").lower()}"'
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         f"<title>{html.escape(parts.data.name)}</title>\n"
-        f"<style>{style_text()}{_STYLE}</style>\n</head>\n<body>\n"
+        f"<style>{style_text()}{_STYLE}</style>\n</head>\n<body{themed}>\n"
         f'<div id="run"></div>\n<noscript><pre>{html.escape(text)}</pre></noscript>\n'
         f'<script type="application/json" id="state">{data}</script>\n'
         f'<script type="module">\n{page_text()}</script>\n</body>\n</html>\n'
     )
+
+
+def _note(note: str, cut: Mapping[str, Sequence[str]]) -> str:
+    """Return what is said above the tabs, with the views of which parts are left out."""
+    views = [tab for tab, names in cut.items() if names]
+    if not views:
+        return note
+    room = f"this page holds {PAGE_BYTES // 1_000_000} MB and leaves out parts of {', '.join(views)}"
+    return f"{note}; {room}" if note else room

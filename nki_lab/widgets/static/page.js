@@ -25,7 +25,8 @@ export class SavedModel {
   }
 
   send(message) {
-    const error = "This is not part of the saved page; run the kernel in a notebook to see it.";
+    const why = this.state.cut?.includes(message.want) ? "has no room in this page" : "is not part of the saved page";
+    const error = `This ${why}; run the kernel in a notebook to see it.`;
     queueMicrotask(() => this.heard.forEach((heard) => heard({ part: message.want, error }, [])));
   }
 }
@@ -37,4 +38,8 @@ export function openPage() {
   const dark = globalThis.matchMedia("(prefers-color-scheme: dark)");
   // The views look at the page anew when one of its classes changes.
   dark.addEventListener("change", () => document.body.classList.toggle("nki-page-dark", dark.matches));
+  // JupyterLab shows the page in a frame that it cannot reach into, and says when its theme changes.
+  globalThis.addEventListener("message", ({ data }) => {
+    if (data?.nkiTheme) document.body.dataset.jpThemeLight = String(data.nkiTheme !== "dark");
+  });
 }

@@ -1,0 +1,1 @@
+"""Tests of nki_lab.server."""
