@@ -15,7 +15,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from nki_lab import __version__ as __version__
+from nki_lab import __version__
+
+#: A server names the version of what it loads.
+__all__ = ["__version__"]
 
 
 def _jupyter_server_extension_points() -> list[dict[str, Any]]:

@@ -39,7 +39,15 @@ async def make_page(file: Path, theme: str | None, limits: PageLimits) -> Answer
     """Make the page of a file in another process. Being cancelled ends that process."""
     async with limits.turns:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", _MODULE, str(file), theme or "", str(limits.memory_bytes)),
+            *(
+                sys.executable,
+                "-P",
+                "-m",
+                _MODULE,
+                str(file),
+                theme or "",
+                str(limits.memory_bytes),
+            ),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -78,7 +86,7 @@ def _environment() -> dict[str, str]:
 def main(path: str, theme: str, memory_bytes: str) -> None:
     """Write the page of a file to standard output."""
     _limit_memory(int(memory_bytes))
-    answer = _answer(Path(path), theme or None)
+    answer = answer_for(Path(path), theme or None)
     head = {"status": answer.status, "message": answer.message, "help": answer.help}
     sys.stdout.buffer.write(json.dumps(head).encode() + b"\n" + answer.page)
 
@@ -93,7 +101,8 @@ def _limit_memory(most: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
-def _answer(path: Path, theme: str | None) -> Answer:
+def answer_for(path: Path, theme: str | None) -> Answer:
+    """Return the page of a file, or why there is none."""
     from nki_lab.errors import BadFile, NkiError
     from nki_lab.server.file_page import file_page
 

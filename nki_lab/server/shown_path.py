@@ -103,9 +103,7 @@ async def _fetched(manager: Any, path: str, most_bytes: int) -> bytes:
 
 def _check_size(name: str, size: int, most_bytes: int) -> None:
     if size > most_bytes:
-        raise NotShown(
-            413, f"{name} has {size:,} bytes; files of at most {most_bytes:,} are shown"
-        )
+        raise NotShown(413, f"{name} has {size:,} bytes; files of at most {most_bytes:,} are shown")
 
 
 def _name(path: str) -> str:

@@ -76,5 +76,7 @@ def _note(note: str, cut: Mapping[str, Sequence[str]]) -> str:
     views = [tab for tab, names in cut.items() if names]
     if not views:
         return note
-    room = f"this page holds {PAGE_BYTES // 1_000_000} MB and leaves out parts of {', '.join(views)}"
+    room = (
+        f"this page holds at most {PAGE_BYTES:,} bytes and leaves out parts of {', '.join(views)}"
+    )
     return f"{note}; {room}" if note else room

@@ -14,6 +14,7 @@ import nki_lab
 
 ROOT = Path(__file__).parents[2]
 EXTENSION = "share/jupyter/labextensions/nki-lab"
+SERVER = "etc/jupyter/jupyter_server_config.d/nki_lab.json"
 
 pytestmark = pytest.mark.slow
 
@@ -50,6 +51,7 @@ def test_the_wheel_holds_the_package_and_the_built_extension_once(wheel: Path) -
     built = {f.relative_to(committed).as_posix() for f in committed.rglob("*") if f.is_file()}
 
     assert {f"{data}/{name}" for name in built | {"install.json"}} <= set(names)
+    assert data.replace(EXTENSION, SERVER) in names
     assert [name for name in names if "labextension/" in name] == []
     packages = {name.partition("/")[0] for name in names}
     assert packages == {"nki_lab"} | {f"nki_lab-{nki_lab.__version__}.{k}" for k in ("data", "dist-info")}  # fmt: skip
@@ -76,6 +78,12 @@ def test_pip_alone_enables_the_extension(wheel: Path, tmp_path: Path) -> None:
     assert f"nki-lab v{nki_lab.__version__}" in line
     assert "enabled" in line
     assert "OK" in line
+
+    listed = run(bin / "jupyter", "server", "extension", "list", cwd=tmp_path, **alone)
+    # In colours: which they are does not matter here.
+    (enabled, checked) = [line for line in listed.splitlines() if "nki_lab.server" in line]
+    assert "enabled" in enabled
+    assert nki_lab.__version__ in checked and "OK" in checked
 
     doctor = run(bin / "nki-lab", "doctor", cwd=tmp_path, **alone)
     assert "FAILED" not in doctor

@@ -1,4 +1,4 @@
-"""Kernels that have been compiled and not run: one with a loop whose length only the device knows, one for two cores."""
+"""Kernels that have been compiled and not run: one with a loop that the device counts, one for two cores."""
 
 from __future__ import annotations
 
