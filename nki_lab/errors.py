@@ -402,6 +402,18 @@ class ErrorNotRaised(UsageError):
     code = "NKI609"
 
 
+class ExerciseFailed(UsageError, AssertionError):
+    """The answer to an exercise is wrong, or not there yet."""
+
+    code = "NKI610"
+
+
+class UnknownExercise(UsageError, LookupError):
+    """There is no exercise of this number."""
+
+    code = "NKI611"
+
+
 class KernelErrors(NkiError):
     """All independent errors of one kernel, in the order of their lines."""
 

@@ -59,6 +59,12 @@ VARIABLES: dict[str, Variable] = {
         "folder where what the compiler decided about large kernels is kept for later sessions: `cache` is the user's"
         " cache folder, `none` keeps nothing",
     ),
+    "progress": Variable(
+        "NKI_LAB_PROGRESS",
+        "user",
+        "file where solved exercises are kept: `user` is one in the user's data folder, `none` keeps them until the"
+        " kernel ends",
+    ),
     "strict": Variable("NKI_LAB_STRICT", "0", "1: findings are errors", ("0", "1")),
     "debug": Variable(
         "NKI_LAB_DEBUG",
@@ -101,6 +107,7 @@ class Settings:
         capacity: "error" or "finding".
         skip_passes: names of compiler passes to leave out.
         store: folder for compiled programs, "none", or "cache" for the user's cache folder.
+        progress: file of solved exercises, "none", or "user" for one in the user's data folder.
         strict: findings are errors.
         debug: run instructions while they are traced.
     """
@@ -111,6 +118,7 @@ class Settings:
     capacity: str
     skip_passes: tuple[str, ...]
     store: str
+    progress: str
     strict: bool
     debug: bool
 
@@ -133,6 +141,7 @@ class Settings:
             capacity=values["capacity"],
             skip_passes=_names(values["skip_passes"]),
             store=values["store"],
+            progress=values["progress"],
             strict=values["strict"] == "1",
             debug=values["debug"] == "1",
         )

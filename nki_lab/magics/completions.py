@@ -1,4 +1,4 @@
-"""What does the tab key offer on the first line of a `%%nki` cell?"""
+"""What does the tab key offer on the line of a magic that has options?"""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from IPython.core.completer import (
     context_matcher,
 )
 
+from nki_lab.exercises.catalog import all_problems
 from nki_lab.options.table import options_of
 
 
 @context_matcher()
 def complete_options(context: CompletionContext) -> SimpleMatcherResult:
-    """Offer the options of `%%nki` and `%nki`, and the values of those that list them."""
+    """Offer the options of a magic, the values of those that list them, and the numbers of exercises."""
     magic, space, rest = context.text_until_cursor.lstrip().partition(" ")
-    if not space or magic not in ("%%nki", "%nki"):
+    if not space or magic not in ("%%nki", "%nki", "%nki_exercise"):
         return SimpleMatcherResult(completions=[])
+    if magic == "%nki_exercise" and " " not in rest.lstrip():
+        return _offer([id for id in all_problems() if id.startswith(rest.lstrip())], rest.lstrip())
     options = {option.flag: option for option in options_of(magic)}
     words = rest.split(" ")
     token = words[-1]
@@ -34,8 +37,12 @@ def complete_options(context: CompletionContext) -> SimpleMatcherResult:
     else:
         last = token
         found = [flag for flag in options if flag.startswith(token) and flag not in words]
+    return _offer(found, last)
+
+
+def _offer(texts: list[str], fragment: str) -> SimpleMatcherResult:
     return SimpleMatcherResult(
-        completions=[SimpleCompletion(text, type="param") for text in found],
-        matched_fragment=last,
+        completions=[SimpleCompletion(text, type="param") for text in texts],
+        matched_fragment=fragment,
         suppress=True,
     )

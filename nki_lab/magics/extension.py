@@ -9,6 +9,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from nki_lab.api import install
 from nki_lab.magics.completions import complete_options
+from nki_lab.magics.exercise_magic import ExerciseMagics
 from nki_lab.magics.line_magics import LineMagics
 from nki_lab.magics.nki_magic import NkiMagics
 from nki_lab.magics.view_magics import ViewMagics
@@ -18,7 +19,7 @@ from nki_lab.source import number_cells
 from nki_lab.widgets import register, unregister
 
 _TARGET = VARIABLES["target"].name
-_MAGICS = (NkiMagics, LineMagics, ViewMagics)
+_MAGICS = (NkiMagics, LineMagics, ViewMagics, ExerciseMagics)
 
 # What stood before loading, put back when unloading.
 _before: dict[str, object] = {}

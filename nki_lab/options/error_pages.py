@@ -172,4 +172,12 @@ offer (nki_lab.launch), options (--check), environment variables and targets."""
     e.ErrorNotRaised: """\
 With --expect a cell shows a mistake on purpose: it succeeds only if the error named there comes.
 This cell ended without any. Put the mistake back, or take --expect away.""",
+    e.ExerciseFailed: """\
+The kernel, slice or answer that was handed in does not do what the exercise asks. The message names
+what was found and with which arguments; other arguments are drawn in each check, so that only what
+is right for all of them passes. hint("01.2") helps in three steps, %nki_exercise 01.2 shows again
+what is asked.""",
+    e.UnknownExercise: """\
+An exercise is named by the number of its notebook and its own, in quotes: check("01.2", kernel).
+progress() lists all of them.""",
 }

@@ -22,7 +22,7 @@ from nki_lab.options.glossary import TERMS, Term
 from nki_lab.options.parsing import option_help
 from nki_lab.options.public_names import bare_names, find, page_of
 from nki_lab.options.run_examples import EXAMPLES
-from nki_lab.options.table import BY_NAME, OPTIONS, Option
+from nki_lab.options.table import OPTIONS, Option
 from nki_lab.settings import VARIABLES, Variable
 from nki_lab.targets import ALL_TARGETS, Target, get_target, target_names
 from nki_lab.targets.engines import Engine
@@ -120,8 +120,8 @@ def _examples(kind: type[NkiError]) -> list[str]:
 
 
 def _option(name: str, target: Target) -> str | None:
-    option = BY_NAME.get(name.removeprefix("--").replace("-", "_"))
-    return None if option is None else _option_page(option)
+    found = [o for o in OPTIONS if o.name == name.removeprefix("--").replace("-", "_")]
+    return "\n\n".join(map(_option_page, found)) or None
 
 
 def _option_page(option: Option) -> str:

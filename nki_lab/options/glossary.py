@@ -205,6 +205,14 @@ Says where the time of two runs differs, by engine, line and opcode, and shows b
 before` compares a new run, `result.show(compare=before)` does it in Python.""",
     ),
     Term(
+        ("%nki_exercise",),
+        """\
+An exercise of the workshop: %nki_exercise 01.2 says what is asked, its state and the next step. The
+options help and check; without a number it shows which exercises are solved. In Python the same is
+nki_lab.exercises: statement, hint, check, answer, progress.""",
+        command="%nki_exercise",
+    ),
+    Term(
         ("%nki_doctor",),
         """\
 Tests this installation: Python, packages, JupyterLab's extension, and one kernel on the simulator.""",

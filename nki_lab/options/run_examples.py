@@ -194,6 +194,31 @@ def kernel(x):
     return x
 """,
     ),
+    e.ExerciseFailed: Example(
+        """\
+import numpy as np
+from nki_lab.exercises import check
+
+check("01.3", np.ones(4))
+""",
+        """\
+import nki
+import nki.language as nl
+from nki_lab.exercises import check
+
+@nki.jit
+def distance(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.abs(nl.subtract(nl.load(x), 1.0)))
+    return out
+
+check("01.3", distance)
+""",
+    ),
+    e.UnknownExercise: Example(
+        'from nki_lab.exercises import hint\n\nhint("01.22")',
+        'from nki_lab.exercises import hint\n\nhint("01.2")',
+    ),
 }  # fmt: skip
 
 EXAMPLES: dict[type[e.NkiError], Example] = KERNEL_EXAMPLES | RUN_EXAMPLES

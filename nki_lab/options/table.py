@@ -230,6 +230,7 @@ def _error(text: str, option: Option) -> type[NkiError]:
 
 
 _CELL, _LINE, _RUN, _PROFILE = "%%nki", "%nki", "run", "profile"
+_EXERCISE = ("%nki_exercise",)
 _NOTEBOOK = (_CELL, _LINE)
 _ALL = (*_NOTEBOOK, _RUN, _PROFILE)
 
@@ -402,9 +403,21 @@ OPTIONS: tuple[Option, ...] = (
         _ALL,
         default=False,
     ),
+    Option("hint", "", "read the next hint of the exercise", _EXERCISE, default=False),
+    Option(
+        "check",
+        "KERNEL",
+        "hand in the answer, e.g. --check add_rows: it is tried, and the cell fails with a reason where it is wrong",
+        _EXERCISE,
+        _expression,
+    ),
+    Option(
+        "cause", "NAME", "what is wrong with the kernel, for exercises that mend one", _EXERCISE
+    ),
 )
 
-BY_NAME = {option.name: option for option in OPTIONS}
+# Of two options with one name that mean another thing in other commands, the first.
+BY_NAME = {option.name: option for option in reversed(OPTIONS)}
 
 
 def options_of(command: str) -> tuple[Option, ...]:

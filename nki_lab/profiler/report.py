@@ -153,21 +153,33 @@ def _note(summary: dict[str, Any], field: str, text: str, write: Callable[[float
     return text.format(write(summary[field])) if field in summary else ""
 
 
+def sbuf_peak_bytes(profile: Profile) -> int | None:
+    """Return the most bytes of a partition of SBUF in use at the same time; None where it is not known."""
+    if not profile.count("SbufUsage"):
+        return None
+    probes = [profile.numbers("SbufUsage", f"partition_{p}_util_percent") for p in (0, 32, 64, 96)]
+    peak = max(float(probe.max()) for probe in probes)
+    return round(peak * profile.target.sbuf_bytes_per_partition)
+
+
+def psum_peak_banks(profile: Profile) -> int | None:
+    """Return the most banks of PSUM in use at the same time; None where it is not known."""
+    if not profile.count("PsumUsage"):
+        return None
+    count = profile.target.psum_banks
+    banks = [profile.numbers("PsumUsage", f"bank_{b}_util_percent") for b in range(count)]
+    return int(np.count_nonzero(np.stack(banks), axis=0).max())
+
+
 def _memories(profile: Profile) -> list[str]:
     target = profile.target
     lines = []
-    probes = [profile.numbers("SbufUsage", f"partition_{p}_util_percent") for p in (0, 32, 64, 96)]
-    if profile.count("SbufUsage"):
-        peak = max(float(probe.max()) for probe in probes)
-        used = round(peak * target.sbuf_bytes_per_partition)
+    sbuf, psum = sbuf_peak_bytes(profile), psum_peak_banks(profile)
+    if sbuf is not None:
         usable = target.sbuf_usable_bytes_per_partition
-        lines.append(f"SBUF peak    {_size(used)} of {_size(usable)} usable per partition")
-    if profile.count("PsumUsage"):
-        banks = [
-            profile.numbers("PsumUsage", f"bank_{b}_util_percent") for b in range(target.psum_banks)
-        ]
-        in_use = np.count_nonzero(np.stack(banks), axis=0)
-        lines.append(f"PSUM peak    {int(in_use.max())} of {target.psum_banks} banks")
+        lines.append(f"SBUF peak    {_size(sbuf)} of {_size(usable)} usable per partition")
+    if psum is not None:
+        lines.append(f"PSUM peak    {psum} of {target.psum_banks} banks")
     return lines
 
 

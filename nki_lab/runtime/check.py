@@ -106,6 +106,12 @@ def compare_arrays(
     )
 
 
+def relative_tolerance(*dtypes: Any) -> float:
+    """Return the relative tolerance of results that numbers of these dtypes went into: that of the narrowest."""
+    known = (dtype_of(dtype) for dtype in dtypes)
+    return max((_RELATIVE.get(str(d), 0.0) for d in known if d is not None), default=0.0)
+
+
 def _array(what: str, value: Any) -> np.ndarray:
     try:
         # asarray also of arrays: a masked array or a matrix means other things by the same operators.
@@ -129,8 +135,7 @@ def _tolerance(
     result: np.ndarray, reference: np.ndarray, rtol: float | None, atol: float | None
 ) -> tuple[float, float]:
     if rtol is None:
-        known = (dtype_of(result.dtype), dtype_of(reference.dtype))
-        rtol = max((_RELATIVE.get(str(d), 0.0) for d in known if d is not None), default=0.0)
+        rtol = relative_tolerance(result.dtype, reference.dtype)
         own = dtype_of(result.dtype)
         if own is None or not own.is_float:
             rtol = 0.0

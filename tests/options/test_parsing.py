@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nki_lab.errors import RuleBroken, UnknownOption
 from nki_lab.options.parsing import option_help, parse_line
-from nki_lab.options.table import OPTIONS, VIEWS, options_of
+from nki_lab.options.table import VIEWS, options_of
 from nki_lab.source import Span
 
 MAGIC = "%%nki"
@@ -87,19 +87,19 @@ def value(line: str, name: str):
     return getattr(found, "text", found)
 
 
-@pytest.mark.parametrize("name", [option.name for option in OPTIONS])
+@pytest.mark.parametrize("name", [option.name for option in options_of(MAGIC)])
 def test_every_option_is_read(name: str):
     line, expected = RIGHT[name]
     assert value(line, name) == expected
 
 
-@pytest.mark.parametrize("name", [option.name for option in OPTIONS])
+@pytest.mark.parametrize("name", [option.name for option in options_of(MAGIC)])
 def test_every_option_has_a_default(name: str):
-    switches = {option.name for option in OPTIONS if option.is_switch}
+    switches = {option.name for option in options_of(MAGIC) if option.is_switch}
     assert value("", name) is (False if name in switches else None)
 
 
-@pytest.mark.parametrize("name", [option.name for option in OPTIONS])
+@pytest.mark.parametrize("name", [option.name for option in options_of(MAGIC)])
 def test_every_option_has_a_wrong_value(name: str):
     assert name in {wrong[0] for wrong in WRONG}
 
@@ -137,7 +137,7 @@ def test_what_is_no_option_gets_close_matches(line: str, message: str, help: str
 def test_an_unknown_option_lists_the_known_ones():
     with pytest.raises(UnknownOption) as caught:
         parse_line(MAGIC, "--nothing")
-    known = ", ".join(option.flag for option in OPTIONS)
+    known = ", ".join(option.flag for option in options_of(MAGIC))
     assert caught.value.notes == (f"options: {known}",)
 
 

@@ -1,0 +1,118 @@
+"""What does a learner's kernel do with one set of arguments?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nki_lab.dtypes import dtype_of
+from nki_lab.errors import NkiError
+from nki_lab.exercises.draw import Draw
+from nki_lab.exercises.problem import Sizes, Task
+from nki_lab.runtime import Comparison, KernelFunction, Result, run
+from nki_lab.runtime.check import compare_arrays, relative_tolerance
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One run of a kernel, and what should have come out.
+
+    Attributes:
+        task: the exercise.
+        sizes: the case.
+        given: the arguments, as they are after the run.
+        before: copies of them from before it.
+        result: the run.
+        found: arrays that came out, in order.
+        expected: what should have, in float64 or integers.
+    """
+
+    task: Task
+    sizes: Sizes
+    given: tuple[Any, ...]
+    before: tuple[Any, ...]
+    result: Result
+    found: tuple[Any, ...]
+    expected: tuple[np.ndarray, ...]
+
+    @property
+    def arrays(self) -> list[tuple[int, str]]:
+        """Number and name of each argument that is an array."""
+        return [
+            (k, name)
+            for k, name in enumerate(self.task.parameters[: len(self.given)])
+            if isinstance(self.given[k], np.ndarray)
+        ]
+
+    def want_dtype(self) -> str:
+        """Return the dtype that the result is to have."""
+        if self.task.dtype:
+            return self.task.dtype
+        arrays = [self.before[k] for k, _ in self.arrays]
+        floats = [a for a in arrays if (d := dtype_of(a.dtype)) is not None and d.is_float]
+        return str(dtype_of((floats or arrays)[0].dtype))
+
+    def compare(self, output: int, expected: np.ndarray | None = None) -> Comparison:
+        """Compare one array with its reference, or with something else."""
+        reference = self.expected[output] if expected is None else expected
+        return compare_arrays(self.found[output], reference, rtol=self.rtol(output))
+
+    def rtol(self, output: int) -> float:
+        """Return the relative tolerance: that of the narrowest dtype, unless the exercise says another."""
+        if self.task.rtol is not None:
+            return self.task.rtol
+        dtypes = [self.before[k].dtype for k, _ in self.arrays]
+        found = self.found[output].dtype
+        known = dtype_of(found)
+        return relative_tolerance(found, *dtypes) if known is not None and known.is_float else 0.0
+
+
+def attempt(task: Task, kernel: KernelFunction, sizes: Sizes, draw: Draw) -> Attempt:
+    """Run a kernel on arguments drawn for a case; the reference is computed afterwards, from copies of its own.
+
+    Raises the error of the kernel, with the case as a note.
+    """
+    given = task.arguments(draw, sizes)
+    before = tuple(_copy(value) for value in given)
+    try:
+        result = run(_launched(task, kernel), *given)
+    except NkiError as error:
+        error.notes += (f"exercise {task.id}, with {shown(sizes)}",)
+        raise
+    expected = reference_of(task.reference, before)
+    return Attempt(task, sizes, tuple(given), before, result, _flat(result.value), expected)
+
+
+def reference_of(reference: Any, arguments: tuple[Any, ...]) -> tuple[np.ndarray, ...]:
+    """Return what a reference computes from copies of the arguments, floats in float64."""
+    with np.errstate(all="ignore"):
+        return tuple(np.asarray(part) for part in _flat(reference(*map(_wide, arguments))))
+
+
+def shown(sizes: Sizes) -> str:
+    """Return the sizes of a case as one line."""
+    return ", ".join(f"{name}={value}" for name, value in sizes.items()) or "its arguments"
+
+
+def _launched(task: Task, kernel: KernelFunction) -> KernelFunction:
+    return kernel if kernel.launched_on or task.cores == 1 else kernel[task.cores]
+
+
+def _copy(value: Any) -> Any:
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def _wide(value: Any) -> Any:
+    if not isinstance(value, np.ndarray):
+        return value
+    known = dtype_of(value.dtype)
+    return value.astype(np.float64) if known is not None and known.is_float else value.copy()
+
+
+def _flat(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, Mapping):
+        value = tuple(value.values())
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)

@@ -1,0 +1,113 @@
+"""What did a run use, what was it allowed to use, and how fast is it?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nki_lab.exercises.problem import Limits, Task
+from nki_lab.exercises.reasons import Reason
+from nki_lab.profiler.report import psum_peak_banks, sbuf_peak_bytes
+from nki_lab.runtime import Result
+
+
+@dataclass(frozen=True)
+class Count:
+    """One thing that was counted.
+
+    Attributes:
+        what: "DMA transfers".
+        found: how much, as text.
+        limit: what was allowed, as text; "" where there is none.
+        reason: why it is too much; None where it is not.
+        stars: 1 for what earns a star.
+    """
+
+    what: str
+    found: str
+    limit: str
+    reason: Reason | None = None
+    stars: int = 0
+
+
+def counts(task: Task, result: Result) -> Iterator[Count]:
+    """Yield every limit of an exercise with what a run used, the modelled time last."""
+    limits = task.limits
+    yield from _findings(limits, result)
+    yield from _named(limits, result)
+    for what, found, most, help in _numbers(limits, result):
+        text = f"{what}: {found:,}, at most {most:,} are allowed"
+        reason = None if found <= most else Reason("limit", text, help)
+        yield Count(what, f"{found:,}", f"at most {most:,}", reason)
+    yield from _time(task, result)
+
+
+def _numbers(limits: Limits, result: Result) -> Iterator[tuple[str, int, int, str]]:
+    summary = result.profile.summary
+    for engine, most in limits.instructions.items():
+        count = int(summary.get(f"{engine}_engine_instruction_count", 0))
+        help = "look for work that one instruction could do: larger tiles, fused operations"
+        yield f"instructions of {engine.title()}", count, most, help
+    if limits.transfers is not None:
+        count = int(summary.get("dma_transfer_count", 0))
+        yield "DMA transfers", count, limits.transfers, "is something loaded twice, or in pieces?"
+    if limits.transfer_bytes is not None:
+        count = int(summary.get("dma_transfer_total_bytes", 0))
+        help = "is something loaded more than once that could stay in SBUF?"
+        yield "bytes moved by DMA", count, limits.transfer_bytes, help
+    if limits.sbuf_bytes is not None:
+        peak = sbuf_peak_bytes(result.profile) or 0
+        help = "which tiles live at the same time? %nki --show memory shows them"
+        yield "SBUF peak, bytes per partition", peak, limits.sbuf_bytes, help
+    if limits.psum_banks is not None:
+        peak = psum_peak_banks(result.profile) or 0
+        yield "PSUM peak, banks", peak, limits.psum_banks, "drain a bank before the next is filled"
+
+
+def _findings(limits: Limits, result: Result) -> Iterator[Count]:
+    found = [f for f in result.findings if f.is_serious or limits.clean]
+    reason = None
+    if found:
+        first = found[0]
+        reason = Reason(
+            "finding",
+            f"a device may refuse it, or compute other values: {first.message}",
+            first.help,
+        )
+    yield Count("findings", str(len(found)), "none", reason)
+
+
+def _named(limits: Limits, result: Result) -> Iterator[Count]:
+    used = {i.definition.name for i in result.kernel.instructions}
+    for name in limits.uses:
+        reason = None
+        if name not in used:
+            reason = Reason(
+                "uses",
+                f"the kernel has no {name}, which this exercise is about",
+                f"%nki_explain {name} shows how",
+            )
+        yield Count(name, "used" if name in used else "not used", "used", reason)
+    for name in limits.avoids:
+        reason = None
+        if name in used:
+            reason = Reason(
+                "avoids", f"the kernel has {name}, which this exercise is to do without"
+            )
+        yield Count(name, "used" if name in used else "not used", "not used", reason)
+
+
+def _time(task: Task, result: Result) -> Iterator[Count]:
+    tiers = task.tiers.get(result.profile.target.name)
+    if tiers is None:
+        return
+    us = result.profile.total_ns / 1000
+    limit = f"pass {tiers.passes:g} us, star {tiers.star:g} us"
+    reason = None
+    if us > tiers.passes:
+        reason = Reason(
+            "time",
+            f"right, but slow: {us:.2f} us modelled, {tiers.passes:g} us pass and {tiers.star:g} us earn a star",
+            "look at what bounds it: nki_lab.run(kernel, ...).show() or %%nki --run",
+        )
+    yield Count("modelled time", f"{us:.2f} us", limit, reason, int(us <= tiers.star))

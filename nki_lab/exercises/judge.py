@@ -1,0 +1,131 @@
+"""Is a kernel the solution of a task?"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from nki_lab.errors import ExerciseFailed, NkiError
+from nki_lab.exercises.attempt import Attempt, attempt, shown
+from nki_lab.exercises.counts import counts
+from nki_lab.exercises.draw import Draw
+from nki_lab.exercises.problem import Sizes, Task
+from nki_lab.exercises.reasons import Reason, why_wrong
+from nki_lab.runtime import KernelFunction, jit
+from nki_lab.runtime.jit import current_target
+from nki_lab.settings import Settings
+
+_DRAWN = 2
+_MARK = re.compile(r"^\s*\.\.\.\s*(#.*)?$", re.MULTILINE)
+
+
+@dataclass
+class Verdict:
+    """What was tried, and how it went.
+
+    Attributes:
+        rows: lines of the table: what, how, and what was allowed.
+        reason: why it is not accepted; None where it is.
+        stars: 1 where it is as fast as the solution.
+        error: what the kernel itself raised.
+        timed: the run of the first case, which is counted and timed.
+    """
+
+    rows: list[tuple[str, str, str]] = field(default_factory=list)
+    reason: Reason | None = None
+    stars: int = 0
+    error: NkiError | None = None
+    timed: Attempt | None = None
+
+
+def judge(task: Task, given: Any, seed: int | None = None) -> Verdict:
+    """Try a kernel on every case of a task, then count and time it; stop at the first thing that is wrong.
+
+    Args:
+        task: the exercise.
+        given: what the learner hands in: a kernel, or a function to make one of.
+        seed: of the arguments; None draws others each time.
+
+    Raises ExerciseFailed where what is handed in is no kernel.
+    """
+    kernel = kernel_of(task, given)
+    _check_target(task)
+    verdict = Verdict()
+    draw = Draw(seed)
+    right: list[Sizes] = []
+    for sizes, name in _cases(task, draw):
+        try:
+            tried = attempt(task, kernel, sizes, draw)
+        except NkiError as error:
+            verdict.rows.append((name, "error", ""))
+            verdict.error = error
+            return verdict
+        verdict.timed = verdict.timed or tried
+        reason = why_wrong(tried)
+        verdict.rows.append((name, "right" if reason is None else "wrong", ""))
+        if reason is not None:
+            verdict.reason = _with_case(reason, sizes, right)
+            return verdict
+        right.append(sizes)
+    assert verdict.timed is not None
+    for count in counts(task, verdict.timed.result):
+        verdict.rows.append((count.what, count.found, count.limit))
+        verdict.stars += count.stars
+        if count.reason is not None:
+            verdict.reason = count.reason
+            return verdict
+    return verdict
+
+
+def kernel_of(task: Task, given: Any) -> KernelFunction:
+    """Return what is handed in as a kernel; ExerciseFailed says what to hand in instead."""
+    while isinstance(given, functools.partial):
+        given = given.func
+    if isinstance(given, KernelFunction):
+        return given
+    if inspect.isfunction(given):
+        return jit(given)
+    what = "an array" if hasattr(given, "dtype") else f"of type {type(given).__name__}"
+    raise ExerciseFailed(
+        f"{task.id} asks for the kernel {task.signature}, and what was handed in is {what}",
+        help=f'hand in the kernel itself, without calling it: check("{task.id}", {task.name})',
+    )
+
+
+def is_skeleton(given: Any) -> bool:
+    """Tell whether a kernel still has the line `...` that the learner is to replace."""
+    source = getattr(given, "source", None)
+    return bool(source is not None and _MARK.search(source.text))
+
+
+def _check_target(task: Task) -> None:
+    target = current_target(Settings.read()).name
+    if task.targets and target not in task.targets:
+        raise ExerciseFailed(
+            f"{task.id} is about {' and '.join(task.targets)}, and kernels are compiled for {target} here",
+            help=f"choose the chip first: %nki_target {task.targets[0]}",
+        )
+
+
+def _cases(task: Task, draw: Draw) -> Iterator[tuple[Sizes, str]]:
+    """Yield the sizes of each case with the words the table has for it."""
+    for sizes in task.cases:
+        yield sizes, shown(sizes)
+    for number in range(_DRAWN if task.fresh else 0):
+        base = task.cases[number % len(task.cases)]
+        yield draw.sizes(task.fresh, base), f"drawn anew ({number + 1} of {_DRAWN})"
+
+
+def _with_case(reason: Reason, sizes: Sizes, right: list[Sizes]) -> Reason:
+    message = f"{reason.message} (with {shown(sizes)})"
+    if right and reason.kind not in ("unwritten", "negative", "nan"):
+        message += f"; it was right with {shown(right[0])}"
+        help = reason.help
+        if reason.kind in ("values", "part", "shape"):
+            help = "which number in the kernel is the size of the first case, where it should come from the shape?"
+        return Reason(reason.kind, message, help)
+    return Reason(reason.kind, message, reason.help)

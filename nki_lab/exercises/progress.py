@@ -1,0 +1,194 @@
+"""What has been solved so far, and where is that kept?
+
+In one small JSON file of the user's data folder, or where NKI_LAB_PROGRESS says. Whatever is wrong with the file, no
+exercise fails because of it: it is kept aside under another name, and a new one is begun.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import tempfile
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from nki_lab.exercises.catalog import all_problems
+from nki_lab.exercises.problem import Problem
+from nki_lab.settings import VARIABLES, Settings
+
+_VERSION = 1
+_FILE = "progress.json"
+# Without a file, and until one can be written: what this process knows.
+_kept: dict[str, State] = {}
+
+
+@dataclass(frozen=True)
+class State:
+    """What is known about one exercise.
+
+    Attributes:
+        tries: how often an answer was handed in.
+        hints: how many of its hints were read.
+        solved: an answer was accepted.
+        stars: 1 where it was as fast as the solution.
+    """
+
+    tries: int = 0
+    hints: int = 0
+    solved: bool = False
+    stars: int = 0
+
+    @property
+    def word(self) -> str:
+        """The state in a few words."""
+        if not self.solved:
+            return "tried" if self.tries else "not tried"
+        return "solved, with a star" if self.stars else "solved"
+
+
+class Progress:
+    """The state of every exercise: a table as text, and as HTML without a script."""
+
+    def __init__(self, states: dict[str, State], where: str, note: str = "") -> None:
+        self.states = states
+        self.where = where
+        self.note = note
+
+    def of(self, id: str) -> State:
+        """Return the state of an exercise."""
+        return self.states.get(id, State())
+
+    def __repr__(self) -> str:
+        problems = all_problems().values()
+        width = max((len(p.title) for p in problems), default=0)
+        rows = [f"{p.id:<6}{p.title:<{width}}  {self.of(p.id).word}" for p in problems]
+        return "\n".join(
+            [self._count(), "", *rows, "", self.where, *([self.note] if self.note else [])]
+        )
+
+    def _repr_html_(self) -> str:
+        rows = "".join(map(self._row, all_problems().values()))
+        note = f"<p>{html.escape(self.note)}</p>" if self.note else ""
+        return (
+            f"<div><p><b>{self._count()}</b></p><table><thead><tr><th>exercise</th>"
+            '<th style="text-align:left">title</th><th style="text-align:left">state</th><th>hints</th></tr></thead>'
+            f"<tbody>{rows}</tbody></table><p>{html.escape(self.where)}</p>{note}</div>"
+        )
+
+    def _row(self, problem: Problem) -> str:
+        state = self.of(problem.id)
+        left = 'style="text-align:left"'
+        return (
+            f"<tr><td>{html.escape(problem.id)}</td><td {left}>{html.escape(problem.title)}</td>"
+            f"<td {left}>{state.word}</td><td>{state.hints or ''}</td></tr>"
+        )
+
+    def _count(self) -> str:
+        known = all_problems()
+        solved = sum(self.of(id).solved for id in known)
+        stars = sum(self.of(id).stars for id in known)
+        return f"{solved} of {len(known)} exercises solved, {stars} with a star"
+
+
+def progress() -> Progress:
+    """Return what has been solved, as a page."""
+    path = path_of_progress()
+    states, note = _read(path)
+    where = (
+        f"kept in {path}"
+        if path
+        else f"kept until this kernel ends ({VARIABLES['progress'].name}=none)"
+    )
+    return Progress(states, where, note)
+
+
+def path_of_progress() -> Path | None:
+    """Return the file progress is kept in; None where it is kept in no file."""
+    choice = Settings.read().progress
+    if choice == "none":
+        return None
+    if choice == "user":
+        return Path(platformdirs.user_data_dir("nki_lab", appauthor=False)) / _FILE
+    return Path(choice).expanduser()
+
+
+def remember(
+    id: str, tried: bool = False, hints: int = 0, solved: bool = False, stars: int = 0
+) -> str:
+    """Add what has happened to an exercise, and return what to tell about the file; "" where there is nothing.
+
+    The file is read again first: another notebook may have written it meanwhile.
+    """
+    path = path_of_progress()
+    states, note = _read(path)
+    before = states.get(id, State())
+    states[id] = _kept[id] = State(
+        before.tries + tried,
+        max(before.hints, hints),
+        before.solved or solved,
+        max(before.stars, stars),
+    )
+    return note or (_write(path, states) if path else "")
+
+
+def _read(path: Path | None) -> tuple[dict[str, State], str]:
+    if path is None:
+        return dict(_kept), ""
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        return {}, ""
+    except (OSError, UnicodeDecodeError) as error:
+        return _damaged(path, error)
+    try:
+        states = {id: _state(facts) for id, facts in json.loads(text)["exercises"].items()}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        return _damaged(path, error)
+    return states, ""
+
+
+def _state(facts: Any) -> State:
+    state = State(**{name: facts[name] for name in State.__dataclass_fields__ if name in facts})
+    if type(state.solved) is not bool or not all(
+        type(n) is int and n >= 0 for n in (state.tries, state.hints, state.stars)
+    ):
+        raise ValueError("a number of an exercise is none")
+    return state
+
+
+def _damaged(path: Path, error: Exception) -> tuple[dict[str, State], str]:
+    """Put a file that cannot be read aside; what this process knows is not lost."""
+    number = 1
+    while (aside := path.with_name(f"{path.stem}.damaged-{number}{path.suffix}")).exists():
+        number += 1
+    try:
+        path.rename(aside)
+    except OSError:
+        return dict(_kept), f"progress is not kept: {path} cannot be read ({type(error).__name__})"
+    return dict(
+        _kept
+    ), f"{path.name} could not be read; it is kept as {aside.name}, and a new one is begun"
+
+
+def _write(path: Path, states: dict[str, State]) -> str:
+    document = {
+        "version": _VERSION,
+        "exercises": {id: asdict(s) for id, s in sorted(states.items())},
+    }
+    partial = ""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, partial = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(json.dumps(document, indent=1) + "\n")
+        os.replace(partial, path)
+    except OSError as error:
+        with suppress(OSError):
+            os.unlink(partial)
+        return f"progress is not kept: {path} cannot be written ({type(error).__name__})"
+    return ""

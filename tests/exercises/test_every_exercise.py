@@ -1,0 +1,124 @@
+"""Does every exercise accept its solution, reject wrong ones for the right reason, and fit its notebook?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nki_lab.errors import ExerciseFailed
+from nki_lab.exercises import answer, check
+from nki_lab.exercises.judge import judge
+from nki_lab.exercises.problem import Problem, Question, Task
+from nki_lab.runtime import use_target
+from tests.exercises.answers import (
+    PLACES,
+    PROBLEMS,
+    QUESTIONS,
+    SOLUTIONS,
+    TASKS,
+    Changed,
+    answer_of,
+    by_id,
+    kernel_of,
+    last_column,
+    of_value,
+    offset,
+    overwrite_argument,
+    return_argument,
+    solutions_of,
+    target_of,
+    zeros,
+)
+
+#: Wrong kernels of any task, and the kinds of reason that name what is wrong.
+WRONG = {
+    "zeros": (of_value(zeros), {"zeros"}),
+    "last column": (
+        of_value(last_column),
+        {"nan", "unwritten", "part", "values", "offset", "factor"},
+    ),
+    "offset": (
+        of_value(offset),
+        {"offset", "mistake", "rounded", "values", "part", "factor", "zeros"},
+    ),
+    "argument returned": (return_argument, {"argument", "count"}),
+    "argument overwritten": (overwrite_argument, {"mutated"}),
+}
+
+
+@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=by_id)
+def test_it_is_told_in_full(problem: Problem):
+    assert 3 <= len(problem.title) <= 60
+    assert len(problem.statement) > 40
+    assert len(set(problem.hints)) == 3
+    assert all(len(hint) > 20 for hint in problem.hints)
+    assert problem.id == f"{problem.number[0]:02d}.{problem.number[1]}"
+
+
+@pytest.mark.parametrize("task", TASKS, ids=by_id)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_solution_passes_with_a_star(task: Task, seed: int, capsys):
+    with use_target(target_of(task)):
+        cause = None if task.cause is None else answer_of(task)
+        check(task.id, kernel_of(task), cause=cause, seed=seed)
+    star = ", with a star" if target_of(task) in task.tiers else ""
+    assert f"{task.id} is solved{star}\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("task", TASKS, ids=by_id)
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_kernel_is_rejected_for_a_reason(task: Task, name: str):
+    change, kinds = WRONG[name]
+    if name == "argument overwritten" and 0 in task.writes:
+        pytest.skip("the kernel is to write its argument")
+    with use_target(target_of(task)):
+        verdict = judge(task, Changed(kernel_of(task), change), seed=1)
+    assert verdict.error is None
+    assert verdict.reason is not None
+    assert verdict.reason.kind in kinds, verdict.reason
+    assert verdict.reason.message
+
+
+@pytest.mark.parametrize("task", [t for t in TASKS if t.tiers], ids=by_id)
+def test_a_star_is_not_given_for_passing(task: Task):
+    for tiers in task.tiers.values():
+        assert 0 < tiers.star < tiers.passes
+
+
+@pytest.mark.parametrize("task", [t for t in TASKS if t.cause], ids=by_id)
+def test_a_wrong_cause_is_not_taken(task: Task):
+    assert task.cause is not None
+    assert task.cause.right in task.cause.choices
+    for cause in (None, ..., "cosmic rays", *(set(task.cause.choices) - {task.cause.right})):
+        with use_target(target_of(task)), pytest.raises(ExerciseFailed, match="cause"):
+            check(task.id, kernel_of(task), cause=cause)
+
+
+@pytest.mark.parametrize("problem", PLACES, ids=by_id)
+def test_the_places_pass_and_others_do_not(problem, capsys):
+    right = answer_of(problem)
+    check(problem.id, right)
+    assert f"{problem.id} is solved" in capsys.readouterr().out
+    shape = problem.shape(**problem.sizes[0])
+    for wrong in (np.s_[:], np.s_[0], np.s_[: shape[0], 1:], lambda **sizes: np.s_[0:1]):
+        with pytest.raises(ExerciseFailed):
+            check(problem.id, wrong)
+
+
+@pytest.mark.parametrize("question", [q for q in QUESTIONS if q.run], ids=by_id)
+def test_a_question_takes_what_its_run_shows(question: Question, capsys):
+    with use_target("trn2"):
+        truth = question.truth(question.run())
+        answer(question.id, truth)
+        assert f"{question.id} is solved: " in capsys.readouterr().out
+        wrong = set(question.choices) - {truth} or {truth * 1.3 + 1, truth * 0.7 - 1}
+        for other in (*wrong, ..., "nonsense"):
+            with pytest.raises(ExerciseFailed):
+                answer(question.id, other)
+
+
+@pytest.mark.parametrize("path", sorted(SOLUTIONS.glob("s[0-9][0-9].py")), ids=lambda p: p.stem)
+def test_no_solution_is_left_over(path):
+    module = solutions_of(path.stem[1:])
+    ids = {id for id in PROBLEMS if id.startswith(path.stem[1:])}
+    assert set(getattr(module, "ANSWERS", {})) <= ids

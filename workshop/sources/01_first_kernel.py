@@ -1,0 +1,353 @@
+# %% [markdown] id="title"
+# # 01 First kernel
+#
+# You write a kernel that adds two arrays, first on one tile, then on many. On the way you meet what
+# every kernel does, **load, compute, store**, and the views that show what became of your code.
+#
+# About 20 minutes. Run the cells from top to bottom. Where it says **Predict**, write your answer down
+# before you run the next cell.
+
+# %% [markdown] id="load-text"
+# ## Load the extension
+
+# %% id="load"
+# The cell that every notebook starts with; its text stands in workshop/generate.py.
+
+# %% id="target"
+# %nki_target trn2
+
+# %% [markdown] id="model"
+# ## Load, compute, store
+#
+# ```
+#   HBM: large, far away           SBUF: small, on the chip
+#                                  (128 partitions, one row of a tile in each)
+#
+#   a   [128 x 512]  --- DMA --->  left   [128 x 512]  --+
+#                                                        +-->  Vector engine: add
+#   b   [128 x 512]  --- DMA --->  right  [128 x 512]  --+             |
+#                                                                      |
+#   out [128 x 512]  <-- DMA ----  total  [128 x 512]  <---------------+
+# ```
+#
+# Arrays live in **HBM**, where no engine can reach them. An engine works on **tiles** in **SBUF**. Row
+# *i* of a tile lies in **partition** *i*, and there are 128 partitions. So a kernel
+#
+# 1. **loads** pieces of its inputs from HBM into tiles, by DMA,
+# 2. **computes** on the tiles, with one of the engines,
+# 3. **stores** the resulting tile back to HBM, by DMA.
+
+# %% [markdown] id="one-spec"
+# ## One tile
+#
+# **Specification.** `add(a, b)` returns an array `out` with `out[i, j] = a[i, j] + b[i, j]`. All three
+# are 128 x 512 and float32, so that each is exactly one tile.
+#
+# First the inputs. They are seeded, so that everyone sees the same numbers.
+
+# %% id="inputs"
+import numpy as np
+
+rng = np.random.default_rng(seed=1)
+a = rng.standard_normal((128, 512), dtype=np.float32)
+b = rng.standard_normal((128, 512), dtype=np.float32)
+
+# %% [markdown] id="one-kernel-text"
+# **The kernel.** Read it with the picture above beside you. `nl.ndarray` makes a tensor and `buffer`
+# says in which memory. Each `nisa` call is one instruction, and it writes to its `dst`.
+#
+# **Predict.** How many transfers will there be between HBM and SBUF, and how many bytes will they move
+# altogether? How many instructions will the Vector engine run?
+
+# %% id="one-kernel"
+# %%nki --run "add(a, b)" --check "a + b"
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+
+@nki.jit
+def add(a, b):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+
+    left = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    right = nl.ndarray(b.shape, dtype=b.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=left, src=a)
+    nisa.dma_copy(dst=right, src=b)
+
+    total = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=total, data1=left, data2=right, op=nl.add)
+
+    nisa.dma_copy(dst=out, src=total)
+    return out
+
+
+# %% [markdown] id="one-report"
+# `matches` in the second line is the check: had one element been wrong, the cell would have failed. Below
+# it stand views of the run, as tabs. (Where no kernel is running, as on GitHub, you see a picture of
+# the last one, the timeline.) The first is the **report**:
+#
+# * *total time* is the modelled time from the first to the last event;
+# * *bound by* says what would have to become faster for the kernel to become faster;
+# * one row per *engine*: how long it was active, how many instructions it ran, how long it waited;
+# * one row per *line of your cell*, the most expensive first.
+#
+# **Check your prediction.** The numbers of the report are also a dictionary, under the names that
+# Neuron Explorer gives them.
+
+# %% id="one-check"
+summary = add_result.profile.summary
+
+assert summary["dma_transfer_count"] == 3, "two loads and one store"
+assert summary["dma_transfer_total_bytes"] == a.nbytes + b.nbytes + a.nbytes
+assert summary["vector_engine_instruction_count"] == 1, "one addition, for all 128 partitions"
+
+print(f"{summary['dma_transfer_total_bytes'] / 1024:.0f} KiB moved for one instruction")
+
+# %% [markdown] id="one-call"
+# A kernel is also an ordinary function. Called with NumPy arrays, it returns one.
+
+# %% id="one-call-check"
+result = add(a, b)
+
+np.testing.assert_array_equal(result, a + b)
+print(type(result).__name__, result.shape, result.dtype)
+
+# %% [markdown] id="source-text"
+# ## View: the source
+#
+# Your lines with what each of them costs: time on the engines and of the transfers, waiting, bytes. Work
+# of several engines at once is added up, so the column can come to more than the total time.
+#
+# **Predict.** Which line is the most expensive: a load, the addition or the store?
+
+# %% id="source"
+# %nki --run "add(a, b)" --show source
+
+# %% [markdown] id="source-after"
+# The transfers are: each of them moves 256 KiB. The addition is short, and waits longer than it works, for
+# its two inputs. In the live view a bar is divided by engine, *Costliest line* goes to the top of the
+# list, and Enter shows the instructions that a line became.
+
+# %% [markdown] id="ir-text"
+# ## View: the program
+#
+# nki_lab runs your function once, writes down the instructions it meets, and then completes that
+# program in **passes**. The view starts with what the last pass left; lines that it wrote are marked.
+#
+# **Predict.** The addition needs both inputs. Where in the program does it say so? Nobody told the
+# compiler where to put the tiles. Where does it say where they are?
+
+# %% id="ir"
+# %nki --run "add(a, b)" --show ir
+
+# %% [markdown] id="ir-after"
+# `waits #0, #1` makes the addition wait for both loads, and `at (0, 2048)` is partition 0, byte 2048.
+# Both were added by passes. The program after each pass is kept, so you can see which pass it was.
+
+# %% id="ir-passes"
+for name, text in add_result.ir.items():
+    waits, addresses = text.count(" waits #"), text.count(", at (")
+    print(f"{name:<18}  waits: {waits}  addresses: {addresses}")
+
+assert " waits #" not in add_result.ir["place_engines"]
+assert " waits #" in add_result.ir["insert_waits"]
+
+# %% [markdown] id="layout-text"
+# ## View: the layout
+#
+# Where does each tensor lie? A row of 512 float32 numbers takes 2048 bytes, so each tile takes
+# 2048 bytes of every one of the 128 partitions. Choose `left` in the list and see.
+
+# %% id="layout"
+# %nki --run "add(a, b)" --show layout
+
+# %% [markdown] id="memory-text"
+# ## View: the memory over time
+#
+# A tile needs its place only from its first to its last use. The numbers count instructions: 0 and 1
+# are the loads, 2 is the addition, 3 is the store.
+#
+# **Predict.** May another tile be put where `left` is, once the addition is done?
+
+# %% id="memory"
+# %nki --run "add(a, b)" --show memory
+
+# %% [markdown] id="memory-after"
+# It may: after instruction 2 nobody reads `left`. The compiler uses such places again when the kernel
+# needs more memory than there is.
+
+# %% [markdown] id="timeline-text"
+# ## View: the timeline
+#
+# When did what happen? Every engine and every DMA queue has a lane of its own, and they all work at the
+# same time. Drag to move, turn the wheel to zoom, click an event to see what it is.
+#
+# **Predict.** How long is the Vector engine busy, compared with the whole run?
+
+# %% id="timeline"
+# %nki --run "add(a, b)" --show timeline
+
+# %% [markdown] id="timeline-after"
+# Two things to notice. The Sync engine does not move data, it only *starts* transfers, and the data
+# arrives much later. And the addition cannot start before its second input is there: most of this
+# kernel is waiting. With a single tile there is nothing else to do meanwhile.
+
+# %% id="timeline-check"
+share = add_result.profile.summary["vector_engine_active_time_percent"]
+
+assert share < 0.2, "the Vector engine is idle most of the time"
+print(f"the Vector engine works {share:.0%} of the time")
+
+# %% [markdown] id="mistake-text"
+# ## A mistake
+#
+# What if the arrays have more than 128 rows? The same kernel is called with 256.
+#
+# `--expect NKI107` says that this cell must end with the error NKI107. The error is then printed, and
+# the cell is green *because* it came. Without the error the cell would fail.
+
+# %% id="mistake-inputs"
+a_tall = rng.standard_normal((512, 512), dtype=np.float32)
+b_tall = rng.standard_normal((512, 512), dtype=np.float32)
+
+# %% id="mistake"
+# %nki --run "add(a_tall[:256], b_tall[:256])" --expect NKI107
+
+# %% [markdown] id="mistake-after"
+# An error names what was found and what the limit is, shows the line of your cell, and says what to
+# write instead. `%nki_explain` knows more about each code.
+
+# %% id="mistake-explain"
+# %nki_explain NKI107
+
+# %% [markdown] id="turn-spec"
+# ## Your turn
+#
+# **Specification.** `scaled_sum(a, b)` returns `2 * (a + b)` for arrays of 128 x 512.
+#
+# The skeleton below forgets the factor, so the check fails, and the cell is green only because it
+# expects that (`--expect NKI601`). Add what is missing, for example
+# `nisa.tensor_scalar(dst=..., data=..., op0=nl.multiply, operand0=2.0)` between the addition and the
+# store. When your kernel is right, the cell complains that no error came: take `--expect NKI601` away,
+# and it is green because your kernel is right.
+
+
+# %% id="turn"
+# %%nki --run "scaled_sum(a, b)" --check "2 * (a + b)" --expect NKI601
+@nki.jit
+def scaled_sum(a, b):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+
+    left = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    right = nl.ndarray(b.shape, dtype=b.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=left, src=a)
+    nisa.dma_copy(dst=right, src=b)
+
+    total = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=total, data1=left, data2=right, op=nl.add)
+
+    nisa.dma_copy(dst=out, src=total)
+    return out
+
+
+# %% [markdown] id="many-spec"
+# ## Many tiles
+#
+# **Specification.** `add_tiles(a, b)` returns `a + b` for any number of rows.
+#
+# The array is cut into tiles of 128 rows, and a loop does for each what `add` did for one. The last tile
+# is smaller when the number of rows is not a multiple of 128. The loop is run once, while the kernel is
+# compiled: the program for the chip contains the instructions of every iteration.
+#
+# **Predict.** 512 rows are four tiles. Will this take four times as long as one tile?
+
+
+# %% id="many-kernel"
+# %%nki --run "add_tiles(a_tall, b_tall)" --check "a_tall + b_tall"
+@nki.jit
+def add_tiles(a, b):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    rows, columns = a.shape
+
+    for start in range(0, rows, nl.tile_size.pmax):
+        stop = min(start + nl.tile_size.pmax, rows)
+        shape = (stop - start, columns)
+
+        left = nl.ndarray(shape, dtype=a.dtype, buffer=nl.sbuf)
+        right = nl.ndarray(shape, dtype=b.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=left, src=a[start:stop])
+        nisa.dma_copy(dst=right, src=b[start:stop])
+
+        total = nl.ndarray(shape, dtype=a.dtype, buffer=nl.sbuf)
+        nisa.tensor_tensor(dst=total, data1=left, data2=right, op=nl.add)
+
+        nisa.dma_copy(dst=out[start:stop], src=total)
+    return out
+
+
+# %% id="many-check"
+one = add_result.profile.total_ns
+four = add_tiles_result.profile.total_ns
+
+assert four < 3 * one, "the tiles overlap"
+print(
+    f"one tile {one / 1000:.2f} us, four tiles {four / 1000:.2f} us: {four / one:.2f} times as long"
+)
+
+# %% [markdown] id="many-timeline-text"
+# Look at the timeline to see why. While the Vector engine adds one tile, the DMA queues already load the
+# next ones and store the one before. Now the kernel is bound by the transfers, not by waiting.
+
+# %% id="many-timeline"
+# %nki --run "add_tiles(a_tall, b_tall)" --show timeline
+
+# %% [markdown] id="ragged-text"
+# Does it work when the last tile is smaller, and when there is only one row? Always check the edges.
+
+# %% id="ragged"
+for rows in (1, 127, 128, 129, 300):
+    np.testing.assert_array_equal(
+        add_tiles(a_tall[:rows], b_tall[:rows]), a_tall[:rows] + b_tall[:rows]
+    )
+    print(f"{rows:>3} rows: right")
+
+# %% [markdown] id="targets-text"
+# ## The same kernel on other chips
+#
+# `--target` compiles it for another chip. `--name` says where to keep the run, `--quiet` prints nothing
+# unless something is wrong.
+#
+# **Predict.** Transfers bound this kernel. What will a chip with more memory bandwidth change?
+
+# %% id="targets-1"
+# %nki --run "add_tiles(a_tall, b_tall)" --check "a_tall + b_tall" --target trn1 --name on_trn1 --quiet
+
+# %% id="targets-2"
+# %nki --run "add_tiles(a_tall, b_tall)" --check "a_tall + b_tall" --target trn2 --name on_trn2 --quiet
+
+# %% id="targets-3"
+# %nki --run "add_tiles(a_tall, b_tall)" --check "a_tall + b_tall" --target trn3 --name on_trn3 --quiet
+
+# %% id="targets-compare"
+print("target   total us   DMA busy us   Vector busy us")
+for run in (on_trn1, on_trn2, on_trn3):
+    s = run.profile.summary
+    print(
+        f"{run.profile.target.name:<8} {s['total_time'] * 1e6:>8.2f}"
+        f"   {s['dma_active_time'] * 1e6:>11.2f}   {s['vector_engine_active_time'] * 1e6:>14.2f}"
+    )
+
+assert on_trn1.profile.total_ns > on_trn2.profile.total_ns > on_trn3.profile.total_ns
+
+# %% [markdown] id="targets-after"
+# All three return the same numbers, and only the times differ. They are modelled from public documents:
+# trust the order and the reasons more than the digits.
+
+# %% [markdown] id="seen"
+# ## What you have seen
+#
+# * A kernel loads tiles from HBM, computes on them in SBUF and stores them.
+# * A tile has at most 128 partitions; larger arrays are cut into tiles.
+# * Loads, computing and stores of different tiles overlap; one tile alone mostly waits.
+# * A cell with `--check` is green only when the numbers are right.
