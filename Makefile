@@ -14,7 +14,6 @@ comma := ,
 STAMP := $(VENV)/installed-$(subst $(comma),-,$(EXTRAS))
 
 NOTEBOOKS := $(wildcard workshop/*.ipynb)
-SANITIZE  := $(wildcard tests/notebooks/sanitize.cfg)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -78,6 +77,5 @@ fuzz: $(STAMP)
 test: check
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 \
 	$(BIN)/python -m pytest -r fEs --durations 10 --numprocesses $(WORKERS) --maxprocesses 8 --dist loadfile \
-	  $(if $(NOTEBOOKS),--nbval --nbval-current-env --nbval-cell-timeout 60) \
-	  $(if $(SANITIZE),--nbval-sanitize-with $(SANITIZE)) \
+	  $(if $(NOTEBOOKS),--nbval --nbval-current-env --nbval-cell-timeout=60 --nki-notebooks) \
 	  $(ARGS) tests $(NOTEBOOKS)

@@ -114,7 +114,7 @@ def test_the_commands_work(folder: Path, monkeypatch: pytest.MonkeyPatch, line: 
             CliRunner().invoke(app, shlex.split(earlier)[1:])
     outcome = CliRunner().invoke(app, words)
     assert outcome.exit_code == (words[0] == "diff"), outcome.output
-    assert bool(started) is (words[0] == "lab")
+    assert bool(started) is (words[0] in ("lab", "validate"))
     for option in ("-o", "--perfetto"):
         if option in words:
             assert (folder / words[words.index(option) + 1]).stat().st_size > 1000

@@ -19,6 +19,7 @@ from nki_lab.cli.explain import OptionsAreTopics, explain
 from nki_lab.cli.lab import lab
 from nki_lab.cli.profile import profile
 from nki_lab.cli.run import run
+from nki_lab.cli.validate import validate
 from nki_lab.errors import NkiError, UnknownOption
 
 WRONG_KERNEL, WRONG_USAGE = 1, 2
@@ -54,6 +55,7 @@ app.command(cls=OptionsAreTopics, context_settings={"ignore_unknown_options": Tr
 app.command()(catalog)
 app.command()(doctor)
 app.command()(execute)
+app.command()(validate)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(lab)
 
 if __name__ == "__main__":

@@ -13,8 +13,6 @@ from tempfile import TemporaryFile
 from typing import Any
 
 import nbformat
-from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
 from nki_lab.errors import BadFile, UsageError
 
@@ -69,6 +67,9 @@ def execute(path: Path, seconds: int) -> Executed:
         BadFile: the file is no notebook.
         UsageError: a cell raised, took too long or ended the kernel.
     """
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
     notebook = read(path)
     for cell in notebook.cells:
         if cell.cell_type == "code":

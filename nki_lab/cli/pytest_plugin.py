@@ -6,6 +6,7 @@ The plugin is found by pytest wherever nki_lab is installed. Without its options
     pytest --nki-target trn2             compile every kernel for this chip
     pytest --nki-capacity finding        run kernels that do not fit the chip's memory, and say so
     pytest --nki-strict                  findings are errors
+    pytest --nbval --nki-notebooks       fail cells of notebooks that nbval lets pass although they are wrong
 """
 
 from __future__ import annotations
@@ -33,6 +34,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--nki-aliases",
         action="store_true",
         help="make `import nki` import nki_lab where the official package is not installed",
+    )
+    group.addoption(
+        "--nki-notebooks",
+        action="store_true",
+        help="with --nbval or --nbval-lax: fail cells that nbval lets pass although they are wrong, such as unknown"
+        " magics and expected errors that do not come",
     )
 
 
@@ -63,6 +70,16 @@ def pytest_configure(config: pytest.Config) -> None:
     if any(given.values()):
         stack.enter_context(override(**given))
     config.add_cleanup(stack.close)
+    _check_notebooks(config)
     _make_aliases(
         config
     )  # where the plugin was named in a conftest.py, the hook above was not called
+
+
+def _check_notebooks(config: pytest.Config) -> None:
+    if config.getoption("--nki-notebooks"):
+        if not config.pluginmanager.has_plugin("nbval"):
+            raise pytest.UsageError("--nki-notebooks needs nbval, which is not installed")
+        from nki_lab.cli.notebook_checks import NotebookChecks
+
+        config.pluginmanager.register(NotebookChecks(), "nki_notebooks")

@@ -1,0 +1,129 @@
+"""What does `nki-lab validate` do?
+
+Exit codes: 0 every cell passed, 1 a cell or a notebook is wrong, or a package is missing, 2 the command line is wrong
+or names nothing to look at, 130 stopped with Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nki_lab.errors import UnknownOption, UsageError
+
+_SECONDS = 60
+# What pytest's own exit codes mean for ours; whatever else it may say is a failure.
+_CODES = {0: 0, 1: 1, 2: 130}
+
+
+def validate(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[PATH]...", help="notebooks, and folders of them", show_default="."
+        ),
+    ] = None,
+    lax: Annotated[
+        bool, typer.Option("--lax/--strict", help="only run the cells, or compare outputs as well")
+    ] = False,
+    timeout: Annotated[
+        int, typer.Option(metavar="SECONDS", min=1, help="time limit of each cell")
+    ] = _SECONDS,
+    workers: Annotated[
+        int,
+        typer.Option("--workers", "-n", min=1, help="notebooks that run at the same time"),
+    ] = 1,
+    junit: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="write a report in JUnit's XML as well")
+    ] = None,
+    sanitize: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="more of what differs from run to run, as nbval reads it"
+        ),
+    ] = None,
+) -> None:
+    """Run notebooks in fresh kernels and compare every stored output with what comes out.
+
+    Unknown and misplaced magics, expected errors that do not come, outputs never stored and dead kernels fail, too.
+
+    Exit codes: 0 every cell passed, 1 something is wrong in a notebook, 2 in the command line.
+
+    nki-lab validate lessons --lax -n 2
+    """
+    for package in ("nbval", *(["xdist"] if workers > 1 else [])):
+        if find_spec(package) is None:
+            from nki_lab.options.doctor import install_command
+
+            name = {"xdist": "pytest-xdist"}.get(package, package)
+            raise UsageError(f"{name} is not installed", help=install_command(name))
+    from nki_lab.cli import notebook_file
+
+    if sanitize is not None and not sanitize.is_file():
+        raise UnknownOption(f"there is no file {sanitize}")
+    notebooks = find_notebooks(paths or [Path()])
+    for path in notebooks:
+        notebook_file.read(path)
+    command = pytest_command(notebooks, lax=lax, timeout=timeout, workers=workers)
+    command += [] if junit is None else [f"--junitxml={junit}"]
+    command += [] if sanitize is None else [f"--nbval-sanitize-with={sanitize}"]
+    code = subprocess.call(command)
+    raise typer.Exit(_CODES.get(code, 1))
+
+
+def find_notebooks(paths: Iterable[Path]) -> list[Path]:
+    """Return the notebooks that paths name, those in folders included, each once.
+
+    Copies that Jupyter keeps in hidden folders are left out.
+
+    Raises UnknownOption for a path that is not there, is no notebook, or is a folder without any.
+    """
+    found: dict[Path, Path] = {}
+    for path in paths:
+        if path.is_dir():
+            inside = [p.relative_to(path) for p in sorted(path.rglob("*.ipynb"))]
+            own = [path / p for p in inside if not any(part.startswith(".") for part in p.parts)]
+            if not own:
+                raise UnknownOption(f"there is no notebook in the folder {path.resolve().name}")
+        elif not path.exists():
+            raise UnknownOption(f"there is no file {path}")
+        elif path.suffix != ".ipynb":
+            raise UnknownOption(f"{path} is no notebook: its name does not end in .ipynb")
+        else:
+            own = [path]
+        found |= {p.resolve(): p for p in own if p.resolve() not in found}
+    return list(found.values())
+
+
+def nbval_options(lax: bool, timeout: int) -> list[str]:
+    """Return the options of pytest that make it run notebooks with nbval and with our checks."""
+    kind = "--nbval-lax" if lax else "--nbval"
+    return [kind, "--nbval-current-env", f"--nbval-cell-timeout={timeout}", "--nki-notebooks"]
+
+
+def pytest_command(notebooks: list[Path], *, lax: bool, timeout: int, workers: int) -> list[str]:
+    """Return the command that validates notebooks with pytest, whatever pytest is told elsewhere.
+
+    One notebook stays on one worker: its cells share a kernel.
+    """
+    command = [sys.executable, "-m", "pytest", *nbval_options(lax, timeout)]
+    command += ["-rN", f"--color={'yes' if sys.stdout.isatty() else 'no'}", "--noconftest"]
+    command += ["-p", "no:cacheprovider", f"--config-file={os.devnull}", "--rootdir=."]
+    if not _plugin_is_installed():
+        command += ["-p", "nki_lab.cli.pytest_plugin"]
+    if workers > 1:
+        command += [f"--numprocesses={workers}", "--dist=loadfile"]
+    return [*command, *map(str, notebooks)]
+
+
+def _plugin_is_installed() -> bool:
+    """Return whether pytest finds our plugin by itself, as it does where pip has installed nki_lab."""
+    return any(point.name == "nki_lab" for point in entry_points(group="pytest11"))
