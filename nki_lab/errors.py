@@ -16,10 +16,12 @@ it.
 
 from __future__ import annotations
 
-import difflib
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
+# Most errors that give a help look for close matches.
+from nki_lab.rewrite import Edit, edits_of
+from nki_lab.rewrite import close_matches as close_matches
 from nki_lab.source import Blame, Span, Stack, blanks
 
 _CALLS_SHOWN = 20
@@ -67,6 +69,12 @@ class NkiError(Exception):
             return None
         span = Span.of(self.stack[0])
         return span if self.blame is None else span.narrowed(self.blame)
+
+    @property
+    def edits(self) -> list[Edit]:
+        """The changes of the text that `help` asks for, where it is one that can be carried out."""
+        span = self.span
+        return [] if span is None else edits_of(self.help, span, Span.of(self.stack[0]))
 
     def render(self, heading: bool = False) -> list[str]:
         """Return the error as lines; `heading` adds the cell number a notebook shows."""
@@ -462,9 +470,3 @@ def _tree(kind: type[NkiError]) -> Iterator[type[NkiError]]:
         yield kind
         for below in kind.__subclasses__():
             yield from _tree(below)
-
-
-def close_matches(name: str, known: Iterable[str]) -> str:
-    """Return "did you mean ...?" for the names most like `name`, or an empty string."""
-    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
-    return "did you mean " + " or ".join(f"`{n}`" for n in near) + "?" if near else ""

@@ -174,7 +174,7 @@ class Span:
 
         Where the text is no plain call of that function (another name for it, `*args`), this is the whole span.
         """
-        text = self._covered()
+        text = self.covered
         try:
             call = ast.parse(f"({text}\n)", mode="eval").body
         except (SyntaxError, ValueError):
@@ -184,10 +184,12 @@ class Span:
         for name, position in blame.arguments:
             node = _argument(call, name, position)
             if node is not None:
-                return self._inner(node, text)
+                return self.inner(node, text)
         return self
 
-    def _covered(self) -> str:
+    @property
+    def covered(self) -> str:
+        """The text in this span; empty where its columns are not known."""
         if self.column is None or self.end_line is None or self.end_column is None:
             return ""
         lines = [
@@ -198,7 +200,8 @@ class Span:
         lines[0] = lines[0][self.column :]
         return "\n".join(lines)
 
-    def _inner(self, node: ast.expr, text: str) -> Span:
+    def inner(self, node: ast.expr, text: str) -> Span:
+        """Return where a part of `text`, which this span covers and which was parsed in brackets, stands."""
         lines = text.split("\n")
 
         def column(line: int, offset: int) -> int:

@@ -20,6 +20,7 @@ from nki_lab.isa.enums import (
     reduce_cmd,
 )
 from nki_lab.language.sizes import active_target
+from nki_lab.rewrite import instead
 from nki_lab.targets.engines import Engine
 
 # The import system asks a module with submodules for this; they are found by name, not in a folder.
@@ -77,14 +78,14 @@ __all__ = [
 
 # Instructions of former versions, and what is written today (nki/migration/index.rst).
 _BEFORE = {
-    "builtin_custom_op": "write the operator with the instructions of nki.isa",
-    "tensor_copy_dynamic_dst": "write nisa.tensor_copy(dst.ap(pattern, scalar_offset=index), src)",
-    "tensor_copy_dynamic_src": "write nisa.tensor_copy(dst, src.ap(pattern, scalar_offset=index))",
+    "builtin_custom_op": "the operator with the instructions of nki.isa",
+    "tensor_copy_dynamic_dst": "nisa.tensor_copy(dst.ap(pattern, scalar_offset=index), src)",
+    "tensor_copy_dynamic_src": "nisa.tensor_copy(dst, src.ap(pattern, scalar_offset=index))",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
-    help = _BEFORE.get(name) or close_matches(name, __all__)
+    help = instead(name, _BEFORE) or close_matches(name, __all__)
     raise UnknownName(f"nki.isa has no `{name}`", help=help)

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from nki_lab.errors import UnknownName, close_matches
+from nki_lab.rewrite import instead
 
 # The import system asks a module with submodules for this; they are found by name, not in a folder.
 __path__: list[str] = []
@@ -39,11 +40,8 @@ def __getattr__(name: str) -> Any:
     elif name.startswith("__"):
         raise AttributeError(name)
     else:
-        before = _BEFORE.get(name)
-        raise UnknownName(
-            f"nki has no `{name}`",
-            help=f"write {before}" if before else close_matches(name, __all__),
-        )
+        help = instead(name, _BEFORE) or close_matches(name, __all__)
+        raise UnknownName(f"nki has no `{name}`", help=help)
     globals()[name] = value
     return value
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from nki_lab.compiler.function_text import FunctionText
 from nki_lab.errors import NkiError, UnknownName, close_matches
+from nki_lab.rewrite import import_of
 from nki_lab.source import Span, Stack
 
 
@@ -167,7 +168,9 @@ def unknown_name(name: str, known: Iterable[str], stack: Stack) -> UnknownName:
     return UnknownName(
         f"name `{name}` is not defined",
         stack=stack,
-        help=close_matches(name, known) or "define it in this cell or an earlier one, or import it",
+        help=import_of(name)
+        or close_matches(name, known)
+        or "define it in this cell or an earlier one, or import it",
     )
 
 

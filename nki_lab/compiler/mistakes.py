@@ -33,6 +33,7 @@ from nki_lab.ir.instruction import Definition, registry
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.former import instead_of
 from nki_lab.isa.operators import Op
+from nki_lab.rewrite import Hint, Rewrite
 from nki_lab.source import Blame, Span, Stack, stack_of_traceback
 
 # What arrays of NumPy and PyTorch have under a name that NKI does not use.
@@ -139,7 +140,8 @@ def _wrong_call(error: TypeError, stack: Stack) -> WrongCall | None:
     call = call_at(stack)
     called = registry.get(said[1]) if call is None else value(call.func, frame)
     known = _parameters(called)
-    if known is None or known[0].split(".")[-1] != said[1]:
+    # An operator that is also a function, such as nl.copy, has an inner function of its name.
+    if known is None or known[0].split(".")[-1] != said[1].removeprefix("_"):
         return None
     name, params, hidden = known
     what = said[2]
@@ -208,6 +210,8 @@ def _no_attribute(tensor: NkiTensor, name: str, stack: Stack) -> UnknownName:
     help = close_matches(name, own)
     if name in _ELSEWHERE:
         help = f"write {_ELSEWHERE[name].format(t=tensor.name)}"
+        if "..." not in help and "shape" not in help:
+            help = Hint(help, Rewrite("", _ELSEWHERE[name].format(t="{a}")))
     elif name in nl.__all__ and callable(getattr(nl, name)):
         arguments = [tensor.name, "..."]
         call = call_of_attribute(stack)

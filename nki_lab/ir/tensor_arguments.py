@@ -10,6 +10,7 @@ import numpy as np
 from nki_lab.dtypes import DTYPES, DType
 from nki_lab.errors import AddressConflict, NkiError, TensorArgument, close_matches
 from nki_lab.ir.storage import Address
+from nki_lab.rewrite import Hint, Rewrite
 from nki_lab.source import Blame
 from nki_lab.targets.spaces import ARGUMENT_HBM, SBUF, SHARED_HBM, MemoryRegion
 from nki_lab.targets.spec import Target
@@ -56,7 +57,9 @@ def element_of(dtype: Any, error: type[NkiError] = TensorArgument) -> DType:
     name = _NEAREST.get(name, name)
     raise error(
         f"dtype {_written(dtype)} is not an NKI dtype",
-        help=f"write nl.{name}" if name in DTYPES else "use one of nki.language, e.g. nl.float32",
+        help=Hint(f"write nl.{name}", Rewrite("", f"nl.{name}"))
+        if name in DTYPES
+        else "use one of nki.language, e.g. nl.float32",
         blame=Blame.of("dtype"),
     )
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from nki_lab.errors import TensorOperator
 from nki_lab.ir.watch import watch_of
+from nki_lab.rewrite import Hint, Rewrite
 from nki_lab.source import Span, Stack
 
 if TYPE_CHECKING:
@@ -64,12 +65,22 @@ def _name(value: Any) -> str:
     return value.name if isinstance(value, TensorOperators) else repr(value)
 
 
-def _refuse(expression: str, instead: str, *operands: Any) -> NoReturn:
+def _refuse(expression: str, instead: str, call: str, *operands: Any) -> NoReturn:
+    """Raise for an operator; `call` is what stands instead of it, with its operands, where that is one call."""
     raise TensorOperator(
         f"`{expression}`: Python operators do not work on tensors",
         notes=dict.fromkeys(t.describe() for t in operands if isinstance(t, TensorOperators)),
-        help=f"write {instead}",
+        help=Hint(f"write {instead}", Rewrite("", call)) if call else f"write {instead}",
     )
+
+
+_ONE_CALL = re.compile(r"nl\.\w+\(\{a\}(, \{b\})?(, transpose_x=True)?\)")
+
+
+def _call_in(instead: str) -> str:
+    """Return the call that a row of the tables begins with, where that alone replaces the operation."""
+    found = _ONE_CALL.match(instead)
+    return found[0] if found else ""
 
 
 def _with_column(left: Any, symbol: str, right: Any) -> str:
@@ -105,14 +116,17 @@ def _binary(symbol: str, instead: str, reflected: bool) -> Callable[..., Any]:
             number = "0"
         written = f"divmod({a}, {b})" if symbol == "divmod" else f"{a} {symbol} {b}"
         advice = _with_column(left, symbol, right) if number == "" else ""
-        _refuse(written, advice or instead.format(a=a, b=b, i=instruction, n=number), left, right)
+        call = "" if advice or symbol == "divmod" else _call_in(instead)
+        help = advice or instead.format(a=a, b=b, i=instruction, n=number)
+        _refuse(written, help, call, left, right)
 
     return operator
 
 
 def _unary(expression: str, instead: str) -> Callable[..., Any]:
     def operator(self: Any, *_: Any) -> Any:
-        _refuse(expression.format(a=self.name), instead.format(a=self.name), self)
+        call = _call_in(instead) if len(expression) == 4 else ""
+        _refuse(expression.format(a=self.name), instead.format(a=self.name), call, self)
 
     return operator
 
@@ -125,7 +139,8 @@ def _equality(symbol: str, function: str, absent: bool) -> Callable[[Any, Any], 
             return NotImplemented
         a, b = self.name, _name(other)
         same = f", or `{a} is {b}` to ask for the same view" if isinstance(other, TensorOperators) else ""  # fmt: skip
-        _refuse(f"{a} {symbol} {b}", f"{function}({a}, {b}){same}", self, other)
+        call = f"{function}({{a}}, {{b}})"
+        _refuse(f"{a} {symbol} {b}", f"{function}({a}, {b}){same}", call, self, other)
 
     return operator
 

@@ -5,6 +5,10 @@ Names are those of the older dialect's stubs and of the migration guide (nki/mig
 
 from __future__ import annotations
 
+import re
+
+from nki_lab.rewrite import Hint, Rewrite
+
 # Of one function (nki.isa without a prefix, nki.language with nl.), by its argument.
 _OF_ONE = {
     ("affine_select", "pred"): (
@@ -42,7 +46,8 @@ def instead_of(function: str, argument: str) -> str:
     """Return what to write instead of an argument that NKI no longer takes, or ""."""
     found = _OF_ONE.get((function, argument))
     if found is not None:
-        return found
+        renamed = re.fullmatch(r"write (\w+)=", found)
+        return Hint(found, Rewrite(argument, renamed[1])) if renamed else found
     if argument == "mask":
         return _MASK
     if argument == "dtype" and not function.startswith("nl."):

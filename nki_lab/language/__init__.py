@@ -65,6 +65,7 @@ from nki_lab.language.rounding import ceil, floor, trunc
 from nki_lab.language.shaping import broadcast_to, expand_dims, matmul, transpose, where
 from nki_lab.language.sizes import tile_size
 from nki_lab.language.trigonometry import cos, tan
+from nki_lab.rewrite import instead
 from nki_lab.targets.spaces import MemoryRegion
 
 sbuf = MemoryRegion.sbuf
@@ -291,8 +292,5 @@ def __getattr__(name: str) -> Any:
         return _UNDOCUMENTED[name]
     if name.startswith("__"):
         raise AttributeError(name)
-    before = _BEFORE.get(name)
-    raise UnknownName(
-        f"nki.language has no `{name}`",
-        help=f"write {before}" if before else close_matches(name, __all__),
-    )
+    help = instead(name, _BEFORE) or close_matches(name, __all__)
+    raise UnknownName(f"nki.language has no `{name}`", help=help)
