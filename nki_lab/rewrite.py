@@ -161,9 +161,11 @@ def _place_of(word: str, span: Span) -> Span | None:
     """Return where a span says a word; None where it does not, or in several places."""
     text = span.covered
     node = _expression(text)
-    if node is not None:
-        found = list(_spelled(word, node))
-        return span.inner(found[0], text) if found else None
+    found = list(_spelled(word, node)) if node is not None else []
+    if found:
+        return span.inner(found[0], text)
+    if word.isidentifier() and node is not None:
+        return None
     line = text or span.text
     start = (span.column or 0) if text else 0
     hits = list(re.finditer(rf"(?<![\w-]){re.escape(word)}(?![\w-])", line))

@@ -23,11 +23,13 @@ from nki_lab.compiler.check_arguments import is_internal_object, is_nki_class, p
 from nki_lab.compiler.class_text import constructs_of_class, text_of_class
 from nki_lab.compiler.frontend import SourceKernel, unknown_names
 from nki_lab.compiler.function_text import FunctionText, text_of
-from nki_lab.compiler.subset import CONSTRUCTS, ERROR, Construct
+from nki_lab.compiler.subset import ACCEPTED, CONSTRUCTS, ERROR, Construct
 from nki_lab.compiler.subset.calls import BUILTINS, DECORATORS, LOOPING, MATH
 from nki_lab.errors import NkiError, NotAllowed, UnknownName, joined
 from nki_lab.ir.builder import Builder
+from nki_lab.ir.nodes import Finding
 from nki_lab.source import (
+    Span,
     Stack,
     is_hidden,
     is_internal,
@@ -59,6 +61,28 @@ def errors_of(source: SourceKernel) -> list[NkiError]:
     if function is None:
         return list(unknown_names(source.code, source.function.__globals__))
     return list(_errors(function))
+
+
+def remarks_of(source: SourceKernel) -> tuple[list[NkiError], list[Finding]]:
+    """Return what the text of a function alone shows: errors, and findings about its constructs.
+
+    Errors are those of `errors_of`, and names that modules of NKI do not have, wherever they stand.
+    """
+    errors = errors_of(source)
+    function = _kernel(source)
+    if function is None:
+        return errors, []
+    errors += _unknown_members(function)
+    grouped: dict[str, list[Any]] = {}
+    for key, node in function.text.facts.constructs:
+        grouped.setdefault(key, []).append(node)
+    findings = []
+    for key, nodes in grouped.items():
+        row = _row(key, function)
+        if row.level not in (ERROR, ACCEPTED):
+            message, places = _said(row, "", function.text, nodes)
+            findings.append(Finding("portability", message, (places[0],), row.instead))
+    return errors, findings
 
 
 def check_text(source: SourceKernel) -> None:
@@ -109,11 +133,18 @@ def _find(
     nodes: list[Any],
     callers: Stack,
 ) -> None:
+    message, places = _said(row, subject, text, nodes)
+    builder.find("portability", message, row.instead, stack=(places[0], *callers))
+
+
+def _said(
+    row: Construct, subject: str, text: FunctionText, nodes: list[Any]
+) -> tuple[str, list[Span]]:
+    """Return what is told of a construct, and its places."""
     places = [text.place(node) for node in nodes]
     also = sorted({p.line for p in places} - {places[0].line})
     where = f" (also in line{'s' * (len(also) > 1)} {', '.join(map(str, also))})"
-    message = row.message(subject) + (where if also else "")
-    builder.find("portability", message, row.instead, stack=(places[0], *callers))
+    return row.message(subject) + (where if also else ""), places
 
 
 def meet(builder: Builder, source: SourceKernel, tb: TracebackType | None) -> None:

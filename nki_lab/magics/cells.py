@@ -56,6 +56,31 @@ class Cell:
         register_cell(cell._typed_filename, number if number > 0 else None)
         return cell
 
+    @classmethod
+    def unrun(cls, filename: str, magic: str, text: str) -> Cell:
+        """Return a cell that is not being run, as `text` an editor has; `forget` takes its text out of linecache."""
+        head, _, rest = text.partition(magic)
+        line, _, body = rest.partition("\n")
+        typed = f"{magic}{line}".rstrip()
+        above = head.count("\n")
+        cell = cls(filename, "\n" * above + f"# {typed}\n{body}", typed, above + 1)
+        _check_encodable(cell.text)
+        lines = cell.text.splitlines(keepends=True)
+        linecache.cache[filename] = (len(cell.text), None, lines, filename)
+        register_cell(filename, None)
+        register_cell(cell._typed_filename, None)
+        return cell
+
+    def forget(self) -> None:
+        """Take the text out of linecache."""
+        linecache.cache.pop(self.filename, None)
+        linecache.cache.pop(self._typed_filename, None)
+
+    @property
+    def options(self) -> str:
+        """What stands behind the name of the magic."""
+        return self.typed.partition(" ")[2]
+
     def parse(self) -> ast.Module:
         """Return the syntax tree; BadSyntax, with the place, for text that is not Python."""
         try:
@@ -75,7 +100,10 @@ class Cell:
 
     def compile(self, tree: ast.Module, shell: InteractiveShell) -> CodeType:
         """Return the code of the cell, under the `from __future__` imports of earlier cells."""
-        flags = shell.compile.flags & _FUTURE
+        return self.compile_text(tree, future_flags(shell))
+
+    def compile_text(self, tree: ast.Module, flags: int) -> CodeType:
+        """Return the code of a tree of the cell's text under flags of the compiler."""
         try:
             return compile(tree, self.filename, "exec", flags=flags, dont_inherit=True)
         except SyntaxError as error:  # `return` outside a function, and the like
@@ -101,6 +129,11 @@ class Cell:
         same_line = error.end_lineno in (None, line)
         end = error.end_offset - 1 if same_line and error.end_offset else start + 1
         return Span(self.filename, line, start, line, max(end, start + 1))
+
+
+def future_flags(shell: InteractiveShell) -> int:
+    """Return the compiler's flags that `from __future__` imports of earlier cells have set."""
+    return shell.compile.flags & _FUTURE
 
 
 def _check_encodable(text: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from inspect import isfunction
 from types import CodeType
@@ -45,13 +45,7 @@ def define_kernels(shell: InteractiveShell, cell: Cell) -> list[KernelFunction]:
         NkiError: the text of a kernel says what no NKI compiler takes.
         Exception: as the cell's own statements raise.
     """
-    tree = cell.parse()
-    if not any(isinstance(node, _FUNCTION) for node in ast.walk(tree)):
-        raise NoKernel(
-            "the cell defines no function, so there is no kernel in it",
-            stack=_first_statement(cell, tree),
-            help=f"run plain Python in a cell without %%nki; a cell with a kernel:\n\n{EXAMPLE}",
-        )
+    tree = parsed(cell)
     code = cell.compile(tree, shell)
     _bind_ready_names(shell, code)
     _execute(shell, code)
@@ -59,6 +53,18 @@ def define_kernels(shell: InteractiveShell, cell: Cell) -> list[KernelFunction]:
     for kernel in kernels:
         check_text(kernel.source)
     return kernels
+
+
+def parsed(cell: Cell) -> ast.Module:
+    """Return the syntax tree of a cell; raise for one that is not Python, or has no function."""
+    tree = cell.parse()
+    if not any(isinstance(node, _FUNCTION) for node in ast.walk(tree)):
+        raise NoKernel(
+            "the cell defines no function, so there is no kernel in it",
+            stack=_first_statement(cell, tree),
+            help=f"run plain Python in a cell without %%nki; a cell with a kernel:\n\n{EXAMPLE}",
+        )
+    return tree
 
 
 def _execute(shell: InteractiveShell, code: CodeType) -> None:
@@ -118,18 +124,23 @@ def _only_function(tree: ast.Module, shell: InteractiveShell, cell: Cell) -> Ker
     nodes = [node for node in tree.body if isinstance(node, _FUNCTION)]
     functions = {n.name: n for n in nodes if isfunction(shell.user_ns.get(n.name))}
     if len(functions) != 1:
-        names = ", ".join(f"`{name}`" for name in functions)
-        raise NoKernel(
-            f"the cell defines {len(functions)} functions and marks none as the kernel: {names}"
-            if functions
-            else "the cell defines no kernel: no function stands at its outermost level",
-            stack=_place(cell, next(iter(functions.values()), tree.body[0])),
-            help="write @nki.jit above the function that is the kernel",
-        )
+        raise no_only_function(cell, tree, functions)
     (name,) = functions
     kernel = jit(shell.user_ns[name])
     shell.push({name: kernel})
     return kernel
+
+
+def no_only_function(cell: Cell, tree: ast.Module, functions: Mapping[str, ast.stmt]) -> NoKernel:
+    """Return the error of a cell that marks no kernel and has none or several functions."""
+    names = ", ".join(f"`{name}`" for name in functions)
+    return NoKernel(
+        f"the cell defines {len(functions)} functions and marks none as the kernel: {names}"
+        if functions
+        else "the cell defines no kernel: no function stands at its outermost level",
+        stack=_place(cell, next(iter(functions.values()), tree.body[0])),
+        help="write @nki.jit above the function that is the kernel",
+    )
 
 
 def _first_statement(cell: Cell, tree: ast.Module) -> tuple[Span, ...]:

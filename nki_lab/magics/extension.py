@@ -9,9 +9,11 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from nki_lab.api import install
 from nki_lab.magics.completions import complete_options
+from nki_lab.magics.editor import attach_editor, detach_editor
 from nki_lab.magics.exercise_magic import ExerciseMagics
 from nki_lab.magics.line_magics import LineMagics
 from nki_lab.magics.nki_magic import NkiMagics
+from nki_lab.magics.target import forget_choice
 from nki_lab.magics.view_magics import ViewMagics
 from nki_lab.runtime import Result
 from nki_lab.settings import VARIABLES
@@ -31,6 +33,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     Where the official package is installed, `import nki` outside `%%nki` cells stays the official
     one.
     """
+    forget_choice()
     _before["target"] = os.environ.get(_TARGET)
     _before["aliases"] = install.is_installed()
     install.install()
@@ -38,6 +41,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
         shell.register_magics(magics)
     shell.Completer.custom_matchers.append(complete_options)
     register(shell, Result)
+    attach_editor(shell)
     number_cells(lambda filename: _number(shell, filename))
 
 
@@ -57,6 +61,7 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
     matchers = shell.Completer.custom_matchers
     matchers[:] = [matcher for matcher in matchers if matcher is not complete_options]
     unregister(shell, Result)
+    detach_editor(shell)
     number_cells(lambda filename: None)
     if not _before.get("aliases", True):
         install.uninstall()

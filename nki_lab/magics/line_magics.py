@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import os
-
 from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand
 
 from nki_lab.errors import UnknownTopic
+from nki_lab.magics.target import choose_target, whose_choice
 from nki_lab.options.doctor import Check, examine
 from nki_lab.options.explain import explain
 from nki_lab.runtime.jit import current_target
-from nki_lab.settings import VARIABLES, Settings
-from nki_lab.targets import get_target
-
-_TARGET = VARIABLES["target"].name
+from nki_lab.settings import Settings
 
 
 @magics_class
 class LineMagics(Magics):
     """The line magics beside `%nki`."""
-
-    #: Name of the target that %nki_target chose last.
-    _chosen = ""
 
     @no_var_expand
     @line_magic
@@ -33,16 +26,9 @@ class LineMagics(Magics):
         """
         name = line.strip()
         if name:
-            self._chosen = os.environ[_TARGET] = get_target(name).name
+            choose_target(name)
         target = current_target(Settings.read())
-        set_to = os.environ.get(_TARGET)
-        if not set_to:
-            whose = "the default"
-        elif set_to == self._chosen:
-            whose = "chosen with %nki_target"
-        else:
-            whose = f"set by {_TARGET}"
-        print(f"target {target.name} ({target.core_name}), {whose}")
+        print(f"target {target.name} ({target.core_name}), {whose_choice()}")
 
     @no_var_expand
     @line_magic

@@ -13,6 +13,7 @@ from nki_lab.errors import CheckFailed, NkiError, NoKernel, UnknownOption
 from nki_lab.magics.breakpoints import breakpoints
 from nki_lab.magics.cells import Cell, typed_stack
 from nki_lab.magics.define import EXAMPLE, define_kernels
+from nki_lab.magics.editor import editor_of
 from nki_lab.magics.show import profile_of, show
 from nki_lab.options.evaluate import check_value, evaluate, reference
 from nki_lab.options.expect import expected
@@ -76,9 +77,12 @@ class NkiMagics(Magics):
 
     def _cell(self, line: str, body: str) -> None:
         cell = Cell.of(self.ip, _CELL, line, body)
+        editor = editor_of(self.ip)
+        if editor is not None:
+            editor.defined(cell)
         options = parse_line(_CELL, line, cell.option_stack)
         _check_needs_run(options, cell.option_stack)
-        with expected(options, cell.option_stack):
+        with expected(options, cell.option_stack) as printed:
             with session(options, cell.option_stack("--timeout")) as runs:
                 kernels = define_kernels(self.ip, cell)
                 target = current_target(Settings.read()).name
@@ -87,6 +91,8 @@ class NkiMagics(Magics):
                 for kernel in kernels:
                     parameters = ", ".join(kernel.__signature__.parameters)
                     print(f"kernel {kernel.__name__}({parameters}) for {target}")
+        if editor is not None:
+            editor.expected(printed)
 
     def _line(self, line: str) -> None:
         def locate(word: str, column: int, width: int) -> Any:

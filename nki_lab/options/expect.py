@@ -11,25 +11,28 @@ from nki_lab.options.parsing import Locate
 
 
 @contextmanager
-def expected(options: Namespace, locate: Locate) -> Iterator[None]:
+def expected(options: Namespace, locate: Locate) -> Iterator[list[NkiError]]:
     """Print the error that `--expect` names instead of letting it out of the `with` block.
 
-    Without `--expect` nothing is changed. An error of another kind goes on, with a note.
+    Without `--expect` nothing is changed. An error of another kind goes on, with a note. What was printed is in the
+    list that the block is given, once it has ended.
 
     Raises:
         ErrorNotRaised: the block ended well.
     """
     kind: type[NkiError] | None = options.expect
+    printed: list[NkiError] = []
     if kind is None:
-        yield
+        yield printed
         return
     named = f"{kind.code} {kind.__name__}"
     try:
-        yield
+        yield printed
     except NkiError as error:
         if not _is(error, kind):
             error.notes += (f"{named} was expected here",)
             raise
+        printed.append(error)
         if not options.quiet:
             print(error)
         return

@@ -14,6 +14,7 @@ import numpy as np
 
 from nki_lab.profiler import intervals
 from nki_lab.profiler.view_data import ViewData
+from nki_lab.targets import Target
 
 #: Overlapping pairs that are told; the others are left out.
 OVERLAPS_TOLD = 100
@@ -143,6 +144,14 @@ class Occupancy:
                     return found
             active = np.append(active, k)
         return found
+
+
+def usable_bytes(target: Target) -> dict[str, int]:
+    """Return how many bytes of a partition kernels have of each on-chip memory."""
+    return {
+        "sbuf": target.sbuf_usable_bytes_per_partition,
+        "psum": target.psum_bytes_per_partition,
+    }
 
 
 def occupancy(data: ViewData, memory: str) -> Occupancy:

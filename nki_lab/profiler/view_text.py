@@ -9,7 +9,7 @@ import numpy as np
 from nki_lab.profiler.compare import compare_profiles
 from nki_lab.profiler.data_flow import data_flow_text
 from nki_lab.profiler.matmuls import matmul_text
-from nki_lab.profiler.occupancy import Occupancy, occupancy
+from nki_lab.profiler.occupancy import Occupancy, occupancy, usable_bytes
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.report import badge, report
 from nki_lab.profiler.schema import TRANSFERS
@@ -107,12 +107,8 @@ def _memory(data: ViewData, limit: int | None) -> list[str]:
 def _reached(data: ViewData) -> list[str]:
     """Return lines on the most bytes in use of each on-chip memory, on what is free then, and on overlaps."""
     target = data.profile.target
-    usable = {
-        "sbuf": target.sbuf_usable_bytes_per_partition,
-        "psum": target.psum_bytes_per_partition,
-    }
     lines = []
-    for memory, size in usable.items():
+    for memory, size in usable_bytes(target).items():
         tiles = occupancy(data, memory)
         if not len(tiles.tensor):
             continue
