@@ -7,17 +7,20 @@ FUZZ_EXAMPLES ?= 10000
 FUZZ_SEED     ?= 1
 WORKERS ?= auto
 ARGS    ?=
+NAMES   ?=
 
 BIN   := $(VENV)/bin
 comma := ,
 # One stamp per set of extras: another set, or a changed pyproject.toml, installs again.
 STAMP := $(VENV)/installed-$(subst $(comma),-,$(EXTRAS))
 
-NOTEBOOKS := $(wildcard workshop/*.ipynb)
+# Where an exercise is open a notebook fails; its solved form is run instead.
+SOLVED    := $(wildcard workshop/solutions/*.ipynb)
+NOTEBOOKS := $(filter-out $(patsubst workshop/solutions/%,workshop/%,$(SOLVED)),$(wildcard workshop/*.ipynb)) $(SOLVED)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv lab demo check test fuzz catalog extension
+.PHONY: help venv lab demo check test fuzz workshop catalog extension
 
 help:
 	@echo 'make lab        open the workshop in JupyterLab on 127.0.0.1   (ARGS=--no-browser prints the address)'
@@ -25,6 +28,7 @@ help:
 	@echo 'make test       run every check that CI runs   (ARGS=-x stops at the first failure)'
 	@echo 'make check      run only the static checks: ruff, mypy, import contracts'
 	@echo 'make fuzz       compare random kernels before, between and after all passes   (FUZZ_EXAMPLES=10000 FUZZ_SEED=1)'
+	@echo 'make workshop   write the notebooks of the workshop anew from workshop/sources   (NAMES=01_first_kernel)'
 	@echo 'make venv       only prepare $(VENV), with everything optional (EXTRAS=workshop: without tools)'
 	@echo 'make catalog    tell the JupyterLab extension the current names and options, and build it'
 	@echo 'make extension  build nki_lab/labextension from extension/ anew (needs Node.js 20 and npm)'
@@ -45,7 +49,10 @@ lab: $(STAMP)
 	@$(BIN)/nki-lab lab $(ARGS)
 
 demo: $(STAMP)
-	@$(BIN)/nki-lab execute workshop/01_first_kernel.ipynb --report $(ARGS)
+	@$(BIN)/nki-lab execute workshop/solutions/01_first_kernel.ipynb --report $(ARGS)
+
+workshop: $(STAMP)
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m workshop.generate $(NAMES) $(ARGS)
 
 # A new instruction, function or option: the extension is built with a list of them.
 catalog: $(STAMP)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Could mybinder.org build this repository, and would a notebook run there?
 
-    python binder/replay.py workshop/01_first_kernel.ipynb
+    python binder/replay.py workshop/solutions/01_first_kernel.ipynb
 
 Needs no Docker: repo2docker writes the Dockerfile, and what that would run for this repository is
 run in a virtual environment with the versions of Binder's base image, on the tracked files only.

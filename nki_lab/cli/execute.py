@@ -28,7 +28,7 @@ def execute(
 
     The first cell that raises ends the command. Files stay as they are unless --write is given.
 
-    nki-lab execute workshop/01_first_kernel.ipynb --report
+    nki-lab execute workshop/solutions/01_first_kernel.ipynb --report
     """
     if find_spec("nbclient") is None:
         from nki_lab.options.doctor import install_command

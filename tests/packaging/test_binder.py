@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-NOTEBOOK = ROOT / "workshop" / "01_first_kernel.ipynb"
+NOTEBOOK = ROOT / "workshop" / "solutions" / "01_first_kernel.ipynb"
 
 
 def test_the_requirements_are_those_of_the_package() -> None:

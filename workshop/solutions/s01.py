@@ -57,3 +57,6 @@ def distance(x):
 
     nisa.dma_copy(dst=out, src=size)
     return out
+
+
+ANSWERS = {"01.4": "dma"}

@@ -4,8 +4,9 @@
 # You write a kernel that adds two arrays, first on one tile, then on many. On the way you meet what
 # every kernel does, **load, compute, store**, and the views that show what became of your code.
 #
-# About 20 minutes. Run the cells from top to bottom. Where it says **Predict**, write your answer down
-# before you run the next cell.
+# About 30 minutes. Run the cells from top to bottom. Where it says **Predict**, write your answer down
+# before you run the next cell. Where it says **Your turn**, replace the line `...` of the skeleton; the
+# cell below it checks your kernel, and says why if it is not right yet.
 
 # %% [markdown] id="load-text"
 # ## Load the extension
@@ -47,6 +48,8 @@
 
 # %% id="inputs"
 import numpy as np
+
+from nki_lab.exercises import answer, check, hint
 
 rng = np.random.default_rng(seed=1)
 a = rng.standard_normal((128, 512), dtype=np.float32)
@@ -199,42 +202,24 @@ share = add_result.profile.summary["vector_engine_active_time_percent"]
 assert share < 0.2, "the Vector engine is idle most of the time"
 print(f"the Vector engine works {share:.0%} of the time")
 
-# %% [markdown] id="mistake-text"
-# ## A mistake
-#
-# What if the arrays have more than 128 rows? The same kernel is called with 256.
-#
-# `--expect NKI107` says that this cell must end with the error NKI107. The error is then printed, and
-# the cell is green *because* it came. Without the error the cell would fail.
-
-# %% id="mistake-inputs"
-a_tall = rng.standard_normal((512, 512), dtype=np.float32)
-b_tall = rng.standard_normal((512, 512), dtype=np.float32)
-
-# %% id="mistake"
-# %nki --run "add(a_tall[:256], b_tall[:256])" --expect NKI107
-
-# %% [markdown] id="mistake-after"
-# An error names what was found and what the limit is, shows the line of your cell, and says what to
-# write instead. `%nki_explain` knows more about each code.
-
-# %% id="mistake-explain"
-# %nki_explain NKI107
-
 # %% [markdown] id="turn-spec"
-# ## Your turn
+# ## Your turn: 01.1 Twice the sum
 #
-# **Specification.** `scaled_sum(a, b)` returns `2 * (a + b)` for arrays of 128 x 512.
+# **Specification.** `scaled_sum(a, b)` returns `2 * (a + b)` for arrays of at most 128 rows.
 #
-# The skeleton below forgets the factor, so the check fails, and the cell is green only because it
-# expects that (`--expect NKI601`). Add what is missing, for example
-# `nisa.tensor_scalar(dst=..., data=..., op0=nl.multiply, operand0=2.0)` between the addition and the
-# store. When your kernel is right, the cell complains that no error came: take `--expect NKI601` away,
-# and it is green because your kernel is right.
+# The skeleton adds and stores the sum. One instruction is missing: replace the line `...` by one that
+# multiplies the tile `total` by 2. `%nki_explain tensor_scalar` shows an instruction that can.
+#
+# The cell below the skeleton tries your kernel with several shapes, and with other numbers each time.
+# Stuck? `hint("01.1")` helps, a little more each time you call it.
 
 
-# %% id="turn"
-# %%nki --run "scaled_sum(a, b)" --check "2 * (a + b)" --expect NKI601
+# %% id="turn" exercise="01.1"
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+
 @nki.jit
 def scaled_sum(a, b):
     out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
@@ -246,18 +231,87 @@ def scaled_sum(a, b):
 
     total = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
     nisa.tensor_tensor(dst=total, data1=left, data2=right, op=nl.add)
+    ...
 
     nisa.dma_copy(dst=out, src=total)
     return out
 
 
+# %% id="turn-check" check="01.1"
+check("01.1", scaled_sum)
+
+# %% [markdown] id="break-text"
+# ## Break it: too many rows
+#
+# Errors are easier to read when you have made them on purpose. Here are three.
+#
+# **Predict.** What happens if the arrays have 129 rows, one more than there are partitions?
+#
+# `--expect NKI107` says that this cell must end with the error NKI107. The error is then printed, and
+# the cell is green *because* it came. Without the error the cell would fail.
+
+# %% id="break-inputs"
+a_tall = rng.standard_normal((512, 512), dtype=np.float32)
+b_tall = rng.standard_normal((512, 512), dtype=np.float32)
+
+# %% id="break-partitions"
+# %nki --run "add(a_tall[:129], b_tall[:129])" --expect NKI107
+
+# %% [markdown] id="break-after"
+# An error names what was found and what the limit is, shows the line of your cell, and says what to
+# write instead. `%nki_explain` knows more about each code.
+
+# %% id="break-explain"
+# %nki_explain NKI107
+
+# %% [markdown] id="break-store-text"
+# ## Break it: no store
+#
+# **Predict.** The addition is there, and the last line that copies `total` to `out` is not. What does
+# `out` hold?
+
+
+# %% id="break-store"
+# %%nki --run "forgetful(a, b)" --expect NKI111
+@nki.jit
+def forgetful(a, b):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+
+    left = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    right = nl.ndarray(b.shape, dtype=b.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=left, src=a)
+    nisa.dma_copy(dst=right, src=b)
+
+    total = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=total, data1=left, data2=right, op=nl.add)
+    return out
+
+
+# %% [markdown] id="break-store-after"
+# Nothing: on a device it would be whatever was in that memory before. So it is an error, before
+# anything has run. If only *part* of `out` is stored, the rest is filled with NaN here, and the cell
+# says how many elements it is.
+
+# %% [markdown] id="break-shape-text"
+# ## Break it: shapes that do not fit
+#
+# **Predict.** NumPy repeats a row when it adds `[128, 512]` and `[1, 512]`. Does the Vector engine?
+
+# %% id="break-shape"
+# %nki --run "add(a, b[:1])" --expect NKI203
+
+# %% [markdown] id="break-shape-after"
+# It does not: each partition adds what lies in *that* partition, and partition 5 cannot see what
+# partition 0 holds. The notes list the three tiles of the instruction, so you see which one is off.
+
 # %% [markdown] id="many-spec"
 # ## Many tiles
 #
-# **Specification.** `add_tiles(a, b)` returns `a + b` for any number of rows.
+# ![An array of 512 rows is cut into four tiles of 128 rows; each is loaded into SBUF, one row a partition](pictures/tiles.svg)
 #
-# The array is cut into tiles of 128 rows, and a loop does for each what `add` did for one. The last tile
-# is smaller when the number of rows is not a multiple of 128. The loop is run once, while the kernel is
+# **Specification.** `add_tiles(a, b)` returns `a + b` when the number of rows is a multiple of 128.
+#
+# A loop does for each tile of 128 rows what `add` did for one. The loop is run once, while the kernel is
 # compiled: the program for the chip contains the instructions of every iteration.
 #
 # **Predict.** 512 rows are four tiles. Will this take four times as long as one tile?
@@ -269,20 +323,18 @@ def scaled_sum(a, b):
 def add_tiles(a, b):
     out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
     rows, columns = a.shape
+    size = nl.tile_size.pmax  # 128
 
-    for start in range(0, rows, nl.tile_size.pmax):
-        stop = min(start + nl.tile_size.pmax, rows)
-        shape = (stop - start, columns)
+    for start in range(0, rows, size):
+        left = nl.ndarray((size, columns), dtype=a.dtype, buffer=nl.sbuf)
+        right = nl.ndarray((size, columns), dtype=b.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=left, src=a[start : start + size])
+        nisa.dma_copy(dst=right, src=b[start : start + size])
 
-        left = nl.ndarray(shape, dtype=a.dtype, buffer=nl.sbuf)
-        right = nl.ndarray(shape, dtype=b.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=left, src=a[start:stop])
-        nisa.dma_copy(dst=right, src=b[start:stop])
-
-        total = nl.ndarray(shape, dtype=a.dtype, buffer=nl.sbuf)
+        total = nl.ndarray((size, columns), dtype=a.dtype, buffer=nl.sbuf)
         nisa.tensor_tensor(dst=total, data1=left, data2=right, op=nl.add)
 
-        nisa.dma_copy(dst=out[start:stop], src=total)
+        nisa.dma_copy(dst=out[start : start + size], src=total)
     return out
 
 
@@ -297,20 +349,76 @@ print(
 
 # %% [markdown] id="many-timeline-text"
 # Look at the timeline to see why. While the Vector engine adds one tile, the DMA queues already load the
-# next ones and store the one before. Now the kernel is bound by the transfers, not by waiting.
+# next ones and store the one before.
 
 # %% id="many-timeline"
 # %nki --run "add_tiles(a_tall, b_tall)" --show timeline
 
 # %% [markdown] id="ragged-text"
-# Does it work when the last tile is smaller, and when there is only one row? Always check the edges.
+# ## The edge
+#
+# **Predict.** Does `add_tiles` work with 300 rows?
 
 # %% id="ragged"
-for rows in (1, 127, 128, 129, 300):
-    np.testing.assert_array_equal(
-        add_tiles(a_tall[:rows], b_tall[:rows]), a_tall[:rows] + b_tall[:rows]
-    )
-    print(f"{rows:>3} rows: right")
+# %nki --run "add_tiles(a_tall[:300], b_tall[:300])" --expect NKI106
+
+# %% [markdown] id="rows-spec"
+# ## Your turn: 01.2 Any number of rows
+#
+# **Specification.** `add_rows(a, b)` returns `a + b` for *any* number of rows: 1, 127, 129, 300. NKI does
+# not shorten slices as NumPy does, so the last tile must get the number of rows that are left.
+#
+# Replace the line `...` by the body of the loop. The check also counts: 512 rows are four tiles, so four
+# additions and twelve transfers are enough. A star is for a kernel in which they overlap.
+
+
+# %% id="rows" exercise="01.2"
+@nki.jit
+def add_rows(a, b):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    rows, columns = a.shape
+
+    for start in range(0, rows, nl.tile_size.pmax):
+        ...
+
+    return out
+
+
+# %% id="rows-check" check="01.2"
+check("01.2", add_rows)
+
+# %% [markdown] id="distance-spec"
+# ## Your turn: 01.3 The distance from one
+#
+# **Specification.** `distance(x)` returns `|x - 1|` for at most 128 rows, in float32 or bfloat16.
+#
+# This time the skeleton is nearly empty: load, two steps, store. It is tried with numbers of both signs,
+# so a kernel that forgets the sign is found out.
+
+
+# %% id="distance" exercise="01.3"
+@nki.jit
+def distance(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    ...
+    return out
+
+
+# %% id="distance-check" check="01.3"
+check("01.3", distance)
+
+# %% [markdown] id="bound-text"
+# ## Your turn: 01.4 What four tiles wait for
+#
+# Suppose you could make *one* thing twice as fast: an engine, or the transfers. Which one would make
+# `add_tiles` faster? `%nki_profile` shows the report again.
+
+# %% id="bound-report"
+# %nki_profile add_tiles_result
+
+# %% id="bound-answer" exercise="01.4" check="01.4"
+# one of: "tensor", "vector", "scalar", "gpsimd", "dma", "waiting"
+answer("01.4", ..., add_tiles_result)
 
 # %% [markdown] id="targets-text"
 # ## The same kernel on other chips
@@ -348,6 +456,9 @@ assert on_trn1.profile.total_ns > on_trn2.profile.total_ns > on_trn3.profile.tot
 # ## What you have seen
 #
 # * A kernel loads tiles from HBM, computes on them in SBUF and stores them.
-# * A tile has at most 128 partitions; larger arrays are cut into tiles.
+# * A tile has at most 128 partitions; larger arrays are cut into tiles, and the last one may be smaller.
+# * Each partition computes with what lies in it.
 # * Loads, computing and stores of different tiles overlap; one tile alone mostly waits.
-# * A cell with `--check` is green only when the numbers are right.
+# * A cell with `--check` or `check(...)` is green only when the numbers are right.
+#
+# `%nki_exercise` shows which exercises you have solved. Next: [04 Profiling](04_profiling.ipynb).

@@ -99,7 +99,7 @@ bfloat16. The result has the dtype of `x`.""",
         title="What four tiles wait for",
         statement="""\
 Of which engine, or of the DMA, would `add_tiles` with 512 rows become faster, if that one alone became
-twice as fast? `%nki_profile` shows who is busy.""",
+twice as fast? `%nki_profile add_tiles_result` shows who is busy.""",
         choices=BOTTLENECKS,
         truth=bottleneck,
         evidence=busy_shares,
