@@ -21,6 +21,7 @@ from nki_lab.exercises.problem import Places, Problem, Question, Task
 from nki_lab.runtime import KernelFunction, Result
 
 SOLUTIONS = Path(__file__).parents[2] / "workshop" / "solutions"
+WRITTEN = Path(__file__).parent / "wrong"
 PROBLEMS = all_problems()
 TASKS = [p for p in PROBLEMS.values() if isinstance(p, Task)]
 PLACES = [p for p in PROBLEMS.values() if isinstance(p, Places)]
@@ -41,6 +42,19 @@ def solutions_of(notebook: str) -> ModuleType:
 def kernel_of(task: Task) -> KernelFunction:
     """Return the kernel that solves a task."""
     return getattr(solutions_of(task.id[:2]), task.name)
+
+
+def wrong_kernels() -> list[tuple[Task, str, KernelFunction]]:
+    """Return the wrong kernels written for one exercise each, with the kind of reason they are rejected for."""
+    found = []
+    for path in sorted(WRITTEN.glob("w[0-9][0-9].py")):
+        with aliases():
+            module = import_module(f"tests.exercises.wrong.{path.stem}")
+        for id, kernels in module.WRONG.items():
+            task = PROBLEMS[id]
+            assert isinstance(task, Task)
+            found += [(task, kind, kernel) for kind, kernel in kernels.items()]
+    return found
 
 
 def answer_of(problem: Problem) -> Any:

@@ -27,6 +27,7 @@ from tests.exercises.answers import (
     return_argument,
     solutions_of,
     target_of,
+    wrong_kernels,
     zeros,
 )
 
@@ -77,6 +78,31 @@ def test_a_wrong_kernel_is_rejected_for_a_reason(task: Task, name: str):
     assert verdict.reason is not None
     assert verdict.reason.kind in kinds, verdict.reason
     assert verdict.reason.message
+
+
+WRITTEN = wrong_kernels()
+
+
+@pytest.mark.parametrize(
+    ("task", "kind", "kernel"), WRITTEN, ids=[f"{t.id}-{k}" for t, k, _ in WRITTEN]
+)
+def test_a_kernel_written_to_be_wrong_is_rejected_for_its_reason(task: Task, kind: str, kernel):
+    # "limit-2" is another kernel for the reason "limit".
+    kind = kind.partition("-")[0]
+    with use_target(target_of(task)):
+        verdict = judge(task, kernel, seed=1)
+    if kind == "error":
+        assert verdict.error is not None, verdict
+    else:
+        assert verdict.error is None, verdict.error
+        assert verdict.reason is not None
+        assert verdict.reason.kind == kind, verdict.reason
+
+
+@pytest.mark.parametrize("task", [t for t in TASKS if t.mistakes], ids=by_id)
+def test_mistakes_are_told_apart_from_the_solution(task: Task):
+    told = [kind for t, kind, _ in WRITTEN if t is task and kind.startswith("mistake")]
+    assert len(told) == len(task.mistakes), "every mistake has a kernel that makes it"
 
 
 @pytest.mark.parametrize("task", [t for t in TASKS if t.tiers], ids=by_id)
