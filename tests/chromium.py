@@ -12,12 +12,16 @@ import pytest
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
+def installed() -> str:
+    """Return the path of the browser's executable, or "" where there is none."""
+    return next(filter(None, map(shutil.which, _NAMES)), "")
+
+
 @pytest.fixture(scope="session")
 def chromium() -> str:
     """Return the path of the browser's executable."""
-    for name in _NAMES:
-        if path := shutil.which(name):
-            return path
+    if path := installed():
+        return path
     reason = "no Chromium on PATH (on Debian: apt-get install chromium)"
     if os.environ.get("NKI_LAB_REQUIRE_CHROMIUM"):
         pytest.fail(reason, pytrace=False)

@@ -40,6 +40,13 @@ class Curve(NamedTuple):
     limit: float = 0.0
 
 
+def most_text(curve: Curve, most: float) -> str:
+    """Say how far a curve gets, and how far it could: "at most 324 of 368 GB/s"."""
+    digits = 0 if most >= 100 or curve.unit == "transfers" else 1 if most >= 10 else 2
+    of = f" of {curve.limit:,.0f}" if curve.limit and curve.unit != "%" else ""
+    return f"at most {most:,.{digits}f}{of} {curve.unit}"
+
+
 def curves(profile: Profile) -> Iterator[Curve]:
     """Yield the curves of a run, kind by kind; those of which nothing is known are left out."""
     target = profile.target

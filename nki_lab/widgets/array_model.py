@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.profiler.matmuls import Matmul, matmul_of, matmul_times
+from nki_lab.profiler.matmuls import Matmul, matmul_of, matmul_times, times_text
 from nki_lab.profiler.view_data import ViewData
 from nki_lab.profiler.view_operands import Access
 from nki_lab.widgets.entries import place_entry
@@ -56,7 +56,7 @@ def array_product(data: ViewData, position: int) -> bytes:
             name: {"text": access.text, "dtype": access.dtype, "shape": list(access.shape)}
             for name, access in _operands(found).items()
         },
-        "times": matmul_times(data, position),
+        "times": times_text(matmul_times(data, position)),
         "ghz": target.tensor_ghz,
         "modelled": data.profile.is_simulation,
     }

@@ -19,6 +19,9 @@ _LINES_SHOWN = 60
 _BAR = 200
 _COST_LETTERS = 11
 _ROOM = (WIDTH - 2 * _MARGIN) // LETTER
+# Points of a curve between two ends of an edge, as shares of the way; pixels of an arrow.
+_SHARES = [k / 12 for k in range(1, 13)]
+_ARROW = 9
 
 
 def source_picture(
@@ -34,12 +37,13 @@ def source_picture(
     rows += [(str(c.place.line), c.place.text or c.place.label, c) for c in by_place.values()]
     more = max(0, len(rows) - _LINES_SHOWN)
     rows = rows[:_LINES_SHOWN]
-    picture = paper(WIDTH, 3 * _MARGIN + _LINE * (len(rows) + 2 + bool(more)), theme)
+    picture = paper(WIDTH, 3 * _MARGIN + _LINE * (len(rows) + 3 + bool(more)), theme)
     _heading(picture, data)
+    _engine_legend(picture, [cost for _, _, cost in rows if cost])
     most = max((cost.total_ns for _, _, cost in rows if cost), default=0) or 1
     left = WIDTH - _MARGIN - _BAR - LETTER * _COST_LETTERS
     for k, (name, text, cost) in enumerate(rows):
-        y = 2 * _MARGIN + _LINE * (k + 2)
+        y = 2 * _MARGIN + _LINE * (k + 3)
         picture.text(_MARGIN, y, f"{name:>4}", FAINT)
         picture.text(_MARGIN + 5 * LETTER, y, cut(text, (left - _MARGIN) // LETTER - 6))
         if cost is None or not cost.total_ns:
@@ -54,9 +58,21 @@ def source_picture(
         picture.text(WIDTH - _MARGIN - LETTER * len(shown), y, shown, FAINT)
     if more:
         picture.text(
-            _MARGIN, 2 * _MARGIN + _LINE * (len(rows) + 2), f"and {more:,} more lines", FAINT
+            _MARGIN, 2 * _MARGIN + _LINE * (len(rows) + 3), f"and {more:,} more lines", FAINT
         )
     return picture.done()
+
+
+def _engine_legend(picture: Paper, costs: list[LineCost]) -> None:
+    """Say which colour is which engine, and what the numbers at the right are."""
+    used = {engine for cost in costs for engine, ns in cost.engine_ns.items() if ns}
+    used |= {"dma"} if any(cost.transfer_ns for cost in costs) else set()
+    y = _MARGIN + 2 * _LINE + 4
+    x = picture.text(_MARGIN, y, "time on ", FAINT)
+    for engine in (name for name in ENGINE_LABELS if name in used):
+        picture.fill(x, y + 2, 14, 14, ENGINE_COLOURS[engine])
+        x = picture.text(x + 20, y, f"{ENGINE_LABELS[engine]}  ")
+    picture.text(x, y, "added up over every time a line ran", FAINT)
 
 
 def graph_picture(
@@ -73,8 +89,9 @@ def graph_picture(
     if flow.problem:
         picture.text(_MARGIN, top, cut(f"no graph: {flow.problem}", _ROOM), FAINT)
         return picture.done()
-    _edges(picture, found, top, scale)
-    _nodes(picture, flow, found, top, scale)
+    left = max(_MARGIN, (WIDTH - found.width * scale) / 2)
+    _edges(picture, found, left, top, scale)
+    _nodes(picture, flow, found, left, top, scale)
     return picture.done()
 
 
@@ -83,29 +100,35 @@ def _heading(picture: Paper, data: ViewData) -> None:
     picture.text(_MARGIN, _MARGIN + _LINE, cut(badge(data.profile), _ROOM), FAINT)
 
 
-def _edges(picture: Paper, found: GraphLayout, top: int, scale: float) -> None:
-    """Draw every edge as lines along the axes, which turn half-way between two points."""
+def _edges(picture: Paper, found: GraphLayout, left: float, top: int, scale: float) -> None:
+    """Draw every edge as a curve that leaves and arrives along the layers, with an arrow at its end."""
     for route in found.routes.values():
-        points = [(_MARGIN + x * scale, top + y * scale) for x, y in route]
+        points = [(left + x * scale, top + y * scale) for x, y in route]
+        drawn = [points[0]]
         for (x0, y0), (x1, y1) in pairwise(points):
-            turn = ((y0 + y1) / 2, (y0 + y1) / 2) if found.down else ((x0 + x1) / 2, (x0 + x1) / 2)
-            corners = (
-                [(x0, turn[0]), (x1, turn[1])] if found.down else [(turn[0], y0), (turn[1], y1)]
-            )
-            _lines(picture, [(x0, y0), *corners, (x1, y1)])
+            for share in _SHARES:
+                # A cubic Bezier curve whose handles end half-way, as the live view draws it.
+                straight, bent = share, share * share * (3 - 2 * share)
+                across, down = (bent, straight) if found.down else (straight, bent)
+                drawn.append((x0 + across * (x1 - x0), y0 + down * (y1 - y0)))
+        picture.line(drawn, FAINT)
+        (x0, y0), (x1, y1) = points[-2:]
+        for k in range(_ARROW):  # rows of the arrow, from its point
+            if found.down:
+                back = 1 if y1 > y0 else -1
+                picture.fill(x1 - k / 2, y1 - back * k, k + 1, 1, FAINT)
+            else:
+                back = 1 if x1 > x0 else -1
+                picture.fill(x1 - back * k, y1 - k / 2, 1, k + 1, FAINT)
 
 
-def _lines(picture: Paper, points: list[tuple[float, float]]) -> None:
-    for (x0, y0), (x1, y1) in pairwise(points):
-        left, right, high, low = min(x0, x1), max(x0, x1), min(y0, y1), max(y0, y1)
-        picture.fill(left, high, right - left + 1, low - high + 1, FAINT)
-
-
-def _nodes(picture: Paper, flow: DataFlow, found: GraphLayout, top: int, scale: float) -> None:
+def _nodes(
+    picture: Paper, flow: DataFlow, found: GraphLayout, left_edge: float, top: int, scale: float
+) -> None:
     width, height = NODE_WIDTH * scale, NODE_HEIGHT * scale
     letters = int((width - 14) // LETTER)
     for node, (x, y) in zip(flow.nodes, found.places, strict=True):
-        left, upper = _MARGIN + x * scale, top + y * scale
+        left, upper = left_edge + x * scale, top + y * scale
         picture.fill(left, upper, width, height, RULE)
         colour = ENGINE_COLOURS.get(node.engine, FAINT)
         picture.fill(left, upper, 6, height, colour)

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from itertools import islice
 
-from nki_lab.profiler.matmuls import matmul_of, matmul_times
+from nki_lab.profiler.matmuls import matmul_of, matmul_times, times_text
 from nki_lab.profiler.report import badge
 from nki_lab.profiler.view_data import Tensor, ViewData
 from nki_lab.profiler.view_text import summary
-from nki_lab.widgets.layout_model import axis_labels, boxes, grid_of
+from nki_lab.widgets.layout_model import TENSORS_SHOWN, axis_labels, boxes, grid_of
 from nki_lab.widgets.picture import LETTER, TEXT_HEIGHT, WIDTH, Paper, Picture, VectorPicture, cut
-from nki_lab.widgets.theme import FAINT, INK, RULE, SERIES
+from nki_lab.widgets.theme import FAINT, INK, ON_FILL, RULE, SERIES
 
 _MARGIN = 12
 _LINE = TEXT_HEIGHT + 6
 _BLOCK = 72
-_TENSORS_SHOWN = 5
+_TENSORS_SHOWN = 8
 _SLICES_SHOWN = 64
 _BOXES_SHOWN = 400
+_ARROW = 9
 _ROOM = (WIDTH - 2 * _MARGIN) // LETTER
 _SPACES = {"shared_hbm": "HBM", "private_hbm": "HBM", "sbuf": "SBUF", "psum": "PSUM"}
 
@@ -26,7 +27,7 @@ def layout_picture(
     data: ViewData, paper: type[Picture] | type[VectorPicture], theme: str = "light"
 ) -> bytes:
     """Return the first tensors with the slices that instructions touch, each in a colour of its own."""
-    shown = list(islice(enumerate(data.tensors), _TENSORS_SHOWN))
+    shown = _chosen(data)
     more = len(data.tensors) - len(shown)
     block = _BLOCK + 2 * _LINE + _MARGIN
     height = 3 * _MARGIN + 2 * _LINE + len(shown) * block + _LINE * (more > 0)
@@ -40,6 +41,17 @@ def layout_picture(
     if more > 0:
         picture.text(_MARGIN, y, f"and {more:,} more tensors", FAINT)
     return picture.done()
+
+
+def _chosen(data: ViewData) -> list[tuple[int, Tensor]]:
+    """Return the tensors that are shown: what goes in and out, then one tile of each line that makes some."""
+    found: dict[object, tuple[int, Tensor]] = {}
+    tensors = list(islice(enumerate(data.tensors), TENSORS_SHOWN))
+    for number, tensor in sorted(tensors, key=lambda entry: entry[1].on_chip):
+        found.setdefault(
+            tensor.place if tensor.on_chip and tensor.place else number, (number, tensor)
+        )
+    return list(found.values())[:_TENSORS_SHOWN]
 
 
 def _of(data: ViewData) -> str:
@@ -59,7 +71,8 @@ def _tensor(picture: Paper, data: ViewData, number: int, tensor: Tensor, y: int)
     rows, elements = grid_of(tensor)
     across, down = (WIDTH - 2 * _MARGIN) / (elements * tensor.itemsize), _BLOCK / rows
     picture.fill(_MARGIN, top, WIDTH - 2 * _MARGIN, _BLOCK, RULE)
-    for k, part in enumerate(data.slices(number)[:_SLICES_SHOWN]):
+    parts = data.slices(number)
+    for k, part in enumerate(parts[:_SLICES_SHOWN]):
         scale = elements * tensor.itemsize // part.itemsize
         if part.dynamic or scale * part.itemsize != elements * tensor.itemsize:
             continue  # where it lies is not known, or not by rows
@@ -71,6 +84,10 @@ def _tensor(picture: Paper, data: ViewData, number: int, tensor: Tensor, y: int)
             picture.fill(
                 _MARGIN + x, top + box.row * down, max(1.0, wide - 1), max(1.0, high - 1), SERIES[k % len(SERIES)]
             )  # fmt: skip
+            text = part.text[part.text.index("[") :] if "[" in part.text else "all of it"
+            if high >= TEXT_HEIGHT + 4 and wide > LETTER * (len(text) + 1):
+                y = top + box.row * down + (high - TEXT_HEIGHT) / 2
+                picture.text(_MARGIN + x + 6, y, text, ON_FILL)
 
 
 def array_picture(
@@ -90,28 +107,36 @@ def array_picture(
     k, m, n = found.sizes
     target = data.profile.target
     picture.text(_MARGIN, _MARGIN + 2 * _LINE, cut(f"{found.position}: {found.text}", _ROOM))
-    times = ", ".join(f"{name} {ns:,} ns" for name, ns in matmul_times(data, found.position))
+    times = times_text(matmul_times(data, found.position))
     used = k * m / (target.pe_rows * target.pe_columns)
     facts = f"K = {k} (summed over), M = {m}, N = {n}; {min(used, 1):.0%} of the array; {times}"
     picture.text(_MARGIN, _MARGIN + 3 * _LINE, cut(facts, _ROOM), FAINT)
     cell = side / max(target.pe_rows, target.pe_columns)
     x = WIDTH - _MARGIN - 420 - side
+    held, high, wide = min(m * cell, side), min(k * cell, side), min(m * cell, side)
     picture.fill(x, top, side, side, RULE)
-    picture.fill(x, top, min(m * cell, side), min(k * cell, side), SERIES[0])
+    picture.fill(x, top, held, high, SERIES[0])
     streams = min(n * cell, x - 3 * _MARGIN - 60)
-    picture.fill(x - 60 - streams, top, streams, min(k * cell, side), SERIES[1])
-    picture.fill(x, top + side + 40, min(m * cell, side), 70, SERIES[2])
-    picture.text(x - 44, top + min(k * cell, side) / 2 - 9, "->", FAINT)
+    left = x - 60 - streams
+    picture.fill(left, top, streams, high, SERIES[1])
+    picture.fill(x, top + side + 40, wide, 70, SERIES[2])
+    picture.line([(x - 52, top + high / 2), (x - 12, top + high / 2)], FAINT)
+    picture.line([(x + wide / 2, top + side + 6), (x + wide / 2, top + side + 34)], FAINT)
+    for step in range(_ARROW):  # rows of the arrows, from their points
+        picture.fill(x - 8 - step, top + high / 2 - step / 2, 1, step + 1, FAINT)
+        picture.fill(x + wide / 2 - step / 2, top + side + 38 - step, step + 1, 1, FAINT)
     right = x + side + _MARGIN
     for text, y in (
-        (f"array {target.pe_rows} x {target.pe_columns}", top),
-        (f"holds {found.stationary.text}", top + _LINE),
-        (f"K x M = {k} x {m}", top + 2 * _LINE),
+        (f"stationary {found.stationary.text}", top),
+        (f"K x M = {k} x {m}", top + _LINE),
+        ("it stays in the multipliers", top + 2 * _LINE),
+        ("grey ones are not used" if used < 1 else "", top + 3 * _LINE),
         (f"sums in PSUM: {found.dst.text}", top + side + 40),
         (f"M x N = {m} x {n}", top + side + 40 + _LINE),
     ):
         picture.text(right, y, cut(text, (WIDTH - right - _MARGIN) // LETTER), INK)
-    low = top + min(k * cell, side) + 6
-    text = f"{found.moving.text} streams in, K x N = {k} x {n}"
-    picture.text(x - 60 - streams, low, cut(text, int(streams + 60) // LETTER))
+    low = top + high + 6
+    room = int(x - left) // LETTER
+    picture.text(left, low, cut(f"moving {found.moving.text} streams in", room))
+    picture.text(left, low + _LINE, cut(f"K x N = {k} x {n}", room))
     return picture.done()

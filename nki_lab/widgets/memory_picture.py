@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from nki_lab.profiler.occupancy import Occupancy, occupancy
 from nki_lab.profiler.view_data import ViewData
 from nki_lab.widgets.picture import LETTER, TEXT_HEIGHT, WIDTH, Paper, Picture, VectorPicture, cut
-from nki_lab.widgets.theme import FAINT, INK, LIMIT, RULE, SERIES
+from nki_lab.widgets.theme import FAINT, INK, LIMIT, ON_FILL, PAPER, RULE, SERIES
 
 _MARGIN = 12
 _LEFT = _MARGIN + 9 * LETTER
 _HEIGHT = 200
 _CURVE = 36
+_KEY = TEXT_HEIGHT + 4
+_LINES_NAMED = 12
 _TITLES = {"sbuf": "SBUF", "psum": "PSUM"}
 #: Tiles drawn of one memory; the picture says how many more there are.
 _TILES_SHOWN = 5_000
@@ -30,19 +30,27 @@ def memory_picture(
     used = [(m, occupancy(data, m)) for m in _TITLES]
     used = [(memory, tiles) for memory, tiles in used if len(tiles.tensor)]
     block = _HEIGHT + _CURVE + 3 * TEXT_HEIGHT + 2 * _MARGIN
-    picture = paper(WIDTH, 2 * _MARGIN + TEXT_HEIGHT + max(1, len(used)) * block, theme)
-    heading = (
-        f"{data.name} on {target.name}: on-chip memory over {len(data.operations):,} instructions"
-    )
+    texts = _lines(data, [tiles for _, tiles in used])
+    keys = min(len(texts), _LINES_NAMED + 1) * _KEY
+    picture = paper(WIDTH, 2 * _MARGIN + TEXT_HEIGHT + max(1, len(used)) * block + keys, theme)
+    count = f"{len(data.operations):,} instructions"
+    heading = f"{data.name} on {target.name}: on-chip memory over {count}, addresses upwards"
     picture.text(_MARGIN, _MARGIN, cut(heading, (WIDTH - 2 * _MARGIN) // LETTER))
     y = 2 * _MARGIN + TEXT_HEIGHT
-    colours: dict[str, int] = {}
+    colours = {line: number for number, line in enumerate(texts)}
     for memory, tiles in used:
         _memory(picture, data, memory, tiles, usable[memory], y, colours)
         y += block
     if not used:
         picture.text(_MARGIN, y, "no tile is used", FAINT)
+    _legend(picture, colours, texts, y)
     return picture.done()
+
+
+def _lines(data: ViewData, memories: list[Occupancy]) -> dict[str, str]:
+    """Return the lines that made the tiles with what they say, in the order of the tiles."""
+    made = (data.tensors[n].place for tiles in memories for n in tiles.tensor.tolist())
+    return {place.label if place else "": place.text.strip() if place else "" for place in made}
 
 
 def _memory(
@@ -66,30 +74,74 @@ def _memory(
     top, floor = y + TEXT_HEIGHT + 6, y + TEXT_HEIGHT + 6 + _HEIGHT
     width = WIDTH - _LEFT - _MARGIN
     across, down = width / max(1, len(data.operations)), _HEIGHT / max(end, 64)
-    for byte in np.linspace(0, end, 5).astype(int).tolist():
+    bank = target.psum_bank_bytes if memory == "psum" else 0
+    for byte in _marks(end, bank):
         picture.fill(_LEFT, floor - byte * down, width, 1, RULE)
-        label = f"{byte:,}"
-        picture.text(
-            _LEFT - LETTER * (len(label) + 1),
-            max(top, floor - byte * down - TEXT_HEIGHT),
-            label,
-            FAINT,
-        )
+        label = f"bank {byte // bank}" if bank else f"{byte:,}"
+        # The name of a bank stands above its lower edge, a byte beside its line.
+        y = floor - byte * down - (TEXT_HEIGHT if bank else TEXT_HEIGHT / 2)
+        if y >= top - TEXT_HEIGHT / 2:
+            picture.text(_LEFT - LETTER * (len(label) + 1), y, label, FAINT)
     for k in range(min(len(tiles.tensor), _TILES_SHOWN)):
         place = data.tensors[int(tiles.tensor[k])].place
         line = place.label if place else ""
-        colour = SERIES[colours.setdefault(line, len(colours)) % len(SERIES)]
+        colour = SERIES[colours[line] % len(SERIES)]
         x = _LEFT + int(tiles.first[k]) * across
         w = (int(tiles.last[k]) + 1 - int(tiles.first[k])) * across
         h = int(tiles.size[k]) * down
-        picture.fill(x, floor - int(tiles.address[k]) * down - h, w - (w > 3), h - (h > 3), colour)
+        low = floor - int(tiles.address[k]) * down
+        picture.fill(x, low - h, w - (w > 3), h - (h > 3), colour)
+        _stripe(picture, colours[line], x, low, w, h)
+        name = data.tensors[int(tiles.tensor[k])].name
+        if h > TEXT_HEIGHT and w > LETTER * (min(len(name), 6) + 1):
+            room = int(w / LETTER) - 1
+            picture.text(x + 6, low - h / 2 - TEXT_HEIGHT / 2, cut(name, room), ON_FILL)
     if end > usable:
         picture.fill(_LEFT, floor - usable * down, width, 2, LIMIT)
     picture.fill(_LEFT + (moment + 0.5) * across, top, 1, _HEIGHT, INK)
     _curve(picture, tiles, target.partitions, peak, floor, across)
-    first = f"instructions 0 to {len(data.operations) - 1:,}; the line is where most is in use"
+    first = (
+        f"instructions 0 to {len(data.operations) - 1:,}; the line is where most bytes are in use"
+    )
     note = f"{first}; {more:,} more tiles" if more > 0 else first
     picture.text(_LEFT, floor + _CURVE + 6, cut(note, width // LETTER), FAINT)
+
+
+def _marks(end: int, bank: int) -> list[int]:
+    """Return the bytes that are marked: the begin of each bank, or a few multiples of a power of two."""
+    step = bank or 64
+    while not bank and end / step > 4:
+        step *= 2
+    return list(range(0, max(end, 1) + (0 if bank else step // 4), step))
+
+
+def _stripe(picture: Paper, number: int, x: float, low: float, width: float, height: float) -> None:
+    """Mark what has the colour of another line: there are fewer colours than lines may be."""
+    if number >= len(SERIES) and height >= 5:
+        picture.fill(x, low - 4, width, 2, PAPER)
+
+
+def _legend(picture: Paper, colours: dict[str, int], texts: dict[str, str], y: int) -> None:
+    """Say which line made the tiles of a colour; lines that share a colour stand together."""
+    room = (WIDTH - 2 * _MARGIN) // LETTER - 2
+    for k, (line, number) in enumerate(list(colours.items())[:_LINES_NAMED]):
+        top = y + k * _KEY
+        picture.fill(_MARGIN, top + 2, 14, 14, SERIES[number % len(SERIES)])
+        _stripe(picture, number, _MARGIN, top + 16, 14, 14)
+        picture.text(
+            _MARGIN + 22,
+            top,
+            cut(f"{line}: {texts[line]}" if line else "line not known", room),
+            FAINT,
+        )
+    more = len(colours) - _LINES_NAMED
+    if more > 0:
+        picture.text(
+            _MARGIN + 22,
+            y + _LINES_NAMED * _KEY,
+            f"and {more:,} more lines, in the same colours in turn",
+            FAINT,
+        )
 
 
 def _curve(

@@ -10,6 +10,8 @@ from __future__ import annotations
 import html
 import struct
 import zlib
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -19,6 +21,9 @@ from nki_lab.widgets.theme import INK, PAPER, Colour, rgb
 
 #: Pixels; front ends show it at half this size on fine screens.
 WIDTH = 1200
+# How strong the area below a curve is; and colours that a picture of many shades keeps as they are.
+_AREA = 0.35
+_KEPT_COLOURS = 64
 #: Pixels of a letter and of a line of text.
 LETTER, TEXT_HEIGHT = 2 * ADVANCE, 2 * LINE
 
@@ -41,6 +46,12 @@ class Paper(Protocol):
 
     def shade(self, x: int, y: int, height: int, shares: np.ndarray, colour: Colour | str) -> None:
         """Paint columns from x on, each as strongly as its share of 1."""
+
+    def area(self, x: int, y: int, height: int, shares: np.ndarray, colour: Colour | str) -> None:
+        """Draw a curve with the area below it: per column from x on, a share of the height."""
+
+    def line(self, points: Sequence[tuple[float, float]], colour: Colour | str) -> None:
+        """Draw a line through points."""
 
     def done(self) -> bytes:
         """Return the picture as a file."""
@@ -93,13 +104,41 @@ class Picture:
         columns = np.rint(paper + strength(shares)[:, None] * (ink - paper))
         self.pixels[y : y + height, x : x + len(shares)] = columns
 
+    def area(self, x: int, y: int, height: int, shares: np.ndarray, colour: Colour | str) -> None:
+        """Draw a curve with the area below it: per column from x on, a share of the height."""
+        tops = np.rint(height * (1 - np.clip(shares, 0, 1))).astype(int)
+        ink, paper = np.array(self._rgb(colour)), np.array(self._rgb(PAPER))
+        down = np.arange(height + 1)[:, None]
+        # The line reaches from each column's value to that of its neighbour, so that steps are joined.
+        before = np.concatenate((tops[:1], tops[:-1]))
+        on_line = (down >= np.minimum(tops, before)) & (down <= np.maximum(tops, before) + 1)
+        here = self.pixels[y : y + height + 1, x : x + len(tops)]
+        here[down > tops] = np.rint(paper + _AREA * (ink - paper))
+        here[on_line] = ink
+
+    def line(self, points: Sequence[tuple[float, float]], colour: Colour | str) -> None:
+        """Draw a line through points, two pixels wide."""
+        for (x0, y0), (x1, y1) in pairwise(points):
+            count = int(max(abs(x1 - x0), abs(y1 - y0))) + 1
+            columns = np.rint(np.linspace(x0, x1, count + 1)).astype(int)
+            rows = np.rint(np.linspace(y0, y1, count + 1)).astype(int)
+            for across, down in ((0, 0), (1, 0), (0, 1)):
+                at = (rows + down, columns + across)
+                inside = (at[0] >= 0) & (at[0] < self.height) & (at[1] >= 0) & (at[1] < self.width)
+                self.pixels[at[0][inside], at[1][inside]] = self._rgb(colour)
+
     def png(self) -> bytes:
         """Return the image as PNG with a palette."""
         words = self.pixels.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], dtype=np.uint32)
-        colours, index = np.unique(words, return_inverse=True)
-        if len(colours) > 256:  # shades beyond what a palette holds lose their last bits
-            words &= 0xF8F8F8
-            colours, index = np.unique(words, return_inverse=True)
+        colours, index, counts = np.unique(words, return_inverse=True, return_counts=True)
+        if (
+            len(colours) > 256
+        ):  # shades beyond what a palette holds lose their last bits, rare ones only
+            rare = counts < np.sort(counts)[-_KEPT_COLOURS]
+            colours, place = np.unique(
+                np.where(rare, colours & 0xF0F0F0, colours), return_inverse=True
+            )
+            index = place.reshape(-1)[index.reshape(-1)]
         height, width = words.shape
         index = index.reshape(height, width)
         if len(colours) > 256:
@@ -152,10 +191,14 @@ class VectorPicture:
 
     def text(self, x: float, y: float, text: str, colour: Colour | str = INK) -> float:
         """Write text with its upper left corner at x, y; returns where it ends."""
-        shown = html.escape("".join(c if c.isprintable() else "\ufffd" for c in text))
-        if shown.strip():
+        # Spaces are drawn as they stand, though neither XML nor browsers promise to keep them.
+        written = text.lstrip(" ")
+        at = x + LETTER * (len(text) - len(written))
+        shown = "".join(c if c.isprintable() else "\ufffd" for c in written).rstrip(" ")
+        shown = html.escape(shown.replace("  ", " \xa0").replace("  ", " \xa0"))
+        if shown:
             self._shapes.append(
-                f'<text x="{_short(x)}" y="{_short(y + 15)}" fill="{self._hex(colour)}">{shown}</text>'
+                f'<text x="{_short(at)}" y="{_short(y + 15)}" fill="{self._hex(colour)}">{shown}</text>'
             )
         return x + LETTER * len(text)
 
@@ -170,13 +213,33 @@ class VectorPicture:
                     f' fill="{self._hex(colour)}" fill-opacity="{levels[first]:g}"/>'
                 )
 
+    def area(self, x: int, y: int, height: int, shares: np.ndarray, colour: Colour | str) -> None:
+        """Draw a curve with the area below it: per column from x on, a share of the height."""
+        levels = y + np.round(height * (1 - np.clip(shares, 0, 1)), 1)
+        edges = np.flatnonzero(np.diff(levels, prepend=np.inf, append=np.inf))
+        steps = zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+        points = [(x + k, float(levels[a])) for a, b in steps for k in (a, b)]
+        ends = [(x + len(shares), y + height), (x, y + height)]
+        shape = " ".join(f"{_short(a)},{_short(b)}" for a, b in [*points, *ends])
+        self._shapes.append(
+            f'<polygon points="{shape}" fill="{self._hex(colour)}" fill-opacity="{_AREA}"/>'
+        )
+        self.line(points, colour)
+
+    def line(self, points: Sequence[tuple[float, float]], colour: Colour | str) -> None:
+        """Draw a line through points."""
+        shape = " ".join(f"{_short(x)},{_short(y)}" for x, y in points)
+        self._shapes.append(
+            f'<polyline points="{shape}" fill="none" stroke="{self._hex(colour)}" stroke-width="2"/>'
+        )
+
     def done(self) -> bytes:
         """Return the drawing as SVG."""
         shapes = "\n".join(self._shapes)
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}"'
             f' width="{self.width}" height="{self.height}" font-family="DejaVu Sans Mono, Menlo, Consolas, monospace"'
-            f' font-size="20" xml:space="preserve">\n{shapes}\n</svg>\n'
+            f' font-size="20">\n{shapes}\n</svg>\n'
         ).encode()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 
 from nki_lab.profiler.report import badge
@@ -51,14 +52,24 @@ def _of_data(
 
 def _text(parts: Parts, view: str, paper: PaperKind, theme: str) -> bytes:
     data = parts.data
-    lines = view_text(data, view, _LINES_SHOWN).split("\n")
     room = (WIDTH - 2 * _MARGIN) // LETTER
+    told = view_text(data, view, _LINES_SHOWN).split("\n")
+    lines = [part for line in told for part in _wrapped(line, room)]
     line_height = TEXT_HEIGHT + 4
     picture = paper(WIDTH, 2 * _MARGIN + line_height * (len(lines) + 3), theme)
     heads = [(summary(data), INK), (badge(data.profile), FAINT), ("", INK)]
     for k, (line, colour) in enumerate([*heads, *((line, INK) for line in lines)]):
         picture.text(_MARGIN, _MARGIN + k * line_height, cut(line, room), colour)
     return picture.done()
+
+
+def _wrapped(line: str, letters: int) -> list[str]:
+    """Return a line as several of at most so many letters, the later ones further to the right."""
+    margin = " " * (len(line) - len(line.lstrip(" ")))
+    return textwrap.wrap(
+        line.strip(" "), letters, initial_indent=margin, subsequent_indent=f"{margin}    ", replace_whitespace=False,
+        drop_whitespace=False, break_on_hyphens=False,
+    ) or [""]  # fmt: skip
 
 
 #: View -> what draws it; the others are shown as text.

@@ -6,15 +6,15 @@ from typing import Any
 
 from nki_lab.profiler.advice import CATEGORY, HELP
 from nki_lab.profiler.columns import Strings
+from nki_lab.profiler.line_costs import line_costs, line_rows
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.report import badge, bound_sentence
 from nki_lab.profiler.schema import ENGINES
 from nki_lab.profiler.source_lines import by_line
 from nki_lab.profiler.view_data import ViewData
 from nki_lab.profiler.view_text import view_text
-from nki_lab.widgets.entries import remark_entry
+from nki_lab.widgets.entries import place_entry, remark_entry
 from nki_lab.widgets.packing import pack
-from nki_lab.widgets.timeline_model import instruction_lines
 
 #: Source lines and findings listed.
 LINES_SHOWN = 12
@@ -107,13 +107,15 @@ def engine_rows(profile: Profile) -> list[dict[str, Any]]:
 
 
 def _lines(data: ViewData) -> list[dict[str, Any]]:
-    places, codes = instruction_lines(data)
+    places, codes = line_rows(data)
+    costs = {cost.place: cost for cost in line_costs(data)}
     # Numbers as names: lines of one number in two cells stay apart.
     column = Strings(codes, [str(number) for number in range(len(places))])
     found = by_line(data.profile, column)[:LINES_SHOWN]
     return [
-        places[int(line.place)]
+        place_entry(places[int(line.place)])
         | {
+            "engines": costs[places[int(line.place)]].engine_ns,
             "engine_us": line.engine_ns / 1000,
             "dma_us": line.transfer_ns / 1000,
             "count": line.instructions,

@@ -11,12 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.profiler.curves import Curve, curves
+from nki_lab.profiler.curves import Curve, curves, most_text
 from nki_lab.widgets.packing import pack
 from nki_lab.widgets.timeline_model import Timeline, joined
 
 #: Parts of one curve that are sent at once.
 POINTS = 1024
+#: Curve -> its place in the series of colours, and that of those which are not named.
+CURVE_COLOURS = {
+    "SBUF usage": 0,
+    "PSUM usage": 3,
+    "Pending DMA": 4,
+    "DMA throughput": 6,
+    "HBM throughput": 2,
+    "MFU": 1,
+}
+OTHER_CURVES = 6
 
 
 def timeline_curves(
@@ -39,10 +49,11 @@ def timeline_curves(
             {
                 "title": curve.title,
                 "unit": curve.unit,
+                "colour": CURVE_COLOURS.get(curve.title, OTHER_CURVES),
                 "core": curve.core,
                 "run": run,
                 "top": float(curve.limit or curve.values.max(initial=0.0)),
-                "most": float(curve.values.max(initial=0.0)),
+                "most": most_text(curve, float(curve.values.max(initial=0.0))),
                 "from": count,
                 "to": count + len(time),
             }

@@ -1,17 +1,21 @@
 """Is the picture a valid PNG that shows what ran when?"""
 
+import re
 import struct
 import zlib
+from xml.etree import ElementTree
 
 import numpy as np
+import pytest
 
 from nki_lab.profiler.view_data import ViewData
 from nki_lab.widgets.glyphs import text_dots
-from nki_lab.widgets.picture import WIDTH, Picture
-from nki_lab.widgets.theme import ENGINE_COLOURS, rgb
+from nki_lab.widgets.picture import LETTER, WIDTH, Picture, VectorPicture
+from nki_lab.widgets.theme import ENGINE_COLOURS, LIMIT, rgb
+from nki_lab.widgets.timeline_curves import known_curves
 from nki_lab.widgets.timeline_model import Timeline
 from nki_lab.widgets.timeline_picture import timeline_picture
-from tests.widgets.runs import by_hand, many_events
+from tests.widgets.runs import added, by_hand, many_events
 
 
 def decode(png: bytes) -> np.ndarray:
@@ -80,3 +84,49 @@ def test_letters_are_letters() -> None:
     assert (text_dots("é") == text_dots("?")).all()
     letters = [text_dots(chr(code)).tobytes() for code in range(33, 127)]
     assert len(set(letters)) == len(letters)
+
+
+def test_a_picture_of_many_shades_keeps_its_background() -> None:
+    picture = Picture(64, 64)
+    picture.pixels[:20] = np.arange(20 * 64 * 3).reshape(20, 64, 3) % 251
+    found = decode(picture.png())
+    assert (found[20:] == 255).all()
+    assert np.abs(found[:20].astype(int) - picture.pixels[:20]).max() < 16
+
+
+def test_the_picture_of_a_timeline_has_curves_and_the_critical_path() -> None:
+    data = added().view_data
+    timeline = Timeline(data)
+    drawing = ElementTree.fromstring(timeline_picture(timeline, VectorPicture))
+    known = known_curves(timeline)
+    lines = [node for node in drawing if node.tag.endswith("polyline")]
+    assert len(lines) == len(known) > 3
+    text = " ".join(drawing.itertext())
+    assert all(curve.title in text for _, curve in known)
+    # The highest point of a curve is as far up as its most is of what it can be.
+    for line, (_, curve) in zip(lines, known, strict=True):
+        heights = [float(pair.split(",")[1]) for pair in line.get("points").split()]
+        share = curve.values.max() / (curve.limit or curve.values.max())
+        floor = float(
+            drawing.findall("{*}polygon")[lines.index(line)].get("points").split()[-1].split(",")[1]
+        )
+        assert (floor - min(heights)) / 40 == pytest.approx(share, abs=0.01)
+    marks = [n for n in drawing.findall("{*}rect") if n.get("fill") == LIMIT.light]
+    path = data.profile.critical_path()
+    assert len(marks) == len(path.steps)
+    ticks = {
+        n.text: float(n.get("x"))
+        for n in drawing.findall("{*}text")
+        if re.fullmatch(r"[\d.]+ us", n.text)
+    }
+    (_, first), (text, second) = list(ticks.items())[:2]
+    width = (second - first) / (1000 * float(text.split()[0]))
+    spans = sum(step.span_ns for step in path.steps)
+    assert sum(float(n.get("width")) for n in marks) == pytest.approx(spans * width, rel=0.02)
+
+
+def test_a_picture_of_shapes_keeps_spaces() -> None:
+    picture = VectorPicture(400, 40)
+    picture.text(10, 10, "    a  b")
+    (node,) = ElementTree.fromstring(picture.done()).findall("{*}text")
+    assert float(node.get("x")) == 10 + 4 * LETTER and node.text == "a \xa0b"

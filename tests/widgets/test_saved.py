@@ -57,15 +57,31 @@ def test_every_view_is_a_picture_of_pixels_and_of_shapes(view, theme) -> None:
     assert (pixels[0, 0].mean() > 128) == (theme == "light")
     drawing = ElementTree.fromstring(shown.to_image("svg", theme=theme))
     assert drawing.attrib["width"] == str(WIDTH)
-    assert {node.tag.rpartition("}")[2] for node in drawing} == {"rect", "text"}
+    assert {node.tag.rpartition("}")[2] for node in drawing} <= SHAPES
     assert "add_halves on trn2" in "".join(drawing.itertext())
+
+
+# All that a drawing may be made of: nothing that loads, links or acts.
+SHAPES = {"rect", "text", "polygon", "polyline"}
+ATTRIBUTES = {
+    "x",
+    "y",
+    "width",
+    "height",
+    "points",
+    "fill",
+    "fill-opacity",
+    "stroke",
+    "stroke-width",
+}
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_picture_of_shapes_shows_names_as_they_are(text) -> None:
     for view in VIEWS:
         drawing = ElementTree.fromstring(display(hostile_run(text), (view,)).to_image("svg"))
-        assert {node.tag.rpartition("}")[2] for node in drawing} == {"rect", "text"}
+        assert {node.tag.rpartition("}")[2] for node in drawing} <= SHAPES
+        assert all(set(node.attrib) <= ATTRIBUTES for node in drawing)
 
 
 def test_a_picture_in_another_form_is_refused() -> None:

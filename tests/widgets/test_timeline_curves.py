@@ -71,4 +71,4 @@ def test_a_window_of_the_curves_is_sent(monkeypatch) -> None:
         time = arrays["time"][part["from"] : part["to"]]
         assert time[0] == 1000 and time[-1] < 1500
         assert arrays["high"][part["from"]] == pytest.approx(at(curve.times, curve.values, 1000))
-        assert part["most"] == pytest.approx(curve.values.max()) and part["top"] >= part["most"]
+        assert part["most"].startswith("at most ") and part["top"] >= curve.values.max()

@@ -5,7 +5,7 @@ import { Canvas } from "./canvas.js";
 import { button, choice, fill, make, notice, sourceLine } from "./elements.js";
 import { heatColour, valueText } from "./heat.js";
 import { fit } from "./timeline_draw.js";
-import { duration, number, percent } from "./words.js";
+import { number, percent } from "./words.js";
 
 const GAP = 46;
 const TOP = 20;
@@ -38,7 +38,7 @@ class MultiplierArray {
         button("‹", "One step back (left arrow)", () => this.step(-1)), button("›", "One step on (right arrow)", () => this.step(1)),
         choice("speed", SPEEDS, "1", (value) => { this.speed = Number(value); }), this.slider),
       this.status, this.canvas.box,
-      make("p", { class: "nki-help" }, "Space plays, arrows step (with shift 16 steps), Home and End, [ and ] go to other products. ",
+      make("p", { class: "nki-help" }, "Blue is below zero, orange above; the slanted lines are columns of moving on their way through the array. Space plays, arrows step (with shift 16 steps), Home and End, [ and ] go to other products. ",
         "Sizes and values are those of the instruction; the order, one row and one column of the array a step, is that of a systolic array and no measured time."));
   }
 
@@ -69,14 +69,13 @@ class MultiplierArray {
     const { open } = this.context;
     const o = meta.operands;
     const used = Math.min(1, (k * m) / (meta.rows * meta.columns));
-    const times = meta.times.map(([name, ns]) => `${name} ${duration(ns)}`).join(", ");
     fill(this.facts,
       make("p", { class: "nki-use" }, make("code", {}, meta.text), open.ir ? button("Show in IR", "Show this instruction in the program's text", () => open.ir({ position: meta.position })) : null,
         open.layout ? button("Elements", "Show which elements each operand touches", () => open.layout({ position: meta.position })) : null,
         sourceLine(meta.place, meta.source)),
       make("p", {}, `K = ${k} partitions are summed over, M = ${m}, N = ${n}; `,
         `${percent(used)} of ${meta.rows} x ${meta.columns} multipliers are used. `,
-        meta.adds ? "The sums are added to what dst holds. " : "", times ? `${meta.modelled ? "Modelled" : "Measured"}: ${times}. ` : "",
+        meta.adds ? "The sums are added to what dst holds. " : "", meta.times ? `${meta.modelled ? "Modelled" : "Measured"}: ${meta.times}. ` : "",
         make("span", { class: "nki-faint" }, this.arrays.stationary ? `Values ${meta.note}.` : `No values: ${meta.note}.`)));
     this.canvas.element.setAttribute("aria-label",
       `Product of stationary ${o.stationary.text} [${k}, ${m}] and moving ${o.moving.text} [${k}, ${n}] on the multiplier array, into ${o.dst.text} [${m}, ${n}]. Space plays, arrow keys step.`);

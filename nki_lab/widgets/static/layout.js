@@ -304,7 +304,7 @@ class Layout {
     this.canvas.ask();
     const slice = this.tensor?.slices[k];
     if (!slice) {
-      fill(this.detail);
+      fill(this.detail, make("span", { class: "nki-faint" }, this.tensor?.slices.length ? "Choose a slice to see the instructions that read and write it." : ""));
       return;
     }
     const rest = slice.reads + slice.writes - slice.uses.length;

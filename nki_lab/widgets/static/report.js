@@ -8,6 +8,15 @@ function bar(share, colour, label) {
     make("span", { style: { width: `${Math.min(100, 100 * share)}%`, background: colour } }));
 }
 
+/** Return a bar divided by engine, as long as its share of the largest. */
+function stack(l, most, theme) {
+  const parts = [...Object.entries(l.engines), ["dma", 1000 * l.dma_us]].filter(([, ns]) => ns);
+  return make("span", { class: "nki-meter nki-parts", role: "img", "aria-label": `${microseconds(l.engine_us + l.dma_us)} us` },
+    parts.map(([name, ns]) => make("span", {
+      style: { width: `${ns / 10 / most}%`, background: theme.engine(name) }, title: `${theme.engineLabel(name)} ${microseconds(ns / 1000)} us`,
+    })));
+}
+
 function microseconds(value) {
   return value === null || value === undefined ? "" :
     value.toLocaleString("en-US", { minimumFractionDigits: 3, maximumFractionDigits: 3 });
@@ -24,9 +33,9 @@ function engines(meta, theme) {
 
 function lines(meta, theme) {
   const most = Math.max(...meta.lines.map((l) => l.engine_us + l.dma_us), 1e-9);
-  return table(["line", "cost", "#engine us", "#DMA us", "#instructions"], meta.lines.map((l) => [
-    sourceLine(l.place, l.text),
-    bar((l.engine_us + l.dma_us) / most, theme.line(l.place), `${microseconds(l.engine_us + l.dma_us)} us`),
+  return table(["line", "by engine", "#engine us", "#DMA us", "#instructions"], meta.lines.map((l) => [
+    sourceLine(l.place, l.source),
+    stack(l, most, theme),
     microseconds(l.engine_us), microseconds(l.dma_us), number(l.count),
   ]));
 }

@@ -40,7 +40,8 @@ class Source {
       make("div", { class: "nki-bar" },
         choice("heat", options, this.by, (value) => { this.by = value; this.list.renew(); }),
         button("Costliest line", "Go to the line with the largest value", () => this.costliest()),
-        make("span", { class: "nki-help" }, "Times in us; work of several engines at once is added up. Arrow keys move, Enter shows the program.")),
+        make("span", { class: "nki-help" }, "Times in us; work of several engines at once is added up. ▲ has a finding. Arrow keys move, Enter shows the program.")),
+      this.legend = make("div", { class: "nki-legend" }),
       make("div", { class: "nki-cost-head", "aria-hidden": "true" }, HEAD.map((text) => make("span", {}, text))),
       make("div", { class: "nki-split nki-one" }, this.list.element), this.below);
     this.list.element.addEventListener("keydown", (event) => {
@@ -49,6 +50,7 @@ class Source {
       event.stopPropagation();
       this.toProgram(this.rows[this.list.chosen]);
     });
+    this.listColours();
     this.list.setCount(this.rows.length);
     this.tell(-1);
   }
@@ -72,6 +74,13 @@ class Source {
     return rows;
   }
 
+  /** Say which colour is which engine, of those that work. */
+  listColours() {
+    const used = Object.keys(this.theme.table.labels).filter((name) => this.meta.costs.some((c) => (name === "dma" ? c.dma : c.engines[name])));
+    fill(this.legend, used.map((name) => make("span", { class: "nki-key" },
+      make("span", { class: "nki-chip", style: { background: this.theme.engine(name) } }), this.theme.engineLabel(name))));
+  }
+
   row(k) {
     const { heading, line, text, place, cost } = this.rows[k];
     if (heading) return make("div", { class: "nki-faint" }, heading);
@@ -86,7 +95,8 @@ class Source {
     const row = make("div", { title: remarks ? remarks.join("\n") : null },
       make("span", { class: "nki-heat", style: { background: share ? this.theme.heat(share) : "" } }),
       make("span", { class: "nki-line-number" }, String(line)),
-      make("span", { class: "nki-text" }, remarks ? make("span", { class: "nki-flag", "aria-label": "has findings" }, "▲ ") : null, text.replaceAll("\t", "    ")),
+      make("span", remarks ? { class: "nki-flag", "aria-label": "has findings" } : {}, remarks ? "▲" : ""),
+      make("span", { class: "nki-text" }, text.replaceAll("\t", "    ")),
       cells.map((cell) => make("span", { class: "nki-num" }, cell)));
     // Once a line is chosen it stays: on the way to its buttons the pointer crosses others.
     row.addEventListener("mouseenter", () => { if (this.list.chosen < 0) this.tell(k); });
@@ -143,6 +153,7 @@ class Source {
   }
 
   refresh() {
+    this.listColours();
     this.list.renew();
   }
 

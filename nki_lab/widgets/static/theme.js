@@ -29,10 +29,10 @@ export function watchTheme(changed) {
 
 /** The colours of both themes, and which of them hold now. */
 export class Theme {
-  constructor(table, element) {
+  constructor(table, element, lines = []) {
     this.table = table;
     this.element = element;
-    this.lines = new Map();
+    this.lines = new Map(lines.map((place, k) => [place, k]));
     this.update();
   }
 
@@ -63,8 +63,17 @@ export class Theme {
   /** Return the colour of a source line: the same in every view of a run. */
   line(place) {
     if (!place) return this.now.faint;
+    return this.series(this.numberOf(place));
+  }
+
+  /** Tell whether another line has the colour of this one already. */
+  isAgain(place) {
+    return Boolean(place) && this.numberOf(place) >= this.now.series.length;
+  }
+
+  numberOf(place) {
     if (!this.lines.has(place)) this.lines.set(place, this.lines.size);
-    return this.series(this.lines.get(place));
+    return this.lines.get(place);
   }
 }
 

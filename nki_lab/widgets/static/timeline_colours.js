@@ -4,7 +4,7 @@ import { choice, fill, make } from "./elements.js";
 import { focusOn } from "./timeline_focus.js";
 import { number } from "./words.js";
 
-const KEYS_SHOWN = 12;
+const KEYS_SHOWN = 16;
 const STALLS_PATIENCE_MS = 60000; // the first answer of a large run looks at all of its events
 const COLOURINGS = [
   ["line", "source line"], ["tensor", "tensor"], ["engine", "engine"], ["opcode", "opcode"], ["stall", "what was waited for"],
@@ -37,16 +37,33 @@ export class Colours {
     }
   }
 
+  /** Return the numbers of the lines whose events are known, those with most time first. */
+  costliest() {
+    const { events } = this.view;
+    const sums = new Float64Array(events.lines.length);
+    for (const lane of events.lanes) for (let i = lane.lo; i < lane.hi; i++) sums[events.line[i]] += events.duration[i];
+    return [...sums.keys()].filter((k) => k && sums[k]).sort((a, b) => sums[b] - sums[a]);
+  }
+
+  /** Tell whether an event's colour stands for a second line as well: it is then drawn with a stripe. */
+  isStriped(i) {
+    return this.by === "line" && Boolean(this.again?.[this.view.events.line[i]]);
+  }
+
   /** Fix the colour of every line and list what the colours mean. */
   list() {
     const { view } = this;
     // In two runs a line is known by its text: its number may have changed.
-    this.lines = view.events.lines.map((line) => view.theme.line(line && ((view.compared && line.text.trim()) || line.place)));
+    const keys = view.events.lines.map((line) => line && ((view.compared && line.text.trim()) || line.place));
+    // Colours are fewer than lines may be: those that take most time get one of their own (also from `head.lines`).
+    for (const k of this.costliest()) view.theme.line(keys[k]);
+    this.lines = keys.map((key) => view.theme.line(key));
+    this.again = keys.map((key) => view.theme.isAgain(key));
     const entries = this.entries();
     fill(this.legend,
-      ...entries.slice(0, KEYS_SHOWN).map(({ colour, name, text, fits }) => make("button", {
+      ...entries.slice(0, KEYS_SHOWN).map(({ colour, again, name, text, fits }) => make("button", {
         type: "button", class: "nki-key", title: `${text || name}: only these stand out`, onclick: () => this.focus(name, fits),
-      }, make("span", { class: "nki-chip", style: { background: colour } }), name, text && make("code", {}, text))),
+      }, make("span", { class: `nki-chip ${again ? "nki-again" : ""}`, style: { backgroundColor: colour } }), name, text && make("code", {}, text))),
       ...(entries.length > KEYS_SHOWN ? [make("span", { class: "nki-faint" }, `and ${number(entries.length - KEYS_SHOWN)} more`)] : []));
   }
 
@@ -57,7 +74,7 @@ export class Colours {
       events.lines.slice(1).forEach((line, k) => {
         const text = line.text.trim();
         const key = (compared && text) || line.place;
-        if (!known.has(key)) known.set(key, { colour: this.lines[k + 1], name: line.place, text, codes: new Set() });
+        if (!known.has(key)) known.set(key, { colour: this.lines[k + 1], again: this.again[k + 1], name: line.place, text, codes: new Set() });
         known.get(key).codes.add(k + 1);
       });
       return [...known.values()].map((entry) => ({ ...entry, fits: (i) => entry.codes.has(events.line[i]) }));

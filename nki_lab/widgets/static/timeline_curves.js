@@ -52,7 +52,7 @@ export function paintCurves(pen, view, columns) {
   curves.meta.curves.forEach((curve, k) => {
     const { y, height } = curveBands[k];
     const level = (value) => y + height - (curve.top ? Math.min(1, value / curve.top) : 0) * height;
-    const colour = theme.series(CURVE_COLOURS[curve.title] ?? 6);
+    const colour = theme.series(curve.colour);
     pen.fillStyle = theme.now.rule;
     pen.fillRect(left, y + height, columns, 1);
     pen.save();
@@ -96,13 +96,9 @@ export function paintCurves(pen, view, columns) {
     pen.fillStyle = theme.now.ink;
     pen.fillText(fit(pen, `${prefix}${curve.title}`, left - 12), 9, y + height / 2 - 6);
     pen.fillStyle = theme.now.faint;
-    pen.fillText(fit(pen, view.paired ? "A filled, B dashed" : `at most ${written(curve.most, curve.unit)}`, left - 12), 9, y + height / 2 + 7);
+    pen.fillText(fit(pen, view.paired ? "A filled, B dashed" : curve.most, left - 12), 9, y + height / 2 + 7);
   });
 }
-
-const CURVE_COLOURS = {
-  "SBUF usage": 0, "PSUM usage": 3, "Pending DMA": 4, "DMA throughput": 6, "HBM throughput": 2, MFU: 1,
-};
 
 const PAUSE_MS = 150;
 

@@ -10,7 +10,8 @@ const ROW = 20;
 const PAIRED_ROW = 14;
 const GAP = 3;
 const MIN_LABEL_PX = 38;
-export const FONT = "11px var(--jp-ui-font-family, system-ui), sans-serif";
+const SMALL_FONT = "9px system-ui, sans-serif";
+export const FONT = "11px system-ui, sans-serif";
 
 /**
  * Return where each lane lies: {y, height, track}, each track's {y, height}, and where all of them end.
@@ -190,6 +191,10 @@ function wideEvent(pen, view, row, lane, i, a, b) {
   pen.fillStyle = view.colourOf(i, lane);
   // A hair of background between neighbours keeps equal colours apart.
   pen.fillRect(a, row.y, Math.max(0.5, b - a - (b - a > 3 ? 1 : 0)), row.height - (row.height > 8 ? 1 : 0));
+  if (b - a > 3 && view.colours.isStriped(i)) {
+    pen.fillStyle = theme.now.paper;
+    pen.fillRect(a, row.y + row.height - 3, b - a - 1, row.height > 14 ? 2 : 1);
+  }
   pen.globalAlpha = 1;
   if (i === view.chosen) {
     pen.strokeStyle = theme.now.ink;
@@ -198,7 +203,9 @@ function wideEvent(pen, view, row, lane, i, a, b) {
   }
   if (b - a > MIN_LABEL_PX && row.height >= 10) {
     pen.fillStyle = pale ? theme.now.faint : theme.now.onFill;
-    pen.fillText(fit(pen, view.title(i), b - a - 8), a + 4, row.y + row.height / 2);
+    if (row.height < 14) pen.font = SMALL_FONT;
+    pen.fillText(fit(pen, view.title(i), b - a - 8), a + 4, row.y + (row.height - (row.height > 8 ? 1 : 0)) / 2 + 0.5);
+    pen.font = FONT;
   }
 }
 

@@ -38,7 +38,7 @@ class RunView {
     const head = model.get("head");
     this.tabs = model.get("tabs").filter((name) => VIEWS[name]);
     this.source = new Source(model);
-    this.theme = new Theme(model.get("theme"), host); // the view itself has a colour that follows from it
+    this.theme = new Theme(model.get("theme"), host, head.lines); // the view itself has a colour that follows from it
     this.context = { source: this.source, theme: this.theme, open: {} };
     this.views = {};
     this.id = `nki-${uniqueNumber()}`;
