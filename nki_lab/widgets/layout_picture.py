@@ -86,8 +86,8 @@ def _tensor(picture: Paper, data: ViewData, number: int, tensor: Tensor, y: int)
             )  # fmt: skip
             text = part.text[part.text.index("[") :] if "[" in part.text else "all of it"
             if high >= TEXT_HEIGHT + 4 and wide > LETTER * (len(text) + 1):
-                y = top + box.row * down + (high - TEXT_HEIGHT) / 2
-                picture.text(_MARGIN + x + 6, y, text, ON_FILL)
+                middle = top + box.row * down + high / 2
+                picture.text(_MARGIN + x + 6, middle - TEXT_HEIGHT / 2, text, ON_FILL)
 
 
 def array_picture(

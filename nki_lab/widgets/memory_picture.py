@@ -79,9 +79,9 @@ def _memory(
         picture.fill(_LEFT, floor - byte * down, width, 1, RULE)
         label = f"bank {byte // bank}" if bank else f"{byte:,}"
         # The name of a bank stands above its lower edge, a byte beside its line.
-        y = floor - byte * down - (TEXT_HEIGHT if bank else TEXT_HEIGHT / 2)
-        if y >= top - TEXT_HEIGHT / 2:
-            picture.text(_LEFT - LETTER * (len(label) + 1), y, label, FAINT)
+        beside = floor - byte * down - (TEXT_HEIGHT if bank else TEXT_HEIGHT / 2)
+        if beside >= top - TEXT_HEIGHT / 2:
+            picture.text(_LEFT - LETTER * (len(label) + 1), beside, label, FAINT)
     for k in range(min(len(tiles.tensor), _TILES_SHOWN)):
         place = data.tensors[int(tiles.tensor[k])].place
         line = place.label if place else ""
