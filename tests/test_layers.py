@@ -16,7 +16,7 @@ LINT = (
 
 ROOMS = (
     "api cli compiler dtypes errors exercises frameworks hardware ir isa kernels language magics "
-    "options profiler rewrite runtime server settings simulator source targets timing widgets"
+    "options profiler progress rewrite runtime server settings simulator source targets timing widgets"
 ).split()
 
 

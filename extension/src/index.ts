@@ -4,9 +4,10 @@
 
 import { JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { highlight } from './highlight.js';
+import { progress } from './progress.js';
 import { settings } from './settings.js';
 
 // Some provide something for others: of all types.
-const plugins: JupyterFrontEndPlugin<any>[] = [settings, highlight];
+const plugins: JupyterFrontEndPlugin<any>[] = [settings, highlight, progress];
 
 export default plugins;

@@ -18,6 +18,7 @@ from nki_lab.cli.execute import execute
 from nki_lab.cli.explain import OptionsAreTopics, explain
 from nki_lab.cli.lab import lab
 from nki_lab.cli.profile import profile
+from nki_lab.cli.progress import show_progress
 from nki_lab.cli.run import run
 from nki_lab.cli.validate import validate
 from nki_lab.errors import NkiError, UnknownOption
@@ -29,6 +30,7 @@ class _Commands(TyperGroup):
     """Prints what a kernel author did wrong without Python's traceback."""
 
     def invoke(self, ctx: Any) -> Any:
+        show_progress()
         try:
             return super().invoke(ctx)
         except NkiError as error:

@@ -41,6 +41,7 @@ from nki_lab.errors import (
 )
 from nki_lab.ir.nodes import Finding, Kernel
 from nki_lab.ir.watch import Watch
+from nki_lab.progress import phase
 from nki_lab.targets.spec import Target
 
 Pass = Callable[[Kernel, CompileOptions], Kernel]
@@ -184,9 +185,10 @@ def _stages(kernel: Kernel, options: CompileOptions) -> Iterator[tuple[str, Kern
     if options.schedule:
         kernel = apply_schedule(kernel, options)
         yield "apply_schedule", kernel
-    for name, run in PASSES:
+    for at, (name, run) in enumerate(PASSES):
         if name not in options.skip_passes:
-            kernel = run(kernel, options)
+            with phase(f"compiling ({name})", lambda at=at: at, len(PASSES)):  # type: ignore[misc]
+                kernel = run(kernel, options)
             yield name, kernel
 
 

@@ -28,6 +28,7 @@ from nki_lab.ir.instruction import Definition, Instruction
 from nki_lab.ir.iterations import Iteration, Iterations
 from nki_lab.ir.nodes import Kernel
 from nki_lab.language.loops import fori_loop
+from nki_lab.progress import doing
 from nki_lab.source import Place, Span, is_internal
 from nki_lab.targets.spec import Target
 
@@ -55,6 +56,7 @@ class Retrace:
         self._target = target
         self._options = replace(options, strict=False)
 
+    @doing("reading loop variables")
     def iterations(self, compiled: Kernel) -> Iterations | None:
         """Return the loop variables of a compiled kernel's instructions.
 

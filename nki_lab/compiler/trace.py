@@ -39,6 +39,7 @@ from nki_lab.ir.tensor import NkiTensor
 from nki_lab.ir.verify import not_shared, result_error
 from nki_lab.ir.watch import Watch
 from nki_lab.language.nkiobject import NKIObject
+from nki_lab.progress import phase
 from nki_lab.source import authors_traceback
 from nki_lab.targets.spaces import SHARED_HBM
 from nki_lab.targets.spec import Target
@@ -93,7 +94,8 @@ def trace(
         watch.begin(builder)
     positional, keywords = _call_form(source, values)
     explained: NkiError | None = None
-    with builder.active(), _marked_output(program):
+    traced = phase("tracing", lambda: len(builder.body), unit="instructions")
+    with traced, builder.active(), _marked_output(program):
         try:
             result = source.function(*positional, **keywords)
         except Exception as error:

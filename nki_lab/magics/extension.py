@@ -11,8 +11,10 @@ from nki_lab.api import install
 from nki_lab.magics.completions import complete_options
 from nki_lab.magics.editor import attach_editor, detach_editor
 from nki_lab.magics.exercise_magic import ExerciseMagics
+from nki_lab.magics.front_end import greet, part
 from nki_lab.magics.line_magics import LineMagics
 from nki_lab.magics.nki_magic import NkiMagics
+from nki_lab.magics.progress import hide_progress, show_progress
 from nki_lab.magics.target import forget_choice
 from nki_lab.magics.view_magics import ViewMagics
 from nki_lab.runtime import Result
@@ -43,6 +45,8 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     register(shell, Result)
     attach_editor(shell)
     number_cells(lambda filename: _number(shell, filename))
+    greet(shell)
+    show_progress(shell)
 
 
 def _number(shell: InteractiveShell, filename: str) -> int | None:
@@ -63,6 +67,8 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
     unregister(shell, Result)
     detach_editor(shell)
     number_cells(lambda filename: None)
+    hide_progress(shell)
+    part(shell)
     if not _before.get("aliases", True):
         install.uninstall()
     target = _before.get("target")

@@ -23,12 +23,14 @@ from nki_lab.profiler import (
 )
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.reading import beginning_of
+from nki_lab.progress import doing
 from nki_lab.targets import Target
 
 #: Endings that `save` knows.
 ENDINGS = (".json", ".parquet", ".csv", ".pftrace")
 
 
+@doing("writing the profile")
 def save(profile: Profile, path: str | Path) -> Path:
     """Write a profile in the format that the ending of `path` tells, and return the path.
 
@@ -55,6 +57,7 @@ def check_ending(path: Path) -> None:
         )
 
 
+@doing("reading the profile")
 def load(path: str | Path, target: str | Target | None = None) -> Profile:
     """Read a profile that `save` or `save_chrome_trace` wrote, or a folder of Parquet tables of Neuron Explorer.
 

@@ -17,6 +17,7 @@ from nki_lab.profiler.metrics import bound_by
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import ENGINES
 from nki_lab.profiler.source_lines import by_line
+from nki_lab.progress import doing
 
 _TITLES = {
     "tensor": "Tensor",
@@ -33,6 +34,7 @@ _WARNINGS_SHOWN = 8
 _ADVICE_SHOWN = 3
 
 
+@doing("writing the report")
 def report(profile: Profile) -> str:
     """Return the report of a profile as text, without a final line break."""
     lines = [_heading(profile), "", *_times(profile), "", *_engines(profile), ""]

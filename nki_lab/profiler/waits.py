@@ -27,6 +27,7 @@ from nki_lab.profiler.columns import known
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import ENGINES, TRANSFERS
 from nki_lab.profiler.source_lines import issuers
+from nki_lab.progress import doing
 
 REASONS = (
     "start", "order", "semaphore", "dma", "issue", "ring", "port", "issuer", "loop", "core", "unknown",
@@ -90,6 +91,7 @@ class Waits:
         return issuers(self.profile)
 
 
+@doing("finding what events waited for")
 def waits(profile: Profile) -> Waits:
     """Find out what every event of a profile waited for."""
     return _Search(profile).found()

@@ -14,6 +14,7 @@ from nki_lab.compiler.passes.insert_waits import insert_waits
 from nki_lab.ir.execution import Execution
 from nki_lab.ir.repeat import repeated
 from nki_lab.profiler.profile import Profile
+from nki_lab.progress import doing
 from nki_lab.runtime.jit import KernelFunction, jit, use_target
 from nki_lab.settings import override
 from nki_lab.targets.spec import Target
@@ -92,6 +93,7 @@ def benchmark(
     return benchmark_of(executions, TimingOptions(program_overhead=program_overhead))
 
 
+@doing("timing calls behind each other")
 def benchmark_of(
     executions: Sequence[Execution], options: TimingOptions | None = None
 ) -> Benchmark:

@@ -21,6 +21,7 @@ from nki_lab.errors import KernelArgument, NkiError, NotModelled, NotOnTarget, T
 from nki_lab.ir.instruction import active
 from nki_lab.ir.nodes import Finding
 from nki_lab.ir.watch import Watch
+from nki_lab.progress import phase
 from nki_lab.runtime.call_form import CallForm
 from nki_lab.runtime.compiled import (
     CompiledFunction,
@@ -147,7 +148,7 @@ class KernelFunction:
 
     def launch(self, *args: Any, target: str | Target | None = None, **kwargs: Any) -> Result:
         """Run on the simulator and return everything that is known about the run."""
-        with use_target(target), _enough_memory(self):
+        with phase(self.__name__), use_target(target), _enough_memory(self):
             settings = Settings.read()
             if settings.debug or self.debug:
                 return self._debug(settings, args, kwargs)

@@ -27,6 +27,7 @@ from nki_lab.profiler.stalls import Stalls
 from nki_lab.profiler.step_data import Steps
 from nki_lab.profiler.view_data import ViewData
 from nki_lab.profiler.what_if import WhatIf, WhatIfs
+from nki_lab.progress import phase
 from nki_lab.runtime.steps import VIEWS_ROOM, steps_of_run
 from nki_lab.runtime.view_data import make_view_data
 from nki_lab.simulator import SimulatorOptions
@@ -106,13 +107,14 @@ class Result:
     @cached_property
     def profile(self) -> Profile:
         """The modelled timeline, in Neuron Explorer's tables."""
-        if not self.others:
-            return simulate_time(self.execution, iterations=self._iterations(self.kernel))
-        executions = (self.execution, *self.others)
-        return simulate_cores(
-            executions,
-            iterations=[self._iterations(execution.kernel) for execution in executions],
-        )
+        with phase(self.name):
+            if not self.others:
+                return simulate_time(self.execution, iterations=self._iterations(self.kernel))
+            executions = (self.execution, *self.others)
+            return simulate_cores(
+                executions,
+                iterations=[self._iterations(execution.kernel) for execution in executions],
+            )
 
     def _iterations(self, kernel: Kernel) -> Callable[[], Iterations | None]:
         retrace = self.retrace

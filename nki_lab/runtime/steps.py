@@ -16,6 +16,7 @@ from nki_lab.ir.literals import view_text
 from nki_lab.ir.nodes import Kernel
 from nki_lab.profiler.step_data import NoSteps, Step, StepOperand, StepPass, Steps
 from nki_lab.profiler.view_data import ViewData
+from nki_lab.progress import doing
 from nki_lab.runtime.view_data import make_view_data, place_finder
 from nki_lab.simulator import SimulatorOptions
 from nki_lab.simulator.stepping import SNAPSHOT_BYTES, Operand, Stepper
@@ -36,6 +37,7 @@ def kept_inputs(kernel: Kernel, arrays: Sequence[np.ndarray]) -> dict[int, np.nd
     return {k: arrays[k].copy() for k in written}
 
 
+@doing("running again, step by step")
 def steps_of_run(
     compiled: CompiledKernel,
     inputs: Sequence[np.ndarray],

@@ -16,6 +16,7 @@ from threadpoolctl import ThreadpoolController
 from nki_lab.ir.instruction import Instruction
 from nki_lab.ir.nodes import Finding, Kernel, Loop
 from nki_lab.ir.storage import Storage
+from nki_lab.progress import counted, grown, phase
 from nki_lab.simulator.arguments import check_writable, elements_of, output_of
 from nki_lab.simulator.bind import Binder, Step, run_steps
 from nki_lab.simulator.cores import CoreMeeting
@@ -85,7 +86,9 @@ class Program:
         self._begun: set[int] = set()
         self._undecided = _undecided(kernel)
         self._stand_ins: dict[int, np.ndarray] = {}
-        self._bind_all()
+        self.taken = counted(())  # how far a run that meets others is
+        with phase("binding", grown(self._steps), len(kernel.instructions)):
+            self._bind_all()
 
     # -- binding -------------------------------------------------------------------------------------------------
 
@@ -112,7 +115,7 @@ class Program:
                 passes: list[Any] = []
                 self._renew(node, passes)
                 at = self._bind_body(node.body, at, passes)
-                steps.append(DeviceLoop(self, node, passes))
+                steps.append(DeviceLoop(self, node, passes, tells=steps is self._steps))
             else:
                 self._start(at, steps)
                 self._bind_instruction(node, steps)
@@ -204,8 +207,14 @@ class Program:
                 updated in place; a read-only one that it writes is an error.
         """
         self.begin(arrays)
-        with np.errstate(all="ignore"), one_blas_thread():
-            run_steps(self._steps)
+        steps = counted(self._steps)
+        with (
+            # Where the device runs loops, the passes of these tell more than the steps outside.
+            phase("simulating", steps.done, 0 if self.kernel.has_loops else steps.total),
+            np.errstate(all="ignore"),
+            one_blas_thread(),
+        ):
+            run_steps(steps)
         return self.end(arrays)
 
     def begin(
@@ -238,7 +247,8 @@ class Program:
 
     def meetings(self) -> Iterator[Meeting]:
         """Run the steps, stopping at each place where it meets another core or rank."""
-        return run_to_meetings(self._steps)
+        self.taken = counted(self._steps)
+        return run_to_meetings(self.taken)
 
     def end(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Write copies of inputs back and return the outputs."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from nki_lab.errors import KernelArgument
 from nki_lab.ir.storage import Storage
+from nki_lab.progress import phase
 from nki_lab.simulator.machine import Program, one_blas_thread
 from nki_lab.simulator.rendezvous import run_together
 
@@ -41,10 +42,15 @@ def run_ranks(
         shared.update({s.id: first.arrays[s.id] for s in first.kernel.inputs})
         for other in others:
             other.begin(own, shared)
-    with np.errstate(all="ignore"), one_blas_thread():
-        run_together(
-            {p.place: p.meetings() for cores in programs for p in cores}, programs[0][0].world
-        )
+    running = [p for cores in programs for p in cores]
+    meetings = {p.place: p.meetings() for p in running}
+    together = phase(
+        "simulating",
+        lambda: sum(p.taken.done() for p in running),
+        sum(p.taken.total for p in running),
+    )
+    with together, np.errstate(all="ignore"), one_blas_thread():
+        run_together(meetings, running[0].world)
     return [cores[0].end(own) for cores, own in zip(programs, arrays, strict=True)]
 
 

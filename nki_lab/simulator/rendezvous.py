@@ -8,7 +8,7 @@ place is an error, never an endless wait.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -16,6 +16,7 @@ from nki_lab.errors import MissingPartner, NkiError
 from nki_lab.ir.instruction import Instruction
 from nki_lab.ir.nodes import Loop
 from nki_lab.ir.register import Register
+from nki_lab.progress import phase
 from nki_lab.simulator.bind import run_steps, tell_where
 from nki_lab.source import Span
 
@@ -127,11 +128,13 @@ class Passes(NamedTuple):
 class DeviceLoop:
     """A step that is a loop of steps.
 
-    `program` is what runs it: it has the registers, and counts the passes of each loop that is entered.
+    `program` is what runs it: it has the registers, and counts the passes of each loop that is entered. `tells` is set
+    where its passes tell how far a run is, as those of loops within others do not.
     """
 
-    def __init__(self, program: Runs, loop: Loop, steps: list[Any]) -> None:
+    def __init__(self, program: Runs, loop: Loop, steps: list[Any], tells: bool = False) -> None:
         self.program = program
+        self.tells = tells
         self.loop = loop
         self.steps = steps
 
@@ -169,11 +172,19 @@ class DeviceLoop:
 
     def __call__(self) -> None:
         """Run the loop."""
-        for _ in self.passes():
-            run_steps(self.steps)
+        passes = self.enter()
+        if not self.tells:
+            while self.begins(passes):
+                run_steps(self.steps)
+            return
+        trips, place = self.program.trips, passes.place
+        total = 0 if passes.values is None else len(passes.values)
+        with phase("", lambda: trips[place] - 1, total):
+            while self.begins(passes):
+                run_steps(self.steps)
 
 
-def run_to_meetings(steps: Sequence[Callable[[], Any]]) -> Iterator[Meeting]:
+def run_to_meetings(steps: Iterable[Callable[[], Any]]) -> Iterator[Meeting]:
     """Run steps, yielding at each meeting; the caller goes on when all have come."""
     for step in steps:
         if isinstance(step, Meeting):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from nki_lab.ir.cost import Port
@@ -48,6 +49,11 @@ class Board:
         self.runnable: list[Running] = []
         self.hop = target.semaphore_hop_ns * 1000
         self.table_load = target.scalar_table_load_ns * 1000
+
+    def settled(self) -> int:
+        """Return how many entries have their times; those of a queue get them in order."""
+        queues = self.program.queues.values()
+        return sum(bisect_left(own, True, key=lambda n: self.done[n] < 0) for own in queues)
 
 
 def last_unknown(waits: tuple[int, ...], first: int, done: list[int]) -> int:

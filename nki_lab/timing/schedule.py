@@ -11,6 +11,7 @@ from nki_lab.errors import BrokenProgram
 from nki_lab.ir.cost import Port
 from nki_lab.ir.execution import Execution
 from nki_lab.ir.form_times import SOFTWARE, RingKey, shared_ports
+from nki_lab.progress import phase
 from nki_lab.targets.engines import GPSIMD, TENSOR, Engine
 from nki_lab.targets.spec import Target
 from nki_lab.timing.board import NEVER, Board
@@ -34,9 +35,10 @@ def times_of(program: Program, target: Target) -> Board:
     Raises BrokenProgram when entries wait for each other.
     """
     board = Board(program, target)
-    sharing = _start_engines(program, board, target)
-    rings = _start_rings(program, board, sharing)
-    _run(rings, list(sharing.values()), board)
+    with phase("timing", board.settled, len(program.records)):
+        sharing = _start_engines(program, board, target)
+        rings = _start_rings(program, board, sharing)
+        _run(rings, list(sharing.values()), board)
     return board
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from nki_lab.errors import UnknownOption, close_matches
 from nki_lab.ir.form_times import Record, RingKey
 from nki_lab.profiler.what_if import WhatIf, WhatIfs
+from nki_lab.progress import phase
 from nki_lab.targets.engines import GPSIMD, SCALAR, TENSOR, VECTOR, Engine
 from nki_lab.targets.spec import Target
 from nki_lab.timing.lines import kernel_lines, label_of
@@ -141,12 +142,13 @@ def what_ifs(timeline: Timeline) -> WhatIfs:
     """Ask every question whose answer may differ from the run as it is; the largest gain first."""
     records = timeline.entries_by_record
     answers = []
-    for name, change in CHANGES.items():
-        touched = change.record is not None and any(map(change.record, records))
-        if touched or (change.target is not None and records):
-            answer = what_if(timeline, (name,))
-            if touched or answer.gain_ns:
-                answers.append(answer)
+    with phase("timing what-if questions", total=len(CHANGES)) as asked:
+        for asked.at, (name, change) in enumerate(CHANGES.items()):
+            touched = change.record is not None and any(map(change.record, records))
+            if touched or (change.target is not None and records):
+                answer = what_if(timeline, (name,))
+                if touched or answer.gain_ns:
+                    answers.append(answer)
     return WhatIfs(sorted(answers, key=lambda answer: answer.after_ns))
 
 

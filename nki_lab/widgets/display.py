@@ -19,6 +19,7 @@ from typing import Any
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.view_data import VIEWS, ViewData
 from nki_lab.profiler.view_text import comparison_lines, view_text
+from nki_lab.progress import doing
 from nki_lab.widgets.head import view_head
 from nki_lab.widgets.open_views import open_views
 from nki_lab.widgets.parts import Parts
@@ -89,6 +90,7 @@ class Display:
         """
         return view_picture(self._parts, self._known(view or self.tabs[0]), format, theme)
 
+    @doing("drawing the page")
     def save_html(self, path: str | Path) -> Path:
         """Write the views to one page that opens without kernel and network, and return its path."""
         path = Path(path)
@@ -118,6 +120,7 @@ class Display:
         return "\n\n".join(view_text(self.data, name, TEXT_LINES) for name in self.text)
 
     @cached_property
+    @doing("drawing")
     def _bundle(self) -> dict[str, Any]:
         bundle: dict[str, Any] = {"text/plain": repr(self)}
         drawn = drawn_view(self.tabs)

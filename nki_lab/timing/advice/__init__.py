@@ -9,6 +9,7 @@ To add a rule, write a file with a `Rule` and list it in `RULES`.
 from __future__ import annotations
 
 from nki_lab.profiler.advice import Advice, Advices
+from nki_lab.progress import phase
 from nki_lab.timing.advice import (
     array_fill,
     balance,
@@ -76,22 +77,26 @@ def advise(timeline: Timeline, exact: bool | None = None) -> Advices:
     ]
     found.sort(key=lambda candidate: -candidate[2])  # equal ones in the order of the rules
     told = []
-    for rule, proposal, most in found[:most_told]:
-        gain, bound = (
-            (_gain_ns(evidence, proposal), proposal.bound) if exact else (most, _untimed(evidence))
-        )
-        if gain > least:
-            told.append(
-                Advice(
-                    rule=rule.name,
-                    message=proposal.message,
-                    help=proposal.help,
-                    places=evidence.places(proposal.entries),
-                    gain_ns=gain,
-                    total_ns=evidence.total_ns,
-                    bound=bound,
-                )
+    tried = found[:most_told]
+    with phase("timing advice", total=len(tried)) as asked:
+        for asked.at, (rule, proposal, most) in enumerate(tried):
+            gain, bound = (
+                (_gain_ns(evidence, proposal), proposal.bound)
+                if exact
+                else (most, _untimed(evidence))
             )
+            if gain > least:
+                told.append(
+                    Advice(
+                        rule=rule.name,
+                        message=proposal.message,
+                        help=proposal.help,
+                        places=evidence.places(proposal.entries),
+                        gain_ns=gain,
+                        total_ns=evidence.total_ns,
+                        bound=bound,
+                    )
+                )
     return Advices(sorted(told, key=lambda advice: -advice.gain_ns))
 
 
