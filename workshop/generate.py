@@ -25,6 +25,7 @@ import nbformat
 import typer
 
 from nki_lab.cli import notebook_file
+from nki_lab.errors import NkiError
 
 FOLDER = Path(__file__).parent
 SOURCES = FOLDER / "sources"
@@ -169,15 +170,20 @@ def _solved(name: str, id: str, source: str, solutions: Solutions) -> str:
     known = [node for node in defined if node.name in solutions.functions]
     for node in reversed(known):
         first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-        lines[first - 1 : node.end_lineno] = solutions.functions[node.name].splitlines()
+        lines[first - 1 : node.end_lineno] = [_place(node.name)]
     text = "\n".join(lines)
+    answered = 0
     if id in solutions.answers:
-        text, count = _OPEN.subn(lambda _: solutions.answers[id], text, count=1)
-        if not count:
-            raise BadSource(f"{name}: the cell of {id} has no `...` for its answer")
-    elif not known:
+        text, answered = _OPEN.subn(lambda _: solutions.answers[id], text, count=1)
+    if not known and not answered:
         raise BadSource(f"{name}: nothing in s{name[:2]}.py solves the cell of {id}")
+    for node in known:  # last, since a solution may hold `...` itself
+        text = text.replace(_place(node.name), solutions.functions[node.name])
     return head + text
+
+
+def _place(function: str) -> str:
+    return f"<the solution {function}>"
 
 
 def _moved(link: re.Match[str]) -> str:
@@ -227,9 +233,15 @@ def main(
     chosen = [Path(name).stem for name in wanted or names()]
     for name in chosen:
         start = time.perf_counter()
-        write(name, execute=not text)
+        try:
+            write(name, execute=not text)
+        except (BadSource, NkiError) as error:
+            typer.echo(str(error), err=True)
+            raise typer.Exit(1) from None
         typer.echo(f"{name}: {time.perf_counter() - start:.1f} s")
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(main)
+    app()

@@ -12,7 +12,9 @@ from nki_lab.exercises.coordinates import judge_places
 from nki_lab.exercises.judge import Verdict, is_skeleton, judge
 from nki_lab.exercises.problem import Cause, Places, Problem, Question, Task
 from nki_lab.exercises.progress import progress, remember
+from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.text_table import text_table
+from nki_lab.runtime import Result
 from nki_lab.runtime.jit import current_target
 from nki_lab.runtime.recording import record_runs
 from nki_lab.settings import Settings
@@ -88,6 +90,11 @@ def answer(id: str, given: Any, run: Any = None) -> None:
             )
         with record_runs():
             run = problem.run()
+    if not isinstance(run, (Result, Profile)):
+        raise UsageError(
+            f"{problem.id} is about a run, found {type(run).__name__}",
+            help="name a Result: what %%nki --run leaves in `<kernel>_result`, or nki_lab.run(...) returns",
+        )
     complaint = problem.about(run)
     if complaint:
         raise _failed(problem, complaint)

@@ -461,4 +461,4 @@ assert on_trn1.profile.total_ns > on_trn2.profile.total_ns > on_trn3.profile.tot
 # * Loads, computing and stores of different tiles overlap; one tile alone mostly waits.
 # * A cell with `--check` or `check(...)` is green only when the numbers are right.
 #
-# `%nki_exercise` shows which exercises you have solved. Next: 04 Profiling.
+# `%nki_exercise` shows which exercises you have solved. Next: [04 Profiling](04_profiling.ipynb).
