@@ -20,6 +20,7 @@ import typer
 from nki_lab.errors import UnknownOption, UsageError
 
 _SECONDS = 60
+_WORKFLOW = Path(__file__).with_name("github_actions.yml")
 # What pytest's own exit codes mean for ours; whatever else it may say is a failure.
 _CODES = {0: 0, 1: 1, 2: 130}
 
@@ -46,10 +47,12 @@ def validate(
     ] = None,
     sanitize: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="more of what differs from run to run, as nbval reads it"
-        ),
+        typer.Option(metavar="FILE", help="more that differs from run to run, as nbval reads it"),
     ] = None,
+    github_actions: Annotated[
+        bool,
+        typer.Option("--github-actions", help="only print a workflow that does this on GitHub"),
+    ] = False,
 ) -> None:
     """Run notebooks in fresh kernels and compare every stored output with what comes out.
 
@@ -59,6 +62,9 @@ def validate(
 
     nki-lab validate lessons --lax -n 2
     """
+    if github_actions:
+        typer.echo(_WORKFLOW.read_text("utf-8"), nl=False)
+        return
     for package in ("nbval", *(["xdist"] if workers > 1 else [])):
         if find_spec(package) is None:
             from nki_lab.options.doctor import install_command
