@@ -29,18 +29,26 @@ def lab(
 
     Other options are passed on: nki-lab lab --no-browser
     """
+    root = folder or (_WORKSHOP if _WORKSHOP.is_dir() else Path.cwd())
+    if not root.is_dir():
+        raise UnknownOption(f"there is no folder {root}")
+    open_lab(root, context.args)
+
+
+def open_lab(root: Path, extra: list[str]) -> None:
+    """Run JupyterLab in the folder `root` until it is stopped, and exit with its code.
+
+    Raises UsageError where JupyterLab is not installed.
+    """
     if find_spec("jupyterlab") is None:
         from nki_lab.options.doctor import install_command
 
         raise UsageError("JupyterLab is not installed", help=install_command("jupyterlab"))
-    root = folder or (_WORKSHOP if _WORKSHOP.is_dir() else Path.cwd())
-    if not root.is_dir():
-        raise UnknownOption(f"there is no folder {root}")
     # Ctrl-C is JupyterLab's to answer, which asks first and then ends its kernels too. A handler that
     # does nothing is not passed on to it, as "ignore" would be.
     before = signal.signal(signal.SIGINT, lambda number, frame: None)
     try:
-        code = subprocess.call(jupyter_command(root, context.args))
+        code = subprocess.call(jupyter_command(root, extra))
     finally:
         signal.signal(signal.SIGINT, before)
     raise typer.Exit(code)

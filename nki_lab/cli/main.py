@@ -21,6 +21,7 @@ from nki_lab.cli.profile import profile
 from nki_lab.cli.progress import show_progress
 from nki_lab.cli.run import run
 from nki_lab.cli.validate import validate
+from nki_lab.cli.workshop import workshop
 from nki_lab.errors import NkiError, UnknownOption
 
 WRONG_KERNEL, WRONG_USAGE = 1, 2
@@ -59,6 +60,7 @@ app.command()(doctor)
 app.command()(execute)
 app.command()(validate)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(lab)
+app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(workshop)
 
 if __name__ == "__main__":
     app(prog_name="nki-lab")
