@@ -5,13 +5,16 @@
 
 Needs no Docker: repo2docker writes the Dockerfile, and what that would run for this repository is
 run in a virtual environment with the versions of Binder's base image, on the tracked files only.
+What a dev container would install is installed after that.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -24,6 +27,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # What the base image brings of Jupyter's front ends; the rest follows from their dependencies.
 BASE = ("jupyterlab", "notebook", "ipywidgets")
+# What mybinder.org promises a user, and what the largest process may take of it.
+MEMORY_BYTES = 2**30
 
 
 def main() -> None:
@@ -40,7 +45,7 @@ def replay(work: Path, notebooks: list[Path]) -> None:
     source = work / "source"
     copy_tracked_files(source)
     python, dockerfile = accepted(source)
-    requirements, post_build = steps(dockerfile)
+    requirements, post_build, start = steps(dockerfile)
 
     base = base_versions(python)
     with step(f"Python {python} with {' '.join(base)}"):
@@ -54,9 +59,27 @@ def replay(work: Path, notebooks: list[Path]) -> None:
         run(*pip, "-r", alone, cwd=work)
     with step(f"run {post_build}"):
         run(source / post_build, cwd=source, **environment(work))
+    begin = [source / start]
+    with step(f"{start} nki-lab workshop --check"):
+        run(*begin, "nki-lab", "workshop", "--check", cwd=source, **environment(work))
     for notebook in notebooks:
-        with step(f"execute {notebook.name}"):
-            execute(notebook, work)
+        with step(f"{start} execute {notebook.name}"):
+            execute(begin, notebook, work)
+    with step("dev container"):
+        run("bash", "-c", devcontainer(source, python), cwd=source, **environment(work))
+        run("nki-lab", "doctor", cwd=work, **environment(work))
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    print(f"largest process: {peak / 2**20:.0f} MiB")
+    if peak > MEMORY_BYTES:
+        sys.exit(f"more than {MEMORY_BYTES / 2**20:.0f} MiB are too much for Binder")
+
+
+def devcontainer(source: Path, python: str) -> str:
+    """Return the command that makes a dev container, after looking at its Python."""
+    made = json.loads((source / ".devcontainer" / "devcontainer.json").read_text())
+    if not made["image"].endswith(f":{python}"):
+        sys.exit(f"the dev container's {made['image']} has another Python than Binder's {python}")
+    return str(made["postCreateCommand"])
 
 
 def copy_tracked_files(target: Path) -> None:
@@ -75,10 +98,15 @@ def accepted(source: Path) -> tuple[str, str]:
     return found(r"conda environment for python=(\S+)", text), text
 
 
-def steps(dockerfile: str) -> tuple[str, str]:
-    """Return the requirements file and the script that the Dockerfile runs, and nothing it adds."""
+def steps(dockerfile: str) -> tuple[str, str, str]:
+    """Return what the Dockerfile uses of this repository: requirements, the script it runs, and what starts it."""
     requirements = found(r'^RUN \S*/pip install \S* ?-r "(\S+)"$', dockerfile)
-    return requirements, found(r"^RUN \./(\S*postBuild)$", dockerfile)
+    post_build = found(r"^RUN \./(\S*postBuild)$", dockerfile)
+    return (
+        requirements,
+        post_build,
+        found(r'^ENV R2D_ENTRYPOINT="\$\{REPO_DIR\}/(\S+)"$', dockerfile),
+    )
 
 
 def base_versions(python: str) -> list[str]:
@@ -111,12 +139,12 @@ def environment(work: Path) -> dict[str, str]:
     }
 
 
-def execute(notebook: Path, work: Path) -> None:
+def execute(start: list[Path], notebook: Path, work: Path) -> None:
     """Execute a notebook in the environment; one of the repository where it lies in the copy."""
     if notebook.is_relative_to(ROOT):
         notebook = work / "source" / notebook.relative_to(ROOT)
     command = ["jupyter", "nbconvert", "--to", "notebook", "--execute", "--output-dir", work]
-    run(*command, notebook, cwd=work, **environment(work))
+    run(*start, *command, notebook, cwd=work, **environment(work))
 
 
 def found(pattern: str, text: str) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -32,4 +35,25 @@ def test_binder_builds_it_and_runs_the_workshop() -> None:
     replay = [sys.executable, ROOT / "binder" / "replay.py", NOTEBOOK]
     outcome = subprocess.run(replay, capture_output=True, text=True)
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
-    assert f"execute {NOTEBOOK.name}" in outcome.stdout
+    for done in ("workshop --check: ", f"execute {NOTEBOOK.name}: ", "dev container: "):
+        assert done in outcome.stdout
+
+
+def test_the_scripts_can_be_run() -> None:
+    for name in ("postBuild", "start"):
+        assert os.access(ROOT / "binder" / name, os.X_OK)
+
+
+def test_start_runs_what_it_is_given_with_one_thread() -> None:
+    words = ["bash", "-c", 'echo "$OMP_NUM_THREADS $OPENBLAS_NUM_THREADS $0"', "a b"]
+    outcome = subprocess.run([ROOT / "binder" / "start", *words], capture_output=True, text=True)
+    assert outcome.stdout == "1 1 a b\n"
+
+
+def test_the_dev_container_installs_extras_that_exist() -> None:
+    made = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
+    [extras] = re.findall(r"'\.\[([\w,]+)\]'", made["postCreateCommand"])
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(extras.split(",")) <= set(project["optional-dependencies"])
+    binder = (ROOT / "binder" / "runtime.txt").read_text().strip().replace("-", ":")
+    assert made["image"].endswith(binder)

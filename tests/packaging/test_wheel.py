@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,9 @@ import nki_lab
 ROOT = Path(__file__).parents[2]
 EXTENSION = "share/jupyter/labextensions/nki-lab"
 SERVER = "etc/jupyter/jupyter_server_config.d/nki_lab.json"
+
+#: Runs a command of a clean installation and returns what it prints.
+Installed = Callable[..., str]
 
 pytestmark = pytest.mark.slow
 
@@ -57,34 +61,49 @@ def test_the_wheel_holds_the_package_and_the_built_extension_once(wheel: Path) -
     assert packages == {"nki_lab"} | {f"nki_lab-{nki_lab.__version__}.{k}" for k in ("data", "dist-info")}  # fmt: skip
     modules = {f.relative_to(ROOT).as_posix() for f in (ROOT / "nki_lab").rglob("*.py")}
     assert modules | {"nki_lab/py.typed"} <= set(names)
+    lessons = {f"nki_lab/workshop/{f.name}" for f in (ROOT / "workshop").glob("*.ipynb")}
+    assert lessons and lessons <= set(names)
 
 
-def test_pip_alone_enables_the_extension(wheel: Path, tmp_path: Path) -> None:
-    run(sys.executable, "-m", "venv", "env", cwd=tmp_path)
-    bin = tmp_path / "env" / "bin"
-    # No Node.js: nothing but the environment and the system's basic commands on PATH.
-    alone = {"PATH": f"{bin}:/usr/bin:/bin", "HOME": str(tmp_path), "JUPYTER_CONFIG_DIR": str(tmp_path)}  # fmt: skip
-    run(
-        bin / "pip",
-        "install",
-        "--quiet",
-        "--no-compile",
-        f"nki-lab[workshop] @ {wheel.as_uri()}",
-        cwd=tmp_path,
-    )
+@pytest.fixture(scope="module")
+def alone(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """Install the wheel with nothing but pip, and return a function that runs its commands.
 
-    listed = run(bin / "jupyter", "labextension", "list", cwd=tmp_path, **alone)
+    No Node.js: nothing but the environment and the system's basic commands are on PATH.
+    """
+    folder = tmp_path_factory.mktemp("installed")
+    run(sys.executable, "-m", "venv", "env", cwd=folder)
+    bin = folder / "env" / "bin"
+    wanted = f"nki-lab[validate,workshop] @ {wheel.as_uri()}"
+    run(bin / "pip", "install", "--quiet", "--no-compile", wanted, cwd=folder)
+    here = {"PATH": f"{bin}:/usr/bin:/bin", "HOME": str(folder), "JUPYTER_CONFIG_DIR": str(folder)}
+    return lambda tool, *words: run(bin / tool, *words, cwd=folder, **here)
+
+
+def test_pip_alone_enables_the_extension(alone: Installed) -> None:
+    listed = alone("jupyter", "labextension", "list")
     (line,) = [line for line in listed.splitlines() if "nki-lab" in line]
     assert f"nki-lab v{nki_lab.__version__}" in line
     assert "enabled" in line
     assert "OK" in line
 
-    listed = run(bin / "jupyter", "server", "extension", "list", cwd=tmp_path, **alone)
+    listed = alone("jupyter", "server", "extension", "list")
     # In colours: which they are does not matter here.
     (enabled, checked) = [line for line in listed.splitlines() if "nki_lab.server" in line]
     assert "enabled" in enabled
     assert nki_lab.__version__ in checked and "OK" in checked
 
-    doctor = run(bin / "nki-lab", "doctor", cwd=tmp_path, **alone)
+    doctor = alone("nki-lab", "doctor")
     assert "FAILED" not in doctor
     assert str(ROOT) not in doctor
+
+
+def test_the_workshop_is_copied_fit_for_a_class_and_valid(alone: Installed) -> None:
+    copied = alone("nki-lab", "workshop", "lessons", "--copy-only")
+    assert "files copied to lessons" in copied
+    checked = alone("nki-lab", "workshop", "lessons", "--check")
+    assert "FAILED" not in checked
+    assert str(ROOT) not in checked
+    validated = alone("nki-lab", "validate", "--lax", "lessons/00_setup.ipynb")
+    assert " passed in " in validated
+    assert "failed" not in validated
