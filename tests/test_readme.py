@@ -106,7 +106,7 @@ def test_the_cell_prints_what_is_shown(update, bare: Notebook):
 @pytest.mark.parametrize("line", COMMANDS)
 def test_the_commands_work(folder: Path, monkeypatch: pytest.MonkeyPatch, line: str):
     started = []
-    monkeypatch.setattr(lab.subprocess, "call", lambda words: started.append(words) or 0)
+    monkeypatch.setattr(lab.subprocess, "call", lambda words, **_: started.append(words) or 0)
     words = shlex.split(line)[1:]
     for earlier in COMMANDS[: COMMANDS.index(line)]:
         written = earlier.partition(" -o ")[2].split(" ")[0]

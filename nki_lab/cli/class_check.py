@@ -22,12 +22,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from nki_lab.cli.lab import jupyter_command
-from nki_lab.cli.workshop_files import copy_workshop, workshop_folder
+from nki_lab.cli.workshop_files import SOLUTIONS, copy_workshop, workshop_folder
 from nki_lab.errors import NkiError
 from nki_lab.options.doctor import Check, Examination, examine, install_command
+from nki_lab.settings import VARIABLES
 
-#: The notebook that is run: short, and it uses everything but a browser.
-NOTEBOOK = "01_first_kernel.ipynb"
+#: The notebook that is run: short, with kernels, checks and solved exercises.
+NOTEBOOK = Path(SOLUTIONS) / "01_first_kernel.ipynb"
 #: What a learner's server, kernel and largest notebook take together, and a copy of the notebooks.
 MEMORY_BYTES, DISK_BYTES = 1.5 * 2**30, 100 * 2**20
 _PACKAGES = ("jupyterlab", "notebook", "nbclient")
@@ -178,10 +179,11 @@ def _notebook() -> Check:
     start = time.monotonic()
     try:
         with tempfile.TemporaryDirectory() as folder:
-            copied = copy_workshop(workshop_folder(), Path(folder))
+            copied = copy_workshop(workshop_folder(), Path(folder), solutions=True)
+            os.environ[VARIABLES["progress"].name] = "none"  # it is not the user who solves them
             executed = notebook_file.execute(Path(folder) / NOTEBOOK, _SECONDS)
     except NkiError as error:
         return Check("workshop", False, error.message.splitlines()[0], "please report this")
-    count = sum(path.suffix == ".ipynb" for path in copied.new)
-    ran = f"{executed.cells} cells of {NOTEBOOK} ran in {time.monotonic() - start:.0f} s"
+    count = sum(path.suffix == ".ipynb" and len(path.parts) == 1 for path in copied.new)
+    ran = f"{executed.cells} cells of {NOTEBOOK.name} ran in {time.monotonic() - start:.0f} s"
     return Check("workshop", True, f"{count} notebooks; {ran}")

@@ -18,7 +18,7 @@ from nki_lab.errors import UsageError
 # In an installed package the notebooks lie inside, in a checkout beside it.
 _PLACES = (Path(__file__).parents[1] / "workshop", Path(__file__).parents[2] / "workshop")
 #: What of the workshop is only for those who write it.
-_FOR_AUTHORS = {"sources", "__pycache__", ".ipynb_checkpoints"}
+_FOR_AUTHORS = {"AUTHORS.md", "sources", "__pycache__", ".ipynb_checkpoints"}
 SOLUTIONS = "solutions"
 _LIST = ".nki_lab_workshop.json"
 

@@ -40,6 +40,7 @@ def source(tmp_path: Path) -> Path:
     (folder / "pictures").mkdir()
     (folder / "pictures" / "a.svg").write_text("<svg/>")
     (folder / "generate.py").write_text("")
+    (folder / "AUTHORS.md").write_text("")
     (folder / "solutions" / "s01.py").write_text("")
     return folder
 
@@ -145,7 +146,10 @@ def check(found: Examination, name: str):
 
 @pytest.mark.slow
 @pytest.mark.notebook
-def test_the_check_before_a_class_starts_what_a_class_needs(command: Command, tmp_path: Path):
+def test_the_check_before_a_class_starts_what_a_class_needs(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("NKI_LAB_PROGRESS", str(tmp_path / "solved.json"))
     done = command("workshop", tmp_path / "not" / "there", "--check")
     assert done.exit_code == 0, done.output
     for words in (
@@ -153,7 +157,7 @@ def test_the_check_before_a_class_starts_what_a_class_needs(command: Command, tm
         f"notebook kernel      python3 runs {sys.executable}",
         f"folder               {tmp_path} can be written",
         "JupyterLab           answers after",
-        f"cells of {class_check.NOTEBOOK} ran in",
+        f"cells of {class_check.NOTEBOOK.name} ran in",
         "GiB free",
     ):
         assert words in done.output

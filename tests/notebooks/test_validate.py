@@ -251,7 +251,7 @@ def invoke(*words: object):
 )
 def test_what_cannot_be_validated_is_told_in_one_line(tmp_path, monkeypatch, words, code, said):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(validate.subprocess, "call", lambda command: pytest.fail("was started"))
+    monkeypatch.setattr(validate.subprocess, "call", lambda *a, **k: pytest.fail("was started"))
     (tmp_path / "empty" / ".ipynb_checkpoints").mkdir(parents=True)
     (tmp_path / "script.py").touch()
     for file in ("broken.ipynb", "empty/.ipynb_checkpoints/n.ipynb"):
@@ -280,7 +280,9 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatc
 )
 def test_exit_codes_are_ours(monkeypatch, pytest_code: int, code: int):
     commands = []
-    monkeypatch.setattr(validate.subprocess, "call", lambda c: commands.append(c) or pytest_code)
+    monkeypatch.setattr(
+        validate.subprocess, "call", lambda c, env: commands.append(c) or pytest_code
+    )
     assert invoke(ROOT / "workshop", "-n", "2").exit_code == code
     assert commands[0][:3] == [sys.executable, "-m", "pytest"]
     assert "--dist=loadfile" in commands[0]

@@ -89,7 +89,8 @@ def test_pip_alone_enables_the_extension(alone: Installed) -> None:
 
     listed = alone("jupyter", "server", "extension", "list")
     # In colours: which they are does not matter here.
-    (enabled, checked) = [line for line in listed.splitlines() if "nki_lab.server" in line]
+    lines = [line for line in listed.splitlines() if line.strip().startswith("nki_lab.server")]
+    (enabled, checked) = lines
     assert "enabled" in enabled
     assert nki_lab.__version__ in checked and "OK" in checked
 
