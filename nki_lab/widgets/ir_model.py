@@ -21,14 +21,27 @@ class Passes:
     def __init__(self, data: ViewData) -> None:
         self.data = data
 
+    @property
+    def named(self) -> list[dict[str, Any]]:
+        """Per pass: its name, and whether it may have changed the program; nothing is printed for that."""
+        return [
+            {"name": stage.name, "changed": number == 0 or stage.changed}
+            for number, stage in enumerate(self.data.stages)
+        ]
+
+    @property
+    def are_counted(self) -> bool:
+        """Whether the lines that each pass changed are counted: not of a large program."""
+        return len(self.data.operations) <= COUNTED_OPERATIONS
+
     @cached_property
     def list(self) -> list[dict[str, Any]]:
-        """Per pass: its name, whether it changed the program, and how many lines it wrote and took away.
+        """Per pass: its name, whether it changed the program's text, and how many lines it wrote and took away.
 
-        In a large program lines are not counted: that would take its whole text after every pass.
+        This takes the whole text after every pass that may have changed it.
         """
         found = []
-        counted = len(self.data.operations) <= COUNTED_OPERATIONS
+        counted = self.are_counted
         before: Stage | None = None
         for stage in self.data.stages:
             entry: dict[str, Any] = {"name": stage.name, "changed": before is None or stage.changed}
@@ -44,7 +57,11 @@ class Passes:
         return found
 
     def overview(self) -> bytes:
-        """Return the list of passes, packed."""
+        """Return the names of the passes, packed; whoever looks at them asks for `counts`."""
+        return pack({"stages": self.named, "counted": self.are_counted})
+
+    def counts(self) -> bytes:
+        """Return the list of passes with the lines that each wrote and took away, packed."""
         return pack({"stages": self.list})
 
     def stage(self, number: int) -> bytes:
@@ -90,8 +107,8 @@ class Passes:
 
     @property
     def first_shown(self) -> int:
-        """Number of the pass that is shown first: the last one that changed something."""
-        changed = [n for n, entry in enumerate(self.list) if entry["changed"]]
+        """Number of the pass that is shown first: the last one that may have changed something."""
+        changed = [n for n, entry in enumerate(self.named) if entry["changed"]]
         return changed[-1] if changed else 0
 
 

@@ -3,7 +3,7 @@
     report                  headline, figures, engines, lines, findings
     findings                every finding
     source                  the author's text and the cost of each line
-    ir, ir/2                the passes; the program after pass 2
+    ir, ir/2, ir/counts     the passes; the program after pass 2; how many lines each pass changed
     layout, layout/7        the tensors; tensor 7 with its slices
     access/5                operands of instruction 5, with the elements it touches
     values/7, values/7/5    what tensor 7 holds: at the end of the run, or after instruction 5 (values/7/5/before)
@@ -60,6 +60,8 @@ STORED_BYTES = 120_000
 #: Programs and profiles up to this size are cheap enough to be prepared before they are asked for.
 STORED_OPERATIONS = 3_000
 STORED_EVENTS = 20_000
+#: Text of a program is printed with the cell up to this size, else when somebody looks.
+PRINTED_OPERATIONS = 200
 #: Executed instructions whose values a saved page holds.
 STEPS_RECORDED = 60
 
@@ -119,6 +121,8 @@ class Parts:
             yield source_parts(data)
         elif name == "ir":
             yield self.passes.overview()
+        elif name == "ir/counts":
+            yield self.passes.counts()
         elif kind == "ir":
             yield self.passes.stage(_number(rest, len(data.stages)))
         elif name == "layout":
@@ -237,7 +241,7 @@ class Parts:
         data = self.data
         yield from self._first_parts(tab) or [tab]
         if tab == "ir":
-            yield from (f"ir/{n}" for n in reversed(range(len(data.stages))))
+            yield from ("ir/counts", *(f"ir/{n}" for n in reversed(range(len(data.stages)))))
         elif tab == "layout":
             yield from (f"layout/{n}" for n in range(min(len(data.tensors), TENSORS_SHOWN)))
             yield from (f"access/{n}" for n in range(min(len(data.operations), OPENED_SAVED)))
@@ -273,7 +277,8 @@ class Parts:
         if tab == "stepper" or max(len(data.operations), len(data.tensors)) > STORED_OPERATIONS:
             return []  # the stepper runs the kernel once more, which waits until somebody looks
         if tab == "ir":
-            return ["ir", f"ir/{self.passes.first_shown}"] if data.stages else ["ir"]
+            printed = data.stages and len(data.operations) <= PRINTED_OPERATIONS
+            return ["ir", f"ir/{self.passes.first_shown}"] if printed else ["ir"]
         if tab == "layout":
             return (
                 ["layout", f"layout/{first_tensor(data.tensors)}"] if data.tensors else ["layout"]

@@ -24,6 +24,8 @@ WIDTH = 1200
 # How strong the area below a curve is; and colours that a picture of many shades keeps as they are.
 _AREA = 0.35
 _KEPT_COLOURS = 64
+# zlib's own choice: 9 makes a picture a fifth smaller and takes seven times as long.
+_PACKING = 6
 #: Pixels of a letter and of a line of text.
 LETTER, TEXT_HEIGHT = 2 * ADVANCE, 2 * LINE
 
@@ -129,22 +131,27 @@ class Picture:
 
     def png(self) -> bytes:
         """Return the image as PNG with a palette."""
-        words = self.pixels.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], dtype=np.uint32)
-        colours, index, counts = np.unique(words, return_inverse=True, return_counts=True)
+        words = np.zeros((self.height, self.width), dtype="<u4")
+        words.view(np.uint8).reshape(self.height, self.width, 4)[..., :3] = self.pixels[..., ::-1]
+        # Most pixels are like the one before them: only where that ends a colour is looked up.
+        flat = words.reshape(-1)
+        starts = np.concatenate(([0], np.flatnonzero(flat[1:] != flat[:-1]) + 1))
+        lengths = np.diff(starts, append=len(flat))
+        colours, index = np.unique(flat[starts], return_inverse=True)
         if (
             len(colours) > 256
         ):  # shades beyond what a palette holds lose their last bits, rare ones only
+            counts = np.bincount(index, weights=lengths)
             rare = counts < np.sort(counts)[-_KEPT_COLOURS]
-            colours, place = np.unique(
-                np.where(rare, colours & 0xF0F0F0, colours), return_inverse=True
-            )
-            index = place.reshape(-1)[index.reshape(-1)]
-        height, width = words.shape
-        index = index.reshape(height, width)
+            coarse = np.where(rare, colours & 0xF0F0F0, colours)
+            colours, place = np.unique(coarse, return_inverse=True)
+            index = place[index]
         if len(colours) > 256:
-            return _png(width, height, 2, self.pixels.reshape(height, -1))
+            rows = self.pixels.reshape(self.height, -1)
+            return _png(self.width, self.height, 2, rows)
         palette = b"".join(int(c).to_bytes(3, "big") for c in colours)
-        return _png(width, height, 3, index.astype(np.uint8), palette)
+        rows = np.repeat(index.astype(np.uint8), lengths).reshape(self.height, self.width)
+        return _png(self.width, self.height, 3, rows, palette)
 
     def done(self) -> bytes:
         """Return the image as PNG."""
@@ -158,7 +165,7 @@ def _png(width: int, height: int, kind: int, rows: np.ndarray, palette: bytes = 
     chunks = [(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0))]
     if palette:
         chunks.append((b"PLTE", palette))
-    chunks += [(b"IDAT", zlib.compress(lines.tobytes(), 9)), (b"IEND", b"")]
+    chunks += [(b"IDAT", zlib.compress(lines.tobytes(), _PACKING)), (b"IEND", b"")]
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
         for name, data in chunks

@@ -3,10 +3,11 @@
 from itertools import pairwise
 
 from nki_lab.ir.printer import print_kernel
-from nki_lab.profiler.view_data import Stage
+from nki_lab.profiler.view_data import VIEWS, Stage
 from nki_lab.widgets import ir_model
 from nki_lab.widgets.ir_model import Passes
 from nki_lab.widgets.packing import unpack
+from nki_lab.widgets.parts import PRINTED_OPERATIONS, Parts
 from tests.widgets.runs import added, by_hand
 
 
@@ -25,6 +26,21 @@ def test_a_large_program_is_not_printed_to_list_its_passes(monkeypatch) -> None:
     stages = [Stage("trace", refuse), Stage("idle", refuse, changed=False), Stage("place", refuse)]
     found = Passes(by_hand(stages=stages)).list
     assert [entry["changed"] for entry in found] == [True, False, True]
+
+
+def test_nothing_is_printed_before_somebody_looks() -> None:
+    def refuse():
+        raise AssertionError("printed")
+
+    stages = [Stage("trace", refuse), Stage("idle", refuse, changed=False), Stage("place", refuse)]
+    operations = by_hand().operations * PRINTED_OPERATIONS
+    for tabs in (("ir",), VIEWS):
+        stored = Parts(by_hand(stages=stages, operations=operations)).stored(tabs)
+        meta, _ = unpack(stored["ir"])
+        assert [entry["changed"] for entry in meta["stages"]] == [True, False, True]
+    found = added().view_data
+    meta, _ = unpack(next(Parts(found).make("ir/counts")))
+    assert meta["stages"] == Passes(found).list
 
 
 def test_what_a_real_pass_changed_is_what_its_text_says() -> None:

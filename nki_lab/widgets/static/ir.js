@@ -17,7 +17,7 @@ class Passes {
       facts: { class: "nki-list nki-code" },
     });
     this.below = make("div", { class: "nki-detail", "aria-live": "polite" });
-    const unchanged = stages.filter((stage) => !stage.changed).length;
+    this.idle = make("span", {});
     this.search = make("input", { type: "search", placeholder: "find in the text", "aria-label": "Find in the text",
       onkeydown: (event) => this.find(event) });
     this.engineChoice = make("span", {});
@@ -26,7 +26,7 @@ class Passes {
       make("div", { class: "nki-bar" }, this.search, this.engineChoice,
         this.box("only differences", "changes"), this.box("lines taken away", "removed"),
         button("Copy", "Copy the lines that are listed as text", () => this.copy()),
-        unchanged ? this.box(`${unchanged} passes that changed nothing`, "showAll") : null, this.news),
+        this.idle, this.news),
       make("div", { class: "nki-split" }, this.names, this.list.element), this.below);
     this.listPasses();
   }
@@ -46,7 +46,15 @@ class Passes {
     return make("label", { class: "nki-choice" }, box, label);
   }
 
+  /** Take how many lines each pass wrote; one that only rebuilt what reads alike has changed nothing. */
+  count(stages) {
+    this.stages = stages;
+    this.listPasses();
+  }
+
   listPasses() {
+    const unchanged = this.stages.filter((stage) => !stage.changed).length;
+    fill(this.idle, unchanged ? this.box(`${unchanged} passes that changed nothing`, "showAll") : null);
     fill(this.names, ...this.stages.flatMap((stage, k) => {
       if (!stage.changed && !this.showAll && k !== this.shown) return [];
       const counts = stage.written === undefined ? "" : `+${number(stage.written)} −${number(stage.taken)} lines`;
@@ -223,5 +231,6 @@ export async function mountPasses(panel, context) {
   }
   const view = new Passes(panel, context, meta.stages);
   view.show(meta.stages.findLastIndex((stage) => stage.changed));
+  if (meta.counted) context.source.get("ir/counts").then((counts) => view.count(counts.meta.stages), () => {}); // without a kernel names do
   return view;
 }
