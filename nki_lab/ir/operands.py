@@ -52,6 +52,7 @@ class Operand:
         rows: a tile of indices may choose the rows of the view (DMA).
         axes: what the instruction calls the partition axis and the free axes, for views; one name stands for axes that
             run together, and one that only operands that are read have is summed over. "" is no name.
+        along: `(i, view) -> {axis: word}`: what the instruction does along axes of the view ("reduced"), for views.
     """
 
     spaces: tuple[MemoryRegion, ...]
@@ -67,6 +68,7 @@ class Operand:
     indirect: bool = False
     rows: bool = False
     axes: tuple[str, str] = ("", "")
+    along: Callable[[Instruction, NkiTensor], dict[int, str]] | None = None
 
 
 def reads(*spaces: MemoryRegion, **facts: Any) -> Operand:

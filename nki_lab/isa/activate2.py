@@ -19,6 +19,7 @@ from nki_lab.isa.accumulators import (
     scalar_accumulator,
 )
 from nki_lab.isa.activation import activation_cost, activation_function, note_range
+from nki_lab.isa.axes import into_result
 from nki_lab.isa.enums import reduce_cmd
 from nki_lab.isa.indirection import indirection, no_scatter_to_psum
 from nki_lab.isa.masks import overlay
@@ -94,7 +95,7 @@ def _slope_role(i: Instruction) -> str | None:
 
 @instruction(
     engine=(SCALAR,),
-    dst=writes(SBUF, PSUM, indirect=True),
+    dst=writes(SBUF, PSUM, indirect=True, along=into_result("reduce_res")),
     data=reads(SBUF, PSUM, indirect=True),
     imm0=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True, role=_read_with("op0")),
     imm1=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True, role=_read_with("op1")),

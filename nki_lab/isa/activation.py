@@ -31,6 +31,7 @@ from nki_lab.isa.accumulators import (
     scalar_accumulator,
 )
 from nki_lab.isa.activations import ACTIVATIONS
+from nki_lab.isa.axes import into_result
 from nki_lab.isa.enums import reduce_cmd
 from nki_lab.isa.indirection import indirection, no_scatter_to_psum
 from nki_lab.isa.operators import OPS, Op, suggested_name
@@ -213,7 +214,7 @@ def activation_cost(opcode: str) -> Any:
 
 @instruction(
     engine=(SCALAR,),
-    dst=writes(SBUF, PSUM, indirect=True),
+    dst=writes(SBUF, PSUM, indirect=True, along=into_result("reduce_res")),
     data=reads(SBUF, PSUM, indirect=True),
     bias=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True, optional=True),
     scale=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True),
@@ -276,7 +277,7 @@ activation.cost(activation_cost("ACTIVATE"))
 
 @instruction(
     engine=(SCALAR,),
-    dst=writes(SBUF, PSUM, indirect=True),
+    dst=writes(SBUF, PSUM, indirect=True, along=into_result("reduce_res")),
     data=reads(SBUF, PSUM, indirect=True),
     reduce_res=writes(SBUF, PSUM, shape=Shape.VECTOR, optional=True),
     bias=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True, optional=True),

@@ -10,6 +10,7 @@ import numpy as np
 from nki_lab.ir.instruction import Shape, instruction, reads, rule, writes
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa import numerics
+from nki_lab.isa.axes import REDUCED, over_partitions
 from nki_lab.isa.indirection import indirection
 from nki_lab.isa.negation import change_sign
 from nki_lab.isa.operators import OPS, Op
@@ -37,6 +38,10 @@ def _reduced_axes(i) -> tuple[int, ...] | None:
         return None
     counted = sorted(a % rank for a in axes)
     return tuple(counted) if len(set(counted)) == len(counted) else None
+
+
+def _reduced(i, view) -> dict[int, str]:
+    return dict.fromkeys(_reduced_axes(i) or (), REDUCED)
 
 
 def _kept(i) -> int:
@@ -83,7 +88,7 @@ def _negate_arithmetic(i, hw):
 @instruction(
     engine=(VECTOR,),
     dst=writes(SBUF, PSUM, shape=Shape.FLAT, indirect=True),
-    data=reads(SBUF, PSUM, shape=Shape.OWN, indirect=True),
+    data=reads(SBUF, PSUM, shape=Shape.OWN, indirect=True, along=_reduced),
     rules=(
         same_partitions("dst", "data"),
         not_packed("dst", "data"),
@@ -157,7 +162,7 @@ def _one_partition(i, hw):
 @instruction(
     engine=(GPSIMD,),
     dst=writes(SBUF, shape=Shape.FLAT),
-    data=reads(SBUF, shape=Shape.FLAT),
+    data=reads(SBUF, shape=Shape.FLAT, along=over_partitions(REDUCED)),
     rules=(
         not_packed("dst", "data"),
         one_of_operators(

@@ -27,6 +27,7 @@ from nki_lab.isa.accumulators import (
     column,
     vector_accumulator,
 )
+from nki_lab.isa.axes import SCANNED, over_free_axes
 from nki_lab.isa.enums import reduce_cmd
 from nki_lab.isa.indirection import indirection
 from nki_lab.isa.operators import OPS, Op
@@ -59,8 +60,8 @@ _TILES = ("dst", "data0", "data1")
 @instruction(
     engine=(VECTOR,),
     dst=writes(SBUF, PSUM, shape=Shape.FLAT),
-    data0=reads(SBUF, PSUM, shape=Shape.FLAT),
-    data1=reads(SBUF, PSUM, shape=Shape.FLAT),
+    data0=reads(SBUF, PSUM, shape=Shape.FLAT, along=over_free_axes(SCANNED)),
+    data1=reads(SBUF, PSUM, shape=Shape.FLAT, along=over_free_axes(SCANNED)),
     initial=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True),
     rules=(
         same_partitions(*_TILES),
@@ -147,7 +148,9 @@ def _start_is_given(i, hw):
 @instruction(
     engine=(VECTOR,),
     dst=writes(SBUF, PSUM, shape=Shape.FLAT, dtypes=_SHORT, indirect=True),
-    src=reads(SBUF, PSUM, shape=Shape.FLAT, dtypes=_SHORT, indirect=True),
+    src=reads(
+        SBUF, PSUM, shape=Shape.FLAT, dtypes=_SHORT, indirect=True, along=over_free_axes(SCANNED)
+    ),
     imm0=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True),
     imm1=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True, optional=True),
     rules=(

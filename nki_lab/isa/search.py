@@ -8,6 +8,7 @@ import numpy as np
 
 from nki_lab.dtypes import uint16, uint32
 from nki_lab.ir.instruction import Rule, Shape, instruction, reads, rule, writes
+from nki_lab.isa.axes import SEARCHED, over_free_axes
 from nki_lab.isa.numerics import FLOAT32
 from nki_lab.isa.rules import not_packed, same_free_size, same_partitions
 from nki_lab.isa.scratch import scratch
@@ -69,7 +70,7 @@ def _number(i, hw):
 @instruction(
     engine=(VECTOR,),
     dst=writes(SBUF, PSUM, shape=Shape.FLAT),
-    src=reads(SBUF, PSUM, shape=Shape.FLAT),
+    src=reads(SBUF, PSUM, shape=Shape.FLAT, along=over_free_axes(SEARCHED)),
     rules=(
         not_packed("dst", "src"),
         _axes_at_most("src", 3, 2422),
@@ -130,7 +131,7 @@ def _match(data: np.ndarray, vals: np.ndarray, slots: Iterable[int]) -> np.ndarr
 @instruction(
     engine=(VECTOR,),
     dst=writes(SBUF, PSUM, shape=Shape.FLAT, dtypes=_INDICES),
-    data=reads(SBUF, PSUM, shape=Shape.FLAT),
+    data=reads(SBUF, PSUM, shape=Shape.FLAT, along=over_free_axes(SEARCHED)),
     vals=reads(SBUF, PSUM, shape=Shape.FLAT),
     rules=(
         not_packed("data", "vals"),
@@ -169,7 +170,7 @@ def _(i, hw):
 @instruction(
     engine=(VECTOR,),
     dst=writes(SBUF, PSUM, shape=Shape.FLAT),
-    data=reads(SBUF, PSUM, shape=Shape.FLAT),
+    data=reads(SBUF, PSUM, shape=Shape.FLAT, along=over_free_axes(SEARCHED)),
     vals=reads(SBUF, PSUM, shape=Shape.FLAT),
     dst_idx=writes(SBUF, PSUM, shape=Shape.FLAT, optional=True, dtypes=_INDICES),
     rules=(

@@ -20,6 +20,7 @@ from nki_lab.ir.instruction import (
     writes,
 )
 from nki_lab.ir.tensor import NkiTensor
+from nki_lab.isa.axes import SEARCHED, over_free_axes
 from nki_lab.isa.rules import same_free_size, same_partitions
 from nki_lab.isa.streaming import ports, stored_bytes, stream
 from nki_lab.targets.engines import GPSIMD
@@ -86,7 +87,9 @@ def _result_columns(i: Instruction, t: NkiTensor) -> NkiTensor:
     engine=(GPSIMD,),
     val_dst=updates(SBUF, shape=Shape.FLAT, dtypes=frozenset((bfloat16,)), part=_result_columns),
     idx_dst=updates(SBUF, shape=Shape.FLAT, dtypes=frozenset((uint32,)), part=_result_columns),
-    src=reads(SBUF, shape=Shape.FLAT, dtypes=frozenset((bfloat16,))),
+    src=reads(
+        SBUF, shape=Shape.FLAT, dtypes=frozenset((bfloat16,)), along=over_free_axes(SEARCHED)
+    ),
     rules=(
         _snake_length,
         _wanted,
@@ -180,7 +183,13 @@ def _first_partitions(i: Instruction, t: NkiTensor) -> NkiTensor:
 @instruction(
     engine=(GPSIMD,),
     dst=updates(SBUF, shape=Shape.FLAT, dtypes=frozenset((int32,)), part=_first_partitions),
-    src=reads(SBUF, shape=Shape.FLAT, dtypes=_WORDS, part=_first_partitions),
+    src=reads(
+        SBUF,
+        shape=Shape.FLAT,
+        dtypes=_WORDS,
+        part=_first_partitions,
+        along=over_free_axes(SEARCHED),
+    ),
     rules=(_int32_numbers, same_partitions("dst", "src"), _room_for_count),
     numerics=lambda i: {"dst": None, "src": None},
     requires=("nonzero_with_count",),
@@ -242,7 +251,7 @@ def _two_rows(i, hw):
 @instruction(
     engine=(GPSIMD,),
     dst=writes(SBUF, shape=Shape.FLAT, dtypes=_WORDS),
-    segment_ids=reads(SBUF, shape=Shape.FLAT, dtypes=_WORDS),
+    segment_ids=reads(SBUF, shape=Shape.FLAT, dtypes=_WORDS, along=over_free_axes(SEARCHED)),
     rules=(_one_row, _two_rows),
     numerics=lambda i: {"dst": None, "segment_ids": None},
 )

@@ -26,6 +26,7 @@ from nki_lab.isa.accumulators import (
     result_is_reduced,
     vector_accumulator,
 )
+from nki_lab.isa.axes import into_result
 from nki_lab.isa.enums import reduce_cmd
 from nki_lab.isa.masks import overlay
 from nki_lab.isa.operators import OPS
@@ -87,7 +88,7 @@ _RANGE_OPS = ("equal", "less", "less_equal", "greater", "greater_equal")
 
 @instruction(
     engine=(VECTOR,),
-    dst=writes(SBUF, PSUM),
+    dst=writes(SBUF, PSUM, along=into_result("reduce_res")),
     on_true_tile=reads(SBUF, PSUM, dtypes=_FLOATS),
     bound0=reads(SBUF, PSUM, shape=Shape.VECTOR, dtypes=frozenset((float32,))),
     bound1=reads(SBUF, PSUM, shape=Shape.VECTOR, dtypes=frozenset((float32,))),
@@ -173,7 +174,7 @@ def _(i, hw):
 
 @instruction(
     engine=(VECTOR,),
-    dst=writes(SBUF, PSUM),
+    dst=writes(SBUF, PSUM, along=into_result("reduce_res")),
     predicate=reads(SBUF, PSUM, dtypes=frozenset((int8, uint8, int16, uint16, bool_))),
     on_true=reads(SBUF, PSUM, dtypes=_SELECTED),
     on_false=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True),

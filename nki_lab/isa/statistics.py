@@ -8,6 +8,7 @@ import numpy as np
 
 from nki_lab.ir.instruction import Shape, instruction, reads, rule, writes
 from nki_lab.ir.tensor import NkiTensor
+from nki_lab.isa.axes import REDUCED, over_free_axes
 from nki_lab.isa.rules import at_most, not_packed, same_partitions
 from nki_lab.isa.scratch import scratch
 from nki_lab.isa.streaming import stream
@@ -31,7 +32,7 @@ def _six_results(i, hw):
 @instruction(
     engine=(VECTOR,),
     dst=writes(SBUF, PSUM, shape=Shape.FLAT),
-    data=reads(SBUF, PSUM, shape=Shape.FLAT),
+    data=reads(SBUF, PSUM, shape=Shape.FLAT, along=over_free_axes(REDUCED)),
     rules=(
         same_partitions("dst", "data"),
         not_packed("dst", "data"),
@@ -102,7 +103,7 @@ def _two_results(i, hw):
 @instruction(
     engine=(VECTOR,),
     dst=writes(SBUF, PSUM, shape=Shape.FLAT),
-    data=reads(SBUF, PSUM, shape=Shape.FLAT),
+    data=reads(SBUF, PSUM, shape=Shape.FLAT, along=over_free_axes(REDUCED)),
     rules=(
         same_partitions("dst", "data"),
         not_packed("dst", "data"),

@@ -34,6 +34,7 @@ from nki_lab.isa.accumulators import (
     result_is_reduced,
     vector_accumulator,
 )
+from nki_lab.isa.axes import into_result
 from nki_lab.isa.enums import reduce_cmd
 from nki_lab.isa.indirection import indirection
 from nki_lab.isa.operators import OPS, Op, OpClass
@@ -86,7 +87,7 @@ def _start_of_load(i, hw):
 
 @instruction(
     engine=(VECTOR,),
-    dst=writes(SBUF, PSUM, indirect=True),
+    dst=writes(SBUF, PSUM, indirect=True, along=into_result("reduce_res")),
     data=reads(SBUF, PSUM, indirect=True),
     operand0=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True, optional=True),
     reduce_res=writes(SBUF, PSUM, shape=Shape.VECTOR, optional=True),
@@ -194,7 +195,7 @@ def _four_axes(i, hw):
 
 @instruction(
     engine=(VECTOR,),
-    dst=writes(SBUF, PSUM, dtypes=_WRITTEN, indirect=True),
+    dst=writes(SBUF, PSUM, dtypes=_WRITTEN, indirect=True, along=into_result("reduce_res")),
     src=reads(SBUF, PSUM, dtypes=_READ, indirect=True),
     max_value=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True, dtypes=_FLOAT32),
     reduce_res=writes(SBUF, PSUM, shape=Shape.VECTOR, optional=True, dtypes=_SUMMED),

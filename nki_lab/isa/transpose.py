@@ -89,8 +89,8 @@ def _padded_bytes(i, hw):
 
 @instruction(
     engine=(TENSOR, VECTOR),
-    dst=writes(SBUF, PSUM, shape=Shape.FLAT),
-    data=reads(SBUF, PSUM, shape=Shape.FLAT),
+    dst=writes(SBUF, PSUM, shape=Shape.FLAT, axes=("F", "P")),
+    data=reads(SBUF, PSUM, shape=Shape.FLAT, axes=("P", "F")),
     rules=(
         engine_in(TENSOR, VECTOR),
         same_dtype("dst", "data"),

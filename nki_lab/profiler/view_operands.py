@@ -8,13 +8,13 @@ Listing   lines of the author's text, as a source view shows them
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,8 @@ class Access:
         shape, strides, offset: of the view, outermost axis first, in elements of `itemsize` bytes.
         itemsize, dtype: of one element of the view.
         names: what the instruction calls the first axis and the others ("K", "M"); empty where it has no name.
+        along: axis -> what the instruction does along it ("reduced").
+        per_partition: it has one value for all elements of a partition.
         gather: what decides where it lies while the kernel runs; None for a fixed place.
     """
 
@@ -61,6 +63,8 @@ class Access:
     itemsize: int
     dtype: str
     names: tuple[str, str] = ("", "")
+    along: Mapping[int, str] = field(default_factory=dict)
+    per_partition: bool = False
     gather: Gather | None = None
 
     def elements(self) -> np.ndarray:

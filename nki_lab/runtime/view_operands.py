@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nki_lab.ir.dynamic import Dynamic
-from nki_lab.ir.instruction import READ, WRITE, Definition, Instruction, Operand
+from nki_lab.ir.instruction import READ, WRITE, Definition, Instruction, Operand, Shape
 from nki_lab.ir.literals import leaf_text, view_text
 from nki_lab.ir.nodes import Kernel
 from nki_lab.ir.tensor import NkiTensor
@@ -52,6 +52,8 @@ def accesses(i: Instruction) -> list[Access]:
             itemsize=view.dtype.itemsize,
             dtype=str(view.dtype),
             names=operand.axes if operand is not None else ("", ""),
+            along={} if operand is None or operand.along is None else operand.along(i, view),
+            per_partition=operand is not None and operand.shape is Shape.VECTOR,
             gather=None if view.dynamic is None else _gather(view.dynamic),
         )
         for name, role, operand, view in operand_views(i)

@@ -54,7 +54,7 @@ def access_parts(data: ViewData, position: int) -> bytes:
 
 
 def axis_facts(access: Access, on_chip: bool, summed: str) -> list[dict[str, Any]]:
-    """Say for each axis of a view what it is: partition or free, broadcast, summed over, what the device decides."""
+    """Say for each axis of a view what it is: partition or free, broadcast, summed over, reduced, or computed."""
     found = []
     for axis, (size, stride) in enumerate(zip(access.shape, access.strides, strict=True)):
         name = access.names[0] if axis == 0 else access.names[1]
@@ -63,6 +63,10 @@ def axis_facts(access: Access, on_chip: bool, summed: str) -> list[dict[str, Any
             words.append("partition" if axis == 0 else "free")
         if name:
             words.append(f"{name}, summed over" if name == summed else name)
+        if axis in access.along:
+            words.append(access.along[axis])
+        if access.per_partition and axis == 1:
+            words.append("one value for each partition")
         if stride == 0 and size > 1:
             words.append("broadcast")
         elif stride < 0:

@@ -7,6 +7,7 @@ import pytest
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
+from nki_lab.isa import registry
 from nki_lab.profiler.view_operands import contracted
 from nki_lab.runtime import Result, run
 from nki_lab.widgets.access_model import access_parts, axis_facts, runs_of
@@ -204,3 +205,45 @@ def test_runs_hold_exactly_the_given_elements(row_elements, rng) -> None:
         assert box.column + box.columns <= row_elements
         found += (box.row * row_elements + box.column + np.arange(box.columns)).tolist()
     assert found == sorted(set(elements[elements >= 0].tolist()))
+
+
+def reduced(x):
+    """Reduce a tile of three axes, sum what an activation writes, turn it and add up partitions."""
+    tile = nl.load(x)
+    most = nl.ndarray((64, 4), dtype=x.dtype, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=most, op=nl.maximum, data=tile, axis=2)
+    sums = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
+    powers = nl.ndarray((64, 4), dtype=nl.float32, buffer=nl.sbuf)
+    bias = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=bias, value=0.5)
+    nisa.activation(dst=powers, op=nl.exp, data=most, bias=bias, reduce_op=nl.add, reduce_res=sums)
+    total = nl.ndarray((1, 4), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_partition_reduce(dst=total, op=nl.add, data=powers)
+    result = nl.ndarray((1, 4), dtype=nl.float32, buffer=nl.shared_hbm)
+    nl.store(result, total)
+    return result
+
+
+def words(result: Result, name: str) -> dict[str, list[str]]:
+    """Return what is said of the axes of each operand of an instruction."""
+    meta, _ = unpack(access_parts(result.view_data, find(result, name)))
+    return {o["operand"]: [axis["words"] for axis in o["axes"]] for o in meta["operands"]}
+
+
+def test_reduced_axes_are_named(rng) -> None:
+    x = rng.standard_normal((64, 4, 16)).astype(np.float32)
+    result = run(reduced, x, target="trn2")
+    expected = np.exp(x.astype(np.float64).max(axis=2) + 0.5).sum(axis=0)
+    np.testing.assert_allclose(result.outputs[0][0], expected, rtol=1e-5)
+    assert words(result, "tensor_reduce")["data"] == ["partition", "free", "free, reduced"]
+    assert words(result, "tensor_partition_reduce")["data"] == ["partition, reduced", "free"]
+    found = words(result, "activation")
+    assert found["dst"] == ["partition", "free, reduced into reduce_res"]
+    assert found["data"] == ["partition", "free"]
+    assert found["bias"] == ["partition", "free, one value for each partition"]
+
+
+def test_every_instruction_that_reduces_says_along_which_axes() -> None:
+    for name, definition in registry.items():
+        if "reduce_res" in definition.position:
+            assert any(o.along for o in definition.operands.values()), name
