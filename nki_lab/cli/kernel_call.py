@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from nki_lab.cli.declared import declared
-from nki_lab.options.table import Expression
+from nki_lab.options.table import BY_NAME, Expression
 
 Place = Annotated[
     str,
@@ -48,7 +51,8 @@ WhatIf = Annotated[Any, declared("what_if")]
 Check = Annotated[Expression | None, declared("check")]
 
 
-def call_kernel(
+@contextmanager
+def called_kernel(
     place: str,
     inputs: list[str] | None,
     args: list[str] | None,
@@ -59,8 +63,10 @@ def call_kernel(
     tells_findings: bool = False,
     rtol: float | None = None,
     atol: float | None = None,
-) -> tuple[Any, tuple[Any, ...]]:
+) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     """Load a kernel, call it, and compare with the reference; say on stderr what is seriously wrong.
+
+    The options act, and the time limit holds, in the whole `with` block.
 
     Args:
         place: FILE.py:KERNEL.
@@ -71,7 +77,7 @@ def call_kernel(
         tells_findings: the caller prints the findings of the last run.
         rtol, atol: tolerances of the comparison, instead of those of the dtype.
 
-    Returns:
+    Yields:
         The Result of the last run, and how it compares, a Comparison for each result.
     """
     from nki_lab.cli.kernel_file import prepare_call
@@ -85,6 +91,7 @@ def call_kernel(
             "--rtol and --atol are tolerances of --check, and --check is not given",
             help="add --check with the expression to compare with",
         )
+    refuse_idle(place, options)
     with session(options) as runs:
         prepared = prepare_call(place, inputs or [], args or [], seed, options.target, options.lnc)
         expected = None if check is None else reference(check, prepared.scope)
@@ -108,4 +115,28 @@ def call_kernel(
         finally:
             for line in serious_findings(runs[:-1] if tells_findings else runs):
                 typer.echo(line, err=True)
-        return runs[-1], comparisons
+        yield runs[-1], comparisons
+
+
+def refuse_idle(
+    place: str, options: Namespace, names: tuple[str, ...] = ("skip", "capacity", "debug")
+) -> None:
+    """Raise UnknownOption for options about compiling, where `place` is compiled already.
+
+    Args:
+        place: what is to be run.
+        options: what was given.
+        names: of the options that would have no effect.
+    """
+    from nki_lab.compiler.artifact import is_artifact
+    from nki_lab.errors import UnknownOption
+
+    if not is_artifact(Path(place)):
+        return
+    for name in names:
+        if getattr(options, name):
+            flag = BY_NAME[name].flag
+            raise UnknownOption(
+                f"{place} is compiled already: {flag} has no effect on it",
+                help=f"compile it again with {flag}, or leave {flag} out",
+            )

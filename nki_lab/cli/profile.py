@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,9 +24,10 @@ from nki_lab.cli.kernel_call import (
     Target,
     Timeout,
     WhatIf,
-    call_kernel,
+    called_kernel,
 )
 from nki_lab.errors import BadFile, UnknownOption
+from nki_lab.options.table import BY_NAME, Expression
 
 if TYPE_CHECKING:
     from nki_lab.profiler.profile import Profile
@@ -92,35 +94,54 @@ def profile(
     check_outputs(kernel, output=output, perfetto=perfetto)
     if output is not None:
         check_ending(output)
-    if is_profile(kernel):
-        if inputs or args or call is not None:
+    options = Namespace(
+        target=target,
+        lnc=lnc,
+        timeout=timeout,
+        capacity=capacity,
+        skip=skip,
+        strict=strict,
+        debug=debug,
+    )
+    with ExitStack() as running:
+        if is_profile(kernel):
+            _refuse_unused(kernel, options, inputs, args, seed, call)
+            found = load(kernel, target)
+        else:
+            called = called_kernel(kernel, inputs, args, seed, options, call)
+            found = running.enter_context(called)[0].profile
+        typer.echo(report(found))
+        if output is not None:
+            save(found, output)
+            typer.echo(f"\nprofile written to {output}")
+        if perfetto is not None:
+            native = perfetto.suffix.lower() == ".pftrace"
+            _write(save if native else save_chrome_trace, found, perfetto)
+            typer.echo(f"\ntrace for Perfetto written to {perfetto}")
+        # After the files: a question that has no answer is an error.
+        for answer in answers(found, analyse, what_if):
+            typer.echo(f"\n{answer}")
+
+
+def _refuse_unused(
+    file: str,
+    options: Namespace,
+    inputs: list[str] | None,
+    args: list[str] | None,
+    seed: int,
+    call: Expression | None,
+) -> None:
+    """Raise UnknownOption for options about a run, where a profile of one is read."""
+    about_run = {"--input": inputs, "--arg": args, "--seed": seed, "--run": call}
+    about_run |= {
+        BY_NAME[name].flag: value for name, value in vars(options).items() if name != "target"
+    }
+    for flag, value in about_run.items():
+        if value:
             raise UnknownOption(
-                f"{kernel} is a profile: nothing is run",
-                help="name the kernel's file, or leave --input, --arg and --run out",
+                f"{file} is a profile: nothing is run, and {flag} has no effect",
+                help=f"name the kernel's file, or leave {flag} out",
             )
-        found = load(kernel, target)
-    else:
-        options = Namespace(
-            target=target,
-            lnc=lnc,
-            timeout=timeout,
-            capacity=capacity,
-            skip=skip,
-            strict=strict,
-            debug=debug,
-        )
-        found = call_kernel(kernel, inputs, args, seed, options, call)[0].profile
-    typer.echo(report(found))
-    if output is not None:
-        save(found, output)
-        typer.echo(f"\nprofile written to {output}")
-    if perfetto is not None:
-        native = perfetto.suffix.lower() == ".pftrace"
-        _write(save if native else save_chrome_trace, found, perfetto)
-        typer.echo(f"\ntrace for Perfetto written to {perfetto}")
-    # After the files: a question that has no answer is an error.
-    for answer in answers(found, analyse, what_if):
-        typer.echo(f"\n{answer}")
 
 
 def _write(write: Callable[[Profile, Path], Path], profile: Profile, file: Path) -> None:

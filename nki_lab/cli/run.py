@@ -24,7 +24,7 @@ from nki_lab.cli.kernel_call import (
     Target,
     Timeout,
     WhatIf,
-    call_kernel,
+    called_kernel,
 )
 
 
@@ -58,6 +58,8 @@ def run(
 
     Expressions may use the parameters of the kernel, the names of the file, and np.
     """
+    from nki_lab.errors import UnknownOption
+    from nki_lab.options.parsing import check_together
     from nki_lab.options.run_json import run_json
     from nki_lab.options.saving import keep
     from nki_lab.options.views import answers, summary, view_text
@@ -73,20 +75,30 @@ def run(
     )
     views = () if quiet else ("report",) if show is None else show
     reported = "report" in views
-    result, comparisons = call_kernel(
-        kernel, inputs, args, seed, options, call, check, reported, rtol, atol
+    asked = Namespace(
+        quiet=quiet, show=show, analyse=analyse, what_if=what_if, bench=bench, json=json
     )
-    kept = keep(result, save or ())
-    if quiet:
-        return
-    if json:
-        typer.echo(run_json(result, comparisons))
-        return
-    lines = [summary(result), *(comparison.summary() for comparison in comparisons)]
-    for view in views:
-        lines += ["", view_text(result, view)]
-    for answer in answers(result.profile, analyse, what_if):
-        lines += ["", answer]
-    lines += ["", str(result.benchmark())] if bench else []
-    lines += ["", *kept] if kept else []
-    typer.echo("\n".join(lines))
+    check_together(asked)
+    if json and show:
+        raise UnknownOption(
+            "--show beside --json: what is printed would be no JSON document",
+            help="leave out --show or --json",
+        )
+    call_of = called_kernel(
+        kernel, inputs, args, seed, options, call, check, reported and not json, rtol, atol
+    )
+    with call_of as (result, comparisons):
+        kept = keep(result, save or ())
+        if quiet:
+            return
+        if json:
+            typer.echo(run_json(result, comparisons, analyse, what_if, bench, saved=save))
+            return
+        lines = [summary(result), *(comparison.summary() for comparison in comparisons)]
+        for view in views:
+            lines += ["", view_text(result, view)]
+        for answer in answers(result.profile, analyse, what_if):
+            lines += ["", answer]
+        lines += ["", str(result.benchmark())] if bench else []
+        lines += ["", *kept] if kept else []
+        typer.echo("\n".join(lines))

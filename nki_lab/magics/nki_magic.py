@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
@@ -105,6 +106,7 @@ class NkiMagics(Magics):
                 stack=locate("", 0, 0),
                 help="write %nki --run 'kernel(a, b)', or %%nki to define a kernel",
             )
+        _check_needs_run(options, locate)
         timeout = locate("--timeout", 0, 0)
         with expected(options, locate), session(options, timeout) as runs:
             self._finish(options, runs, [], locate)
@@ -121,6 +123,9 @@ class NkiMagics(Magics):
         value = expected = None
         if options.check is not None:
             expected = reference(options.check, scope, locate)
+        if options.run is None and not runs:
+            _refuse_unused(options, kernels, locate)
+            return
         # Before the run, which may give its own result the same name.
         other = _other(options, scope, locate)
         if options.run is not None:
@@ -133,9 +138,6 @@ class NkiMagics(Magics):
                     stack=locate(options.run.text, 0, 0),
                     help=f"write a call with arrays, such as --run '{example}(a)'",
                 )
-        if not runs:
-            _refuse_unused(options, kernels, locate)
-            return
         result = runs[-1]
         name = options.name or f"{result.name}_result"
         self.ip.push({name: result})
@@ -159,17 +161,23 @@ class NkiMagics(Magics):
                 error.notes += (f"the run is in `{name}`",)
                 raise
             lines += [comparison.summary() for comparison in comparisons]
+        # Before questions about the run: one without an answer is an error.
+        kept = keep(result, options.save or ())
         if options.json:
-            print(run_json(result, comparisons))
+            with _at_what_if(locate):
+                document = run_json(
+                    result, comparisons, options.analyse, options.what_if, options.bench, other,
+                    options.save,
+                )  # fmt: skip
+            print(document)
             if options.show:
-                show(result, options.show)
+                show(result, options.show, other, tells=False)
         else:
             if not options.quiet:
                 print("\n".join(lines))
             print(findings, end="")
             if not options.quiet:
                 _tell(result, other, options, locate)
-        kept = keep(result, options.save or ())
         if kept and not options.quiet and not options.json:
             print("\n".join(kept))
 
@@ -177,16 +185,22 @@ class NkiMagics(Magics):
 def _tell(result: Result, other: Profile | None, options: Namespace, locate: Locate) -> None:
     """Show the views of a run, and answer what else was asked about it."""
     show(result, options.show, other, tells=False)
-    try:
+    with _at_what_if(locate):
         for answer in answers(result.profile, options.analyse, options.what_if):
             print(answer)
-    except UnknownOption as error:  # a line that is not of this kernel
-        error.stack = locate("--what-if", 0, 0)
-        raise
     if options.bench:
         print(result.benchmark())
     if other is not None:
         print(compare_profiles(other, result.profile))
+
+
+@contextmanager
+def _at_what_if(locate: Locate) -> Iterator[None]:
+    try:
+        yield
+    except UnknownOption as error:  # a line that is not of this kernel
+        error.stack = locate("--what-if", 0, 0)
+        raise
 
 
 def _show_place(error: BaseException) -> None:
@@ -215,7 +229,7 @@ def _check_needs_run(options: Namespace, locate: Locate) -> None:
 
 def _other(options: Namespace, scope: dict[str, Any], locate: Locate) -> Profile | None:
     """Return the profile of the run to compare with."""
-    if options.compare is None or options.run is None:
+    if options.compare is None:
         return None
     text = options.compare.text
     return profile_of(evaluate(options.compare, scope, locate), locate(text, 0, 0))

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from nki_lab.errors import UnknownOption, close_matches
-from nki_lab.options.table import BadValue, Option, options_of
+from nki_lab.options.table import BY_NAME, OPTIONS, BadValue, Option, options_of
 from nki_lab.source import Stack
 
 #: Gives the place of a part of the line: (text of the option or word, column in it, width).
@@ -50,7 +50,22 @@ def parse_line(command: str, line: str, locate: Locate = nowhere) -> argparse.Na
         text = getattr(values, option.name)
         if isinstance(text, str):
             setattr(values, option.name, read_value(option, text, locate))
+    check_together(values, locate)
     return values
+
+
+def check_together(values: argparse.Namespace, locate: Locate = nowhere) -> None:
+    """Raise UnknownOption where an option was given that cannot act beside another one."""
+    for option in OPTIONS:
+        if getattr(values, option.name, None):
+            for name, why in option.against.items():
+                if getattr(values, name, None):
+                    flag = BY_NAME[name].flag
+                    raise UnknownOption(
+                        f"{flag} beside {option.flag}: {why}",
+                        stack=locate(flag, 0, len(flag)),
+                        help=f"leave out {flag} or {option.flag}",
+                    )
 
 
 def read_value(option: Option, text: str, locate: Locate = nowhere) -> Any:

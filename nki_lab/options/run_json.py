@@ -4,25 +4,47 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nki_lab.profiler.analyses import analysis_data, plain
+from nki_lab.profiler.compare import compare_profiles
 from nki_lab.profiler.metrics import bound_by
 from nki_lab.profiler.report import bound_sentence
 
 if TYPE_CHECKING:
+    from nki_lab.profiler.profile import Profile
     from nki_lab.runtime import Comparison, Result
 
 
-def run_json(result: Result, comparisons: Sequence[Comparison] = ()) -> str:
+def run_json(
+    result: Result,
+    comparisons: Sequence[Comparison] = (),
+    analyse: Sequence[str] | None = None,
+    what_if: Sequence[str] | None = None,
+    bench: bool = False,
+    compare: Profile | None = None,
+    saved: Sequence[Path] | None = None,
+) -> str:
     """Return the kernel, chip, time, Summary metrics, findings, results and checks of a run as JSON.
 
-    Times of the Summary are seconds and shares fractions of 1, as in Neuron Explorer's own files.
+    Times of the Summary are seconds and shares fractions of 1, as in Neuron Explorer's own files. What else was asked
+    about the run is in the document only then: `analyses`, `what_if`, `benchmark`, `comparison` and `saved`.
+
+    Args:
+        result: the run.
+        comparisons: how its results compare with the reference.
+        analyse: names of `ANALYSES`.
+        what_if: costs to time the program again without.
+        bench: tell the time of one call and of one of many.
+        compare: the profile of an earlier run.
+        saved: files that the run was written to.
     """
     profile = result.profile
     bound = bound_by(profile)
-    document = {
+    document: dict[str, Any] = {
         "kernel": result.name,
         "target": profile.target.name,
         "is_simulation": profile.is_simulation,
@@ -50,6 +72,16 @@ def run_json(result: Result, comparisons: Sequence[Comparison] = ()) -> str:
             for comparison in comparisons
         ],
     }
+    if analyse:
+        document["analyses"] = {name: analysis_data(name, profile) for name in analyse}
+    if what_if:
+        document["what_if"] = plain(profile.what_if(*what_if))
+    if bench:
+        document["benchmark"] = plain(result.benchmark())
+    if compare is not None:
+        document["comparison"] = plain(compare_profiles(compare, profile))
+    if saved:
+        document["saved"] = [str(path) for path in saved]
     return json.dumps(document, indent=2, default=_plain, allow_nan=False)
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import ast
 import keyword
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -65,6 +65,7 @@ class Option:
         choices: every value it takes, where they can be listed.
         default: its value when it is not given.
         about_run: it says something about a run, and is an error where nothing runs.
+        against: options that it cannot act beside, and why; a value that shows nothing is beside everything.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Option:
     choices: tuple[str, ...] = ()
     default: Any = None
     about_run: bool = False
+    against: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def flag(self) -> str:
@@ -297,6 +299,9 @@ OPTIONS: tuple[Option, ...] = (
         " wrong on a device",
         (*_NOTEBOOK, _RUN),
         default=False,
+        against=dict.fromkeys(
+            ("show", "analyse", "what_if", "bench", "compare", "json"), "nothing would be shown"
+        ),
     ),
     Option(
         "expect",

@@ -1,27 +1,75 @@
-"""Which questions about the time of a run can be asked by name, and what is the answer in plain text?"""
+"""Which questions about the time of a run can be asked by name, and what is the answer as text and as plain data?"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
 
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.source_lines import by_line
 
+#: Rows of an answer that its plain form holds, the first ones; it tells how many there are.
+MOST_ROWS = 100
 
-def _of_slowest(profile: Profile, answer: object) -> str:
-    """Return an answer about one core as text that says which, where there are several."""
-    if len(profile.cores) == 1:
-        return str(answer)
-    return f"core {profile.slowest.cores[0]}, after which no other ends\n{answer}"
+# Name -> what answers, and whether it is about the core that ends last.
+_FOUND: Mapping[str, tuple[Callable[[Profile], Any], bool]] = {
+    "path": (Profile.critical_path, True),
+    "stalls": (Profile.stalls, True),
+    "lines": (by_line, False),
+    "iterations": (Profile.iterations, True),
+    "roofline": (Profile.roofline, True),
+    "advice": (Profile.advice, False),
+    "what-if": (Profile.what_if, False),
+}
+
+
+def _core(profile: Profile, name: str) -> int | None:
+    """Return the core that an answer is about, where there are several."""
+    of_slowest = _FOUND[name][1] and len(profile.cores) > 1
+    return profile.slowest.cores[0] if of_slowest else None
+
+
+def _text(name: str, profile: Profile) -> str:
+    core = _core(profile, name)
+    heading = "" if core is None else f"core {core}, after which no other ends\n"
+    return f"{heading}{_FOUND[name][0](profile)}"
 
 
 #: Name -> answer as text, the same on every run and machine, fewer than 40 lines.
-ANALYSES: dict[str, Callable[[Profile], str]] = {
-    "path": lambda profile: _of_slowest(profile, profile.critical_path()),
-    "stalls": lambda profile: _of_slowest(profile, profile.stalls()),
-    "lines": lambda profile: str(by_line(profile)),
-    "iterations": lambda profile: _of_slowest(profile, profile.iterations()),
-    "roofline": lambda profile: _of_slowest(profile, profile.roofline()),
-    "advice": lambda profile: str(profile.advice()),
-    "what-if": lambda profile: str(profile.what_if()),
-}
+ANALYSES: dict[str, Callable[[Profile], str]] = {name: partial(_text, name) for name in _FOUND}
+
+
+def analysis_data(name: str, profile: Profile) -> dict[str, Any]:
+    """Return an answer as plain data, which JSON can hold.
+
+    Rows are told as `count`, how many there are, and `rows`, the first MOST_ROWS of them. `core` says which core the
+    answer is about, where there are several.
+    """
+    core = _core(profile, name)
+    found = _FOUND[name][0](profile)
+    told = plain(found) if is_dataclass(found) else {"count": len(found), "rows": plain(found)}
+    return told if core is None else {"core": core, **told}
+
+
+def plain(value: Any) -> Any:
+    """Return an answer's dataclasses as dicts, its sequences as lists and its numbers as Python's.
+
+    What has no place in the text of a dataclass is left out, such as a profile that was timed for it. Of a sequence
+    the first MOST_ROWS are taken; a field that is cut has a `..._count` beside it.
+    """
+    if is_dataclass(value):
+        told: dict[str, Any] = {}
+        for field in fields(value):
+            if field.repr:
+                held = getattr(value, field.name)
+                told[field.name] = plain(held)
+                if isinstance(held, tuple) and len(held) > MOST_ROWS:
+                    told[f"{field.name}_count"] = len(held)
+        return told
+    if isinstance(value, (tuple, list)):
+        return [plain(item) for item in value[:MOST_ROWS]]
+    return value.item() if isinstance(value, np.generic) else value

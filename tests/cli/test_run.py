@@ -346,3 +346,49 @@ def test_a_folder_of_neuron_explorer_is_shown(command, write, tmp_path: Path):
     shown = command("profile", "add.parquet", "--target", "trn2")
     assert shown.exit_code == 0
     assert shown.stdout.splitlines()[2:5] == made.stdout.splitlines()[2:5]
+
+
+def test_the_document_has_what_was_asked(command, write):
+    write("add.py", ADD)
+    words = ("--json", "--bench", "--analyse", "stalls,path", "--what-if", "free-loads")
+    done = command("run", "add.py:add", *ARRAYS, *words, "--save", "kept.json")
+    assert done.exit_code == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert list(document["analyses"]) == ["stalls", "path"]
+    assert document["what_if"]["changes"] == ["free-loads"]
+    assert document["benchmark"]["latency_ns"] == document["total_ns"]
+    assert document["saved"] == ["kept.json"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--quiet", "--json"), "--json beside --quiet: nothing would be shown"),
+        (("--quiet", "--bench"), "--bench beside --quiet"),
+        (("--quiet", "--show", "report"), "--show beside --quiet"),
+        (("--json", "--show", "report"), "--show beside --json"),
+    ],
+)
+def test_options_that_cannot_both_act_are_refused(command, write, words, said):
+    write("add.py", ADD)
+    done = command("run", "add.py:add", *ARRAYS, *words)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize("flag", ["--skip=schedule", "--capacity=finding", "--debug"])
+def test_options_of_compiling_are_refused_where_that_was_done(command, write, flag):
+    write("add.py", ADD)
+    assert command("compile", "add.py:add", *ARRAYS, "-o", "add.nkic").exit_code == 0
+    done = command("run", "add.nkic", *ARRAYS, flag)
+    assert done.exit_code == 2
+    assert f"add.nkic is compiled already: {flag.partition('=')[0]} has no effect" in done.stderr
+
+
+@pytest.mark.parametrize("flag", ["--lnc=2", "--seed=3", "--strict", "--timeout=9", "--run=f(a)"])
+def test_options_of_a_run_are_refused_where_a_profile_is_read(command, write, flag):
+    write("add.py", ADD)
+    assert command("profile", "add.py:add", *ARRAYS, "-o", "p.json").exit_code == 0
+    done = command("profile", "p.json", flag)
+    assert done.exit_code == 2
+    assert f"nothing is run, and {flag.partition('=')[0]} has no effect" in done.stderr
