@@ -8,6 +8,6 @@ helps in three steps, `statement` says again what is asked, and `progress` shows
 """
 
 from nki_lab.exercises.ask import answer, check, hint, statement
-from nki_lab.exercises.progress import progress
+from nki_lab.exercises.progress_file import progress
 
 __all__ = ["answer", "check", "hint", "progress", "statement"]

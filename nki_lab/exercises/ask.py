@@ -11,7 +11,7 @@ from nki_lab.exercises.catalog import problem_of
 from nki_lab.exercises.coordinates import judge_places
 from nki_lab.exercises.judge import Verdict, is_skeleton, judge
 from nki_lab.exercises.problem import Cause, Places, Problem, Question, Task
-from nki_lab.exercises.progress import progress, remember
+from nki_lab.exercises.progress_file import progress, remember
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.text_table import text_table
 from nki_lab.runtime import Result
@@ -39,7 +39,7 @@ def check(id: str, given: Any, *, cause: Any = None, seed: int | None = None) ->
             f"{problem.id} is a question", help=f'write answer("{problem.id}", ...)'
         )
     assert isinstance(problem, (Task, Places))
-    remember(problem.id, tried=True)
+    _keep(problem, tried=True)
     if isinstance(problem, Task) and problem.cause is not None:
         _check_cause(problem, problem.cause, cause)
     try:
@@ -56,14 +56,12 @@ def check(id: str, given: Any, *, cause: Any = None, seed: int | None = None) ->
         raise verdict.error
     if verdict.reason is not None:
         raise _failed(problem, verdict.reason.message, verdict.reason.help)
-    note = remember(problem.id, solved=True, stars=verdict.stars)
+    _keep(problem, solved=True, stars=verdict.stars)
     timed = isinstance(problem, Task) and current_target(Settings.read()).name in problem.tiers
     star = (
         ", with a star" if verdict.stars else "; there is a star for a faster one" if timed else ""
     )
     print(f"{problem.id} is solved{star}")
-    if note:
-        print(note)
 
 
 def answer(id: str, given: Any, run: Any = None) -> None:
@@ -79,7 +77,7 @@ def answer(id: str, given: Any, run: Any = None) -> None:
         raise ExerciseFailed(
             f"{problem.id} asks for a kernel", help=f'write check("{problem.id}", ...)'
         )
-    remember(problem.id, tried=True)
+    _keep(problem, tried=True)
     if given is ...:
         raise _failed(problem, "there is no answer yet", _asked(problem))
     if run is None:
@@ -113,10 +111,8 @@ def answer(id: str, given: Any, run: Any = None) -> None:
             problem,
             f"{float(given):g} {problem.unit} is too {'much' if given > truth else 'little'}",
         )
-    note = remember(problem.id, solved=True)
+    _keep(problem, solved=True)
     print(f"{problem.id} is solved: {problem.evidence(run)}")
-    if note:
-        print(note)
 
 
 def hint(id: str, level: int | None = None) -> None:
@@ -126,7 +122,7 @@ def hint(id: str, level: int | None = None) -> None:
     level = min(read + 1, len(problem.hints)) if level is None else level
     if level not in range(1, len(problem.hints) + 1):
         raise UsageError(f"an exercise has hints 1 to {len(problem.hints)}, found {level}")
-    remember(problem.id, hints=level)
+    _keep(problem, hints=level)
     print(f"{problem.id}, hint {level} of {len(problem.hints)}: {problem.hints[level - 1]}")
 
 
@@ -139,6 +135,13 @@ def statement(id: str) -> str:
     lines += [asked, ""] if asked else []
     hints = f", {state.hints} of {len(problem.hints)} hints read" if state.hints else ""
     return "\n".join([*lines, f"{state.word}{hints}", f"next: {_next(problem)}"])
+
+
+def _keep(problem: Problem, **news: Any) -> None:
+    """Remember what has happened; what is wrong with the file is told where it is noticed."""
+    note = remember(problem.id, **news)
+    if note:
+        print(note)
 
 
 def _judge(problem: Task | Places, given: Any, seed: int | None) -> Verdict:

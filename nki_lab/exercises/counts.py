@@ -69,11 +69,10 @@ def _findings(limits: Limits, result: Result) -> Iterator[Count]:
     reason = None
     if found:
         first = found[0]
-        reason = Reason(
-            "finding",
-            f"a device may refuse it, or compute other values: {first.message}",
-            first.help,
+        what = (
+            "a device may refuse it, or compute other values" if first.is_serious else "a finding"
         )
+        reason = Reason("finding", f"{what}: {first.message}", first.help)
     yield Count("findings", str(len(found)), "none", reason)
 
 

@@ -9,7 +9,7 @@ from IPython.display import display
 
 from nki_lab.errors import UsageError
 from nki_lab.exercises import ask
-from nki_lab.exercises.progress import progress
+from nki_lab.exercises.progress_file import progress
 from nki_lab.magics.cells import typed_stack
 from nki_lab.options.evaluate import evaluate
 from nki_lab.options.parsing import option_help, parse_line

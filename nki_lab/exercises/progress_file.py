@@ -98,7 +98,7 @@ class Progress:
 def progress() -> Progress:
     """Return what has been solved, as a page."""
     path = path_of_progress()
-    states, note = _read(path)
+    states, note, _ = _read(path)
     where = (
         f"kept in {path}"
         if path
@@ -125,7 +125,7 @@ def remember(
     The file is read again first: another notebook may have written it meanwhile.
     """
     path = path_of_progress()
-    states, note = _read(path)
+    states, note, may_write = _read(path)
     before = states.get(id, State())
     states[id] = _kept[id] = State(
         before.tries + tried,
@@ -133,23 +133,27 @@ def remember(
         before.solved or solved,
         max(before.stars, stars),
     )
-    return note or (_write(path, states) if path else "")
+    return "; ".join(filter(None, (note, _write(path, states) if path and may_write else "")))
 
 
-def _read(path: Path | None) -> tuple[dict[str, State], str]:
+def _read(path: Path | None) -> tuple[dict[str, State], str, bool]:
+    """Return the states, what to tell about the file, and whether it may be written."""
     if path is None:
-        return dict(_kept), ""
+        return dict(_kept), "", False
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError:
-        return {}, ""
+        return {}, "", True
     except (OSError, UnicodeDecodeError) as error:
         return _damaged(path, error)
     try:
-        states = {id: _state(facts) for id, facts in json.loads(text)["exercises"].items()}
+        document = json.loads(text)
+        if document["version"] > _VERSION:
+            raise ValueError("a newer version")
+        states = {id: _state(facts) for id, facts in document["exercises"].items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         return _damaged(path, error)
-    return states, ""
+    return states, "", True
 
 
 def _state(facts: Any) -> State:
@@ -161,7 +165,7 @@ def _state(facts: Any) -> State:
     return state
 
 
-def _damaged(path: Path, error: Exception) -> tuple[dict[str, State], str]:
+def _damaged(path: Path, error: Exception) -> tuple[dict[str, State], str, bool]:
     """Put a file that cannot be read aside; what this process knows is not lost."""
     number = 1
     while (aside := path.with_name(f"{path.stem}.damaged-{number}{path.suffix}")).exists():
@@ -169,10 +173,10 @@ def _damaged(path: Path, error: Exception) -> tuple[dict[str, State], str]:
     try:
         path.rename(aside)
     except OSError:
-        return dict(_kept), f"progress is not kept: {path} cannot be read ({type(error).__name__})"
-    return dict(
-        _kept
-    ), f"{path.name} could not be read; it is kept as {aside.name}, and a new one is begun"
+        note = f"progress is not kept: {path} cannot be read ({type(error).__name__})"
+        return dict(_kept), note, False
+    note = f"{path.name} could not be read; it is kept as {aside.name}, and a new one is begun"
+    return dict(_kept), note, True
 
 
 def _write(path: Path, states: dict[str, State]) -> str:
