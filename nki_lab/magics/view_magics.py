@@ -6,7 +6,6 @@ run of the notebook.
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 from typing import Any
@@ -16,6 +15,7 @@ from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand
 from nki_lab.errors import NoKernel, UsageError, close_matches
 from nki_lab.magics.show import profile_of, show
 from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.summary_text import summary_text
 from nki_lab.runtime import Result
 
 _LAST = "_nki"
@@ -69,14 +69,12 @@ class ViewMagics(Magics):
     @no_var_expand
     @line_magic
     def nki_summary(self, line: str) -> None:
-        """Print the metrics of a run by Neuron Explorer's names: seconds, bytes, and shares as fractions of 1.
+        """Print the metrics of a run by Neuron Explorer's names, each with its unit.
 
         %nki_summary                the last run
         %nki_summary add.json       a stored profile
         """
-        profile = profile_of(self._run(line, "%nki_summary"))
-        for name, value in profile.summary.items():
-            print(f"{name:<44} {json.dumps(value, default=float)}")
+        print(summary_text(profile_of(self._run(line, "%nki_summary"))))
 
     @no_var_expand
     @line_magic

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
@@ -97,7 +97,7 @@ def test_every_option_is_here():
 
 
 @pytest.fixture
-def seen(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
+def seen(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> Seen:
     """Collect what the cells of a notebook do."""
     found = Seen()
     notebook.good(cell("--run 'kernel(a)' --show none", BODY))
@@ -123,7 +123,7 @@ def seen(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
     monkeypatch.setattr(nki_magic, "show", showing)
     monkeypatch.setattr(session, "override", overriding)
     monkeypatch.setattr(session, "time_limit", limiting)
-    yield found
+    return found
 
 
 def typed(names: tuple[str, ...], folder: Path) -> str:

@@ -1,12 +1,14 @@
 """Do the magics that show a run again find it by its name, in a file, or as the last one?"""
 
 import json
+import re
 
 import numpy as np
 import pytest
 
 from nki_lab import errors as e
 from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.schema import TABLES
 from tests.magics.notebook import Notebook, cell
 
 RUN = cell("--run 'add(a, b)' --quiet --target trn2")
@@ -34,12 +36,25 @@ def test_the_run_is_shown_again(ran: Notebook, line: str, words: str):
     assert words in ran.good(line)
 
 
-def test_the_summary_has_the_numbers_of_the_profile(ran: Notebook):
-    found = dict(line.split(maxsplit=1) for line in ran.good("%nki_summary").splitlines())
+def test_the_summary_has_the_numbers_of_the_profile_with_their_units(ran: Notebook):
+    text = ran.good("%nki_summary")
+    rows = re.findall(r"^  (\w+) +([\d.,e+-]+)(?: (\w+))?$", text, re.MULTILINE)
+    zeros = re.findall(
+        r"\w+", " ".join(re.findall(r"^  0: (.*(?:\n     .*)*)", text, re.MULTILINE))
+    )
     expected = ran["add_result"].profile.summary
-    assert list(found) == list(expected)
-    assert float(found["total_time"]) == expected["total_time"]
-    assert json.loads(found["hbm_read_bytes"]) == 2 * 128 * 24 * 4
+    assert sorted([name for name, _, _ in rows] + zeros) == sorted(expected)
+    assert {name: expected[name] for name in zeros} == dict.fromkeys(zeros, 0)
+    for name, number, unit in rows:
+        assert float(number.replace(",", "")) == pytest.approx(expected[name], rel=1e-5)
+        kind = TABLES["Summary"][name].unit
+        assert unit == {"-": "", "B": "bytes"}.get(kind, kind)
+    found = {name: (number, unit) for name, number, unit in rows}
+    assert found["hbm_read_bytes"] == (f"{2 * 128 * 24 * 4:,}", "bytes")
+    assert found["total_time"][1] == "s"
+    ends = {line.index(number) + len(number) for line in text.splitlines()
+            for number in re.findall(r"^  \w+ +([\d.,e+-]+)", line)}  # fmt: skip
+    assert len(ends) == 1, "numbers are not aligned"
 
 
 @pytest.mark.parametrize("name", ["p.json", "p.csv", "p.pftrace", "a name with spaces.json"])
