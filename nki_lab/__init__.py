@@ -27,6 +27,7 @@ _PUBLIC: dict[str, str] = {
     "uninstall": "nki_lab.api.install",
     "unload_ipython_extension": "nki_lab.magics.extension",
     "use_target": "nki_lab.runtime",
+    "vary": "nki_lab.runtime",
 }
 
 __all__ = ["__version__", *_PUBLIC]

@@ -39,6 +39,7 @@ from nki_lab.errors import (
     close_matches,
     error_classes,
 )
+from nki_lab.ir.builder import Builder
 from nki_lab.ir.nodes import Finding, Kernel
 from nki_lab.ir.watch import Watch
 from nki_lab.progress import phase
@@ -124,11 +125,12 @@ def compile_kernel(
     options: CompileOptions,
     cores: int = 1,
     watch: Watch | None = None,
+    builder_of: Callable[..., Builder] = Builder,
 ) -> CompiledKernel:
     """Trace a kernel for these arguments and run every pass, for each of its cores.
 
-    `watch` runs what is traced, at once; it follows one core. Where the same program was compiled before, that is what
-    is returned.
+    `watch` runs what is traced, at once; it follows one core. `builder_of` makes the builder of each trace. Where the
+    same program was compiled before, that is what is returned.
 
     Raises:
         NkiError: with a place in the author's text; KernelErrors when there are several.
@@ -136,7 +138,7 @@ def compile_kernel(
     check_skipped(options.skip_passes)
     with collector_paused():
         traced = [
-            trace(source, args, kwargs, target, options, (core, cores), watch)
+            trace(source, args, kwargs, target, options, (core, cores), watch, builder_of)
             for core in range(cores)
         ]
         known = reuse.find(traced, options)

@@ -7,11 +7,7 @@ and the induction variables of device loops, whose values only the device knows.
 
 from __future__ import annotations
 
-import io
 import sys
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from types import CodeType, FrameType
 from typing import Any
@@ -21,6 +17,7 @@ import numpy as np
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.loop_targets import LoopTarget, loop_targets
 from nki_lab.compiler.options import CompileOptions
+from nki_lab.compiler.silence import silence
 from nki_lab.compiler.trace import TensorSpec, map_arguments, trace
 from nki_lab.dtypes import dtype_of
 from nki_lab.ir.builder import Builder
@@ -36,7 +33,7 @@ from nki_lab.targets.spec import Target
 class Retrace:
     """Traces a kernel again, as it was called.
 
-    Args:
+    Attributes:
         source: the kernel.
         args, kwargs: the arguments of the call; of arrays only shape and dtype are kept.
         target, options: what it was compiled with.
@@ -50,11 +47,11 @@ class Retrace:
         target: Target,
         options: CompileOptions,
     ) -> None:
-        self._source = source
-        self._args = tuple(_forgotten(value) for value in args)
-        self._kwargs = {name: _forgotten(value) for name, value in kwargs.items()}
-        self._target = target
-        self._options = replace(options, strict=False)
+        self.source = source
+        self.args = tuple(forgotten(value) for value in args)
+        self.kwargs = {name: forgotten(value) for name, value in kwargs.items()}
+        self.target = target
+        self.options = options
 
     @doing("reading loop variables")
     def iterations(self, compiled: Kernel) -> Iterations | None:
@@ -69,13 +66,13 @@ class Retrace:
             return made[0]
 
         try:
-            with _silence():
+            with silence():
                 trace(
-                    self._source,
-                    self._args,
-                    self._kwargs,
-                    self._target,
-                    self._options,
+                    self.source,
+                    self.args,
+                    self.kwargs,
+                    self.target,
+                    replace(self.options, strict=False),
                     compiled.program,
                     builder_of=reader,
                 )
@@ -84,7 +81,9 @@ class Retrace:
         return made[0].found(compiled)
 
 
-def _forgotten(value: Any) -> Any:
+def forgotten(value: Any) -> Any:
+    """Return an argument with shape and dtype in place of each array."""
+
     def leaf(name: str, array: np.ndarray) -> Any:
         dtype = dtype_of(array.dtype)
         return array if array.ndim == 0 or dtype is None else TensorSpec(array.shape, dtype)
@@ -179,19 +178,3 @@ def _same_place(a: Place, b: Place) -> bool:
     if isinstance(a, Span) or isinstance(b, Span):
         return a == b
     return a[1] == b[1] and (a[0] is b[0] or a[0] == b[0])
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    """Print, warn of and stop at nothing."""
-    hook, sys.breakpointhook = sys.breakpointhook, lambda *args, **kwargs: None
-    try:
-        with (
-            warnings.catch_warnings(),
-            redirect_stdout(io.StringIO()),
-            redirect_stderr(io.StringIO()),
-        ):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        sys.breakpointhook = hook

@@ -57,6 +57,26 @@ class Execution:
         return cls(kernel, order, tuple(trips))
 
 
+def known_trips(kernel: Kernel) -> tuple[int, ...] | None:
+    """Return how often each device loop runs, in the order they are entered; None where values decide it."""
+    trips: list[int] = []
+
+    def walk(body: tuple[Instruction | Loop, ...]) -> bool:
+        for node in body:
+            if not isinstance(node, Loop):
+                continue
+            if node.kind != "for" or not all(type(bound) is int for bound in node.bounds):
+                return False
+            count = len(range(*node.bounds))
+            trips.append(count)
+            inner = any(isinstance(n, Loop) for n in node.body)
+            if inner and not all(walk(node.body) for _ in range(count)):
+                return False
+        return True
+
+    return tuple(trips) if walk(kernel.body) else None
+
+
 def loops_run(execution: Execution) -> set[int]:
     """Return the numbers of the device loops that ran at least once."""
     ran: set[int] = set()

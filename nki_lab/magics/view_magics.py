@@ -1,4 +1,4 @@
-"""What do `%nki_ir`, `%nki_layout`, `%nki_profile`, `%nki_timeline`, `%nki_summary` and `%nki_compare` do?
+"""What do `%nki_ir`, `%nki_layout`, `%nki_profile`, `%nki_timeline`, `%nki_vary`, `%nki_summary`, `%nki_compare` do?
 
 Each takes a run: a variable that holds a Result or a Profile, or the file of a stored profile; without one, the last
 run of the notebook.
@@ -6,11 +6,13 @@ run of the notebook.
 
 from __future__ import annotations
 
+import ast
 import os
 import shlex
 from typing import Any
 
 from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand
+from IPython.display import display
 
 from nki_lab.errors import NoKernel, UsageError, close_matches
 from nki_lab.magics.show import profile_of, show
@@ -68,6 +70,20 @@ class ViewMagics(Magics):
 
     @no_var_expand
     @line_magic
+    def nki_vary(self, line: str) -> None:
+        """Show sliders for a kernel's parameters, with the timeline of what they say; no value is computed.
+
+        %nki_vary                                           the last run, with values that suggest themselves
+        %nki_vary matmul_result tile_n=128,256,512 target=trn1,trn2
+        """
+        words = _words(line, "%nki_vary")
+        chosen = dict(word.split("=", 1) for word in words if "=" in word)
+        rest = " ".join(shlex.quote(word) for word in words if "=" not in word)
+        values = {name: self._values(name, text) for name, text in chosen.items()}
+        display(self._result(rest, "%nki_vary").vary(**values))
+
+    @no_var_expand
+    @line_magic
     def nki_summary(self, line: str) -> None:
         """Print the metrics of a run by Neuron Explorer's names, each with its unit.
 
@@ -92,6 +108,22 @@ class ViewMagics(Magics):
             )
         first, second = (self._named(word) for word in words)
         show(second, ("timeline",), first)
+
+    def _values(self, name: str, text: str) -> list[Any]:
+        """Return the values of a parameter: Python's literals, names of the notebook, or texts such as trn2."""
+        found = []
+        for word in (part.strip() for part in text.split(",")):
+            if not word:
+                raise UsageError(f"%nki_vary: a value of {name} is missing in `{text}`")
+            try:
+                found.append(ast.literal_eval(word))
+            except (SyntaxError, ValueError):
+                first, *attributes = word.split(".")
+                value = self._names.get(first)
+                for attribute in attributes:
+                    value = getattr(value, attribute, None)
+                found.append(word if value is None else value)
+        return found
 
     def _result(self, line: str, magic: str) -> Result:
         """Return a run with its program."""

@@ -198,6 +198,13 @@ the metrics by Neuron Explorer's names. Each takes the variable of a run or the 
 profile; without one, it is the last run of the notebook.""",
     ),
     Term(
+        ("%nki_vary",),
+        """\
+Shows sliders for the compile-time parameters of the last run's kernel, or of a run in a variable, and
+the timeline of what they say; no value is computed. %nki_vary matmul_result tile_n=128,256,512
+target=trn1,trn2 names the values; without any they suggest themselves.""",
+    ),
+    Term(
         ("%nki_compare",),
         """\
 Says where the time of two runs differs, by engine, line and opcode, and shows both on one timeline:

@@ -69,6 +69,14 @@ def bound_sentence(profile: Profile) -> str:
     return text if rate is None else f"{text}, at {_percent(rate / limit)} of its rate"
 
 
+def bound_words(profile: Profile) -> str:
+    """Say in a word and a share what holds the run back, as a cell of a table does."""
+    bound = bound_by(profile)
+    if bound.share == 0.0:
+        return "nothing ran"
+    return f"{_TITLES[bound.resource] if bound.is_bound else 'latency'} {_percent(bound.share)}"
+
+
 def _heading(profile: Profile) -> str:
     what = profile.name or "kernel"
     chip = f"{profile.target.name} ({profile.target.core_name})"

@@ -26,6 +26,7 @@ from nki_lab.profiler.view_operands import Access, Held, Listing
 
 if TYPE_CHECKING:
     from nki_lab.profiler.profile import Profile
+    from nki_lab.profiler.variants import Variants
 
 #: Names of the views of a run, in the order they are shown.
 VIEWS = (
@@ -39,6 +40,7 @@ VIEWS = (
     "stepper",
     "timeline",
     "graph",
+    "vary",
 )
 
 #: What is said of values where a run does not have them.
@@ -251,6 +253,7 @@ class ViewData:
             decide them; None where they are not known.
         make_listings: gives `listings`.
         find_products: gives `products`.
+        make_variants: gives `variants`.
     """
 
     name: str
@@ -273,6 +276,7 @@ class ViewData:
     )
     make_listings: Callable[[], Sequence[Listing]] = field(default=lambda: (), repr=False)
     find_products: Callable[[], np.ndarray] | None = field(default=None, repr=False)
+    make_variants: Callable[[], Variants] | None = field(default=None, repr=False)
 
     @cached_property
     def listings(self) -> Sequence[Listing]:
@@ -288,6 +292,11 @@ class ViewData:
     def steps(self) -> Steps:
         """The executed instructions with the values around them; the first look runs the kernel once more."""
         return self.make_steps()
+
+    @cached_property
+    def variants(self) -> Variants | None:
+        """The kernel with other values of its parameters; None where only the profile of a run is known."""
+        return None if self.make_variants is None else self.make_variants()
 
     @cached_property
     def lines(self) -> tuple[np.ndarray, Sequence[Place]] | None:

@@ -16,11 +16,19 @@ from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.profiler.source_text import findings_text, remark_lines, source_text
 from nki_lab.profiler.step_text import stepper_text
 from nki_lab.profiler.text_table import cut, text_table
+from nki_lab.profiler.vary_text import NO_VARIANTS, variants_text
 from nki_lab.profiler.view_data import VIEWS, ViewData
 
 _EVENTS_SHOWN = 40
 #: Why addresses go higher than the bytes in use at one time; compiler/passes/allocate.py does it.
 PLACES_TAKEN = "a place is used again only when no fresh one is left, so that less has to wait"
+
+
+def known_text(data: ViewData, view: str, lines: int | None = None) -> str:
+    """Return the text of a view as far as it is known: no variant of the kernel is timed for it."""
+    if view == "vary" and data.variants is not None:
+        return variants_text(data.variants, lines, data.variants.visited)
+    return view_text(data, view, lines)
 
 
 def view_text(data: ViewData, view: str, lines: int | None = None) -> str:
@@ -139,6 +147,12 @@ def _overlaps(data: ViewData, tiles: Occupancy) -> str:
     )
 
 
+def _vary(data: ViewData, limit: int | None) -> list[str]:
+    if data.variants is None:
+        return [NO_VARIANTS]
+    return variants_text(data.variants, limit).split("\n")
+
+
 def _timeline(data: ViewData, limit: int | None) -> list[str]:
     profile = data.profile
     issued = _first_rows(profile, "Instruction", "engine", "opcode", "nki_source_location")
@@ -179,4 +193,5 @@ _TEXTS: dict[str, Callable[[ViewData, int | None], list[str]]] = {
     "stepper": stepper_text,
     "timeline": _timeline,
     "graph": data_flow_text,
+    "vary": _vary,
 }

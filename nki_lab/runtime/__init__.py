@@ -9,12 +9,14 @@ from nki_lab.runtime.load import load
 from nki_lab.runtime.result import Result
 from nki_lab.runtime.run import run
 from nki_lab.runtime.step import step
+from nki_lab.runtime.vary import KernelVariants, vary
 
 __all__ = [
     "Benchmark",
     "Comparison",
     "CompiledFunction",
     "KernelFunction",
+    "KernelVariants",
     "Result",
     "benchmark",
     "compare",
@@ -25,4 +27,5 @@ __all__ = [
     "simulate",
     "step",
     "use_target",
+    "vary",
 ]

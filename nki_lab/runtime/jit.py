@@ -180,7 +180,7 @@ class KernelFunction:
         """Return what traces this call again."""
         return Retrace(
             self.source, arguments.args, arguments.kwargs, self._target(settings),
-            CompileOptions.from_settings(settings),
+            replace(CompileOptions.from_settings(settings), schedule=self.schedule),
         )  # fmt: skip
 
     def _target(self, settings: Settings) -> Target:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
 from typing import Any
@@ -25,6 +25,7 @@ from nki_lab.profiler.roofline import Roofline
 from nki_lab.profiler.source_lines import LineTimes
 from nki_lab.profiler.stalls import Stalls
 from nki_lab.profiler.step_data import Steps
+from nki_lab.profiler.variants import Variants
 from nki_lab.profiler.view_data import ViewData
 from nki_lab.profiler.what_if import WhatIf, WhatIfs
 from nki_lab.progress import phase
@@ -34,7 +35,9 @@ from nki_lab.simulator import SimulatorOptions
 from nki_lab.timing import simulate_cores, simulate_time
 from nki_lab.timing.lines import kernel_lines, label_of
 
-_BENCHMARK = "nki_lab.runtime.benchmark"  # which imports the kernels that make results
+# Which import the kernels that make results.
+_BENCHMARK = "nki_lab.runtime.benchmark"
+_VARY = "nki_lab.runtime.vary"
 
 
 class PassTexts(Mapping[str, str]):
@@ -148,6 +151,15 @@ class Result:
         """Time the run again without some costs, such as "free-loads"; see `Profile.what_if`."""
         return self.profile.what_if(*changes)
 
+    def vary(self, **values: Any) -> Variants:
+        """Time the kernel with other values of its parameters: `result.vary(tile_n=[128, 256], target=["trn1"])`.
+
+        Nothing is computed, and nothing of the run changes. A notebook shows what is returned as sliders with the
+        timeline of what they say. Names and values are those of `nki_lab.vary`; without any they are proposed.
+        """
+        made = import_module(_VARY).variants_of_run
+        return made(self.retrace, 1 + len(self.others), self.view_data, values)
+
     def advice(self) -> Advices:
         """Return which changes of the kernel would make it faster, the largest gain first."""
         return self.profile.advice()
@@ -161,7 +173,7 @@ class Result:
     @cached_property
     def view_data(self) -> ViewData:
         """The run as the views show it: plain data."""
-        return make_view_data(
+        data = make_view_data(
             self.compiled,
             self.profile,
             self.findings,
@@ -169,6 +181,7 @@ class Result:
             self.inputs,
             self.outputs,
         )
+        return replace(data, make_variants=self.vary)
 
     @cached_property
     def steps(self) -> Steps:

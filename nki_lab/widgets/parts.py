@@ -23,6 +23,7 @@
     timeline/stalls, timeline/tensors
                             what each event waited for; which tensor it moves or writes
     graph, graph/lines      which instruction hands values to which; the same by lines, or by instructions
+    vary, vary/...          the kernel with other values of its parameters (`nki_lab.widgets.vary_model`)
 
 What is small is put into the widget's own state, so that it is there without a kernel; the rest is
 made when the browser asks.
@@ -54,6 +55,7 @@ from nki_lab.widgets.timeline_curves import known_curves, timeline_curves
 from nki_lab.widgets.timeline_model import Timeline
 from nki_lab.widgets.timeline_relations import TimelineRelations
 from nki_lab.widgets.values_model import values_parts
+from nki_lab.widgets.vary_model import VaryParts
 
 #: Bytes of all blocks in the state of one widget; a notebook may store that state.
 STORED_BYTES = 120_000
@@ -106,6 +108,11 @@ class Parts:
         """The program after each pass."""
         return Passes(self.data)
 
+    @cached_property
+    def vary(self) -> VaryParts:
+        """The kernel with other values of its parameters."""
+        return VaryParts(self.data.variants, Parts)
+
     def make(self, name: str) -> Iterator[bytes]:
         """Yield the blocks of a part.
 
@@ -149,6 +156,11 @@ class Parts:
             yield self._stepper(rest)
         elif kind == "timeline":
             yield from self._timeline(rest)
+        elif kind == "vary":
+            try:
+                yield from self.vary.make(rest)
+            except LookupError as error:
+                raise UnknownPart(str(error.args[0])) from None
         else:
             raise UnknownPart(f"there is no data called {name!r}")
 
@@ -239,6 +251,9 @@ class Parts:
     def names(self, tab: str) -> Iterator[str]:
         """Yield the parts that a view may ask for, those it shows first before others."""
         data = self.data
+        if tab == "vary":
+            yield from self.vary.saved()
+            return
         yield from self._first_parts(tab) or [tab]
         if tab == "ir":
             yield from ("ir/counts", *(f"ir/{n}" for n in reversed(range(len(data.stages)))))
@@ -285,6 +300,8 @@ class Parts:
             )
         if tab == "graph":  # following every element takes longer than a cell should
             return []
+        if tab == "vary":
+            return self.vary.first()
         return [tab]
 
 

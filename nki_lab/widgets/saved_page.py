@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nki_lab.profiler.view_text import view_text
+from nki_lab.profiler.view_text import known_text
 from nki_lab.widgets.modules import page_text, style_text
 from nki_lab.widgets.parts import Parts
 
@@ -58,7 +58,7 @@ def saved_page(
     }
     # A script element ends at "</script", whatever stands around it.
     data = json.dumps(state, separators=(",", ":")).replace("<", "\\u003c")
-    text = "\n\n".join(view_text(parts.data, tab, _TEXT_LINES) for tab in tabs)
+    text = "\n\n".join(known_text(parts.data, tab, _TEXT_LINES) for tab in tabs)
     themed = "" if theme is None else f' data-jp-theme-light="{str(theme == "light").lower()}"'
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

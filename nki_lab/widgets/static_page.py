@@ -6,7 +6,7 @@ import html
 
 from nki_lab.profiler.report import badge
 from nki_lab.profiler.view_data import ViewData
-from nki_lab.profiler.view_text import summary, view_text
+from nki_lab.profiler.view_text import known_text, summary
 
 _LINES_SHOWN = 40
 
@@ -21,7 +21,7 @@ def static_html(data: ViewData, views: tuple[str, ...], note: str = "") -> str:
     """
     parts = [f"<h4>{html.escape(summary(data))}</h4>", f"<p>{html.escape(badge(data.profile))}</p>"]
     for view in views:
-        text = html.escape(view_text(data, view, _LINES_SHOWN))
+        text = html.escape(known_text(data, view, _LINES_SHOWN))
         opened = " open" if view == views[0] else ""
         parts.append(f"<details{opened}><summary>{view}</summary><pre>{text}</pre></details>")
     if note:

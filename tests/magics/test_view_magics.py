@@ -28,6 +28,8 @@ def ran(notebook: Notebook) -> Notebook:
         ("%nki_layout", "sbuf"),
         ("%nki_profile _nki", "bound by"),
         ("%nki_timeline", "engine or queue"),
+        ("%nki_vary", "fastest: dtype="),
+        ("%nki_vary add_result target=trn2,trn1 dtype=float32,nl.bfloat16", "trn1    bfloat16"),
         ("%nki_summary", "total_time"),
         ("%nki_compare add_result _nki", "both take the same time"),
     ],

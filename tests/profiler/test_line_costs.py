@@ -58,7 +58,7 @@ def test_the_text_names_every_line_with_its_cost() -> None:
     assert any('"""Add two tensors in two halves' in line for line in lines)
 
 
-@pytest.mark.parametrize("view", ["findings", "source", "array", "graph"])
+@pytest.mark.parametrize("view", ["findings", "source", "array", "graph", "vary"])
 def test_texts_stay_short_and_are_the_same_each_time(view) -> None:
     """Also where what stands in a column takes several lines."""
     long = by_hand(tensors=[Tensor("n" * 300, "sbuf", (8, 4), "float32", 4, "input", True)] * 90)

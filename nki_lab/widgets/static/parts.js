@@ -112,3 +112,12 @@ export class Source {
     this.waiting.clear();
   }
 }
+
+/** Return the parts whose names begin with `prefix`, as a source of its own. */
+export function within(source, prefix) {
+  return {
+    get: (name, patience) => source.get(prefix + name, patience),
+    once: (name) => source.once(prefix + name),
+    stream: (name, take, patience) => source.stream(prefix + name, take, patience),
+  };
+}

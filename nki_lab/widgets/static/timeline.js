@@ -127,7 +127,7 @@ class Timeline {
     }
     data.sums = busyBefore(data.duration);
     this.events = data;
-    this.colours.list();
+    this.colours.change();
     this.place(meta.lanes || data.lanes.map((lane) => [lane.track]));
     if (this.wanted) this.reveal(this.wanted);
   }

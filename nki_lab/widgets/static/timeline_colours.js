@@ -23,6 +23,12 @@ export class Colours {
     });
   }
 
+  /** Colour as another timeline did, as soon as the events are there. */
+  keep(by) {
+    this.choice.querySelector("select").value = by;
+    this.by = by;
+  }
+
   /** Return the colour of an event. */
   of(i, lane) {
     const { events, theme } = this.view;

@@ -13,6 +13,7 @@ import { mountSource } from "./source.js";
 import { mountStepper } from "./stepper.js";
 import { Theme, watchTheme } from "./theme.js";
 import { mountTimeline } from "./timeline.js";
+import { mountVary } from "./vary.js";
 
 const VIEWS = {
   report: ["Report", mountReport],
@@ -25,6 +26,7 @@ const VIEWS = {
   stepper: ["Stepper", mountStepper],
   timeline: ["Timeline", mountTimeline],
   graph: ["Graph", mountGraph],
+  vary: ["Vary", mountVary],
 };
 
 class RunView {

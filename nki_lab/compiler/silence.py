@@ -1,0 +1,78 @@
+"""How is a kernel traced without its prints, warnings and breakpoints being seen?
+
+A view may ask for a trace while a cell runs: front ends send such requests to a thread of their own. What other
+threads print goes where it always went, so the streams are not redirected, but put behind ones that look at who writes.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_one_at_a_time = threading.RLock()
+
+
+class _Muted:
+    """A stream that drops what one thread writes, and passes on everything else.
+
+    Once it is `over` it passes on all: somebody may have kept it, to put it back later.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._thread = threading.get_ident()
+        self.over = False
+
+    @property
+    def _drops(self) -> bool:
+        return not self.over and threading.get_ident() == self._thread
+
+    def write(self, text: str) -> int:
+        """Write a text."""
+        return len(text) if self._drops else self._stream.write(text)
+
+    def writelines(self, lines: Any) -> None:
+        """Write several texts."""
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        """Write out what waits."""
+        if not self._drops:
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Print, warn of and stop at nothing inside the block, as far as this thread goes; blocks take turns."""
+    with _one_at_a_time:
+        out, err = _Muted(sys.stdout), _Muted(sys.stderr)
+        hook = _passed_by(sys.breakpointhook)
+        before = sys.stdout, sys.stderr, sys.breakpointhook
+        sys.stdout, sys.stderr, sys.breakpointhook = out, err, hook  # type: ignore[assignment]
+        try:
+            yield
+        finally:
+            out.over = err.over = True
+            # Where another thread has put its own stream over ours meanwhile, that one stays.
+            if sys.stdout is out:  # type: ignore[comparison-overlap]
+                sys.stdout = before[0]
+            if sys.stderr is err:  # type: ignore[comparison-overlap]
+                sys.stderr = before[1]
+            if sys.breakpointhook is hook:
+                sys.breakpointhook = before[2]
+
+
+def _passed_by(hook: Callable[..., Any]) -> Callable[..., Any]:
+    thread = threading.get_ident()
+
+    def stop(*args: Any, **kwargs: Any) -> Any:
+        return None if threading.get_ident() == thread else hook(*args, **kwargs)
+
+    return stop
