@@ -20,7 +20,7 @@ NOTEBOOKS := $(filter-out $(patsubst workshop/solutions/%,workshop/%,$(SOLVED)),
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv lab demo check test fuzz workshop catalog extension
+.PHONY: help venv lab demo check test fuzz workshop docs catalog extension
 
 help:
 	@echo 'make lab        open the workshop in JupyterLab on 127.0.0.1   (ARGS=--no-browser prints the address)'
@@ -29,6 +29,7 @@ help:
 	@echo 'make check      run only the static checks: ruff, mypy, import contracts'
 	@echo 'make fuzz       compare random kernels before, between and after all passes   (FUZZ_EXAMPLES=10000 FUZZ_SEED=1)'
 	@echo 'make workshop   write the notebooks of the workshop anew from workshop/sources   (NAMES=01_first_kernel)'
+	@echo 'make docs       build the documentation site, build/docs/index.html, without a network'
 	@echo 'make venv       only prepare $(VENV), with everything optional (EXTRAS=workshop: without tools)'
 	@echo 'make catalog    tell the JupyterLab extension the current names and options, and build it'
 	@echo 'make extension  build nki_lab/labextension from extension/ anew (needs Node.js 20 and npm)'
@@ -53,6 +54,11 @@ demo: $(STAMP)
 
 workshop: $(STAMP)
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m workshop.generate $(NAMES) $(ARGS)
+
+# Reference pages are written from the code first; a warning is an error, as in CI.
+docs: $(STAMP)
+	@$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs
+	@echo 'build/docs/index.html'
 
 # A new instruction, function or option: the extension is built with a list of them.
 catalog: $(STAMP)

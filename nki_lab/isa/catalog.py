@@ -48,7 +48,7 @@ def rows() -> Iterator[Row]:
     for definition in sorted(registry.values(), key=lambda d: (modules.index(d.module), d.name)):
         engines = tuple(engine.name for engine in definition.engines)
         first = definition.doc.partition("\n")[0]
-        yield Row(definition.module, definition.name, engines, _targets(definition), first)
+        yield Row(definition.module, definition.name, engines, targets_of(definition), first)
 
 
 def page(definition: Definition, target: Target) -> str:
@@ -61,10 +61,14 @@ def page(definition: Definition, target: Target) -> str:
         "",
         "operands",
     ]
-    lines += [_operand(name, operand) for name, operand in definition.operands.items()]
-    lines += ["", f"engines: {engines}", f"targets: {', '.join(_targets(definition))}"]
+    for name, operand in definition.operands.items():
+        lines.append(f"  {name:<12} {', '.join(operand_facts(operand))}")
+    lines += ["", f"engines: {engines}", f"targets: {', '.join(targets_of(definition))}"]
     lines += [f"  needs {feature}: {FEATURES[feature]}" for feature in definition.requires]
-    lines += ["", "rules", *_rules(definition), "", *_cost(definition, target)]
+    lines += ["", "rules"]
+    for sentence in rule_sentences(definition):
+        lines += _wrapped(f"- {sentence}")
+    lines += ["", *cost_lines(definition, target)]
     return "\n".join(lines)
 
 
@@ -78,11 +82,13 @@ def call_text(name: str, signature: inspect.Signature) -> list[str]:
     return textwrap.wrap(text, _WIDTH, subsequent_indent="    ", break_on_hyphens=False)
 
 
-def _targets(definition: Definition) -> tuple[str, ...]:
+def targets_of(definition: Definition) -> tuple[str, ...]:
+    """Return the names of the targets that have an instruction."""
     return tuple(t.name for t in ALL_TARGETS if all(t.supports(f) for f in definition.requires))
 
 
-def _operand(name: str, operand: Operand) -> str:
+def operand_facts(operand: Operand) -> list[str]:
+    """Return what is known about an operand: how it is accessed, where it may lie, what it may be."""
     role = (
         "access depends on the arguments"
         if callable(operand.role)
@@ -100,10 +106,11 @@ def _operand(name: str, operand: Operand) -> str:
         facts.append("also .indirect()")
     if operand.rows:
         facts.append("also rows chosen by a tile of indices")
-    return f"  {name:<12} {', '.join(facts)}"
+    return facts
 
 
-def _rules(definition: Definition) -> Iterator[str]:
+def rule_sentences(definition: Definition) -> Iterator[str]:
+    """Yield the rules of an instruction, each with its page."""
     # What holds for several operands is said once, in the place of the first.
     grouped: dict[tuple[str, str], list[str]] = {}
     for rule in definition.all_rules():
@@ -113,14 +120,18 @@ def _rules(definition: Definition) -> Iterator[str]:
     for (sentence, source), names in grouped.items():
         subject = ", ".join(f"`{name}`" for name in names)
         text = sentence.replace("{}", subject, 1) if names[0] else sentence
-        text = f"- {text}" + (f" ({source})" if source else "")
-        yield from textwrap.wrap(
-            text, _WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
-        )
+        yield text + (f" ({source})" if source else "")
 
 
-def _cost(definition: Definition, target: Target) -> list[str]:
-    if target.name not in _targets(definition):
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+    )
+
+
+def cost_lines(definition: Definition, target: Target) -> list[str]:
+    """Return a usual call of an instruction on `target` and what each of its steps takes there."""
+    if target.name not in targets_of(definition):
         return [f"{target.name} does not have it"]
     made = example_call(definition, target)
     if made is None:

@@ -23,7 +23,8 @@ from nki_lab.source import number_cells
 from nki_lab.widgets import register, unregister
 
 _TARGET = VARIABLES["target"].name
-_MAGICS = (NkiMagics, LineMagics, ViewMagics, ExerciseMagics)
+#: Every class of magics.
+MAGICS = (NkiMagics, LineMagics, ViewMagics, ExerciseMagics)
 
 # What stood before loading, put back when unloading.
 _before: dict[str, object] = {}
@@ -39,7 +40,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     _before["target"] = os.environ.get(_TARGET)
     _before["aliases"] = install.is_installed()
     install.install()
-    for magics in _MAGICS:
+    for magics in MAGICS:
         shell.register_magics(magics)
     shell.Completer.custom_matchers.append(complete_options)
     register(shell, Result)
@@ -58,7 +59,7 @@ def _number(shell: InteractiveShell, filename: str) -> int | None:
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
     """Take the magics away again, with the aliases and the target they have set."""
-    for magics in _MAGICS:
+    for magics in MAGICS:
         for kind, names in magics.magics.items():
             for name in names:
                 shell.magics_manager.magics[kind].pop(name, None)

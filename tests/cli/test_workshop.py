@@ -166,12 +166,12 @@ def test_the_check_before_a_class_starts_what_a_class_needs(
 
 def test_the_check_names_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(class_check, "find_spec", lambda name: None)
-    monkeypatch.setattr(class_check, "available_memory", lambda: 2**29)
+    monkeypatch.setattr(class_check, "available_memory", lambda: 2**28)
     for made in (class_check._kernel(), class_check._server(), class_check._notebook()):
         assert made.ok is False
         assert made.help.startswith(f"{sys.executable} -m pip install '")
     assert class_check._memory().ok is None
-    assert class_check._memory().found.startswith("0.5 GiB free, 0.3 learners")
+    assert class_check._memory().found.startswith("0.2 GiB free; a learner")
     monkeypatch.setattr(class_check, "_PACKAGES", ("no-such-package",))
     assert [made.ok for made in class_check._packages()] == [False]
 

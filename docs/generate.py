@@ -1,0 +1,61 @@
+"""Which pages of the documentation are written from the code, and how do they come to be?
+
+Sphinx calls `write_pages` before it reads anything (`conf.py`). The pages are not kept in the repository: what they say
+has its one place in the registries, tables and docstrings of the package, and in README.md.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from docs.instruction_pages import function_page, instruction_pages
+from docs.lesson_page import lesson_page
+from docs.use_pages import (
+    command_page,
+    error_page,
+    glossary_page,
+    magic_page,
+    readme_page,
+    target_page,
+)
+
+ROOT = Path(__file__).parents[1]
+#: Sections of README.md that make the first page.
+SECTIONS = ("Start", "A kernel in a cell", "A kernel in a file")
+
+
+def pages() -> dict[str, str]:
+    """Return every page that is written from the code, in Markdown, by its path."""
+    return {
+        "quickstart.md": _with_links_from_here(
+            readme_page((ROOT / "README.md").read_text("utf-8"), SECTIONS)
+        ),
+        "functions.md": function_page(),
+        "lessons.md": lesson_page(ROOT / "workshop"),
+        "errors.md": error_page(),
+        "magics.md": magic_page(),
+        "commands.md": command_page(),
+        "targets.md": target_page(),
+        "words.md": glossary_page(),
+        **dict(instruction_pages()),
+    }
+
+
+def write_pages(folder: Path) -> None:
+    """Write the pages into a folder, and remove those that are no more; what is current keeps its time."""
+    wanted = pages()
+    for path in folder.rglob("*.md"):
+        if path.relative_to(folder).as_posix() not in wanted:
+            path.unlink()
+    for name, text in wanted.items():
+        path = folder / name
+        if not path.is_file() or path.read_text("utf-8") != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
+
+
+def _with_links_from_here(text: str) -> str:
+    """Turn links of README.md into links to the pages of the site; files that are none of them become code."""
+    text = re.sub(r"\]\(docs/(\w+\.md)\)", r"](../\1)", text)
+    return re.sub(r"\[([^]]+)\]\((?!https?:|\.\./)[^)]+\)", r"`\1`", text)

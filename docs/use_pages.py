@@ -1,0 +1,137 @@
+"""What do the pages about errors, magics, commands, chips and words say? Everything comes from the tables."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from docs.markdown import escaped, fence, page, prose, table
+from nki_lab.cli.main import app
+from nki_lab.errors import NkiError, error_classes
+from nki_lab.magics.extension import MAGICS
+from nki_lab.options.error_pages import PAGES
+from nki_lab.options.explain import explain
+from nki_lab.options.glossary import TERMS
+from nki_lab.options.run_examples import EXAMPLES
+from nki_lab.options.table import OPTIONS
+from nki_lab.settings import VARIABLES
+from nki_lab.targets import ALL_TARGETS, get_target
+
+# What each wrong example is answered with; tests run the examples and compare.
+_MESSAGES = Path(__file__).parents[1] / "tests" / "errors"
+
+
+def error_page() -> str:
+    """Return the page with every error: what it means, a mistake that gets it, and the same without."""
+    parts = [
+        "Every error has a code, a place in your cell or file, and a line that says what to write instead."
+        " `%nki_explain NKI203` and `nki-lab explain NKI203` print what stands here. Each example is run by a test.\n"
+    ]
+    for kind in sorted(error_classes(), key=lambda kind: kind.code):
+        parts += [
+            f"## {kind.code} {kind.__name__}\n",
+            prose((kind.__doc__ or "").partition("\n\n    Args:")[0]),
+        ]
+        parts += [prose(PAGES[kind])] if kind in PAGES else []
+        parts += _examples(kind)
+    return page("Errors", *parts)
+
+
+def _examples(kind: type[NkiError]) -> list[str]:
+    example = EXAMPLES.get(kind)
+    if example is None:
+        return []
+    parts = [f"Wrong{escaped(example.setting)}:\n", fence(example.wrong, _language(example.wrong))]
+    message = _MESSAGES / f"{kind.code}.txt"
+    parts += [fence(message.read_text("utf-8"))] if message.is_file() else []
+    return [*parts, "Right:\n", fence(example.right, _language(example.right))]
+
+
+def _language(text: str) -> str:
+    if text.startswith(("$ ", "nkir ")):
+        return "text"
+    return "ipython3" if text.startswith("%") else "python"
+
+
+def magic_page() -> str:
+    """Return the page with every magic and every option of the shared table."""
+    parts = ["`%load_ext nki_lab` makes them available.\n"]
+    for kind, sign in (("cell", "%%"), ("line", "%")):
+        for cls in MAGICS:
+            for name, method in cls.magics[kind].items():
+                parts += [f"## `{sign}{name}`\n", fence(inspect.getdoc(getattr(cls, method)) or "")]
+    rows = [
+        [
+            f"`{f'{option.flag} {option.metavar}'.rstrip()}`",
+            escaped(option.help),
+            ", ".join(f"`{command}`" for command in option.commands),
+        ]
+        for option in OPTIONS
+    ]
+    parts += ["## Options\n", table(("option", "what it does", "magics and commands"), rows)]
+    return page("Magics", *parts)
+
+
+def command_page() -> str:
+    """Return the page with every command of the command line."""
+    parts = [
+        "Exit codes: 0 all is well, 1 a kernel, check or file is wrong, 2 the command line is.\n"
+    ]
+    commands: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    for name, command in commands.items():
+        parts += [f"## `nki-lab {name}`\n", _help(command.help or "")]
+        rows = [_parameter(p) for p in command.params if p.name != "help"]
+        parts += [table(("argument or option", "what it does"), rows)] if rows else []
+    variables = [[f"`{v.name}`", f"`{v.default}`", escaped(v.meaning)] for v in VARIABLES.values()]
+    parts += ["## Environment variables\n", table(("variable", "default", "meaning"), variables)]
+    return page("Commands", *parts)
+
+
+def _help(text: str) -> str:
+    """Return a command's help; its lines with commands are a block of code."""
+    lines = inspect.cleandoc(text).splitlines()
+    examples = [line.strip() for line in lines if line.strip().startswith("nki-lab ")]
+    rest = "\n".join(line for line in lines if not line.strip().startswith("nki-lab "))
+    return prose(rest) + ("\n" + fence("\n".join(examples)) if examples else "")
+
+
+def _parameter(parameter: Any) -> list[str]:
+    if parameter.param_type_name == "argument":
+        return [f"`{parameter.metavar or parameter.name.upper()}`", escaped(parameter.help or "")]
+    flags = " / ".join(f"`{flag}`" for flag in (*parameter.opts, *parameter.secondary_opts))
+    value = "" if parameter.is_flag else f" `{parameter.metavar or 'VALUE'}`"
+    return [flags + value, escaped(parameter.help or "")]
+
+
+def target_page() -> str:
+    """Return the page with every number of every chip, and the document it came from."""
+    text = (
+        "Every number that limits or times a kernel, with its page in the"
+        " [AWS Neuron documentation](https://github.com/aws-neuron/aws-neuron-sdk), or the reason where none says it.\n"
+    )
+    parts = [text]
+    for target in ALL_TARGETS:
+        parts += [f"## `{target.name}`\n", fence(explain(target.name, target))]
+    return page("Chips", *parts)
+
+
+def glossary_page() -> str:
+    """Return the page with every word that errors, views and options use."""
+    default = get_target(VARIABLES["target"].default)
+    parts = [f"Numbers are those of `{default.name}`.\n"]
+    for term in sorted(TERMS, key=lambda term: term.names[0]):
+        if not term.command:  # magics have a page of their own
+            parts += [f"## {escaped(term.names[0])}\n", prose(term.text)]
+            rest = explain(term.names[0], default).partition(term.text)[2].strip()
+            parts += [fence(rest)] if rest else []
+    return page("Words", *parts)
+
+
+def readme_page(readme: str, titles: Iterable[str]) -> str:
+    """Return sections of README.md, whose examples tests run, as the page that begins the documentation."""
+    sections = {part.partition("\n")[0]: part for part in readme.split("\n## ")[1:]}
+    return page("Quickstart", *(f"## {sections[title].rstrip()}\n" for title in titles))
