@@ -269,7 +269,7 @@ def _factor(attempt: Attempt, k: int) -> Reason | None:
     if large.sum() < 2:
         return None
     factor = float(np.median(found[large] / expected[large]))
-    if not np.isfinite(factor) or factor in (0.0, 1.0):
+    if not np.isfinite(factor) or factor == 0 or abs(factor - 1) < 1e-2:
         return None
     if compare_arrays(attempt.found[k], expected * factor, rtol=max(attempt.rtol(k), 1e-4)).ok:
         return Reason(
