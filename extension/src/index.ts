@@ -3,11 +3,23 @@
  */
 
 import { JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { diagnostics } from './diagnostics.js';
 import { highlight } from './highlight.js';
+import { panel } from './panel.js';
 import { progress } from './progress.js';
+import { sessions } from './sessions.js';
 import { settings } from './settings.js';
+import { status } from './status.js';
 
 // Some provide something for others: of all types.
-const plugins: JupyterFrontEndPlugin<any>[] = [settings, highlight, progress];
+const plugins: JupyterFrontEndPlugin<any>[] = [
+  settings,
+  sessions,
+  highlight,
+  progress,
+  diagnostics,
+  panel,
+  status
+];
 
 export default plugins;

@@ -51,7 +51,10 @@ async function answer(kernel: Kernel.IKernelConnection): Promise<void> {
 function follow(panel: NotebookPanel, kernel: Kernel.IKernelConnection): void {
   const bars = new Set<ProgressBar>();
 
-  kernel.registerCommTarget(GREETING, () => void answer(kernel));
+  kernel.registerCommTarget(GREETING, () => {
+    // A kernel that ends meanwhile has nothing to hear.
+    answer(kernel).catch(() => undefined);
+  });
 
   kernel.registerCommTarget(PROGRESS, (comm, opened) => {
     const { cellId } = opened.content.data as { cellId: string };

@@ -165,6 +165,7 @@ class Draft:
         assert self._call is not None
         self.findings = []  # a traced kernel tells the same, and more
         scope = dict(self.scope)
+        self._options.timeout = None  # the copy has a limit of its own
         try:
             with override(store="none"), session(self._options):
                 for name in READY:

@@ -19,7 +19,6 @@ from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, Intera
 
 from nki_lab import __version__
 from nki_lab.errors import NkiError
-from nki_lab.ir.nodes import Finding
 from nki_lab.magics.cells import Cell, future_flags
 from nki_lab.magics.channel import Channel, Message
 from nki_lab.magics.check_cell import MAGIC, Draft, is_kernel_cell
@@ -48,7 +47,6 @@ class Editor:
         self._channel = Channel(self._received)
         self._ids = CellIds()
         self._runs = RunList()
-        self._findings: list[Finding] = []
         self._printed: list[NkiError] = []
         self._told: dict[str, ByCell] = {}
         self._target = ""
@@ -82,11 +80,10 @@ class Editor:
     def _ran(self, result: Result) -> None:
         if self._channel.is_open:
             self._runs.note(result)
-            self._findings += result.findings
 
     def _begin(self, info: ExecutionInfo) -> None:
         self._cell = getattr(info, "cell_id", None)
-        self._findings, self._printed = [], []
+        self._printed = []
         if self._cell is None or not hasattr(self._shell, "kernel"):
             self._cell = None
             return
@@ -107,17 +104,17 @@ class Editor:
         if cell is None or not self._channel.is_open:
             return
         number = result.execution_count
-        listed = self._runs.end_cell(cell, number, self._ids)
+        findings = self._runs.end_cell(cell, number, self._ids)
         error = result.error_before_exec or result.error_in_exec
         errors: list[BaseException] = list(self._printed)
         raw = result.info.raw_cell or ""
         if isinstance(error, NkiError) or (isinstance(error, Exception) and is_kernel_cell(raw)):
             errors.append(error)
         line = raw[: len(raw) - len(raw.lstrip())].count("\n") + 1
-        found = diagnostics(self._ids, cell, errors, self._findings, line)
-        self._findings, self._printed = [], []
+        found = diagnostics(self._ids, cell, errors, findings or (), line)
+        self._printed = []
         self._tell(cell, found)
-        if listed or self._target_name() != self._target:
+        if findings is not None or self._target_name() != self._target:
             self._send_status()
 
     def _tell(self, origin: str, found: ByCell) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from nki_lab.ir.nodes import Finding
 from nki_lab.magics.diagnostics import CellIds, diagnostics
 from nki_lab.profiler.metrics import bound_by
 from nki_lab.profiler.occupancy import occupancy, usable_bytes
@@ -20,10 +21,10 @@ from nki_lab.runtime import Result
 
 #: Runs that the list keeps.
 KEPT = 20
-#: Executed instructions up to which a run is timed only to be listed; a model of a million takes about a second.
-TIMED_INSTRUCTIONS = 20_000
+#: Executed instructions up to which a run is timed only to be listed, which takes less than a tenth of a second.
+TIMED_INSTRUCTIONS = 5_000
 #: Instructions of a program up to which its memory is looked at for the list.
-LOOKED_AT_INSTRUCTIONS = 100_000
+LOOKED_AT_INSTRUCTIONS = 20_000
 
 Row = dict[str, Any]
 
@@ -63,15 +64,17 @@ class RunList:
         times = 1 if before is None else before.times + 1
         self._fresh[result.name] = _Fresh(weakref.ref(result), bare, times)
 
-    def end_cell(self, cell: str, number: int | None, ids: CellIds) -> bool:
-        """List the runs of the cell that has ended; return whether there were any."""
+    def end_cell(self, cell: str, number: int | None, ids: CellIds) -> list[Finding] | None:
+        """List the runs of the cell that has ended; return what was found in them, None where nothing ran."""
         fresh, self._fresh = self._fresh, {}
+        findings: list[Finding] = []
         for run in fresh.values():
             self._number += 1
+            findings += run.result.findings
             row = _row(run.result, cell, ids)
             row |= {"id": self._number, "cell": cell, "number": number, "times": run.times}
             self._listed.append(_Listed(row, run.original))
-        return bool(fresh)
+        return findings if fresh else None
 
     def rows(self, scope: Mapping[str, Any]) -> list[Row]:
         """Return the runs as plain data, the last one first, each with the variable that holds it now, or None."""

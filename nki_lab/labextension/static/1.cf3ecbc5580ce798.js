@@ -1,0 +1,344 @@
+"use strict";(self.rspackChunknki_lab=self.rspackChunknki_lab||[]).push([[1],{25(o,r,n){var e=n(26),i=n.n(e),a=n(27),t=(n.n(a))()(i());t.push([o.id,`/* Only in editors: the views of a run have classes of ours too.
+   Python's own spans lie inside ours and have colours: \`*\` reaches them. */
+
+body {
+  --nki-isa-color: #a23a00;
+  --nki-language-color: #00658a;
+  --nki-option-color: #6f3fa0;
+}
+
+body[data-jp-theme-light='false'] {
+  --nki-isa-color: #ff9e64;
+  --nki-language-color: #6cc7ee;
+  --nki-option-color: #c9a5f0;
+}
+
+.cm-editor .nki-magic-line {
+  background: var(--jp-layout-color2);
+  box-shadow: inset 3px 0 var(--nki-isa-color);
+}
+
+.cm-editor .nki-magic,
+.cm-editor .nki-magic * {
+  color: var(--nki-isa-color);
+  font-weight: bold;
+}
+
+.cm-editor .nki-option,
+.cm-editor .nki-option * {
+  color: var(--nki-option-color);
+}
+
+.cm-editor .nki-value,
+.cm-editor .nki-value * {
+  color: var(--nki-language-color);
+}
+
+.cm-editor .nki-isa,
+.cm-editor .nki-isa * {
+  color: var(--nki-isa-color);
+}
+
+.cm-editor .nki-language,
+.cm-editor .nki-language *,
+.cm-editor .nki-api,
+.cm-editor .nki-api * {
+  color: var(--nki-language-color);
+}
+
+.nki-progress {
+  display: flex;
+  align-items: center;
+  gap: 8px;
+  /* In line with the text of the cell, right of its prompt. */
+  padding: 4px 8px 4px calc(var(--jp-cell-prompt-width, 64px) + 8px);
+  color: var(--jp-ui-font-color1);
+  font-size: var(--jp-ui-font-size1);
+}
+
+.nki-progress progress {
+  width: 160px;
+  accent-color: var(--jp-brand-color1);
+}
+
+.nki-progress span {
+  font-variant-numeric: tabular-nums;
+}
+
+.nki-progress button {
+  border: 1px solid var(--jp-border-color1);
+  border-radius: 2px;
+  background: var(--jp-layout-color1);
+  color: var(--jp-ui-font-color1);
+  font-size: var(--jp-ui-font-size1);
+  cursor: pointer;
+}
+
+.nki-progress button:disabled {
+  color: var(--jp-ui-font-color2);
+  cursor: default;
+}
+`,""]),n.d(r,{},{A:t})},28(o,r,n){var e=n(26),i=n.n(e),a=n(27),t=(n.n(a))()(i());t.push([o.id,`/* Messages of marks, the panel at the side, and the item of the status bar. */
+
+body {
+  --nki-error-color: var(--jp-error-color0);
+  --nki-warning-color: #8a5a00;
+  --nki-info-color: #0b6088;
+}
+
+body[data-jp-theme-light='false'] {
+  --nki-error-color: #ff8a80;
+  --nki-warning-color: #ffc266;
+  --nki-info-color: #7cc8f0;
+}
+
+.cm-tooltip .nki-message,
+.cm-panel-lint .nki-message {
+  font-family: var(--jp-code-font-family);
+  font-size: var(--jp-code-font-size);
+  line-height: 1.4;
+  max-width: 80ch;
+  white-space: pre-wrap;
+  overflow-wrap: anywhere;
+  color: var(--jp-ui-font-color1);
+}
+
+.nki-message-head {
+  font-weight: 600;
+}
+
+.nki-message-note {
+  color: var(--jp-ui-font-color2);
+}
+
+.cm-editor .cm-tooltip-lint,
+.cm-editor .cm-panel-lint ul {
+  background: var(--jp-layout-color1);
+  color: var(--jp-ui-font-color1);
+}
+
+.cm-editor .cm-tooltip:has(.cm-tooltip-lint) {
+  background: var(--jp-layout-color1);
+  border: 1px solid var(--jp-border-color1);
+}
+
+.cm-editor .cm-diagnostic .cm-diagnosticAction,
+.nki-button {
+  font: inherit;
+  color: var(--jp-ui-font-color1);
+  background: var(--jp-layout-color2);
+  border: 1px solid var(--jp-border-color1);
+  border-radius: 2px;
+  padding: 2px 8px;
+  cursor: pointer;
+}
+
+.cm-editor .cm-diagnostic .cm-diagnosticAction {
+  display: inline-block;
+  margin: 4px 4px 2px 0;
+  font-size: var(--jp-ui-font-size1);
+}
+
+.nki-button:hover:enabled,
+.cm-editor .cm-diagnostic .cm-diagnosticAction:hover {
+  background: var(--jp-layout-color3);
+}
+
+.nki-button:focus-visible,
+.nki-select:focus-visible {
+  outline: 2px solid var(--jp-brand-color1);
+  outline-offset: -2px;
+}
+
+.nki-button:disabled {
+  color: var(--jp-ui-font-color3);
+  cursor: default;
+}
+
+.nki-panel {
+  overflow: auto;
+  padding: 8px;
+  color: var(--jp-ui-font-color1);
+  background: var(--jp-layout-color1);
+  font-size: var(--jp-ui-font-size1);
+  min-width: 220px;
+}
+
+.nki-panel p {
+  margin: 2px 0;
+}
+
+.nki-panel-title {
+  margin: 0 0 8px;
+  font-size: var(--jp-ui-font-size2);
+  font-weight: 600;
+  overflow: hidden;
+  text-overflow: ellipsis;
+  white-space: nowrap;
+}
+
+.nki-panel-heading {
+  margin: 14px 0 4px;
+  font-size: var(--jp-ui-font-size1);
+  font-weight: 600;
+}
+
+.nki-hint {
+  color: var(--jp-ui-font-color2);
+  overflow-wrap: anywhere;
+}
+
+.nki-facts {
+  display: grid;
+  grid-template-columns: auto 1fr;
+  gap: 4px 10px;
+  margin: 0;
+  align-items: baseline;
+}
+
+.nki-facts dt {
+  color: var(--jp-ui-font-color2);
+}
+
+.nki-facts dd {
+  margin: 0;
+}
+
+.nki-select {
+  font: inherit;
+  color: var(--jp-ui-font-color1);
+  background: var(--jp-layout-color1);
+  border: 1px solid var(--jp-border-color1);
+  border-radius: 2px;
+  padding: 1px 4px;
+}
+
+.nki-list {
+  list-style: none;
+  margin: 0;
+  padding: 0;
+}
+
+.nki-panel .nki-run,
+.nki-panel .nki-mark {
+  display: grid;
+  grid-template-columns: 1fr auto;
+  gap: 0 8px;
+  width: 100%;
+  margin: 0 0 2px;
+  padding: 4px 6px;
+  border-color: transparent;
+  background: none;
+  text-align: left;
+}
+
+.nki-panel .nki-run:hover,
+.nki-panel .nki-mark:hover {
+  background: var(--jp-layout-color2);
+}
+
+.nki-panel .nki-run[aria-pressed='true'] {
+  background: var(--jp-layout-color2);
+  border-color: var(--jp-border-color1);
+}
+
+.nki-run-name,
+.nki-run-time {
+  font-weight: 600;
+  overflow-wrap: anywhere;
+}
+
+.nki-run-time {
+  font-variant-numeric: tabular-nums;
+  white-space: nowrap;
+}
+
+.nki-run-where,
+.nki-run-bound,
+.nki-mark-where {
+  color: var(--jp-ui-font-color2);
+}
+
+.nki-run-bound {
+  text-align: right;
+}
+
+.nki-run-more {
+  margin: 2px 0 8px;
+  padding: 2px 6px;
+  border-left: 2px solid var(--jp-border-color1);
+}
+
+.nki-buttons {
+  display: flex;
+  flex-wrap: wrap;
+  gap: 4px;
+  margin-top: 4px;
+}
+
+.nki-gauge-row {
+  display: grid;
+  grid-template-columns: 4ch 1fr;
+  gap: 2px 8px;
+  align-items: center;
+  margin-bottom: 6px;
+}
+
+.nki-gauge-text {
+  grid-column: 2;
+  color: var(--jp-ui-font-color2);
+  font-variant-numeric: tabular-nums;
+}
+
+.nki-gauge {
+  height: 10px;
+  border: 1px solid var(--jp-border-color1);
+  border-radius: 2px;
+  background: var(--jp-layout-color2);
+  overflow: hidden;
+}
+
+.nki-gauge-bar {
+  height: 100%;
+  min-width: 1px;
+  background: var(--nki-language-color);
+}
+
+.nki-gauge-bar.nki-of-psum {
+  background: var(--nki-option-color);
+}
+
+.nki-over {
+  border-color: var(--nki-error-color);
+}
+
+.nki-mark-severity {
+  font-weight: 600;
+}
+
+.nki-panel .nki-error {
+  color: var(--nki-error-color);
+}
+
+.nki-panel .nki-warning {
+  color: var(--nki-warning-color);
+}
+
+.nki-panel .nki-info {
+  color: var(--nki-info-color);
+}
+
+.nki-mark-message {
+  grid-column: 1 / -1;
+  overflow-wrap: anywhere;
+}
+
+.nki-status-item .nki-status {
+  height: 100%;
+  padding: 0 6px;
+  border: none;
+  background: none;
+  color: inherit;
+  font-size: var(--jp-ui-font-size1);
+}
+`,""]),n.d(r,{},{A:t})},27(o){o.exports=function(o){var r=[];return r.toString=function(){return this.map(function(r){var n="",e=void 0!==r[5];return r[4]&&(n+="@supports (".concat(r[4],") {")),r[2]&&(n+="@media ".concat(r[2]," {")),e&&(n+="@layer".concat(r[5].length>0?" ".concat(r[5]):""," {")),n+=o(r),e&&(n+="}"),r[2]&&(n+="}"),r[4]&&(n+="}"),n}).join("")},r.i=function(o,n,e,i,a){"string"==typeof o&&(o=[[null,o,void 0]]);var t={};if(e)for(var c=0;c<this.length;c++){var l=this[c][0];null!=l&&(t[l]=!0)}for(var p=0;p<o.length;p++){var s=[].concat(o[p]);e&&t[s[0]]||(void 0!==a&&(void 0===s[5]||(s[1]="@layer".concat(s[5].length>0?" ".concat(s[5]):""," {").concat(s[1],"}")),s[5]=a),n&&(s[2]&&(s[1]="@media ".concat(s[2]," {").concat(s[1],"}")),s[2]=n),i&&(s[4]?(s[1]="@supports (".concat(s[4],") {").concat(s[1],"}"),s[4]=i):s[4]="".concat(i)),r.push(s))}},r}},26(o){o.exports=function(o){return o[1]}},19(o){var r=[];function n(o){for(var n=-1,e=0;e<r.length;e++)if(r[e].identifier===o){n=e;break}return n}function e(o,e){for(var i={},a=[],t=0;t<o.length;t++){var c=o[t],l=e.base?c[0]+e.base:c[0],p=i[l]||0,s="".concat(l," ").concat(p);i[l]=p+1;var u=n(s),d={css:c[1],media:c[2],sourceMap:c[3],supports:c[4],layer:c[5]};if(-1!==u)r[u].references++,r[u].updater(d);else{var f=function(o,r){var n=r.domAPI(r);return n.update(o),function(r){r?(r.css!==o.css||r.media!==o.media||r.sourceMap!==o.sourceMap||r.supports!==o.supports||r.layer!==o.layer)&&n.update(o=r):n.remove()}}(d,e);e.byIndex=t,r.splice(t,0,{identifier:s,updater:f,references:1})}a.push(s)}return a}o.exports=function(o,i){var a=e(o=o||[],i=i||{});return function(o){o=o||[];for(var t=0;t<a.length;t++){var c=n(a[t]);r[c].references--}for(var l=e(o,i),p=0;p<a.length;p++){var s=n(a[p]);0===r[s].references&&(r[s].updater(),r.splice(s,1))}a=l}}},21(o){var r={};o.exports=function(o,n){var e=function(o){if(void 0===r[o]){var n=document.querySelector(o);if(window.HTMLIFrameElement&&n instanceof window.HTMLIFrameElement)try{n=n.contentDocument.head}catch(o){n=null}r[o]=n}return r[o]}(o);if(!e)throw Error("Couldn't find a style target. This probably means that the value for the 'insert' parameter is invalid.");e.appendChild(n)}},23(o){o.exports=function(o){var r=document.createElement("style");return o.setAttributes(r,o.attributes),o.insert(r,o.options),r}},22(o,r,n){o.exports=function(o){var r=n.nc;r&&o.setAttribute("nonce",r)}},20(o){o.exports=function(o){if("u"<typeof document)return{update:function(){},remove:function(){}};var r=o.insertStyleElement(o);return{update:function(n){var e,i,a;e="",n.supports&&(e+="@supports (".concat(n.supports,") {")),n.media&&(e+="@media ".concat(n.media," {")),(i=void 0!==n.layer)&&(e+="@layer".concat(n.layer.length>0?" ".concat(n.layer):""," {")),e+=n.css,i&&(e+="}"),n.media&&(e+="}"),n.supports&&(e+="}"),(a=n.sourceMap)&&"u">typeof btoa&&(e+="\n/*# sourceMappingURL=data:application/json;base64,".concat(btoa(unescape(encodeURIComponent(JSON.stringify(a))))," */")),o.styleTagTransform(e,r,o.options)},remove:function(){var o;null===(o=r).parentNode||o.parentNode.removeChild(o)}}}},24(o){o.exports=function(o,r){if(r.styleSheet)r.styleSheet.cssText=o;else{for(;r.firstChild;)r.removeChild(r.firstChild);r.appendChild(document.createTextNode(o))}}},18(o,r,n){var e=n(19),i=n.n(e),a=n(20),t=n.n(a),c=n(21),l=n.n(c),p=n(22),s=n.n(p),u=n(23),d=n.n(u),f=n(24),g=n.n(f),m=n(25),k={};k.styleTagTransform=g(),k.setAttributes=s(),k.insert=l().bind(null,"head"),k.domAPI=t(),k.insertStyleElement=d(),i()(m.A,k),m.A&&m.A.locals&&m.A.locals;var v=n(28),h={};h.styleTagTransform=g(),h.setAttributes=s(),h.insert=l().bind(null,"head"),h.domAPI=t(),h.insertStyleElement=d(),i()(v.A,h),v.A&&v.A.locals&&v.A.locals}}]);
