@@ -13,7 +13,6 @@ each open answer by its entry in `ANSWERS`. AUTHORS.md says how to write them.
 from __future__ import annotations
 
 import ast
-import os
 import re
 import time
 from dataclasses import dataclass
@@ -229,7 +228,6 @@ def main(
     text: Annotated[bool, typer.Option("--text", help="do not run them")] = False,
 ) -> None:
     """Write the notebooks of the workshop from their sources."""
-    os.environ["NKI_LAB_PROGRESS"] = "none"
     chosen = [Path(name).stem for name in wanted or names()]
     for name in chosen:
         start = time.perf_counter()

@@ -18,7 +18,6 @@ from typing import Annotated
 import typer
 
 from nki_lab.errors import UnknownOption, UsageError
-from nki_lab.settings import VARIABLES
 
 _SECONDS = 60
 _WORKFLOW = Path(__file__).with_name("github_actions.yml")
@@ -83,7 +82,7 @@ def validate(
     command += [] if junit is None else [f"--junitxml={junit}"]
     command += [] if sanitize is None else [f"--nbval-sanitize-with={sanitize}"]
     # Solved exercises are not solved by who validates them.
-    code = subprocess.call(command, env=os.environ | {VARIABLES["progress"].name: "none"})
+    code = subprocess.call(command, env=notebook_file.unattended())
     raise typer.Exit(_CODES.get(code, 1))
 
 

@@ -88,6 +88,17 @@ def test_the_first_cell_that_fails_ends_it_and_leaves_the_file(write, cell: str,
     assert path.read_bytes() == before
 
 
+def test_what_a_command_solves_is_not_kept_as_the_learners(write, tmp_path, monkeypatch):
+    monkeypatch.setenv("NKI_LAB_PROGRESS", str(tmp_path / "progress.json"))
+    ask = "from nki_lab.exercises import hint, progress\nhint('01.1')\nprint(progress().where)"
+    path = write(LOAD, ask)
+    assert execute(path, "--write").exit_code == 0
+    assert "kept until this kernel ends" in path.read_text()
+    command = [sys.executable, "-m", "nki_lab", "validate", str(path)]
+    assert subprocess.run(command, capture_output=True).returncode == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["n.ipynb"]
+
+
 @pytest.mark.parametrize(("text", "words"), [(None, "there is no file"), ("{", "is no notebook")])
 def test_what_is_no_notebook_is_refused(tmp_path, text: str | None, words: str):
     if text is not None:
