@@ -20,7 +20,8 @@ from nki_lab.isa.catalog import (
     rule_sentences,
     targets_of,
 )
-from nki_lab.targets import ALL_TARGETS
+from nki_lab.isa.example_script import example_script
+from nki_lab.targets import ALL_TARGETS, get_target
 from nki_lab.targets.features import FEATURES
 
 
@@ -42,8 +43,9 @@ def instruction_pages() -> Iterator[tuple[str, str]]:
         for row in listed:
             yield f"instructions/{row.name}.md", instruction_page(registry[row.name])
     text = (
-        "One page per instruction: signature, operands, the rules that it is checked by, what it costs on each chip,"
-        " and a kernel that uses it. `nki-lab explain NAME` and `%nki_explain NAME` print the same.\n"
+        "One page per instruction: signature, operands, a kernel that uses it (a test runs each of them), the rules"
+        " that it is checked by, and what it costs on each chip. `nki-lab explain NAME` and `%nki_explain NAME` print"
+        " the same but for the kernel.\n"
     )
     hidden = contents(row.name for row in rows()).replace(":maxdepth: 1", ":hidden:")
     yield "instructions/index.md", page("Instructions", text, *lists, hidden)
@@ -70,6 +72,9 @@ def instruction_page(definition: Definition) -> str:
     ]
     if operands:
         parts += ["## Operands\n", table(("operand", "what it is"), operands)]
+    script = example_script(definition, get_target(having[-1]))
+    if script is not None:
+        parts += ["## In a kernel\n", fence(script, "python")]
     parts += ["## Engines and chips\n", f"Engines, the preferred one first: {engines}.\n"]
     parts += [table(("target", "core", "has it"), limits), *needs]
     rules = "".join(f"- {escaped(rule)}\n" for rule in rule_sentences(definition))

@@ -138,6 +138,7 @@ def test_an_instruction_page_has_rules_costs_and_chips():
         "| `stationary` | read, in sbuf, also .indirect() |",
         "| `trn3` | NeuronCore-v4 | yes |",
         "- `dst` must be in psum\n",
+        "    nisa.nc_matmul(dst=dst, stationary=stationary, moving=moving)\n",
         "modelled cost of one call on trn1",
         "  -> MATMUL",
     ):

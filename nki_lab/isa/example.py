@@ -135,7 +135,10 @@ def _tensors(
     for space, shape in product(spaces, shapes):
         if space.on_chip and shape[0] > builder.target.partitions:
             continue
-        for element in dict.fromkeys((float32, dtype) if space is PSUM else (dtype,)):
+        # Sums in PSUM are float32, and so is what some engines take one of per partition.
+        vector = shape == (128, 1) and operand.role == READ
+        usual = (float32, dtype) if space is PSUM else (dtype, float32) if vector else (dtype,)
+        for element in dict.fromkeys(usual):
             # A tensor in HBM is a kernel's argument; a tile never is, and would look as if in HBM.
             origin = "temporary" if space.on_chip else "input"
             made = builder.allocate(shape, _allowed(element, operand), space, name, origin=origin)
