@@ -10,8 +10,10 @@ import html
 import json
 import os
 import tempfile
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ import platformdirs
 
 from nki_lab.exercises.catalog import all_problems
 from nki_lab.exercises.problem import Problem
+from nki_lab.profiler.text_table import text_table
 from nki_lab.settings import VARIABLES, Settings
 
 _VERSION = 1
@@ -52,7 +55,7 @@ class State:
 
 
 class Progress:
-    """The state of every exercise: a table as text, and as HTML without a script."""
+    """The state of every exercise: a line for each notebook as text, every exercise as HTML without a script."""
 
     def __init__(self, states: dict[str, State], where: str, note: str = "") -> None:
         self.states = states
@@ -64,35 +67,50 @@ class Progress:
         return self.states.get(id, State())
 
     def __repr__(self) -> str:
-        problems = all_problems().values()
-        width = max((len(p.title) for p in problems), default=0)
-        rows = [f"{p.id:<6}{p.title:<{width}}  {self.of(p.id).word}" for p in problems]
-        return "\n".join(
-            [self._count(), "", *rows, "", self.where, *([self.note] if self.note else [])]
-        )
+        rows = [
+            (notebook, self._count(problems), " ".join(p.id for p in self._open(problems)))
+            for notebook, problems in _by_notebook()
+        ]
+        table = text_table(("notebook", "solved", "open"), rows, None)
+        parts = [self._count(all_problems().values()), "", *table, "", self.where]
+        return "\n".join([*parts, *([self.note] if self.note else [])])
 
     def _repr_html_(self) -> str:
-        rows = "".join(map(self._row, all_problems().values()))
         note = f"<p>{html.escape(self.note)}</p>" if self.note else ""
+        parts = "".join(self._notebook(*group) for group in _by_notebook())
         return (
-            f"<div><p><b>{self._count()}</b></p><table><thead><tr><th>exercise</th>"
-            '<th style="text-align:left">title</th><th style="text-align:left">state</th><th>hints</th></tr></thead>'
-            f"<tbody>{rows}</tbody></table><p>{html.escape(self.where)}</p>{note}</div>"
+            f"<div><p><b>{self._count(all_problems().values())}</b></p>{parts}"
+            f"<p>{html.escape(self.where)}</p>{note}</div>"
+        )
+
+    def _notebook(self, notebook: str, problems: list[Problem]) -> str:
+        begun = any(self.of(p.id) != State() for p in problems)
+        opened = " open" if begun and self._open(problems) else ""
+        return (
+            f"<details{opened}><summary>notebook {notebook}: {self._count(problems)}</summary>"
+            f"<table><tbody>{''.join(map(self._row, problems))}</tbody></table></details>"
         )
 
     def _row(self, problem: Problem) -> str:
         state = self.of(problem.id)
+        hints = f"{state.hints} of {len(problem.hints)} hints read" if state.hints else ""
+        cells = (problem.id, problem.title, state.word, hints)
         left = 'style="text-align:left"'
-        return (
-            f"<tr><td>{html.escape(problem.id)}</td><td {left}>{html.escape(problem.title)}</td>"
-            f"<td {left}>{state.word}</td><td>{state.hints or ''}</td></tr>"
-        )
+        return f"<tr>{''.join(f'<td {left}>{html.escape(text)}</td>' for text in cells)}</tr>"
 
-    def _count(self) -> str:
-        known = all_problems()
-        solved = sum(self.of(id).solved for id in known)
-        stars = sum(self.of(id).stars for id in known)
-        return f"{solved} of {len(known)} exercises solved, {stars} with a star"
+    def _open(self, problems: Iterable[Problem]) -> list[Problem]:
+        return [p for p in problems if not self.of(p.id).solved]
+
+    def _count(self, problems: Iterable[Problem]) -> str:
+        states = [self.of(p.id) for p in problems]
+        stars = sum(state.stars for state in states)
+        solved = f"{sum(state.solved for state in states)} of {len(states)} solved"
+        return f"{solved}, {stars} with a star" if stars else solved
+
+
+def _by_notebook() -> list[tuple[str, list[Problem]]]:
+    groups = groupby(all_problems().values(), key=lambda p: p.id.partition(".")[0])
+    return [(notebook, list(problems)) for notebook, problems in groups]
 
 
 def progress() -> Progress:
