@@ -6,10 +6,11 @@ from argparse import Namespace
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nki_lab.cli.declared import declared
 from nki_lab.cli.kernel_call import (
     Analyse,
     Arguments,
@@ -67,6 +68,8 @@ def profile(
             " or FILE.pftrace",
         ),
     ] = None,
+    start: Annotated[Any, declared("from")] = None,
+    end: Annotated[Any, declared("to")] = None,
     analyse: Analyse = None,
     what_if: WhatIf = None,
     target: Target = None,
@@ -81,7 +84,7 @@ def profile(
 
     nki-lab profile add.py:add --input a=randn:128x512 --input b=randn:128x512 -o add.parquet
 
-    nki-lab profile add.parquet
+    nki-lab profile add.parquet --from 1000 --to 250000
 
     nki-lab profile add.py:add --input a=randn:128x512 --input b=randn:128x512 --analyse path,stalls
     """
@@ -106,10 +109,10 @@ def profile(
     with ExitStack() as running:
         if is_profile(kernel):
             _refuse_unused(kernel, options, inputs, args, seed, call)
-            found = load(kernel, target)
+            found = load(kernel, target, start, end)
         else:
             called = called_kernel(kernel, inputs, args, seed, options, call)
-            found = running.enter_context(called)[0].profile
+            found = running.enter_context(called)[0].profile.between(start, end)
         typer.echo(report(found))
         if output is not None:
             save(found, output)

@@ -10,7 +10,7 @@ from typing import Any
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
-from nki_lab.errors import CheckFailed, NkiError, NoKernel, UnknownOption
+from nki_lab.errors import CheckFailed, NkiError, NoKernel, NotModelled, UnknownOption
 from nki_lab.magics.breakpoints import breakpoints
 from nki_lab.magics.cells import Cell, typed_stack
 from nki_lab.magics.define import EXAMPLE, define_kernels
@@ -142,8 +142,6 @@ class NkiMagics(Magics):
         name = options.name or f"{result.name}_result"
         self.ip.push({name: result})
         self.ip.push({"_nki": result}, interactive=False)
-        count = f"{len(runs)} kernel runs; the last: " if len(runs) > 1 else ""
-        lines = [f"{count}{summary(result)}; in `{name}`"]
         comparisons: Sequence[Comparison] = ()
         findings = "".join(f"{line}\n" for line in serious_findings(runs))
         if options.check is not None:
@@ -160,7 +158,13 @@ class NkiMagics(Magics):
                 print(findings, end="")
                 error.notes += (f"the run is in `{name}`",)
                 raise
-            lines += [comparison.summary() for comparison in comparisons]
+        try:
+            count = f"{len(runs)} kernel runs; the last: " if len(runs) > 1 else ""
+            lines = [f"{count}{summary(result)}; in `{name}`"]
+        except NotModelled as error:  # its times
+            error.notes += (f"the run and its results are in `{name}`",)
+            raise
+        lines += [comparison.summary() for comparison in comparisons]
         # Before questions about the run: one without an answer is an error.
         kept = keep(result, options.save or ())
         if options.json:

@@ -16,6 +16,8 @@ from IPython.display import display
 
 from nki_lab.errors import NoKernel, UsageError, close_matches
 from nki_lab.magics.show import profile_of, show
+from nki_lab.options.parsing import parse_line
+from nki_lab.profiler.files import load
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.summary_text import summary_text
 from nki_lab.runtime import Result
@@ -55,8 +57,9 @@ class ViewMagics(Magics):
         %nki_profile                the last run
         %nki_profile add_result     the run in a variable
         %nki_profile add.parquet    a stored profile
+        %nki_profile add.parquet --from 1000 --to 250000    a span of its time, in ns
         """
-        show(self._run(line, "%nki_profile"), ("report",))
+        show(self._part(line, "%nki_profile"), ("report",))
 
     @no_var_expand
     @line_magic
@@ -65,8 +68,9 @@ class ViewMagics(Magics):
 
         %nki_timeline               the last run
         %nki_timeline add.json      a stored profile
+        %nki_timeline add.parquet --from 1000 --to 250000    a span of its time, in ns
         """
-        show(self._run(line, "%nki_timeline"), ("timeline",))
+        show(self._part(line, "%nki_timeline"), ("timeline",))
 
     @no_var_expand
     @line_magic
@@ -90,7 +94,7 @@ class ViewMagics(Magics):
         %nki_summary                the last run
         %nki_summary add.json       a stored profile
         """
-        print(summary_text(profile_of(self._run(line, "%nki_summary"))))
+        print(summary_text(profile_of(self._part(line, "%nki_summary"))))
 
     @no_var_expand
     @line_magic
@@ -127,7 +131,7 @@ class ViewMagics(Magics):
 
     def _result(self, line: str, magic: str) -> Result:
         """Return a run with its program."""
-        found = self._run(line, magic)
+        found = self._run(_words(line, magic), magic)
         if isinstance(found, Result):
             return found
         raise UsageError(
@@ -135,8 +139,20 @@ class ViewMagics(Magics):
             help="name a Result such as add_result",
         )
 
-    def _run(self, line: str, magic: str) -> Result | Profile:
+    def _part(self, line: str, magic: str) -> Result | Profile:
+        """Return a run, or of a span of its time the profile."""
         words = _words(line, magic)
+        first = next((n for n, word in enumerate(words) if word.startswith("--")), len(words))
+        options = parse_line(magic, shlex.join(words[first:]))
+        start, end = getattr(options, "from"), options.to
+        if start is None and end is None:
+            return self._run(words[:first], magic)
+        named = words[0] if first == 1 else None
+        if named is not None and named not in self._names and os.path.exists(named):
+            return load(named, start_ns=start, end_ns=end)
+        return profile_of(self._run(words[:first], magic)).between(start, end)
+
+    def _run(self, words: list[str], magic: str) -> Result | Profile:
         if len(words) > 1:
             raise UsageError(f"{magic} takes one run, found {', '.join(words)}")
         if words:

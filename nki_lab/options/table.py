@@ -185,6 +185,16 @@ def _seconds(text: str, option: Option) -> float:
     return seconds
 
 
+def _nanoseconds(text: str, option: Option) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < 2**62:
+        raise BadValue(f"`{text}` is no time in ns from 0 on", "write for example 250000")
+    return number
+
+
 def _tolerance(text: str, option: Option) -> float:
     try:
         number = float(text)
@@ -422,6 +432,19 @@ OPTIONS: tuple[Option, ...] = (
 )
 
 # Of two options with one name that mean another thing in other commands, the first.
+#: Magics that show a run or a stored profile, and can show a span of its time.
+SPANNED = ("%nki_timeline", "%nki_profile", "%nki_summary")
+OPTIONS += tuple(
+    Option(
+        name,
+        "NS",
+        f"look only at what happens {when} this time, in ns from the start of the run",
+        (*SPANNED, _PROFILE),
+        _nanoseconds,
+    )
+    for name, when in (("from", "from"), ("to", "before"))
+)
+
 BY_NAME = {option.name: option for option in reversed(OPTIONS)}
 
 

@@ -41,7 +41,7 @@ _IDS: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 #: What `in_table` and `out_table` of Flow call the tables of its ends.
-_ENDS = {"instruction": "Instruction", "dma_block": TRANSFERS}
+FLOW_ENDS = {"instruction": "Instruction", "dma_block": TRANSFERS}
 
 
 def join_cores(profiles: Sequence[Profile]) -> Profile:
@@ -126,7 +126,7 @@ def _moved(profiles: Sequence[Profile], core: int, name: str, field: str, column
         assert isinstance(column, np.ndarray)
         ends = profiles[core].strings("Flow", field.replace("_id", "_table"))
         steps = np.zeros(len(ends), dtype=np.int64)
-        for text, table in _ENDS.items():
+        for text, table in FLOW_ENDS.items():
             steps[ends.equal_to(text)] = _taken(profiles[:core], table, "id")
         return np.asanyarray(column + steps)
     of = _IDS.get(name, {}).get(field)
@@ -212,7 +212,7 @@ def _maker(
         if name == "Flow":
             own = {
                 table: profile.numbers(table, "id")[rows[table]]
-                for table in _ENDS.values()
+                for table in FLOW_ENDS.values()
                 if table in rows
             }
             chosen = np.flatnonzero(_flows(profile, "in", own) & _flows(profile, "out", own))
@@ -230,6 +230,6 @@ def _flows(profile: Profile, way: str, own: Mapping[str, np.ndarray]) -> np.ndar
     ends = profile.strings("Flow", f"{way}_table")
     ids = known(profile.numbers("Flow", f"{way}_id"))
     found = np.zeros(len(ids), dtype=bool)
-    for text, table in _ENDS.items():
+    for text, table in FLOW_ENDS.items():
         found |= ends.equal_to(text) & np.isin(ids, own.get(table, ()))
     return found

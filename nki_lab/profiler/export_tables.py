@@ -9,7 +9,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+import sys
+from array import array
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -67,7 +69,11 @@ def empty_texts(columns: Mapping[str, Column]) -> dict[str, list[int] | bool]:
 
 
 def read_csv(
-    path: Path, table: str, wanted: Collection[str], empty: Mapping[str, Any]
+    path: Path,
+    table: str,
+    wanted: Collection[str],
+    empty: Mapping[str, Any],
+    chosen: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """Return columns of a table that `write_csv` wrote.
 
@@ -76,6 +82,7 @@ def read_csv(
         table: its name.
         wanted: the columns to return.
         empty: what `empty_texts` told.
+        chosen: the rows to return, as a mask; None is all of them.
 
     Raises ValueError where it is not such a file.
     """
@@ -85,30 +92,37 @@ def read_csv(
         read = [fields[name] for name in wanted]
         places = [list(fields).index(name) for name in wanted]
         columns: list[list[Any]] = [[] for _ in wanted]
+        numbers = array("q")
         try:
             if next(rows, None) != list(fields):
                 raise ValueError("other columns")
-            for row in rows:
+            for number, row in enumerate(rows):
                 if len(row) != len(fields):
                     raise ValueError("a row of another length")
+                if chosen is not None and not chosen[number]:
+                    continue
+                numbers.append(number)
                 for column, place in zip(columns, places, strict=True):
-                    column.append(row[place])
+                    # Texts are few, and many times each.
+                    column.append(sys.intern(row[place]))
         except csv.Error as error:
             raise ValueError(str(error)) from None
     return {
-        field.name: _values(column, field.type, empty.get(field.name))
+        field.name: _values(column, field.type, empty.get(field.name), numbers)
         for field, column in zip(read, columns, strict=True)
     }
 
 
-def _values(texts: list[str], kind: str, empty: Any) -> list[Any]:
+def _values(texts: list[str], kind: str, empty: Any, numbers: Sequence[int]) -> list[Any]:
     if kind != "string":
         convert = _CONVERT[kind]
         return [convert(text) if text else None for text in texts]
     if empty is True:
         return list(texts)
     known = set(empty or ())
-    return [text or ("" if row in known else None) for row, text in enumerate(texts)]
+    return [
+        text or ("" if row in known else None) for row, text in zip(numbers, texts, strict=True)
+    ]
 
 
 def _flag(text: str) -> bool:

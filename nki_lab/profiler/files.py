@@ -23,6 +23,7 @@ from nki_lab.profiler import (
 )
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.reading import beginning_of
+from nki_lab.profiler.span import EVENTS, part_of, refuse_more, span_of
 from nki_lab.progress import doing
 from nki_lab.targets import Target
 
@@ -58,23 +59,35 @@ def check_ending(path: Path) -> None:
 
 
 @doing("reading the profile")
-def load(path: str | Path, target: str | Target | None = None) -> Profile:
+def load(
+    path: str | Path,
+    target: str | Target | None = None,
+    start_ns: float | None = None,
+    end_ns: float | None = None,
+) -> Profile:
     """Read a profile that `save` or `save_chrome_trace` wrote, or a folder of Parquet tables of Neuron Explorer.
 
     Args:
         path: the file or folder.
         target: the chip of a profile of Neuron Explorer that does not tell it; ours do.
+        start_ns, end_ns: read only what has a part in this span of time; of a folder the rest is never in memory.
 
-    Raises BadFile with one sentence when it is not such a file, damaged, or from a newer version.
+    Raises BadFile with one sentence when it is not such a file, damaged, from a newer version, or has more than
+    MOST_EVENTS.
     """
     path = Path(path)
+    span = span_of(start_ns, end_ns)
     if os.path.isdir(path):  # unlike Path.is_dir, False for a name that nothing can have
         if not (path / tables_folder.INDEX).exists() and import_explorer.is_explorer_folder(path):
-            return import_explorer.load_explorer_folder(path, target)
-        return tables_folder.load_folder(path)
-    if import_trace.is_trace(path):
-        return import_trace.load_trace(path)
-    return profile_json.load(path)
+            return import_explorer.load_explorer_folder(path, target, span)
+        return tables_folder.load_folder(path, span)
+    profile = (
+        import_trace.load_trace(path) if import_trace.is_trace(path) else profile_json.load(path)
+    )
+    if span is not None:
+        return part_of(profile, span)
+    refuse_more(sum(map(profile.count, EVENTS)), path.name)
+    return profile
 
 
 def is_profile(path: str | Path) -> bool:

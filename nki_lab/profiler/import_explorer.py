@@ -8,7 +8,7 @@ over, and a list of texts becomes one text. Single packets, of which there can b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from nki_lab.errors import BadFile
-from nki_lab.profiler.columns import Strings
-from nki_lab.profiler.parquet_tables import arrow, arrow_errors
+from nki_lab.profiler.columns import Strings, known
+from nki_lab.profiler.parquet_tables import arrow, arrow_errors, read_rows
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.reading import reading
 from nki_lab.profiler.schema import TABLES, Field
+from nki_lab.profiler.span import EVENTS, Span, chosen_rows, end_codes, named_part, refuse_more
 from nki_lab.targets import Target, get_target
 
 #: A folder is taken for one of Explorer's where it has this table.
@@ -32,12 +33,15 @@ def is_explorer_folder(path: Path) -> bool:
     return (path / f"{_NEEDED}.parquet").is_file()
 
 
-def load_explorer_folder(path: str | Path, target: str | Target | None = None) -> Profile:
+def load_explorer_folder(
+    path: str | Path, target: str | Target | None = None, span: Span | None = None
+) -> Profile:
     """Read the profile in a folder of Parquet tables that Neuron Explorer wrote.
 
     Args:
         path: the folder.
         target: the chip; by default that of the instance named in the table Metadata.
+        span: read only what lies within it.
 
     Raises BadFile with one sentence where it cannot be read or does not tell the chip, UsageError without pyarrow.
     """
@@ -45,21 +49,27 @@ def load_explorer_folder(path: str | Path, target: str | Target | None = None) -
     arrow()
     if not is_explorer_folder(path):
         raise BadFile(f"{path.name} has no table {_NEEDED}.parquet")
-    tables = {
-        name: partial(_table, path, name) for name in TABLES if (path / f"{name}.parquet").is_file()
-    }
+    known_tables = [name for name in TABLES if (path / f"{name}.parquet").is_file()]
+    counts = {name: _file(path, name).metadata.num_rows for name in EVENTS if name in known_tables}
+    if span is None:
+        refuse_more(sum(counts.values()), path.name)
+        rows: dict[str, np.ndarray | None] = {}
+    else:
+        rows = _rows(path, known_tables, span)
+    tables = {name: partial(_table, path, name, rows.get(name)) for name in known_tables}
     about: Mapping[str, Any] = _table(path, "Metadata") if "Metadata" in tables else {}
+    named = _first(about, "profile_name") or path.name
     with reading(f"{path.name} is not a readable profile"):
         profile = Profile.from_tables(
             _chip(path, about) if target is None else get_target(target),
             tables,
             is_simulation=bool(_first(about, "is_simulation")),
-            name=_first(about, "profile_name") or path.name,
+            name=named,
         )
         for name in tables:  # what does not fit the schema is to be told here
             if name != "DmaPacket":
                 profile.table(name)
-    return profile
+    return profile if span is None else named_part(profile, span)
 
 
 def _chip(path: Path, about: Mapping[str, Any]) -> Target:
@@ -77,21 +87,58 @@ def _first(table: Mapping[str, Any], column: str) -> Any:
     return None if values is None or not len(values) else values[0]
 
 
-def _table(folder: Path, name: str) -> dict[str, Any]:
-    """Return the columns of a table that the schema knows."""
+def _rows(folder: Path, tables: Sequence[str], span: Span) -> dict[str, np.ndarray | None]:
+    """Return which rows of each table lie in a span, as masks; None for tables it says nothing about."""
+    own: dict[str, np.ndarray] = {}
+
+    def number(name: str, column: str) -> np.ndarray:
+        found = _table(folder, name, columns=[column])[column]
+        return end_codes(found) if isinstance(found, Strings) else known(found)
+
+    rows: dict[str, np.ndarray | None] = {}
+    for name in (*EVENTS, *(name for name in tables if name not in EVENTS)):
+        if name not in tables or name == "DmaPacket":
+            continue
+        rows[name] = chosen = chosen_rows(name, span, partial(number, name), own)
+        if name in EVENTS and chosen is not None:
+            own[name] = number(name, "id")[chosen]
+    refuse_more(sum(map(len, own.values())), folder.name, span)
+    return rows
+
+
+def _file(folder: Path, name: str) -> Any:
     pa = arrow()
-    fields = TABLES[name]
-    file = folder / f"{name}.parquet"
     try:
         with arrow_errors(pa):
-            found = pa.parquet.ParquetFile(file).read()
+            return pa.parquet.ParquetFile(folder / f"{name}.parquet")
+    except ValueError:
+        raise _damaged(folder, name) from None
+
+
+def _table(
+    folder: Path,
+    name: str,
+    rows: np.ndarray | None = None,
+    columns: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """Return the columns of a table that the schema knows, or some of them, or only the rows that a mask chooses."""
+    pa = arrow()
+    fields = TABLES[name]
+    file = _file(folder, name)
+    try:
+        with arrow_errors(pa):
+            wanted = [c for c in file.schema_arrow.names if c in fields]
+            found = read_rows(pa, file, wanted if columns is None else columns, rows)
             return {
                 column: _column(pa, found[column].combine_chunks(), fields[column])
                 for column in found.column_names
-                if column in fields
             }
     except (ValueError, TypeError, OverflowError, KeyError):
-        raise BadFile(f"{folder.name} is not a readable profile: {file.name} is damaged") from None
+        raise _damaged(folder, name) from None
+
+
+def _damaged(folder: Path, name: str) -> BadFile:
+    return BadFile(f"{folder.name} is not a readable profile: {name}.parquet is damaged")
 
 
 def _column(pa: Any, values: Any, field: Field) -> Any:

@@ -80,8 +80,10 @@ def _array(pa: Any, column: Column | None, field: Any, part: slice) -> Any:
     return pa.array(np.ascontiguousarray(np.ma.getdata(values)), field.type, mask=unknown)
 
 
-def read_parquet(path: Path, table: str, wanted: Collection[str]) -> dict[str, Any]:
-    """Return columns of a table that `write_parquet` wrote.
+def read_parquet(
+    path: Path, table: str, wanted: Collection[str], rows: np.ndarray | None = None
+) -> dict[str, Any]:
+    """Return columns of a table that `write_parquet` wrote, or only those rows of them that a mask chooses.
 
     Raises ValueError where it is not such a file.
     """
@@ -89,19 +91,31 @@ def read_parquet(path: Path, table: str, wanted: Collection[str]) -> dict[str, A
     fields = TABLES[table]
     texts = [name for name in wanted if fields[name].type == "string"]
     with arrow_errors(pa):
-        found = pa.parquet.read_table(
-            path,
-            columns=list(wanted),
-            read_dictionary=texts,
-            page_checksum_verification=True,
-            partitioning=None,
-        )
+        file = pa.parquet.ParquetFile(path, read_dictionary=texts, page_checksum_verification=True)
+        found = read_rows(pa, file, wanted, rows)
         if found.column_names != list(wanted):
             raise ValueError("other columns")
         return {
             name: _strings(pa, found[name]) if name in texts else _numbers(found[name])
             for name in wanted
         }
+
+
+def read_rows(pa: Any, file: Any, wanted: Collection[str], rows: np.ndarray | None) -> Any:
+    """Return columns of an open file as a table, or those rows that a mask chooses, some of the others at a time."""
+    if rows is None:
+        return file.read(columns=list(wanted))
+    at, parts = 0, []
+    for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=list(wanted)):
+        chosen = rows[at : at + batch.num_rows]
+        at += batch.num_rows
+        if chosen.any():
+            parts.append(batch.filter(pa.array(chosen)))
+    if at != len(rows):
+        raise ValueError("another number of rows")
+    schema = parts[0].schema if parts else file.schema_arrow
+    table = pa.Table.from_batches(parts, schema=schema)
+    return table.select([name for name in wanted if name in table.column_names])
 
 
 def _strings(pa: Any, column: Any) -> Strings:

@@ -197,18 +197,32 @@ class Profile:
         return save(self, path)
 
     @staticmethod
-    def load(path: str | Path, target: str | Target | None = None) -> Profile:
+    def load(
+        path: str | Path,
+        target: str | Target | None = None,
+        start_ns: float | None = None,
+        end_ns: float | None = None,
+    ) -> Profile:
         """Read a profile that `save` wrote, whatever its format, or a folder of Parquet tables of Neuron Explorer.
 
         Args:
             path: the file or folder.
             target: the chip of a profile of Neuron Explorer that does not tell it; ours do.
+            start_ns, end_ns: read only what has a part in this span of time; of a folder the rest is never in memory.
 
-        Raises BadFile with one sentence when it is not such a file, damaged, or from a newer version.
+        Raises BadFile with one sentence when it is not such a file, damaged, from a newer version, or has more events
+        than can be looked at together.
         """
         from nki_lab.profiler.files import load
 
-        return load(path, target)
+        return load(path, target, start_ns, end_ns)
+
+    def between(self, start_ns: float | None = None, end_ns: float | None = None) -> Profile:
+        """Return what has a part in a span of time, with the times it has here; all of it without a span."""
+        from nki_lab.profiler.span import part_of, span_of
+
+        span = span_of(start_ns, end_ns)
+        return self if span is None else part_of(self, span)
 
     @property
     def table_names(self) -> tuple[str, ...]:

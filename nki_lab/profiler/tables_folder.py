@@ -19,14 +19,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from nki_lab.errors import BadFile
-from nki_lab.profiler.columns import Column
+from nki_lab.profiler.columns import Column, Strings, known, make_column
 from nki_lab.profiler.export_tables import empty_texts, read_csv, write_csv
 from nki_lab.profiler.parquet_tables import arrow, read_parquet, write_parquet
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.profile_json import HEAD, check_head, dump, head_of, with_head
 from nki_lab.profiler.reading import beginning_of, read_document, reading, write_whole
-from nki_lab.profiler.schema import TABLES
+from nki_lab.profiler.schema import TABLES, TRANSFERS
+from nki_lab.profiler.span import (
+    EVENTS,
+    Span,
+    chosen_rows,
+    end_codes,
+    named_part,
+    refuse_more,
+)
 
 #: Name of the file that tells what the others are.
 INDEX = "profile.json"
@@ -87,10 +97,11 @@ def is_folder(path: Path) -> bool:
     return HEAD.match(beginning_of(path / INDEX)) is not None
 
 
-def load_folder(path: str | Path) -> Profile:
-    """Read a profile that `save_folder` wrote.
+def load_folder(path: str | Path, span: Span | None = None) -> Profile:
+    """Read a profile that `save_folder` wrote, or what it has within a span of time.
 
-    Raises BadFile with one sentence when the folder is not such a one, damaged, or from a newer version.
+    Raises BadFile with one sentence when the folder is not such a one, damaged, from a newer version, or has more
+    events than can be looked at together.
     """
     path = Path(path)
     complaint = f"{path.name} is not a profile saved by nki_lab"
@@ -103,14 +114,66 @@ def load_folder(path: str | Path) -> Profile:
         kind = head["kind"]
         if kind not in ("csv", "parquet"):
             raise ValueError(f"no such kind of table: {kind}")
-        return with_head(
-            head,
-            {name: _read(path, name, about, kind) for name, about in head["tables"].items()},
-        )
+        tables = head["tables"]
+        if span is None:
+            refuse_more(sum(tables[name]["rows"] for name in EVENTS if name in tables), path.name)
+            return with_head(
+                head, {name: _read(path, name, about, kind) for name, about in tables.items()}
+            )
+        return _part(path, head, kind, span)
 
 
-def _read(folder: Path, name: str, about: Mapping[str, Any], kind: str) -> dict[str, Any]:
+def _part(path: Path, head: dict[str, Any], kind: str, span: Span) -> Profile:
+    """Read what a folder has within a span."""
+    tables = head["tables"]
+
+    def numbers(name: str, columns: list[str]) -> dict[str, Any]:
+        return _read(path, name, tables[name] | {"columns": columns}, kind)
+
+    def rows_of(name: str) -> np.ndarray | None:
+        def number(column: str) -> np.ndarray:
+            found = make_column(
+                numbers(name, [column])[column], TABLES[name][column], tables[name]["rows"]
+            )
+            return end_codes(found) if isinstance(found, Strings) else known(found)
+
+        return chosen_rows(name, span, number, own)
+
+    own: dict[str, np.ndarray] = {}
+    rows: dict[str, np.ndarray | None] = {}
+    for name in (*EVENTS, *(name for name in tables if name not in EVENTS)):
+        if name in tables:
+            rows[name] = chosen = rows_of(name)
+            if name in EVENTS and chosen is not None and "id" in tables[name]["columns"]:
+                own[name] = np.asarray(numbers(name, ["id"])["id"])[chosen]
+    counts = [int(chosen.sum()) for n in EVENTS if (chosen := rows.get(n)) is not None]
+    refuse_more(sum(counts), path.name, span)
+    deals, kept = head.get("deals"), rows.get(TRANSFERS)
+    if deals is not None and kept is not None:
+        codes = np.asarray(deals["codes"], dtype=np.int64)[kept].tolist()
+        head = head | {"deals": deals | {"codes": codes}}
+    part = with_head(
+        head,
+        {
+            name: columns
+            for name, about in tables.items()
+            if (columns := _read(path, name, about, kind, rows[name]))
+        },
+    )
+    return named_part(part, span)
+
+
+def _read(
+    folder: Path,
+    name: str,
+    about: Mapping[str, Any],
+    kind: str,
+    rows: np.ndarray | None = None,
+) -> dict[str, Any]:
+    """Return the columns of a table, or those rows of them that a mask chooses; none where it chooses none."""
     wanted = about["columns"]
+    if rows is not None and not rows.any():
+        return {}
     if name not in TABLES or not set(wanted) <= set(TABLES[name]):
         raise BadFile(f"{folder.name} is not a readable profile: the schema has no such table")
     file = folder / f"{name}.{kind}"
@@ -118,12 +181,13 @@ def _read(folder: Path, name: str, about: Mapping[str, Any], kind: str) -> dict[
         raise BadFile(f"{folder.name} is not a readable profile: {file.name} is missing")
     try:
         if kind == "csv":
-            columns = read_csv(file, name, wanted, about["empty"])
+            columns = read_csv(file, name, wanted, about["empty"], rows)
         else:
-            columns = read_parquet(file, name, wanted)
+            columns = read_parquet(file, name, wanted, rows)
     except (ValueError, KeyError, OSError, MemoryError):
         columns = {}
-    if not columns or any(len(column) != about["rows"] for column in columns.values()):
+    count = about["rows"] if rows is None else int(rows.sum())
+    if not columns or any(len(column) != count for column in columns.values()):
         raise BadFile(f"{folder.name} is not a readable profile: {file.name} is damaged")
     return columns
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from nki_lab.errors import NotModelled
 from nki_lab.ir.execution import Execution
 from nki_lab.ir.iterations import Iterations
 from nki_lab.profiler.cores import join_cores
 from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.span import MOST_EVENTS
 from nki_lab.timing.model import TimelineModel
 from nki_lab.timing.options import TimingOptions
 from nki_lab.timing.schedule import schedule
@@ -38,6 +40,7 @@ def simulate_time(
 
     Returns the tables of Neuron Explorer with `is_simulation` set; all but the times are made when asked for.
     """
+    _refuse_more([execution])
     return TimelineModel(schedule(execution, options or TimingOptions()), iterations).profile
 
 
@@ -56,6 +59,7 @@ def simulate_cores(
 
     Returns one profile with the rows of both; `pcore_idx` tells them apart.
     """
+    _refuse_more(executions)
     timelines = schedule_cores(executions, options or TimingOptions())
     return join_cores(
         [TimelineModel(t, read).profile for t, read in zip(timelines, iterations, strict=True)]
@@ -65,3 +69,15 @@ def simulate_cores(
 def total_ns(execution: Execution, *, options: TimingOptions | None = None) -> int:
     """Return only the modelled time from start to the end of the last event, in nanoseconds."""
     return schedule(execution, options or TimingOptions()).total_ns
+
+
+def _refuse_more(executions: Sequence[Execution]) -> None:
+    """Raise NotModelled where more instructions ran than a profile may have."""
+    count = sum(len(execution.order) for execution in executions)
+    if count > MOST_EVENTS:
+        raise NotModelled(
+            f"{executions[0].kernel.name}: {count:,} instructions ran, more than the {MOST_EVENTS:,} that are put on a"
+            " timeline together",
+            help="let its loops run fewer times, or take a smaller tensor: `nki_lab.timing.total_ns(result.execution)`"
+            " gives the time alone",
+        )

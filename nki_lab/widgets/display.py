@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.span import EVENTS, refuse_more
 from nki_lab.profiler.view_data import VIEWS, ViewData
 from nki_lab.profiler.view_text import comparison_lines, view_text
 from nki_lab.progress import doing
@@ -156,6 +157,11 @@ def display(
         tells: with another run, the text says where both differ.
     """
     data, other = _data(result), None if compare is None else _data(compare)
+    for shown in filter(None, (data, other)):
+        if (
+            shown.profile.model is None
+        ):  # of those that were modelled here the program was small enough
+            refuse_more(sum(map(shown.profile.count, EVENTS)), shown.name)
     if tabs is None:
         tabs = VIEWS if other is None or not tells else _TIMELINE_FIRST
         return Display(data, tabs, VIEWS[:1], other, tells)
