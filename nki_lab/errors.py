@@ -39,6 +39,8 @@ class NkiError(Exception):
     """
 
     code = "NKI000"
+    # The message names what may be called anything, such as a file: it stays one line that no terminal obeys.
+    _is_one_line = False
 
     def __init__(
         self,
@@ -49,6 +51,8 @@ class NkiError(Exception):
         help: str = "",
         blame: Blame | None = None,
     ) -> None:
+        if self._is_one_line:
+            message = "".join(c if c.isprintable() else repr(c)[1:-1] for c in message)
         super().__init__(message)
         self.message = message
         self.stack = stack
@@ -345,12 +349,14 @@ class UnknownOption(UsageError):
     """An option that the magic or command does not have, or a value it cannot take."""
 
     code = "NKI603"
+    _is_one_line = True
 
 
 class BadFile(UsageError, ValueError):
     """A file that is not what it should be: corrupt, of another kind or from a newer version."""
 
     code = "NKI604"
+    _is_one_line = True
 
 
 class UnknownTarget(UsageError, ValueError):

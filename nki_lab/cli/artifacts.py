@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,6 +24,9 @@ from nki_lab.cli.kernel_call import (
 
 if TYPE_CHECKING:
     from nki_lab.ir.nodes import Kernel
+
+# How the text of a program begins.
+_TEXT = re.compile(rb"\s*nkir")
 
 Program = Annotated[
     Path, typer.Argument(metavar="FILE", help="a kernel saved by `nki-lab compile`, or its text")
@@ -130,19 +134,13 @@ def _programs(file: Path) -> list[Kernel]:
     from nki_lab.compiler.pipeline import CompiledKernel
     from nki_lab.errors import BadFile
     from nki_lab.isa.reading import read_kernel
+    from nki_lab.profiler.reading import read_document
 
     if is_artifact(file):
         compiled = CompiledKernel.load(file)
         return [compiled.kernel, *compiled.others]
-    try:
-        text = file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise BadFile(f"{file} cannot be read: {error.strerror or type(error).__name__}") from None
-    except UnicodeDecodeError:
-        text = ""
+    complaint = f"{file} is neither a kernel saved by nki_lab nor the text of one"
+    text = read_document(file, _TEXT, complaint)
     if not text.lstrip().startswith("nkir"):
-        raise BadFile(
-            f"{file} is neither a kernel saved by nki_lab nor the text of one",
-            help="write one with `nki-lab compile`",
-        )
+        raise BadFile(complaint, help="write one with `nki-lab compile`")
     return [read_kernel(text)]

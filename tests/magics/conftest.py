@@ -1,5 +1,6 @@
 """Which fixtures do the tests of magics share?"""
 
+from tests.cli.conftest import command
 from tests.magics.notebook import bare, notebook, shell
 
-__all__ = ["bare", "notebook", "shell"]
+__all__ = ["bare", "command", "notebook", "shell"]
