@@ -39,7 +39,6 @@ def check(id: str, given: Any, *, cause: Any = None, seed: int | None = None) ->
             f"{problem.id} is a question", help=f'write answer("{problem.id}", ...)'
         )
     assert isinstance(problem, (Task, Places))
-    _keep(problem, tried=True)
     if isinstance(problem, Task) and problem.cause is not None:
         _check_cause(problem, problem.cause, cause)
     try:
@@ -47,16 +46,18 @@ def check(id: str, given: Any, *, cause: Any = None, seed: int | None = None) ->
             verdict = _judge(problem, given, seed)
     except NkiError:
         _refuse_skeleton(problem, given)
+        _keep(problem, tried=True)
         raise
-    if verdict.reason is not None or verdict.error is not None:
+    right = verdict.reason is None and verdict.error is None
+    if not right:
         _refuse_skeleton(problem, given)
     print("\n".join(_table(problem, verdict)))
+    _keep(problem, tried=True, solved=right, stars=verdict.stars if right else 0)
     if verdict.error is not None:
         verdict.error.notes += (_more(problem),)
         raise verdict.error
     if verdict.reason is not None:
         raise _failed(problem, verdict.reason.message, verdict.reason.help)
-    _keep(problem, solved=True, stars=verdict.stars)
     timed = isinstance(problem, Task) and current_target(Settings.read()).name in problem.tiers
     star = (
         ", with a star" if verdict.stars else "; there is a star for a faster one" if timed else ""
@@ -77,7 +78,6 @@ def answer(id: str, given: Any, run: Any = None) -> None:
         raise ExerciseFailed(
             f"{problem.id} asks for a kernel", help=f'write check("{problem.id}", ...)'
         )
-    _keep(problem, tried=True)
     if given is ...:
         raise _failed(problem, "there is no answer yet", _asked(problem))
     if run is None:
@@ -93,6 +93,7 @@ def answer(id: str, given: Any, run: Any = None) -> None:
             f"{problem.id} is about a run, found {type(run).__name__}",
             help="name a Result: what %%nki --run leaves in `<kernel>_result`, or nki_lab.run(...) returns",
         )
+    _keep(problem, tried=True)
     complaint = problem.about(run)
     if complaint:
         raise _failed(problem, complaint)
@@ -164,6 +165,7 @@ def _check_cause(problem: Problem, cause: Cause, named: Any) -> None:
     if key not in cause.choices:
         raise _failed(problem, f"{named!r} is none of the causes", choices)
     if key != cause.right:
+        _keep(problem, tried=True)
         raise _failed(
             problem,
             f"the cause is not `{key}`: {cause.choices[key]}",

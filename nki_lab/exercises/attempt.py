@@ -12,6 +12,7 @@ from nki_lab.dtypes import dtype_of
 from nki_lab.errors import NkiError
 from nki_lab.exercises.draw import Draw
 from nki_lab.exercises.problem import Sizes, Task
+from nki_lab.ir.nodes import Kernel
 from nki_lab.runtime import Comparison, KernelFunction, Result, run
 from nki_lab.runtime.check import compare_arrays, relative_tolerance
 
@@ -90,6 +91,11 @@ def reference_of(reference: Any, arguments: tuple[Any, ...]) -> tuple[np.ndarray
     """Return what a reference computes from copies of the arguments, floats in float64."""
     with np.errstate(all="ignore"):
         return tuple(np.asarray(part) for part in _flat(reference(*map(_wide, arguments))))
+
+
+def programs(result: Result) -> tuple[Kernel, ...]:
+    """Return the programs of a run: one for each core."""
+    return (result.kernel, *result.compiled.others)
 
 
 def shown(sizes: Sizes) -> str:

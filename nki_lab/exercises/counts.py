@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from nki_lab.exercises.attempt import programs
 from nki_lab.exercises.problem import Limits, Task
 from nki_lab.exercises.reasons import Reason
 from nki_lab.profiler.report import psum_peak_banks, sbuf_peak_bytes
@@ -77,7 +78,7 @@ def _findings(limits: Limits, result: Result) -> Iterator[Count]:
 
 
 def _named(limits: Limits, result: Result) -> Iterator[Count]:
-    used = {i.definition.name for i in result.kernel.instructions}
+    used = {i.definition.name for kernel in programs(result) for i in kernel.instructions}
     for name in limits.uses:
         reason = None
         if name not in used:

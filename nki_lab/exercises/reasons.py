@@ -13,7 +13,7 @@ import numpy as np
 
 from nki_lab.dtypes import dtype_of
 from nki_lab.errors import CheckFailed
-from nki_lab.exercises.attempt import Attempt, reference_of
+from nki_lab.exercises.attempt import Attempt, programs, reference_of
 from nki_lab.exercises.wrong_places import where
 from nki_lab.runtime.check import compare_arrays
 
@@ -96,11 +96,12 @@ def _mutated(attempt: Attempt) -> Reason | None:
 
 
 def _unread(attempt: Attempt) -> Reason | None:
-    kernel = attempt.result.kernel
-    touches = kernel.touches
-    read = set(touches.storage[touches.reads].tolist())
     names = [name for _, name in attempt.arrays]
-    unread = [n for s, n in zip(kernel.inputs, names, strict=False) if s.id not in read]
+    read = set()
+    for kernel in programs(attempt.result):
+        ids = set(kernel.touches.storage[kernel.touches.reads].tolist())
+        read |= {n for s, n in zip(kernel.inputs, names, strict=False) if s.id in ids}
+    unread = [name for name in names if name not in read]
     if not unread:
         return None
     return Reason(
@@ -148,7 +149,7 @@ def _unwritten(attempt: Attempt, k: int) -> Reason | None:
         missing = _left_as_integers(found, _wrong(attempt, k))
     else:
         missing = np.isnan(found.astype(np.float64)) & ~np.isnan(expected)
-    if not missing.any() or not attempt.result.kernel.poisoned:
+    if not missing.any() or not any(k.poisoned for k in programs(attempt.result)):
         return None
     return Reason(
         "unwritten",

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from nki_lab.errors import ExerciseFailed
 from nki_lab.exercises import check, hint, progress, statement
 from nki_lab.exercises.catalog import all_problems
 from nki_lab.exercises.progress_file import Progress, State, remember
@@ -54,6 +55,21 @@ def test_what_is_solved_is_kept_in_one_file(file: Path, capsys):
     assert list(file.parent.iterdir()) == [file]
     assert "\nsolved, with a star\n" in statement("01.2")
     assert "2 of 3 hints read" in statement("01.1")
+
+
+def test_a_try_is_what_is_handed_in_and_not_a_skeleton(file: Path):
+    right = kernel_of(all_problems()["04.5"])
+    for cause, tries in ((..., 0), ("moon", 0), ("race", 1)):
+        with pytest.raises(ExerciseFailed):
+            check("04.5", right, cause=cause)
+        assert progress().of("04.5") == State(tries=tries)
+    with pytest.raises(ExerciseFailed):
+        check("01.1", ...)
+    with pytest.raises(ExerciseFailed):
+        check("01.1", 3)
+    assert progress().of("01.1") == State(tries=1)
+    check("04.5", right, cause="return")
+    assert progress().of("04.5") == State(tries=2, solved=True)
 
 
 def test_nothing_solved_is_unlearned(file: Path):

@@ -358,3 +358,34 @@ def test_rows_behind_the_first_tile_are_named():
     mask = np.zeros((300, 4), bool)
     mask[128:] = True
     assert where(mask) == "the rows from 128 on (all but the first tile of 128)"
+
+
+@nki.jit
+def one_each(a, b):
+    out = nl.ndarray((2, *a.shape), dtype=a.dtype, buffer=nl.shared_hbm)
+    if nl.program_id(0) == 0:
+        nl.store(out[0], nl.multiply(nl.load(a), 2.0))
+    else:
+        nl.store(out[1], nl.multiply(nl.load(b), 2.0))
+    return out
+
+
+@nki.jit
+def first_twice(a, b):
+    out = nl.ndarray((2, *a.shape), dtype=a.dtype, buffer=nl.shared_hbm)
+    nl.store(out[nl.program_id(0)], nl.multiply(nl.load(a), 2.0))
+    return out
+
+
+def test_what_the_second_core_does_counts():
+    both = task(
+        lambda a, b: np.stack([2 * a, 2 * b]),
+        lambda draw, rows, columns: (draw(rows, columns), draw(rows, columns)),
+        signature="one_each(a, b)",
+        cores=2,
+        limits=Limits(uses=("tensor_scalar",)),
+    )
+    assert tried(both, one_each).reason is None
+    reason = tried(both, first_twice).reason
+    assert reason is not None
+    assert (reason.kind, "`b`" in reason.message) == ("unread", True)
