@@ -17,6 +17,8 @@ nitpicky = True
 myst_heading_anchors = 2
 highlight_language = "text"
 html_theme = "furo"
+html_static_path = ["static"]
+html_css_files = ["wide.css"]
 html_title = f"nki_lab {release}"
 # Everything a reader sees comes with the site: no fonts, scripts or pictures from elsewhere.
 html_show_sourcelink = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,11 +30,12 @@ def _lesson(path: Path) -> str:
     first = about.strip().partition("\n\n")[0]
     parts += [f"{first}\n"] if first else []
     rows = list(_exercises(path.name[:2]))
-    parts += [table(("exercise", "hints"), rows)] if rows else []
+    parts += [table(("exercise", "what is asked"), rows)] if rows else []
     return "\n".join(parts)
 
 
 def _exercises(number: str) -> Iterator[list[str]]:
     for problem in all_problems().values():
         if problem.id.startswith(f"{number}."):
-            yield [f"{problem.id} {escaped(problem.title)}", str(len(problem.hints))]
+            first = re.split(r"(?<=[.?!]) (?=[A-Z`])", " ".join(problem.statement.split()))[0]
+            yield [f"{problem.id} {escaped(problem.title)}", escaped(first)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from nki_lab.cli.main import app
 from nki_lab.errors import NkiError, error_classes
 from nki_lab.magics.extension import MAGICS
 from nki_lab.options.error_pages import PAGES
-from nki_lab.options.explain import explain
+from nki_lab.options.explain import explain, shown
 from nki_lab.options.glossary import TERMS
 from nki_lab.options.run_examples import EXAMPLES
 from nki_lab.options.table import OPTIONS
@@ -111,11 +112,29 @@ def target_page() -> str:
     """Return the page with every number of every chip, and the document it came from."""
     text = (
         "Every number that limits or times a kernel, with its page in the"
-        " [AWS Neuron documentation](https://github.com/aws-neuron/aws-neuron-sdk), or the reason where none says it.\n"
+        " [AWS Neuron documentation](https://github.com/aws-neuron/aws-neuron-sdk), or the reason where none says it."
+        " [How far to trust modelled times](../timing.md) says what the status means.\n"
     )
     parts = [text]
     for target in ALL_TARGETS:
-        parts += [f"## `{target.name}`\n", fence(explain(target.name, target))]
+        others = ", ".join(f"`{name}`" for name in target.aliases)
+        parts += [f"## {target.name}\n", f"{target.core_name}; other names: {others}.\n"]
+        parts += [
+            f"It has: {escaped(', '.join(sorted(target.features)) or 'no further features')}.\n"
+        ]
+        facts = [
+            (f.name, target.sources[f.name]) for f in fields(target) if f.name in target.sources
+        ]
+        rows = [
+            [
+                f"`{name}`",
+                escaped(f"{shown(fact.value)} {fact.unit}".rstrip()),
+                fact.status.value,
+                escaped(fact.page or fact.note),
+            ]
+            for name, fact in facts
+        ]
+        parts += [table(("fact", "value", "status", "page, or reason"), rows)]
     return page("Chips", *parts)
 
 
@@ -124,7 +143,7 @@ def glossary_page() -> str:
     default = get_target(VARIABLES["target"].default)
     parts = [f"Numbers are those of `{default.name}`.\n"]
     for term in sorted(TERMS, key=lambda term: term.names[0]):
-        if not term.command:  # magics have a page of their own
+        if not term.names[0].startswith("%"):  # magics have a page of their own
             parts += [f"## {escaped(term.names[0])}\n", prose(term.text)]
             rest = explain(term.names[0], default).partition(term.text)[2].strip()
             parts += [fence(rest)] if rest else []

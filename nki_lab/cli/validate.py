@@ -122,7 +122,13 @@ def pytest_command(notebooks: list[Path], *, lax: bool, timeout: int, workers: i
     One notebook stays on one worker: its cells share a kernel.
     """
     command = [sys.executable, "-m", "pytest", *nbval_options(lax, timeout)]
-    command += ["-rN", f"--color={'yes' if sys.stdout.isatty() else 'no'}", "--noconftest"]
+    command += [
+        "-rN",
+        "--durations=5",
+        "--durations-min=2",
+        f"--color={'yes' if sys.stdout.isatty() else 'no'}",
+        "--noconftest",
+    ]
     command += ["-p", "no:cacheprovider", f"--config-file={os.devnull}", "--rootdir=."]
     if not _plugin_is_installed():
         command += ["-p", "nki_lab.cli.pytest_plugin"]

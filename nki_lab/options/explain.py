@@ -185,7 +185,7 @@ def _chip(name: str, target: Target) -> str | None:
 
 def _fact(chip: Target, name: str) -> str:
     fact = chip.sources[name]
-    return f"  {name}: {_value(fact.value)} {fact.unit}".rstrip() + f"  ({fact.page or fact.note})"
+    return f"  {name}: {shown(fact.value)} {fact.unit}".rstrip() + f"  ({fact.page or fact.note})"
 
 
 def _term(name: str, target: Target) -> str | None:
@@ -219,7 +219,8 @@ def _term_page(term: Term, target: Target) -> str:
     return "\n".join(lines)
 
 
-def _value(value: Any) -> str:
+def shown(value: Any) -> str:
+    """Return the value of a fact about a target as it is printed."""
     if isinstance(value, frozenset):
         return ", ".join(map(str, sorted(value)))
     if value is None:

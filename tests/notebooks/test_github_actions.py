@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +48,11 @@ def test_it_installs_extras_that_exist_on_a_python_that_fits(job: dict[str, Any]
 
 @pytest.mark.slow
 @pytest.mark.notebook
-@pytest.mark.parametrize(("stored", "code"), [("4\n", 0), ("5\n", 1)])
-def test_its_commands_pass_a_good_notebook_and_fail_a_stale_one(
-    job: dict[str, Any], tmp_path: Path, stored: str, code: int
-):
-    cell = new_code_cell("print(2 + 2)", execution_count=1)
-    cell.outputs = [new_output("stream", name="stdout", text=stored)]
-    nbformat.write(new_notebook(cells=[cell]), tmp_path / "n.ipynb")
+def test_its_commands_fail_a_stale_notebook_and_keep_a_report(job: dict[str, Any], tmp_path: Path):
+    for name, stored in (("good", "4\n"), ("stale", "5\n")):
+        cell = new_code_cell("print(2 + 2)", execution_count=1)
+        cell.outputs = [new_output("stream", name="stdout", text=stored)]
+        nbformat.write(new_notebook(cells=[cell]), tmp_path / f"{name}.ipynb")
     tool = tmp_path / "bin" / "nki-lab"
     tool.parent.mkdir()
     tool.write_text(f'#!/bin/sh\nexec {sys.executable} -m nki_lab "$@"\n')
@@ -65,7 +64,10 @@ def test_its_commands_pass_a_good_notebook_and_fail_a_stale_one(
     done = subprocess.run(
         ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True
     )
-    assert done.returncode == code, done.stdout.decode() + done.stderr.decode()
-    report = job["steps"][-1]
-    assert report["if"] == "always()"
-    assert b"n.ipynb" in (tmp_path / report["with"]["path"]).read_bytes()
+    assert done.returncode == 1, done.stdout.decode() + done.stderr.decode()
+    keep = job["steps"][-1]
+    assert keep["if"] == "always()"
+    report = ET.parse(tmp_path / keep["with"]["path"])
+    failed = [case.get("classname") for case in report.iter("testcase") if len(case)]
+    assert failed == ["stale.ipynb"]
+    assert len(list(report.iter("testcase"))) == 2
