@@ -4,7 +4,7 @@ One object in several forms, of which a front end takes the richest it knows:
 
     text/plain         the report (or the views that were asked for); the same on every run and machine
     image/png          the first view that is drawn, of a report the timeline; also in notebooks nobody trusts
-    widget view        the live views, where there is a kernel and a front end with widgets
+    widget view        the live views, where a person runs the cell, in a front end with widgets
     text/html          tables without a script, only where no live view can be made
 """
 
@@ -124,9 +124,10 @@ class Display:
     @doing("drawing")
     def _bundle(self) -> dict[str, Any]:
         bundle: dict[str, Any] = {"text/plain": repr(self)}
-        drawn = drawn_view(self.tabs)
-        if drawn is not None:
-            bundle["image/png"] = base64.b64encode(self.to_image(view=drawn)).decode()
+        picture = self.to_image(view=drawn_view(self.tabs))
+        bundle["image/png"] = base64.b64encode(picture).decode()
+        if not open_views.are_watched():
+            return bundle
         if self.widget is None:
             bundle["text/html"] = static_html(self.data, self.tabs, self.problem)
         else:
@@ -140,8 +141,7 @@ class Display:
     def _repr_mimebundle_(
         self, include: Any = None, exclude: Any = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        sizes = {"image/png": {"width": _SHOWN_WIDTH}} if "image/png" in self._bundle else {}
-        return dict(self._bundle), sizes
+        return dict(self._bundle), {"image/png": {"width": _SHOWN_WIDTH}}
 
 
 def display(

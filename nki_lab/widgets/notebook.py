@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from nki_lab.widgets.display import display
@@ -19,13 +20,28 @@ def register(shell: Any, kind: type) -> None:
     formatter = shell.display_formatter.mimebundle_formatter
     formatter.for_type(kind, lambda result, **_: display(result)._repr_mimebundle_())
     open_views.where = lambda: _running(shell)
+    open_views.are_watched = lambda: _is_watched(shell)
 
 
 def unregister(shell: Any, kind: type) -> None:
     """Take back what `register` did, and close every open view."""
     shell.display_formatter.mimebundle_formatter.pop(kind, None)
     open_views.where = lambda: None
+    open_views.are_watched = lambda: True
     open_views.close_all()
+
+
+def _is_watched(shell: Any) -> bool:
+    """Tell whether a person runs the cell.
+
+    nbclient, nbconvert --execute and nbval say with each cell that nobody can answer a question (`allow_stdin` of the
+    messaging protocol). A live view that they saved would need a kernel or the network, and nbconvert would prefer it
+    to the picture. Voila says the same, but shows live views: it is known by its variables.
+    """
+    parent = shell.get_parent() if hasattr(shell, "get_parent") else None
+    if not parent or any(name.startswith("VOILA_") for name in os.environ):
+        return True
+    return bool(parent.get("content", {}).get("allow_stdin", True))
 
 
 def _running(shell: Any) -> tuple[str, str] | None:

@@ -26,6 +26,8 @@ class OpenViews:
 
     def __init__(self, where: Callable[[], tuple[str, str] | None] = lambda: None) -> None:
         self.where = where
+        #: Whether somebody can use a live view: not where a program runs the notebook and keeps what it shows.
+        self.are_watched: Callable[[], bool] = lambda: True
         self._open: dict[str, tuple[str, list[Closable]]] = {}
 
     def add(self, name: str, view: Closable) -> None:

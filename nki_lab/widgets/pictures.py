@@ -85,10 +85,6 @@ _DRAWINGS: dict[str, Callable[[Parts, str, PaperKind, str], bytes]] = {
 }
 
 
-#: Views whose text, which always comes along, shows what their drawing does.
-_TOLD = ("source",)
-
-
-def drawn_view(tabs: Sequence[str]) -> str | None:
-    """Return which of some views stands for all where nothing is alive: the first that is drawn, or None."""
-    return next((tab for tab in tabs if tab in _DRAWINGS and tab not in _TOLD), None)
+def drawn_view(tabs: Sequence[str]) -> str:
+    """Return which of some views stands for all where nothing is alive: the first that is drawn, else the first."""
+    return next((tab for tab in tabs if tab in _DRAWINGS), tabs[0])
