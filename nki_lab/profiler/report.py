@@ -30,20 +30,31 @@ _TITLES = {
 _ROW = "{:<10}{:>14}{:>9}{:>15}{:>14}"
 _UNKNOWN = "-"
 _LINES_SHOWN = 5
-_WARNINGS_SHOWN = 8
 _ADVICE_SHOWN = 3
 
 
 @doing("writing the report")
 def report(profile: Profile) -> str:
     """Return the report of a profile as text, without a final line break."""
-    lines = [_heading(profile), "", *_times(profile), "", *_engines(profile), ""]
-    lines += _rates(profile)
-    lines += _memories(profile)
-    lines += _busiest_lines(profile)
-    lines += _advice(profile)
-    lines += _warnings(profile)
-    return "\n".join(line.rstrip() for line in lines)
+    told, limits = report_lines(profile)
+    return "\n".join([*told, *limits])
+
+
+def report_lines(profile: Profile, limits_shown: int | None = None) -> tuple[list[str], list[str]]:
+    """Return the lines of the report: what it tells, and what the model leaves out or assumes, which goes with that.
+
+    Args:
+        profile: what to report.
+        limits_shown: how many of the latter to show; None is all of them.
+    """
+    told = [_heading(profile), "", *_times(profile), "", *_engines(profile), ""]
+    told += _rates(profile)
+    told += _memories(profile)
+    told += _busiest_lines(profile)
+    told += _advice(profile)
+    return [line.rstrip() for line in told], [
+        line.rstrip() for line in _warnings(profile, limits_shown)
+    ]
 
 
 def badge(profile: Profile) -> str:
@@ -217,14 +228,14 @@ def _advice(profile: Profile) -> list[str]:
     return lines
 
 
-def _warnings(profile: Profile) -> list[str]:
+def _warnings(profile: Profile, shown: int | None) -> list[str]:
     rows = [row for row in profile.records("Warning") if row["category"] != ADVICE]
     if not rows:
         return []
     lines = ["", "warnings"]
-    lines += [f"  {row['category']}: {row['message']}" for row in rows[:_WARNINGS_SHOWN]]
-    if len(rows) > _WARNINGS_SHOWN:
-        lines.append(f"  ... {len(rows) - _WARNINGS_SHOWN} more")
+    lines += [f"  {row['category']}: {row['message']}" for row in rows[:shown]]
+    if shown is not None and len(rows) > shown:
+        lines.append(f"  ... {len(rows) - shown} more: print(result) has all of them")
     return lines
 
 

@@ -11,7 +11,7 @@ from nki_lab.profiler.data_flow import data_flow_text
 from nki_lab.profiler.matmuls import matmul_text
 from nki_lab.profiler.occupancy import Occupancy, occupancy, usable_bytes
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.report import badge, report
+from nki_lab.profiler.report import badge, report_lines
 from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.profiler.source_text import findings_text, remark_lines, source_text
 from nki_lab.profiler.step_text import stepper_text
@@ -20,6 +20,8 @@ from nki_lab.profiler.vary_text import NO_VARIANTS, variants_text
 from nki_lab.profiler.view_data import VIEWS, ViewData
 
 _EVENTS_SHOWN = 40
+_LIMITS_SHOWN = 12  # of the model, where a report is cut
+_FINDINGS_LINES = 6  # of a report that is cut, at least so many
 #: Why addresses go higher than the bytes in use at one time; compiler/passes/allocate.py does it.
 PLACES_TAKEN = "a place is used again only when no fresh one is left, so that less has to wait"
 
@@ -63,12 +65,16 @@ def comparison_lines(first: ViewData, second: ViewData, limit: int | None = None
 
 
 def _report(data: ViewData, limit: int | None) -> list[str]:
-    lines = report(data.profile).split("\n")
-    if data.findings:
-        lines += ["", "findings"]
+    told, limits = report_lines(data.profile, None if limit is None else _LIMITS_SHOWN)
+    findings = ["", "findings"] if data.findings else []
     for finding in data.findings:
-        lines += [f"  {line}" for line in remark_lines(finding)]
-    return cut(lines, limit)
+        findings += [f"  {line}" for line in remark_lines(finding)]
+    if limit is not None and len(told) + len(limits) + len(findings) > limit:
+        # Numbers are not read without what they lean on: lines and advice give way to that.
+        room = limit - len(limits)
+        findings = cut(findings, max(room - len(told), _FINDINGS_LINES))
+        told = cut(told, room - len(findings))
+    return [*told, *limits, *findings]
 
 
 def _ir(data: ViewData, limit: int | None) -> list[str]:

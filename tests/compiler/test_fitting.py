@@ -72,7 +72,27 @@ def many_tiles(x):
     return out
 
 
-def test_tiles_that_are_not_listed_are_counted_and_not_called_smaller():
+def test_tiles_of_one_line_are_told_once():
     with pytest.raises(OverCapacity) as caught:
         compiled(many_tiles, np.zeros((128, 5000), np.float32), target=TRN2)
-    assert caught.value.notes[-1] == "and 4 more tiles: 80,000 bytes per partition"
+    tiles, total = caught.value.notes
+    assert tiles.startswith("`tile` [128, 5000] float32: 20,000 bytes per partition, test_fitting")
+    assert tiles.endswith(", and 12 more like it: 260,000 bytes per partition in all")
+    assert total.startswith("`total` [128, 5000] float32: 20,000 bytes")
+
+
+def unlike_tiles(x):
+    out = nl.ndarray((128, 16), dtype=x.dtype, buffer=nl.shared_hbm)
+    tiles = [nl.load(x[:, : 5000 + k]) for k in range(14)]
+    total = nl.zeros((128, 16), dtype=x.dtype)
+    for tile in (*tiles, *tiles):
+        nisa.tensor_tensor(dst=total, data1=total, data2=tile[:, :16], op=nl.add)
+    nl.store(out, total)
+    return out
+
+
+def test_tiles_that_are_not_listed_are_counted_and_not_called_smaller():
+    with pytest.raises(OverCapacity) as caught:
+        compiled(unlike_tiles, np.zeros((128, 5020), np.float32), target=TRN2)
+    assert len(caught.value.notes) == 11
+    assert caught.value.notes[-1] == "and 5 more tiles: 80,088 bytes per partition"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.report import badge, bound_sentence, report
+from nki_lab.profiler.view_data import Remark, ViewData
+from nki_lab.profiler.view_text import view_text
 from nki_lab.targets import TRN2
 
 from .example import DMA, INSTRUCTION, WARNING, profile
@@ -55,8 +59,35 @@ def test_what_a_measured_profile_does_not_say_stays_open() -> None:
     assert next(line for line in lines if line.startswith("Scalar")).split()[1:4] == ["-"] * 3
 
 
-def test_long_lists_are_cut_with_a_count() -> None:
+def test_the_report_tells_all_that_its_numbers_lean_on() -> None:
     warnings = WARNING | {"message": [f"note {n}" for n in range(20)]}
-    text = report(profile(Warning=warnings))
-    assert "... 12 more" in text
-    assert "note 19" not in text
+    lines = report(profile(Warning=warnings)).split("\n")
+    assert [line for line in lines if "note" in line] == [
+        f"  not modelled: note {n}" for n in range(20)
+    ]
+
+
+@pytest.mark.parametrize("limit", [24, 30, 40])
+def test_a_report_that_is_cut_keeps_what_its_numbers_lean_on(limit: int) -> None:
+    limits = [f"limit {n}" for n in range(11)]
+    advice = [f"advice {n}\n  more of it" for n in range(20)]
+    p = Profile.from_tables(
+        TRN2,
+        {
+            "Instruction": INSTRUCTION,
+            "Warning": {
+                "message": [*advice, *limits],
+                "category": ["advice"] * 20 + ["assumed"] * 11,
+            },
+        },
+        is_simulation=True,
+    )
+    remarks = tuple(Remark("hazard", f"finding {n}", "", None) for n in range(30))
+    data = replace(ViewData("many", p), findings=remarks)
+    lines = view_text(data, "report", limit).split("\n")
+    assert len(lines) == limit
+    assert [line for line in lines if "assumed" in line] == [f"  assumed: {t}" for t in limits]
+    assert "findings" in lines
+    assert sum(line.startswith("... ") for line in lines) == 2  # of the report, and of findings
+    whole = view_text(data, "report").split("\n")
+    assert sum("finding " in line for line in whole) == 30

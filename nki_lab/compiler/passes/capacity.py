@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from nki_lab.compiler.passes.fitting import Fits, changes_of_lines, changes_that_fit
 from nki_lab.errors import OverCapacity
 from nki_lab.ir.lifetimes import peak_of
@@ -25,10 +27,15 @@ def over_capacity(kernel: Kernel, space: MemoryRegion, capacity: int, fits: Fits
     peak, moment = peak_of((s.row_bytes, *lives[s.id]) for s in used)
     live = [s for s in used if lives[s.id].first <= moment <= lives[s.id].last]
     live.sort(key=lambda s: (-s.row_bytes, s.id))
-    notes = [_described(kernel, s) for s in live[:_SHOWN]]
-    if len(live) > _SHOWN:
-        rest = sum(s.row_bytes for s in live[_SHOWN:])
-        notes.append(f"and {len(live) - _SHOWN} more tiles: {rest:,} bytes per partition")
+    alike: dict[object, list[Storage]] = {}
+    for s in live:
+        alike.setdefault((s.stack, s.shape, s.dtype) if s.stack else s.id, []).append(s)
+    groups = list(alike.values())
+    notes = [_described_group(kernel, group) for group in groups[:_SHOWN]]
+    rest = [s for group in groups[_SHOWN:] for s in group]
+    if rest:
+        size = sum(s.row_bytes for s in rest)
+        notes.append(f"and {len(rest)} more tiles: {size:,} bytes per partition")
     excess = peak - capacity
     how = f"{excess:,} too many" if excess > 0 else "they fit in sum, but not side by side"
     advice = (
@@ -51,6 +58,15 @@ def over_capacity(kernel: Kernel, space: MemoryRegion, capacity: int, fits: Fits
         notes=notes,
         help=f"it fits with one of these: {'; '.join(advice[:_ADVICE])}" if advice else general,
     )
+
+
+def _described_group(kernel: Kernel, tiles: Sequence[Storage]) -> str:
+    """Return a tile, and how many others of the same line are like it."""
+    text = _described(kernel, tiles[0])
+    if len(tiles) == 1:
+        return text
+    size = sum(s.row_bytes for s in tiles)
+    return f"{text}, and {len(tiles) - 1} more like it: {size:,} bytes per partition in all"
 
 
 def _described(kernel: Kernel, s: Storage) -> str:
