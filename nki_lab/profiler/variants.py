@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from nki_lab.errors import NkiError, UnknownOption, close_matches
+from nki_lab.errors import NkiError, UnknownOption, UsageError, close_matches
 from nki_lab.profiler.report import bound_words, psum_peak_banks, sbuf_peak_bytes
 
 if TYPE_CHECKING:
@@ -109,8 +109,11 @@ class Variant:
 
     @property
     def data(self) -> ViewData:
-        """What views show of it."""
-        assert self._look is not None, self.problem
+        """What views show of it; UsageError where it does not compile."""
+        if self._look is None:
+            raise UsageError(
+                f"there is no timeline of a variant that does not compile: {self.problem}"
+            )
         return self._look()
 
     @property

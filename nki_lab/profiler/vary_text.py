@@ -22,9 +22,10 @@ def variants_text(
     """Return a table of variants, at most so many lines; by default of `sweep`, timed now, and of all timed before."""
     if variants.problem:
         return variants.problem
-    found = list(shown or dict.fromkeys([*variants, *variants.visited]))
-    notes = _Notes()
     start = variants.variant(variants.start)
+    timed = [start, *variants] if shown is None else [start, *shown]
+    found = list(dict.fromkeys([*timed, *(variants.visited if shown is None else ())]))
+    notes = _Notes()
     rows = [_row(variants, variant, start, notes) for variant in found]
     heads = (
         *(parameter.name for parameter in variants.parameters),

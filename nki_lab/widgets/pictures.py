@@ -16,6 +16,7 @@ from nki_lab.widgets.picture import LETTER, PAPERS, TEXT_HEIGHT, WIDTH, Picture,
 from nki_lab.widgets.stepper_picture import stepper_picture
 from nki_lab.widgets.theme import FAINT, INK
 from nki_lab.widgets.timeline_picture import timeline_picture
+from nki_lab.widgets.vary_picture import vary_picture
 
 _MARGIN = 12
 _LINES_SHOWN = 60
@@ -82,6 +83,7 @@ _DRAWINGS: dict[str, Callable[[Parts, str, PaperKind, str], bytes]] = {
     "source": _of_data(source_picture),
     "stepper": _of_data(stepper_picture),
     "timeline": _timeline,
+    "vary": _of_data(vary_picture),
 }
 
 

@@ -119,6 +119,8 @@ def test_what_does_not_compile_says_why_and_the_others_go_on():
     broken = found.at(tile_n=1024)
     assert broken.problem.startswith("error[NKI203]: nc_matmul: the free size of `moving`")
     assert broken.total_ns is None
+    with pytest.raises(e.UsageError, match="that does not compile: error"):
+        _ = broken.profile
     assert found.at(tile_n=256).total_ns and found.best() is found.at(tile_n=256)
     with pytest.raises(e.UnknownOption, match="its values here are 256, 1024"):
         found.at(tile_n=300)

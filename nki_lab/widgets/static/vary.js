@@ -50,14 +50,14 @@ class Vary {
       const value = make("output", { class: "nki-chosen-value" });
       const slider = make("input", {
         type: "range", min: 0, max: values.length - 1, step: 1, class: "nki-slider", "aria-label": name, "data-name": name,
-        oninput: () => moved(Number(slider.value)),
+        oninput: () => moved(Number(slider.value)), onkeydown: keepKeys,
       });
       return {
         element: make("label", { class: "nki-control" }, label, slider, value),
         show: (n) => { slider.value = n; slider.setAttribute("aria-valuetext", values[n]); value.textContent = values[n]; },
       };
     }
-    const select = make("select", { "aria-label": name, "data-name": name, onchange: () => moved(Number(select.value)) },
+    const select = make("select", { "aria-label": name, "data-name": name, onchange: () => moved(Number(select.value)), onkeydown: keepKeys },
       values.map((text, n) => make("option", { value: n }, text)));
     return { element: make("label", { class: "nki-control" }, label, select), show: (n) => { select.value = n; } };
   }
@@ -196,6 +196,11 @@ class Vary {
     this.closed = true;
     this.timeline?.close();
   }
+}
+
+/** Leave keys to a slider: JupyterLab, where they arrive next, would not let the slider have them. */
+function keepKeys(event) {
+  if (!event.ctrlKey && !event.metaKey && !event.altKey && event.key !== "Tab") event.stopPropagation();
 }
 
 /** Return the numbers of a combination as names of parts have them. */
