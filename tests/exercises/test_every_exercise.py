@@ -127,7 +127,8 @@ def test_a_wrong_cause_is_not_taken(task: Task):
 @pytest.mark.parametrize("problem", PLACES, ids=by_id)
 def test_the_places_pass_and_others_do_not(problem, capsys):
     right = answer_of(problem)
-    check(problem.id, right)
+    with use_target(target_of(problem)):
+        check(problem.id, right)
     assert f"{problem.id} is solved" in capsys.readouterr().out
     shape = problem.shape(**problem.sizes[0])
     wrong = [np.s_[:], np.s_[0], np.s_[: shape[0], 1:], np.s_[1:], lambda **sizes: np.s_[0:1]]
