@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 # Most errors that give a help look for close matches.
 from nki_lab.rewrite import Edit, edits_of
 from nki_lab.rewrite import close_matches as close_matches
-from nki_lab.source import Blame, Span, Stack, blanks
+from nki_lab.source import Blame, Span, Stack, blanks, headline, stack_in_cells
 
 _CALLS_SHOWN = 20
 
@@ -441,6 +441,17 @@ class KernelErrors(NkiError):
         """Return every error as lines, one after the other."""
         lines = [line for error in self.errors for line in (*error.render(heading), "")]
         return [*lines, f"{len(self.errors)} errors in this kernel"]
+
+
+def show_place(error: BaseException) -> None:
+    """Let IPython show what ended a cell from outside with its place in the author's text, without our frames."""
+
+    def lines() -> list[str]:  # asked for once the whole traceback is known
+        shown = NkiError("", stack=stack_in_cells(error)).render(heading=True)
+        return [headline(error), *shown[1:]]
+
+    # IPython asks an exception for this before it makes a traceback of its own.
+    error._render_traceback_ = lines  # type: ignore[attr-defined]
 
 
 def joined(errors: Iterable[NkiError]) -> NkiError:

@@ -19,9 +19,10 @@ from functools import wraps
 from operator import length_hint
 from typing import Any, ParamSpec, Protocol, TypeVar
 
+from nki_lab.errors import show_place
+
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-
 #: Work that takes no longer is not shown.
 FIRST_S = 1.0
 _EVERY_S = 0.2  # between two looks
@@ -73,9 +74,11 @@ class phase:
         work.phases.append(self)
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         work = self._work
         if work is not None and self in work.phases:
+            if isinstance(error, KeyboardInterrupt):
+                show_place(error)
             # Those inside it, too, which an interrupt may have left.
             del work.phases[work.phases.index(self) :]
             if not work.phases:

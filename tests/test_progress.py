@@ -108,7 +108,7 @@ def test_what_an_interrupt_left_is_forgotten(shown: Shown):
     assert shown.ends == 1
     with phase("next"):
         assert shown.wait() == (None, "next")
-    left.__exit__()
+    left.__exit__(None, None, None)
     assert shown.ends == 2
 
 

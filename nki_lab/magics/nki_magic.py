@@ -10,7 +10,7 @@ from typing import Any
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
-from nki_lab.errors import CheckFailed, NkiError, NoKernel, NotModelled, UnknownOption
+from nki_lab.errors import CheckFailed, NoKernel, NotModelled, UnknownOption, show_place
 from nki_lab.magics.breakpoints import breakpoints
 from nki_lab.magics.cells import Cell, typed_stack
 from nki_lab.magics.define import EXAMPLE, define_kernels
@@ -29,7 +29,6 @@ from nki_lab.profiler.profile import Profile
 from nki_lab.runtime import Comparison, KernelFunction, Result
 from nki_lab.runtime.jit import current_target
 from nki_lab.settings import Settings
-from nki_lab.source import headline, stack_in_cells
 
 _CELL, _LINE = "%%nki", "%nki"
 
@@ -65,7 +64,7 @@ class NkiMagics(Magics):
         except Exception:
             raise
         except BaseException as error:  # an interrupt, or what a kernel raises to get past everyone
-            _show_place(error)
+            show_place(error)
             raise
 
     nki.__doc__ = _DOCUMENTATION
@@ -205,14 +204,6 @@ def _at_what_if(locate: Locate) -> Iterator[None]:
     except UnknownOption as error:  # a line that is not of this kernel
         error.stack = locate("--what-if", 0, 0)
         raise
-
-
-def _show_place(error: BaseException) -> None:
-    """Let IPython show where in the cell an interrupt came, without our frames."""
-    lines = NkiError("", stack=stack_in_cells(error)).render(heading=True)
-    lines[0] = headline(error)
-    # IPython asks an exception for this before it makes a traceback of its own.
-    error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
 
 
 def _check_needs_run(options: Namespace, locate: Locate) -> None:

@@ -73,6 +73,17 @@ def test_an_interrupt_ends_a_cell_and_is_seen(notebook: Notebook):
     assert_usable(notebook, finders)
 
 
+def test_an_interrupt_of_a_plain_call_is_shown_in_the_cell(notebook: Notebook):
+    notebook.good("import nki.language as nl, nki\n@nki.jit\n" + ENDLESS)
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    outcome = notebook.run("x = 1\nendless(a)")
+    assert type(outcome.error) is KeyboardInterrupt
+    assert outcome.text.startswith("KeyboardInterrupt\n  --> cell [")
+    assert "in line 2" in outcome.text or "line 2" in outcome.text
+    assert "nki_lab" + "/" not in outcome.text
+
+
 def test_an_outer_timer_still_rings():
     rung = []
     before = signal.signal(signal.SIGALRM, lambda *_: rung.append(time.monotonic()))
