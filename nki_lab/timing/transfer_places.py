@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.ir.distinct import distinct
 from nki_lab.ir.instruction import Instruction
 from nki_lab.ir.nodes import Kernel
 from nki_lab.ir.tensor import NkiTensor
@@ -31,7 +32,7 @@ def places(kernel: Kernel, positions: np.ndarray, ends: Ends) -> Mapping[str, An
     columns: dict[str, Any] = {}
     count = len(kernel.instructions)
     for way, side in (("write", 0), ("read", 1)):
-        views = {n: ends(kernel.instructions[n])[side] for n in np.unique(positions).tolist()}
+        views = {n: ends(kernel.instructions[n])[side] for n in distinct(positions).tolist()}
         plain = {n for n, view in views.items() if view.dynamic is None}
         on_chip = {n for n, view in views.items() if view.storage.on_chip}
         for name, write, known in (

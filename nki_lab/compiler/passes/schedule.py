@@ -21,6 +21,7 @@ from nki_lab.compiler.passes.estimate import Edges, Piece
 from nki_lab.compiler.passes.occupants import Occupants
 from nki_lab.compiler.passes.straight_parts import in_new_order, straight_parts
 from nki_lab.ir.dependences import Dependences
+from nki_lab.ir.distinct import distinct
 from nki_lab.ir.form_times import Record, record_of
 from nki_lab.ir.instruction import Form
 from nki_lab.ir.nodes import Kernel
@@ -110,7 +111,7 @@ class _Handovers:
         self._last, self._first = touches.last(), touches.first()
         # Storage and position of each use as one number, in order.
         self._length = len(kernel.instructions)
-        self._uses = np.unique(touches.storage.astype(np.int64) * self._length + touches.at)
+        self._uses = distinct(touches.storage.astype(np.int64) * self._length + touches.at)
 
     def within(self, part: range) -> tuple[np.ndarray, np.ndarray, int]:
         """Return who comes before whom inside a part, counted from its start, and the number of nodes.

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from nki_lab.ir.cost import Port
+from nki_lab.ir.distinct import distinct
 from nki_lab.profiler.intervals import merge
 from nki_lab.profiler.profile import to_ns
 from nki_lab.targets.engines import SCALAR, VECTOR, Engine
@@ -24,7 +25,7 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
     if not all(used.values()):
         return
     touching = np.sort(np.concatenate([e for banks in used.values() for e in banks.values()]))
-    touching = np.unique(touching)
+    touching = distinct(touching)
     if not evidence.target.supports("parallel_vector_scalar"):
         yield Proposal(
             f"Vector and Scalar use PSUM one at a time on this chip, and {len(touching):,} of their instructions do",
