@@ -9,14 +9,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from nki_lab.errors import UsageError
 
-# In an installed package the notebooks lie inside, in a checkout beside it.
-_PLACES = (Path(__file__).parents[1] / "workshop", Path(__file__).parents[2] / "workshop")
+_CHECKOUT = Path(__file__).parents[2]
+# Where pip puts the notebooks, below the folder that it installs to.
+_INSTALLED = "share/nki-lab/workshop/*.ipynb"
 #: What of the workshop is only for those who write it.
 _FOR_AUTHORS = {"AUTHORS.md", "sources", "__pycache__", ".ipynb_checkpoints"}
 SOLUTIONS = "solutions"
@@ -46,9 +49,12 @@ class Copied:
 
 def workshop_folder() -> Path:
     """Return the folder of the notebooks that came with this nki_lab."""
-    for place in _PLACES:
-        if any(place.glob("*.ipynb")):
-            return place
+    if (_CHECKOUT / "pyproject.toml").is_file() and (_CHECKOUT / "workshop").is_dir():
+        return _CHECKOUT / "workshop"
+    with suppress(metadata.PackageNotFoundError):
+        for file in metadata.files("nki-lab") or ():
+            if file.match(_INSTALLED):
+                return Path(str(file.locate())).resolve().parent
     raise UsageError("this installation of nki_lab has no workshop", help="install it again")
 
 

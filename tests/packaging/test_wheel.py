@@ -61,7 +61,8 @@ def test_the_wheel_holds_the_package_and_the_built_extension_once(wheel: Path) -
     assert packages == {"nki_lab"} | {f"nki_lab-{nki_lab.__version__}.{k}" for k in ("data", "dist-info")}  # fmt: skip
     modules = {f.relative_to(ROOT).as_posix() for f in (ROOT / "nki_lab").rglob("*.py")}
     assert modules | {"nki_lab/py.typed"} <= set(names)
-    lessons = {f"nki_lab/workshop/{f.name}" for f in (ROOT / "workshop").glob("*.ipynb")}
+    shared = f"nki_lab-{nki_lab.__version__}.data/data/share/nki-lab/workshop"
+    lessons = {f"{shared}/{f.name}" for f in (ROOT / "workshop").glob("*.ipynb")}
     assert lessons and lessons <= set(names)
 
 
