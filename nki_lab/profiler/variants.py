@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from nki_lab.errors import NkiError, UnknownOption, UsageError, close_matches
 from nki_lab.profiler.report import bound_words, psum_peak_banks, sbuf_peak_bytes
+from nki_lab.progress import phase
 
 if TYPE_CHECKING:
     from nki_lab.profiler.profile import Profile
@@ -232,7 +233,10 @@ class Variants:
 
     def __iter__(self) -> Iterator[Variant]:
         """Time the combinations of `sweep`, one after the other."""
-        return map(self.variant, self.sweep())
+        found = self.sweep()
+        with phase("timing variants", total=len(found)) as timing:
+            for timing.at, numbers in enumerate(found):
+                yield self.variant(numbers)
 
     @property
     def combinations(self) -> int:
