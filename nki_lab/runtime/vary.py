@@ -14,7 +14,7 @@ import numpy as np
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.retrace import Retrace, forgotten
 from nki_lab.compiler.trace import bind_arguments, is_array, map_arguments
-from nki_lab.errors import NkiError
+from nki_lab.errors import NkiError, UnknownOption
 from nki_lab.profiler.variants import MOST_COMBINATIONS, Parameter, Variants
 from nki_lab.profiler.vary_text import variants_text
 from nki_lab.profiler.view_data import ViewData
@@ -82,14 +82,19 @@ def vary(
     made = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
     known = made.source.signature.parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in known.values())
-    lists = {name: list(v) for name, v in kwargs.items() if isinstance(v, (list, range)) and len(v)}
+    lists = {name: list(v) for name, v in kwargs.items() if isinstance(v, (list, range))}
+    if target is not None and not isinstance(target, (str, Target)):
+        lists[TARGET] = list(target)
+    for name in lists:
+        if not lists[name]:
+            raise UnknownOption(
+                f"{name}=[] has no value to choose", help="write the values to time"
+            )
     for name, value in kwargs.items():
         if name in known or (takes_any and "." not in name):
             given[name] = lists[name][0] if name in lists else value
         elif name not in lists:
             lists[name] = [value]
-    if target is not None and not isinstance(target, (str, Target)):
-        lists[TARGET] = list(target)
     chip: Any = lists[TARGET][0] if TARGET in lists else target
     if CORES in lists and CORES not in known:
         made = made[lists[CORES][0]]

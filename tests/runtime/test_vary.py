@@ -171,6 +171,22 @@ def test_nothing_is_printed_and_no_run_is_recorded():
     assert out.getvalue() == "" and runs == []
 
 
+@pytest.mark.parametrize(
+    ("values", "kind", "words"),
+    [
+        ({"tile": [128]}, e.UnknownOption, "no parameter that can be changed"),
+        ({"tile_n": []}, e.UnknownOption, "no value to choose"),
+        ({"target": []}, e.UnknownOption, "no value to choose"),
+        ({"dtype": ["float99"]}, e.KernelArgument, "no dtype that NKI has"),
+        ({"target": ["trn9"]}, e.UnknownTarget, "no target `trn9`"),
+        ({"lnc": [3]}, e.KernelArgument, "1 or 2 cores"),
+    ],
+)
+def test_what_cannot_be_chosen_is_told(values, kind, words):
+    with pytest.raises(kind, match=words):
+        nki_lab.vary(matmul, LHS, RHS, **values)
+
+
 def test_values_are_proposed_for_what_can_be_changed():
     found = nki_lab.run(matmul, LHS, RHS, target="trn2").vary()
     values = {p.name: (p.values[p.start], p.values) for p in found.parameters}
