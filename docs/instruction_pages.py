@@ -78,7 +78,8 @@ def instruction_page(definition: Definition) -> str:
     parts += ["## Engines and chips\n", f"Engines, the preferred one first: {engines}.\n"]
     parts += [table(("target", "core", "has it"), limits), *needs]
     rules = "".join(f"- {escaped(rule)}\n" for rule in rule_sentences(definition))
-    parts += ["## Rules\n", rules]
+    limits_are = "Limits without a number here are those of the [chip](../targets.md).\n"
+    parts += ["## Rules\n", rules, limits_are]
     parts += ["## Modelled cost\n", "Estimated from public documents, not measured.\n", *costs]
     return page(f"`{name}`", *parts)
 

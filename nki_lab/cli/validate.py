@@ -7,6 +7,7 @@ or names nothing to look at, 130 stopped with Ctrl-C.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -73,8 +74,8 @@ def validate(
             raise UsageError(f"{name} is not installed", help=install_command(name))
     from nki_lab.cli import notebook_file
 
-    if sanitize is not None and not sanitize.is_file():
-        raise UnknownOption(f"there is no file {sanitize}")
+    if sanitize is not None:
+        _check_patterns(sanitize)
     notebooks = find_notebooks(paths or [Path()])
     for path in notebooks:
         notebook_file.read(path)
@@ -84,6 +85,22 @@ def validate(
     # Solved exercises are not solved by who validates them.
     code = subprocess.call(command, env=notebook_file.unattended())
     raise typer.Exit(_CODES.get(code, 1))
+
+
+def _check_patterns(path: Path) -> None:
+    """Refuse a file of patterns that nbval could not use, or would use none of."""
+    from nbval.plugin import get_sanitize_patterns
+
+    if not path.is_file():
+        raise UnknownOption(f"there is no file {path}")
+    pairs = get_sanitize_patterns(path.read_text("utf-8", errors="replace"))
+    if not pairs:
+        raise UnknownOption(f"{path} has no line `regex: ...` with a line `replace: ...` below it")
+    for regex, _ in pairs:
+        try:
+            re.compile(regex)
+        except re.error as error:
+            raise UnknownOption(f"{path}: `{regex}` is no regular expression: {error}") from None
 
 
 def find_notebooks(paths: Iterable[Path]) -> list[Path]:

@@ -246,6 +246,8 @@ def invoke(*words: object):
         (["empty"], 2, "there is no notebook in the folder empty"),
         (["broken.ipynb"], 1, "broken.ipynb is no notebook: "),
         ([".", "--sanitize", "missing.cfg"], 2, "there is no file missing.cfg"),
+        ([".", "--sanitize", "script.py"], 2, "script.py has no line `regex: ...`"),
+        ([".", "--sanitize", "bad.cfg"], 2, "bad.cfg: `(` is no regular expression: missing )"),
         (["--timeout", "0"], 2, "greater than or equal to 1"),
     ],
 )
@@ -254,6 +256,7 @@ def test_what_cannot_be_validated_is_told_in_one_line(tmp_path, monkeypatch, wor
     monkeypatch.setattr(validate.subprocess, "call", lambda *a, **k: pytest.fail("was started"))
     (tmp_path / "empty" / ".ipynb_checkpoints").mkdir(parents=True)
     (tmp_path / "script.py").touch()
+    (tmp_path / "bad.cfg").write_text("regex: (\nreplace: x\n")
     for file in ("broken.ipynb", "empty/.ipynb_checkpoints/n.ipynb"):
         (tmp_path / file).write_text("{")
     outcome = invoke(*words)
