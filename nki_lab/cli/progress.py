@@ -34,12 +34,12 @@ class _Bar:
             redirect_stderr=False,
         )
         self._task = self._progress.add_task("", total=None)
-        self._progress.start()
 
     def show(self, fraction: float | None, text: str) -> None:
         """Draw it."""
         done, total = (0.0, None) if fraction is None else (fraction, 1.0)
         self._progress.update(self._task, description=text, completed=done, total=total)
+        self._progress.start()  # the first time
         self._progress.refresh()
 
     def end(self) -> None:

@@ -1,0 +1,68 @@
+"""Does a terminal show how far long work is, and does nothing of that reach what is read by programs?"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+KERNEL = """\
+import nki, nki.language as nl
+
+@nki.jit
+def long(a, passes):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    tile = nl.load(a)
+    for _ in nl.dynamic_range(passes):
+        tile[...] = nl.tanh(tile)
+    nl.store(out, tile)
+    return out
+"""
+COMMAND = ("run", "long.py", "--input", "a=ones:128x8", "--arg", "passes=500_000", "--json")
+
+pytestmark = pytest.mark.slow
+
+
+def run(folder: Path, stderr: int) -> subprocess.CompletedProcess[bytes]:
+    (folder / "long.py").write_text(KERNEL)
+    return subprocess.run(
+        [sys.executable, "-m", "nki_lab", *COMMAND],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "100", "TERM": "xterm"},
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        timeout=120,
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="there are no terminals to be had")
+def test_a_terminal_shows_how_far_work_is(tmp_path: Path):
+    terminal, end = os.openpty()
+    shown: list[bytes] = []
+
+    def read() -> None:  # a terminal that nobody reads is soon full
+        with suppress(OSError):  # its other end is closed
+            while part := os.read(terminal, 1 << 12):
+                shown.append(part)
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    done = run(tmp_path, end)
+    os.close(end)
+    reader.join(30)
+    os.close(terminal)
+    assert "long: simulating" in b"".join(shown).decode()
+    assert json.loads(done.stdout)["kernel"] == "long"
+
+
+def test_a_file_gets_nothing_of_it(tmp_path: Path):
+    done = run(tmp_path, subprocess.PIPE)
+    assert done.stderr == b""
+    assert json.loads(done.stdout)["kernel"] == "long"
