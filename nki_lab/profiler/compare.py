@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nki_lab.profiler.match_lines import same_lines
 from nki_lab.profiler.schema import ENGINES
 from nki_lab.profiler.source_lines import by_line
 
@@ -130,7 +131,8 @@ def compare_profiles(
     Args:
         first, second: the runs.
         text_of: gives the text of a line of the first (0) or second (1) run; lines of two versions are then matched
-            by what they say. Without it, or where it gives "", they are matched by file and number.
+            by what they say. Without it, or where it gives "", they are matched by file and number. Lines that only one
+            run has are matched by the loops they stand in and by what they have executed (`match_lines`).
     """
     runs = (first, second)
 
@@ -141,6 +143,10 @@ def compare_profiles(
         _summed((named(n, line.place), line.engine_ns + line.transfer_ns, line.instructions) for line in by_line(p))
         for n, p in enumerate(runs)
     ]  # fmt: skip
+    left = (lines[0].keys() - lines[1].keys(), lines[1].keys() - lines[0].keys())
+    for theirs, mine in same_lines(runs, left, named).items():
+        name = f"{mine} -> {theirs}"
+        lines[0][name], lines[1][name] = lines[0].pop(mine), lines[1].pop(theirs)
     opcodes = [
         _summed(
             zip(

@@ -219,6 +219,27 @@ def test_values_are_coloured_and_what_is_no_number_is_flagged(lab: Lab, chromium
         panel.get_by_text("computed again").wait_for()
 
 
+SLOW = """\
+from dataclasses import replace
+from nki_lab.widgets import display
+import time
+run = gather_result.view_data
+def held(*moment):
+    time.sleep(1.5)
+    return run.held(*moment)
+display(replace(run, held=held), ("layout",))"""
+
+
+def test_a_first_look_that_takes_its_time_says_what_it_waits_for(lab: Lab, chromium: str) -> None:
+    with opened(lab, chromium, "slow", SETUP, ROWS, GATHER, SLOW) as (page, notebook):
+        page.locator(".jp-CodeCell").nth(3).scroll_into_view_if_needed()
+        panel = tab(page.locator(".jp-CodeCell").nth(3).locator(".nki-view"), "layout")
+        panel.locator("select").nth(1).select_option("values")
+        panel.get_by_text("Running the kernel once more, on copies of its arguments").wait_for()
+        panel.get_by_text("131,072 values: 1 NaN").wait_for()
+        assert "Running" not in panel.locator(".nki-legend").inner_text()
+
+
 def test_a_product_is_played_and_stepped(lab: Lab, chromium: str) -> None:
     with opened(lab, chromium, "array", SETUP, MATMUL) as (page, notebook):
         view = view_of(notebook)

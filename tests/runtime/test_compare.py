@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import nki_lab
+import nki_lab.language as nl
+from nki_lab.api import isa as nisa
 from nki_lab.errors import UsageError
 from tests.timing import kernels
 
@@ -51,3 +53,48 @@ def test_a_run_is_no_array():
     with pytest.raises(UsageError, match="a run can be compared with a run"):
         nki_lab.compare(result, np.ones((128, 8), np.float32))
     assert nki_lab.compare(result.value, np.full((128, 8), np.e + 1, np.float32)).ok
+
+
+def rows_of_two(x, y):
+    """Add in tiles of 128 rows."""
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for r in nl.affine_range(x.shape[0] // 128):
+        a, b = nl.load(x[nl.ds(r * 128, 128)]), nl.load(y[nl.ds(r * 128, 128)])
+        nisa.tensor_tensor(dst=a, data1=a, data2=b, op=nl.add)
+        nl.store(out[nl.ds(r * 128, 128)], a)
+    return out
+
+
+def renamed(first, second):
+    """Do the same under other names, with a line more."""
+    result = nl.ndarray(first.shape, dtype=first.dtype, buffer=nl.shared_hbm)
+    for r in nl.affine_range(first.shape[0] // 128):
+        left, right = nl.load(first[nl.ds(r * 128, 128)]), nl.load(second[nl.ds(r * 128, 128)])
+        nisa.tensor_tensor(dst=left, data1=left, data2=right, op=nl.add)
+        nisa.activation(dst=left, op=nl.relu, data=left)
+        nl.store(result[nl.ds(r * 128, 128)], left)
+    return result
+
+
+def test_lines_that_were_renamed_are_known_by_their_loops_and_opcodes() -> None:
+    x = np.ones((256, 64), np.float32)
+    found = {
+        d.name: d
+        for d in nki_lab.compare(nki_lab.run(rows_of_two, x, x), nki_lab.run(renamed, x, x)).lines
+    }
+    both = {
+        tuple(name.split(" -> ")) for name, d in found.items() if d.first_count and d.second_count
+    }
+    assert both == {
+        (
+            "a, b = nl.load(x[nl.ds(r * 128, 128)]), nl.load(y[nl.ds(r * 128, 128)])",
+            "left, right = nl.load(first[nl.ds(r * 128, 128)]), nl.load(second[nl.ds(r * 128, 128)])",
+        ),
+        (
+            "nisa.tensor_tensor(dst=a, data1=a, data2=b, op=nl.add)",
+            "nisa.tensor_tensor(dst=left, data1=left, data2=right, op=nl.add)",
+        ),
+        ("nl.store(out[nl.ds(r * 128, 128)], a)", "nl.store(result[nl.ds(r * 128, 128)], left)"),
+    }
+    (new,) = [d for d in found.values() if not d.first_count]
+    assert new.name == "nisa.activation(dst=left, op=nl.relu, data=left)"

@@ -140,7 +140,7 @@ class Operand {
 
   /** Fetch the values when somebody first asks for one. */
   ask(x, y) {
-    this.values = "waiting for the kernel";
+    this.values = "running the kernel once more, to know the value";
     const moment = `/${this.position}${this.operand.way === "reads" ? "/before" : ""}`;
     valuesOf(this.context, this.operand.number, moment).then(
       (values) => { this.values = values; if (this.canvas.tip.style.display === "block") this.hover(x, y); },

@@ -5,6 +5,7 @@ import { Canvas } from "./canvas.js";
 import { button, choice, fill, make, notice, sourceLine } from "./elements.js";
 import { heatColour, valueText } from "./heat.js";
 import { fit } from "./timeline_draw.js";
+import { RERUN_MS, whileRunning } from "./values.js";
 import { number, percent } from "./words.js";
 
 const GAP = 46;
@@ -48,7 +49,7 @@ class MultiplierArray {
     this.shown = k;
     fill(this.select, choice("product", this.list.map((p, n) => [n, `${p.position}: ${p.text}`.slice(0, 120)]), k, (value) => this.show(Number(value))));
     try {
-      const { meta, arrays } = await this.context.source.get(`array/${this.list[k].position}`);
+      const { meta, arrays } = await whileRunning(this.facts, this.context.source.get(`array/${this.list[k].position}`, RERUN_MS));
       if (this.shown !== k) return;
       if (meta.problem) throw new Error(meta.problem);
       Object.assign(this, { meta, arrays, pictures: null });

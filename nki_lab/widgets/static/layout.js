@@ -8,7 +8,7 @@ import { unravel, windowOf } from "./heat.js";
 import { LongList } from "./list.js";
 import { binaryTicks, Range } from "./range.js";
 import { fit } from "./timeline_draw.js";
-import { showLegend, valuesOf } from "./values.js";
+import { showLegend, valuesOf, whileRunning } from "./values.js";
 import { bytes, number } from "./words.js";
 
 const LEFT = 62;
@@ -127,7 +127,7 @@ class Layout {
     this.canvas.ask();
     if (this.what !== "values") return;
     try {
-      if (!this.values) this.values = await valuesOf(this.context, k, "");
+      if (!this.values) this.values = await whileRunning(this.legend, valuesOf(this.context, k, ""));
       if (this.wanted !== k || this.what !== "values") return;
       showLegend(this.legend, this.values);
       this.canvas.ask();

@@ -4,9 +4,9 @@ import { button, choice, fill, make, notice, sourceLine } from "./elements.js";
 import { Grid, factsOf } from "./grid.js";
 import { Moment } from "./moment.js";
 import { atLine, findStep, linesRun, touches } from "./step_search.js";
+import { RERUN, RERUN_MS } from "./values.js";
 import { number } from "./words.js";
 
-const RUN_MS = 120000; // a run that takes longer than this is not waited for
 const KEPT = 40; // steps whose values stay in the browser
 const SPACES = { shared_hbm: "HBM", private_hbm: "HBM (private)", sbuf: "SBUF", psum: "PSUM" };
 
@@ -255,8 +255,8 @@ class Stepper {
 
 /** Show the executed instructions in `panel`; returns the view. */
 export async function mountStepper(panel, context) {
-  fill(panel, notice("Running the kernel once more, on copies of its arguments…"));
-  const view = new Stepper(panel, context, await context.source.get("stepper", RUN_MS));
+  fill(panel, notice(RERUN));
+  const view = new Stepper(panel, context, await context.source.get("stepper", RERUN_MS));
   await view.start();
   return view;
 }

@@ -116,9 +116,21 @@ function hex(colour) {
   return [1, 3, 5].map((k) => parseInt(colour.slice(k, k + 2), 16));
 }
 
+/** A run keeps what goes in and comes out; the first look at anything between takes the kernel's time once more. */
+export const RERUN = "Running the kernel once more, on copies of its arguments, to know what its tiles hold…";
+/** A run that takes longer than this is not waited for. */
+export const RERUN_MS = 120000;
+const SOON_MS = 200;
+
+/** Say in `element` that the kernel runs once more, if `promise` takes its time; returns the promise. */
+export function whileRunning(element, promise) {
+  const late = setTimeout(() => fill(element, make("p", { class: "nki-notice", role: "status" }, RERUN)), SOON_MS);
+  return promise.finally(() => clearTimeout(late));
+}
+
 /** Ask for the values of a tensor; `moment` is "", or "/5" or "/5/before"; gives a Values, or a text that says why not. */
 export async function valuesOf(context, tensor, moment) {
-  const part = await context.source.get(`values/${tensor}${moment}`);
+  const part = await context.source.get(`values/${tensor}${moment}`, RERUN_MS);
   return part.meta.known ? new Values(part, context.theme) : part.meta.note;
 }
 
