@@ -231,7 +231,7 @@ display(replace(run, held=held), ("layout",))"""
 
 
 def test_a_first_look_that_takes_its_time_says_what_it_waits_for(lab: Lab, chromium: str) -> None:
-    with opened(lab, chromium, "slow", SETUP, ROWS, GATHER, SLOW) as (page, notebook):
+    with opened(lab, chromium, "slow", SETUP, ROWS, GATHER, SLOW) as (page, _):
         page.locator(".jp-CodeCell").nth(3).scroll_into_view_if_needed()
         panel = tab(page.locator(".jp-CodeCell").nth(3).locator(".nki-view"), "layout")
         panel.locator("select").nth(1).select_option("values")
