@@ -98,7 +98,7 @@ def array_picture(
     found = matmul_of(data, int(positions[0])) if len(positions) else None
     side = 260
     top = 3 * _MARGIN + 4 * _LINE
-    picture = paper(WIDTH, top + side + 150, theme)
+    picture = paper(WIDTH, top + (_LINE if found is None else side + 150), theme)
     picture.text(_MARGIN, _MARGIN, cut(summary(data), _ROOM))
     picture.text(_MARGIN, _MARGIN + _LINE, cut(badge(data.profile), _ROOM), FAINT)
     if found is None:

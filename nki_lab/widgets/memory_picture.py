@@ -32,7 +32,7 @@ def memory_picture(
     block = _HEIGHT + _CURVE + 3 * TEXT_HEIGHT + 2 * _MARGIN
     texts = _lines(data, [tiles for _, tiles in used])
     keys = min(len(texts), _LINES_NAMED + 1) * _KEY
-    picture = paper(WIDTH, 2 * _MARGIN + TEXT_HEIGHT + max(1, len(used)) * block + keys, theme)
+    picture = paper(WIDTH, 2 * _MARGIN + TEXT_HEIGHT + max(1, len(used)) * block + keys + _MARGIN, theme)
     count = f"{len(data.operations):,} instructions"
     heading = f"{data.name} on {target.name}: on-chip memory over {count}, addresses upwards"
     picture.text(_MARGIN, _MARGIN, cut(heading, (WIDTH - 2 * _MARGIN) // LETTER))
@@ -80,8 +80,8 @@ def _memory(
         label = f"bank {byte // bank}" if bank else f"{byte:,}"
         # The name of a bank stands above its lower edge, a byte beside its line.
         beside = floor - byte * down - (TEXT_HEIGHT if bank else TEXT_HEIGHT / 2)
-        if beside >= top - TEXT_HEIGHT / 2:
-            picture.text(_LEFT - LETTER * (len(label) + 1), beside, label, FAINT)
+        if beside >= top - TEXT_HEIGHT:
+            picture.text(_LEFT - LETTER * (len(label) + 1), max(beside, top), label, FAINT)
     for k in range(min(len(tiles.tensor), _TILES_SHOWN)):
         place = data.tensors[int(tiles.tensor[k])].place
         line = place.label if place else ""
