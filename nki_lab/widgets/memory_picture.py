@@ -32,7 +32,9 @@ def memory_picture(
     block = _HEIGHT + _CURVE + 3 * TEXT_HEIGHT + 2 * _MARGIN
     texts = _lines(data, [tiles for _, tiles in used])
     keys = min(len(texts), _LINES_NAMED + 1) * _KEY
-    picture = paper(WIDTH, 2 * _MARGIN + TEXT_HEIGHT + max(1, len(used)) * block + keys + _MARGIN, theme)
+    picture = paper(
+        WIDTH, 2 * _MARGIN + TEXT_HEIGHT + max(1, len(used)) * block + keys + _MARGIN, theme
+    )
     count = f"{len(data.operations):,} instructions"
     heading = f"{data.name} on {target.name}: on-chip memory over {count}, addresses upwards"
     picture.text(_MARGIN, _MARGIN, cut(heading, (WIDTH - 2 * _MARGIN) // LETTER))
