@@ -13,6 +13,7 @@ import pytest
 from nki_lab.widgets.modules import FOLDER, style_text
 
 BASE = Path(__file__).parents[2] / "extension" / "style" / "base.css"
+PROGRESS = BASE.with_name("progress.css")
 HIGHLIGHT = BASE.parents[1] / "src" / "highlight.ts"
 
 
@@ -42,6 +43,11 @@ def test_styles_of_marks_stay_in_editors(selector: str) -> None:
 
 def test_no_view_has_a_line_of_progress() -> None:
     assert not any("nki-progress" in path.read_text("utf-8") for path in FOLDER.iterdir())
+
+
+@pytest.mark.parametrize("selector", sorted(set(selectors(PROGRESS.read_text("utf-8")))))
+def test_styles_of_the_bar_stay_in_it(selector: str) -> None:
+    assert re.match(r"\.jp-Cell > \.nki-progress(?![\w-])", selector)
 
 
 def test_every_kind_of_mark_has_a_style() -> None:

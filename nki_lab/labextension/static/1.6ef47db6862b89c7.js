@@ -45,39 +45,6 @@ body[data-jp-theme-light='false'] {
 .cm-editor .nki-api * {
   color: var(--nki-language-color);
 }
-
-.nki-progress {
-  display: flex;
-  align-items: center;
-  gap: 8px;
-  /* In line with the text of the cell, right of its prompt. */
-  padding: 4px 8px 4px calc(var(--jp-cell-prompt-width, 64px) + 8px);
-  color: var(--jp-ui-font-color1);
-  font-size: var(--jp-ui-font-size1);
-}
-
-.nki-progress progress {
-  width: 160px;
-  accent-color: var(--jp-brand-color1);
-}
-
-.nki-progress span {
-  font-variant-numeric: tabular-nums;
-}
-
-.nki-progress button {
-  border: 1px solid var(--jp-border-color1);
-  border-radius: 2px;
-  background: var(--jp-layout-color1);
-  color: var(--jp-ui-font-color1);
-  font-size: var(--jp-ui-font-size1);
-  cursor: pointer;
-}
-
-.nki-progress button:disabled {
-  color: var(--jp-ui-font-color2);
-  cursor: default;
-}
 `,""]),n.d(r,{},{A:t})},28(o,r,n){var e=n(26),i=n.n(e),a=n(27),t=(n.n(a))()(i());t.push([o.id,`/* Messages of marks, the panel at the side, and the item of the status bar. */
 
 body {
@@ -341,4 +308,38 @@ body[data-jp-theme-light='false'] {
   color: inherit;
   font-size: var(--jp-ui-font-size1);
 }
-`,""]),n.d(r,{},{A:t})},27(o){o.exports=function(o){var r=[];return r.toString=function(){return this.map(function(r){var n="",e=void 0!==r[5];return r[4]&&(n+="@supports (".concat(r[4],") {")),r[2]&&(n+="@media ".concat(r[2]," {")),e&&(n+="@layer".concat(r[5].length>0?" ".concat(r[5]):""," {")),n+=o(r),e&&(n+="}"),r[2]&&(n+="}"),r[4]&&(n+="}"),n}).join("")},r.i=function(o,n,e,i,a){"string"==typeof o&&(o=[[null,o,void 0]]);var t={};if(e)for(var c=0;c<this.length;c++){var l=this[c][0];null!=l&&(t[l]=!0)}for(var p=0;p<o.length;p++){var s=[].concat(o[p]);e&&t[s[0]]||(void 0!==a&&(void 0===s[5]||(s[1]="@layer".concat(s[5].length>0?" ".concat(s[5]):""," {").concat(s[1],"}")),s[5]=a),n&&(s[2]&&(s[1]="@media ".concat(s[2]," {").concat(s[1],"}")),s[2]=n),i&&(s[4]?(s[1]="@supports (".concat(s[4],") {").concat(s[1],"}"),s[4]=i):s[4]="".concat(i)),r.push(s))}},r}},26(o){o.exports=function(o){return o[1]}},19(o){var r=[];function n(o){for(var n=-1,e=0;e<r.length;e++)if(r[e].identifier===o){n=e;break}return n}function e(o,e){for(var i={},a=[],t=0;t<o.length;t++){var c=o[t],l=e.base?c[0]+e.base:c[0],p=i[l]||0,s="".concat(l," ").concat(p);i[l]=p+1;var u=n(s),d={css:c[1],media:c[2],sourceMap:c[3],supports:c[4],layer:c[5]};if(-1!==u)r[u].references++,r[u].updater(d);else{var f=function(o,r){var n=r.domAPI(r);return n.update(o),function(r){r?(r.css!==o.css||r.media!==o.media||r.sourceMap!==o.sourceMap||r.supports!==o.supports||r.layer!==o.layer)&&n.update(o=r):n.remove()}}(d,e);e.byIndex=t,r.splice(t,0,{identifier:s,updater:f,references:1})}a.push(s)}return a}o.exports=function(o,i){var a=e(o=o||[],i=i||{});return function(o){o=o||[];for(var t=0;t<a.length;t++){var c=n(a[t]);r[c].references--}for(var l=e(o,i),p=0;p<a.length;p++){var s=n(a[p]);0===r[s].references&&(r[s].updater(),r.splice(s,1))}a=l}}},21(o){var r={};o.exports=function(o,n){var e=function(o){if(void 0===r[o]){var n=document.querySelector(o);if(window.HTMLIFrameElement&&n instanceof window.HTMLIFrameElement)try{n=n.contentDocument.head}catch(o){n=null}r[o]=n}return r[o]}(o);if(!e)throw Error("Couldn't find a style target. This probably means that the value for the 'insert' parameter is invalid.");e.appendChild(n)}},23(o){o.exports=function(o){var r=document.createElement("style");return o.setAttributes(r,o.attributes),o.insert(r,o.options),r}},22(o,r,n){o.exports=function(o){var r=n.nc;r&&o.setAttribute("nonce",r)}},20(o){o.exports=function(o){if("u"<typeof document)return{update:function(){},remove:function(){}};var r=o.insertStyleElement(o);return{update:function(n){var e,i,a;e="",n.supports&&(e+="@supports (".concat(n.supports,") {")),n.media&&(e+="@media ".concat(n.media," {")),(i=void 0!==n.layer)&&(e+="@layer".concat(n.layer.length>0?" ".concat(n.layer):""," {")),e+=n.css,i&&(e+="}"),n.media&&(e+="}"),n.supports&&(e+="}"),(a=n.sourceMap)&&"u">typeof btoa&&(e+="\n/*# sourceMappingURL=data:application/json;base64,".concat(btoa(unescape(encodeURIComponent(JSON.stringify(a))))," */")),o.styleTagTransform(e,r,o.options)},remove:function(){var o;null===(o=r).parentNode||o.parentNode.removeChild(o)}}}},24(o){o.exports=function(o,r){if(r.styleSheet)r.styleSheet.cssText=o;else{for(;r.firstChild;)r.removeChild(r.firstChild);r.appendChild(document.createTextNode(o))}}},18(o,r,n){var e=n(19),i=n.n(e),a=n(20),t=n.n(a),c=n(21),l=n.n(c),p=n(22),s=n.n(p),u=n(23),d=n.n(u),f=n(24),g=n.n(f),m=n(25),k={};k.styleTagTransform=g(),k.setAttributes=s(),k.insert=l().bind(null,"head"),k.domAPI=t(),k.insertStyleElement=d(),i()(m.A,k),m.A&&m.A.locals&&m.A.locals;var v=n(28),h={};h.styleTagTransform=g(),h.setAttributes=s(),h.insert=l().bind(null,"head"),h.domAPI=t(),h.insertStyleElement=d(),i()(v.A,h),v.A&&v.A.locals&&v.A.locals}}]);
+`,""]),n.d(r,{},{A:t})},29(o,r,n){var e=n(26),i=n.n(e),a=n(27),t=(n.n(a))()(i());t.push([o.id,`/* How far the work of a cell is: src/progress_bar.ts. */
+
+.jp-Cell > .nki-progress {
+  display: flex;
+  align-items: center;
+  gap: 8px;
+  /* In line with the text of the cell, right of its prompt. */
+  padding: 4px 8px 4px calc(var(--jp-cell-prompt-width, 64px) + 8px);
+  color: var(--jp-ui-font-color1);
+  font-size: var(--jp-ui-font-size1);
+}
+
+.jp-Cell > .nki-progress progress {
+  width: 160px;
+  accent-color: var(--jp-brand-color1);
+}
+
+.jp-Cell > .nki-progress span {
+  font-variant-numeric: tabular-nums;
+}
+
+.jp-Cell > .nki-progress button {
+  border: 1px solid var(--jp-border-color1);
+  border-radius: 2px;
+  background: var(--jp-layout-color1);
+  color: var(--jp-ui-font-color1);
+  font-size: var(--jp-ui-font-size1);
+  cursor: pointer;
+}
+
+.jp-Cell > .nki-progress button:disabled {
+  color: var(--jp-ui-font-color2);
+  cursor: default;
+}
+`,""]),n.d(r,{},{A:t})},27(o){o.exports=function(o){var r=[];return r.toString=function(){return this.map(function(r){var n="",e=void 0!==r[5];return r[4]&&(n+="@supports (".concat(r[4],") {")),r[2]&&(n+="@media ".concat(r[2]," {")),e&&(n+="@layer".concat(r[5].length>0?" ".concat(r[5]):""," {")),n+=o(r),e&&(n+="}"),r[2]&&(n+="}"),r[4]&&(n+="}"),n}).join("")},r.i=function(o,n,e,i,a){"string"==typeof o&&(o=[[null,o,void 0]]);var t={};if(e)for(var l=0;l<this.length;l++){var c=this[l][0];null!=c&&(t[c]=!0)}for(var s=0;s<o.length;s++){var p=[].concat(o[s]);e&&t[p[0]]||(void 0!==a&&(void 0===p[5]||(p[1]="@layer".concat(p[5].length>0?" ".concat(p[5]):""," {").concat(p[1],"}")),p[5]=a),n&&(p[2]&&(p[1]="@media ".concat(p[2]," {").concat(p[1],"}")),p[2]=n),i&&(p[4]?(p[1]="@supports (".concat(p[4],") {").concat(p[1],"}"),p[4]=i):p[4]="".concat(i)),r.push(p))}},r}},26(o){o.exports=function(o){return o[1]}},19(o){var r=[];function n(o){for(var n=-1,e=0;e<r.length;e++)if(r[e].identifier===o){n=e;break}return n}function e(o,e){for(var i={},a=[],t=0;t<o.length;t++){var l=o[t],c=e.base?l[0]+e.base:l[0],s=i[c]||0,p="".concat(c," ").concat(s);i[c]=s+1;var d=n(p),u={css:l[1],media:l[2],sourceMap:l[3],supports:l[4],layer:l[5]};if(-1!==d)r[d].references++,r[d].updater(u);else{var f=function(o,r){var n=r.domAPI(r);return n.update(o),function(r){r?(r.css!==o.css||r.media!==o.media||r.sourceMap!==o.sourceMap||r.supports!==o.supports||r.layer!==o.layer)&&n.update(o=r):n.remove()}}(u,e);e.byIndex=t,r.splice(t,0,{identifier:p,updater:f,references:1})}a.push(p)}return a}o.exports=function(o,i){var a=e(o=o||[],i=i||{});return function(o){o=o||[];for(var t=0;t<a.length;t++){var l=n(a[t]);r[l].references--}for(var c=e(o,i),s=0;s<a.length;s++){var p=n(a[s]);0===r[p].references&&(r[p].updater(),r.splice(p,1))}a=c}}},21(o){var r={};o.exports=function(o,n){var e=function(o){if(void 0===r[o]){var n=document.querySelector(o);if(window.HTMLIFrameElement&&n instanceof window.HTMLIFrameElement)try{n=n.contentDocument.head}catch(o){n=null}r[o]=n}return r[o]}(o);if(!e)throw Error("Couldn't find a style target. This probably means that the value for the 'insert' parameter is invalid.");e.appendChild(n)}},23(o){o.exports=function(o){var r=document.createElement("style");return o.setAttributes(r,o.attributes),o.insert(r,o.options),r}},22(o,r,n){o.exports=function(o){var r=n.nc;r&&o.setAttribute("nonce",r)}},20(o){o.exports=function(o){if("u"<typeof document)return{update:function(){},remove:function(){}};var r=o.insertStyleElement(o);return{update:function(n){var e,i,a;e="",n.supports&&(e+="@supports (".concat(n.supports,") {")),n.media&&(e+="@media ".concat(n.media," {")),(i=void 0!==n.layer)&&(e+="@layer".concat(n.layer.length>0?" ".concat(n.layer):""," {")),e+=n.css,i&&(e+="}"),n.media&&(e+="}"),n.supports&&(e+="}"),(a=n.sourceMap)&&"u">typeof btoa&&(e+="\n/*# sourceMappingURL=data:application/json;base64,".concat(btoa(unescape(encodeURIComponent(JSON.stringify(a))))," */")),o.styleTagTransform(e,r,o.options)},remove:function(){var o;null===(o=r).parentNode||o.parentNode.removeChild(o)}}}},24(o){o.exports=function(o,r){if(r.styleSheet)r.styleSheet.cssText=o;else{for(;r.firstChild;)r.removeChild(r.firstChild);r.appendChild(document.createTextNode(o))}}},18(o,r,n){var e=n(19),i=n.n(e),a=n(20),t=n.n(a),l=n(21),c=n.n(l),s=n(22),p=n.n(s),d=n(23),u=n.n(d),f=n(24),g=n.n(f),m=n(25),k={};k.styleTagTransform=g(),k.setAttributes=p(),k.insert=c().bind(null,"head"),k.domAPI=t(),k.insertStyleElement=u(),i()(m.A,k),m.A&&m.A.locals&&m.A.locals;var v=n(28),h={};h.styleTagTransform=g(),h.setAttributes=p(),h.insert=c().bind(null,"head"),h.domAPI=t(),h.insertStyleElement=u(),i()(v.A,h),v.A&&v.A.locals&&v.A.locals;var b=n(29),x={};x.styleTagTransform=g(),x.setAttributes=p(),x.insert=c().bind(null,"head"),x.domAPI=t(),x.insertStyleElement=u(),i()(b.A,x),b.A&&b.A.locals&&b.A.locals}}]);
