@@ -4,7 +4,7 @@ python -m benchmarks.vary_speed                   # about 1e3 and 1e4 instructio
 python -m benchmarks.vary_speed 1000              # one size
 
 A variant is traced, compiled and timed, and its timeline packed for the browser; a run computes the values, too.
-Sizes of tiles that were not seen before are compiled from nothing: what the compiler keeps is forgotten in between.
+What the compiler keeps of earlier programs is forgotten in between.
 """
 
 from __future__ import annotations

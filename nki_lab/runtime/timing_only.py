@@ -19,6 +19,7 @@ import numpy as np
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.pipeline import CompiledKernel, compile_kernel
+from nki_lab.compiler.retrace import Retrace
 from nki_lab.compiler.silence import silence
 from nki_lab.compiler.trace import is_array, is_container
 from nki_lab.errors import NkiError, NotModelled, NotOnTarget
@@ -69,6 +70,8 @@ def time_call(call: TimedCall) -> ViewData:
         NkiError: it does not compile.
         NotModelled: it has more than `most` instructions, or loops whose passes depend on values that are not there.
     """
+    again = _bound(call)
+    retrace = Retrace(call.source, again.args, again.kwargs, call.target, call.options)
     try:
         with silence():
             compiled = _compiled(call)
@@ -78,7 +81,13 @@ def time_call(call: TimedCall) -> ViewData:
         raise NotModelled(f"{call.source.name}: too little memory to compile it") from None
     # Views of a variant show its timeline; its program after each pass would be made for nothing.
     compiled = replace(compiled, recorded=tuple)
-    return make_view_data(compiled, _profile(call, compiled), compiled.findings)
+    return make_view_data(compiled, _profile(call, compiled, retrace), compiled.findings)
+
+
+def _bound(call: TimedCall) -> inspect.BoundArguments:
+    bound = inspect.BoundArguments(call.source.signature, {})  # type: ignore[arg-type]
+    bound.arguments.update({name: fresh(value) for name, value in call.arguments.items()})
+    return bound
 
 
 def _compiled(call: TimedCall) -> CompiledKernel:
@@ -87,8 +96,7 @@ def _compiled(call: TimedCall) -> CompiledKernel:
             f"{call.source.name}[{call.cores}]: a logical core of {call.target.name} has {call.target.lnc_max} core",
             help="launch on one core, or choose a target with two: trn2, trn3",
         )
-    bound = inspect.BoundArguments(call.source.signature, {})  # type: ignore[arg-type]
-    bound.arguments.update({name: fresh(value) for name, value in call.arguments.items()})
+    bound = _bound(call)
     return compile_kernel(
         call.source,
         bound.args,
@@ -124,9 +132,12 @@ class _Bounded(list[Any]):
         super().append(node)
 
 
-def _profile(call: TimedCall, compiled: CompiledKernel) -> Profile:
+def _profile(call: TimedCall, compiled: CompiledKernel, retrace: Retrace) -> Profile:
     executions = _executions(call, compiled)
-    return simulate_time(executions[0]) if len(executions) == 1 else simulate_cores(executions)
+    iterations = [partial(retrace.iterations, execution.kernel) for execution in executions]
+    if len(executions) == 1:
+        return simulate_time(executions[0], iterations=iterations[0])
+    return simulate_cores(executions, iterations=iterations)
 
 
 def _executions(call: TimedCall, compiled: CompiledKernel) -> list[Execution]:

@@ -64,6 +64,7 @@ def test_each_combination_is_timed_as_its_run_is():
         assert variant.profile.summary == ran.profile.summary
         starts = [p.numbers("Instruction", "start_ts") for p in (variant.profile, ran.profile)]
         assert np.array_equal(*starts)
+        assert str(variant.profile.iterations()) == str(ran.iterations()) != "no loop is known"
 
 
 def test_dtypes_of_arrays_are_changed_without_touching_them():
