@@ -56,7 +56,7 @@ export class VariantList {
       known(v.total, (ns) => time(ns)),
       make("span", { class: "nki-meter nki-small", role: "img", "aria-label": v.total === null ? "not timed" : `${percent(v.total / most)} of the longest` },
         make("span", { style: { width: `${(100 * (v.total ?? 0)) / most}%`, background: "var(--nki-accent)" } })),
-      v.change, v.problem ? make("span", { class: "nki-flag" }, v.problem.split("\n")[0]) : [v.bound, v.doubt ? make("div", { class: "nki-flag" }, v.doubt) : null],
+      v.change, v.problem ? make("span", { class: "nki-flag", title: v.problem }, v.problem.split("\n")[0]) : [v.bound, v.doubt ? make("span", { class: "nki-flag", title: v.doubt }, v.doubt) : null],
       known(v.sbuf, bytes), known(v.psum, number), known(v.instructions, number),
     ]);
     fill(this.element, make("details", { open }, make("summary", {}, `${number(found.length)} combinations tried`),
