@@ -3,10 +3,13 @@
  */
 
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { CodeEditor } from '@jupyterlab/codeeditor';
 import { EditorExtensionRegistry, IEditorExtensionRegistry } from '@jupyterlab/codemirror';
-import { Extension, RangeSet, RangeSetBuilder } from '@codemirror/state';
+import { Extension, RangeSetBuilder, StateEffect } from '@codemirror/state';
 import { Decoration, DecorationSet, EditorView, ViewPlugin, ViewUpdate } from '@codemirror/view';
-import catalog from './catalog.json';
+import { CATALOG } from './catalog.js';
+import { isNkiCell } from './magics.js';
+import { importsAround, notebookOf, onImportsChanged } from './notebook.js';
 import { Kind, tokenizer, Tokenizer } from './tokens.js';
 
 const MAGIC_LINE = Decoration.line({ class: 'nki-magic-line' });
@@ -19,18 +22,22 @@ const KINDS: Record<Kind, Decoration> = {
   api: Decoration.mark({ class: 'nki-api' })
 };
 
+// Asks an editor to look again, since imports of another cell have changed.
+const lookAgain = StateEffect.define<null>();
+
 /** Returns an editor extension that marks what `tokenize` finds; style/base.css has the colours. */
-function highlighter(tokenize: Tokenizer): Extension {
+function highlighter(tokenize: Tokenizer, model: CodeEditor.IModel): Extension {
   // A kernel is a page of text: reading it whole after each keystroke takes well under 1 ms.
   function decorate(view: EditorView): DecorationSet {
-    const tokens = tokenize(view.state.doc.toString());
-    if (tokens.length === 0) {
-      return RangeSet.empty;
-    }
+    const text = view.state.doc.toString();
+    const asks = text.includes('import') || isNkiCell(text, CATALOG);
+    const tokens = tokenize(text, asks ? importsAround(model) : undefined);
     const builder = new RangeSetBuilder<Decoration>();
-    const line = view.state.doc.lineAt(tokens[0].from);
-    builder.add(line.from, line.from, MAGIC_LINE);
     for (const { from, to, kind } of tokens) {
+      if (kind === 'magic') {
+        const line = view.state.doc.lineAt(from);
+        builder.add(line.from, line.from, MAGIC_LINE);
+      }
       builder.add(from, to, KINDS[kind]);
     }
     return builder.finish();
@@ -39,13 +46,20 @@ function highlighter(tokenize: Tokenizer): Extension {
   return ViewPlugin.fromClass(
     class {
       decorations: DecorationSet;
+      destroy: () => void;
 
       constructor(view: EditorView) {
         this.decorations = decorate(view);
+        this.destroy = onImportsChanged(notebook => {
+          if (notebook === notebookOf(model)) {
+            view.dispatch({ effects: lookAgain.of(null) });
+          }
+        });
       }
 
       update(update: ViewUpdate): void {
-        if (update.docChanged) {
+        const asked = update.transactions.some(({ effects }) => effects.some(e => e.is(lookAgain)));
+        if (update.docChanged || asked) {
           this.decorations = decorate(update.view);
         }
       }
@@ -60,10 +74,11 @@ export const highlight: JupyterFrontEndPlugin<void> = {
   autoStart: true,
   requires: [IEditorExtensionRegistry],
   activate: (_: JupyterFrontEnd, editors: IEditorExtensionRegistry) => {
-    const extension = highlighter(tokenizer(catalog));
+    const tokenize = tokenizer(CATALOG);
     editors.addExtension({
       name: 'nki-lab:highlight',
-      factory: () => EditorExtensionRegistry.createImmutableExtension(extension)
+      factory: ({ model }) =>
+        EditorExtensionRegistry.createImmutableExtension(highlighter(tokenize, model))
     });
   }
 };

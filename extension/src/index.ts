@@ -3,6 +3,7 @@
  */
 
 import { JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { completion } from './completion.js';
 import { diagnostics } from './diagnostics.js';
 import { highlight } from './highlight.js';
 import { panel } from './panel.js';
@@ -16,6 +17,7 @@ const plugins: JupyterFrontEndPlugin<any>[] = [
   settings,
   sessions,
   highlight,
+  completion,
   progress,
   diagnostics,
   panel,

@@ -1,16 +1,10 @@
 /**
- * Which pieces of a `%%nki` cell are NKI's?  Text in, ranges out: no editor and no document.
+ * Which pieces of a cell are NKI's?  Text in, ranges out: no editor and no document.
  */
 
-/** What nki_lab says about itself; generated from it by tests/extension/test_catalog.py. */
-export interface ICatalog {
-  /** Cell magic -> option -> the values it can list. */
-  magics: Record<string, Record<string, string[]>>;
-  /** Name a cell may use without importing it -> module. */
-  ready: Record<string, string>;
-  /** Module -> its public names. */
-  modules: Record<string, string[]>;
-}
+import { Catalog, ICatalog } from './catalog.js';
+import { magicLines, wordsOf } from './magics.js';
+import { Aliases, CHAIN, codeOf, importsOf } from './python.js';
 
 /** `isa` and `language` are names of those modules, `api` those of the other modules of nki. */
 export type Kind = 'magic' | 'option' | 'value' | 'isa' | 'language' | 'api';
@@ -21,111 +15,73 @@ export interface IToken {
   kind: Kind;
 }
 
-/** Returns the tokens of a cell in order; none if the cell does not start with a known magic. */
-export type Tokenizer = (cell: string) => IToken[];
+/**
+ * Returns the tokens of a cell in order: of its magics, and, below a cell magic, NKI's names.
+ *
+ * Args:
+ *   elsewhere: what the imports of other cells name.
+ */
+export type Tokenizer = (cell: string, elsewhere?: Aliases) => IToken[];
 
-// IPython drops blank lines and indentation above a cell magic.
-const MAGIC = /^\s*(%%\w+)(?!\S)([^\n]*)/;
-
-// A word as a shell sees it; a quote that is still open runs to the end of the line.
-const WORD = /(?:'[^']*(?:'|$)|"(?:\\.|[^"\\])*(?:"|$)|\\.|[^\s'"\\])+/g;
-
-// Comments and strings are matched in order to pass over them.
-const PYTHON = new RegExp(
-  [
-    String.raw`#[^\n]*`,
-    String.raw`("""|''')(?:\\[^]|(?!\1)[^])*(?:\1|$)`,
-    String.raw`"(?:\\[^]|[^"\\\n])*"?`,
-    String.raw`'(?:\\[^]|[^'\\\n])*'?`,
-    String.raw`(?<![\p{L}\p{N}_.])(?<chain>[\p{L}_][\p{L}\p{N}_]*(?:\.[\p{L}_][\p{L}\p{N}_]*)+)`
-  ].join('|'),
-  'gu'
-);
-
-export function tokenizer(catalog: ICatalog): Tokenizer {
-  const magics = new Map(
-    Object.entries(catalog.magics).map(([magic, options]) => [
-      magic,
-      new Map(Object.entries(options).map(([flag, values]) => [flag, new Set(values)]))
-    ])
-  );
-  const ready = new Map(Object.entries(catalog.ready));
-  const modules = new Map(
-    Object.entries(catalog.modules).map(([module, names]) => [module, new Set(names)])
-  );
-
-  function* optionsIn(line: string, start: number, options: Map<string, Set<string>>) {
-    let values: Set<string> | undefined;
-    for (const { 0: word, index } of line.matchAll(WORD)) {
-      const [flag] = word.split('=', 1);
-      let at = start + index;
-      let rest = word;
-      if (options.has(flag)) {
-        yield { from: at, to: at + flag.length, kind: 'option' } as const;
-        values = options.get(flag);
-        at += flag.length + 1;
-        rest = word.slice(flag.length + 1);
-        if (!word.includes('=')) {
-          continue;
-        }
-      }
-      for (const value of rest.split(',')) {
-        if (values?.has(value)) {
-          yield { from: at, to: at + value.length, kind: 'value' } as const;
-        }
-        at += value.length + 1;
-      }
-      values = undefined;
-    }
-  }
+export function tokenizer(data: ICatalog | Catalog): Tokenizer {
+  const catalog = data instanceof Catalog ? data : new Catalog(data);
 
   /** Follows a dotted name through the modules as far as it is known. */
-  function nameIn(chain: string, from: number): IToken | undefined {
+  function nameIn(chain: string, from: number, aliases: Aliases): IToken | undefined {
     const [first, ...names] = chain.split('.');
-    let module = ready.get(first);
-    let to = from + first.length;
-    let known = false;
-    for (const name of names) {
-      if (module === undefined || !modules.get(module)?.has(name)) {
-        break;
-      }
-      known = true;
-      to += 1 + name.length;
-      if (!modules.has(`${module}.${name}`)) {
-        break;
-      }
-      module = `${module}.${name}`;
+    const start = aliases.get(first);
+    if (!start) {
+      return undefined;
     }
-    return known ? { from, to, kind: kindOf(module!) } : undefined;
+    const { full, known } = catalog.follow(start, names);
+    // A module alone is a name like any other; what is imported from one is NKI's.
+    if (known === 0 && (start in catalog.data.modules || !start.includes('.'))) {
+      return undefined;
+    }
+    const to = from + [first, ...names.slice(0, known)].join('.').length;
+    return { from, to, kind: kindOf(full) };
   }
 
-  return cell => {
-    const start = MAGIC.exec(cell);
-    const options = start && magics.get(start[1]);
-    if (!options) {
-      return [];
+  return (cell, elsewhere) => {
+    const tokens: IToken[] = [];
+    const lines = magicLines(cell, catalog);
+    for (const line of lines) {
+      tokens.push({ from: line.from, to: line.nameEnd, kind: 'magic' });
+      const magic = catalog.magic(line.name);
+      for (const { from, to, text, flag } of wordsOf(cell, line, catalog)) {
+        if (flag !== undefined) {
+          if (Object.hasOwn(catalog.values(line.name, flag), text)) {
+            tokens.push({ from, to, kind: 'value' });
+          }
+        } else if (magic?.options?.includes(text)) {
+          tokens.push({ from, to, kind: 'option' });
+        } else if (magic?.words?.includes(text)) {
+          tokens.push({ from, to, kind: 'value' });
+        }
+      }
     }
-    const [head, magic, line] = start;
-    const end = head.length - line.length;
-    const tokens: IToken[] = [{ from: end - magic.length, to: end, kind: 'magic' }];
-    tokens.push(...optionsIn(line, end, options));
-    for (const { groups, index } of cell.slice(head.length).matchAll(PYTHON)) {
-      const token = groups?.chain && nameIn(groups.chain, head.length + index);
-      if (token) {
-        tokens.push(token);
+    if (lines[0]?.name.startsWith('%%')) {
+      const below = lines[0].to;
+      const body = cell.slice(below);
+      const aliases = aliasesOf(body, catalog, elsewhere);
+      for (const { 0: chain, index } of codeOf(body).matchAll(CHAIN)) {
+        const token = nameIn(chain, below + index, aliases);
+        if (token) {
+          tokens.push(token);
+        }
       }
     }
     return tokens;
   };
 }
 
-function kindOf(module: string): Kind {
-  switch (module) {
-    case 'nki.isa':
-      return 'isa';
-    case 'nki.language':
-      return 'language';
-    default:
-      return 'api';
-  }
+/** What names mean in an NKI cell: its own imports, else those of others, else what is ready there. */
+export function aliasesOf(cell: string, catalog: Catalog, elsewhere?: Aliases): Aliases {
+  const ready = Object.entries(catalog.data.ready);
+  return new Map([...ready, ...(elsewhere ?? []), ...importsOf(cell, catalog.data)]);
+}
+
+function kindOf(name: string): Kind {
+  const [, module] = name.split('.');
+  return module === 'isa' || module === 'language' ? module : 'api';
 }

@@ -3,24 +3,14 @@
  */
 
 import { describe, expect, test } from '@jest/globals';
-import known from '../src/catalog.json';
-import { ICatalog, tokenizer } from '../src/tokens';
+import { CATALOG } from '../src/catalog';
+import { tokenizer } from '../src/tokens';
+import { SMALL } from './small';
 
-const SMALL: ICatalog = {
-  magics: { '%%nki': { '--run': [], '--target': ['trn1', 'trn2'], '--show': ['ir', 'memory'], '--quiet': [] } },
-  ready: { nki: 'nki', nl: 'nki.language', nisa: 'nki.isa' },
-  modules: {
-    nki: ['isa', 'jit', 'language'],
-    'nki.isa': ['constants', 'nc_matmul', 'tensor_tensor'],
-    'nki.isa.constants': ['dge_mode'],
-    'nki.language': ['add', 'tile_size']
-  }
-};
-
-function marked(cell: string): string {
+function marked(cell: string, elsewhere?: Map<string, string>): string {
   let text = '';
   let end = 0;
-  for (const { from, to, kind } of tokenizer(SMALL)(cell)) {
+  for (const { from, to, kind } of tokenizer(SMALL)(cell, elsewhere)) {
     // In order, not empty, and none over another.
     expect(from).toBeGreaterThanOrEqual(end);
     expect(to).toBeGreaterThan(from);
@@ -31,14 +21,14 @@ function marked(cell: string): string {
 }
 
 /** The body of a cell, marked. */
-const body = (text: string) => marked(`%%nki\n${text}`).slice('«magic %%nki»\n'.length);
+const body = (text: string, elsewhere?: Map<string, string>) =>
+  marked(`%%nki\n${text}`, elsewhere).slice('«magic %%nki»\n'.length);
 
 describe('which cells', () => {
   for (const cell of [
     '',
     'nisa.tensor_tensor(a)',
     '# %%nki\nnisa.tensor_tensor(a)',
-    '%nki --quiet\nnisa.tensor_tensor(a)',
     '%%nkix\nnisa.tensor_tensor(a)',
     '%%nki.x\nnisa.tensor_tensor(a)',
     '%%time\nnisa.tensor_tensor(a)',
@@ -68,6 +58,7 @@ describe('options', () => {
     ["%%nki --run 'a --quiet", "«magic %%nki» «option --run» 'a --quiet"],
     ['%%nki --run="a \\" --quiet"', '«magic %%nki» «option --run»="a \\" --quiet"'],
     ['%%nki --run nl.add(a)', '«magic %%nki» «option --run» nl.add(a)'],
+    ['%%nki --expect NKI203', '«magic %%nki» «option --expect» «value NKI203»'],
     ['%%nki --run --quiet', '«magic %%nki» «option --run» «option --quiet»']
   ]) {
     test(line, () => expect(marked(line)).toBe(expected));
@@ -82,7 +73,8 @@ describe('names', () => {
     ['@nki.jit', '@«api nki.jit»'],
     ['nki.isa.nc_matmul(x)', '«isa nki.isa.nc_matmul»(x)'],
     ['import nki.language as nl', 'import «language nki.language» as nl'],
-    ['nisa.constants.dge_mode', '«api nisa.constants.dge_mode»'],
+    ['nisa.constants.engine.vector', '«isa nisa.constants.engine.vector»'],
+    ['engine=nisa.engine.vector)', 'engine=«isa nisa.engine.vector»)'],
     ['nl.tile_size.pmax', '«language nl.tile_size».pmax'],
     ['nisa.tensor_tensr(a)', 'nisa.tensor_tensr(a)'],
     ['nisa.add', 'nisa.add'],
@@ -96,6 +88,52 @@ describe('names', () => {
     ['nl.constructor', 'nl.constructor']
   ]) {
     test(text, () => expect(body(text)).toBe(expected));
+  }
+});
+
+describe('names that imports give', () => {
+  for (const [text, expected] of [
+    ['import nki.isa as ni\nni.nc_matmul', 'import «isa nki.isa» as ni\n«isa ni.nc_matmul»'],
+    ['from nki import language as L\nL.add(L.x)', 'from nki import language as L\n«language L.add»(L.x)'],
+    [
+      'from nki.isa import (\n  nc_matmul as mm,  # the product\n)\nmm(x)',
+      'from «isa nki.isa» import (\n  nc_matmul as «isa mm»,  # the product\n)\n«isa mm»(x)'
+    ],
+    [
+      'from nki.isa import nc_matmul; nc_matmul(x)',
+      'from «isa nki.isa» import «isa nc_matmul»; «isa nc_matmul»(x)'
+    ],
+    ['from nki.language import *\nadd(x)', 'from «language nki.language» import *\n«language add»(x)'],
+    ['import nki_lab.language as nll\nnll.add', 'import nki_lab.language as nll\n«language nll.add»'],
+    ['\'\'\'import nki.isa as ni\'\'\'\nni.nc_matmul', '\'\'\'import nki.isa as ni\'\'\'\nni.nc_matmul'],
+    ['import numpy as ni\nni.nc_matmul', 'import numpy as ni\nni.nc_matmul']
+  ]) {
+    test(JSON.stringify(text), () => expect(body(text)).toBe(expected));
+  }
+
+  test('in another cell', () => {
+    const elsewhere = new Map([['ni', 'nki.isa']]);
+    expect(body('ni.nc_matmul', elsewhere)).toBe('«isa ni.nc_matmul»');
+  });
+
+  test('of something else hide what is ready', () => {
+    expect(body('import numpy as nl\nnl.add')).toBe('import numpy as nl\nnl.add');
+    expect(body('from torch import nl\nnl.add')).toBe('from torch import nl\nnl.add');
+  });
+});
+
+describe('line magics in plain cells', () => {
+  for (const [cell, expected] of [
+    ['a = 1\n%nki --quiet --run f(a)', 'a = 1\n«magic %nki» «option --quiet» «option --run» f(a)'],
+    ['%nki --quiet\nnisa.nc_matmul', '«magic %nki» «option --quiet»\nnisa.nc_matmul'],
+    ['%nki_target trn2', '«magic %nki_target» «value trn2»'],
+    ['  %nki_target trn9', '  «magic %nki_target» trn9'],
+    ['%nki_explain NKI203', '«magic %nki_explain» «value NKI203»'],
+    ['%nki_other trn2', '%nki_other trn2'],
+    ['%%time\n%nki_target trn2', '%%time\n%nki_target trn2'],
+    ['x = 5 %nki_target', 'x = 5 %nki_target']
+  ]) {
+    test(JSON.stringify(cell), () => expect(marked(cell)).toBe(expected));
   }
 });
 
@@ -128,7 +166,7 @@ test('the catalog of nki_lab: a kernel as it is written', () => {
     '    nisa.dma_copy(dst=out, src=t)',
     '    return out'
   ].join('\n');
-  const found = tokenizer(known)(cell).map(({ from, to, kind }) => `${kind} ${cell.slice(from, to)}`);
+  const found = tokenizer(CATALOG)(cell).map(({ from, to, kind }) => `${kind} ${cell.slice(from, to)}`);
   expect(found).toEqual([
     'magic %%nki',
     'option --target',

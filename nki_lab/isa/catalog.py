@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import inspect
 import textwrap
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from nki_lab.ir.cost import MicroOp, Transfer
-from nki_lab.ir.instruction import READ, UPDATE, WRITE, Definition, Operand
+from nki_lab.ir.instruction import READ, UPDATE, WRITE, Definition, Operand, Rule
 from nki_lab.isa import registry
 from nki_lab.isa.example import describe_call, example_call
 from nki_lab.targets import ALL_TARGETS
@@ -111,16 +112,41 @@ def operand_facts(operand: Operand) -> list[str]:
 
 def rule_sentences(definition: Definition) -> Iterator[str]:
     """Yield the rules of an instruction, each with its page."""
-    # What holds for several operands is said once, in the place of the first.
+    for text, source in rule_texts(definition):
+        yield text + (f" ({source})" if source else "")
+
+
+def rule_texts(
+    definition: Definition, but: frozenset[str] = frozenset()
+) -> Iterator[tuple[str, str]]:
+    """Yield each rule as a sentence, with its source; what holds for several operands is said once.
+
+    Args:
+        definition: the instruction.
+        but: sentences to leave out, as `common_rules` gives them.
+    """
     grouped: dict[tuple[str, str], list[str]] = {}
     for rule in definition.all_rules():
-        name = rule.about[0] if len(rule.about) == 1 else ""
-        sentence = rule.text.replace(f"`{name}`", "{}", 1) if name else rule.text
-        grouped.setdefault((sentence, rule.source), []).append(name)
+        sentence, name = _sentence(rule)
+        if sentence not in but:
+            grouped.setdefault((sentence, rule.source), []).append(name)
     for (sentence, source), names in grouped.items():
         subject = ", ".join(f"`{name}`" for name in names)
-        text = sentence.replace("{}", subject, 1) if names[0] else sentence
-        yield text + (f" ({source})" if source else "")
+        yield (sentence.replace("{}", subject, 1) if names[0] else sentence), source
+
+
+def common_rules() -> tuple[str, ...]:
+    """Return the rules about operands that most instructions have, with {} for the operand."""
+    counted: Counter[str] = Counter()
+    for definition in registry.values():
+        counted.update({_sentence(rule)[0]: 1 for rule in definition.all_rules() if rule.about})
+    return tuple(text for text, n in counted.items() if 2 * n > len(registry) and "{}" in text)
+
+
+def _sentence(rule: Rule) -> tuple[str, str]:
+    """Return a rule with {} for the one parameter it is about, and that parameter."""
+    name = rule.about[0] if len(rule.about) == 1 else ""
+    return (rule.text.replace(f"`{name}`", "{}", 1) if name else rule.text), name
 
 
 def _wrapped(text: str) -> list[str]:
@@ -133,14 +159,24 @@ def cost_lines(definition: Definition, target: Target) -> list[str]:
     """Return a usual call of an instruction on `target` and what each of its steps takes there."""
     if target.name not in targets_of(definition):
         return [f"{target.name} does not have it"]
+    usual = usual_cost(definition, target)
+    if usual is None:
+        return [f"no usual call of it was found on {target.name}"]
+    call, steps = usual
+    lines = [f"modelled cost of one call on {target.name}"]
+    return [*lines, *(f"  {line}" for line in call), *(f"  -> {step}" for step in steps)]
+
+
+def usual_cost(definition: Definition, target: Target) -> tuple[list[str], list[str]] | None:
+    """Return the arguments of a usual call and what it costs on a target that has the instruction.
+
+    None where no usual call was found.
+    """
     made = example_call(definition, target)
     if made is None:
-        return [f"no usual call of it was found on {target.name}"]
-    lines = [f"modelled cost of one call on {target.name}"]
-    lines += [f"  {line}" for line in describe_call(made)]
-    for step in definition.cost_of(made, target):
-        lines.append(f"  -> {_step(step, made.form.engine, target)}")
-    return lines
+        return None
+    steps = [_step(step, made.form.engine, target) for step in definition.cost_of(made, target)]
+    return describe_call(made), steps
 
 
 def _step(step: MicroOp | Transfer, placed: object, target: Target) -> str:

@@ -79,6 +79,17 @@ class Op:
         self.refusal = refusal
         self._expand: Callable[..., Any] | None = None
 
+    def facts(self) -> list[str]:
+        """Return what it is as a value of `op=`, one phrase for each of its rows."""
+        facts = []
+        if self.alu is not None:
+            engines = " and ".join(engine.name for engine in self.alu.engines)
+            count = "one operand" if self.alu.operands == 1 else "two operands"
+            facts.append(f"{self.alu.kind.value} operator with {count}, on {engines}")
+        if self.activation is not None:
+            facts.append("activation function, on scalar")
+        return facts
+
     def __repr__(self) -> str:
         return f"nl.{self.name}"
 

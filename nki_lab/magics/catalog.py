@@ -1,4 +1,4 @@
-"""What must an editor know to colour a `%%nki` cell?
+"""What must an editor know to colour, complete and explain NKI cells without asking a kernel?
 
 The extension of JupyterLab is built with this as `extension/src/catalog.json`; a test compares the
 two, so that a new name or option cannot be forgotten there.
@@ -6,31 +6,106 @@ two, so that a new name or option cannot be forgotten there.
 
 from __future__ import annotations
 
-from importlib import import_module
+import inspect
 from typing import Any
 
 from nki_lab.api.install import ALIASES
+from nki_lab.errors import error_classes
+from nki_lab.isa.catalog import common_rules
+from nki_lab.magics.catalog_names import Names
 from nki_lab.magics.define import READY
-from nki_lab.options.table import options_of
+from nki_lab.magics.extension import MAGICS
+from nki_lab.options.explain import topics
+from nki_lab.options.table import OPTIONS, BadValue, Option, options_of
+from nki_lab.targets import ALL_TARGETS
+from nki_lab.timing.what_if import CHANGES
 
-_MAGIC = "%%nki"
+# What the values of some options mean, where that is said one by one.
+_MEANINGS = {"what_if": {name: change.meaning for name, change in CHANGES.items()}}
 
 
 def catalog() -> dict[str, Any]:
-    """Return the magic's options and NKI's names as plain data.
+    """Return what is known of magics, options and NKI's names as plain data.
 
     Returns:
-        magics: options of each cell magic, with the values of those that list them.
+        magics: each magic with its first sentence, its uses, and its options or the words it takes.
+        options: each option with its help, its placeholder, and its values with what they mean.
+        codes: the errors that can be expected and explained, with their first sentence.
+        targets: names of the chips.
         ready: names a cell may use without importing them, and the module each stands for.
-        modules: public names of each module of the official package, those of submodules included.
+        homes: modules of nki_lab, and the official one each of them is.
+        tiles: limits that most instructions have for their operands.
+        modules, entries, sets: NKI's names; see `catalog_names.Names`.
     """
+    names = Names.collect()
     return {
-        "magics": {_MAGIC: {o.flag: list(o.choices) for o in options_of(_MAGIC)}},
+        "magics": dict(sorted(_magics().items())),
+        "options": {option.flag: _option(option) for option in OPTIONS if _in_cells(option)},
+        "codes": {kind.code: _sentence(kind) for kind in error_classes()},
+        "targets": [target.name for target in ALL_TARGETS],
         "ready": dict(READY),
-        "modules": {name: _names(name) for name in ALIASES},
+        "homes": {home: name for name, home in ALIASES.items()},
+        "modules": names.modules,
+        "entries": names.entries,
+        "sets": names.sets,
+        "tiles": [rule.replace("{}", "a tile", 1) for rule in common_rules()],
     }
 
 
-def _names(module: str) -> list[str]:
-    submodules = {name.rpartition(".")[2] for name in ALIASES if name.rpartition(".")[0] == module}
-    return sorted({*import_module(ALIASES[module]).__all__, *submodules})
+def _magics() -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for magics in MAGICS:
+        for kind, prefix in (("cell", "%%"), ("line", "%")):
+            for name, function in magics.magics[kind].items():
+                method = getattr(magics, function) if isinstance(function, str) else function
+                found[prefix + name] = _magic(prefix + name, method)
+    return found
+
+
+def _magic(magic: str, method: Any) -> dict[str, Any]:
+    doc = inspect.getdoc(method) or ""
+    entry: dict[str, Any] = {"doc": doc.partition("\n")[0]}
+    options = [option.flag for option in options_of(magic)]
+    if options:
+        return entry | {"options": options}
+    # The lines of a docstring that start with the magic show how it is used.
+    uses = [line.strip() for line in doc.splitlines()[1:] if line.strip().startswith(magic)]
+    words = _WORDS.get(magic, ())
+    return entry | {"uses": uses} | ({"words": list(words)} if words else {})
+
+
+# The words a line magic takes, where they can be listed.
+_WORDS = {
+    "%nki_target": tuple(target.name for target in ALL_TARGETS),
+    "%nki_explain": tuple(dict.fromkeys(topics())),
+}
+
+
+def _in_cells(option: Option) -> bool:
+    return any(command.startswith("%") for command in option.commands)
+
+
+def _option(option: Option) -> dict[str, Any]:
+    entry: dict[str, Any] = {"doc": option.help}
+    if option.metavar:
+        entry["metavar"] = option.metavar
+    if option.name == "expect":
+        entry["codes"] = True
+    meanings = _MEANINGS.get(option.name, {})
+    if option.choices:
+        entry["values"] = {choice: meanings.get(choice, "") for choice in option.choices}
+        if _takes_several(option):
+            entry["many"] = True
+    return entry
+
+
+def _takes_several(option: Option) -> bool:
+    try:
+        option.parse(",".join(option.choices[:2]))
+    except BadValue:
+        return False
+    return True
+
+
+def _sentence(kind: type) -> str:
+    return (inspect.getdoc(kind) or "").partition("\n")[0]

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import nbformat
 from playwright.sync_api import Locator, Page, sync_playwright
 
 ROOT = Path(__file__).parents[2]
@@ -113,6 +114,20 @@ class Lab:
             self._process.wait()
         self._log.close()
         shutil.rmtree(self._private, ignore_errors=True)
+
+    def write(self, name: str, *cells: str) -> str:
+        """Write a notebook with these code cells into the folder and return its name."""
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
+        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
+        nbformat.write(notebook, self.root / name)
+        return name
+
+    def set(self, plugin: str, **values: object) -> None:
+        """Store settings of a plugin, such as `nki-lab:settings`, for pages that are opened later."""
+        address = f"{self.url}/lab/api/settings/{plugin}"
+        body = json.dumps({"raw": json.dumps(values)}).encode()
+        request = urllib.request.Request(address, body, method="PUT")
+        urllib.request.urlopen(request, timeout=10).read()
 
     def open(self, page: Page, name: str) -> Notebook:
         """Open a notebook of the folder in a fresh workspace and wait for its kernel."""

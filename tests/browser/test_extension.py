@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import nbformat
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.lab import ROOT, Lab, browser
+from tests.browser.lab import Lab
 
 pytestmark = pytest.mark.browser
 
@@ -28,41 +25,13 @@ import numpy as np
 a = np.arange(512, dtype=np.float32).reshape(128, 4)"""
 
 
-@pytest.fixture(scope="module")
-def lab(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Start a JupyterLab with the extension as it is in this folder, whatever is installed."""
-    share = tmp_path_factory.mktemp("share")
-    (share / "labextensions").mkdir()
-    (share / "labextensions" / "nki-lab").symlink_to(ROOT / "nki_lab" / "labextension")
-    folder = tmp_path_factory.mktemp("notebooks")
-    with Lab(folder, {"JUPYTER_PATH": str(share)}) as lab:
-        yield lab
-
-
-@pytest.fixture
-def page(chromium: str) -> Iterator[Page]:
-    """Open a page; its test fails when a script on it raises."""
-    with browser(chromium) as page:
-        raised: list[str] = []
-        page.on("pageerror", lambda error: raised.append(str(error)))
-        yield page
-        assert raised == []
-
-
-def write(lab: Lab, name: str, *cells: str) -> str:
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
-    nbformat.write(notebook, lab.root / name)
-    return name
-
-
 def marked(page: Page, cell: int, kind: str) -> list[str]:
     found = page.locator(".jp-CodeCell").nth(cell).locator(f".nki-{kind}")
     return [text.strip() for text in found.all_inner_texts()]
 
 
 def test_names_and_options_are_coloured(lab: Lab, page: Page) -> None:
-    name = write(lab, "coloured.ipynb", SETUP, f"{MAGIC}\n{KERNEL}", IMPORTS + KERNEL)
+    name = lab.write("coloured.ipynb", SETUP, f"{MAGIC}\n{KERNEL}", IMPORTS + KERNEL)
     notebook = lab.open(page, name)
     succeeded = notebook.run_all()
     notebook.screenshot("extension")
@@ -84,7 +53,7 @@ def test_names_and_options_are_coloured(lab: Lab, page: Page) -> None:
 @pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
 def test_our_colour_wins_over_that_of_python(lab: Lab, page: Page, theme: str) -> None:
     name = theme.lower().replace(" ", "-")
-    notebook = lab.open(page, write(lab, f"{name}.ipynb", f"{MAGIC}\n{KERNEL}"))
+    notebook = lab.open(page, lab.write(f"{name}.ipynb", f"{MAGIC}\n{KERNEL}"))
     page.evaluate(
         "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", theme
     )
@@ -109,7 +78,7 @@ def test_our_colour_wins_over_that_of_python(lab: Lab, page: Page, theme: str) -
 
 
 def test_marks_follow_the_text(lab: Lab, page: Page) -> None:
-    lab.open(page, write(lab, "edited.ipynb", "nisa.tensor_tensor"))
+    lab.open(page, lab.write("edited.ipynb", "nisa.tensor_tensor"))
     cell = page.locator(".jp-CodeCell").first
     assert cell.locator(".nki-isa").count() == 0
 
@@ -126,7 +95,7 @@ def test_marks_follow_the_text(lab: Lab, page: Page) -> None:
 
 def test_marks_and_views_on_one_page_keep_their_own_styles(lab: Lab, page: Page) -> None:
     shown = f"{MAGIC.replace('none', 'report')}\n{KERNEL}"
-    notebook = lab.open(page, write(lab, "beside.ipynb", SETUP, shown))
+    notebook = lab.open(page, lab.write("beside.ipynb", SETUP, shown))
     assert notebook.run_all()
     page.locator(".nki-view .nki-value").first.wait_for()
     notebook.screenshot("extension-beside-a-report")

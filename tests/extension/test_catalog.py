@@ -8,6 +8,7 @@ import nki_lab
 import nki_lab.language as nl
 from nki_lab.isa import registry
 from nki_lab.magics.catalog import catalog
+from nki_lab.options.table import options_of
 from nki_lab.targets import ALL_TARGETS
 from tests.golden import Golden
 
@@ -30,15 +31,86 @@ def test_the_catalog_names_what_kernels_are_written_with() -> None:
     assert [d.name for d in registry.values() if d.name not in known["modules"][d.module]] == []
     assert known["modules"]["nki.language"] == sorted(nl.__all__)
     assert {"jit", "isa", "language"} <= set(known["modules"]["nki"])
-    assert {"--run", "--check", "--target"} <= set(known["magics"]["%%nki"])
-    assert "trn2" in known["magics"]["%%nki"]["--target"]
+
+
+def test_the_catalog_has_every_magic_and_option() -> None:
+    known = catalog()
+    assert {"%%nki", "%nki", "%nki_target", "%nki_explain", "%nki_timeline"} <= known[
+        "magics"
+    ].keys()
+    assert known["magics"]["%%nki"]["options"] == [option.flag for option in options_of("%%nki")]
+    assert known["magics"]["%nki_target"]["words"] == ["trn1", "trn2", "trn3"]
+    assert "nc_matmul" in known["magics"]["%nki_explain"]["words"]
+    options = known["options"]
+    assert "trn2" in options["--target"]["values"]
+    assert [flag for flag, option in options.items() if "many" in option] == [
+        "--show",
+        "--analyse",
+        "--what-if",
+        "--skip",
+    ]
+    assert options["--what-if"]["values"]["free-loads"] == "loads took no time"
+
+
+def test_every_name_has_an_entry_and_every_reference_a_goal() -> None:
+    known = catalog()
+    entries = known["entries"]
+    named = [f"{module}.{name}" for module, names in known["modules"].items() for name in names]
+    assert [name for name in named if name not in entries] == []
+    assert [e for e in entries.values() if e.get("see", "nki.isa") not in entries] == []
+    sets = [name for e in entries.values() for name in e.get("takes", {}).values()]
+    assert set(sets) == known["sets"].keys()
+    short = known["ready"]
+    for values in known["sets"].values():
+        for value in values:
+            alias, _, name = value.partition(".")
+            assert value in ("True", "False") or f"{short[alias]}.{name}" in entries, value
+
+
+def test_an_entry_says_what_the_page_of_an_instruction_says() -> None:
+    """The numbers are those of the documentation and of `explain`, written down by hand."""
+    known = catalog()
+    matmul = known["entries"]["nki.isa.nc_matmul"]
+    assert matmul["call"][:4] == ["dst", "stationary", "moving", "is_stationary_onezero=False"]
+    assert matmul["engines"] == ["tensor"]
+    assert matmul["operands"]["moving"].startswith("read, in sbuf")
+    assert "targets" not in matmul
+    double = "`perf_mode` double_row needs a target with `matmul_double_row` (trn2, trn3)"
+    assert double in matmul["limits"]
+    (cost,) = matmul["cost"]
+    assert cost["steps"].keys() == {"trn1", "trn2", "trn3"}
+    assert cost["steps"]["trn1"][-1] == "MATMUL: 512 cycles on tensor, 183 ns"
+    assert known["entries"]["nki.isa.quantize_mx"]["targets"] == ["trn3"]
+    sizes = known["entries"]["nki.language.tile_size.pmax"]["facts"]
+    assert sizes == {"trn1": ["128"], "trn2": ["128"], "trn3": ["128"]}
+
+
+def test_parameters_know_their_values() -> None:
+    known = catalog()
+
+    def taken(name: str, parameter: str) -> list[str]:
+        return known["sets"][known["entries"][name]["takes"][parameter]]
+
+    operators = taken("nki.isa.tensor_tensor", "op")
+    assert "nl.add" in operators and "nl.bitwise_xor" in operators and "nl.exp" not in operators
+    functions = taken("nki.isa.activation", "op")
+    assert "nl.exp" in functions and "nl.maximum" not in functions
+    assert set(taken("nki.isa.tensor_tensor", "engine")) == {
+        "nisa.engine.vector",
+        "nisa.engine.gpsimd",
+        "nisa.engine.unknown",
+    }
+    assert taken("nki.isa.nc_matmul", "is_transpose") == ["True", "False"]
+    assert "nl.bfloat16" in taken("nki.language.ndarray", "dtype")
+    assert "nl.psum" in taken("nki.language.ndarray", "buffer")
+    assert "takes" not in known["entries"]["nki.collectives.rank_id"]
 
 
 def test_the_built_files_know_the_catalog() -> None:
     """The bundle holds the JSON as JavaScript, so it is searched for the names."""
     built = "\n".join(file.read_text(encoding="utf-8") for file in BUILT.rglob("*.js"))
     known = catalog()
-    words = {*(w for names in known["modules"].values() for w in names), *known["magics"]["%%nki"]}
+    words = {*(w for names in known["modules"].values() for w in names), *known["options"]}
     assert sorted(w for w in words if not re.search(rf"(?<![\w-]){w}(?![\w-])", built)) == []
 
 

@@ -1,0 +1,129 @@
+/**
+ * Is the right thing offered at a place?  The cursor is the bar in each text.
+ */
+
+import { describe, expect, test } from '@jest/globals';
+import { Catalog, CATALOG } from '../src/catalog';
+import { suggest } from '../src/suggest';
+import { SMALL } from './small';
+
+const small = new Catalog(SMALL);
+
+/** What is offered at the bar, with the part of the text that stays as it is. */
+function offered(text: string, elsewhere?: Map<string, string>, catalog = small): string[] {
+  const offset = text.indexOf('|');
+  const cell = text.replace('|', '');
+  const { start, items } = suggest(cell, offset, catalog, elsewhere);
+  expect(items.length === 0 || (start <= offset && start >= 0)).toBe(true);
+  const typed = items.length ? cell.slice(start, offset) : '';
+  return [typed, ...items.map(item => item.text)];
+}
+
+const body = (text: string, elsewhere?: Map<string, string>) =>
+  offered(`%%nki\n${text}`, elsewhere);
+
+describe('magics and their options', () => {
+  for (const [text, expected] of [
+    ['%%n|', ['%%n', '%%nki']],
+    ['a = 1\n%nki|', ['%nki', '%nki', '%nki_target', '%nki_explain']],
+    ['a = 1\n%%n|', ['']],
+    ['%%nki |', ['', '--run', '--target', '--show', '--quiet', '--expect']],
+    ['%%nki --t|', ['--t', '--target']],
+    ['%%nki --quiet --|', ['--', '--run', '--target', '--show', '--expect']],
+    ['%%nki --| --run f(a)', ['--', '--target', '--show', '--quiet', '--expect']],
+    ['%%nki --target |', ['', 'trn1', 'trn2']],
+    ['%%nki --target=t|', ['t', 'trn1', 'trn2']],
+    ['%%nki --target trn2 |', ['', '--run', '--show', '--quiet', '--expect']],
+    ['%%nki --show ir,|', ['', 'memory']],
+    ['%%nki --show=m|', ['m', 'memory']],
+    ['%%nki --expect N|', ['N', 'NKI203']],
+    ['%%nki --run |', ['']],
+    ["%%nki --run 'f(nl.|", ['']],
+    ['%nki --|', ['--', '--run', '--quiet']],
+    ['a = 1\n%nki_target |', ['', 'trn1', 'trn2']],
+    ['%nki_explain ps|', ['ps', 'psum']],
+    ['%%nki --quiet\n--|', ['']]
+  ] as [string, string[]][]) {
+    test(JSON.stringify(text), () => expect(offered(text)).toEqual(expected));
+  }
+});
+
+describe('members', () => {
+  for (const [text, expected] of [
+    ['nisa.|', ['', 'constants', 'engine', 'nc_matmul', 'tensor_tensor']],
+    ['x = nisa.te|', ['te', 'tensor_tensor']],
+    ['nki.isa.engine.|', ['', 'gpsimd', 'vector']],
+    ['nisa.constants.engine.v|', ['v', 'vector']],
+    ['nl.zzz|', ['']],
+    ['self.nl.|', ['']],
+    ['f().nl|', ['']],
+    ['# nisa.|', ['']],
+    ["'nisa.|'", ['']],
+    ["'nisa' nisa.en|", ['en', 'engine']],
+    ['"""doc nl.|', ['']],
+    ['import nki.isa as ni\nni.nc|', ['nc', 'nc_matmul']],
+    ['import numpy as nl\nnl.|', ['']],
+    ['1.|', ['']]
+  ] as [string, string[]][]) {
+    test(JSON.stringify(text), () => expect(body(text)).toEqual(expected));
+  }
+
+  test('in a plain cell only through imports, its own or those of another', () => {
+    expect(offered('nisa.nc|')).toEqual(['']);
+    expect(offered('import nki.isa as nisa\nnisa.nc|')).toEqual(['nc', 'nc_matmul']);
+    expect(offered('q.nc|', new Map([['q', 'nki.isa']]))).toEqual(['nc', 'nc_matmul']);
+  });
+
+  test('names themselves, once a letter is typed', () => {
+    expect(body('n|')).toEqual(['n', 'nki', 'nl', 'nisa']);
+    expect(body('|')).toEqual(['']);
+  });
+});
+
+describe('arguments', () => {
+  for (const [text, expected] of [
+    ['nisa.nc_matmul(|', ['', 'dst=', 'stationary=', 'moving=', 'is_transpose=']],
+    ['nisa.nc_matmul(acc, m|', ['m', 'moving=']],
+    ['nisa.nc_matmul(dst=acc, |)', ['', 'stationary=', 'moving=', 'is_transpose=']],
+    ['nisa.nc_matmul(|, moving=b)', ['', 'dst=', 'stationary=', 'is_transpose=']],
+    ['nisa.nc_matmul(\n    dst=acc[0, 1],\n    |\n)', ['', 'stationary=', 'moving=', 'is_transpose=']],
+    ['nisa.nc_matmul(dst=acc, is_transpose=|', ['', 'True', 'False']],
+    ['nisa.nc_matmul(dst=f(|', ['']],
+    ['nisa.nc_matmul(dst=a[|', ['']],
+    ['nisa.nc_matmul(dst=a + |', ['']],
+    ['nisa.tensor_tensor(d, a, b, |', ['', 'op=', 'engine=', 'name=', 'nl.add', 'nl.multiply']],
+    ['nisa.tensor_tensor(op=|', ['', 'nl.add', 'nl.multiply']],
+    ['nisa.tensor_tensor(op=mul|', ['mul', 'nl.multiply']],
+    ['nisa.tensor_tensor(op=nl.|', ['', 'add', 'multiply', 'float32', 'load', 'tile_size']],
+    ['nisa.tensor_tensor(op=nl.m|', ['m', 'multiply']],
+    ['nisa.tensor_tensor(op=nl.l|', ['l', 'load']],
+    ['nisa.tensor_tensor(op=nl.a|', ['a', 'add']],
+    ['nisa.tensor_tensor(engine=nisa.engine.|', ['', 'vector', 'gpsimd']],
+    ['nl.load(a, dtype=|', ['', 'nl.float32']],
+    ['nisa.tensor_tensor(a, "(", b)\n|', ['']],
+    ['broken(nl.add(\n|', ['', 'x=', 'y=', 'dtype=']],
+    ['broken(nl.add(\ndef f(|', ['']],
+    ['f(nl.add)|', ['']]
+  ] as [string, string[]][]) {
+    test(JSON.stringify(text), () => expect(body(text)).toEqual(expected));
+  }
+
+  test('values by the names the notebook gives them', () => {
+    const cell = '%%nki\nimport nki.language as lang\nlang.load(a, dtype=|';
+    expect(offered(cell)).toEqual(['', 'nl.float32']);
+    const plain = 'import nki.language as lang\nlang.load(a, dtype=|';
+    expect(offered(plain)).toEqual(['', 'lang.float32']);
+    expect(offered('import nki\nnki.language.load(a, dtype=|')).toEqual(['', 'nki.language.float32']);
+  });
+});
+
+test('the catalog of nki_lab', () => {
+  const at = (text: string) => offered(`%%nki\n${text}`, undefined, CATALOG);
+  expect(at('nisa.nc_matmul(dst=acc, s|')).toEqual(['s', 'stationary=']);
+  const operators = at('nisa.tensor_tensor(dst=a, data1=b, data2=c, op=nl.|');
+  expect(operators.indexOf('maximum')).toBeGreaterThan(0);
+  expect(operators.indexOf('maximum')).toBeLessThan(operators.indexOf('affine_range'));
+  expect(at('nl.ndarray((128, 4), dtype=bf|')).toEqual(['bf', 'nl.bfloat16']);
+  expect(at('nl.ndarray(s, nl.int8, buffer=|')).toContain('nl.psum');
+  expect(offered('%%nki --what-if free-l|', undefined, CATALOG)).toEqual(['free-l', 'free-loads', 'free-latency']);
+});

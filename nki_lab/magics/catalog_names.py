@@ -1,0 +1,250 @@
+"""What can be said about one public name without a kernel: for completion and explanations in an editor?
+
+Everything is read where it is defined: signatures, docstrings, operands, rules and costs of instructions, rows of
+operators, limits of chips.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum, EnumMeta
+from importlib import import_module
+from typing import Any
+
+from nki_lab.api.install import ALIASES
+from nki_lab.dtypes import DTYPES, DType
+from nki_lab.ir.instruction import Definition
+from nki_lab.isa import registry
+from nki_lab.isa.accepted import accepted_values, alternatives
+from nki_lab.isa.catalog import (
+    STARS,
+    common_rules,
+    operand_facts,
+    rule_texts,
+    targets_of,
+    usual_cost,
+)
+from nki_lab.isa.operators import Op
+from nki_lab.language.sizes import TileSize
+from nki_lab.options.explain import explain
+from nki_lab.options.glossary import TERMS
+from nki_lab.settings import override
+from nki_lab.targets import ALL_TARGETS
+from nki_lab.targets.engines import Engine
+from nki_lab.targets.features import FEATURES
+from nki_lab.targets.spaces import MemoryRegion
+
+_FEATURE = re.compile(rf"`({'|'.join(FEATURES)})`")
+# A line of a page with a number of a chip; its source stays there.
+_FACT = re.compile(r"^  (\w+: [^()\n]*[^()\s])", re.MULTILINE)
+_COMMON = frozenset(common_rules())
+_TERMS = {name for term in TERMS for name in term.names}
+_CHIPS = tuple(target.name for target in ALL_TARGETS)
+
+
+@dataclass
+class Names:
+    """What is known of every public name, by its official name.
+
+    Attributes:
+        modules: a module or a name with members -> its names.
+        entries: a name -> what is known about it; see `entry_of` for the keys.
+        sets: lists of values that parameters take, by the first one that does.
+    """
+
+    modules: dict[str, list[str]] = field(default_factory=dict)
+    entries: dict[str, dict[str, Any]] = field(default_factory=dict)
+    sets: dict[str, list[str]] = field(default_factory=dict)
+
+    @classmethod
+    def collect(cls) -> Names:
+        """Go through the modules of the official package; the second name of a thing refers to the first."""
+        names = cls()
+        first: dict[int, str] = {}
+        modules = sorted(ALIASES, key=lambda name: (name.count("."), _ORDER.get(name, 9), name))
+        for module in modules:
+            submodules = {n.rpartition(".")[2] for n in ALIASES if n.rpartition(".")[0] == module}
+            public = import_module(ALIASES[module])
+            names.modules[module] = sorted({*public.__all__, *submodules})
+            for name in names.modules[module]:
+                full = f"{module}.{name}"
+                value = getattr(public, name, None)
+                if name in submodules or isinstance(value, types.ModuleType):
+                    names.entries[full] = {"kind": "module"}
+                elif id(value) in first:
+                    names.entries[full] = {"see": first[id(value)]}
+                else:
+                    first[id(value)] = full
+                    names._add(full, value)
+        return names
+
+    def _add(self, full: str, value: Any) -> None:
+        self.entries[full] = self._entry(full, value)
+        members: dict[str, Any] = {}
+        if isinstance(value, type) and issubclass(value, Enum):
+            members = {member.name: _choice(member) for member in value}
+        elif isinstance(value, TileSize):
+            members = {name: _limit(value, name) for name in _limits()}
+        if members:
+            self.modules[full] = list(members)
+            self.entries |= {f"{full}.{name}": entry for name, entry in members.items()}
+
+    def _entry(self, full: str, value: Any) -> dict[str, Any]:
+        definition = registry.get(full.rpartition(".")[2])
+        if definition is not None and full == f"{definition.module}.{definition.name}":
+            return self._instruction(full, definition)
+        if isinstance(value, DType):
+            page = explain(f"nl.{value}", ALL_TARGETS[0]).splitlines()
+            return {"kind": "dtype", "doc": page[-1]}
+        if isinstance(value, EnumMeta):
+            return {"kind": "choices", "doc": _first_line(value)}
+        if isinstance(value, Enum):
+            return _choice(value)
+        if isinstance(value, type):
+            return {"kind": "class", "doc": _first_line(value)}
+        if callable(value):
+            return self._function(full, value)
+        return {"kind": "value", "doc": _first_line(value)}
+
+    def _instruction(self, full: str, definition: Definition) -> dict[str, Any]:
+        signature = definition.__signature__
+        entry = {
+            "kind": "instruction",
+            "call": _call(signature),
+            "doc": _first_line(definition),
+            "operands": {
+                name: ", ".join(operand_facts(o)) for name, o in definition.operands.items()
+            },
+            "engines": [engine.name for engine in definition.engines],
+            "limits": [_with_chips(text) for text, _ in rule_texts(definition, _COMMON)],
+            "cost": _costs(definition),
+        }
+        entry |= _support(definition.requires)
+        taken = {name: [*map(_written, v)] for name, v in accepted_values(definition).items()}
+        return entry | self._takes(full, taken)
+
+    def _function(self, full: str, value: Any) -> dict[str, Any]:
+        signature = inspect.signature(value)
+        entry = {"kind": "function", "call": _call(signature), "doc": _first_line(value)}
+        if isinstance(value, Op):
+            entry |= _operator(value)
+        taken = {name: _annotated(p) for name, p in signature.parameters.items()}
+        return entry | self._takes(full, taken)
+
+    def _takes(self, full: str, taken: dict[str, list[str]]) -> dict[str, Any]:
+        """Return the names of the lists of values that parameters take; equal lists are kept once."""
+        found = {}
+        for parameter, values in taken.items():
+            if values:
+                known = (name for name, others in self.sets.items() if others == values)
+                found[parameter] = name = next(known, f"{full}.{parameter}")
+                self.sets[name] = values
+        return {"takes": found} if found else {}
+
+
+# Where a thing has several names, the one of these modules is its first.
+_ORDER = {"nki": 0, "nki.language": 1, "nki.isa": 2}
+
+
+def _call(signature: inspect.Signature) -> list[str]:
+    return [
+        f"{STARS.get(p.kind, '')}{p.name}" + ("" if p.default is p.empty else f"={p.default!r}")
+        for p in signature.parameters.values()
+    ]
+
+
+def _first_line(value: Any) -> str:
+    doc = value.doc if isinstance(value, Definition) else inspect.getdoc(value) or ""
+    return doc.strip().partition("\n")[0]
+
+
+def _written(value: Any) -> str:
+    return f"nl.{value}" if isinstance(value, DType) else repr(value)
+
+
+def _annotated(parameter: inspect.Parameter) -> list[str]:
+    """Return the values a parameter of a function takes, as far as its annotation or default tells."""
+    words = re.findall(r"\w+", str(parameter.annotation))
+    if "DType" in words:
+        return [f"nl.{name}" for name in DTYPES]
+    if "MemoryRegion" in words:
+        return [f"nl.{name}" for name in _regions()]
+    return [*map(_written, alternatives(parameter.default))]
+
+
+def _regions() -> Iterator[str]:
+    language = import_module(ALIASES["nki.language"])
+    return (n for n in language.__all__ if isinstance(getattr(language, n), MemoryRegion))
+
+
+def _with_chips(text: str) -> str:
+    """Name the chips behind each ability that a sentence asks for."""
+    return _FEATURE.sub(lambda found: f"{found[0]} ({', '.join(_having((found[1],)))})", text)
+
+
+def _having(features: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(t.name for t in ALL_TARGETS if all(t.supports(f) for f in features))
+
+
+def _support(features: tuple[str, ...]) -> dict[str, Any]:
+    """Return the chips that have it where not all do, and what they have for it."""
+    chips = _having(features)
+    if chips == _CHIPS:
+        return {}
+    return {"targets": list(chips), "needs": [FEATURES[feature] for feature in features]}
+
+
+def _costs(definition: Definition) -> list[dict[str, Any]]:
+    """Return usual calls and what they cost on each chip by the model; mostly all chips have one call."""
+    rows: list[dict[str, Any]] = []
+    for target in ALL_TARGETS:
+        usual = usual_cost(definition, target) if target.name in targets_of(definition) else None
+        if usual is not None:
+            call, steps = usual
+            row = next((r for r in rows if r["call"] == call), None)
+            if row is None:
+                row = {"call": call, "steps": {}}
+                rows.append(row)
+            row["steps"][target.name] = steps
+    return rows
+
+
+def _operator(op: Op) -> dict[str, Any]:
+    """Return what an operator is as a value of `op=`."""
+    facts = op.facts()
+    features = (op.alu.feature,) if op.alu is not None and op.alu.feature else ()
+    return {"operator": facts} | _support(features) if facts else {}
+
+
+def _choice(member: Enum) -> dict[str, Any]:
+    """Return what a named choice is; of memories and engines also their numbers on each chip."""
+    topic = member.name.removeprefix("shared_").removeprefix("private_")
+    if not isinstance(member, (MemoryRegion, Engine)) or topic not in _TERMS:
+        return {"kind": "choice", "doc": _first_line(type(member))}
+    pages = {target.name: explain(topic, target) for target in ALL_TARGETS}
+    text = next(iter(pages.values())).split("\n\n")[1]
+    kind = "memory" if isinstance(member, MemoryRegion) else "choice"
+    facts = {chip: _FACT.findall(page) for chip, page in pages.items()}
+    return {"kind": kind, "doc": " ".join(text.split())} | (
+        {"facts": facts} if any(facts.values()) else {}
+    )
+
+
+def _limits() -> Iterator[str]:
+    return (name for name, member in vars(TileSize).items() if isinstance(member, property))
+
+
+def _limit(sizes: TileSize, name: str) -> dict[str, Any]:
+    facts = {}
+    for chip in _CHIPS:
+        with override(target=chip):
+            facts[chip] = [f"{getattr(sizes, name):,}"]
+    return {
+        "kind": "limit",
+        "doc": _first_line(inspect.getattr_static(sizes, name)),
+        "facts": facts,
+    }
