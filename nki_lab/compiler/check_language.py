@@ -13,7 +13,7 @@ import math
 import sys
 from collections import ChainMap
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType, FunctionType, ModuleType, TracebackType
 from typing import Any
 
@@ -63,16 +63,19 @@ def errors_of(source: SourceKernel) -> list[NkiError]:
     return list(_errors(function))
 
 
-def remarks_of(source: SourceKernel) -> tuple[list[NkiError], list[Finding]]:
+def remarks_of(
+    source: SourceKernel, is_kernel: bool = True
+) -> tuple[list[NkiError], list[Finding]]:
     """Return what the text of a function alone shows: errors, and findings about its constructs.
 
-    Errors are those of `errors_of`, and names that modules of NKI do not have, wherever they stand.
+    Errors are those of `errors_of`, and names that modules of NKI do not have, wherever they stand. What a kernel may
+    not do, but a function that it calls, is told only of a kernel.
     """
-    errors = errors_of(source)
     function = _kernel(source)
     if function is None:
-        return errors, []
-    errors += _unknown_members(function)
+        return errors_of(source), []
+    function = replace(function, called=is_kernel)
+    errors = [*_errors(function), *_unknown_members(function)]
     grouped: dict[str, list[Any]] = {}
     for key, node in function.text.facts.constructs:
         grouped.setdefault(key, []).append(node)

@@ -100,7 +100,7 @@ class Draft:
                 continue
             seen.add(name)
             source = SourceKernel.of(function)
-            errors, findings = remarks_of(source)
+            errors, findings = remarks_of(source, is_kernel=name in names)
             self.errors += [e for e in errors if not (stars and _is_global(e))]
             self.findings += findings
             text = source.function_text
@@ -203,7 +203,7 @@ class Draft:
             except Exception:  # it needs what was left out
                 skipped |= names
         assert self._call is not None
-        lacking = skipped & {n.id for n in ast.walk(self._call.func) if isinstance(n, ast.Name)}
+        lacking = skipped & _reached(self._call.func, self._tree)
         if lacking:
             self.unseen = f"`{min(lacking)}` is not made by a plain definition"
         return not lacking
@@ -240,8 +240,27 @@ def _read(node: ast.stmt) -> set[str]:
         parts = [*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)]
     else:
         parts = [node]  # type: ignore[list-item]
-    walked = (n for part in parts for n in ast.walk(part))
-    return {n.id for n in walked if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    return set().union(*map(_loaded, parts))
+
+
+def _reached(function: ast.expr, tree: ast.Module) -> set[str]:
+    """Return the names that a function of a cell reads, and those that what it names in the cell reads."""
+    reads = {
+        node.name: _loaded(node) for node in tree.body if isinstance(node, (*_DEF, ast.ClassDef))
+    }
+    found: set[str] = set()
+    waiting = _loaded(function)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting |= reads.get(name, set())
+    return found
+
+
+def _loaded(node: ast.AST) -> set[str]:
+    walked = (n for n in ast.walk(node) if isinstance(n, ast.Name))
+    return {n.id for n in walked if isinstance(n.ctx, ast.Load)}
 
 
 def _modules(tree: ast.Module) -> dict[str, Any]:

@@ -12,8 +12,10 @@ Editor to kernel:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import functools
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, InteractiveShell
 
@@ -30,10 +32,32 @@ from nki_lab.runtime import Result
 from nki_lab.runtime.jit import current_target
 from nki_lab.runtime.recording import on_run
 from nki_lab.settings import Settings
+from nki_lab.source import headline
 from nki_lab.targets import get_target, target_names
 
 #: Seconds that a check may spend on compiling.
 CHECK_SECONDS = 2.0
+
+
+_Heard = TypeVar("_Heard")
+
+
+def _aside(method: Callable[[Editor, _Heard], None]) -> Callable[[Editor, _Heard], None]:
+    """Let a mistake of ours end what an editor is told, and no cell of the author's."""
+
+    @functools.wraps(method)
+    def heard(self: Editor, what: _Heard) -> None:
+        try:
+            method(self, what)
+        except Exception as error:
+            self.detach()
+            print(
+                "nki_lab: editors are told nothing more, because of a mistake in nki_lab:"
+                f" {headline(error)}",
+                file=sys.stderr,
+            )
+
+    return heard
 
 
 class Editor:
@@ -50,15 +74,20 @@ class Editor:
         self._printed: list[NkiError] = []
         self._told: dict[str, ByCell] = {}
         self._target = ""
+        self._attached = False
 
     def attach(self) -> None:
         """Listen to cells and runs."""
+        self._attached = True
         self._shell.events.register("pre_run_cell", self._begin)
         self._shell.events.register("post_run_cell", self._end)
         on_run(self._ran)
 
     def detach(self) -> None:
         """Stop listening, and close the comm."""
+        if not self._attached:
+            return
+        self._attached = False
         self._shell.events.unregister("pre_run_cell", self._begin)
         self._shell.events.unregister("post_run_cell", self._end)
         on_run(None)
@@ -77,10 +106,12 @@ class Editor:
 
     _cell: str | None = None
 
+    @_aside
     def _ran(self, result: Result) -> None:
         if self._channel.is_open:
             self._runs.note(result)
 
+    @_aside
     def _begin(self, info: ExecutionInfo) -> None:
         self._cell = getattr(info, "cell_id", None)
         self._printed = []
@@ -95,6 +126,7 @@ class Editor:
             above = len(raw) - len(raw.lstrip())
             self._ids.note(name, self._cell, raw[:above].count("\n"))
 
+    @_aside
     def _end(self, result: ExecutionResult) -> None:
         if result.info is None:
             return
@@ -132,6 +164,7 @@ class Editor:
 
     # -- between cells ----------------------------------------------------------------------------------------------
 
+    @_aside
     def _received(self, message: Message) -> None:
         kind = message.get("kind")
         if kind == "hello":

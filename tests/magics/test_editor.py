@@ -283,3 +283,29 @@ def test_front_ends_without_ids_of_cells_are_told_nothing(tmp_path: Any) -> None
         assert len(kernel.opened) == 1
     finally:
         kernel.stop()
+
+
+def test_a_mistake_of_ours_ends_what_is_told_and_no_cell(tmp_path: Any) -> None:
+    kernel = EditorKernel(tmp_path)
+    try:
+        kernel.run(f"%load_ext nki_lab\n{ARRAYS}", "load")
+        kernel.run("import nki_lab.magics.editor as ours; del ours.diagnostics", "break")
+        assert kernel.error == ""
+        assert "because of a mistake in nki_lab: NameError" in kernel.text
+        assert kernel.run(cell("--run 'add(a, b)' --show none"), "c") == []
+        assert kernel.error == ""
+        assert "mistake" not in kernel.text
+    finally:
+        kernel.stop()
+
+
+def test_kernels_without_instructions_or_tiles_are_listed(kernel: EditorKernel) -> None:
+    body = """
+def copied(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=a)
+    return out
+"""
+    (status,) = of_kind(kernel.run(cell("--run 'copied(a)' --show none", body), "e"), "status")
+    assert [m["peak"] for m in status["runs"][0]["memory"]] == [0, 0]
+    kernel.run(cell(), "e")
