@@ -7,7 +7,7 @@ import { ICommandPalette, Notification } from '@jupyterlab/apputils';
 import { ICellModel } from '@jupyterlab/cells';
 import { EditorExtensionRegistry, IEditorExtensionRegistry } from '@jupyterlab/codemirror';
 import { INotebookTracker } from '@jupyterlab/notebook';
-import { openLintPanel } from '@codemirror/lint';
+import { closeLintPanel, openLintPanel } from '@codemirror/lint';
 import { EditorView } from '@codemirror/view';
 import { cellOf, goTo, isKernelCell, textOf, viewOf } from './cells.js';
 import { locate } from './positions.js';
@@ -20,8 +20,9 @@ export const CHECK_CELL = 'nki-lab:check-cell';
 export const CHECK_NOTEBOOK = 'nki-lab:check-notebook';
 export const FIX = 'nki-lab:fix';
 export const NEXT = 'nki-lab:next-mark';
+const CLOSE = 'nki-lab:close-list';
 
-const IN_CELL = '.jp-Notebook .jp-Cell.jp-mod-active';
+const IN_NOTEBOOK = '.jp-Notebook';
 
 /** The editors of code cells, by the model of the cell: ids of cells are not unique among notebooks. */
 class Views {
@@ -148,6 +149,8 @@ function activate(
     await check(session, found);
     tell(session, found);
   };
+  // The editor below which marks are listed.
+  let listed: EditorView | undefined;
   const activeView = () => viewOf(tracker.activeCell ?? undefined);
   const { commands } = app;
   commands.addCommand(CHECK_CELL, {
@@ -199,14 +202,33 @@ function activate(
       if (next) {
         await goTo(session.panel, next.id, doc => locate(doc, next.mark));
         const view = activeView();
+        if (listed && listed !== view) {
+          closeLintPanel(listed);
+        }
         if (view) {
           openLintPanel(view);
         }
+        listed = view;
       }
     }
   });
-  commands.addKeyBinding({ command: FIX, keys: ['Accel .'], selector: `${IN_CELL} .cm-editor` });
-  commands.addKeyBinding({ command: NEXT, keys: ['Alt F8'], selector: '.jp-Notebook' });
+  commands.addCommand(CLOSE, {
+    label: 'NKI: Close the List of Errors and Findings',
+    execute: () => {
+      const view = activeView();
+      if (view) {
+        closeLintPanel(view);
+        view.focus();
+      }
+    }
+  });
+  // The editor is closer to what has the focus than the notebook, whose key would leave it.
+  if (CSS.supports('selector(:has(*))')) {
+    const selector = '.jp-Notebook .cm-editor:has(.cm-panel-lint)';
+    commands.addKeyBinding({ command: CLOSE, keys: ['Escape'], selector });
+  }
+  commands.addKeyBinding({ command: FIX, keys: ['Accel .'], selector: IN_NOTEBOOK });
+  commands.addKeyBinding({ command: NEXT, keys: ['Alt F8'], selector: IN_NOTEBOOK });
   for (const command of [CHECK_CELL, CHECK_NOTEBOOK, FIX, NEXT]) {
     palette?.addItem({ command, category: 'NKI' });
   }

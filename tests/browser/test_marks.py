@@ -322,3 +322,41 @@ def test_text_of_users_is_shown_literally(lab: Lab, page: Page) -> None:
     squiggles(page, 1).hover()
     expect(page.locator(".cm-tooltip-lint")).to_contain_text(HOSTILE)
     assert page.locator("#nki-lab-panel img, .cm-tooltip img, #nki-lab-panel b").count() == 0
+
+
+def test_the_next_mark_is_reached_and_mended_with_keys_alone(lab: Lab, page: Page) -> None:
+    notebook = lab.open(page, write(lab, "keys.ipynb", SETUP, WRONG, CALLER))
+    notebook.run_all()
+    run_cell(page, 2)
+    activate(page, 0)
+    page.locator(".jp-Notebook").focus()
+    page.keyboard.press("Alt+F8")
+    listed = cells(page).nth(1).locator(".cm-panel-lint")
+    expect(listed).to_contain_text("error[NKI108]: nki.language has no `ad`")
+    notebook.screenshot("marks-keys")
+    page.keyboard.press("Alt+F8")
+    expect(listed).to_have_count(0)
+    expect(cells(page).nth(2).locator(".cm-panel-lint")).to_contain_text("`both` is not defined")
+    page.keyboard.press("Escape")
+    expect(cells(page).nth(2).locator(".cm-panel-lint")).to_have_count(0)
+    page.keyboard.press("Alt+F8")
+    expect(listed).to_have_count(1)
+    page.keyboard.press("Escape")
+    expect(listed).to_have_count(0)
+    page.keyboard.press("Control+.")
+    assert "nl.add(t, t)" in source(page, 1)
+
+
+def test_a_view_of_the_same_cell_and_a_closed_notebook(lab: Lab, page: Page) -> None:
+    notebook = lab.open(page, write(lab, "views.ipynb", SETUP, WRONG))
+    notebook.run_all()
+    command(page, "notebook:create-output-view")
+    expect(squiggles(page, 1)).to_have_count(1)
+    shown = panel(page)
+    page.evaluate(
+        """() => {
+          const panels = [...window.jupyterapp.shell.widgets('main')];
+          panels.forEach(panel => panel.context?.model && panel.dispose());
+        }"""
+    )
+    expect(shown).to_contain_text("Open a notebook")
