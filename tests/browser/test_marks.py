@@ -9,11 +9,8 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.lab import Console, Lab, Notebook, browser
-from tests.browser.test_extension import lab, write
 
 pytestmark = pytest.mark.browser
-
-__all__ = ["lab"]
 
 LOAD = "%load_ext nki_lab"
 SETUP = f"{LOAD}\nimport numpy as np\na = np.arange(1024, dtype=np.float32).reshape(128, 8)"
@@ -93,7 +90,7 @@ def theme(page: Page, name: str) -> None:
 
 
 def test_an_error_is_marked_explained_and_mended(lab: Lab, page: Page) -> None:
-    notebook = lab.open(page, write(lab, "mended.ipynb", SETUP, WRONG))
+    notebook = lab.open(page, lab.write("mended.ipynb", SETUP, WRONG))
     assert notebook.run_all() is False
     mark = squiggles(page, 1)
     expect(mark).to_have_count(1)
@@ -121,7 +118,7 @@ def test_an_error_is_marked_explained_and_mended(lab: Lab, page: Page) -> None:
 
 
 def test_a_mark_follows_edits_and_goes_with_its_text(lab: Lab, page: Page) -> None:
-    notebook = lab.open(page, write(lab, "edited_marks.ipynb", SETUP, WRONG))
+    notebook = lab.open(page, lab.write("edited_marks.ipynb", SETUP, WRONG))
     notebook.run_all()
     expect(squiggles(page, 1)).to_have_count(1)
     activate(page, 1)
@@ -141,7 +138,7 @@ def test_a_mark_follows_edits_and_goes_with_its_text(lab: Lab, page: Page) -> No
 
 
 def test_an_error_in_another_cell_is_marked_in_both(lab: Lab, page: Page) -> None:
-    notebook = lab.open(page, write(lab, "two_cells.ipynb", SETUP, HELPER, CALLER))
+    notebook = lab.open(page, lab.write("two_cells.ipynb", SETUP, HELPER, CALLER))
     assert notebook.run_all() is False
     expect(squiggles(page, 1)).to_have_count(1)
     expect(squiggles(page, 2)).to_have_text("both(t)")
@@ -156,7 +153,7 @@ def test_an_error_in_another_cell_is_marked_in_both(lab: Lab, page: Page) -> Non
 
 def test_cells_are_checked_without_running(lab: Lab, page: Page) -> None:
     unread = DOUBLE.replace("double", "later").replace("(a)' ", "(missing)' ")
-    name = write(lab, "checked.ipynb", SETUP, WRONG, DOUBLE, unread)
+    name = lab.write("checked.ipynb", SETUP, WRONG, DOUBLE, unread)
     notebook = lab.open(page, name)
     run_cell(page, 0)
     activate(page, 1)
@@ -171,7 +168,7 @@ def test_cells_are_checked_without_running(lab: Lab, page: Page) -> None:
 
 
 def test_a_notebook_is_checked_when_it_is_saved(lab: Lab, page: Page) -> None:
-    lab.open(page, write(lab, "saved.ipynb", SETUP, WRONG))
+    lab.open(page, lab.write("saved.ipynb", SETUP, WRONG))
     run_cell(page, 0)
     command(page, "docmanager:save")
     page.wait_for_timeout(1500)
@@ -192,7 +189,7 @@ def test_a_notebook_is_checked_when_it_is_saved(lab: Lab, page: Page) -> None:
 
 
 def test_runs_memory_and_marks_are_listed_and_lead_to_views_and_lines(lab: Lab, page: Page) -> None:
-    notebook = lab.open(page, write(lab, "listed.ipynb", SETUP, DOUBLE, WRONG))
+    notebook = lab.open(page, lab.write("listed.ipynb", SETUP, DOUBLE, WRONG))
     notebook.run_all()
     shown = panel(page)
     run = shown.locator(".nki-run")
@@ -231,7 +228,7 @@ def test_runs_memory_and_marks_are_listed_and_lead_to_views_and_lines(lab: Lab, 
 
 
 def test_the_target_is_switched_in_the_panel_and_the_status_bar(lab: Lab, page: Page) -> None:
-    notebook = lab.open(page, write(lab, "target.ipynb", SETUP, "%nki_target"))
+    notebook = lab.open(page, lab.write("target.ipynb", SETUP, "%nki_target"))
     bar = page.locator("#jp-main-statusbar .nki-status")
     expect(bar.locator("visible=true")).to_have_count(0)
     run_cell(page, 0)
@@ -250,8 +247,8 @@ def test_the_target_is_switched_in_the_panel_and_the_status_bar(lab: Lab, page: 
 
 
 def test_two_notebooks_keep_their_own_state_and_the_panel_follows(lab: Lab, page: Page) -> None:
-    write(lab, "second_one.ipynb", SETUP, DOUBLE.replace("double", "other"))
-    notebook = lab.open(page, write(lab, "first_one.ipynb", SETUP, DOUBLE, WRONG))
+    lab.write("second_one.ipynb", SETUP, DOUBLE.replace("double", "other"))
+    notebook = lab.open(page, lab.write("first_one.ipynb", SETUP, DOUBLE, WRONG))
     notebook.run_all()
     shown = panel(page)
     expect(shown.locator(".nki-run-name")).to_have_text(["double"])
@@ -274,7 +271,7 @@ def test_two_notebooks_keep_their_own_state_and_the_panel_follows(lab: Lab, page
 def test_a_restart_clears_all_and_says_so_and_a_reload_finds_all_again(
     lab: Lab, page: Page
 ) -> None:
-    notebook = lab.open(page, write(lab, "restarted.ipynb", SETUP, DOUBLE, WRONG))
+    notebook = lab.open(page, lab.write("restarted.ipynb", SETUP, DOUBLE, WRONG))
     notebook.run_all()
     expect(panel(page).locator(".nki-run-name")).to_have_text(["double"])
     command(page, "docmanager:save")
@@ -301,7 +298,7 @@ def test_a_restart_clears_all_and_says_so_and_a_reload_finds_all_again(
 
 
 def test_a_kernel_without_nki_lab_is_told_as_such(lab: Lab, page: Page) -> None:
-    notebook = lab.open(page, write(lab, "without.ipynb", "1 + 1"))
+    notebook = lab.open(page, lab.write("without.ipynb", "1 + 1"))
     assert notebook.run_all()
     shown = panel(page)
     expect(shown).to_contain_text("nki_lab is not loaded in the kernel of this notebook.")
@@ -315,7 +312,7 @@ def test_a_kernel_without_nki_lab_is_told_as_such(lab: Lab, page: Page) -> None:
 
 def test_text_of_users_is_shown_literally(lab: Lab, page: Page) -> None:
     body = f"%%nki\ndef f(a):\n    return a\n\nraise ValueError({HOSTILE!r})"
-    notebook = lab.open(page, write(lab, "hostile.ipynb", SETUP, body))
+    notebook = lab.open(page, lab.write("hostile.ipynb", SETUP, body))
     notebook.run_all()
     shown = panel(page)
     expect(shown.locator(".nki-mark-message")).to_contain_text(HOSTILE)
@@ -325,7 +322,7 @@ def test_text_of_users_is_shown_literally(lab: Lab, page: Page) -> None:
 
 
 def test_the_next_mark_is_reached_and_mended_with_keys_alone(lab: Lab, page: Page) -> None:
-    notebook = lab.open(page, write(lab, "keys.ipynb", SETUP, WRONG, CALLER))
+    notebook = lab.open(page, lab.write("keys.ipynb", SETUP, WRONG, CALLER))
     notebook.run_all()
     run_cell(page, 2)
     activate(page, 0)
@@ -348,7 +345,7 @@ def test_the_next_mark_is_reached_and_mended_with_keys_alone(lab: Lab, page: Pag
 
 
 def test_a_view_of_the_same_cell_and_a_closed_notebook(lab: Lab, page: Page) -> None:
-    notebook = lab.open(page, write(lab, "views.ipynb", SETUP, WRONG))
+    notebook = lab.open(page, lab.write("views.ipynb", SETUP, WRONG))
     notebook.run_all()
     command(page, "notebook:create-output-view")
     expect(squiggles(page, 1)).to_have_count(1)
