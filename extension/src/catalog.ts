@@ -58,6 +58,8 @@ export interface ICatalog {
   options: Record<string, IOption>;
   codes: Record<string, string>;
   targets: string[];
+  /** A cell with a small kernel that is called. */
+  example: string;
   ready: Record<string, string>;
   homes: Record<string, string>;
   tiles: string[];

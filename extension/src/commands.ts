@@ -50,7 +50,8 @@ export async function loadNkiLab(panel: NotebookPanel): Promise<void> {
   await runActive(panel);
 }
 
-function insert(panel: NotebookPanel, text: string, where: (notebook: NotebookPanel['content']) => void): void {
+/** Puts a code cell with a text below or above the active one. */
+export function insert(panel: NotebookPanel, text: string, where: (notebook: NotebookPanel['content']) => void): void {
   where(panel.content);
   if (panel.content.activeCell?.model.type !== 'code') {
     NotebookActions.changeCellType(panel.content, 'code');
@@ -58,7 +59,8 @@ function insert(panel: NotebookPanel, text: string, where: (notebook: NotebookPa
   (panel.content.activeCell!.model as ICellModel).sharedModel.setSource(text);
 }
 
-async function runActive(panel: NotebookPanel): Promise<void> {
+/** Runs the active cell, in sight. */
+export async function runActive(panel: NotebookPanel): Promise<void> {
   const { content, sessionContext } = panel;
   content.deselectAll();
   await content.scrollToCell(content.activeCell!).catch(() => undefined);

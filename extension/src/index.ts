@@ -6,10 +6,12 @@ import { JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { completion } from './completion.js';
 import { diagnostics } from './diagnostics.js';
 import { highlight } from './highlight.js';
+import { hover } from './hover.js';
 import { panel } from './panel.js';
 import { progress } from './progress.js';
 import { sessions } from './sessions.js';
 import { settings } from './settings.js';
+import { start } from './start.js';
 import { status } from './status.js';
 
 // Some provide something for others: of all types.
@@ -18,6 +20,8 @@ const plugins: JupyterFrontEndPlugin<any>[] = [
   sessions,
   highlight,
   completion,
+  hover,
+  start,
   progress,
   diagnostics,
   panel,

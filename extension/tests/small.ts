@@ -20,6 +20,7 @@ export const SMALL: ICatalog = {
   },
   codes: { NKI203: 'A rule is broken.' },
   targets: ['trn1', 'trn2'],
+  example: '%%nki\ndef f(a): ...',
   ready: { nki: 'nki', nl: 'nki.language', nisa: 'nki.isa' },
   homes: { 'nki_lab.language': 'nki.language' },
   tiles: ['a tile must have at most 128 partitions'],

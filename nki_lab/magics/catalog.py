@@ -7,13 +7,14 @@ two, so that a new name or option cannot be forgotten there.
 from __future__ import annotations
 
 import inspect
+import textwrap
 from typing import Any
 
 from nki_lab.api.install import ALIASES
 from nki_lab.errors import error_classes
 from nki_lab.isa.catalog import common_rules
 from nki_lab.magics.catalog_names import Names
-from nki_lab.magics.define import READY
+from nki_lab.magics.define import EXAMPLE, READY
 from nki_lab.magics.extension import MAGICS
 from nki_lab.options.explain import topics
 from nki_lab.options.table import OPTIONS, BadValue, Option, options_of
@@ -32,6 +33,7 @@ def catalog() -> dict[str, Any]:
         options: each option with its help, its placeholder, and its values with what they mean.
         codes: the errors that can be expected and explained, with their first sentence.
         targets: names of the chips.
+        example: a cell with a small kernel that is called.
         ready: names a cell may use without importing them, and the module each stands for.
         homes: modules of nki_lab, and the official one each of them is.
         tiles: limits that most instructions have for their operands.
@@ -43,6 +45,7 @@ def catalog() -> dict[str, Any]:
         "options": {option.flag: _option(option) for option in OPTIONS if _in_cells(option)},
         "codes": {kind.code: _sentence(kind) for kind in error_classes()},
         "targets": [target.name for target in ALL_TARGETS],
+        "example": textwrap.dedent(EXAMPLE),
         "ready": dict(READY),
         "homes": {home: name for name, home in ALIASES.items()},
         "modules": names.modules,
