@@ -99,7 +99,8 @@ function activate(
     }
   });
 
-  launcher?.add({ command: WORKSHOP, category: 'Notebook', rank: 50 });
+  // In the category of notebooks a card has a kernel's picture or a letter.
+  launcher?.add({ command: WORKSHOP, category: 'Other', rank: 0 });
   for (const command of [WORKSHOP, NEW_NOTEBOOK, INSERT_CELL]) {
     palette?.addItem({ command, category: 'NKI' });
   }
