@@ -390,4 +390,4 @@ assert times == sorted(times, reverse=True), "each step is faster than the one b
 # * Pieces small enough to overlap, and large enough to be worth their start.
 # * Two hardware blocks start transfers; fewer transfers need fewer starts.
 #
-# Next: 21 The matmul ladder.
+# Next: [21 The matmul ladder](21_matmul_ladder.ipynb).
