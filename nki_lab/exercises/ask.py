@@ -199,6 +199,8 @@ def _asked(problem: Problem) -> str:
             if problem.choices
             else f"a number in {problem.unit}"
         )
+    if isinstance(problem, Places) and problem.has_order:
+        return 'write a pattern, such as {"pattern": [[64, 4], [1, 8]], "offset": 0}'
     return "write a slice, such as np.s_[0:64, ::2]"
 
 

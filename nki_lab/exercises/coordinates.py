@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,23 +19,24 @@ from nki_lab.ir.tensor import NkiTensor
 from nki_lab.runtime import KernelFunction, Result, run
 from nki_lab.runtime.view_operands import operand_views
 
-_ROWS, _COLUMNS = 16, 64
+_ROWS, _COLUMNS = 16, 64  # of the largest tensor that is drawn
+_KEYS = {"pattern", "offset"}
+_PATTERN = (
+    'write the arguments of .ap: {"pattern": [[stride, count], [stride, count]], "offset": 0}'
+)
 
 
 def judge_places(problem: Places, given: Any, seed: int | None = None) -> Verdict:
     """Compare what an answer touches with what it should, for every size; raises the error of a kernel."""
     verdict = Verdict()
     for sizes in problem.sizes:
-        wanted = problem.mask(sizes)
+        wanted = problem.numbers(sizes)
         found = _touched(problem, given, sizes, seed)
-        if isinstance(found, Reason):
-            verdict.rows.append((shown(sizes), "wrong", ""))
-            verdict.reason = found
-            return verdict
-        same = np.array_equal(found, wanted)
-        verdict.rows.append((shown(sizes), f"{int(found.sum())} elements" if same else "wrong", ""))
-        if not same:
-            verdict.reason = _difference(problem, found, wanted, sizes)
+        reason = found if isinstance(found, Reason) else _difference(problem, found, wanted, sizes)
+        text = "wrong" if reason is not None else f"{len(wanted)} elements"
+        verdict.rows.append((shown(sizes), text, ""))
+        if reason is not None:
+            verdict.reason = reason
             return verdict
     return verdict
 
@@ -72,14 +73,23 @@ def _elements(view: NkiTensor) -> np.ndarray:
 
 
 def _touched(problem: Places, given: Any, sizes: Sizes, seed: int | None) -> np.ndarray | Reason:
+    """Return the numbers of the elements that an answer touches, in order."""
     shape = problem.shape(**sizes)
     if isinstance(given, KernelFunction):
+        if problem.has_order:
+            return Reason("answer", "the answer is a kernel, expected a pattern", _PATTERN)
         result = run(given, Draw(seed)(*shape, dtype=problem.dtype))
         if problem.way == "reads":
-            return touched(result, result.kernel.inputs[0], "reads")
-        return touched(result, result.kernel.outputs[0].storage, "writes")
-    answer = given(**sizes) if isinstance(given, Callable) else given  # type: ignore[arg-type]
-    return _of_slice(answer, shape)
+            return _in_shape(touched(result, result.kernel.inputs[0], "reads"), shape)
+        return _in_shape(touched(result, result.kernel.outputs[0].storage, "writes"), shape)
+    answer = given(**sizes) if callable(given) else given
+    return _of_pattern(answer, shape) if isinstance(answer, dict) else _of_slice(answer, shape)
+
+
+def _in_shape(found: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | Reason:
+    if found.shape == shape:
+        return np.flatnonzero(found)
+    return Reason("shape", f"the tensor has shape {list(found.shape)}, expected {list(shape)}")
 
 
 def _of_slice(answer: Any, shape: tuple[int, ...]) -> np.ndarray | Reason:
@@ -99,22 +109,46 @@ def _of_slice(answer: Any, shape: tuple[int, ...]) -> np.ndarray | Reason:
                     f"axis {axis} has {size} elements, and the answer goes to {stop}; NKI does not shorten slices",
                     f"end the slice at {size}, or at min(stop, {size})",
                 )
-    mask = np.zeros(shape, bool)
     try:
-        mask[answer] = True
+        return np.arange(np.prod(shape)).reshape(shape)[answer].reshape(-1)
     except IndexError as error:
         return Reason("bounds", f"the answer does not fit shape {list(shape)}: {error}")
-    return mask
 
 
-def _difference(problem: Places, found: np.ndarray, wanted: np.ndarray, sizes: Sizes) -> Reason:
-    case = f"with {shown(sizes)}"
-    if found.shape != wanted.shape:
+def _of_pattern(answer: Mapping[str, Any], shape: tuple[int, ...]) -> np.ndarray | Reason:
+    offset, pairs = answer.get("offset", 0), answer.get("pattern")
+    numbers = [offset, *(n for pair in pairs for n in pair)] if _is_pairs(pairs) else []
+    if not numbers or not all(isinstance(n, int) for n in numbers) or set(answer) - _KEYS:
+        return Reason("answer", f"the answer is {answer!r}, expected a pattern", _PATTERN)
+    places = np.array(offset)
+    for stride, count in pairs:
+        places = places[..., None] + np.arange(count) * stride
+    places = places.reshape(-1)
+    size = int(np.prod(shape))
+    outside = places[(places < 0) | (places >= size)]
+    if outside.size:
         return Reason(
-            "shape",
-            f"the tensor has shape {list(found.shape)}, expected {list(wanted.shape)} ({case})",
+            "bounds",
+            f"the pattern comes to element {outside[0]}, and shape {list(shape)} has elements 0 to {size - 1}",
+            "the last element is offset + stride * (count - 1), summed over the pairs",
         )
-    missing, extra = wanted & ~found, found & ~wanted
+    return places
+
+
+def _is_pairs(pairs: Any) -> bool:
+    return isinstance(pairs, (list, tuple)) and all(
+        isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs
+    )
+
+
+def _difference(
+    problem: Places, found: np.ndarray, wanted: np.ndarray, sizes: Sizes
+) -> Reason | None:
+    """Return what is wrong with elements touched in an order; None where nothing is."""
+    case = f"with {shown(sizes)}"
+    shape = problem.shape(**sizes)
+    touches, should = _mask(found, shape), _mask(wanted, shape)
+    missing, extra = should & ~touches, touches & ~should
     parts = []
     for mask, text in (
         (missing, "are not touched and should be"),
@@ -123,8 +157,35 @@ def _difference(problem: Places, found: np.ndarray, wanted: np.ndarray, sizes: S
         if mask.any():
             first = [int(n) for n in np.argwhere(mask)[0]]
             parts.append(f"{int(mask.sum())} elements {text}, the first at {first}")
-    kind = "missing" if not extra.any() else "extra" if not missing.any() else "other"
-    return Reason(kind, f"{'; '.join(parts)} ({case})", _picture(found, wanted))
+    if parts:
+        kind = "missing" if not extra.any() else "extra" if not missing.any() else "other"
+        return Reason(kind, f"{'; '.join(parts)} ({case})", _picture(touches, should))
+    if problem.has_order and not np.array_equal(found, wanted):
+        return _other_order(found, wanted, shape, case)
+    return None
+
+
+def _other_order(
+    found: np.ndarray, wanted: np.ndarray, shape: tuple[int, ...], case: str
+) -> Reason:
+    if len(found) != len(wanted):
+        message = f"these elements are right, and are {len(found)} in all, expected {len(wanted)}"
+        return Reason(
+            "count", f"{message} ({case})", "some elements come more than once: how often?"
+        )
+    k = int(np.flatnonzero(found != wanted)[0])
+    at, expected = ([int(n) for n in np.unravel_index(e[k], shape)] for e in (found, wanted))
+    return Reason(
+        "order",
+        f"the elements are right, and come in another order: number {k} is {at}, expected {expected} ({case})",
+        "the last pair of a pattern runs fastest",
+    )
+
+
+def _mask(numbers: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    mask = np.zeros(int(np.prod(shape)), bool)
+    mask[numbers] = True
+    return mask.reshape(shape)
 
 
 def _picture(found: np.ndarray, wanted: np.ndarray) -> str:

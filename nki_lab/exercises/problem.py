@@ -160,12 +160,14 @@ class Task(Problem):
 class Places(Problem):
     """Which elements of a tensor does an answer touch?
 
-    The answer is a slice (`np.s_[0:64, ::2]`), a function from the sizes to a slice, or a kernel.
+    The answer is a slice (`np.s_[0:64, ::2]`), the arguments of `.ap` (`{"pattern": [[2, 4]], "offset": 1}`), a
+    function from the sizes to one of them, or a kernel.
 
     Attributes:
         sizes: cases, as keyword arguments of `shape`, `wanted` and of an answer that is a function.
         shape: of the tensor.
-        wanted: array of bools in that shape, or a slice of it: the elements to touch.
+        wanted: the elements to touch: array of bools in that shape, or a slice of it; or array of integers, the numbers
+            of the elements, counted row by row, in the order in which a pattern is to come to them.
         way: for a kernel: "reads" elements of its first argument, or "writes" elements of its result.
         dtype: of the array that a kernel is given.
     """
@@ -176,15 +178,26 @@ class Places(Problem):
     way: str = "reads"
     dtype: str = "float32"
 
-    def mask(self, sizes: Sizes) -> np.ndarray:
-        """Return which elements are to be touched, as an array of bools."""
-        shape = self.shape(**sizes)
+    @property
+    def has_order(self) -> bool:
+        """True where the order of the elements counts, too."""
+        return isinstance(self.wanted(**self.sizes[0]), np.ndarray) and not self._is_mask(
+            self.wanted(**self.sizes[0])
+        )
+
+    def numbers(self, sizes: Sizes) -> np.ndarray:
+        """Return the numbers of the elements to touch, in order."""
         wanted = self.wanted(**sizes)
-        if isinstance(wanted, np.ndarray) and wanted.dtype == bool:
-            return wanted
-        mask = np.zeros(shape, bool)
-        mask[wanted] = True
-        return mask
+        if self._is_mask(wanted):
+            return np.flatnonzero(wanted)
+        if isinstance(wanted, np.ndarray):
+            return wanted.reshape(-1)
+        shape = self.shape(**sizes)
+        return np.arange(np.prod(shape)).reshape(shape)[wanted].reshape(-1)
+
+    @staticmethod
+    def _is_mask(wanted: Any) -> bool:
+        return isinstance(wanted, np.ndarray) and wanted.dtype == bool
 
 
 @dataclass(frozen=True, kw_only=True)

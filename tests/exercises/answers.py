@@ -44,16 +44,16 @@ def kernel_of(task: Task) -> KernelFunction:
     return getattr(solutions_of(task.id[:2]), task.name)
 
 
-def wrong_kernels() -> list[tuple[Task, str, KernelFunction]]:
-    """Return the wrong kernels written for one exercise each, with the kind of reason they are rejected for."""
+def wrong_answers() -> list[tuple[Task | Places, str, Any]]:
+    """Return the wrong answers written for one exercise each, with the kind of reason they are rejected for."""
     found = []
     for path in sorted(WRITTEN.glob("w[0-9][0-9].py")):
         with aliases():
             module = import_module(f"tests.exercises.wrong.{path.stem}")
         for id, kernels in module.WRONG.items():
-            task = PROBLEMS[id]
-            assert isinstance(task, Task)
-            found += [(task, kind, kernel) for kind, kernel in kernels.items()]
+            problem = PROBLEMS[id]
+            assert isinstance(problem, (Task, Places))
+            found += [(problem, kind, kernel) for kind, kernel in kernels.items()]
     return found
 
 

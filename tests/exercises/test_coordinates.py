@@ -82,12 +82,6 @@ def test_a_wrong_slice_is_told_with_its_first_difference(wrong, kind: str, words
     assert (reason.kind, words in reason.message) == (kind, True), reason
 
 
-def test_small_tensors_are_drawn():
-    reason = judge_places(ODD_ROWS, np.s_[1::2, :4]).reason
-    assert reason is not None
-    assert reason.help == PICTURE
-
-
 @nki.jit
 def odd_rows(x):
     rows, columns = x.shape
@@ -96,6 +90,55 @@ def odd_rows(x):
     out = nl.ndarray((rows, columns), dtype=x.dtype, buffer=nl.shared_hbm)
     nisa.dma_copy(dst=out[0 : rows // 2, 1:], src=tile[:, 1:])
     return out
+
+
+COLUMNS_FIRST = Places(
+    id="99.3",
+    title="Column by column",
+    statement="",
+    hints=("", "", ""),
+    sizes=({"rows": 3, "columns": 4}, {"rows": 2, "columns": 5}),
+    shape=lambda rows, columns: (rows, columns),
+    wanted=lambda rows, columns: np.arange(rows * columns).reshape(rows, columns).T,
+)
+
+
+def test_a_pattern_is_known_by_its_elements_in_their_order():
+    right = judge_places(
+        COLUMNS_FIRST, lambda rows, columns: {"pattern": [[1, columns], [columns, rows]]}
+    )
+    assert right.reason is None
+    assert [text for _, text, _ in right.rows] == ["12 elements", "10 elements"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind", "words"),
+    [
+        ({"pattern": [[4, 3], [1, 4]]}, "order", "number 1 is [0, 1], expected [1, 0]"),
+        (np.s_[:], "order", "number 1 is [0, 1], expected [1, 0]"),
+        (
+            {"pattern": [[1, 4], [4, 3]]},
+            "bounds",
+            "the pattern comes to element 10, and shape [2, 5]",
+        ),
+        ({"pattern": [[1, 4], [-1, 2]]}, "bounds", "the pattern comes to element -1"),
+        ({"pattern": [[1, 3], [4, 3]]}, "missing", "3 elements are not touched and should be"),
+        ({"pattern": [[0, 2], [1, 12]]}, "count", "are 24 in all, expected 12"),
+        ({"pattern": [[1, 4], [4, 3]], "start": 0}, "answer", "expected a pattern"),
+        ({"pattern": [1, 4]}, "answer", "expected a pattern"),
+        (odd_rows, "answer", "the answer is a kernel, expected a pattern"),
+    ],
+)
+def test_a_wrong_pattern_is_told(wrong, kind: str, words: str):
+    reason = judge_places(COLUMNS_FIRST, wrong).reason
+    assert reason is not None
+    assert (reason.kind, words in reason.message) == (kind, True), reason
+
+
+def test_small_tensors_are_drawn():
+    reason = judge_places(ODD_ROWS, np.s_[1::2, :4]).reason
+    assert reason is not None
+    assert reason.help == PICTURE
 
 
 @nki.jit

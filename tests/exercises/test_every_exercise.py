@@ -9,7 +9,7 @@ from nki_lab.errors import ExerciseFailed
 from nki_lab.exercises import answer, check
 from nki_lab.exercises.coordinates import judge_places
 from nki_lab.exercises.judge import judge
-from nki_lab.exercises.problem import Problem, Question, Task
+from nki_lab.exercises.problem import Places, Problem, Question, Task
 from nki_lab.runtime import use_target
 from tests.exercises.answers import (
     PLACES,
@@ -28,7 +28,7 @@ from tests.exercises.answers import (
     return_argument,
     solutions_of,
     target_of,
-    wrong_kernels,
+    wrong_answers,
     zeros,
 )
 
@@ -84,17 +84,19 @@ def test_a_wrong_kernel_is_rejected_for_a_reason(task: Task, name: str):
     assert verdict.reason.message
 
 
-WRITTEN = wrong_kernels()
+WRITTEN = wrong_answers()
 
 
 @pytest.mark.parametrize(
     ("task", "kind", "kernel"), WRITTEN, ids=[f"{t.id}-{k}" for t, k, _ in WRITTEN]
 )
-def test_a_kernel_written_to_be_wrong_is_rejected_for_its_reason(task: Task, kind: str, kernel):
+def test_an_answer_written_to_be_wrong_is_rejected_for_its_reason(
+    task: Task | Places, kind: str, kernel
+):
     # "limit-2" is another kernel for the reason "limit".
     kind = kind.partition("-")[0]
     with use_target(target_of(task)):
-        verdict = judge(task, kernel, seed=1)
+        verdict = (judge if isinstance(task, Task) else judge_places)(task, kernel, seed=1)
     if kind == "error":
         assert verdict.error is not None, verdict
     else:
