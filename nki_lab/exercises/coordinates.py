@@ -116,9 +116,8 @@ def _of_slice(answer: Any, shape: tuple[int, ...]) -> np.ndarray | Reason:
 
 
 def _of_pattern(answer: Mapping[str, Any], shape: tuple[int, ...]) -> np.ndarray | Reason:
-    offset, pairs = answer.get("offset", 0), answer.get("pattern")
-    numbers = [offset, *(n for pair in pairs for n in pair)] if _is_pairs(pairs) else []
-    if not numbers or not all(isinstance(n, int) for n in numbers) or set(answer) - _KEYS:
+    offset, pairs = answer.get("offset", 0), answer.get("pattern", ())
+    if set(answer) - _KEYS or not isinstance(offset, int) or not _is_pairs(pairs):
         return Reason("answer", f"the answer is {answer!r}, expected a pattern", _PATTERN)
     places = np.array(offset)
     for stride, count in pairs:
@@ -136,8 +135,11 @@ def _of_pattern(answer: Mapping[str, Any], shape: tuple[int, ...]) -> np.ndarray
 
 
 def _is_pairs(pairs: Any) -> bool:
-    return isinstance(pairs, (list, tuple)) and all(
-        isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs
+    return (
+        isinstance(pairs, (list, tuple))
+        and len(pairs) > 0
+        and all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs)
+        and all(isinstance(number, int) for pair in pairs for number in pair)
     )
 
 
