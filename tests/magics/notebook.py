@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -81,6 +82,9 @@ def bare(
     """Return a fresh notebook in which nki_lab is not loaded."""
     monkeypatch.delenv("NEURON_PLATFORM_TARGET_OVERRIDE", raising=False)
     shell.reset()
+    # A reset collects garbage. What is alive by then, most of all what other tests have imported and
+    # kept, need not be looked through by the next one, of which there are hundreds.
+    gc.freeze()
     yield Notebook(shell, capsys)
     shell.run_cell("%unload_ext nki_lab")
     capsys.readouterr()
