@@ -68,7 +68,7 @@ _OUTPUTS = """() => {
 
 
 class Lab:
-    """A JupyterLab server on the loopback interface.
+    """A JupyterLab server on the loopback interface, with our extension as it is in this folder.
 
     Args:
         root: folder it shows.
@@ -87,6 +87,9 @@ class Lab:
 
     def __enter__(self) -> Lab:
         self._private = Path(tempfile.mkdtemp(prefix="lab-"))
+        extensions = self._private / "share" / "labextensions"
+        extensions.mkdir(parents=True)
+        (extensions / "nki-lab").symlink_to(ROOT / "nki_lab" / "labextension")
         settings = self._private / "settings" / "@jupyterlab" / "apputils-extension"
         settings.mkdir(parents=True)
         (settings / "notification.jupyterlab-settings").write_text(json.dumps(_NOTIFICATIONS))
@@ -151,6 +154,7 @@ class Lab:
         folders = {
             "JUPYTER_CONFIG_DIR": "config",
             "JUPYTER_DATA_DIR": "data",
+            "JUPYTER_PATH": "share",
             "JUPYTER_RUNTIME_DIR": "runtime",
             "IPYTHONDIR": "ipython",
             "JUPYTERLAB_SETTINGS_DIR": "settings",

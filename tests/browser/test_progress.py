@@ -9,7 +9,7 @@ import nbformat
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.lab import ROOT, Lab, Notebook, browser
+from tests.browser.lab import Lab, Notebook
 
 pytestmark = pytest.mark.browser
 
@@ -32,16 +32,6 @@ NEXT = "before = time.monotonic()\nprint(float(long(a, 1)[0, 0]), 'is right')"
 
 
 @pytest.fixture(scope="module")
-def lab(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Start a JupyterLab with the extension as it is in this folder."""
-    share = tmp_path_factory.mktemp("share")
-    (share / "labextensions").mkdir()
-    (share / "labextensions" / "nki-lab").symlink_to(ROOT / "nki_lab" / "labextension")
-    with Lab(tmp_path_factory.mktemp("notebooks"), {"JUPYTER_PATH": str(share)}) as lab:
-        yield lab
-
-
-@pytest.fixture(scope="module")
 def bare_lab(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Start a JupyterLab in which our extension is switched off."""
     with Lab(tmp_path_factory.mktemp("bare")) as lab:
@@ -50,15 +40,6 @@ def bare_lab(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             '{"disabledExtensions": {"nki-lab": true}}'
         )
         yield lab
-
-
-@pytest.fixture
-def page(chromium: str) -> Iterator[Page]:
-    with browser(chromium) as page:
-        raised: list[str] = []
-        page.on("pageerror", lambda error: raised.append(str(error)))
-        yield page
-        assert raised == []
 
 
 def write(lab: Lab, name: str, *cells: str) -> str:
