@@ -9,6 +9,7 @@ import { highlight } from './highlight.js';
 import { hover } from './hover.js';
 import { panel } from './panel.js';
 import { progress } from './progress.js';
+import { renderers } from './renderers.js';
 import { sessions } from './sessions.js';
 import { settings } from './settings.js';
 import { start } from './start.js';
@@ -25,7 +26,8 @@ const plugins: JupyterFrontEndPlugin<any>[] = [
   progress,
   diagnostics,
   panel,
-  status
+  status,
+  renderers
 ];
 
 export default plugins;

@@ -1,0 +1,127 @@
+"""Do profiles and compiled kernels open from the file browser in views, and is a bad file one message?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import FrameLocator, Locator, Page
+
+from nki_lab.profiler.export_chrome import save_chrome_trace
+from nki_lab.profiler.files import save
+from tests.browser.lab import OUT, ROOT, Lab, browser
+from tests.widgets.runs import added
+
+pytestmark = pytest.mark.browser
+
+SHOWN = ".jp-Document:not(.lm-mod-hidden)"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return variables that show a server both halves of nki_lab as they are in this folder."""
+    share = tmp_path_factory.mktemp("share")
+    (share / "labextensions").mkdir()
+    (share / "labextensions" / "nki-lab").symlink_to(ROOT / "nki_lab" / "labextension")
+    enabled = tmp_path_factory.mktemp("etc") / "jupyter_server_config.d"
+    enabled.mkdir()
+    (enabled / "nki_lab.json").symlink_to(ROOT / "extension" / "jupyter_server_config.json")
+    return {"JUPYTER_PATH": str(share), "JUPYTER_CONFIG_PATH": str(enabled.parent)}
+
+
+def write_runs(folder: Path) -> None:
+    """Leave a run in every form, and some files that are none."""
+    profile = added().profile
+    for name in ("add.profile.json", "plain.json", "add.pftrace", "add.parquet", "add.csv"):
+        save(profile, folder / name)
+    save_chrome_trace(profile, folder / "trace.nki.json")
+    added().compiled.save(folder / "add.nkic")
+    (folder / "cut.profile.json").write_bytes((folder / "plain.json").read_bytes()[:2000])
+    (folder / "numbers.json").write_text("[1, 2, 3]")
+
+
+@pytest.fixture(scope="module")
+def lab(
+    chromium: str, installed: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Lab]:
+    """Start a JupyterLab whose server makes pages."""
+    folder = tmp_path_factory.mktemp("files")
+    write_runs(folder)
+    with Lab(folder, installed) as lab:
+        yield lab
+
+
+@pytest.fixture
+def page(chromium: str) -> Iterator[Page]:
+    """Open a page; its test fails when a script on it raises."""
+    with browser(chromium) as page:
+        raised: list[str] = []
+        page.on("pageerror", lambda error: raised.append(str(error)))
+        yield page
+        assert raised == []
+
+
+def start(lab: Lab, page: Page, workspace: str) -> None:
+    page.goto(f"{lab.url}/lab/workspaces/{workspace}?reset")
+    page.wait_for_selector(".jp-DirListing-item", timeout=60_000)
+    page.wait_for_selector("#jupyterlab-splash", state="detached")
+
+
+def item(page: Page, name: str) -> Locator:
+    return page.locator(".jp-DirListing-item").filter(has=page.get_by_text(name, exact=True))
+
+
+def views(page: Page) -> FrameLocator:
+    """Return the page in the document in front, once it is there."""
+    page.locator(f"{SHOWN} iframe.nki-page-frame").wait_for(timeout=60_000)
+    frame = page.frame_locator(f"{SHOWN} iframe.nki-page-frame")
+    frame.locator(".nki-view").wait_for()
+    return frame
+
+
+def tabs(frame: FrameLocator) -> list[str]:
+    return frame.get_by_role("tab").all_inner_texts()
+
+
+def screenshot(page: Page, name: str) -> None:
+    OUT.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=OUT / f"renderer-{name}.png")
+
+
+def change_theme(page: Page, theme: str) -> None:
+    page.evaluate(
+        "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", theme
+    )
+    page.wait_for_selector(f"body[data-jp-theme-name='{theme}']", state="attached")
+
+
+PROFILE_TABS = ["Report", "Timeline", "Source"]
+KERNEL_TABS = ["Report", "IR", "Layout", "Memory", "Source", "Findings", "Timeline", "Array", "Graph"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("add.profile.json", PROFILE_TABS),
+        ("trace.nki.json", PROFILE_TABS),
+        ("add.pftrace", PROFILE_TABS),
+        ("add.nkic", KERNEL_TABS),
+    ],
+)
+def test_a_file_opens_in_views(name: str, expected: list[str], lab: Lab, page: Page) -> None:
+    start(lab, page, name.replace(".", "-"))
+    item(page, name).dblclick()
+    frame = views(page)
+    assert tabs(frame) == expected
+    assert frame.locator(".nki-title").inner_text() == "add_halves"
+    for theme in ("JupyterLab Light", "JupyterLab Dark"):
+        change_theme(page, theme)
+        dark = theme.endswith("Dark")
+        frame.locator(".nki-view.nki-dark" if dark else ".nki-view:not(.nki-dark)").wait_for()
+        for tab in expected:
+            frame.get_by_role("tab", name=tab, exact=True).click()
+            panel = frame.locator(".nki-panel:not([hidden])")
+            panel.and_(frame.locator("[data-ready=true]")).wait_for()
+            assert panel.locator(".error").count() == 0
+            screenshot(page, f"{name}-{tab}-{'dark' if dark else 'light'}")
