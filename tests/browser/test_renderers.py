@@ -94,6 +94,7 @@ def change_theme(page: Page, theme: str) -> None:
         "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", theme
     )
     page.wait_for_selector(f"body[data-jp-theme-name='{theme}']", state="attached")
+    page.wait_for_selector("#jupyterlab-splash", state="detached")
 
 
 PROFILE_TABS = ["Report", "Timeline", "Source"]
@@ -125,3 +126,93 @@ def test_a_file_opens_in_views(name: str, expected: list[str], lab: Lab, page: P
             panel.and_(frame.locator("[data-ready=true]")).wait_for()
             assert panel.locator(".error").count() == 0
             screenshot(page, f"{name}-{tab}-{'dark' if dark else 'light'}")
+
+
+@pytest.mark.parametrize("member", ["Instruction.parquet", "Summary.parquet"])
+def test_a_table_leads_to_the_profile_it_belongs_to(member: str, lab: Lab, page: Page) -> None:
+    start(lab, page, f"table-{member[:7]}")
+    item(page, "add.parquet").dblclick()
+    item(page, member).dblclick()
+    assert tabs(views(page)) == PROFILE_TABS
+
+
+@pytest.mark.parametrize("folder", ["add.csv", "add.parquet"])
+def test_a_folder_of_tables_opens_from_its_menu(folder: str, lab: Lab, page: Page) -> None:
+    start(lab, page, folder.replace(".", "-"))
+    item(page, folder).click(button="right")
+    page.get_by_role("menuitem", name="Open NKI Views").click()
+    assert tabs(views(page)) == PROFILE_TABS
+
+
+def test_ordinary_files_stay_what_they_were(lab: Lab, page: Page) -> None:
+    start(lab, page, "ordinary")
+    for name in ("numbers.json", "plain.json"):
+        item(page, name).dblclick()
+        page.locator(f"{SHOWN} .jp-RenderedJSON, {SHOWN} .cm-content").first.wait_for()
+        assert page.locator("iframe.nki-page-frame").count() == 0
+    item(page, "plain.json").click(button="right")
+    label = page.locator(".lm-Menu-itemLabel")
+    label.filter(has_text="Open With").hover()
+    label.filter(has_text="NKI views").click()
+    assert tabs(views(page)) == PROFILE_TABS
+
+
+def test_a_corrupt_file_is_one_message_until_it_is_whole(lab: Lab, page: Page) -> None:
+    start(lab, page, "corrupt")
+    item(page, "cut.profile.json").dblclick()
+    alert = page.locator(f"{SHOWN} [role=alert]")
+    alert.wait_for()
+    for theme in ("JupyterLab Light", "JupyterLab Dark"):
+        change_theme(page, theme)
+        screenshot(page, f"corrupt-{'dark' if theme.endswith('Dark') else 'light'}")
+    said = "cut.profile.json is not a readable profile: the JSON is damaged or cut off"
+    assert alert.inner_text().strip() == said
+    assert page.locator(".jp-Dialog").count() == 0
+
+    (lab.root / "cut.profile.json").write_bytes((lab.root / "plain.json").read_bytes())
+    assert tabs(views(page)) == PROFILE_TABS
+    (lab.root / "cut.profile.json").unlink()
+    alert.wait_for()
+    assert alert.inner_text().strip() == "there is no file cut.profile.json"
+
+
+def test_a_view_comes_back_with_the_workspace(lab: Lab, page: Page) -> None:
+    start(lab, page, "kept")
+    # The workspace is stored a moment after it has changed.
+    with page.expect_response(
+        lambda r: (
+            "/api/workspaces/" in r.url
+            and r.request.method == "PUT"
+            and "nkic" in r.request.post_data
+        )
+    ):
+        item(page, "add.nkic").dblclick()
+    page.goto(f"{lab.url}/lab/workspaces/kept")
+    assert tabs(views(page)) == KERNEL_TABS
+
+
+def test_the_frame_reaches_nothing_and_gives_what_is_asked_for(lab: Lab, page: Page) -> None:
+    start(lab, page, "frame")
+    item(page, "add.profile.json").dblclick()
+    views(page)
+    (inner,) = [frame for frame in page.frames if frame.url == "about:srcdoc"]
+    assert inner.evaluate("() => window.origin") == "null"
+    reach = """(url) => Promise.all([
+      fetch(url).then(() => 'reached', () => 'refused'),
+      new Promise(done => { try { parent.document; done('reached'); } catch { done('refused'); } }),
+      new Promise(done => { try { done(document.cookie && 'reached' || 'refused'); } catch { done('refused'); } }),
+    ])"""
+    assert inner.evaluate(reach, f"{lab.url}/api/contents") == ["refused"] * 3
+
+
+def test_a_lab_whose_server_makes_no_pages_offers_none(
+    chromium: str, installed: dict[str, str], tmp_path: Path, page: Page
+) -> None:
+    write_runs(tmp_path)
+    with Lab(tmp_path, {"JUPYTER_PATH": installed["JUPYTER_PATH"]}) as lab:
+        errors: list[str] = []
+        page.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
+        start(lab, page, "alone")
+        item(page, "add.nkic").dblclick()
+        page.locator(f"{SHOWN} .cm-content").wait_for()
+        assert [text for text in errors if "nki" in text.lower()] == []

@@ -58,7 +58,7 @@ class Passes {
     fill(this.names, ...this.stages.flatMap((stage, k) => {
       if (!stage.changed && !this.showAll && k !== this.shown) return [];
       const counts = stage.written === undefined ? "" : `+${number(stage.written)} −${number(stage.taken)} lines`;
-      const what = k === 0 ? "as traced" : stage.changed ? counts : "unchanged";
+      const what = k === 0 ? (stage.name === "loaded" ? "all that the file has" : "as traced") : stage.changed ? counts : "unchanged";
       return [make("button", {
         type: "button", class: stage.changed ? null : "nki-unchanged", "aria-pressed": String(k === this.shown),
         onclick: () => this.show(k),
