@@ -233,20 +233,30 @@ class Parts:
                 space -= size
         return found
 
-    def recorded(self, tabs: Sequence[str], limit: int) -> dict[str, list[bytes]]:
-        """Return the blocks that a page without a kernel holds, at most `limit` bytes: of each view all, in turn."""
+    def recorded(
+        self, tabs: Sequence[str], limit: int
+    ) -> tuple[dict[str, list[bytes]], dict[str, list[str]]]:
+        """Return the blocks that a page without a kernel holds, of each view all in turn, and what has no room.
+
+        Args:
+            tabs: names of the views.
+            limit: bytes of all blocks.
+        """
         found: dict[str, list[bytes]] = {}
+        cut: dict[str, list[str]] = {tab: [] for tab in tabs}
         space = limit
         for tab in tabs:
             for name in self.names(tab):
-                if name in found or space <= 0:
+                if name in found:
                     continue
-                blocks = list(self.make(name))
+                blocks = list(self.make(name)) if space > 0 else []
                 size = sum(map(len, blocks))
-                if size <= space:
+                if blocks and size <= space:
                     found[name] = blocks
                     space -= size
-        return found
+                else:
+                    cut[tab].append(name)
+        return found, cut
 
     def names(self, tab: str) -> Iterator[str]:
         """Yield the parts that a view may ask for, those it shows first before others."""

@@ -44,8 +44,7 @@ def saved_page(
         colours: the table of colours.
         theme: "light" or "dark"; None follows the reader's system.
     """
-    recorded = parts.recorded(tabs, PAGE_BYTES)
-    cut = {tab: [name for name in parts.names(tab) if name not in recorded] for tab in tabs}
+    recorded, cut = parts.recorded(tabs, PAGE_BYTES)
     state = {
         "head": head | {"note": _note(head.get("note", ""), cut)},
         "tabs": list(tabs),
