@@ -73,11 +73,18 @@ class Lab:
     Args:
         root: folder it shows.
         environment: variables to set for the server and its kernels.
+        application: module that is run: "jupyterlab", or "notebook" for Notebook 7.
     """
 
-    def __init__(self, root: Path, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        environment: dict[str, str] | None = None,
+        application: str = "jupyterlab",
+    ) -> None:
         self.root = root.resolve()
         self.environment = environment or {}
+        self.application = application
         self.port = _free_port()
 
     @property
@@ -143,7 +150,7 @@ class Lab:
 
     def _command(self) -> list[str]:
         return [
-            *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"),
+            *(sys.executable, "-m", self.application, "--no-browser", "--allow-root"),
             *("--ip=127.0.0.1", f"--port={self.port}", "--ServerApp.port_retries=0"),
             *("--IdentityProvider.token=", "--ServerApp.password="),
             *("--ServerApp.disable_check_xsrf=True", f"--ServerApp.root_dir={self.root}"),

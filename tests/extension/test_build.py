@@ -56,6 +56,11 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
 
 
+def test_the_built_files_are_small() -> None:
+    """They are loaded with every JupyterLab, whether or not it shows a kernel."""
+    assert sum(map(len, contents(BUILT).values())) < 500_000
+
+
 @pytest.mark.slow
 def test_the_committed_files_are_what_the_sources_give(npm: str, copy: Path) -> None:
     run(npm, "ci", folder=copy)
