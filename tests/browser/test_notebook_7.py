@@ -8,12 +8,12 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.lab import OUT, Console, Lab, Notebook, browser
-from tests.browser.test_extension import IMPORTS, KERNEL, MAGIC, SETUP, marked, write
+from tests.browser.test_extension import IMPORTS, KERNEL, MAGIC, SETUP, marked
+from tests.browser.test_extension_hover import point_at
 from tests.browser.test_marks import DOUBLE, WRONG
 from tests.browser.test_renderers import (
     KERNEL_TABS,
     PROFILE_TABS,
-    installed,
     item,
     screenshot,
     tabs,
@@ -22,8 +22,6 @@ from tests.browser.test_renderers import (
 )
 
 pytestmark = pytest.mark.browser
-
-__all__ = ["installed"]
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +58,7 @@ def open_notebook(lab: Lab, page: Page, name: str) -> Notebook:
 
 def test_names_are_coloured_and_views_are_alive(notebook_7: Lab, page: Page) -> None:
     shown = f"{MAGIC.replace('none', 'report')}\n{KERNEL}"
-    name = write(notebook_7, "coloured.ipynb", SETUP, shown, IMPORTS + KERNEL)
+    name = notebook_7.write("coloured.ipynb", SETUP, shown, IMPORTS + KERNEL)
     notebook = open_notebook(notebook_7, page, name)
     assert notebook.run_all()
     view = page.locator(".nki-view")
@@ -73,13 +71,29 @@ def test_names_are_coloured_and_views_are_alive(notebook_7: Lab, page: Page) -> 
 
 def test_a_mistake_is_marked_at_its_place(notebook_7: Lab, page: Page) -> None:
     notebook = open_notebook(
-        notebook_7, page, write(notebook_7, "wrong.ipynb", SETUP, DOUBLE, WRONG)
+        notebook_7, page, notebook_7.write("wrong.ipynb", SETUP, DOUBLE, WRONG)
     )
     assert not notebook.run_all()
     mark = page.locator(".jp-CodeCell").nth(2).locator(".cm-lintRange")
     expect(mark.first).to_be_visible(timeout=20_000)
     notebook.screenshot("notebook7-marks")
     assert "ad" in "".join(mark.all_inner_texts())
+
+
+def test_names_are_explained_and_completed(notebook_7: Lab, page: Page) -> None:
+    notebook = open_notebook(
+        notebook_7, page, notebook_7.write("names.ipynb", f"{MAGIC}\n{KERNEL}")
+    )
+    card = point_at(page, "nisa.tensor_tensor", "isa")
+    notebook.screenshot("notebook7-hover")
+    assert card.inner_text().startswith("nisa.tensor_tensor(dst")
+    page.locator(".jp-CodeCell .cm-content").click()
+    page.keyboard.press("Control+End")
+    page.keyboard.type("\n    nisa.tensor_ten")
+    page.keyboard.press("Tab")
+    offered = page.locator(".jp-Completer-item").filter(has_text="tensor_tensor")
+    offered.first.wait_for(timeout=20_000)
+    notebook.screenshot("notebook7-completion")
 
 
 @pytest.mark.parametrize(

@@ -10,24 +10,12 @@ from playwright.sync_api import FrameLocator, Locator, Page
 
 from nki_lab.profiler.export_chrome import save_chrome_trace
 from nki_lab.profiler.files import save
-from tests.browser.lab import OUT, ROOT, Lab, browser
+from tests.browser.lab import OUT, Lab
 from tests.widgets.runs import added
 
 pytestmark = pytest.mark.browser
 
 SHOWN = ".jp-Document:not(.lm-mod-hidden)"
-
-
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return variables that show a server both halves of nki_lab as they are in this folder."""
-    share = tmp_path_factory.mktemp("share")
-    (share / "labextensions").mkdir()
-    (share / "labextensions" / "nki-lab").symlink_to(ROOT / "nki_lab" / "labextension")
-    enabled = tmp_path_factory.mktemp("etc") / "jupyter_server_config.d"
-    enabled.mkdir()
-    (enabled / "nki_lab.json").symlink_to(ROOT / "extension" / "jupyter_server_config.json")
-    return {"JUPYTER_PATH": str(share), "JUPYTER_CONFIG_PATH": str(enabled.parent)}
 
 
 def write_runs(folder: Path) -> None:
@@ -50,16 +38,6 @@ def lab(
     write_runs(folder)
     with Lab(folder, installed) as lab:
         yield lab
-
-
-@pytest.fixture
-def page(chromium: str) -> Iterator[Page]:
-    """Open a page; its test fails when a script on it raises."""
-    with browser(chromium) as page:
-        raised: list[str] = []
-        page.on("pageerror", lambda error: raised.append(str(error)))
-        yield page
-        assert raised == []
 
 
 def start(lab: Lab, page: Page, workspace: str) -> None:
