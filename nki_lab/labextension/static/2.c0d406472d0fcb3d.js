@@ -1,4 +1,4 @@
-"use strict";(self.rspackChunknki_lab=self.rspackChunknki_lab||[]).push([[1],{27(o,r,n){var e=n(28),i=n.n(e),a=n(29),t=(n.n(a))()(i());t.push([o.id,`/* Only in editors: the views of a run have classes of ours too.
+"use strict";(self.rspackChunknki_lab=self.rspackChunknki_lab||[]).push([[2],{31(o,r,n){var e=n(32),i=n.n(e),a=n(33),t=(n.n(a))()(i());t.push([o.id,`/* Only in editors: the views of a run have classes of ours too.
    Python's own spans lie inside ours and have colours: \`*\` reaches them. */
 
 body {
@@ -109,7 +109,7 @@ body[data-jp-theme-light='false'] {
 .nki-card footer {
   color: var(--jp-ui-font-color2);
 }
-`,""]),n.d(r,{},{A:t})},30(o,r,n){var e=n(28),i=n.n(e),a=n(29),t=(n.n(a))()(i());t.push([o.id,`/* Messages of marks, the panel at the side, and the item of the status bar. */
+`,""]),n.d(r,{},{A:t})},34(o,r,n){var e=n(32),i=n.n(e),a=n(33),t=(n.n(a))()(i());t.push([o.id,`/* Messages of marks, the panel at the side, and the item of the status bar. */
 
 body {
   --nki-error-color: var(--jp-error-color0);
@@ -372,7 +372,39 @@ body[data-jp-theme-light='false'] {
   color: inherit;
   font-size: var(--jp-ui-font-size1);
 }
-`,""]),n.d(r,{},{A:t})},31(o,r,n){var e=n(28),i=n.n(e),a=n(29),t=(n.n(a))()(i());t.push([o.id,`/* How far the work of a cell is: src/progress_bar.ts. */
+`,""]),n.d(r,{},{A:t})},36(o,r,n){var e=n(32),i=n.n(e),a=n(33),t=(n.n(a))()(i());t.push([o.id,`.nki-page {
+  display: flex;
+  background: var(--jp-layout-color1);
+  color: var(--jp-ui-font-color1);
+}
+
+.nki-page-frame {
+  flex: 1;
+  border: 0;
+}
+
+.nki-page-wait,
+.nki-page-problem {
+  margin: 24px;
+  max-width: 72ch;
+  font-size: var(--jp-content-font-size1);
+  overflow-wrap: anywhere;
+}
+
+.nki-page-wait {
+  color: var(--jp-ui-font-color2);
+}
+
+.nki-page-problem {
+  align-self: flex-start;
+  border-left: 4px solid var(--jp-error-color1);
+  padding-left: 12px;
+}
+
+.nki-page-problem p + p {
+  color: var(--jp-ui-font-color2);
+}
+`,""]),n.d(r,{},{A:t})},35(o,r,n){var e=n(32),i=n.n(e),a=n(33),t=(n.n(a))()(i());t.push([o.id,`/* How far the work of a cell is: src/progress_bar.ts. */
 
 .jp-Cell > .nki-progress {
   display: flex;
@@ -406,4 +438,4 @@ body[data-jp-theme-light='false'] {
   color: var(--jp-ui-font-color2);
   cursor: default;
 }
-`,""]),n.d(r,{},{A:t})},29(o){o.exports=function(o){var r=[];return r.toString=function(){return this.map(function(r){var n="",e=void 0!==r[5];return r[4]&&(n+="@supports (".concat(r[4],") {")),r[2]&&(n+="@media ".concat(r[2]," {")),e&&(n+="@layer".concat(r[5].length>0?" ".concat(r[5]):""," {")),n+=o(r),e&&(n+="}"),r[2]&&(n+="}"),r[4]&&(n+="}"),n}).join("")},r.i=function(o,n,e,i,a){"string"==typeof o&&(o=[[null,o,void 0]]);var t={};if(e)for(var l=0;l<this.length;l++){var c=this[l][0];null!=c&&(t[c]=!0)}for(var p=0;p<o.length;p++){var s=[].concat(o[p]);e&&t[s[0]]||(void 0!==a&&(void 0===s[5]||(s[1]="@layer".concat(s[5].length>0?" ".concat(s[5]):""," {").concat(s[1],"}")),s[5]=a),n&&(s[2]&&(s[1]="@media ".concat(s[2]," {").concat(s[1],"}")),s[2]=n),i&&(s[4]?(s[1]="@supports (".concat(s[4],") {").concat(s[1],"}"),s[4]=i):s[4]="".concat(i)),r.push(s))}},r}},28(o){o.exports=function(o){return o[1]}},21(o){var r=[];function n(o){for(var n=-1,e=0;e<r.length;e++)if(r[e].identifier===o){n=e;break}return n}function e(o,e){for(var i={},a=[],t=0;t<o.length;t++){var l=o[t],c=e.base?l[0]+e.base:l[0],p=i[c]||0,s="".concat(c," ").concat(p);i[c]=p+1;var d=n(s),u={css:l[1],media:l[2],sourceMap:l[3],supports:l[4],layer:l[5]};if(-1!==d)r[d].references++,r[d].updater(u);else{var f=function(o,r){var n=r.domAPI(r);return n.update(o),function(r){r?(r.css!==o.css||r.media!==o.media||r.sourceMap!==o.sourceMap||r.supports!==o.supports||r.layer!==o.layer)&&n.update(o=r):n.remove()}}(u,e);e.byIndex=t,r.splice(t,0,{identifier:s,updater:f,references:1})}a.push(s)}return a}o.exports=function(o,i){var a=e(o=o||[],i=i||{});return function(o){o=o||[];for(var t=0;t<a.length;t++){var l=n(a[t]);r[l].references--}for(var c=e(o,i),p=0;p<a.length;p++){var s=n(a[p]);0===r[s].references&&(r[s].updater(),r.splice(s,1))}a=c}}},23(o){var r={};o.exports=function(o,n){var e=function(o){if(void 0===r[o]){var n=document.querySelector(o);if(window.HTMLIFrameElement&&n instanceof window.HTMLIFrameElement)try{n=n.contentDocument.head}catch(o){n=null}r[o]=n}return r[o]}(o);if(!e)throw Error("Couldn't find a style target. This probably means that the value for the 'insert' parameter is invalid.");e.appendChild(n)}},25(o){o.exports=function(o){var r=document.createElement("style");return o.setAttributes(r,o.attributes),o.insert(r,o.options),r}},24(o,r,n){o.exports=function(o){var r=n.nc;r&&o.setAttribute("nonce",r)}},22(o){o.exports=function(o){if("u"<typeof document)return{update:function(){},remove:function(){}};var r=o.insertStyleElement(o);return{update:function(n){var e,i,a;e="",n.supports&&(e+="@supports (".concat(n.supports,") {")),n.media&&(e+="@media ".concat(n.media," {")),(i=void 0!==n.layer)&&(e+="@layer".concat(n.layer.length>0?" ".concat(n.layer):""," {")),e+=n.css,i&&(e+="}"),n.media&&(e+="}"),n.supports&&(e+="}"),(a=n.sourceMap)&&"u">typeof btoa&&(e+="\n/*# sourceMappingURL=data:application/json;base64,".concat(btoa(unescape(encodeURIComponent(JSON.stringify(a))))," */")),o.styleTagTransform(e,r,o.options)},remove:function(){var o;null===(o=r).parentNode||o.parentNode.removeChild(o)}}}},26(o){o.exports=function(o,r){if(r.styleSheet)r.styleSheet.cssText=o;else{for(;r.firstChild;)r.removeChild(r.firstChild);r.appendChild(document.createTextNode(o))}}},20(o,r,n){var e=n(21),i=n.n(e),a=n(22),t=n.n(a),l=n(23),c=n.n(l),p=n(24),s=n.n(p),d=n(25),u=n.n(d),f=n(26),g=n.n(f),k=n(27),m={};m.styleTagTransform=g(),m.setAttributes=s(),m.insert=c().bind(null,"head"),m.domAPI=t(),m.insertStyleElement=u(),i()(k.A,m),k.A&&k.A.locals&&k.A.locals;var v=n(30),h={};h.styleTagTransform=g(),h.setAttributes=s(),h.insert=c().bind(null,"head"),h.domAPI=t(),h.insertStyleElement=u(),i()(v.A,h),v.A&&v.A.locals&&v.A.locals;var b=n(31),x={};x.styleTagTransform=g(),x.setAttributes=s(),x.insert=c().bind(null,"head"),x.domAPI=t(),x.insertStyleElement=u(),i()(b.A,x),b.A&&b.A.locals&&b.A.locals}}]);
+`,""]),n.d(r,{},{A:t})},33(o){o.exports=function(o){var r=[];return r.toString=function(){return this.map(function(r){var n="",e=void 0!==r[5];return r[4]&&(n+="@supports (".concat(r[4],") {")),r[2]&&(n+="@media ".concat(r[2]," {")),e&&(n+="@layer".concat(r[5].length>0?" ".concat(r[5]):""," {")),n+=o(r),e&&(n+="}"),r[2]&&(n+="}"),r[4]&&(n+="}"),n}).join("")},r.i=function(o,n,e,i,a){"string"==typeof o&&(o=[[null,o,void 0]]);var t={};if(e)for(var l=0;l<this.length;l++){var c=this[l][0];null!=c&&(t[c]=!0)}for(var p=0;p<o.length;p++){var s=[].concat(o[p]);e&&t[s[0]]||(void 0!==a&&(void 0===s[5]||(s[1]="@layer".concat(s[5].length>0?" ".concat(s[5]):""," {").concat(s[1],"}")),s[5]=a),n&&(s[2]&&(s[1]="@media ".concat(s[2]," {").concat(s[1],"}")),s[2]=n),i&&(s[4]?(s[1]="@supports (".concat(s[4],") {").concat(s[1],"}"),s[4]=i):s[4]="".concat(i)),r.push(s))}},r}},32(o){o.exports=function(o){return o[1]}},25(o){var r=[];function n(o){for(var n=-1,e=0;e<r.length;e++)if(r[e].identifier===o){n=e;break}return n}function e(o,e){for(var i={},a=[],t=0;t<o.length;t++){var l=o[t],c=e.base?l[0]+e.base:l[0],p=i[c]||0,s="".concat(c," ").concat(p);i[c]=p+1;var d=n(s),u={css:l[1],media:l[2],sourceMap:l[3],supports:l[4],layer:l[5]};if(-1!==d)r[d].references++,r[d].updater(u);else{var f=function(o,r){var n=r.domAPI(r);return n.update(o),function(r){r?(r.css!==o.css||r.media!==o.media||r.sourceMap!==o.sourceMap||r.supports!==o.supports||r.layer!==o.layer)&&n.update(o=r):n.remove()}}(u,e);e.byIndex=t,r.splice(t,0,{identifier:s,updater:f,references:1})}a.push(s)}return a}o.exports=function(o,i){var a=e(o=o||[],i=i||{});return function(o){o=o||[];for(var t=0;t<a.length;t++){var l=n(a[t]);r[l].references--}for(var c=e(o,i),p=0;p<a.length;p++){var s=n(a[p]);0===r[s].references&&(r[s].updater(),r.splice(s,1))}a=c}}},27(o){var r={};o.exports=function(o,n){var e=function(o){if(void 0===r[o]){var n=document.querySelector(o);if(window.HTMLIFrameElement&&n instanceof window.HTMLIFrameElement)try{n=n.contentDocument.head}catch(o){n=null}r[o]=n}return r[o]}(o);if(!e)throw Error("Couldn't find a style target. This probably means that the value for the 'insert' parameter is invalid.");e.appendChild(n)}},29(o){o.exports=function(o){var r=document.createElement("style");return o.setAttributes(r,o.attributes),o.insert(r,o.options),r}},28(o,r,n){o.exports=function(o){var r=n.nc;r&&o.setAttribute("nonce",r)}},26(o){o.exports=function(o){if("u"<typeof document)return{update:function(){},remove:function(){}};var r=o.insertStyleElement(o);return{update:function(n){var e,i,a;e="",n.supports&&(e+="@supports (".concat(n.supports,") {")),n.media&&(e+="@media ".concat(n.media," {")),(i=void 0!==n.layer)&&(e+="@layer".concat(n.layer.length>0?" ".concat(n.layer):""," {")),e+=n.css,i&&(e+="}"),n.media&&(e+="}"),n.supports&&(e+="}"),(a=n.sourceMap)&&"u">typeof btoa&&(e+="\n/*# sourceMappingURL=data:application/json;base64,".concat(btoa(unescape(encodeURIComponent(JSON.stringify(a))))," */")),o.styleTagTransform(e,r,o.options)},remove:function(){var o;null===(o=r).parentNode||o.parentNode.removeChild(o)}}}},30(o){o.exports=function(o,r){if(r.styleSheet)r.styleSheet.cssText=o;else{for(;r.firstChild;)r.removeChild(r.firstChild);r.appendChild(document.createTextNode(o))}}},24(o,r,n){var e=n(25),i=n.n(e),a=n(26),t=n.n(a),l=n(27),c=n.n(l),p=n(28),s=n.n(p),d=n(29),u=n.n(d),f=n(30),g=n.n(f),m=n(31),k={};k.styleTagTransform=g(),k.setAttributes=s(),k.insert=c().bind(null,"head"),k.domAPI=t(),k.insertStyleElement=u(),i()(m.A,k),m.A&&m.A.locals&&m.A.locals;var v=n(34),h={};h.styleTagTransform=g(),h.setAttributes=s(),h.insert=c().bind(null,"head"),h.domAPI=t(),h.insertStyleElement=u(),i()(v.A,h),v.A&&v.A.locals&&v.A.locals;var b=n(35),x={};x.styleTagTransform=g(),x.setAttributes=s(),x.insert=c().bind(null,"head"),x.domAPI=t(),x.insertStyleElement=u(),i()(b.A,x),b.A&&b.A.locals&&b.A.locals;var j=n(36),y={};y.styleTagTransform=g(),y.setAttributes=s(),y.insert=c().bind(null,"head"),y.domAPI=t(),y.insertStyleElement=u(),i()(j.A,y),j.A&&j.A.locals&&j.A.locals}}]);
