@@ -97,9 +97,13 @@ def kernel_of(task: Task, given: Any) -> KernelFunction:
 
 
 def is_skeleton(given: Any) -> bool:
-    """Tell whether a kernel still has the line `...` that the learner is to replace."""
-    source = getattr(given, "source", None)
-    return bool(source is not None and _MARK.search(source.text))
+    """Tell whether a kernel, or a function, still has the line `...` that the learner is to replace."""
+    if isinstance(given, KernelFunction):
+        return bool(given.source is not None and _MARK.search(given.source.text))
+    try:
+        return inspect.isfunction(given) and bool(_MARK.search(inspect.getsource(given)))
+    except OSError:
+        return False  # made where no text was kept, as by exec
 
 
 def _check_target(task: Task) -> None:

@@ -108,6 +108,15 @@ def test_other_numbers_are_drawn_each_time_unless_a_seed_is_given():
     np.testing.assert_array_equal(first[2], first[3])
 
 
+def open_slice(rows, columns, height, width, i, j):
+    # Return a slice.
+    ...
+
+
+def test_a_function_that_is_still_to_be_written_is_a_skeleton():
+    assert "this is still the skeleton" in refused("10.3", open_slice).message
+
+
 @pytest.mark.parametrize("given", [skeleton, begun, ...])
 def test_a_skeleton_is_told_to_be_one(given):
     error = refused("01.1", given)

@@ -135,18 +135,39 @@ def one_bank(a, b):
     return out
 
 
+def grid_tile(rows, columns, height, width, i, j):
+    return np.s_[i * height : (i + 1) * height, j * width : (j + 1) * width]
+
+
+def in_partition(m, k, p):
+    return np.s_[:, p]
+
+
+def needed(k, m, start, count):
+    return np.s_[:, start : start + count]
+
+
+def in_bank(rows, columns, itemsize, bank):
+    size = 2048 // itemsize
+    return np.s_[:, bank * size : min((bank + 1) * size, columns)]
+
+
+def by_columns(rows, columns):
+    return {"pattern": [[1, columns], [columns, rows]]}
+
+
+def diagonal(rows, columns):
+    return {"pattern": [[columns + 1, min(rows, columns)]]}
+
+
 ANSWERS = {
     "10.1": np.s_[2:4],
     "10.2": np.s_[:, 1::2],
-    "10.3": lambda rows, columns, height, width, i, j: np.s_[
-        i * height : (i + 1) * height, j * width : (j + 1) * width
-    ],
-    "10.4": lambda m, k, p: np.s_[:, p],
-    "10.5": lambda k, m, start, count: np.s_[:, start : start + count],
+    "10.3": grid_tile,
+    "10.4": in_partition,
+    "10.5": needed,
     "10.11": 3,
-    "10.12": lambda rows, columns, itemsize, bank: np.s_[
-        :, bank * (2048 // itemsize) : min((bank + 1) * (2048 // itemsize), columns)
-    ],
-    "10.14": lambda rows, columns: {"pattern": [[1, columns], [columns, rows]]},
-    "10.15": lambda rows, columns: {"pattern": [[columns + 1, min(rows, columns)]]},
+    "10.12": in_bank,
+    "10.14": by_columns,
+    "10.15": diagonal,
 }

@@ -91,12 +91,17 @@ check("10.2", ...)
 #
 # An array is cut into a grid of tiles, each `height` x `width`. Which elements does tile `(i, j)` have?
 #
-# The answer depends on the sizes, so it is a function:
-# `lambda rows, columns, height, width, i, j: np.s_[...]`. Remember that NKI does not shorten a slice that
-# reaches past the end.
+# The answer depends on the sizes, so it is a function that returns the slice. Remember that NKI does not
+# shorten a slice that reaches past the end.
+
 
 # %% id="grid" exercise="10.3" check="10.3"
-check("10.3", ...)
+def grid_tile(rows, columns, height, width, i, j):
+    # Return a slice: np.s_[first row : end of rows, first column : end of columns].
+    ...
+
+
+check("10.3", grid_tile)
 
 # %% [markdown] id="axis-text"
 # ## Part 2: the axis that is summed over
@@ -132,22 +137,30 @@ def sum_of_rows(x):
 #
 # `a` has `m` rows and `k` columns, and the sum is to run over `k`. So `a` is loaded transposed: `k` becomes
 # the partition axis. Which elements of `a` lie in partition `p` then?
-#
-# `lambda m, k, p: np.s_[...]`
+
 
 # %% id="transposed-tile" exercise="10.4" check="10.4"
-check("10.4", ...)
+def in_partition(m, k, p):
+    # Return a slice of `a`.
+    ...
+
+
+check("10.4", in_partition)
 
 # %% [markdown] id="rows-of-product-spec"
 # ## 10.5 What some rows of a product need
 #
 # `stationary` is `k` x `m`. You want only `count` rows of `stationary.T @ moving`, from row `start` on. Which
 # elements of `stationary` does that take?
-#
-# `lambda k, m, start, count: np.s_[...]`
+
 
 # %% id="rows-of-product" exercise="10.5" check="10.5"
-check("10.5", ...)
+def needed(k, m, start, count):
+    # Return a slice of `stationary`.
+    ...
+
+
+check("10.5", needed)
 
 # %% [markdown] id="no-transpose-spec"
 # ## 10.6 A product without a transpose
@@ -407,11 +420,15 @@ answer("10.11", ..., in_pieces_result)
 #
 # A tile in PSUM has `rows` x `columns` elements of `itemsize` bytes, and begins at the start of bank 0. Which of
 # its elements lie in bank number `bank`? The last bank may be filled only in part.
-#
-# `lambda rows, columns, itemsize, bank: np.s_[...]`
+
 
 # %% id="in-a-bank" exercise="10.12" check="10.12"
-check("10.12", ...)
+def in_bank(rows, columns, itemsize, bank):
+    # Return a slice of the tile.
+    ...
+
+
+check("10.12", in_bank)
 
 # %% [markdown] id="one-bank-spec"
 # ## 10.13 A wide product in one bank
@@ -479,22 +496,31 @@ def show_pattern(x):
 # Which pattern reads an array of `rows` x `columns` column by column: first all of column 0 from above, then
 # column 1, and so on? Here the *order* of the elements counts, too.
 #
-# Answer with a function that returns the arguments of `.ap` as a dictionary:
-# `lambda rows, columns: {"pattern": [[stride, count], [stride, count]]}`, with `"offset"` if it is not 0.
+# Answer with a function that returns the arguments of `.ap` as a dictionary, with `"offset"` if it is not 0.
+
 
 # %% id="by-columns" exercise="10.14" check="10.14"
-check("10.14", ...)
+def by_columns(rows, columns):
+    # Return {"pattern": [[stride, count], [stride, count]]}.
+    ...
+
+
+check("10.14", by_columns)
 
 # %% [markdown] id="diagonal-spec"
 # ## 10.15 The diagonal
 #
 # Which pattern reads the diagonal of an array, [0, 0], [1, 1], [2, 2] and so on, until the rows or the columns
 # end?
-#
-# `lambda rows, columns: {"pattern": [[stride, count]]}`
+
 
 # %% id="diagonal" exercise="10.15" check="10.15"
-check("10.15", ...)
+def diagonal(rows, columns):
+    # Return {"pattern": [[stride, count]]}.
+    ...
+
+
+check("10.15", diagonal)
 
 # %% [markdown] id="seen"
 # ## What you have seen

@@ -82,8 +82,7 @@ row i and column j of the grid? Answer with a function that returns the slice.""
         hints=(
             "Tile (1, 0) starts where tile (0, 0) ends: `height` rows further down.",
             "Tile number i of one axis covers i * size up to, not including, (i + 1) * size.",
-            "lambda rows, columns, height, width, i, j:"
-            " np.s_[i * height : (i + 1) * height, j * width : (j + 1) * width]",
+            "return np.s_[i * height : (i + 1) * height, j * width : (j + 1) * width]",
         ),
     ),
     Places(
@@ -98,7 +97,7 @@ elements of `a` lie in partition `p`? Answer with a function that returns the sl
         hints=(
             "How many elements lie in one partition: m or k?",
             "Each of the k partitions has m elements, one from each row of `a`.",
-            "lambda m, k, p: np.s_[:, p] is column p of `a`.",
+            "return np.s_[:, p], which is column p of `a`.",
         ),
     ),
     Places(
@@ -117,7 +116,7 @@ needed for `count` rows of the result, from row `start` on? Answer with a functi
         hints=(
             "result[i, j] = sum over p of stationary[p, i] * moving[p, j]: where does i stand?",
             "Row i of the result needs column i of `stationary`, in all partitions.",
-            "lambda k, m, start, count: np.s_[:, start : start + count]",
+            "return np.s_[:, start : start + count]",
         ),
     ),
     Task(
@@ -285,7 +284,7 @@ Which of its elements lie in bank `bank`? Answer with a function; the last bank 
         hints=(
             "How many elements of 4 bytes fit into the 2048 bytes that a bank has in each partition? Of 2 bytes?",
             "Bank b begins at column b * (2048 // itemsize), and ends where the next one begins, or with the tile.",
-            "lambda rows, columns, itemsize, bank: np.s_[:, bank * (2048 // itemsize) :"
+            "return np.s_[:, bank * (2048 // itemsize) :"
             " min((bank + 1) * (2048 // itemsize), columns)]",
         ),
     ),
@@ -337,7 +336,7 @@ column 1, and so on? Answer with a function that returns the arguments of `.ap`.
         hints=(
             "The last pair runs fastest. Which step leads from an element to the one below it?",
             "One row further down is `columns` elements further on in memory; the next column is 1 further on.",
-            'lambda rows, columns: {"pattern": [[1, columns], [columns, rows]]}',
+            'return {"pattern": [[1, columns], [columns, rows]]}',
         ),
     ),
     Places(
@@ -356,7 +355,7 @@ rows or the columns end? Answer with a function that returns the arguments of `.
         hints=(
             "One pair is enough. How far is it in memory from [0, 0] to [1, 1]?",
             "One row further down is `columns` elements, one column further right is 1. How many steps are there?",
-            'lambda rows, columns: {"pattern": [[columns + 1, min(rows, columns)]]}',
+            'return {"pattern": [[columns + 1, min(rows, columns)]]}',
         ),
     ),
 )
