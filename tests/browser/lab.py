@@ -68,7 +68,7 @@ _OUTPUTS = """() => {
 
 
 class Lab:
-    """A JupyterLab server on the loopback interface, with our extension as it is in this folder.
+    """A JupyterLab server on the loopback interface, with our extensions of page and server as they are in this folder.
 
     Args:
         root: folder it shows.
@@ -97,6 +97,9 @@ class Lab:
         extensions = self._private / "share" / "labextensions"
         extensions.mkdir(parents=True)
         (extensions / "nki-lab").symlink_to(ROOT / "nki_lab" / "labextension")
+        enabled = self._private / "etc" / "jupyter_server_config.d"
+        enabled.mkdir(parents=True)
+        (enabled / "nki_lab.json").symlink_to(ROOT / "extension" / "jupyter_server_config.json")
         settings = self._private / "settings" / "@jupyterlab" / "apputils-extension"
         settings.mkdir(parents=True)
         (settings / "notification.jupyterlab-settings").write_text(json.dumps(_NOTIFICATIONS))
@@ -162,6 +165,7 @@ class Lab:
             "JUPYTER_CONFIG_DIR": "config",
             "JUPYTER_DATA_DIR": "data",
             "JUPYTER_PATH": "share",
+            "JUPYTER_CONFIG_PATH": "etc",
             "JUPYTER_RUNTIME_DIR": "runtime",
             "IPYTHONDIR": "ipython",
             "JUPYTERLAB_SETTINGS_DIR": "settings",

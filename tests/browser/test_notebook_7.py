@@ -25,14 +25,12 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
-def notebook_7(
-    chromium: str, installed: dict[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Lab]:
+def notebook_7(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Start a Notebook 7 with both halves of nki_lab; skip where it is not installed."""
     pytest.importorskip("notebook")
     folder = tmp_path_factory.mktemp("files")
     write_runs(folder)
-    with Lab(folder, installed, "notebook") as lab:
+    with Lab(folder, application="notebook") as lab:
         yield lab
 
 

@@ -30,13 +30,11 @@ def write_runs(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def lab(
-    chromium: str, installed: dict[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Lab]:
+def lab(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Start a JupyterLab whose server makes pages."""
     folder = tmp_path_factory.mktemp("files")
     write_runs(folder)
-    with Lab(folder, installed) as lab:
+    with Lab(folder) as lab:
         yield lab
 
 
@@ -184,10 +182,10 @@ def test_the_frame_reaches_nothing_and_gives_what_is_asked_for(lab: Lab, page: P
 
 
 def test_a_lab_whose_server_makes_no_pages_offers_none(
-    chromium: str, installed: dict[str, str], tmp_path: Path, page: Page
+    chromium: str, tmp_path: Path, page: Page
 ) -> None:
     write_runs(tmp_path)
-    with Lab(tmp_path, {"JUPYTER_PATH": installed["JUPYTER_PATH"]}) as lab:
+    with Lab(tmp_path, {"JUPYTER_CONFIG_PATH": ""}) as lab:
         errors: list[str] = []
         page.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
         start(lab, page, "alone")
