@@ -10,6 +10,7 @@ from nki_lab.exercises.problem import Limits, Task
 from nki_lab.exercises.reasons import Reason
 from nki_lab.profiler.report import psum_peak_banks, sbuf_peak_bytes
 from nki_lab.runtime import Result
+from nki_lab.targets.spaces import SBUF
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,26 @@ def _numbers(limits: Limits, result: Result) -> Iterator[tuple[str, int, int, st
         peak = sbuf_peak_bytes(result.profile) or 0
         help = "which tiles live at the same time? %nki --show memory shows them"
         yield "SBUF peak, bytes per partition", peak, limits.sbuf_bytes, help
+    if limits.sbuf_end is not None:
+        end = _sbuf_end(result)
+        help = "give every tile an address=(0, byte), and a place again to tiles that are not in use together"
+        yield "end of the last tile in SBUF, byte", end, limits.sbuf_end, help
     if limits.psum_banks is not None:
         peak = psum_peak_banks(result.profile) or 0
         yield "PSUM peak, banks", peak, limits.psum_banks, "drain a bank before the next is filled"
+
+
+def _sbuf_end(result: Result) -> int:
+    """Return the byte of a partition behind which no tile of SBUF lies."""
+    return max(
+        (
+            address.byte + kernel.storages[key].row_bytes
+            for kernel in programs(result)
+            for key, address in (kernel.addresses or {}).items()
+            if kernel.storages[key].buffer is SBUF
+        ),
+        default=0,
+    )
 
 
 def _findings(limits: Limits, result: Result) -> Iterator[Count]:

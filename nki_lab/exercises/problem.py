@@ -53,6 +53,7 @@ class Limits:
         transfers: at most so many DMA transfers.
         transfer_bytes: at most so many bytes moved by them.
         sbuf_bytes: at most so many bytes of a partition in use at the same time.
+        sbuf_end: all tiles lie below this byte of their partitions; for kernels that choose addresses.
         psum_banks: at most so many banks of PSUM in use at the same time.
         uses: instructions the program must have, by name.
         avoids: instructions it must not have.
@@ -63,6 +64,7 @@ class Limits:
     transfers: int | None = None
     transfer_bytes: int | None = None
     sbuf_bytes: int | None = None
+    sbuf_end: int | None = None
     psum_banks: int | None = None
     uses: tuple[str, ...] = ()
     avoids: tuple[str, ...] = ()

@@ -373,4 +373,4 @@ for name, run in steps.items():
 # * FLOP per byte say which side of the roofline a kernel is on.
 # * Of modelled times trust order and reasons first.
 #
-# Next: 25 Allocation and scheduling.
+# Next: [25 Allocation and scheduling](25_allocation.ipynb).
