@@ -137,7 +137,7 @@ with a multiple of 512 columns, and uses at most two banks of PSUM at the same t
             ),
         ),
         limits=Limits(psum_banks=2, uses=("nc_matmul",)),
-        tiers={"trn2": Tiers(passes=28.0, star=24.0)},
+        tiers={"trn2": Tiers(passes=26.0, star=23.5)},
         hints=(
             "Product i goes to bank i % 2. Which byte does bank 1 begin at?",
             "total = nl.ndarray((rows, 512), dtype=nl.float32, buffer=nl.psum, address=(0, 2048 * (i % 2)))",
