@@ -23,6 +23,7 @@ from nki_lab.profiler.summary_text import summary_text
 from nki_lab.runtime import Result
 
 _LAST = "_nki"
+_VALUES = "for example tile_n=128,256,512 target=trn1,trn2, without spaces in between"
 
 
 @magics_class
@@ -81,7 +82,11 @@ class ViewMagics(Magics):
         %nki_vary matmul_result tile_n=128,256,512 target=trn1,trn2
         """
         words = _words(line, "%nki_vary")
-        chosen = dict(word.split("=", 1) for word in words if "=" in word)
+        pairs = [word.split("=", 1) for word in words if "=" in word]
+        chosen = dict(pairs)
+        if len(chosen) < len(pairs):
+            name = next(name for n, (name, _) in enumerate(pairs) if name in dict(pairs[:n]))
+            raise UsageError(f"%nki_vary: {name} is given twice", help=_VALUES)
         rest = " ".join(shlex.quote(word) for word in words if "=" not in word)
         values = {name: self._values(name, text) for name, text in chosen.items()}
         display(self._result(rest, "%nki_vary").vary(**values))
@@ -115,19 +120,32 @@ class ViewMagics(Magics):
 
     def _values(self, name: str, text: str) -> list[Any]:
         """Return the values of a parameter: Python's literals, names of the notebook, or texts such as trn2."""
-        found = []
-        for word in (part.strip() for part in text.split(",")):
-            if not word:
-                raise UsageError(f"%nki_vary: a value of {name} is missing in `{text}`")
-            try:
-                found.append(ast.literal_eval(word))
-            except (SyntaxError, ValueError):
-                first, *attributes = word.split(".")
-                value = self._names.get(first)
-                for attribute in attributes:
-                    value = getattr(value, attribute, None)
-                found.append(word if value is None else value)
-        return found
+        nodes = _elements(text)
+        if nodes is None and not any(mark in text for mark in "[](){}"):
+            words = [word.strip() for word in text.split(",")]
+            nodes = (
+                [(_elements(word) or [ast.Constant(word)])[0] for word in words]
+                if all(words)
+                else []
+            )
+        if nodes is None:
+            raise UsageError(f"%nki_vary: `{text}` holds no values of {name}", help=_VALUES)
+        if not nodes:
+            raise UsageError(f"%nki_vary: a value of {name} is missing in `{text}`", help=_VALUES)
+        return [self._value(name, node) for node in nodes]
+
+    def _value(self, name: str, node: ast.expr) -> Any:
+        try:
+            return ast.literal_eval(node)
+        except ValueError:
+            word = ast.unparse(node)
+        first, *attributes = word.split(".")
+        if not all(part.isidentifier() for part in (first, *attributes)):
+            raise UsageError(f"%nki_vary: `{word}` is no value for {name}", help=_VALUES)
+        value = self._names.get(first)
+        for attribute in attributes:
+            value = getattr(value, attribute, None)
+        return word if value is None else value
 
     def _result(self, line: str, magic: str) -> Result:
         """Return a run with its program."""
@@ -190,3 +208,14 @@ def _words(line: str, magic: str) -> list[str]:
         return shlex.split(line)
     except ValueError as error:
         raise UsageError(f"{magic}: {error}", help="close the quotes") from None
+
+
+def _elements(text: str) -> list[ast.expr] | None:
+    """Return the expressions between commas, also if a list is written around them; None if it is no Python."""
+    try:
+        found = ast.parse(f"[{text}]", mode="eval").body
+    except SyntaxError:
+        return None
+    assert isinstance(found, ast.List)
+    one = found.elts[0] if len(found.elts) == 1 else None
+    return one.elts if isinstance(one, ast.List) else found.elts

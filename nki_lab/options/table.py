@@ -151,7 +151,10 @@ def _changes(text: str, option: Option) -> tuple[str, ...]:
 
 
 def _files(text: str, option: Option) -> tuple[Path, ...]:
-    files = tuple(Path(word.strip()) for word in text.split(","))
+    words = [word.strip() for word in text.split(",")]
+    if not all(words):
+        raise BadValue(f"`{text}` lacks the name of a file", "for example run.json,page.html")
+    files = tuple(Path(word) for word in words)
     for file in files:
         if file.suffix.lower() not in ENDINGS:
             raise BadValue(

@@ -107,16 +107,31 @@ def hbm_usage(profile: Profile) -> Mapping[str, Any]:
 
 
 def _throughput(profile: Profile, chosen: np.ndarray, moved: np.ndarray) -> Mapping[str, Any]:
+    """Sum the rates of the chosen transfers; those under way at the same time share their core's DMA engines equally.
+
+    The mean rate of a transfer is more than it has while others are under way: means that are added up exceed what
+    the engines can move.
+    """
     start, end = profile.numbers(TRANSFERS, "start_ts"), profile.numbers(TRANSFERS, "end_ts")
-    rate = moved / np.maximum(end - start, 1)
+    core = profile.numbers(TRANSFERS, "pcore_idx")
 
     def summed(rows: np.ndarray) -> dict[str, Any]:
-        times, bytes_per_ns = intervals.steps(start[rows], end[rows], rate[rows])
+        everyone = core == core[rows[0]]
+        times, under_way = intervals.steps(start[everyone], end[everyone])
+        share = 1.0 / np.maximum(under_way, 1)
+        served = np.concatenate(([0.0], np.cumsum(share[:-1] * np.diff(times))))
+        first, last = (np.searchsorted(times, column[rows]) for column in (start, end))
+        work = served[last] - served[first]
+        alone = np.where(work > 0, moved[rows] / np.where(work > 0, work, 1.0), 0.0)
+        added = np.zeros(len(times))
+        np.add.at(added, first, alone)
+        np.add.at(added, last, -alone)
+        bytes_per_ns = np.maximum(np.cumsum(added), 0.0) * share * (under_way > 0)
         # What has arrived by then: the rate up to each moment, integrated.
         so_far = np.concatenate(([0.0], np.cumsum(bytes_per_ns[:-1] * np.diff(times))))
         return {
             "timestamp": times,
-            "current_throughput": np.maximum(bytes_per_ns, 0.0) * 1e9,
+            "current_throughput": bytes_per_ns * 1e9,
             "total_transfer_bytes": np.rint(so_far).astype(np.int64),
         }
 

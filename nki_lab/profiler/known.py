@@ -49,6 +49,9 @@ NOTES: dict[str, tuple[str, ...]] = {
         "`trigger` and `completion` are the start and end of the instruction that issued the transfer.",
     ),
     "PendingDma": ("A transfer is pending from the end of the instruction that issued it.",),
+    "DmaUsage": (
+        "Transfers of a core that are under way at the same time share its DMA engines equally.",
+    ),
     "KernelInstructions": (
         "An instruction in a device loop is one row, however often it runs; the value of that loop's variable is null.",
     ),

@@ -104,7 +104,7 @@ def load_folder(path: str | Path, span: Span | None = None) -> Profile:
     events than can be looked at together.
     """
     path = Path(path)
-    complaint = f"{path.name} is not a profile saved by nki_lab"
+    complaint = f"{path.name or path} is not a profile saved by nki_lab"
     if not (path / INDEX).is_file():
         raise BadFile(complaint, help=f"a folder of tables that nki_lab wrote has a file {INDEX}")
     text = read_document(path / INDEX, HEAD, complaint)

@@ -30,6 +30,7 @@ def ran(notebook: Notebook) -> Notebook:
         ("%nki_timeline", "engine or queue"),
         ("%nki_vary", "fastest: dtype="),
         ("%nki_vary add_result target=trn2,trn1 dtype=float32,nl.bfloat16", "trn1    bfloat16"),
+        ("%nki_vary add_result target=[trn1,trn2] dtype=[nl.bfloat16]", "trn1    bfloat16"),
         ("%nki_summary", "total_time"),
         ("%nki_compare add_result _nki", "both take the same time"),
     ],
@@ -81,6 +82,13 @@ def test_a_stored_profile_is_shown_and_compared(ran: Notebook, tmp_path, monkeyp
         ("%nki_timeline nothing.json", e.UsageError, "neither a run in a variable nor a file"),
         ("%nki_timeline damaged.json", e.BadFile, "damaged.json"),
         ("%nki_ir stored.json", e.UsageError, "needs the program of a run"),
+        ("%nki_timeline .", e.BadFile, ". is not a profile"),
+        ("%nki_vary dtype=", e.UsageError, "a value of dtype is missing"),
+        ("%nki_vary dtype=[]", e.UsageError, "a value of dtype is missing"),
+        ("%nki_vary dtype=nl.float32,,nl.bfloat16", e.UsageError, "a value of dtype is missing"),
+        ("%nki_vary dtype=[nl.float32,nl.bfloat16", e.UsageError, "holds no values of dtype"),
+        ("%nki_vary dtype=str(3)", e.UsageError, "`str(3)` is no value for dtype"),
+        ("%nki_vary target=trn1 target=trn2", e.UsageError, "target is given twice"),
     ],
 )
 def test_what_is_no_run_is_an_error(ran: Notebook, tmp_path, monkeypatch, line, kind, words):

@@ -66,6 +66,7 @@ WRONG = [
     ("bench", "--bench=3", "--bench is a switch", "write --bench alone"),
     ("compare", "--compare 'a +'", "invalid syntax", "one Python expression"),
     ("save", "--save run.json,page", "`page` ends with none of .html, .nkic", ".json the profile"),
+    ("save", "--save run.json,,page.html", "lacks the name of a file", "for example run.json"),
     ("json", "--json=1", "--json is a switch", "write --json alone"),
     ("lnc", "--lnc two", "`two` is none of 1, 2", ""),
     ("timeout", "--timeout soon", "`soon` is no number of seconds", "2.5"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from nki_lab.profiler.metrics import Bound, bound_by
@@ -122,9 +123,13 @@ def test_tables_that_follow_from_the_events() -> None:
     assert pending == [(100, 1), (400, 2), (900, 1), (2400, 0)]
     hbm = [(r["timestamp"], r["current_throughput"]) for r in p.records("HbmUsage")]
     assert [t for t, _ in hbm] == [100, 400, 900, 2400]
-    assert [v for _, v in hbm] == pytest.approx([10e9, 30e9, 20e9, 0])
+    # While both are under way each has half of what it moves alone: 8,000 B in 300 + 500 / 2 ns of
+    # the engines, and 40,000 B in 500 / 2 + 1,500 ns.
+    first, second = 8000 / 550, 40000 / 1750
+    rates = [first, (first + second) / 2, second, 0]
+    assert [v for _, v in hbm] == pytest.approx([rate * 1e9 for rate in rates])
     arrived = [r["total_transfer_bytes"] for r in p.records("HbmUsage")]
-    assert arrived == [0, 3000, 18000, 48000]
+    assert arrived == [0, round(300 * first), 8000 + round(250 * second), 48000]
     about = next(p.records("Metadata"))
     assert about["is_simulation"] is True
     assert about["last_hw_timestamp"] == 3100
@@ -148,3 +153,29 @@ def test_issuers_follow_the_edges_to_transfers() -> None:
     lost = FLOW | {"in_id": [9, 1]}
     assert issuers(profile(Flow=lost)).tolist() == [-1, -1]
     assert issuers(profile(Flow={})).tolist() == [-1, -1]
+
+
+def test_transfers_under_way_together_never_move_more_than_the_engines_can() -> None:
+    """Rates of transfers that share engines, one nanosecond after the other."""
+    rng = np.random.default_rng(7)
+    left = rng.integers(20, 400, 12).astype(float)  # ns that each needs alone, at 368 B/ns
+    start = np.sort(rng.integers(0, 900, 12))
+    moved = np.rint(left * 368).astype(int)
+    end, now = np.full(12, -1), 0
+    while (end < 0).any():
+        open_now = (start <= now) & (end < 0)
+        left[open_now] -= 1 / max(open_now.sum(), 1)
+        now += 1
+        end[open_now & (left <= 1e-9)] = now
+    transfers = {
+        "start_ts": start,
+        "end_ts": end,
+        "read_bytes": moved,
+        "write_bytes": moved,
+        "transfer_bytes": moved,
+    }
+    found = Profile.from_tables(TRN2, {"DmaPacketAggregated": transfers}, is_simulation=True)
+    rate = found.numbers("DmaUsage", "current_throughput")
+    assert (moved / (end - start))[(start <= 800) & (end > 800)].sum() > 400  # the means exceed it
+    assert 360e9 < rate.max() < 372e9
+    assert found.numbers("DmaUsage", "total_transfer_bytes")[-1] == moved.sum()
