@@ -256,9 +256,9 @@ def add_columns(a, b, columns):
 print(repr(nki_lab.vary(add_columns, a, b, columns=[64, 128, 256, 512, 1024, 2048])))
 
 # %% [markdown] id="sweep-after"
-# On the left side Sync is the bottleneck: it starts the transfers, one after the other. On the right side the transfers
-# are few and long, and wait for each other. See both in the timelines, first the small pieces: Sync has no gaps, the
-# queues below it have.
+# In the upper rows Sync is the bottleneck: it starts the transfers, one after the other. In the lower rows the transfers
+# are few and long, and wait for each other. See both in the timelines, first the small pieces: Sync is at work most of
+# the time, and the two queues of transfers hardly ever.
 
 # %% id="sweep-small"
 # %nki --run "add_columns(a, b, 128)" --show timeline

@@ -15,7 +15,6 @@
 # %nki_target trn2
 
 # %% id="inputs"
-import ml_dtypes
 import nki
 import nki.isa as nisa
 import nki.language as nl
@@ -48,6 +47,7 @@ print(f"PSUM: {chip.psum_banks} banks of {chip.psum_bank_bytes} bytes in each pa
 # ## Your turn: 25.1 Bank 3
 #
 # Banks count from 0. Think of PSUM as an array of bytes, [128, 16384]. Which slice of it is bank 3, in all partitions?
+# `np.s_` makes a slice without an array: `np.s_[0:64, 0:100]` are the first 100 bytes of the first 64 partitions.
 
 # %% id="bank" exercise="25.1" check="25.1"
 check("25.1", ...)
@@ -196,8 +196,10 @@ print(repr(nki_lab.vary(exp_places, long, count=[1, 2, 3, 4, 8])))
 # ## Your turn: 25.3 Taking turns
 #
 # Two places used in turn are called *double buffering*. In general, tile number `i` of `count` places of `size` bytes
-# each: which bytes of an SBUF of [128, 16384] does it take? Write a function of the three. (NKI before 0.2 had
-# functions for it, such as `sbuf.mod_alloc`. Now the byte is computed.)
+# each: which bytes of an SBUF of [128, 16384] does it take? Write a function from the three to a slice:
+# `lambda i, count, size: np.s_[:, first:end]`.
+#
+# (NKI before 0.2 had functions for it, such as `sbuf.mod_alloc`. Now the byte is computed.)
 
 # %% id="turns" exercise="25.3" check="25.3"
 check("25.3", ...)
@@ -232,6 +234,8 @@ check("25.4", squares_plus)
 # [128, columns] with a multiple of 512 columns, and uses no more than **two** banks.
 #
 # Left to itself, the compiler takes more: it does not know that you want to keep the others free.
+# A product of two tiles is `nisa.nc_matmul(dst=total, stationary=left, moving=right)`, and a tile in PSUM has
+# `buffer=nl.psum`; it is copied to SBUF before it is stored. (See [21](21_matmul_ladder.ipynb).)
 
 
 # %% id="banks" exercise="25.5"
