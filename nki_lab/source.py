@@ -9,6 +9,7 @@ that is no Python, an option of a magic) a `Span` itself is the place.
 from __future__ import annotations
 
 import ast
+import io
 import linecache
 import os
 import re
@@ -138,17 +139,17 @@ class Span:
             return cls(name, code.co_firstlineno, function=code.co_name)
         text = linecache.getline(name, line)
         if column is not None:
-            column = _characters(text, column)
+            column = characters(text, column)
         if end_column is not None:
-            end_column = _characters(linecache.getline(name, end_line or line), end_column)
+            end_column = characters(linecache.getline(name, end_line or line), end_column)
         return cls(name, line, column, end_line, end_column, code.co_name)
 
     @classmethod
     def of_node(cls, node: ast.stmt | ast.expr, code: CodeType) -> Span:
         """Return where a node of the parsed file of a function stands."""
         name, line, end = code.co_filename, node.lineno, node.end_lineno or node.lineno
-        start = _characters(linecache.getline(name, line), node.col_offset)
-        stop = _characters(linecache.getline(name, end), node.end_col_offset or 0)
+        start = characters(linecache.getline(name, line), node.col_offset)
+        stop = characters(linecache.getline(name, end), node.end_col_offset or 0)
         return cls(name, line, start, end, stop, code.co_name)
 
     @cached_property
@@ -207,8 +208,8 @@ class Span:
         def column(line: int, offset: int) -> int:
             # The first line has the bracket that was added and lacks what stands before the call.
             if line > 1:
-                return _characters(lines[line - 1], offset)
-            return _characters(lines[0], offset - 1) + (self.column or 0)
+                return characters(lines[line - 1], offset)
+            return characters(lines[0], offset - 1) + (self.column or 0)
 
         end_line = node.end_lineno or node.lineno
         return Span(
@@ -265,7 +266,21 @@ def blanks(text: str) -> str:
     )  # fmt: skip
 
 
-def _characters(text: str, byte_column: int) -> int:
+def lines_of(text: str) -> list[str]:
+    """Return the lines of Python's text, with their ends, as Python counts them.
+
+    `str.splitlines` also ends a line at form feeds and at separators of Unicode, which may stand in a string.
+    """
+    return io.StringIO(text, newline=None).readlines()
+
+
+def keep_lines(filename: str, text: str) -> None:
+    """Let errors show `text` as the file `filename`; without a time of change it is never dropped."""
+    linecache.cache[filename] = (len(text), None, lines_of(text), filename)
+
+
+def characters(text: str, byte_column: int) -> int:
+    """Return the column in characters of a column that Python counts in bytes of UTF-8."""
     return len(text.encode()[:byte_column].decode(errors="ignore"))
 
 

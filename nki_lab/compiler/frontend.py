@@ -21,7 +21,7 @@ from typing import Any
 from nki_lab.compiler.function_text import FunctionText
 from nki_lab.errors import NkiError, UnknownName, close_matches
 from nki_lab.rewrite import import_of
-from nki_lab.source import Span, Stack
+from nki_lab.source import Span, Stack, lines_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class SourceKernel:
         except (OSError, TypeError):
             lines, first = [], code.co_firstlineno
         text = textwrap.dedent("".join(lines))
-        removed = len(lines[0]) - len(text.splitlines(keepends=True)[0]) if text else 0
+        removed = len(lines[0]) - len(lines_of(text)[0]) if text else 0
         indent = lines[0][:removed] if lines else ""
         return cls(function, text, code.co_filename, first or 1, indent)
 
@@ -91,7 +91,11 @@ class SourceKernel:
     @property
     def _parsed(self) -> FunctionText:
         return FunctionText(
-            self.definition, self.text.splitlines(), self.filename, self.first_line, self.name
+            self.definition,
+            [line.rstrip("\n") for line in lines_of(self.text)],
+            self.filename,
+            self.first_line,
+            self.name,
         )
 
     @cached_property
@@ -115,7 +119,7 @@ class SourceKernel:
 
     def restore_lines(self) -> None:
         """Put the text back into linecache where it is gone or another by now, so that errors can show it."""
-        kept = textwrap.indent(self.text, self.indent).splitlines(keepends=True)
+        kept = lines_of(textwrap.indent(self.text, self.indent))
         start, stop = self.first_line - 1, self.first_line - 1 + len(kept)
         lines = linecache.getlines(self.filename)
         if [line.rstrip() for line in lines[start:stop]] == [line.rstrip() for line in kept]:

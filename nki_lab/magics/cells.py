@@ -5,13 +5,14 @@ import __future__
 
 import ast
 import linecache
+import re
 from dataclasses import dataclass
 from types import CodeType
 
 from IPython.core.interactiveshell import InteractiveShell
 
 from nki_lab.errors import BadSyntax
-from nki_lab.source import Span, Stack, register_cell
+from nki_lab.source import Span, Stack, characters, keep_lines, lines_of, register_cell
 
 _FUTURE = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 _EXAMPLE = "the first line of the cell is %%nki, everything below it is Python"
@@ -46,11 +47,12 @@ class Cell:
         typed = f"{magic} {line}".rstrip()
         raw = _raw_cell(shell, magic, body)
         above = raw[: raw.index(magic)].count("\n")
-        text = "\n" * above + f"# {typed}\n{body}"
+        text = _python_ends("\n" * above + f"# {typed}\n{body}")
         number = len(shell.user_ns.get("In", ("",))) - 1
         _check_encodable(text)
         # ipykernel names a cell by its raw text, and the debugger knows it by that name.
         filename = shell.compile.cache(text, number, raw_code=raw)
+        keep_lines(filename, text)  # IPython has split it at other places than Python does
         register_cell(filename, number if number > 0 else None)
         cell = cls(filename, text, typed, above + 1)
         register_cell(cell._typed_filename, number if number > 0 else None)
@@ -59,14 +61,13 @@ class Cell:
     @classmethod
     def unrun(cls, filename: str, magic: str, text: str) -> Cell:
         """Return a cell that is not being run, as `text` an editor has; `forget` takes its text out of linecache."""
-        head, _, rest = text.partition(magic)
+        head, _, rest = _python_ends(text).partition(magic)
         line, _, body = rest.partition("\n")
         typed = f"{magic}{line}".rstrip()
         above = head.count("\n")
         cell = cls(filename, "\n" * above + f"# {typed}\n{body}", typed, above + 1)
         _check_encodable(cell.text)
-        lines = cell.text.splitlines(keepends=True)
-        linecache.cache[filename] = (len(cell.text), None, lines, filename)
+        keep_lines(filename, cell.text)
         register_cell(filename, None)
         register_cell(cell._typed_filename, None)
         return cell
@@ -88,13 +89,13 @@ class Cell:
         except SyntaxError as error:
             raise BadSyntax(
                 f"this is not Python: {error.msg}",
-                stack=(self._span_of(error),),
+                stack=(self._span_of(error),) if error.lineno else self.magic_stack,
                 help=_instead(self._line(error.lineno or 1)),
             ) from None
         except ValueError as error:  # Python 3.11: a null byte
             raise BadSyntax(
                 f"this is not Python: {error}",
-                stack=(Span(self.filename, self.first_line),),
+                stack=self.magic_stack,
                 help=_EXAMPLE,
             ) from None
 
@@ -107,6 +108,11 @@ class Cell:
         try:
             return compile(tree, self.filename, "exec", flags=flags, dont_inherit=True)
         except SyntaxError as error:  # `return` outside a function, and the like
+            # The compiler, unlike the parser, counts columns in bytes.
+            line = self._line(error.lineno or 1)
+            error.offset = characters(line, (error.offset or 1) - 1) + 1
+            if error.end_offset:
+                error.end_offset = characters(line, error.end_offset - 1) + 1
             raise BadSyntax(
                 f"this is not Python: {error.msg}", stack=(self._span_of(error),)
             ) from None
@@ -116,11 +122,16 @@ class Cell:
         return typed_stack(self._typed_filename, self.typed, self.first_line, word, column, width)
 
     @property
+    def magic_stack(self) -> Stack:
+        """The line of the magic, as typed: the place of what has none in the text below it."""
+        return self.option_stack("")
+
+    @property
     def _typed_filename(self) -> str:
         return f"{self.filename} as typed"
 
     def _line(self, number: int) -> str:
-        lines = self.text.splitlines()
+        lines = lines_of(self.text)
         return lines[number - 1] if number <= len(lines) else ""
 
     def _span_of(self, error: SyntaxError) -> Span:
@@ -134,6 +145,11 @@ class Cell:
 def future_flags(shell: InteractiveShell) -> int:
     """Return the compiler's flags that `from __future__` imports of earlier cells have set."""
     return shell.compile.flags & _FUTURE
+
+
+def _python_ends(text: str) -> str:
+    """Return a text with the ends of lines that Python makes of those of Windows."""
+    return re.sub(r"\r\n?", "\n", text)
 
 
 def _check_encodable(text: str) -> None:
@@ -161,7 +177,7 @@ def typed_stack(
     """
     text = "\n" * (line - 1) + typed + "\n"
     # Kept apart from the source of the cell, since Python cannot read `%%nki`.
-    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    keep_lines(filename, text)
     start = typed.find(word, typed.find(" ") + 1) if word else -1
     if start < 0:
         return (Span(filename, line),)

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-#: Name of the comm; extension/src/kernel.ts has it too.
+#: Name of the comm; extension/src/protocol.ts has it too.
 TARGET = "nki-lab"
 #: Version of what is said over it.
 PROTOCOL = 1

@@ -15,7 +15,7 @@ from nki_lab.compiler.check_language import check_text
 from nki_lab.errors import NkiError, NoKernel
 from nki_lab.magics.cells import Cell
 from nki_lab.runtime import KernelFunction, jit
-from nki_lab.source import Span, stack_of_traceback
+from nki_lab.source import Span, Stack, stack_of_traceback
 
 #: Names a cell may use without importing them; they are bound only where it reads them and they
 #: are missing, and stay bound, since the kernel needs them whenever it is called.
@@ -143,8 +143,8 @@ def no_only_function(cell: Cell, tree: ast.Module, functions: Mapping[str, ast.s
     )
 
 
-def _first_statement(cell: Cell, tree: ast.Module) -> tuple[Span, ...]:
-    return _place(cell, tree.body[0]) if tree.body else (Span(cell.filename, cell.first_line),)
+def _first_statement(cell: Cell, tree: ast.Module) -> Stack:
+    return _place(cell, tree.body[0]) if tree.body else cell.magic_stack
 
 
 def _place(cell: Cell, node: ast.stmt) -> tuple[Span, ...]:

@@ -43,7 +43,7 @@ def diagnostics(
     origin: str,
     errors: Iterable[BaseException] = (),
     findings: Iterable[Finding] = (),
-    line: int = 1,
+    text: str = "",
 ) -> ByCell:
     """Return the marks of what running a cell brought to light, each once.
 
@@ -52,7 +52,7 @@ def diagnostics(
         origin: id of the cell that ran; what happened in another one is marked there, and where this one called it.
         errors: what was raised.
         findings: what did not stop the kernel.
-        line: line of the origin for what has no place in any cell.
+        text: that of the origin, whose first line that is not blank has what is in no cell.
     """
     found: ByCell = {origin: []}
     marks = [
@@ -60,7 +60,7 @@ def diagnostics(
         *(_of_finding(finding) for finding in findings),
     ]
     for data, spans, edits in marks:
-        for cell, mark in _placed(ids, origin, data, spans, edits, line):
+        for cell, mark in _placed(ids, origin, data, spans, edits, text):
             there = found.setdefault(cell, [])
             if mark not in there:
                 there.append(mark)
@@ -109,12 +109,12 @@ def _data(
 
 
 def _placed(
-    ids: CellIds, origin: str, data: Diagnostic, spans: list[Span], edits: list[Edit], line: int
+    ids: CellIds, origin: str, data: Diagnostic, spans: list[Span], edits: list[Edit], text: str
 ) -> Iterator[tuple[str, Diagnostic]]:
     """Yield the mark at its innermost place in a cell and, where that is another one, at the call in the origin."""
     places = [(span, at) for span in spans if (at := ids.find(span)) is not None]
     if not places:
-        yield origin, data | _range(Span("", line), 0)
+        yield origin, data | _first_line(text)
         return
     span, (cell, above) = places[0]
     data = data | {"notes": [*data["notes"], *_inside(spans[0], span), *_calls(spans, span)]}
@@ -125,6 +125,13 @@ def _placed(
             where = f"in {places[0][0].heading()}"
             yield origin, data | _range(span, above) | {"notes": [where, *data["notes"]]}
             return
+
+
+def _first_line(text: str) -> Diagnostic:
+    below = text.lstrip()
+    line = text[: len(text) - len(below)].count("\n") + 1
+    shown = below.partition("\n")[0].rstrip()
+    return {"line": line, "column": 0, "endLine": line, "endColumn": len(shown), "text": shown}
 
 
 def _inside(innermost: Span, shown: Span) -> list[str]:

@@ -142,8 +142,7 @@ class Editor:
         raw = result.info.raw_cell or ""
         if isinstance(error, NkiError) or (isinstance(error, Exception) and is_kernel_cell(raw)):
             errors.append(error)
-        line = raw[: len(raw) - len(raw.lstrip())].count("\n") + 1
-        found = diagnostics(self._ids, cell, errors, findings or (), line)
+        found = diagnostics(self._ids, cell, errors, findings or (), raw)
         self._printed = []
         self._tell(cell, found)
         if findings is not None or self._target_name() != self._target:
@@ -223,11 +222,10 @@ class Editor:
                 Cell.unrun(filename, MAGIC, text), self._shell.user_ns, future_flags(self._shell)
             )
         except NkiError as error:
-            answer(diagnostics(ids, cell, [error]), False, "")
+            answer(diagnostics(ids, cell, [error], text=text), False, "")
             return
         more = draft.read()
-        line = draft.cell.first_line
-        found = diagnostics(ids, cell, draft.errors, draft.findings, line)
+        found = diagnostics(ids, cell, draft.errors, draft.findings, text)
         if not more or not AVAILABLE:
             draft.cell.forget()
             answer(found, False, "this system cannot copy a process" if more else draft.unseen)
@@ -235,7 +233,7 @@ class Editor:
 
         def compile_() -> Any:
             draft.compile()
-            marks = diagnostics(ids, cell, draft.errors, draft.findings, line)
+            marks = diagnostics(ids, cell, draft.errors, draft.findings, text)
             return [marks, draft.unseen]
 
         def done(told: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from nki_lab.options.parsing import Locate, nowhere
 from nki_lab.options.table import BY_NAME, Expression
 from nki_lab.runtime.arrays import is_foreign_array, to_numpy
 from nki_lab.runtime.check import Comparison, compare_arrays
-from nki_lab.source import Place, Span, Stack, headline, stack_of_traceback
+from nki_lab.source import Place, Span, Stack, headline, keep_lines, stack_of_traceback
 
 
 def evaluate(expression: Expression, scope: dict[str, Any], locate: Locate = nowhere) -> Any:
@@ -28,10 +27,7 @@ def evaluate(expression: Expression, scope: dict[str, Any], locate: Locate = now
         UsageError: anything else that was raised, with the place in the expression or below it.
     """
     text = expression.text
-    # Without a time of change the entry is never dropped, so a later error still shows the text.
-    linecache.cache[expression.filename] = (
-        len(text), None, text.splitlines(keepends=True), expression.filename,
-    )  # fmt: skip
+    keep_lines(expression.filename, text)
     try:
         return eval(expression.code, scope)
     except NkiError as error:

@@ -64,6 +64,35 @@ def test_a_comm_is_opened_by_the_first_cell_with_an_id_and_only_one(kernel: Edit
     assert first["targets"] == ["trn1", "trn2", "trn3"]
 
 
+NAMED = "%%nki --run 'f(a)' --show none\n@nki.jit\ndef f(a):\n    {}\n    return a\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "marked"),
+    [
+        (NAMED.format("s = '😀é'; t = nl.ad(a, a)"), (4, "nl.ad")),
+        (NAMED.format("变量 = nl.ad(a, a)"), (4, "nl.ad")),
+        (NAMED.format("s = 1; t = nl.ad(a, a)").replace("\n", "\r\n"), (4, "nl.ad")),
+        # str.splitlines ends lines here, Python and editors do not.
+        (NAMED.format("s = '\u2028\x0c'; # \x85\n    t = nl.ad(a, a)"), (5, "nl.ad")),
+        # The compiler counts columns in bytes.
+        (NAMED.format("pass") + "s = '😀é'; return 5", (6, "return 5")),
+        (NAMED.format("s = '😀é'; break"), (4, "break")),
+        ("\n%%nki --run 'f(a)'", (2, "%%nki --run 'f(a)'")),
+    ],
+)
+def test_a_mark_covers_what_is_wrong_of_any_text(
+    text: str, marked: tuple[int, str], kernel: EditorKernel
+) -> None:
+    """Both where the cell is run and where it is only read; the mark's line is one that the editor has."""
+    (told,) = of_kind(kernel.run(text, "any"), "diagnostics")
+    for message in (told, kernel.check(text, "any")):
+        (mark,) = message["cells"]["any"]
+        assert (mark["line"], mark["text"][mark["column"] : mark["endColumn"]]) == marked
+        lines = text.replace("\r\n", "\n").split("\n")
+        assert mark["text"] == lines[mark["line"] - 1]
+
+
 def test_an_error_is_marked_where_it_is_and_gone_after_the_next_run(kernel: EditorKernel) -> None:
     wrong = "\n\n" + cell("--run 'add(a, b)'", ADD.replace("nl.add(", "nl.ad("))
     (told,) = of_kind(kernel.run(wrong, "c"), "diagnostics")
