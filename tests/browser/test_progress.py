@@ -10,24 +10,17 @@ import pytest
 from playwright.sync_api import Page
 
 from tests.browser.lab import Lab, Notebook
+from tests.long_kernel import LONG
 
 pytestmark = pytest.mark.browser
 
 # The loop is long for everybody, and its values do not matter.
-SETUP = """\
+SETUP = f"""\
 %load_ext nki_lab
 import numpy as np, time
-import nki, nki.language as nl
 a = np.ones((128, 512), np.float32)
 
-@nki.jit
-def long(a, passes):
-    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
-    tile = nl.load(a)
-    for _ in nl.dynamic_range(passes):
-        tile[...] = nl.tanh(tile)
-    nl.store(out, tile)
-    return out"""
+{LONG}"""
 NEXT = "before = time.monotonic()\nprint(float(long(a, 1)[0, 0]), 'is right')"
 
 

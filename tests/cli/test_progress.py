@@ -12,26 +12,16 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-KERNEL = """\
-import nki, nki.language as nl
+from tests.long_kernel import LONG
 
-@nki.jit
-def long(a, passes):
-    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
-    tile = nl.load(a)
-    for _ in nl.dynamic_range(passes):
-        tile[...] = nl.tanh(tile)
-    nl.store(out, tile)
-    return out
-"""
+ROOT = Path(__file__).parents[2]
 COMMAND = ("run", "long.py", "--input", "a=ones:128x8", "--arg", "passes=500_000", "--json")
 
 pytestmark = pytest.mark.slow
 
 
 def run(folder: Path, stderr: int) -> subprocess.CompletedProcess[bytes]:
-    (folder / "long.py").write_text(KERNEL)
+    (folder / "long.py").write_text(LONG)
     return subprocess.run(
         [sys.executable, "-m", "nki_lab", *COMMAND],
         cwd=folder,

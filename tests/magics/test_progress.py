@@ -12,24 +12,18 @@ from typing import Any
 import pytest
 from jupyter_client.manager import start_new_kernel
 
+from tests.long_kernel import LONG
+
 ROOT = Path(__file__).parents[2]
 
 pytestmark = [pytest.mark.notebook, pytest.mark.slow]
 
-LOAD = """\
+LOAD = f"""\
 %load_ext nki_lab
-import numpy as np, nki, nki.language as nl
+import numpy as np
 a = np.ones((128, 8), np.float32)
 
-@nki.jit
-def long(a, passes):
-    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
-    tile = nl.load(a)
-    for _ in nl.dynamic_range(passes):
-        tile[...] = nl.tanh(tile)
-    nl.store(out, tile)
-    return out
-
+{LONG}
 import nki_lab.progress
 nki_lab.progress.FIRST_S = 0.1"""
 WORK = "print('first')\n_ = long(a, 120_000)\nprint('last')"
