@@ -32,7 +32,7 @@ export class NkiPanel extends Widget {
   constructor(private _sessions: INkiSessions) {
     super();
     this.id = ID;
-    this.addClass('nki-panel');
+    this.addClass('nki-side');
     this.title.icon = nkiIcon;
     this.title.caption = 'NKI: chip, runs, errors and findings';
     this.node.setAttribute('role', 'region');
@@ -58,7 +58,7 @@ export class NkiPanel extends Widget {
       return [element('p', { class: 'nki-hint' }, 'Open a notebook to see what its kernels do.')];
     }
     const { title } = session.panel;
-    const name = element('h2', { class: 'nki-panel-title', title: title.label }, title.label);
+    const name = element('h2', { class: 'nki-side-title', title: title.label }, title.label);
     const { state, status } = session;
     if (state !== 'loaded' || !status) {
       const said = element('p', { class: 'nki-hint', role: 'status' }, SAID[state as Exclude<State, 'loaded'>]);
@@ -95,7 +95,7 @@ export class NkiPanel extends Widget {
       const row = button(head, choose, { class: 'nki-button nki-run', 'aria-pressed': pressed, 'data-key': `run ${run.id}` });
       return element('li', {}, row, ...(run === chosen ? [views(session, run)] : []));
     });
-    const list = rows.length ? element('ul', { class: 'nki-list' }, ...rows) : element('p', { class: 'nki-hint' }, NO_RUNS);
+    const list = rows.length ? element('ul', { class: 'nki-entries' }, ...rows) : element('p', { class: 'nki-hint' }, NO_RUNS);
     return [heading('Recent runs (modelled times)'), list];
   }
 
@@ -104,7 +104,7 @@ export class NkiPanel extends Widget {
 }
 
 function heading(text: string): HTMLElement {
-  return element('h3', { class: 'nki-panel-heading' }, text);
+  return element('h3', { class: 'nki-side-heading' }, text);
 }
 
 function chip(session: Session, status: IStatus): HTMLElement[] {
@@ -119,7 +119,7 @@ function chip(session: Session, status: IStatus): HTMLElement[] {
   ];
   const backend = 'simulator; the device (hw) is not available';
   return [
-    element('dl', { class: 'nki-facts' }, ...row('Target', select), ...row('Backend', backend))
+    element('dl', { class: 'nki-side-facts' }, ...row('Target', select), ...row('Backend', backend))
   ];
 }
 
@@ -181,7 +181,7 @@ function marks(session: Session): HTMLElement[] {
   );
   const rows = found.map(({ cell, mark }) => element('li', {}, markRow(session, cell, mark)));
   const list = rows.length
-    ? element('ul', { class: 'nki-list' }, ...rows)
+    ? element('ul', { class: 'nki-entries' }, ...rows)
     : element('p', { class: 'nki-hint' }, 'None in the cells that have been run or checked.');
   return [heading('Errors and findings'), list, ...checked(session)];
 }

@@ -13,7 +13,10 @@ import pytest
 from nki_lab.widgets.modules import FOLDER, style_text
 
 BASE = Path(__file__).parents[2] / "extension" / "style" / "base.css"
-PROGRESS = BASE.with_name("progress.css")
+SHEETS = sorted(BASE.parent.glob("*.css"))
+VIEW_CLASSES = {
+    name for path in FOLDER.iterdir() for name in re.findall(r"nki-[\w-]+", path.read_text("utf-8"))
+}
 HIGHLIGHT = BASE.parents[1] / "src" / "highlight.ts"
 
 
@@ -35,19 +38,16 @@ def test_styles_of_the_views_stay_in_the_views(selector: str) -> None:
     assert re.match(r"\.nki-view(?![\w-])", selector)
 
 
-@pytest.mark.parametrize("selector", sorted(set(selectors(BASE.read_text("utf-8")))))
-def test_styles_of_marks_stay_in_editors(selector: str) -> None:
-    # The line of progress and the cards of explanations are of their own, of names that no view has.
-    assert re.match(r"(body(?![\w-])|\.cm-editor |\.nki-(progress|card)(?![\w-]))", selector)
-
-
-def test_no_view_has_a_line_of_progress() -> None:
-    assert not any("nki-progress" in path.read_text("utf-8") for path in FOLDER.iterdir())
-
-
-@pytest.mark.parametrize("selector", sorted(set(selectors(PROGRESS.read_text("utf-8")))))
-def test_styles_of_the_bar_stay_in_it(selector: str) -> None:
-    assert re.match(r"\.jp-Cell > \.nki-progress(?![\w-])", selector)
+@pytest.mark.parametrize(
+    ("sheet", "selector"),
+    sorted({(sheet.name, s) for sheet in SHEETS for s in selectors(sheet.read_text("utf-8"))}),
+)
+def test_styles_of_the_extension_stay_out_of_the_views(sheet: str, selector: str) -> None:
+    """A rule begins with a part of the page that is JupyterLab's, or with a class that no view has."""
+    first = re.match(r"\S+", selector)[0]
+    if not re.match(r"body(?![\w-])|\.(cm|jp|lm)-", first):
+        (name, *_) = re.findall(r"\.(nki-[\w-]+)", first)
+        assert name not in VIEW_CLASSES
 
 
 def test_every_kind_of_mark_has_a_style() -> None:

@@ -186,7 +186,7 @@ body[data-jp-theme-light='false'] {
   cursor: default;
 }
 
-.nki-panel {
+.nki-side {
   overflow: auto;
   padding: 8px;
   color: var(--jp-ui-font-color1);
@@ -195,11 +195,11 @@ body[data-jp-theme-light='false'] {
   min-width: 220px;
 }
 
-.nki-panel p {
+.nki-side p {
   margin: 2px 0;
 }
 
-.nki-panel-title {
+.nki-side-title {
   margin: 0 0 8px;
   font-size: var(--jp-ui-font-size2);
   font-weight: 600;
@@ -208,7 +208,7 @@ body[data-jp-theme-light='false'] {
   white-space: nowrap;
 }
 
-.nki-panel-heading {
+.nki-side-heading {
   margin: 14px 0 4px;
   font-size: var(--jp-ui-font-size1);
   font-weight: 600;
@@ -219,7 +219,7 @@ body[data-jp-theme-light='false'] {
   overflow-wrap: anywhere;
 }
 
-.nki-facts {
+.nki-side-facts {
   display: grid;
   grid-template-columns: auto 1fr;
   gap: 4px 10px;
@@ -227,11 +227,11 @@ body[data-jp-theme-light='false'] {
   align-items: baseline;
 }
 
-.nki-facts dt {
+.nki-side-facts dt {
   color: var(--jp-ui-font-color2);
 }
 
-.nki-facts dd {
+.nki-side-facts dd {
   margin: 0;
 }
 
@@ -244,14 +244,14 @@ body[data-jp-theme-light='false'] {
   padding: 1px 4px;
 }
 
-.nki-list {
+.nki-entries {
   list-style: none;
   margin: 0;
   padding: 0;
 }
 
-.nki-panel .nki-run,
-.nki-panel .nki-mark {
+.nki-side .nki-run,
+.nki-side .nki-mark {
   display: grid;
   grid-template-columns: 1fr auto;
   gap: 0 8px;
@@ -263,12 +263,12 @@ body[data-jp-theme-light='false'] {
   text-align: left;
 }
 
-.nki-panel .nki-run:hover,
-.nki-panel .nki-mark:hover {
+.nki-side .nki-run:hover,
+.nki-side .nki-mark:hover {
   background: var(--jp-layout-color2);
 }
 
-.nki-panel .nki-run[aria-pressed='true'] {
+.nki-side .nki-run[aria-pressed='true'] {
   background: var(--jp-layout-color2);
   border-color: var(--jp-border-color1);
 }
@@ -347,15 +347,15 @@ body[data-jp-theme-light='false'] {
   font-weight: 600;
 }
 
-.nki-panel .nki-error {
+.nki-side .nki-error {
   color: var(--nki-error-color);
 }
 
-.nki-panel .nki-warning {
+.nki-side .nki-warning {
   color: var(--nki-warning-color);
 }
 
-.nki-panel .nki-info {
+.nki-side .nki-info {
   color: var(--nki-info-color);
 }
 
@@ -438,4 +438,4 @@ body[data-jp-theme-light='false'] {
   color: var(--jp-ui-font-color2);
   cursor: default;
 }
-`,""]),n.d(r,{},{A:t})},33(o){o.exports=function(o){var r=[];return r.toString=function(){return this.map(function(r){var n="",e=void 0!==r[5];return r[4]&&(n+="@supports (".concat(r[4],") {")),r[2]&&(n+="@media ".concat(r[2]," {")),e&&(n+="@layer".concat(r[5].length>0?" ".concat(r[5]):""," {")),n+=o(r),e&&(n+="}"),r[2]&&(n+="}"),r[4]&&(n+="}"),n}).join("")},r.i=function(o,n,e,i,a){"string"==typeof o&&(o=[[null,o,void 0]]);var t={};if(e)for(var l=0;l<this.length;l++){var c=this[l][0];null!=c&&(t[c]=!0)}for(var p=0;p<o.length;p++){var s=[].concat(o[p]);e&&t[s[0]]||(void 0!==a&&(void 0===s[5]||(s[1]="@layer".concat(s[5].length>0?" ".concat(s[5]):""," {").concat(s[1],"}")),s[5]=a),n&&(s[2]&&(s[1]="@media ".concat(s[2]," {").concat(s[1],"}")),s[2]=n),i&&(s[4]?(s[1]="@supports (".concat(s[4],") {").concat(s[1],"}"),s[4]=i):s[4]="".concat(i)),r.push(s))}},r}},32(o){o.exports=function(o){return o[1]}},25(o){var r=[];function n(o){for(var n=-1,e=0;e<r.length;e++)if(r[e].identifier===o){n=e;break}return n}function e(o,e){for(var i={},a=[],t=0;t<o.length;t++){var l=o[t],c=e.base?l[0]+e.base:l[0],p=i[c]||0,s="".concat(c," ").concat(p);i[c]=p+1;var d=n(s),u={css:l[1],media:l[2],sourceMap:l[3],supports:l[4],layer:l[5]};if(-1!==d)r[d].references++,r[d].updater(u);else{var f=function(o,r){var n=r.domAPI(r);return n.update(o),function(r){r?(r.css!==o.css||r.media!==o.media||r.sourceMap!==o.sourceMap||r.supports!==o.supports||r.layer!==o.layer)&&n.update(o=r):n.remove()}}(u,e);e.byIndex=t,r.splice(t,0,{identifier:s,updater:f,references:1})}a.push(s)}return a}o.exports=function(o,i){var a=e(o=o||[],i=i||{});return function(o){o=o||[];for(var t=0;t<a.length;t++){var l=n(a[t]);r[l].references--}for(var c=e(o,i),p=0;p<a.length;p++){var s=n(a[p]);0===r[s].references&&(r[s].updater(),r.splice(s,1))}a=c}}},27(o){var r={};o.exports=function(o,n){var e=function(o){if(void 0===r[o]){var n=document.querySelector(o);if(window.HTMLIFrameElement&&n instanceof window.HTMLIFrameElement)try{n=n.contentDocument.head}catch(o){n=null}r[o]=n}return r[o]}(o);if(!e)throw Error("Couldn't find a style target. This probably means that the value for the 'insert' parameter is invalid.");e.appendChild(n)}},29(o){o.exports=function(o){var r=document.createElement("style");return o.setAttributes(r,o.attributes),o.insert(r,o.options),r}},28(o,r,n){o.exports=function(o){var r=n.nc;r&&o.setAttribute("nonce",r)}},26(o){o.exports=function(o){if("u"<typeof document)return{update:function(){},remove:function(){}};var r=o.insertStyleElement(o);return{update:function(n){var e,i,a;e="",n.supports&&(e+="@supports (".concat(n.supports,") {")),n.media&&(e+="@media ".concat(n.media," {")),(i=void 0!==n.layer)&&(e+="@layer".concat(n.layer.length>0?" ".concat(n.layer):""," {")),e+=n.css,i&&(e+="}"),n.media&&(e+="}"),n.supports&&(e+="}"),(a=n.sourceMap)&&"u">typeof btoa&&(e+="\n/*# sourceMappingURL=data:application/json;base64,".concat(btoa(unescape(encodeURIComponent(JSON.stringify(a))))," */")),o.styleTagTransform(e,r,o.options)},remove:function(){var o;null===(o=r).parentNode||o.parentNode.removeChild(o)}}}},30(o){o.exports=function(o,r){if(r.styleSheet)r.styleSheet.cssText=o;else{for(;r.firstChild;)r.removeChild(r.firstChild);r.appendChild(document.createTextNode(o))}}},24(o,r,n){var e=n(25),i=n.n(e),a=n(26),t=n.n(a),l=n(27),c=n.n(l),p=n(28),s=n.n(p),d=n(29),u=n.n(d),f=n(30),g=n.n(f),m=n(31),k={};k.styleTagTransform=g(),k.setAttributes=s(),k.insert=c().bind(null,"head"),k.domAPI=t(),k.insertStyleElement=u(),i()(m.A,k),m.A&&m.A.locals&&m.A.locals;var v=n(34),h={};h.styleTagTransform=g(),h.setAttributes=s(),h.insert=c().bind(null,"head"),h.domAPI=t(),h.insertStyleElement=u(),i()(v.A,h),v.A&&v.A.locals&&v.A.locals;var b=n(35),x={};x.styleTagTransform=g(),x.setAttributes=s(),x.insert=c().bind(null,"head"),x.domAPI=t(),x.insertStyleElement=u(),i()(b.A,x),b.A&&b.A.locals&&b.A.locals;var j=n(36),y={};y.styleTagTransform=g(),y.setAttributes=s(),y.insert=c().bind(null,"head"),y.domAPI=t(),y.insertStyleElement=u(),i()(j.A,y),j.A&&j.A.locals&&j.A.locals}}]);
+`,""]),n.d(r,{},{A:t})},33(o){o.exports=function(o){var r=[];return r.toString=function(){return this.map(function(r){var n="",e=void 0!==r[5];return r[4]&&(n+="@supports (".concat(r[4],") {")),r[2]&&(n+="@media ".concat(r[2]," {")),e&&(n+="@layer".concat(r[5].length>0?" ".concat(r[5]):""," {")),n+=o(r),e&&(n+="}"),r[2]&&(n+="}"),r[4]&&(n+="}"),n}).join("")},r.i=function(o,n,e,i,a){"string"==typeof o&&(o=[[null,o,void 0]]);var t={};if(e)for(var l=0;l<this.length;l++){var c=this[l][0];null!=c&&(t[c]=!0)}for(var s=0;s<o.length;s++){var p=[].concat(o[s]);e&&t[p[0]]||(void 0!==a&&(void 0===p[5]||(p[1]="@layer".concat(p[5].length>0?" ".concat(p[5]):""," {").concat(p[1],"}")),p[5]=a),n&&(p[2]&&(p[1]="@media ".concat(p[2]," {").concat(p[1],"}")),p[2]=n),i&&(p[4]?(p[1]="@supports (".concat(p[4],") {").concat(p[1],"}"),p[4]=i):p[4]="".concat(i)),r.push(p))}},r}},32(o){o.exports=function(o){return o[1]}},25(o){var r=[];function n(o){for(var n=-1,e=0;e<r.length;e++)if(r[e].identifier===o){n=e;break}return n}function e(o,e){for(var i={},a=[],t=0;t<o.length;t++){var l=o[t],c=e.base?l[0]+e.base:l[0],s=i[c]||0,p="".concat(c," ").concat(s);i[c]=s+1;var d=n(p),u={css:l[1],media:l[2],sourceMap:l[3],supports:l[4],layer:l[5]};if(-1!==d)r[d].references++,r[d].updater(u);else{var f=function(o,r){var n=r.domAPI(r);return n.update(o),function(r){r?(r.css!==o.css||r.media!==o.media||r.sourceMap!==o.sourceMap||r.supports!==o.supports||r.layer!==o.layer)&&n.update(o=r):n.remove()}}(u,e);e.byIndex=t,r.splice(t,0,{identifier:p,updater:f,references:1})}a.push(p)}return a}o.exports=function(o,i){var a=e(o=o||[],i=i||{});return function(o){o=o||[];for(var t=0;t<a.length;t++){var l=n(a[t]);r[l].references--}for(var c=e(o,i),s=0;s<a.length;s++){var p=n(a[s]);0===r[p].references&&(r[p].updater(),r.splice(p,1))}a=c}}},27(o){var r={};o.exports=function(o,n){var e=function(o){if(void 0===r[o]){var n=document.querySelector(o);if(window.HTMLIFrameElement&&n instanceof window.HTMLIFrameElement)try{n=n.contentDocument.head}catch(o){n=null}r[o]=n}return r[o]}(o);if(!e)throw Error("Couldn't find a style target. This probably means that the value for the 'insert' parameter is invalid.");e.appendChild(n)}},29(o){o.exports=function(o){var r=document.createElement("style");return o.setAttributes(r,o.attributes),o.insert(r,o.options),r}},28(o,r,n){o.exports=function(o){var r=n.nc;r&&o.setAttribute("nonce",r)}},26(o){o.exports=function(o){if("u"<typeof document)return{update:function(){},remove:function(){}};var r=o.insertStyleElement(o);return{update:function(n){var e,i,a;e="",n.supports&&(e+="@supports (".concat(n.supports,") {")),n.media&&(e+="@media ".concat(n.media," {")),(i=void 0!==n.layer)&&(e+="@layer".concat(n.layer.length>0?" ".concat(n.layer):""," {")),e+=n.css,i&&(e+="}"),n.media&&(e+="}"),n.supports&&(e+="}"),(a=n.sourceMap)&&"u">typeof btoa&&(e+="\n/*# sourceMappingURL=data:application/json;base64,".concat(btoa(unescape(encodeURIComponent(JSON.stringify(a))))," */")),o.styleTagTransform(e,r,o.options)},remove:function(){var o;null===(o=r).parentNode||o.parentNode.removeChild(o)}}}},30(o){o.exports=function(o,r){if(r.styleSheet)r.styleSheet.cssText=o;else{for(;r.firstChild;)r.removeChild(r.firstChild);r.appendChild(document.createTextNode(o))}}},24(o,r,n){var e=n(25),i=n.n(e),a=n(26),t=n.n(a),l=n(27),c=n.n(l),s=n(28),p=n.n(s),d=n(29),u=n.n(d),f=n(30),g=n.n(f),m=n(31),k={};k.styleTagTransform=g(),k.setAttributes=p(),k.insert=c().bind(null,"head"),k.domAPI=t(),k.insertStyleElement=u(),i()(m.A,k),m.A&&m.A.locals&&m.A.locals;var v=n(34),h={};h.styleTagTransform=g(),h.setAttributes=p(),h.insert=c().bind(null,"head"),h.domAPI=t(),h.insertStyleElement=u(),i()(v.A,h),v.A&&v.A.locals&&v.A.locals;var b=n(35),x={};x.styleTagTransform=g(),x.setAttributes=p(),x.insert=c().bind(null,"head"),x.domAPI=t(),x.insertStyleElement=u(),i()(b.A,x),b.A&&b.A.locals&&b.A.locals;var j=n(36),y={};y.styleTagTransform=g(),y.setAttributes=p(),y.insert=c().bind(null,"head"),y.domAPI=t(),y.insertStyleElement=u(),i()(j.A,y),j.A&&j.A.locals&&j.A.locals}}]);
