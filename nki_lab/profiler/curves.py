@@ -41,10 +41,11 @@ class Curve(NamedTuple):
 
 
 def most_text(curve: Curve, most: float) -> str:
-    """Say how far a curve gets, and how far it could: "at most 324 of 368 GB/s"."""
+    """Say how far a curve gets, and how far it could: "at most 324 of 368 GB/s"; of memory, the share of all of it."""
     digits = 0 if most >= 100 or curve.unit == "transfers" else 1 if most >= 10 else 2
     of = f" of {curve.limit:,.0f}" if curve.limit and curve.unit != "%" else ""
-    return f"at most {most:,.{digits}f}{of} {curve.unit}"
+    memory = " of all" if curve.title.endswith(" usage") else ""  # not of the fullest partition
+    return f"at most {most:,.{digits}f}{of} {curve.unit}{memory}"
 
 
 def curves(profile: Profile) -> Iterator[Curve]:

@@ -23,11 +23,13 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
         merged = min(fitting, len(group.entries))
         if merged < 2:
             continue
+        least = target.matmul_min_cycles
+        short = f" in the time of {least}" if stream < least else ""
         rest = group.entries[np.arange(len(group.entries)) % merged != 0]
         yield Proposal(
             f"{counted(len(group.entries), 'product')} with {min(rows, target.pe_rows)} of {target.pe_rows} rows and "
-            f"{columns} of {target.pe_columns} columns of the array, streaming {stream} columns, of "
-            f"{target.matmul_min_cycles} that take as long: {fitting} of them fit into one",
+            f"{columns} of {target.pe_columns} columns of the array, streaming {stream} columns{short}: "
+            f"{fitting} such products would take no longer than one",
             _help(target, rows, columns, stream, sums),
             group.entries,
             changes=((rest, None),),
