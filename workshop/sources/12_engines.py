@@ -82,8 +82,8 @@ def busy(run):
 busy(copies_result)
 
 # %% [markdown] id="choice-after"
-# In float32 they differ by little: each takes one element per cycle in every partition, and their clocks and the time until
-# a result is there are not the same. All three can work at the same time, and that is the real gain.
+# In float32 none is far ahead: each takes one element per cycle in every partition. What differs is the clock, and the time
+# until a result is there. All three can work at the same time, and that is the real gain.
 
 # %% [markdown] id="fastest-text"
 # ## Your turn: 12.1 The fastest copy

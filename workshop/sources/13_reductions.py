@@ -184,9 +184,8 @@ print(f"the largest float32 is {np.finfo(np.float32).max:.2g}, and exp(89) is {n
 # %% [markdown] id="naive-after"
 # For `x` it was right: with `--quiet` a check that holds prints nothing. But beyond 88 an exponential is too large for
 # float32: it is infinite, and infinity times 1 / infinity is NaN. The remedy costs nothing. Divide numerator and
-# denominator by `exp(max(x))`:
-#
-# $$\frac{e^{x_i}}{\sum_j e^{x_j}} = \frac{e^{x_i - m}}{\sum_j e^{x_j - m}}, \qquad m = \max_j x_j$$
+# denominator by the same number, `exp(m)` with `m = max(x)`, and the quotient stays what it was:
+# `exp(x - m) / sum(exp(x - m))`.
 #
 # Now the largest exponent is 0. What is far below becomes 0, as it should.
 

@@ -9,9 +9,9 @@ from nki_lab.exercises.evidence import summary_value
 from nki_lab.exercises.problem import Limits, Mistake, Question, Task, Tiers
 
 _ENGINES = {
-    "vector": "Vector is not the one that is busy for the shortest time",
-    "scalar": "Scalar is not the one that is busy for the shortest time",
-    "gpsimd": "GpSimd is not the one that is busy for the shortest time",
+    "vector": "Vector is busy for the shortest time",
+    "scalar": "Scalar is busy for the shortest time",
+    "gpsimd": "GpSimd is busy for the shortest time",
 }
 
 

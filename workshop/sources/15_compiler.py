@@ -1,0 +1,330 @@
+# %% [markdown] id="title"
+# # 15 What the compiler does
+#
+# Between your function and the engines stands a compiler. You follow one kernel through it: from the source to a program, and
+# through the passes that clean it, give it engines and addresses, order it and make it wait. Each step has a view, and before
+# each view you say what you will see. About 40 minutes.
+#
+# ![Your function is run once and becomes a list of instructions, which passes clean, place, order and make wait](pictures/passes.svg)
+#
+# The passes are those of nki_lab. The compiler of the Neuron SDK has others, and does the same work.
+
+# %% [markdown] id="load-text"
+# ## Load the extension
+
+# %% id="load"
+...
+
+# %% id="target"
+# %nki_target trn2
+
+# %% id="inputs"
+import nki
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+
+import nki_lab
+from nki_lab.exercises import answer, check, hint
+
+rng = np.random.default_rng(seed=15)
+x = rng.standard_normal((384, 512), dtype=np.float32)
+
+# %% [markdown] id="small-text"
+# ## A program of three instructions
+#
+# The program is written in a small language. First a kernel that is nearly too short to compile.
+
+
+# %% id="small"
+# %%nki --run "halve(x[:128])" --check "x[:128] / 2" --show source
+@nki.jit
+def halve(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=0.5)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+# %% [markdown] id="small-program-text"
+# `result.ir` holds the program after each pass. The first one, `trace`, is what came out of running your function.
+
+# %% id="small-program"
+print(halve_result.ir["trace"])
+
+# %% [markdown] id="small-after"
+# * `storage` lines are tensors: name, dtype, shape, memory. A name of the program begins with `%`.
+# * Then one line for each instruction, with all its operands, and at the end the line of your cell that it came from.
+# * Slices have become numbers. Nothing is left of Python.
+
+# %% [markdown] id="blend-text"
+# ## From the source to the program
+#
+# This kernel has what Python has: two loops, a function, a condition, a power. `steps` is a number, known when the kernel is
+# compiled.
+
+
+# %% id="blend"
+def scaled(dst, src, factor):
+    nisa.tensor_scalar(dst=dst, data=src, op0=nl.multiply, operand0=factor)
+
+
+@nki.jit
+def blend(x, steps, positive=False):
+    rows, columns = x.shape
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+
+    for start in range(0, rows, 128):
+        tile = nl.ndarray((128, columns), dtype=x.dtype, buffer=nl.sbuf)
+        part = nl.ndarray((128, columns), dtype=x.dtype, buffer=nl.sbuf)
+        spare = nl.ndarray((128, columns), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[start : start + 128])
+        nisa.memset(dst=spare, value=0.0)
+
+        for step in range(1, steps + 1):
+            scaled(part, tile, 0.5**step)
+            nisa.tensor_tensor(dst=tile, data1=tile, data2=part, op=nl.add)
+        if positive:
+            nisa.activation(dst=tile, op=nl.abs, data=tile)
+
+        nisa.dma_copy(dst=out[start : start + 128], src=tile)
+    return out
+
+
+# %% [markdown] id="count-text"
+# ## Your turn: 15.1 How long is the program?
+#
+# `x` has 384 rows. How many instructions does the trace of `blend(x, 5)` have? Count with a pencil; transfers are
+# instructions, too.
+
+# %% id="count" exercise="15.1" check="15.1"
+answer("15.1", ..., nki_lab.run(blend, x, 5))
+
+# %% [markdown] id="line-text"
+# ## Your turn: 15.2 What becomes of a line?
+#
+# Take 256 rows and 3 steps. The second tile, second step: which of these lines is in the trace?
+#
+# | | |
+# |---|---|
+# | `"a"` | `tensor_scalar(dst=%part, data=%tile, op0=nl.multiply, operand0=factor)` |
+# | `"b"` | `tensor_scalar(dst=%part.1, data=%tile.1, op0=nl.multiply, operand0=0.25)` |
+# | `"c"` | `scaled(dst=%part.1, src=%tile.1, factor=0.25)` |
+# | `"d"` | `tensor_scalar(dst=%part.1, data=%tile.1, op0=nl.multiply, operand0=0.5**2)` |
+
+# %% id="line" exercise="15.2" check="15.2"
+answer("15.2", ..., nki_lab.run(blend, x[:256], 3))
+
+# %% [markdown] id="trace-text"
+# Now look. The same names `tile` and `part` in each iteration are different tensors, so the program numbers them. The
+# function `scaled` has left no trace but its line, and the condition none at all: it was false.
+
+# %% id="trace"
+# %nki --run "blend(x[:256], 3)" --show none
+
+# %% id="trace-lines"
+print(blend_result.ir["trace"])
+
+# %% [markdown] id="condition-text"
+# ## Break it: a condition on a value
+#
+# `if positive` was decided while the function ran, before there was any number to compute with.
+#
+# **Predict.** What if the condition asks for a number in a tile?
+
+
+# %% id="condition"
+# %%nki --run "clipped(x[:128])" --expect NKI103
+@nki.jit
+def clipped(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x)
+    if tile[0:1, 0:1] > 0:
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=0.5)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+# %% [markdown] id="passes-text"
+# ## The passes
+#
+# Each pass reads the program and returns another one. Most change little. Here are all of them, with what the program has
+# after each.
+
+# %% id="passes"
+print("after                engines   addresses   waits")
+for name, program in blend_result.ir.items():
+    marks = [program.count(mark) for mark in (" on ", ", at (", " waits #")]
+    print(f"{name:<20}{marks[0] - 1:>8}{marks[1]:>12}{marks[2]:>8}")  # "kernel blend on trn2"
+
+# %% [markdown] id="dead-text"
+# ## Your turn: 15.3 Which pass leaves instructions out?
+#
+# One of the passes makes the program shorter. Which one, and which instructions are gone?
+# `blend_result.ir["..."]` shows the program after a pass.
+
+# %% id="dead" exercise="15.3" check="15.3"
+# one of: "settle_accumulate", "find_uninitialized", "remove_dead", "place_engines", "allocate_sbuf", "schedule"
+answer("15.3", ..., blend_result)
+
+# %% [markdown] id="final-text"
+# The view of the program starts with what the last pass left, and marks what passes wrote.
+
+# %% id="final"
+# %nki --run "blend(x[:256], 3)" --show ir
+
+# %% [markdown] id="peak-text"
+# ## Allocation
+#
+# Your kernel makes six tiles of 128 x 512 float32 numbers, three in each iteration. A row of 512 such numbers has 2048 bytes.
+#
+# ## Your turn: 15.4 How much of a partition?
+#
+# How many bytes of each partition are in use at most?
+
+# %% id="peak" exercise="15.4" check="15.4"
+answer("15.4", ..., blend_result)
+
+# %% [markdown] id="layout-text"
+# Here is where they are. Both iterations have places of their own, so that the second need not wait for the first.
+
+# %% id="layout"
+# %nki --run "blend(x[:256], 3)" --show layout
+
+# %% [markdown] id="reuse-text"
+# ## When memory is short
+#
+# `chain` makes four tiles one after the other. With 4096 columns all of them fit side by side.
+#
+# **Predict.** With 16384 columns each takes 64 KiB of a partition, and three fit. Will it compile?
+
+
+# %% id="reuse"
+# %%nki --run "chain(long)" --check "long + np.square(long) + 1" --show memory
+long = rng.integers(-9, 10, (128, 16384)).astype(np.float32)
+
+
+@nki.jit
+def chain(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    first = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    second = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    third = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    fourth = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+
+    nisa.dma_copy(dst=first, src=x)
+    nisa.tensor_tensor(dst=second, data1=first, data2=first, op=nl.multiply)
+    nisa.tensor_tensor(dst=third, data1=second, data2=first, op=nl.add)
+    nisa.tensor_scalar(dst=fourth, data=third, op0=nl.add, operand0=1.0)
+    nisa.dma_copy(dst=out, src=fourth)
+    return out
+
+
+# %% [markdown] id="place-text"
+# ## Your turn: 15.5 Whose place?
+#
+# It compiles: a tile needs its place from its first to its last use only. In whose place lies `fourth`?
+
+# %% id="place" exercise="15.5" check="15.5"
+# one of: "first", "second", "third", "own"
+answer("15.5", ..., chain_result)
+
+# %% [markdown] id="place-after"
+# A place that is used again has a price. The instruction that writes there has to wait until the last one has read what was
+# there before, and that is one more reason to wait.
+
+# %% [markdown] id="order-text"
+# ## The schedule
+#
+# The passes may change the order of instructions, as long as each gets what it needs. `waves` works on four parts, one after
+# the other: load, exp, tanh, store.
+#
+# ## Your turn: 15.6 What comes second?
+#
+# In your function the second instruction is the `exp` of the first part. In the program after the pass `schedule`, what is it?
+
+
+# %% id="order-kernel"
+# %%nki --run "waves(x[:128])" --show none
+@nki.jit
+def waves(x):
+    rows, columns = x.shape
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+
+    for start in range(0, columns, 128):
+        tile = nl.ndarray((rows, 128), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[:, start : start + 128])
+        nisa.activation(dst=tile, op=nl.exp, data=tile)
+        nisa.activation(dst=tile, op=nl.tanh, data=tile)
+        nisa.dma_copy(dst=out[:, start : start + 128], src=tile)
+    return out
+
+
+# %% id="order" exercise="15.6" check="15.6"
+# one of: "load", "exp", "tanh", "store"
+answer("15.6", ..., waves_result)
+
+# %% [markdown] id="order-after"
+# Nothing is gained by loading late: transfers and engines work at the same time. And functions of the same table are put
+# together where that is possible (notebook 12). The timeline shows the result; it is the same program, seen over time.
+
+# %% id="order-lines"
+instructions = [line for line in waves_result.ir["schedule"].splitlines() if "(dst=" in line]
+print("\n".join(line.partition("  //")[0].strip() for line in instructions))
+
+# %% id="order-timeline"
+# %nki --run "waves(x[:128])" --show timeline
+
+# %% [markdown] id="wait-text"
+# ## Waiting
+#
+# Engines do not know of each other. The last pass writes at each instruction which others must have ended before it starts:
+# those whose result it reads, and those that still read what it overwrites.
+#
+# ## Your turn: 15.7 Who waits for nothing?
+#
+# In the final program of `blend_result`, two tiles and three steps, how many instructions wait for no other?
+
+# %% id="wait" exercise="15.7" check="15.7"
+answer("15.7", ..., blend_result)
+
+# %% [markdown] id="power-text"
+# ## Your turn: 15.8 A kernel that writes itself
+#
+# Since Python runs while the kernel is compiled, it can decide what the program will be.
+#
+# **Specification.** `power(x, n)` returns `x` to the power of `n`, for at most 128 rows in float32 and a whole number
+# `n` of at least 1. The program multiplies tiles, and has no more multiplications than needed when squares are used again:
+# for `n = 13` five of them, since x¹³ = x · x⁴ · x⁸.
+#
+# A loop over the binary digits of `n` does it: `n % 2` is the last one, `n // 2` the rest.
+
+
+# %% id="power" exercise="15.8"
+@nki.jit
+def power(x, n):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    square = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=square, src=x)
+    ...
+
+    nisa.dma_copy(dst=out, src=result)
+    return out
+
+
+# %% id="power-check" check="15.8"
+check("15.8", power)
+
+# %% [markdown] id="seen"
+# ## What you have seen
+#
+# * Your function is run once; loops, calls and conditions are gone, numbers and slices stand in their place.
+# * A tensor of each iteration is one of its own.
+# * Passes leave out what nobody reads, choose engines and places, order, and write down who waits for whom.
+# * Places are used again when memory is short, and then more has to wait.
+# * `result.ir` has the program after each pass: when a kernel puzzles you, read it.
+#
+# Next: [20 DMA bandwidth](20_dma_bandwidth.ipynb).
