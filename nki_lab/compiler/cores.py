@@ -20,6 +20,9 @@ from nki_lab.ir.tensor import NkiTensor
 from nki_lab.source import Span
 from nki_lab.targets.spaces import SHARED_HBM
 
+#: How the message of a race begins; other hazards begin otherwise.
+RACE = "race: "
+
 
 def pair_shared(first: Kernel, second: Kernel) -> list[tuple[Storage, Storage]]:
     """Return the shared HBM tensors that are one memory, as (of core 0, of core 1).
@@ -187,7 +190,7 @@ def _race(a: _Access, b: _Access) -> Finding:
 
     return Finding(
         "hazard",
-        f"race: core 0 {place(a)} while core 1 {place(b)}: nothing orders them",
+        f"{RACE}core 0 {place(a)} while core 1 {place(b)}: nothing orders them",
         a.i.stack,
         help="let each core write a part of its own, chosen by nl.program_id(0), or put"
         " nisa.core_barrier(data=tensor, cores=(0, 1)) between them on both cores",

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from nki_lab.compiler.cores import RACE
 from nki_lab.exercises.attempt import programs
 from nki_lab.exercises.problem import Limits, Task
 from nki_lab.exercises.reasons import Reason
+from nki_lab.ir.nodes import Finding
 from nki_lab.profiler.report import psum_peak_banks, sbuf_peak_bytes
 from nki_lab.runtime import Result
 from nki_lab.targets.spaces import SBUF
@@ -85,14 +87,20 @@ def _sbuf_end(result: Result) -> int:
 
 def _findings(limits: Limits, result: Result) -> Iterator[Count]:
     found = [f for f in result.findings if f.is_serious or limits.clean]
-    reason = None
-    if found:
-        first = found[0]
-        what = (
-            "a device may refuse it, or compute other values" if first.is_serious else "a finding"
-        )
-        reason = Reason("finding", f"{what}: {first.message}", first.help)
+    reason = _reason(found[0]) if found else None
     yield Count("findings", str(len(found)), "none", reason)
+
+
+def race(result: Result) -> Reason | None:
+    """Return why a run's values depend on who comes first; None where they do not."""
+    found = [f for f in result.findings if f.message.startswith(RACE)]
+    return _reason(found[0]) if found else None
+
+
+def _reason(finding: Finding) -> Reason:
+    serious = "a device may refuse it, or compute other values"
+    what = serious if finding.is_serious else "a finding"
+    return Reason("finding", f"{what}: {finding.message}", finding.help)
 
 
 def _named(limits: Limits, result: Result) -> Iterator[Count]:
