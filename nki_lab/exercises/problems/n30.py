@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from nki_lab.exercises.evidence import BOTTLENECKS, bottleneck, busy_shares
@@ -37,7 +39,7 @@ def _two_sums(x, y):
     return np.stack([x.sum(axis=1), y.sum(axis=1)], axis=1)
 
 
-_SHARES = {
+_SHARES: dict[str, Any] = {
     "inputs": lambda draw, rows, half: (2 + abs(draw(rows, 2 * half)),),
     "reference": _shares,
     "cases": ({"rows": 128, "half": 1024}, {"rows": 1, "half": 1}, {"rows": 7, "half": 20}),
