@@ -1,4 +1,4 @@
-"""Which elements of a tensor does an answer touch, and which should it?"""
+"""Which elements of a tensor does a slice, a pattern or a kernel touch, and which should it?"""
 
 from __future__ import annotations
 
@@ -7,19 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.errors import NotModelled
 from nki_lab.exercises.attempt import shown
 from nki_lab.exercises.draw import Draw
 from nki_lab.exercises.judge import Verdict
 from nki_lab.exercises.problem import Places, Sizes
 from nki_lab.exercises.reasons import Reason
-from nki_lab.ir.instruction import READ, WRITE
-from nki_lab.ir.storage import Storage
-from nki_lab.ir.tensor import NkiTensor
-from nki_lab.runtime import KernelFunction, Result, run
-from nki_lab.runtime.view_operands import operand_views
+from nki_lab.exercises.touches import difference, touched
+from nki_lab.runtime import KernelFunction, run
 
-_ROWS, _COLUMNS = 16, 64  # of the largest tensor that is drawn
 _KEYS = {"pattern", "offset"}
 _PATTERN = (
     'write the arguments of .ap: {"pattern": [[stride, count], [stride, count]], "offset": 0}'
@@ -39,37 +34,6 @@ def judge_places(problem: Places, given: Any, seed: int | None = None) -> Verdic
             verdict.reason = reason
             return verdict
     return verdict
-
-
-def touched(result: Result, storage: Storage, way: str) -> np.ndarray:
-    """Return which elements of a tensor in HBM the instructions of a run read or write, as bools in its shape.
-
-    Args:
-        result: the run.
-        storage: the tensor.
-        way: "reads" or "writes".
-
-    Raises NotModelled where an instruction chooses the elements by values.
-    """
-    mask = np.zeros(int(np.prod(storage.shape)), bool)
-    other = WRITE if way == "reads" else READ
-    for i in result.kernel.instructions:
-        for _, role, _, view in operand_views(i):
-            if role != other and view.storage is storage:
-                mask[_elements(view)] = True
-    return mask.reshape(storage.shape)
-
-
-def _elements(view: NkiTensor) -> np.ndarray:
-    if view.dynamic is not None:
-        raise NotModelled(
-            f"{view.describe()} is addressed by values, so the program does not say which elements it touches",
-            help="use a slice whose bounds are numbers",
-        )
-    places = np.array(view.offset)
-    for count, stride in zip(view.shape, view.strides, strict=True):
-        places = places[..., None] + np.arange(count) * stride
-    return places.reshape(-1)
 
 
 def _touched(problem: Places, given: Any, sizes: Sizes, seed: int | None) -> np.ndarray | Reason:
@@ -149,22 +113,10 @@ def _difference(
     """Return what is wrong with elements touched in an order; None where nothing is."""
     case = f"with {shown(sizes)}"
     shape = problem.shape(**sizes)
-    touches, should = _mask(found, shape), _mask(wanted, shape)
-    missing, extra = should & ~touches, touches & ~should
-    parts = []
-    for mask, text in (
-        (missing, "are not touched and should be"),
-        (extra, "are touched and should not be"),
-    ):
-        if mask.any():
-            first = [int(n) for n in np.argwhere(mask)[0]]
-            parts.append(f"{int(mask.sum())} elements {text}, the first at {first}")
-    if parts:
-        kind = "missing" if not extra.any() else "extra" if not missing.any() else "other"
-        return Reason(kind, f"{'; '.join(parts)} ({case})", _picture(touches, should))
-    if problem.has_order and not np.array_equal(found, wanted):
+    reason = difference(_mask(found, shape), _mask(wanted, shape), case)
+    if reason is None and problem.has_order and not np.array_equal(found, wanted):
         return _other_order(found, wanted, shape, case)
-    return None
+    return reason
 
 
 def _other_order(
@@ -188,12 +140,3 @@ def _mask(numbers: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     mask = np.zeros(int(np.prod(shape)), bool)
     mask[numbers] = True
     return mask.reshape(shape)
-
-
-def _picture(found: np.ndarray, wanted: np.ndarray) -> str:
-    """Draw small tensors: # right, o missing, x too many."""
-    if found.ndim != 2 or found.shape[0] > _ROWS or found.shape[1] > _COLUMNS:
-        return "count the elements from 0, and remember that a slice leaves out its stop"
-    signs = np.array([[" .", " x"], [" o", " #"]])[wanted.astype(int), found.astype(int)]
-    rows = ["".join(row).strip() for row in signs]
-    return "\n".join(["# right, o missing, x too many:", *(f"    {row}" for row in rows)])

@@ -15,6 +15,7 @@ from nki_lab.exercises.counts import counts, race
 from nki_lab.exercises.draw import Draw
 from nki_lab.exercises.problem import Sizes, Task
 from nki_lab.exercises.reasons import Reason, why_wrong
+from nki_lab.exercises.touches import unneeded_reads
 from nki_lab.runtime import KernelFunction, jit
 from nki_lab.runtime.jit import current_target
 from nki_lab.settings import Settings
@@ -69,6 +70,8 @@ def judge(task: Task, given: Any, seed: int | None = None) -> Verdict:
         if reason is not None:
             # A race explains wrong numbers; how they are wrong says little, and may be another each time.
             reason = race(tried.result) or reason
+        else:
+            reason = unneeded_reads(tried)
         verdict.rows.append((name, "right" if reason is None else "wrong", ""))
         if reason is not None:
             verdict.reason = _with_case(reason, sizes, right)
@@ -128,6 +131,8 @@ def _cases(task: Task, draw: Draw) -> Iterator[tuple[Sizes, str]]:
 
 
 def _with_case(reason: Reason, sizes: Sizes, right: list[Sizes]) -> Reason:
+    if reason.kind == "reads":
+        return reason
     message = f"{reason.message} (with {shown(sizes)})"
     if right and reason.kind not in ("unwritten", "negative", "nan"):
         message += f"; it was right with {shown(right[0])}"

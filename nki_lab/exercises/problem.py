@@ -120,6 +120,7 @@ class Task(Problem):
         dtype: dtype of the result; that of the first array of floats where it is not given.
         rtol: relative tolerance, instead of the one that follows from the narrowest dtype.
         writes: arguments, by number, that the kernel may write.
+        reads: elements of the first argument that the kernel is to read, and no others: a slice, or bools.
         limits, tiers: what is counted and timed; tiers by target.
         mistakes: wrong kernels with a message of their own.
         cause: what is wrong with the kernel that is given, for exercises that mend one.
@@ -135,6 +136,7 @@ class Task(Problem):
     dtype: str = ""
     rtol: float | None = None
     writes: tuple[int, ...] = ()
+    reads: Callable[..., Any] | None = None
     limits: Limits = field(default_factory=Limits)
     tiers: Mapping[str, Tiers] = field(default_factory=dict)
     mistakes: tuple[Mistake, ...] = ()

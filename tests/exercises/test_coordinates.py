@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from nki_lab.api.install import aliases
 from nki_lab.errors import NotModelled
-from nki_lab.exercises.coordinates import judge_places, touched
-from nki_lab.exercises.problem import Places
+from nki_lab.exercises.coordinates import judge_places
+from nki_lab.exercises.judge import judge
+from nki_lab.exercises.problem import Places, Task
+from nki_lab.exercises.touches import touched
 from nki_lab.runtime import run, use_target
 
 with aliases():
@@ -211,3 +215,31 @@ def test_addresses_that_only_values_know_are_refused():
         result = run(by_value, x, np.array([[1], [5], [2], [0]], np.int32))
     with pytest.raises(NotModelled, match="addressed by values"):
         touched(result, result.kernel.inputs[0], "reads")
+
+
+PICTURE_OF_READS = """\
+# right, o missing, x too many:
+    . . . .
+    x # # #
+    . . . .
+    x # # #"""
+
+
+def test_what_a_task_reads_without_need_is_told_and_drawn():
+    task = Task(
+        id="99.4",
+        title="Odd rows",
+        statement="",
+        hints=("", "", ""),
+        signature="odd_rows_one_by_one(x)",
+        inputs=lambda draw, rows, columns: (draw(rows, columns),),
+        reference=lambda x: x[1::2],
+        cases=({"rows": 4, "columns": 4},),
+        reads=lambda rows, columns: np.s_[1::2, 1:],
+    )
+    reason = judge(task, odd_rows_one_by_one, seed=1).reason
+    assert reason is not None
+    assert (reason.kind, reason.help) == ("reads", PICTURE_OF_READS)
+    assert reason.message.startswith("right, but of `x` 2 elements are touched and should not be")
+    exact = dataclasses.replace(task, reads=lambda rows, columns: np.s_[1::2])
+    assert judge(exact, odd_rows_one_by_one, seed=1).reason is None

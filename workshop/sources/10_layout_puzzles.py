@@ -531,4 +531,4 @@ check("10.15", diagonal)
 # * A product fits into a bank: 2048 bytes of each partition, 512 float32 numbers. A bank can be used again.
 # * A view is an offset, strides and counts. A slice is a simple one.
 #
-# `%nki_exercise` shows which puzzles you have solved. Next: 11, indexing and access patterns.
+# `%nki_exercise` shows which puzzles you have solved. Next: [11 Indexing and access patterns](11_indexing.ipynb).
