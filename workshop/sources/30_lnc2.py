@@ -442,10 +442,10 @@ check("30.5", two_sums, cause=...)
 # ## What you have seen
 #
 # * `kernel[2]` runs on two cores; `nl.program_id(0)` says which one is being traced.
-# * HBM is shared, SBUF and PSUM are not; `nl.private_hbm` is not either.
+# * `nl.shared_hbm` is shared; SBUF, PSUM and `nl.private_hbm` are not.
 # * Nothing orders two cores but a meeting: `core_barrier` for shared HBM, `sendrecv` from SBUF to SBUF.
 # * A race may compute the right numbers. The finding tells it all the same, with both lines.
 # * What is used again needs a second meeting: before it is written over, the other must have read it.
 # * Two cores are worth it where there is enough to do for both, evenly, with little to tell each other.
 #
-# `%nki_exercise` shows which exercises you have solved.
+# `%nki_exercise` shows which exercises you have solved. Next: [31 Dynamic loops](31_dynamic_loops.ipynb).

@@ -38,7 +38,7 @@ def whole(value):
 # Suppose `x` has room for eight tiles of 128 rows, and only the first *n* are filled. The number *n* is computed on the
 # device, so for the kernel it is an array of [1, 1] in HBM.
 #
-# **Predict.** `range(tiles)` needs a number. The kernel is compiled before it runs. What will Python get?
+# **Predict.** `range(stop)` needs a number, and the kernel is compiled before it runs. What will Python get?
 
 
 # %% id="python"
@@ -201,9 +201,9 @@ assert loop.profile.total_ns > flat.profile.total_ns, "passes do not overlap, ti
 # The unrolled program grows with each tile, and its tiles overlap: while one is compared, the next is on its way. In the
 # loop a pass begins when the one before is complete, so each pays the whole way from the start of a transfer to its last byte.
 #
-# That passes never overlap is an *assumption of this model* (the report says so among its warnings): the documentation
-# says that one copy of the body is run again, and publishes no times. On a device the gap may be smaller. The order is
-# not in doubt: the scheduler can mix the tiles of an unrolled loop, and not those of passes.
+# That passes never overlap is an *assumption of this model* (the report says so among its warnings), and on a device the gap
+# may be smaller. What the documentation says is where it comes from: in an unrolled loop the compiler may mix the
+# instructions of all tiles, and of a loop on the device it has one body, which is run again.
 
 # %% [markdown] id="waits-text"
 # ## Your turn: 31.2 What a pass waits for
