@@ -248,8 +248,8 @@ repeated squaring needs: five for n = 13.""",
         ),
         hints=(
             "13 is 8 + 4 + 1. Which squares do you need on the way to x⁸, and which belong into the product?",
-            "while n > 0: where n % 2 is 1, multiply the result so far by `square`; then n = n // 2, and square again if"
-            " anything is left. The first factor needs no multiplication.",
+            "while n > 0: where n % 2 is 1, multiply the result so far by `square`; then n = n // 2, and square again"
+            " if anything is left. The first factor needs no multiplication.",
             "Begin with result = None. At the first digit 1: result = square. Later ones: a new tile `product`, one"
             " tensor_tensor of result and square into it, result = product. A square gets a new tile, too.",
         ),
