@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,11 @@ def judge_places(problem: Places, given: Any, seed: int | None = None) -> Verdic
     for sizes in problem.sizes:
         wanted = problem.numbers(sizes)
         found = _touched(problem, given, sizes, seed)
-        reason = found if isinstance(found, Reason) else _difference(problem, found, wanted, sizes)
+        reason: Reason | None
+        if isinstance(found, Reason):
+            reason = replace(found, message=f"{found.message} (with {shown(sizes)})")
+        else:
+            reason = _difference(problem, found, wanted, sizes)
         text = "wrong" if reason is not None else f"{len(wanted)} elements"
         verdict.rows.append((shown(sizes), text, ""))
         if reason is not None:
@@ -47,7 +51,9 @@ def _touched(problem: Places, given: Any, sizes: Sizes, seed: int | None) -> np.
             return _in_shape(touched(result, result.kernel.inputs[0], "reads"), shape)
         return _in_shape(touched(result, result.kernel.outputs[0].storage, "writes"), shape)
     answer = given(**sizes) if callable(given) else given
-    return _of_pattern(answer, shape) if isinstance(answer, dict) else _of_slice(answer, shape)
+    if isinstance(answer, dict) or (problem.has_order and isinstance(answer, list)):
+        return _of_pattern(answer, shape)
+    return _of_slice(answer, shape)
 
 
 def _in_shape(found: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | Reason:
@@ -79,9 +85,10 @@ def _of_slice(answer: Any, shape: tuple[int, ...]) -> np.ndarray | Reason:
         return Reason("bounds", f"the answer does not fit shape {list(shape)}: {error}")
 
 
-def _of_pattern(answer: Mapping[str, Any], shape: tuple[int, ...]) -> np.ndarray | Reason:
-    offset, pairs = answer.get("offset", 0), answer.get("pattern", ())
-    if set(answer) - _KEYS or not isinstance(offset, int) or not _is_pairs(pairs):
+def _of_pattern(answer: dict[str, Any] | list[Any], shape: tuple[int, ...]) -> np.ndarray | Reason:
+    named = answer if isinstance(answer, dict) else {}
+    offset, pairs = named.get("offset", 0), named.get("pattern", ())
+    if set(named) - _KEYS or not isinstance(offset, int) or not _is_pairs(pairs):
         return Reason("answer", f"the answer is {answer!r}, expected a pattern", _PATTERN)
     places = np.array(offset)
     for stride, count in pairs:

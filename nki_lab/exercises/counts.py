@@ -50,7 +50,11 @@ def _numbers(limits: Limits, result: Result) -> Iterator[tuple[str, int, int, st
     summary = result.profile.summary
     for engine, most in limits.instructions.items():
         count = int(summary.get(f"{engine}_engine_instruction_count", 0))
-        help = "look for work that one instruction could do: larger tiles, fused operations"
+        help = (
+            "look for work that one instruction could do: larger tiles, fused operations"
+            if most
+            else "this exercise leaves that engine out: can another one do it?"
+        )
         yield f"instructions of {engine.title()}", count, most, help
     if limits.transfers is not None:
         count = int(summary.get("dma_transfer_count", 0))

@@ -130,6 +130,7 @@ def test_a_pattern_is_known_by_its_elements_in_their_order():
         ({"pattern": [[0, 2], [1, 12]]}, "count", "are 24 in all, expected 12"),
         ({"pattern": [[1, 4], [4, 3]], "start": 0}, "answer", "expected a pattern"),
         ({"pattern": [1, 4]}, "answer", "expected a pattern"),
+        ([[1, 4], [4, 3]], "answer", "expected a pattern (with rows=3, columns=4)"),
         (odd_rows, "answer", "the answer is a kernel, expected a pattern"),
     ],
 )

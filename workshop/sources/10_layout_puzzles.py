@@ -198,7 +198,7 @@ check("10.6", transposed_product)
 # **Specification.** `turned_result(a, b)` returns `(a.T @ b).T`, which is [n, m]. All sizes are at most 128.
 # Three transfers, and still no transpose.
 #
-# **Predict.** How can it be that none is needed?
+# **Predict.** How can it be that none is needed? (As before, the skeleton stores a tile `result` that you make.)
 
 
 # %% id="turned-result" exercise="10.7"

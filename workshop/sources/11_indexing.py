@@ -157,7 +157,7 @@ check("11.2", odd_rows)
 # `nisa.affine_select` makes it from the indices: for partition *i* and element *j* it computes a *position*
 #
 # ```
-#   position = offset  +  i * channel_multiplier  +  j * step          pattern=[[step, count]]
+#   position = offset + i * channel_multiplier + j * step     with pattern=[[step, count]]
 # ```
 #
 # and keeps the element of `on_true_tile` where `cmp_op(position, 0)` holds. **Predict.** What does this one keep?
@@ -498,4 +498,4 @@ check("11.10", triple_flat)
 # * A stride of 0 repeats; equal strides overlap; a permuted view cannot be merged without a copy.
 # * Read only what you need: the transfer takes slices with steps.
 #
-# `%nki_exercise` shows which exercises you have solved. Next: [14 Debugging clinic](14_debugging_clinic.ipynb).
+# `%nki_exercise` shows which exercises you have solved. Next: [12 Engines](12_engines.ipynb).
