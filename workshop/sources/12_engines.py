@@ -440,4 +440,4 @@ check("12.6", cubic)
 # * Do what needs the same table together.
 # * The aim of a fused instruction is not beauty: it takes the bottleneck away.
 #
-# Next: 13 Reductions.
+# Next: [13 Reductions](13_reductions.ipynb).

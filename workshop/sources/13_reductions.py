@@ -115,12 +115,12 @@ check("13.1", row_max)
 # GpSimd has an instruction that reduces across partitions, `tensor_partition_reduce`. Often the better way is a product:
 # `nc_matmul` computes `stationary.T @ moving`, and with a column of ones as `stationary` that is the sum of each column. It
 # has another advantage. Products that go to the same place in PSUM are added up, so the sum can go on over many tiles.
-#
-# **Specification.** `column_sum(x)` returns the sum of each column, shape [1, columns], for *any* number of rows and at most
-# 512 columns, in float32 or bfloat16.
 
 # %% [markdown] id="column-spec"
 # ## Your turn: 13.2 Sums down the columns
+#
+# **Specification.** `column_sum(x)` returns the sum of each column, shape [1, columns], for *any* number of rows and at most
+# 512 columns, in float32 or bfloat16.
 
 
 # %% id="column" exercise="13.2"

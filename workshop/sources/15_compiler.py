@@ -233,8 +233,7 @@ def chain(x):
 answer("15.5", ..., chain_result)
 
 # %% [markdown] id="place-after"
-# A place that is used again has a price. The instruction that writes there has to wait until the last one has read what was
-# there before, and that is one more reason to wait.
+# A place that is used again has a price: whoever writes there has to wait until everyone has read what was there before.
 
 # %% [markdown] id="order-text"
 # ## The schedule

@@ -38,7 +38,7 @@ def _rows_and_columns(draw: Draw, rows: int, columns: int, dtype: str, vectors: 
 _BOTH_DTYPES = (
     {"rows": 128, "columns": 512, "dtype": "float32"},
     {"rows": 128, "columns": 96, "dtype": "bfloat16"},
-    {"rows": 1, "columns": 1, "dtype": "float32"},
+    {"rows": 1, "columns": 9, "dtype": "float32"},
 )
 
 
@@ -223,7 +223,7 @@ coefficients are numbers. Work piece by piece, so that the transfers overlap wit
         reference=_cubic,
         cases=(
             {"rows": 128, "columns": 4096},
-            {"rows": 1, "columns": 1},
+            {"rows": 1, "columns": 7},
             {"rows": 128, "columns": 513},
         ),
         fresh={"rows": (2, 127), "columns": (2, 1300)},

@@ -135,7 +135,7 @@ also where the numbers lie around 10 000 and -10 000.""",
             {"rows": 1, "columns": 2, "scale": 1.0, "dtype": "float32"},
         ),
         fresh={"rows": (2, 200), "columns": (2, 200)},
-        tiers={"trn2": Tiers(passes=30.0, star=18.0)},
+        tiers={"trn2": Tiers(passes=32.0, star=18.0)},
         mistakes=(
             Mistake(
                 lambda x: np.exp(x - x.max(axis=1, keepdims=True)),
@@ -175,7 +175,7 @@ row. Both are float32, or both bfloat16; sums are kept in float32. `eps` is a nu
             {"rows": 1, "columns": 1, "scale": 1.0, "dtype": "float32"},
         ),
         fresh={"rows": (2, 127), "columns": (2, 300)},
-        limits=Limits(transfers=3, instructions={"vector": 4}),
+        limits=Limits(transfers=3, instructions={"vector": 5}),
         mistakes=(
             Mistake(
                 lambda x, w, eps: _rmsnorm(x, w, 0.0),
@@ -266,9 +266,9 @@ most 128 rows, in float32 or bfloat16, in three instructions of Vector.""",
         cases=(
             {"rows": 128, "columns": 512, "dtype": "float32"},
             {"rows": 128, "columns": 64, "dtype": "bfloat16"},
-            {"rows": 1, "columns": 2, "dtype": "float32"},
+            {"rows": 1, "columns": 33, "dtype": "float32"},
         ),
-        fresh={"rows": (2, 127), "columns": (2, 300)},
+        fresh={"rows": (2, 127), "columns": (16, 300)},
         limits=Limits(transfers=3, instructions={"vector": 3}),
         mistakes=(
             Mistake(

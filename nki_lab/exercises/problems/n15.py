@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from nki_lab.exercises.evidence import profile_of_run
 from nki_lab.exercises.problem import Limits, Mistake, Question, Task
+from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.report import sbuf_peak_bytes
 from nki_lab.runtime import Result
 
@@ -48,10 +49,10 @@ def _instructions(run: Result, stage: str) -> list[str]:
     return [line for line in lines if re.match(r"(#\d+ )?\w+\(", line)]
 
 
-def _of(kernel: str) -> Callable[[Result], str]:
+def _of(kernel: str) -> Callable[[Result | Profile], str]:
     """Return a function that says what is wrong with a run of another kernel, or with a saved one."""
 
-    def about(run: Result) -> str:
+    def about(run: Result | Profile) -> str:
         if not isinstance(run, Result):
             return "a profile has no program: name the run itself"
         return "" if run.name == kernel else f"this is about {kernel}, and the run is of {run.name}"
@@ -248,8 +249,8 @@ repeated squaring needs: five for n = 13.""",
         ),
         hints=(
             "13 is 8 + 4 + 1. Which squares do you need on the way to x⁸, and which belong into the product?",
-            "while n > 0: where n % 2 is 1, multiply the result so far by `square`; then n = n // 2, and square again"
-            " if anything is left. The first factor needs no multiplication.",
+            "while n > 0: where n % 2 is 1, multiply the result so far by `square`; then n = n // 2, and square"
+            " again if anything is left. The first factor needs no multiplication.",
             "Begin with result = None. At the first digit 1: result = square. Later ones: a new tile `product`, one"
             " tensor_tensor of result and square into it, result = product. A square gets a new tile, too.",
         ),
