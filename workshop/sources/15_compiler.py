@@ -57,7 +57,7 @@ print(halve_result.ir["trace"])
 # %% [markdown] id="small-after"
 # * `storage` lines are tensors: name, dtype, shape, memory. A name of the program begins with `%`.
 # * Then one line for each instruction, with all its operands, and at the end the line of your cell that it came from.
-# * Slices have become numbers. Nothing is left of Python.
+# * Nothing is left of Python: there are tensors, numbers and instructions.
 
 # %% [markdown] id="blend-text"
 # ## From the source to the program
