@@ -101,6 +101,15 @@ def race(result: Result) -> Reason | None:
     return _reason(found[0]) if found else None
 
 
+def never_written(reason: Reason, result: Result) -> Reason:
+    """Return why a result is NaN with the first read of memory that nothing has written, where there is one."""
+    found = [f for f in result.findings if f.kind == "uninitialized"]
+    if reason.kind not in ("nan", "unwritten") or not found:
+        return reason
+    message = f"{reason.message}; the first cause: {found[0].message}"
+    return Reason(reason.kind, message, found[0].help)
+
+
 def _reason(finding: Finding) -> Reason:
     serious = "a device may refuse it, or compute other values"
     what = serious if finding.is_serious else "a finding"

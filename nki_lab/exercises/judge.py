@@ -11,7 +11,7 @@ from typing import Any
 
 from nki_lab.errors import ExerciseFailed, NkiError
 from nki_lab.exercises.attempt import Attempt, attempt, shown
-from nki_lab.exercises.counts import counts, race
+from nki_lab.exercises.counts import counts, never_written, race
 from nki_lab.exercises.draw import Draw
 from nki_lab.exercises.problem import Sizes, Task
 from nki_lab.exercises.reasons import Reason, why_wrong
@@ -69,7 +69,7 @@ def judge(task: Task, given: Any, seed: int | None = None) -> Verdict:
         reason = why_wrong(tried)
         if reason is not None:
             # A race explains wrong numbers; how they are wrong says little, and may be another each time.
-            reason = race(tried.result) or reason
+            reason = race(tried.result) or never_written(reason, tried.result)
         else:
             reason = unneeded_reads(tried)
         verdict.rows.append((name, "right" if reason is None else "wrong", ""))

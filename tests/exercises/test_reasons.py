@@ -212,6 +212,43 @@ def test_what_is_right_is_accepted():
     assert tried(TWICE, doubled).reason is None
 
 
+@nki.jit
+def sum_not_started(x):
+    """Add rows up in an accumulator that nothing has set."""
+    total = nl.ndarray((x.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
+    tile = nl.load(x)
+    nisa.activation(dst=tile, op=nl.copy, data=tile, reduce_op=nl.add, reduce_res=total)
+    return stored_tile(total)
+
+
+@nki.jit
+def sum_of_nothing(x):
+    """Add the sum of each row to a tile that nothing has written."""
+    total = nl.ndarray((x.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
+    return stored_tile(nl.add(total, nl.sum(nl.load(x), axis=1, keepdims=True)))
+
+
+def stored_tile(tile):
+    out = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.shared_hbm)
+    nl.store(out, tile)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("kernel", "cause", "help"),
+    [
+        (sum_not_started, "the accumulator of Scalar is read", "reset_reduce"),
+        (sum_of_nothing, "`total`.* are read but were never written", "nisa.memset"),
+    ],
+)
+def test_nan_is_told_with_the_first_read_of_what_nothing_has_written(kernel, cause: str, help: str):
+    reason = tried(task(lambda x: x.sum(axis=1, keepdims=True)), kernel).reason
+    assert reason is not None
+    assert reason.kind in ("nan", "unwritten")
+    assert re.search(f"first cause: .*{cause}", reason.message)
+    assert help in reason.help
+
+
 @pytest.mark.parametrize("cases", [({"rows": 4, "columns": 6},), ({"rows": 6, "columns": 6},)])
 def test_transposed_is_told_for_any_shape(cases):
     reason = tried(task(lambda x: 2 * x, cases=cases), flipped).reason

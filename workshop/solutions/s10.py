@@ -136,7 +136,9 @@ def one_bank(a, b):
 
 
 def grid_tile(rows, columns, height, width, i, j):
-    return np.s_[i * height : (i + 1) * height, j * width : (j + 1) * width]
+    return np.s_[
+        i * height : min((i + 1) * height, rows), j * width : min((j + 1) * width, columns)
+    ]
 
 
 def in_partition(m, k, p):

@@ -99,8 +99,9 @@ answer("04.1", ..., scaled_exp_result)
 # %% [markdown] id="bound-text"
 # ## The bottleneck
 #
-# Each lane of the timeline is an engine or a queue of transfers. The one without gaps is the
-# bottleneck: whatever else becomes faster, the run does not.
+# Each lane of the timeline is an engine or a queue of transfers, and what works without gaps is the
+# bottleneck: whatever else becomes faster, the run does not. All queues share the same DMA engines, so take
+# them together, as the curve *DMA throughput* does.
 #
 # **Predict.** Which lanes have gaps?
 

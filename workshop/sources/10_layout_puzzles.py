@@ -89,7 +89,8 @@ check("10.2", ...)
 #           +-------+-------+-------+
 # ```
 #
-# An array is cut into a grid of tiles, each `height` x `width`. Which elements does tile `(i, j)` have?
+# An array is cut into a grid of tiles, each `height` x `width`; those at the lower and the right edge have what is
+# left. Which elements does tile `(i, j)` have?
 #
 # The answer depends on the sizes, so it is a function that returns the slice. Remember that NKI does not
 # shorten a slice that reaches past the end.

@@ -15,10 +15,10 @@ from nki_lab.exercises.problem import Cause, Limits, Mistake, Question, Task, Ti
 from nki_lab.profiler.what_if import WhatIf
 
 _GAINS = {
-    "free-loads": "loads that took no time would not shorten it the most",
-    "free-stores": "stores that took no time would not shorten it the most",
-    "free-vector": "an infinitely fast Vector engine would not shorten it the most",
-    "free-scalar": "an infinitely fast Scalar engine would not shorten it the most",
+    "free-loads": "loads that took no time would shorten it the most",
+    "free-stores": "stores that took no time would shorten it the most",
+    "free-vector": "an infinitely fast Vector engine would shorten it the most",
+    "free-scalar": "an infinitely fast Scalar engine would shorten it the most",
 }
 
 

@@ -68,12 +68,14 @@ of the tile is that?""",
         id="10.3",
         title="One tile of a grid",
         statement="""\
-An array is cut into a grid of tiles, each `height` x `width`. Which elements does tile (i, j) have, in
-row i and column j of the grid? Answer with a function that returns the slice.""",
+An array is cut into a grid of tiles, each `height` x `width`; those at the lower and right edge have what is
+left. Which elements does tile (i, j) have, in row i and column j of the grid? Answer with a function that
+returns the slice.""",
         sizes=(
             {"rows": 8, "columns": 15, "height": 4, "width": 5, "i": 1, "j": 2},
             {"rows": 9, "columns": 8, "height": 3, "width": 2, "i": 2, "j": 0},
             {"rows": 4, "columns": 12, "height": 2, "width": 6, "i": 0, "j": 1},
+            {"rows": 7, "columns": 13, "height": 3, "width": 5, "i": 2, "j": 2},
         ),
         shape=lambda rows, columns, **_: (rows, columns),
         wanted=lambda rows, columns, height, width, i, j: np.s_[
@@ -82,7 +84,7 @@ row i and column j of the grid? Answer with a function that returns the slice.""
         hints=(
             "Tile (1, 0) starts where tile (0, 0) ends: `height` rows further down.",
             "Tile number i of one axis covers i * size up to, not including, (i + 1) * size.",
-            "return np.s_[i * height : (i + 1) * height, j * width : (j + 1) * width]",
+            "return np.s_[i * height : min((i + 1) * height, rows), and the same with j, width and columns]",
         ),
     ),
     Places(

@@ -202,6 +202,9 @@ WRONG = {
         "bounds": lambda rows, columns, height, width, i, j: np.s_[
             i * width : (i + 1) * width, j * height : (j + 1) * height
         ],
+        "bounds-2": lambda rows, columns, height, width, i, j: np.s_[
+            i * height : (i + 1) * height, j * width : (j + 1) * width
+        ],
         "other": lambda rows, columns, height, width, i, j: np.s_[i : i + height, j : j + width],
         "missing": lambda rows, columns, height, width, i, j: np.s_[
             i * height : (i + 1) * height - 1, j * width : (j + 1) * width
