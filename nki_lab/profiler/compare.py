@@ -89,7 +89,7 @@ class ProfileComparison:
             if not shown:
                 continue
             lines += ["", _ROW.format(title, "first us", "second us", "change", "count", "")]
-            lines += [_difference(row) for row in shown[:_SHOWN]]
+            lines += [text for row in shown[:_SHOWN] for text in _difference(row)]
             if len(shown) > _SHOWN:
                 lines.append(f"... {len(shown) - _SHOWN} more")
         lines += ["", *(f"{name:<24}{a:>14}{b:>14}" for name, a, b in self.figures)]
@@ -98,7 +98,8 @@ class ProfileComparison:
     __repr__ = __str__
 
 
-_ROW = "{:<24}{:>14}{:>14}{:>12}{:>10} {}"
+_NAME = 24  # letters of the first column
+_ROW = f"{{:<{_NAME}}}{{:>14}}{{:>14}}{{:>12}}{{:>10}} {{}}"
 
 
 def _verdict(first: int, second: int) -> str:
@@ -111,16 +112,19 @@ def _verdict(first: int, second: int) -> str:
     return f"the second takes {second / first:.2f} times as long"
 
 
-def _difference(row: Difference) -> str:
+def _difference(row: Difference) -> list[str]:
+    """Return the row of a table; a name that is too long for its column has a line of its own."""
+    long = len(row.name) >= _NAME
     then = "" if row.first_count == row.second_count else f"-> {row.second_count:,}"
-    return _ROW.format(
-        row.name,
+    numbers = _ROW.format(
+        "" if long else row.name,
         f"{row.first_ns / 1000:,.3f}",
         f"{row.second_ns / 1000:,.3f}",
         f"{row.delta_ns / 1000:+,.3f}",
         f"{row.first_count:,}",
         then,
     )
+    return [row.name, numbers] if long else [numbers]
 
 
 def compare_profiles(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from nki_lab.profiler.compare import Difference, compare_profiles
@@ -72,6 +74,19 @@ def test_a_run_is_as_fast_as_itself() -> None:
     found = compare_profiles(profile(), profile())
     assert "both take the same time" in str(found)
     assert not any(d.delta_ns for d in (*found.engines, *found.lines, *found.opcodes))
+
+
+def test_numbers_stand_below_each_other_whatever_the_length_of_a_line() -> None:
+    names: dict[str, str] = {}
+
+    def text_of(run: int, place: str) -> str:
+        return names.setdefault(place, f"{place} {'x' * 30 * (len(names) % 3)}")
+
+    lines = str(compare_profiles(profile(), slower(), text_of)).splitlines()
+    assert any(line.endswith("x" * 60) for line in lines)
+    changes = [found for line in lines if (found := re.search(r"[+-]\d+\.\d{3}\b", line))]
+    (end,) = {line.index("change") + len("change") for line in lines if line.endswith("count")}
+    assert {change.end() for change in changes} == {end}
 
 
 def test_text(golden) -> None:

@@ -204,7 +204,7 @@ axis that overlap. It is to be faster than one large piece, and than pieces that
                 "both loads of a step take the same blocks",
             ),
         ),
-        tiers={"trn2": Tiers(passes=32.0, star=13.2)},
+        tiers={"trn2": Tiers(passes=32.0, star=13.5)},
         hints=(
             "One transfer takes some 600 ns to be started, and there are three for each block.",
             "Either let Scalar start half of them (dge_mode=nisa.dge_mode.hwdge, engine=nisa.engine.scalar), or"
