@@ -92,3 +92,21 @@ def test_a_slider_moved_with_the_keyboard_redraws_the_timeline(lab: Lab, chromiu
         panel.get_by_role("button", name="Back to the start").click()
         shown(panel, "2-0-1-2")
         assert picture(panel) == before
+
+
+COPIED = """\
+%%nki --run "copied(aT)" --target trn2 --show vary
+def copied(x, columns=256):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for start in range(0, x.shape[1], columns):
+        tile = nl.load(x[:128, start:start + columns])
+        nl.store(out[:128, start:start + columns], tile)
+    return out"""
+
+
+def test_a_memory_without_tiles_is_not_used(lab: Lab, chromium: str) -> None:
+    with opened(lab, chromium, "vary-copied", SETUP, COPIED) as (_, notebook):
+        panel = tab(view_of(notebook), "vary")
+        figures = panel.locator(".nki-figures")
+        figures.wait_for()
+        assert "not used" in figures.inner_text() and "not known" not in figures.inner_text()

@@ -121,11 +121,12 @@ class Vary {
   figuresOf(variant) {
     const figure = (label, value, note = "") => make("div", { class: "nki-figure" },
       make("div", { class: "nki-faint" }, label), make("div", { class: "nki-value" }, value), make("div", { class: "nki-faint" }, note));
-    const known = (value, write) => (value === null ? "not known" : write(value));
+    // A modelled run knows every tile: a memory of which nothing is said holds none.
+    const used = (value, write) => (value === null ? "not used" : write(value));
     return [
       figure("total time", time(variant.total), variant.change === "start" ? "the start" : `${variant.change} to the start`),
-      figure("bound by", variant.bound), figure("SBUF peak", known(variant.sbuf, bytes), "per partition"),
-      figure("PSUM peak", known(variant.psum, number), "banks"), figure("instructions", number(variant.instructions)),
+      figure("bound by", variant.bound), figure("SBUF peak", used(variant.sbuf, bytes), "per partition"),
+      figure("PSUM peak", used(variant.psum, number), "banks"), figure("instructions", number(variant.instructions)),
     ];
   }
 
