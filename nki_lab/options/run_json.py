@@ -50,6 +50,7 @@ def run_json(
         "is_simulation": profile.is_simulation,
         "total_ns": profile.total_ns,
         "bound": bound.resource if bound.is_bound else "latency",
+        "bound_also": [name for name, _ in bound.others],
         "bound_sentence": bound_sentence(profile),
         "summary": profile.summary,
         "findings": [

@@ -38,6 +38,8 @@ NS_PER_S = 1e9
 STATIC_QUEUES = ("input", "output", "data")
 #: An engine that is busy less than this share of the time does not bound the run.
 BOUND_SHARE = 0.5
+#: What is busy for this part of the time of the busiest holds a run back as well: one alone gains next to nothing.
+ALSO_BOUND = 0.9
 
 
 def summarise(profile: Profile) -> dict[str, Any]:
@@ -259,17 +261,28 @@ class Bound:
         resource: "tensor", "vector", "scalar", "gpsimd", "sync" or "dma"; the busiest one.
         share: fraction of the time it is busy.
         is_bound: False when even the busiest is idle most of the time (latency-bound).
+        others: what is about as busy, with its share, the busiest first; a change has to relieve all of them.
     """
 
     resource: str
     share: float
     is_bound: bool
+    others: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def busiest(self) -> dict[str, float]:
+        """The share of the time of everything that is about as busy as the busiest, which is the first."""
+        return {self.resource: self.share} | dict(self.others)
 
 
 def bound_by(profile: Profile) -> Bound:
-    """Find the resource with the largest active share; ties go to the first in a timeline."""
+    """Find the resource with the largest active share, and those about as busy; ties go to the first in a timeline."""
     summary = profile.summary
     shares = {name: summary.get(f"{name}_engine_active_time_percent", 0.0) for name in ENGINES}
     shares["dma"] = summary.get("dma_active_time_percent", 0.0)
-    resource = max(shares, key=lambda name: shares[name])
-    return Bound(resource, shares[resource], shares[resource] >= BOUND_SHARE)
+    resource, *others = sorted(shares, key=lambda name: -shares[name])
+    most = shares[resource]
+    if most < BOUND_SHARE:
+        return Bound(resource, most, False)
+    near = tuple((name, shares[name]) for name in others if shares[name] >= ALSO_BOUND * most)
+    return Bound(resource, most, True, near)

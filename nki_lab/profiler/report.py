@@ -6,7 +6,7 @@ ASCII, at most 92 columns, and always saying whether its times were modelled or 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -65,7 +65,7 @@ def badge(profile: Profile) -> str:
 
 
 def bound_sentence(profile: Profile) -> str:
-    """Say in one sentence what holds the run back."""
+    """Say in one sentence what holds the run back: the busiest, and what is about as busy."""
     bound = bound_by(profile)
     name = _TITLES[bound.resource]
     if bound.share == 0.0:
@@ -73,19 +73,31 @@ def bound_sentence(profile: Profile) -> str:
     if not bound.is_bound:
         busiest = f"{name} with {_percent(bound.share)}"
         return f"latency: nothing is busy half of the time, the most is {busiest}"
-    if bound.resource != "dma":
-        return f"{name}: busy {_percent(bound.share)} of the time"
-    text = f"DMA: busy {_percent(bound.share)} of the time"
+    names = _and([_TITLES[busy] for busy in bound.busiest])
+    if len(bound.busiest) > 2:  # with every share it would be no line
+        return f"{names}: busy at least {_percent(min(bound.busiest.values()))} of the time"
+    text = (
+        f"{names}: busy {_and([_percent(share) for share in bound.busiest.values()])} of the time"
+    )
     rate, limit = _dma_rate(profile), _dma_limit(profile)
-    return text if rate is None else f"{text}, at {_percent(rate / limit)} of its rate"
+    if rate is None or "dma" not in bound.busiest:
+        return text
+    whose = "DMA at" if bound.others else "at"
+    return f"{text}, {whose} {_percent(rate / limit)} of its rate"
+
+
+def _and(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def bound_words(profile: Profile) -> str:
-    """Say in a word and a share what holds the run back, as a cell of a table does."""
+    """Say in words and shares what holds the run back, as a cell of a table does."""
     bound = bound_by(profile)
     if bound.share == 0.0:
         return "nothing ran"
-    return f"{_TITLES[bound.resource] if bound.is_bound else 'latency'} {_percent(bound.share)}"
+    if not bound.is_bound:
+        return f"latency {_percent(bound.share)}"
+    return ", ".join(f"{_TITLES[name]} {_percent(share)}" for name, share in bound.busiest.items())
 
 
 def _heading(profile: Profile) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.report import badge, bound_sentence, report
+from nki_lab.profiler.report import badge, bound_sentence, bound_words, report
 from nki_lab.profiler.view_data import Remark, ViewData
 from nki_lab.profiler.view_text import view_text
 from nki_lab.targets import TRN2
@@ -49,6 +49,31 @@ def test_bound_sentences() -> None:
     assert bound_sentence(profile(DmaPacketAggregated=late)) == (
         "latency: nothing is busy half of the time, the most is Vector with 20.2 %"
     )
+
+
+@pytest.mark.parametrize(
+    ("vector", "scalar", "sentence"),
+    [
+        (0.913, 0.2, "DMA and Vector: busy 96.9 % and 91.3 % of the time"),
+        (0.97, 0.2, "Vector and DMA: busy 97.0 % and 96.9 % of the time"),
+        (0.87, 0.2, "DMA: busy 96.9 % of the time"),  # 0.898 of the share of DMA
+        (0.913, 0.9, "DMA, Vector and Scalar: busy at least 90.0 % of the time"),
+    ],
+)
+def test_what_is_about_as_busy_binds_as_well(vector, scalar, sentence) -> None:
+    shares = {"dma": [0.969], "vector_engine": [vector], "scalar_engine": [scalar]}
+    summary = {f"{name}_active_time_percent": share for name, share in shares.items()}
+    p = Profile.from_tables(
+        TRN2, {"Summary": summary | {"total_time": [1e-6]}}, is_simulation=False
+    )
+    assert bound_sentence(p) == sentence
+    assert f"bound by     {sentence}" in report(p).splitlines()
+
+
+def test_a_cell_of_a_table_names_what_is_about_as_busy() -> None:
+    shares = {"dma_active_time_percent": [0.6], "tensor_engine_active_time_percent": [0.55]}
+    p = Profile.from_tables(TRN2, {"Summary": shares | {"total_time": [1e-6]}}, is_simulation=False)
+    assert bound_words(p) == "DMA 60.0 %, Tensor 55.0 %"
 
 
 def test_what_a_measured_profile_does_not_say_stays_open() -> None:
