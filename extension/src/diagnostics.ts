@@ -191,13 +191,10 @@ function activate(
       if (!session) {
         return;
       }
-      const { content } = session.panel;
-      const all = content.widgets.flatMap((cell, index) =>
-        session.marks.of(cell.model.id).map(mark => ({ index, id: cell.model.id, mark }))
-      );
+      const all = session.listed();
       const view = activeView();
       const line = view ? view.state.doc.lineAt(view.state.selection.main.head).number : 0;
-      const here = content.activeCellIndex;
+      const here = session.panel.content.activeCellIndex;
       const next = all.find(({ index, mark }) => index > here || (index === here && mark.line > line)) ?? all[0];
       if (next) {
         await goTo(session.panel, next.id, doc => locate(doc, next.mark));

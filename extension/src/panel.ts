@@ -176,10 +176,7 @@ function gauge({ memory, peak, limit }: IMemory): HTMLElement {
 }
 
 function marks(session: Session): HTMLElement[] {
-  const found = session.panel.content.widgets.flatMap(({ model }) =>
-    session.marks.of(model.id).map(mark => ({ cell: model.id, mark }))
-  );
-  const rows = found.map(({ cell, mark }) => element('li', {}, markRow(session, cell, mark)));
+  const rows = session.listed().map(({ id, mark }) => element('li', {}, markRow(session, id, mark)));
   const list = rows.length
     ? element('ul', { class: 'nki-entries' }, ...rows)
     : element('p', { class: 'nki-hint' }, 'None in the cells that have been run or checked.');

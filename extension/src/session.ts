@@ -59,6 +59,13 @@ export class Session {
     return this.panel.isDisposed;
   }
 
+  /** Returns all marks from top to bottom; a cell that is no code any more has none to show. */
+  listed(): { index: number; id: string; mark: IMark }[] {
+    return this.panel.content.widgets.flatMap(({ model }, index) =>
+      model.type === 'code' ? this.marks.of(model.id).map(mark => ({ index, id: model.id, mark })) : []
+    );
+  }
+
   /** Chooses the chip for what is compiled from now on. */
   chooseTarget(name: string): void {
     this._send({ kind: 'target', name });

@@ -68,6 +68,9 @@ class Sessions implements INkiSessions {
     };
     session.changed.connect(tell);
     session.marked.connect(tell);
+    // Names of the notebook and of its cells are shown, and marks go and come with their cells.
+    panel.context.pathChanged.connect(tell);
+    void panel.context.ready.then(() => panel.content.model?.cells.changed.connect(tell));
     this.added.emit(session);
     tell();
   }

@@ -100,7 +100,8 @@ function activate(
   });
 
   // In the category of notebooks a card has a kernel's picture or a letter.
-  launcher?.add({ command: WORKSHOP, category: 'Other', rank: 0 });
+  // The first card of a category lends it its picture.
+  launcher?.add({ command: WORKSHOP, category: 'Other', rank: 0.5 });
   for (const command of [WORKSHOP, NEW_NOTEBOOK, INSERT_CELL]) {
     palette?.addItem({ command, category: 'NKI' });
   }

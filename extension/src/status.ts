@@ -5,8 +5,9 @@
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette } from '@jupyterlab/apputils';
 import { IStatusBar } from '@jupyterlab/statusbar';
+import { MenuSvg } from '@jupyterlab/ui-components';
 import { Signal } from '@lumino/signaling';
-import { Menu, Widget } from '@lumino/widgets';
+import { Widget } from '@lumino/widgets';
 import { button } from './dom.js';
 import { INkiSessions } from './sessions.js';
 
@@ -41,7 +42,7 @@ function activate(
   item.addClass('nki-status-item');
   item.node.append(choose);
   const open = () => {
-    const menu = new Menu({ commands });
+    const menu = new MenuSvg({ commands }); // with JupyterLab's sign at what is chosen
     menu.title.label = 'Target';
     targets().forEach(name => menu.addItem({ command: CHOOSE_TARGET, args: { name } }));
     // The command that an item stands for runs after the menu has closed.

@@ -236,6 +236,7 @@ def test_the_target_is_switched_in_the_panel_and_the_status_bar(lab: Lab, page: 
     bar.click()
     items = page.locator(".lm-Menu-item:visible")
     expect(items).to_have_text(["trn1", "trn2", "trn3"])
+    expect(items.filter(has=page.locator(".lm-Menu-itemIcon svg"))).to_have_text("trn3")
     page.keyboard.press("ArrowUp")
     notebook.screenshot("nki-status-menu")
     page.keyboard.press("Enter")
@@ -266,6 +267,24 @@ def test_two_notebooks_keep_their_own_state_and_the_panel_follows(lab: Lab, page
     expect(shown.locator(".nki-run-name")).to_have_text(["double"])
     expect(shown.locator(".nki-mark")).to_have_count(1)
     expect(shown.get_by_label("Chip")).to_have_value("trn3")
+
+
+def test_the_panel_follows_names_and_cells(lab: Lab, page: Page) -> None:
+    notebook = lab.open(page, lab.write("named.ipynb", SETUP, WRONG))
+    notebook.run_all()
+    shown = panel(page)
+    expect(shown.locator(".nki-mark")).to_have_count(1)
+    page.evaluate("() => window.jupyterapp.shell.currentWidget.context.rename('other_name.ipynb')")
+    expect(shown.locator("h2")).to_have_text("other_name.ipynb")
+    activate(page, 1)
+    command(page, "notebook:delete-cell")
+    expect(shown.locator(".nki-mark")).to_have_count(0)
+    command(page, "notebook:undo-cell-action")
+    expect(shown.locator(".nki-mark")).to_have_count(1)
+    expect(squiggles(page, 1)).to_have_text("nl.ad")
+    activate(page, 1)
+    command(page, "notebook:change-cell-to-markdown")
+    expect(shown.locator(".nki-mark")).to_have_count(0)
 
 
 def test_a_restart_clears_all_and_says_so_and_a_reload_finds_all_again(
