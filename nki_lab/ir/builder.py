@@ -260,9 +260,9 @@ class Builder:
                     storage.loop and storage.loop not in self._open_loops
                 ):
                     foreign = value
-                first = value.offset and value.offset * value.dtype.itemsize // storage.row_bytes
+                first = value.offset and value.offset * value.dtype.itemsize // storage.form_bytes
                 if storage.address is not None:
-                    first += storage.address.partition
+                    first += storage.address.partition * (storage.row_bytes // storage.form_bytes)
                 seen = (value.shape, value.strides, value.dtype, storage.buffer, first)
                 if value.dynamic is None:
                     key.append(seen)

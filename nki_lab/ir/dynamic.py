@@ -55,6 +55,16 @@ def first_partition(view: NkiTensor) -> int:
     return view.start_partition + (address.partition if address is not None else 0)
 
 
+def first_place(view: NkiTensor) -> int:
+    """Return where a view begins, as far as its form depends on it: the partition, or the byte in PSUM."""
+    storage = view.storage
+    address = storage.address
+    partitions = (
+        address.partition * (storage.row_bytes // storage.form_bytes) if address is not None else 0
+    )
+    return view.offset * view.dtype.itemsize // storage.form_bytes + partitions
+
+
 def identity(view: NkiTensor | Register) -> Any:
     """Return what is equal for two views that show the same elements in the same order."""
     if isinstance(view, Register):

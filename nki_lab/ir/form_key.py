@@ -13,7 +13,7 @@ import numpy as np
 
 from nki_lab.dtypes import DType
 from nki_lab.errors import WrongOperand
-from nki_lab.ir.dynamic import first_partition, identity
+from nki_lab.ir.dynamic import first_place, identity
 from nki_lab.ir.tensor import NkiTensor
 
 _BEYOND = 1 << 128  # what float32 cannot hold
@@ -56,7 +56,7 @@ def key_of(value: Any) -> Any:
             value.strides,
             value.dtype,
             value.storage.buffer,
-            first_partition(value),
+            first_place(value),
             value.dynamic and value.dynamic.key,
         )
     if isinstance(value, (np.generic, float, int)):

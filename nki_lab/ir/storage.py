@@ -34,6 +34,7 @@ class Storage:
         origin: "input", "constant" or "temporary".
         data: initial contents of a constant (NumPy array), else None.
         row_bytes: bytes of one partition on chip; all bytes in HBM.
+        form_bytes: views that begin so far apart may have different forms: a row, and in PSUM, which has banks, a byte.
         stack: where it was created.
         named: the author gave the name.
         loop: number of the device loop it was made in (from 1 on), or 0; it is dead after that loop.
@@ -42,7 +43,7 @@ class Storage:
 
     __slots__ = (
         "id", "name", "shape", "dtype", "buffer", "address", "origin", "data",
-        "on_chip", "partitions", "row_bytes", "nbytes", "stack", "owner", "loop", "named",
+        "on_chip", "partitions", "row_bytes", "form_bytes", "nbytes", "stack", "owner", "loop", "named",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +72,7 @@ class Storage:
         self.data = data
         self.on_chip = on_chip = buffer.on_chip
         self.partitions, self.row_bytes, self.nbytes = _sizes(shape, dtype.itemsize, on_chip)
+        self.form_bytes = 1 if buffer is MemoryRegion.psum else self.row_bytes
         self.stack = stack
         self.owner = owner
         self.loop = loop

@@ -3,12 +3,19 @@
 import numpy as np
 import pytest
 
-from nki_lab.errors import SimulationError
+from nki_lab.api.install import aliases
+from nki_lab.errors import RuleBroken, SimulationError
 from nki_lab.ir.cost import Stage
 from nki_lab.isa.enums import matmul_perf_mode
+from nki_lab.runtime import use_target
 from nki_lab.targets.engines import TENSOR, VECTOR
 from nki_lab.targets.spaces import PSUM
 from tests.isa.case import Case, Traced, empty, isa, tile
+
+with aliases():
+    import nki
+    import nki.isa as nisa
+    import nki.language as nl
 
 
 def traced(stationary, moving, dst, target="trn2", **params):
@@ -142,3 +149,25 @@ def test_cycles_of_a_transpose():
     assert (load.macs, multiply.macs) == (0, 0)
     (on_vector,) = cost(transposed(tile(np.zeros((32, 20))), empty((20, 32))))
     assert on_vector.cycles == 20 + 80  # elements, and the engine's issue overhead
+
+
+@nki.jit
+def in_pieces(a, b, width):
+    left, right = nl.load(a), nl.load(b)
+    columns = b.shape[1]
+    total = nl.ndarray((a.shape[1], columns), dtype=nl.float32, buffer=nl.psum)
+    for start in range(0, columns, width):
+        piece = slice(start, start + width)
+        nisa.nc_matmul(dst=total[:, piece], stationary=left, moving=right[:, piece])
+    out = nl.ndarray(total.shape, dtype=nl.float32, buffer=nl.shared_hbm)
+    nl.store(out, nl.copy(total))
+    return out
+
+
+@pytest.mark.parametrize("target", ["trn1", "trn2"])
+def test_a_later_piece_of_the_same_shape_may_cross_the_end_of_a_bank(target: str):
+    a, b = np.ones((64, 48), np.float32), np.ones((64, 1200), np.float32)
+    with use_target(target):
+        np.testing.assert_array_equal(in_pieces(a[:, :5], b[:, :1024], 256), np.full((5, 1024), 64))
+        with pytest.raises(RuleBroken, match="must lie in one PSUM bank"):
+            in_pieces(a, b, 400)
