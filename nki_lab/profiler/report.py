@@ -29,32 +29,65 @@ _TITLES = {
 }
 _ROW = "{:<10}{:>14}{:>9}{:>15}{:>14}"
 _UNKNOWN = "-"
-_LINES_SHOWN = 5
-_ADVICE_SHOWN = 3
 
 
 @doing("writing the report")
 def report(profile: Profile) -> str:
     """Return the report of a profile as text, without a final line break."""
-    told, limits = report_lines(profile)
-    return "\n".join([*told, *limits])
+    parts = ReportParts(profile)
+    return "\n".join([*parts.figures, *parts.lines(), *parts.advice(), *parts.limits()])
 
 
-def report_lines(profile: Profile, limits_shown: int | None = None) -> tuple[list[str], list[str]]:
-    """Return the lines of the report: what it tells, and what the model leaves out or assumes, which goes with that.
+class ReportParts:
+    """The parts of a report, each with its heading: to show fewer entries of them, not to cut them anywhere.
 
-    Args:
-        profile: what to report.
-        limits_shown: how many of the latter to show; None is all of them.
+    Attributes:
+        figures: lines on time, engines, bytes and memories.
     """
-    told = [_heading(profile), "", *_times(profile), "", *_engines(profile), ""]
-    told += _rates(profile)
-    told += _memories(profile)
-    told += _busiest_lines(profile)
-    told += _advice(profile)
-    return [line.rstrip() for line in told], [
-        line.rstrip() for line in _warnings(profile, limits_shown)
-    ]
+
+    def __init__(self, profile: Profile) -> None:
+        figures = [_heading(profile), "", *_times(profile), "", *_engines(profile), ""]
+        figures += [*_rates(profile), *_memories(profile)]
+        self.figures = [line.rstrip() for line in figures]
+        self._by_line = by_line(profile)
+        rows = list(profile.records("Warning"))
+        self._advice = [row["message"] for row in rows if row["category"] == ADVICE]
+        self._limits = [
+            f"  {row['category']}: {row['message']}".rstrip()
+            for row in rows
+            if row["category"] != ADVICE
+        ]
+
+    def lines(self, shown: int = 5) -> list[str]:
+        """Return what the lines of the kernel that take the most time take, at most `shown` of them."""
+        if not self._by_line:
+            return []
+        if not shown:
+            return [f"lines        {len(self._by_line)}: print(result) has what they take"]
+        row = "{:<32}{:>14}{:>14}{:>14}"
+        lines = ["", row.format("line", "engine us", "DMA us", "instructions")]
+        for line in self._by_line[:shown]:
+            times = (f"{ns / 1000:,.3f}" for ns in (line.engine_ns, line.transfer_ns))
+            lines.append(row.format(line.place, *times, f"{line.instructions:,}").rstrip())
+        more = len(self._by_line) - shown
+        return [*lines, f"... {more} more lines"] if more > 0 else lines
+
+    def advice(self, shown: int = 3) -> list[str]:
+        """Return what would make the kernel faster, at most `shown` changes."""
+        if not self._advice:
+            return []
+        lines = ["", "advice, the largest gain first", *listed(self._advice[:shown])]
+        more = len(self._advice) - shown
+        return [*lines, f"  ... {more} more"] if more > 0 else lines
+
+    def limits(self, shown: int | None = None) -> list[str]:
+        """Return what the model leaves out or assumes, at most `shown` entries; None is all of them."""
+        if not self._limits:
+            return []
+        lines = ["", "warnings", *self._limits[:shown]]
+        if shown is not None and len(self._limits) > shown:
+            lines.append(f"  ... {len(self._limits) - shown} more: print(result) has all of them")
+        return lines
 
 
 def badge(profile: Profile) -> str:
@@ -213,41 +246,6 @@ def _memories(profile: Profile) -> list[str]:
         lines.append(f"SBUF peak    {_size(sbuf)} of {_size(usable)} usable per partition")
     if psum is not None:
         lines.append(f"PSUM peak    {psum} of {target.psum_banks} banks")
-    return lines
-
-
-def _busiest_lines(profile: Profile) -> list[str]:
-    found = by_line(profile)
-    if not found:
-        return []
-    row = "{:<32}{:>14}{:>14}{:>14}"
-    lines = ["", row.format("line", "engine us", "DMA us", "instructions")]
-    for line in found[:_LINES_SHOWN]:
-        times = (f"{ns / 1000:,.3f}" for ns in (line.engine_ns, line.transfer_ns))
-        lines.append(row.format(line.place, *times, f"{line.instructions:,}"))
-    if len(found) > _LINES_SHOWN:
-        lines.append(f"... {len(found) - _LINES_SHOWN} more lines")
-    return lines
-
-
-def _advice(profile: Profile) -> list[str]:
-    given = [row["message"] for row in profile.records("Warning") if row["category"] == ADVICE]
-    if not given:
-        return []
-    lines = ["", "advice, the largest gain first", *listed(given[:_ADVICE_SHOWN])]
-    if len(given) > _ADVICE_SHOWN:
-        lines.append(f"  ... {len(given) - _ADVICE_SHOWN} more")
-    return lines
-
-
-def _warnings(profile: Profile, shown: int | None) -> list[str]:
-    rows = [row for row in profile.records("Warning") if row["category"] != ADVICE]
-    if not rows:
-        return []
-    lines = ["", "warnings"]
-    lines += [f"  {row['category']}: {row['message']}" for row in rows[:shown]]
-    if shown is not None and len(rows) > shown:
-        lines.append(f"  ... {len(rows) - shown} more: print(result) has all of them")
     return lines
 
 

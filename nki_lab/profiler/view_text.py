@@ -11,7 +11,7 @@ from nki_lab.profiler.data_flow import data_flow_text
 from nki_lab.profiler.matmuls import matmul_text
 from nki_lab.profiler.occupancy import Occupancy, occupancy, usable_bytes
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.report import badge, report_lines
+from nki_lab.profiler.report import ReportParts, badge
 from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.profiler.source_text import findings_text, remark_lines, source_text
 from nki_lab.profiler.step_text import stepper_text
@@ -21,6 +21,13 @@ from nki_lab.profiler.view_data import VIEWS, ViewData
 
 _EVENTS_SHOWN = 40
 _LIMITS_SHOWN = 12  # of the model, where a report is cut
+#: How many lines of the kernel, advice and limits of the model a report tells where it is cut, the first that fits.
+_SHORTER = [
+    *((lines, advice, _LIMITS_SHOWN) for advice in (3, 2, 1) for lines in (5, 3)),
+    *((lines, 1, _LIMITS_SHOWN) for lines in (1, 0)),
+    (0, 1, _LIMITS_SHOWN // 2),
+    (0, 1, _LIMITS_SHOWN // 4),
+]
 _FINDINGS_LINES = 6  # of a report that is cut, at least so many
 #: Why addresses go higher than the bytes in use at one time; compiler/passes/allocate.py does it.
 PLACES_TAKEN = "a place is used again only when no fresh one is left, so that less has to wait"
@@ -65,15 +72,26 @@ def comparison_lines(first: ViewData, second: ViewData, limit: int | None = None
 
 
 def _report(data: ViewData, limit: int | None) -> list[str]:
-    told, limits = report_lines(data.profile, None if limit is None else _LIMITS_SHOWN)
+    parts = ReportParts(data.profile)
     findings = ["", "findings"] if data.findings else []
     for finding in data.findings:
         findings += [f"  {line}" for line in remark_lines(finding)]
-    if limit is not None and len(told) + len(limits) + len(findings) > limit:
-        # Numbers are not read without what they lean on: lines and advice give way to that.
-        room = limit - len(limits)
-        findings = cut(findings, max(room - len(told), _FINDINGS_LINES))
-        told = cut(told, room - len(findings))
+    told = [*parts.figures, *parts.lines(), *parts.advice()]
+    if limit is None:
+        return [*told, *parts.limits(), *findings]
+    limits = parts.limits(_LIMITS_SHOWN)
+    if len(told) + len(limits) + len(findings) > limit:
+        # Numbers are not read without what they lean on: lines and advice give way to that, but for the first advice.
+        findings = cut(findings, max(limit - len(limits) - len(told), _FINDINGS_LINES))
+        for lines, advice, assumed in _SHORTER:
+            told = [*parts.figures, *parts.lines(lines), *parts.advice(advice)]
+            limits = parts.limits(assumed)
+            room = limit - len(limits) - len(findings)
+            if len(told) <= room:
+                break
+        else:
+            advised = parts.advice(1)
+            told = [*cut(parts.figures, room - len(advised)), *advised]
     return [*told, *limits, *findings]
 
 

@@ -110,9 +110,15 @@ def test_a_report_that_is_cut_keeps_what_its_numbers_lean_on(limit: int) -> None
     remarks = tuple(Remark("hazard", f"finding {n}", "", None) for n in range(30))
     data = replace(ViewData("many", p), findings=remarks)
     lines = view_text(data, "report", limit).split("\n")
-    assert len(lines) == limit
-    assert [line for line in lines if "assumed" in line] == [f"  assumed: {t}" for t in limits]
+    assert len(lines) <= limit
+    told = [line for line in lines if line.startswith("  assumed: ")]
+    assert told == [f"  assumed: {t}" for t in limits[: len(told)]]
+    if limit == 40:
+        assert len(told) == 11
+    else:
+        assert f"  ... {11 - len(told)} more: print(result) has all of them" in lines
     assert "findings" in lines
-    assert sum(line.startswith("... ") for line in lines) == 2  # of the report, and of findings
+    heading = lines.index("advice, the largest gain first")
+    assert lines[heading + 1 : heading + 3] == ["  1. advice 0   more of it", "  ... 19 more"]
     whole = view_text(data, "report").split("\n")
     assert sum("finding " in line for line in whole) == 30
