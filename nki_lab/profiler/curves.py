@@ -41,10 +41,11 @@ class Curve(NamedTuple):
 
 
 def most_text(curve: Curve, most: float) -> str:
-    """Say how far a curve gets, and how far it could: "at most 324 of 368 GB/s"; of memory, the share of all of it."""
+    """Say how far a curve gets, and how far it could: "at most 324 of 368 GB/s"; of memory, of what is usable."""
     digits = 0 if most >= 100 or curve.unit == "transfers" else 1 if most >= 10 else 2
     of = f" of {curve.limit:,.0f}" if curve.limit and curve.unit != "%" else ""
-    memory = " of all" if curve.title.endswith(" usage") else ""  # not of the fullest partition
+    # Not of the fullest partition, and of SBUF without what is reserved.
+    memory = " of usable" if curve.title.endswith(" usage") else ""
     return f"at most {most:,.{digits}f}{of} {curve.unit}{memory}"
 
 
@@ -60,6 +61,12 @@ def curves(profile: Profile) -> Iterator[Curve]:
         assert column in TABLES[table]
         times = profile.numbers(table, "timestamp")
         values = profile.numbers(table, column) * scale
+        if (
+            table == "SbufUsage"
+        ):  # Neuron Explorer's table counts reserved bytes, every view here does not
+            values = values * (
+                target.sbuf_bytes_per_partition / target.sbuf_usable_bytes_per_partition
+            )
         core = profile.numbers(table, "pcore_idx")
         limit = limits.get(title, limits.get(unit, 0.0))
         for number in np.unique(core).tolist():

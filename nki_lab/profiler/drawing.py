@@ -27,6 +27,12 @@ ENGINE_TRACKS = {
     "gpsimd": ("GpSimd",),
     "sync": ("Sync",),
 }
+#: What to say where tracks of one engine stand below its share of the time, by engine.
+SHARED_TRACKS = {
+    engine: f"{names[0]}, the engine, is busy while {' or '.join(names)} is: its share is of their union"
+    for engine, names in ENGINE_TRACKS.items()
+    if len(names) > 1
+}
 _TABLES = ("Instruction", TRANSFERS)
 _ENDS = {"instruction": "Instruction", "dma_block": TRANSFERS}
 _SHOWN_IN_SLICE = {"start_ts", "end_ts", "duration_ns"}

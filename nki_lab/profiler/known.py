@@ -17,7 +17,8 @@ ROWS: dict[str, str] = {
     "PendingDma": "the number of transfers issued and not complete, from this moment on",
     "DmaUsage": "the rate of all transfers from this moment on, and the bytes moved until then",
     "HbmUsage": "the same of what is read from and written to HBM",
-    "SbufUsage": "the share of SBUF in use from this moment on: of all, and of four partitions",
+    "SbufUsage": "the share of SBUF in use from this moment on: of all, and of four partitions"
+    "; bytes that are reserved count, while the views show shares of what a kernel may use",
     "PsumUsage": "the share of PSUM in use from this moment on: of all, and of each bank",
     "SbufAllocation": "a tensor in one of four partitions of SBUF, from first to last use, and what used it first",
     "OpcodeSummary": "an opcode of an engine",

@@ -6,6 +6,7 @@ from typing import Any
 
 from nki_lab.profiler.advice import CATEGORY, HELP
 from nki_lab.profiler.columns import Strings
+from nki_lab.profiler.drawing import SHARED_TRACKS
 from nki_lab.profiler.line_costs import line_costs, line_rows
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.report import badge, bound_sentence
@@ -95,6 +96,7 @@ def engine_rows(profile: Profile) -> list[dict[str, Any]]:
         rows.append(
             {
                 "engine": name,
+                "tracks": SHARED_TRACKS.get(name, ""),
                 "active_us": 1e6 * summary.get(f"{prefix}_active_time", 0.0),
                 "share": summary.get(f"{prefix}_active_time_percent", 0.0),
                 "count": summary.get(count, 0),

@@ -21,7 +21,7 @@ from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.profiler.source_lines import issuers
 from nki_lab.profiler.view_data import ViewData
 from nki_lab.widgets.packing import pack, smallest
-from nki_lab.widgets.timeline_tracks import Track, tracks_of
+from nki_lab.widgets.timeline_tracks import Track, shared_tracks, tracks_of
 
 #: Spans of time of an overview.
 OVERVIEW_COLUMNS = 1024
@@ -79,6 +79,7 @@ class Timeline:
             "span": [self.first_ns, self.last_ns],
             "events": self.count,
             "columns": OVERVIEW_COLUMNS,
+            "shared": shared_tracks(self.tracks),
             "runs": [
                 {
                     "name": run.name,

@@ -12,7 +12,7 @@ from nki_lab.widgets.picture import LETTER, TEXT_HEIGHT, WIDTH, Paper, Picture, 
 from nki_lab.widgets.theme import ENGINE_COLOURS, FAINT, INK, LIMIT, RULE, SERIES
 from nki_lab.widgets.timeline_curves import CURVE_COLOURS, OTHER_CURVES, known_curves
 from nki_lab.widgets.timeline_model import Timeline
-from nki_lab.widgets.timeline_tracks import Track
+from nki_lab.widgets.timeline_tracks import Track, shared_tracks
 
 _MARGIN = 12
 _ROW = 29
@@ -43,7 +43,9 @@ def timeline_picture(
         left = max(left, _MARGIN + LETTER * (_CURVE_LETTERS + 1))
     top = 3 * TEXT_HEIGHT + 3 * _MARGIN
     floor = top + _ROW * len(tracks) + _CURVE * len(known)
-    picture = paper(WIDTH, floor + 2 * TEXT_HEIGHT + 3 * _MARGIN, theme)
+    shared = shared_tracks(tracks).values()
+    height = floor + 2 * TEXT_HEIGHT + 3 * _MARGIN + len(shared) * (TEXT_HEIGHT + 4)
+    picture = paper(WIDTH, height, theme)
     compared = len(timeline.runs) > 1
     title = "; ".join(
         f"{'AB'[number] + ': ' if compared else ''}{run.name} on {run.profile.target.name}:"
@@ -78,7 +80,9 @@ def timeline_picture(
         f"and {more} more tracks" if more else "",
         "underlined: the critical path, which took the whole time" if on_path else "",
     ]
-    picture.text(_MARGIN, floor + TEXT_HEIGHT + 18, "; ".join(filter(None, notes)), FAINT)
+    below = ["; ".join(filter(None, notes)), *shared]
+    for k, note in enumerate(filter(None, below)):
+        picture.text(_MARGIN, floor + TEXT_HEIGHT + 18 + k * (TEXT_HEIGHT + 4), note, FAINT)
     return picture.done()
 
 

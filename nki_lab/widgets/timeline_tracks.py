@@ -5,14 +5,15 @@ The order is that of Neuron Explorer's trace viewer: DMA queues, then engines, o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from nki_lab.profiler import intervals
-from nki_lab.profiler.drawing import ENGINE_TRACKS
+from nki_lab.profiler.drawing import ENGINE_TRACKS, SHARED_TRACKS
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TRANSFERS
 
@@ -65,6 +66,13 @@ class Track:
         begun = np.where(ended < len(first), np.clip(edges - first[current], 0, None), 0)
         width = np.diff(edges)
         return np.diff(before[ended] + begun) / np.where(width > 0, width, 1)
+
+
+def shared_tracks(tracks: Sequence[Track]) -> dict[str, str]:
+    """Return, by engine, how the shares of its tracks relate to that of the engine, where several did something."""
+    used = Counter((t.run, t.core, t.engine) for t in tracks if len(t.rows))
+    several = {engine for (_, _, engine), count in used.items() if count > 1}
+    return {engine: text for engine, text in SHARED_TRACKS.items() if engine in several}
 
 
 def tracks_of(profile: Profile, run: int = 0, shift: int = 0) -> Iterator[Track]:

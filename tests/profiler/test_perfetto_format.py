@@ -169,7 +169,12 @@ def test_curves_are_the_samples_of_the_tables(shown) -> None:
     pending = [(time, value) for u, time, value in trace.counters if titles[u] == "Pending DMA"]
     assert pending == [(r["timestamp"], r["value"]) for r in p.records("PendingDma")]
     used = [value for u, _, value in trace.counters if titles[u] == "SBUF usage"]
-    assert used == pytest.approx([100 * r["avg_util_percent"] for r in p.records("SbufUsage")])
+    assert used == pytest.approx(
+        [
+            100 * r["avg_util_percent"] * 229_376 / p.target.sbuf_usable_bytes_per_partition
+            for r in p.records("SbufUsage")
+        ]
+    )  # of 224 KiB without what is reserved
 
 
 def test_the_profile_comes_back(shown, tmp_path) -> None:

@@ -72,4 +72,5 @@ def test_a_window_of_the_curves_is_sent(monkeypatch) -> None:
         assert time[0] == 1000 and time[-1] < 1500
         assert arrays["high"][part["from"]] == pytest.approx(at(curve.times, curve.values, 1000))
         assert part["most"].startswith("at most ") and part["top"] >= curve.values.max()
-        assert part["most"].endswith(" % of all") == (part["title"] in ("SBUF usage", "PSUM usage"))
+        of_memory = part["title"] in ("SBUF usage", "PSUM usage")
+        assert part["most"].endswith(" % of usable") == of_memory

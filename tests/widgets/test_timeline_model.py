@@ -12,6 +12,7 @@ from nki_lab.widgets import timeline_model
 from nki_lab.widgets.packing import unpack
 from nki_lab.widgets.timeline_model import Timeline
 from nki_lab.widgets.timeline_relations import TimelineRelations
+from nki_lab.widgets.timeline_tracks import shared_tracks
 from tests.profiler import example
 from tests.widgets.runs import added, by_hand, many_events
 
@@ -157,3 +158,17 @@ def test_an_empty_profile_has_idle_engines() -> None:
     meta, _ = unpack(timeline.overview())
     assert [(t["count"], t["busy"]) for t in meta["tracks"]] == [(0, 0)] * 6
     assert columns(timeline)[0]["total"] == 0
+
+
+def test_tracks_of_one_engine_say_what_its_share_is_of() -> None:
+    both = Timeline(by_hand())
+    rows = {track.label: len(track.rows) for track in both.tracks}
+    meta, _ = unpack(both.overview())
+    assert rows["TensorMatrix"] and not rows["Tensor"]
+    assert meta["shared"] == {}  # one track alone is the engine
+    tracks = [
+        replace(track, rows=np.arange(1)) if track.label == "Tensor" else track
+        for track in both.tracks
+    ]
+    (text,) = shared_tracks(tracks).values()
+    assert "Tensor or TensorMatrix" in text

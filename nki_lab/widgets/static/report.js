@@ -24,7 +24,7 @@ function microseconds(value) {
 
 function engines(meta, theme) {
   return table(["engine", "busy", "#share", "#active us", "#waiting us", "#count"], meta.engines.map((e) => [
-    make("span", { class: "nki-engine" },
+    make("span", { class: "nki-engine", title: e.tracks },
       make("span", { class: "nki-chip", style: { background: theme.engine(e.engine) } }), theme.engineLabel(e.engine)),
     bar(e.share, theme.engine(e.engine), `${theme.engineLabel(e.engine)} busy ${percent(e.share)}`),
     percent(e.share), microseconds(e.active_us), microseconds(e.waiting_us), number(e.count),

@@ -25,6 +25,8 @@ export function trackLines(view, track, k) {
     view.runPrefix(track.run) + track.label,
     `${number(track.count)} ${track.unit}, busy ${duration(track.busy)} of ${duration(view.meta.runs[track.run].total)}`,
   ];
+  const shared = view.meta.shared[track.engine];
+  if (shared) lines.push(shared);
   const lanes = view.events ? view.events.lanes.filter((lane) => lane.track === k) : [];
   if (lanes.length === 1 && !view.range.whole) { // where events overlap, lanes do not add up
     const { start, duration: lasting, sums } = view.events;
