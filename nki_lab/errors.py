@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 # Most errors that give a help look for close matches.
 from nki_lab.rewrite import Edit, edits_of
@@ -334,9 +335,14 @@ class RanksDiffer(SimulationError):
 
 
 class CheckFailed(UsageError, AssertionError):
-    """A result differs from its reference by more than the tolerance."""
+    """A result differs from its reference by more than the tolerance.
+
+    Attributes:
+        comparisons: how the results compare up to the one that differs, a Comparison for each.
+    """
 
     code = "NKI601"
+    comparisons: tuple[Any, ...] = ()
 
 
 class TimedOut(UsageError, TimeoutError):

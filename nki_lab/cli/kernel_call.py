@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -63,6 +63,7 @@ def called_kernel(
     tells_findings: bool = False,
     rtol: float | None = None,
     atol: float | None = None,
+    tell_failed: Callable[[Any, Any], None] | None = None,
 ) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     """Load a kernel, call it, and compare with the reference; say on stderr what is seriously wrong.
 
@@ -76,6 +77,7 @@ def called_kernel(
         check: the reference.
         tells_findings: the caller prints the findings of the last run.
         rtol, atol: tolerances of the comparison, instead of those of the dtype.
+        tell_failed: called with the run and the error where the check fails, before it is raised.
 
     Yields:
         The Result of the last run, and how it compares, a Comparison for each result.
@@ -109,8 +111,10 @@ def called_kernel(
         try:
             if check is not None:
                 comparisons = check_value(value, expected, rtol=rtol, atol=atol)
-        except CheckFailed:
+        except CheckFailed as error:
             tells_findings = False
+            if tell_failed is not None:
+                tell_failed(runs[-1], error)
             raise
         finally:
             for line in serious_findings(runs[:-1] if tells_findings else runs):

@@ -84,8 +84,23 @@ def run(
             "--show beside --json: what is printed would be no JSON document",
             help="leave out --show or --json",
         )
+
+    def tell_failed(result: Any, error: Any) -> None:
+        if json:
+            typer.echo(run_json(result, (), analyse, what_if, bench, failed=error))
+
     call_of = called_kernel(
-        kernel, inputs, args, seed, options, call, check, reported and not json, rtol, atol
+        kernel,
+        inputs,
+        args,
+        seed,
+        options,
+        call,
+        check,
+        reported and not json,
+        rtol,
+        atol,
+        tell_failed,
     )
     with call_of as (result, comparisons):
         kept = keep(result, save or ())

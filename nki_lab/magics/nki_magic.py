@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
@@ -154,7 +155,10 @@ class NkiMagics(Magics):
                     atol=options.atol,
                 )
             except CheckFailed as error:
-                print(findings, end="")
+                if options.json:
+                    print(_document(result, options, locate, other, failed=error))
+                else:
+                    print(findings, end="")
                 error.notes += (f"the run is in `{name}`",)
                 raise
         try:
@@ -167,12 +171,7 @@ class NkiMagics(Magics):
         # Before questions about the run: one without an answer is an error.
         kept = keep(result, options.save or ())
         if options.json:
-            with _at_what_if(locate):
-                document = run_json(
-                    result, comparisons, options.analyse, options.what_if, options.bench, other,
-                    options.save,
-                )  # fmt: skip
-            print(document)
+            print(_document(result, options, locate, other, comparisons, options.save))
             if options.show:
                 show(result, options.show, other, tells=False)
         else:
@@ -195,6 +194,29 @@ def _tell(result: Result, other: Profile | None, options: Namespace, locate: Loc
         print(result.benchmark())
     if other is not None:
         print(compare_profiles(other, result.profile))
+
+
+def _document(
+    result: Result,
+    options: Namespace,
+    locate: Locate,
+    other: Profile | None,
+    comparisons: Sequence[Comparison] = (),
+    saved: Sequence[Path] | None = None,
+    failed: CheckFailed | None = None,
+) -> str:
+    """Return what --json prints."""
+    with _at_what_if(locate):
+        return run_json(
+            result,
+            comparisons,
+            options.analyse,
+            options.what_if,
+            options.bench,
+            other,
+            saved,
+            failed,
+        )
 
 
 @contextmanager

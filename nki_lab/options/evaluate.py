@@ -87,9 +87,11 @@ def check_value(
         except NkiError as error:
             error.stack = error.stack or stack
             raise
-        if not result.ok:
-            raise CheckFailed(f"{_named(name)} {result.summary()}", stack=stack)
         results.append(result)
+        if not result.ok:
+            failed = CheckFailed(f"{_named(name)} {result.summary()}", stack=stack)
+            failed.comparisons = tuple(results)
+            raise failed
     return tuple(results)
 
 

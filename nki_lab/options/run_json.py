@@ -15,6 +15,7 @@ from nki_lab.profiler.metrics import bound_by
 from nki_lab.profiler.report import bound_sentence
 
 if TYPE_CHECKING:
+    from nki_lab.errors import CheckFailed
     from nki_lab.profiler.profile import Profile
     from nki_lab.runtime import Comparison, Result
 
@@ -27,11 +28,13 @@ def run_json(
     bench: bool = False,
     compare: Profile | None = None,
     saved: Sequence[Path] | None = None,
+    failed: CheckFailed | None = None,
 ) -> str:
     """Return the kernel, chip, time, Summary metrics, findings, results and checks of a run as JSON.
 
     Times of the Summary are seconds and shares fractions of 1, as in Neuron Explorer's own files. What else was asked
-    about the run is in the document only then: `analyses`, `what_if`, `benchmark`, `comparison` and `saved`.
+    about the run is in the document only then: `analyses`, `what_if`, `benchmark`, `comparison` and `saved`;
+    and so is `check_failed`.
 
     Args:
         result: the run.
@@ -41,6 +44,7 @@ def run_json(
         bench: tell the time of one call and of one of many.
         compare: the profile of an earlier run.
         saved: files that the run was written to.
+        failed: why its results are not what they should be; it has the comparisons then.
     """
     profile = result.profile
     bound = bound_by(profile)
@@ -70,9 +74,11 @@ def run_json(
                 "max_abs_error": _finite(comparison.max_abs_error),
                 "max_rel_error": _finite(comparison.max_rel_error),
             }
-            for comparison in comparisons
+            for comparison in (failed.comparisons if failed else comparisons)
         ],
     }
+    if failed:
+        document["check_failed"] = failed.message
     if analyse:
         document["analyses"] = {name: analysis_data(name, profile) for name in analyse}
     if what_if:

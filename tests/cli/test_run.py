@@ -360,6 +360,17 @@ def test_the_document_has_what_was_asked(command, write):
     assert document["saved"] == ["kept.json"]
 
 
+def test_the_document_says_that_the_check_failed(command, write):
+    write("add.py", ADD)
+    done = command("run", "add.py:add", *ARRAYS, "--json", "--check", "a - b", "--analyse", "path")
+    assert done.exit_code == 1
+    document = json.loads(done.stdout)
+    (check,) = document["checks"]
+    assert not check["matches"] and check["max_abs_error"] > 0
+    assert document["check_failed"].startswith("the result differs in")
+    assert document["check_failed"] in done.stderr and list(document["analyses"]) == ["path"]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

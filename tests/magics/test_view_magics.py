@@ -157,6 +157,14 @@ def test_a_run_as_a_document(notebook: Notebook):
     assert found["outputs"] == [{"shape": [128, 24], "dtype": "float32"}]
 
 
+def test_a_document_of_a_run_whose_check_fails(notebook: Notebook):
+    outcome = notebook.bad(cell("--run 'add(a, b)' --check 'a - b' --json"))
+    assert isinstance(outcome.error, e.CheckFailed)
+    found, _ = json.JSONDecoder().raw_decode(outcome.text)
+    assert [check["matches"] for check in found["checks"]] == [False]
+    assert found["check_failed"] == outcome.error.message
+
+
 def test_the_number_of_cores(notebook: Notebook):
     code = "import nki.language as nl\n"
     body = (
