@@ -50,7 +50,7 @@ are cut into tiles of 128 rows, and the last tile has what is left.""",
             {"rows": 129, "columns": 4},
         ),
         fresh={"rows": (130, 500), "columns": (2, 64)},
-        limits=Limits(instructions={"vector": 4}, transfers=12),
+        limits=Limits(instructions={"vector": 4}, transfers=12, avoids=("dma_compute",)),
         tiers={"trn2": Tiers(passes=16.0, star=12.5)},
         hints=(
             "How many tiles are there, and which rows does tile number i hold? Print them for 300 rows first.",

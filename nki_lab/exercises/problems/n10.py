@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nki_lab.exercises.problem import Limits, Mistake, Places, Question, Task
+from nki_lab.exercises.problem import Limits, Mistake, Places, Question, Task, Tiers
 from nki_lab.profiler.report import psum_peak_banks
 
 _BANK_BYTES = 2048  # of each partition (nki/guides/architecture/trainium2_arch.rst, "PSUM")
@@ -164,6 +164,7 @@ with all sizes at most 128. Again no transpose is needed.""",
         limits=Limits(
             transfers=3, instructions={"tensor": 3}, avoids=("nc_transpose", "dma_transpose")
         ),
+        tiers={"trn2": Tiers(passes=6.5, star=5.5)},
         hints=(
             "Write (a.T @ b).T without the outer transpose.",
             "(a.T @ b).T is b.T @ a: which operand is the stationary one now?",

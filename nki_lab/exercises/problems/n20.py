@@ -83,7 +83,7 @@ partitions.""",
         reference=_add,
         cases=({"columns": 512}, {"columns": 1}, {"columns": 600}),
         fresh={"columns": (2, 300)},
-        limits=Limits(transfers=12),
+        limits=Limits(transfers=12, avoids=("dma_compute",)),
         tiers={"trn2": Tiers(passes=9.0, star=6.6)},
         mistakes=(
             Mistake(
@@ -171,6 +171,7 @@ axis that overlap. It is to be faster than one large piece, and than pieces that
             {"columns": 1100, "dtype": "bfloat16"},
         ),
         fresh={"columns": (2, 600)},
+        limits=Limits(avoids=("dma_compute",)),
         tiers={"trn2": Tiers(passes=13.5, star=12.0)},
         hints=(
             "Which size was the fastest in the table? Take `add_columns` with it, and mind the last piece.",

@@ -113,6 +113,13 @@ def plus_one(x):
     return step(x, lambda tile: nl.abs(nl.add(tile, 1.0)))
 
 
+@nki.jit
+def added_by_dma(a, b):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    nisa.dma_compute(dst=out, srcs=[a, b], reduce_op=nl.add)
+    return out
+
+
 WRONG = {
     "01.1": {
         "mistake": sum_only,
@@ -126,6 +133,7 @@ WRONG = {
         "limit": small_tiles,
         "argument": overwrites,
         "limit-2": loads_twice,
+        "avoids": added_by_dma,
     },
     "01.3": {
         "mistake": with_sign,

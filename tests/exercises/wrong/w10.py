@@ -195,6 +195,18 @@ def one_wide_product(a, b):
     return stored((a.shape[1], b.shape[1]), product(nl.load(a), nl.load(b)))
 
 
+@nki.jit
+def turned_by_the_store(a, b):
+    # Every number of the result is a descriptor of its own.
+    out = nl.ndarray((b.shape[1], a.shape[1]), dtype=a.dtype, buffer=nl.shared_hbm)
+    total = nl.ndarray((a.shape[1], b.shape[1]), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=total, stationary=nl.load(a), moving=nl.load(b))
+    result = nl.ndarray(total.shape, dtype=a.dtype, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=result, src=total)
+    nl.store(out.permute((1, 0)), result)
+    return out
+
+
 WRONG = {
     "10.1": {"other": np.s_[:, 2:4], "missing": np.s_[2:3], "extra": np.s_[2:5]},
     "10.2": {"other": np.s_[1::2], "other-2": np.s_[:, ::2], "extra": np.s_[:, 1:]},
@@ -229,6 +241,7 @@ WRONG = {
         "transposed": operands_as_named,
         "avoids": turned_at_the_end,
         "limit": loaded_in_halves_turned,
+        "time": turned_by_the_store,
     },
     "10.8": {"error": not_turned, "uses": turned_by_dma, "limit": turned_three_times},
     "10.9": {

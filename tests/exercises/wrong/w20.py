@@ -161,12 +161,20 @@ def without_the_last_blocks(p, q):
     return out
 
 
+@nki.jit
+def added_by_dma(a, b):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    nisa.dma_compute(dst=out, srcs=[a, b], reduce_op=nl.add)
+    return out
+
+
 WRONG = {
     "20.2": {
         "time": one_partition,
         "limit": piece_by_piece,
         "mistake": another_order,
         "error": always_512_columns,
+        "avoids": added_by_dma,
     },
     "20.4": {
         "mistake": odd_columns,
@@ -179,6 +187,7 @@ WRONG = {
         "time-2": small_pieces,
         "unwritten": without_the_rest,
         "error": past_the_end,
+        "avoids": added_by_dma,
     },
     "20.6": {"time": block_by_block, "mistake": backwards, "unwritten": without_the_last_blocks},
 }
