@@ -134,6 +134,8 @@ class SimulationError(NkiError):
     """Something only the values could show."""
 
     code = "NKI400"
+    #: `nki_lab.step` gets to the same instruction: the run has one core and one rank.
+    can_be_stepped = False
 
 
 class ToolchainError(NkiError):

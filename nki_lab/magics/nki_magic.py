@@ -11,7 +11,14 @@ from typing import Any
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
-from nki_lab.errors import CheckFailed, NoKernel, NotModelled, UnknownOption, show_place
+from nki_lab.errors import (
+    CheckFailed,
+    NoKernel,
+    NotModelled,
+    SimulationError,
+    UnknownOption,
+    show_place,
+)
 from nki_lab.magics.breakpoints import breakpoints
 from nki_lab.magics.cells import Cell, typed_stack
 from nki_lab.magics.define import EXAMPLE, define_kernels
@@ -32,6 +39,8 @@ from nki_lab.runtime.jit import current_target
 from nki_lab.settings import Settings
 
 _CELL, _LINE = "%%nki", "%nki"
+
+_STEPS_OF_A_FAILURE = "nki_lab.step(kernel, ...) with the same arguments and target, and .show() of it, shows the run up to what failed"
 
 _DOCUMENTATION = f"""\
 Make the cell's function an NKI kernel; with --run, compile, simulate, time and show it.
@@ -130,7 +139,12 @@ class NkiMagics(Magics):
         other = _other(options, scope, locate)
         if options.run is not None:
             before = len(runs)
-            value = evaluate(options.run, scope, locate)
+            try:
+                value = evaluate(options.run, scope, locate)
+            except SimulationError as error:
+                if error.can_be_stepped and "stepper" in (options.show or ()):
+                    error.notes += (_STEPS_OF_A_FAILURE,)
+                raise
             if len(runs) == before:
                 example = kernels[0].__name__ if kernels else "kernel"
                 raise NoKernel(

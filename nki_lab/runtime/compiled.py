@@ -15,7 +15,7 @@ from nki_lab.compiler.pipeline import CompiledKernel, refuse_findings
 from nki_lab.compiler.retrace import Retrace
 from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.compiler.trace import OutputRef, bind_arguments, is_array, map_arguments
-from nki_lab.errors import KernelArgument
+from nki_lab.errors import KernelArgument, SimulationError, UninitializedRead
 from nki_lab.ir.execution import Execution
 from nki_lab.ir.nodes import Finding
 from nki_lab.runtime.arrays import is_foreign_array, library_of, to_library, to_numpy
@@ -114,7 +114,12 @@ class CompiledFunction:
             if len(cores) > 1:
                 (outputs,) = run_ranks(programs, [arrays], pairs)
             else:
-                outputs = cores[0].run(arrays)
+                try:
+                    outputs = cores[0].run(arrays)
+                except SimulationError as error:
+                    # An uninitialised read is an error of this run if it is strict, which steps need not be.
+                    error.can_be_stepped = not isinstance(error, UninitializedRead)
+                    raise
             self.runs += 1
             result = result_of(
                 self.compiled, cores, values, arrays, outputs, self._options, self._retrace, before

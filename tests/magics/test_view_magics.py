@@ -165,6 +165,29 @@ def test_a_document_of_a_run_whose_check_fails(notebook: Notebook):
     assert found["check_failed"] == outcome.error.message
 
 
+TOO_FAR = """\
+def far(x, index):
+    t = nl.load(index)
+    out = nl.ndarray((1, 24), dtype=x.dtype, buffer=nl.shared_hbm)
+    row = nl.ndarray((1, 24), dtype=x.dtype, buffer=nl.sbuf)
+    number = nisa.register_alloc()
+    nisa.register_load(number, t)
+    nisa.dma_copy(row, x.select(0, number).reshape((1, 24)))
+    nl.store(out, row)
+    return out
+"""
+
+
+@pytest.mark.parametrize("views", ["stepper", "report"])
+def test_a_failure_says_how_to_step_up_to_it(notebook: Notebook, views: str):
+    notebook.good("import numpy as np, nki_lab; at = np.array([[900]], np.int32)")
+    outcome = notebook.bad(f"%%nki --run 'far(a, at)' --show {views}\n{TOO_FAR}")
+    assert isinstance(outcome.error, e.AddressOutOfRange)
+    assert ("nki_lab.step(" in outcome.text) == (views == "stepper")
+    notebook.good("steps = nki_lab.step(far, a, at)")
+    assert isinstance(notebook["steps"].error, e.AddressOutOfRange)
+
+
 def test_the_number_of_cores(notebook: Notebook):
     code = "import nki.language as nl\n"
     body = (
