@@ -40,7 +40,10 @@ from nki_lab.settings import Settings
 
 _CELL, _LINE = "%%nki", "%nki"
 
-_STEPS_OF_A_FAILURE = "nki_lab.step(kernel, ...) with the same arguments and target, and .show() of it, shows the run up to what failed"
+_STEPS_OF_A_FAILURE = (
+    "nki_lab.step(kernel, ...) with the same arguments and target, and .show() of it,"
+    " shows the run up to what failed"
+)
 
 _DOCUMENTATION = f"""\
 Make the cell's function an NKI kernel; with --run, compile, simulate, time and show it.
