@@ -124,7 +124,8 @@ def test_the_commands_work(folder: Path, monkeypatch: pytest.MonkeyPatch, line: 
 
 
 @pytest.mark.parametrize(
-    ("script", "printed"), zip(SCRIPTS, ["(300, 64) ", "%left writes [[", ""], strict=True)
+    ("script", "printed"),
+    list(zip(SCRIPTS, ["(300, 64) ", "%left writes [[", ""], strict=True)),
 )
 def test_the_scripts_run(folder: Path, script: str, printed: str):
     outcome = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

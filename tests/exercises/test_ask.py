@@ -67,6 +67,7 @@ rows=129, columns=4     right
 drawn anew (1 of 2)     right
 drawn anew (2 of 2)     right
 findings                0         none
+dma_compute             not used  not used
 instructions of Vector  4         at most 4
 DMA transfers           12        at most 12
 modelled time           12.17 us  pass 16 us, star 12.5 us
