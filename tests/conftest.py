@@ -10,6 +10,8 @@ import hypothesis
 import numpy as np
 import pytest
 
+from nki_lab import progress
+
 pytest_plugins = ("tests.golden", "tests.chromium")
 
 # Tests compare single instructions: BLAS threads would only fight over the cores with xdist.
@@ -35,6 +37,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.suffix == ".ipynb":
             item.add_marker("notebook")
+
+
+@pytest.fixture(autouse=True)
+def _no_display_stays() -> Iterator[None]:
+    """Take away the display of progress that a command run in this process has set, as its end would."""
+    yield
+    progress.listen(None)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -43,8 +43,8 @@ async function answer(kernel: Kernel.IKernelConnection): Promise<void> {
   const comm: Kernel.IComm & { subshellStarted?: Promise<void> } = kernel.createComm(ANSWER);
   const late = new Promise(resolve => setTimeout(resolve, SUBSHELL_MS));
   await Promise.race([kernel.supportsSubshells ? comm.subshellStarted : undefined, late]);
+  // It stays open: with the comm its thread would end, and asyncio complains, in a cell, of what was under way in it.
   await comm.open().done;
-  await comm.close().done;
 }
 
 /** Shows in a notebook what its kernel says of its work. */
