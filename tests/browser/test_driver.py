@@ -18,7 +18,8 @@ def write(path, *cells):
 
 def test_results_and_raised_errors_are_seen(chromium, tmp_path):
     write(tmp_path / "right.ipynb", "import nki_lab", "print(6 * 7)")
-    write(tmp_path / "wrong.ipynb", "1 / 0", "print('not reached')")
+    # The kernel drops cells that wait when one raises, so the second one is given time to arrive.
+    write(tmp_path / "wrong.ipynb", "import time\ntime.sleep(1)\n1 / 0", "print('not reached')")
     with Lab(tmp_path) as lab, browser(chromium) as page:
         console = Console().listen(page)
         notebook = lab.open(page, "right.ipynb")

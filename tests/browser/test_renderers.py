@@ -182,10 +182,16 @@ def test_the_frame_reaches_nothing_and_gives_what_is_asked_for(lab: Lab, page: P
 
 
 def test_a_lab_whose_server_makes_no_pages_offers_none(
-    chromium: str, tmp_path: Path, page: Page
+    chromium: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, page: Page
 ) -> None:
     write_runs(tmp_path)
-    with Lab(tmp_path, {"JUPYTER_CONFIG_PATH": ""}) as lab:
+    # Wherever nki_lab is installed its server part is enabled; what is said here goes before.
+    switched_off = tmp_path_factory.mktemp("config") / "jupyter_server_config.d"
+    switched_off.mkdir()
+    (switched_off / "nki_lab.json").write_text(
+        '{"ServerApp": {"jpserver_extensions": {"nki_lab.server": false}}}'
+    )
+    with Lab(tmp_path, {"JUPYTER_CONFIG_PATH": str(switched_off.parent)}) as lab:
         errors: list[str] = []
         page.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
         start(lab, page, "alone")
