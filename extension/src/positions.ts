@@ -19,29 +19,31 @@ export interface IChange extends IOffsets {
  * Lines may have come or gone above it since: the nearest line with the same text is taken.
  */
 export function locate(doc: string, range: IRange): IOffsets | null {
-  const lines = doc.split('\n');
-  const shift = nearest(lines, range);
-  if (shift === null) {
-    return null;
+  const found = offsetsOf(doc, range);
+  if (!found || found.to > found.from) {
+    return found;
   }
-  const from = offset(lines, range.line - 1 + shift, range.column);
-  const to = offset(lines, range.endLine - 1 + shift, range.endColumn);
-  if (to > from) {
-    return { from, to };
-  }
+  const { from } = found;
   // Something to see: the character, or the end of the line.
   return { from: Math.max(0, from - (doc[from] === undefined || doc[from] === '\n' ? 1 : 0)), to: Math.min(from + 1, doc.length) };
 }
 
 /** Returns the change of a fix; null where its line has changed. */
 export function changeOf(doc: string, fix: IFix): IChange | null {
+  const found = offsetsOf(doc, fix);
+  return found && { ...found, insert: fix.insert };
+}
+
+function offsetsOf(doc: string, range: IRange): IOffsets | null {
   const lines = doc.split('\n');
-  const shift = nearest(lines, fix);
+  const shift = nearest(lines, range);
   if (shift === null) {
     return null;
   }
-  const from = offset(lines, fix.line - 1 + shift, fix.column);
-  return { from, to: offset(lines, fix.endLine - 1 + shift, fix.endColumn), insert: fix.insert };
+  return {
+    from: offset(lines, range.line - 1 + shift, range.column),
+    to: offset(lines, range.endLine - 1 + shift, range.endColumn)
+  };
 }
 
 function nearest(lines: string[], range: IRange): number | null {

@@ -10,6 +10,7 @@ from nki_lab.exercises.reasons import Reason
 from nki_lab.ir.instruction import READ, WRITE
 from nki_lab.ir.storage import Storage
 from nki_lab.ir.tensor import NkiTensor
+from nki_lab.profiler.view_operands import element_numbers
 from nki_lab.runtime import Result
 from nki_lab.runtime.view_operands import operand_views
 
@@ -41,10 +42,7 @@ def _elements(view: NkiTensor) -> np.ndarray:
             f"{view.describe()} is addressed by values, so the program does not say which elements it touches",
             help="use a slice whose bounds are numbers",
         )
-    places = np.array(view.offset)
-    for count, stride in zip(view.shape, view.strides, strict=True):
-        places = places[..., None] + np.arange(count) * stride
-    return places.reshape(-1)
+    return element_numbers(view.shape, view.strides, view.offset).reshape(-1)
 
 
 def unneeded_reads(attempt: Attempt) -> Reason | None:

@@ -26,6 +26,7 @@ from nki_lab.magics.channel import Channel, Message
 from nki_lab.magics.check_cell import MAGIC, Draft, is_kernel_cell
 from nki_lab.magics.copied_process import AVAILABLE, in_copy
 from nki_lab.magics.diagnostics import ByCell, CellIds, diagnostics
+from nki_lab.magics.front_end import running_cell
 from nki_lab.magics.run_list import RunList
 from nki_lab.magics.target import choose_target
 from nki_lab.runtime import Result
@@ -113,10 +114,9 @@ class Editor:
 
     @_aside
     def _begin(self, info: ExecutionInfo) -> None:
-        self._cell = getattr(info, "cell_id", None)
+        self._cell = running_cell(self._shell)
         self._printed = []
-        if self._cell is None or not hasattr(self._shell, "kernel"):
-            self._cell = None
+        if self._cell is None:
             return
         if self._channel.open():
             self._send_status()
@@ -159,6 +159,9 @@ class Editor:
         self._told.pop(origin, None)
         if any(found.values()):
             self._told[origin] = found
+        self._send_marks(origin, found)
+
+    def _send_marks(self, origin: str, found: ByCell) -> None:
         self._channel.send({"kind": "diagnostics", "origin": origin, "cells": found})
 
     # -- between cells ----------------------------------------------------------------------------------------------
@@ -169,7 +172,7 @@ class Editor:
         if kind == "hello":
             self._send_status()
             for origin, found in self._told.items():
-                self._channel.send({"kind": "diagnostics", "origin": origin, "cells": found})
+                self._send_marks(origin, found)
         elif kind == "target" and message.get("name") in target_names():
             choose_target(message["name"])
             self._send_status()

@@ -38,7 +38,7 @@ class ViewMagics(Magics):
         %nki_ir                 the last run
         %nki_ir add_result      the run in a variable
         """
-        show(self._result(line, "%nki_ir"), ("ir",))
+        show(self._result(_words(line, "%nki_ir"), "%nki_ir"), ("ir",))
 
     @no_var_expand
     @line_magic
@@ -48,7 +48,7 @@ class ViewMagics(Magics):
         %nki_layout             the last run
         %nki_layout add_result  the run in a variable
         """
-        show(self._result(line, "%nki_layout"), ("layout",))
+        show(self._result(_words(line, "%nki_layout"), "%nki_layout"), ("layout",))
 
     @no_var_expand
     @line_magic
@@ -87,9 +87,10 @@ class ViewMagics(Magics):
         if len(chosen) < len(pairs):
             name = next(name for n, (name, _) in enumerate(pairs) if name in dict(pairs[:n]))
             raise UsageError(f"%nki_vary: {name} is given twice", help=_VALUES)
-        rest = " ".join(shlex.quote(word) for word in words if "=" not in word)
         values = {name: self._values(name, text) for name, text in chosen.items()}
-        display(self._result(rest, "%nki_vary").vary(**values))
+        display(
+            self._result([word for word in words if "=" not in word], "%nki_vary").vary(**values)
+        )
 
     @no_var_expand
     @line_magic
@@ -147,9 +148,9 @@ class ViewMagics(Magics):
             value = getattr(value, attribute, None)
         return word if value is None else value
 
-    def _result(self, line: str, magic: str) -> Result:
+    def _result(self, words: list[str], magic: str) -> Result:
         """Return a run with its program."""
-        found = self._run(_words(line, magic), magic)
+        found = self._run(words, magic)
         if isinstance(found, Result):
             return found
         raise UsageError(

@@ -69,11 +69,16 @@ class Access:
 
     def elements(self) -> np.ndarray:
         """Return the number of every element within its tensor, in the shape of the view; for a fixed place."""
-        found = np.full(self.shape, self.offset, dtype=np.int64)
-        for axis, (size, stride) in enumerate(zip(self.shape, self.strides, strict=True)):
-            along = np.arange(size, dtype=np.int64) * stride
-            found += along.reshape(-1, *(1,) * (len(self.shape) - axis - 1))
-        return found
+        return element_numbers(self.shape, self.strides, self.offset)
+
+
+def element_numbers(shape: Sequence[int], strides: Sequence[int], offset: int) -> np.ndarray:
+    """Return the number of every element that strides lead to from an offset, in the shape of the view."""
+    found = np.full(tuple(shape), offset, dtype=np.int64)
+    for axis, (size, stride) in enumerate(zip(shape, strides, strict=True)):
+        along = np.arange(size, dtype=np.int64) * stride
+        found += along.reshape(-1, *(1,) * (len(shape) - axis - 1))
+    return found
 
 
 @dataclass(frozen=True, eq=False)

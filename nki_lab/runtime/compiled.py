@@ -15,7 +15,7 @@ from nki_lab.compiler.pipeline import CompiledKernel, refuse_findings
 from nki_lab.compiler.retrace import Retrace
 from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.compiler.trace import OutputRef, bind_arguments, is_array, map_arguments
-from nki_lab.errors import KernelArgument, SimulationError, UninitializedRead
+from nki_lab.errors import KernelArgument, NotOnTarget, SimulationError, UninitializedRead
 from nki_lab.ir.execution import Execution
 from nki_lab.ir.nodes import Finding
 from nki_lab.runtime.arrays import is_foreign_array, library_of, to_library, to_numpy
@@ -26,6 +26,7 @@ from nki_lab.runtime.result import Result
 from nki_lab.runtime.steps import kept_inputs
 from nki_lab.settings import Settings
 from nki_lab.simulator import EagerRun, Program, SimulatorOptions, of_rank, run_ranks
+from nki_lab.targets.spec import Target
 
 
 class CompiledFunction:
@@ -135,6 +136,15 @@ class CompiledFunction:
 
     def __repr__(self) -> str:
         return f"<compiled NKI kernel {self.compiled.kernel.name} for {self.compiled.target.name}>"
+
+
+def check_cores(kernel: str, cores: int, target: Target) -> None:
+    """Raise NotOnTarget where a logical core of the target has fewer cores than a kernel is launched on."""
+    if cores > target.lnc_max:
+        raise NotOnTarget(
+            f"{kernel}[{cores}]: a logical core of {target.name} has {target.lnc_max} core",
+            help="launch on one core, or choose a target with two: trn2, trn3",
+        )
 
 
 def simulation_options(settings: Settings) -> SimulatorOptions:

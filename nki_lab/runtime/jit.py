@@ -17,7 +17,7 @@ from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.apply_schedule import Edges, edges_of
 from nki_lab.compiler.pipeline import CompiledKernel, compile_kernel
 from nki_lab.compiler.retrace import Retrace
-from nki_lab.errors import KernelArgument, NkiError, NotModelled, NotOnTarget, ToolchainError
+from nki_lab.errors import KernelArgument, NkiError, NotModelled, ToolchainError
 from nki_lab.ir.instruction import active
 from nki_lab.ir.nodes import Finding
 from nki_lab.ir.watch import Watch
@@ -25,6 +25,7 @@ from nki_lab.progress import phase
 from nki_lab.runtime.call_form import CallForm
 from nki_lab.runtime.compiled import (
     CompiledFunction,
+    check_cores,
     numpy_arguments,
     recorded,
     result_of,
@@ -191,11 +192,7 @@ class KernelFunction:
                 help="unset NKI_SIMULATOR to run on the simulator",
             )
         target = current_target(settings)
-        if self.grid > target.lnc_max:
-            raise NotOnTarget(
-                f"{self.__name__}[{self.grid}]: a logical core of {target.name} has {target.lnc_max} core",
-                help="launch on one core, or choose a target with two: trn2, trn3",
-            )
+        check_cores(self.__name__, self.grid, target)
         return target
 
     def _debug(self, settings: Settings, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Result:

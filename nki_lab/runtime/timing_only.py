@@ -22,14 +22,14 @@ from nki_lab.compiler.pipeline import CompiledKernel, compile_kernel
 from nki_lab.compiler.retrace import Retrace
 from nki_lab.compiler.silence import silence
 from nki_lab.compiler.trace import is_array, is_container
-from nki_lab.errors import NkiError, NotModelled, NotOnTarget
+from nki_lab.errors import NkiError, NotModelled
 from nki_lab.ir.builder import Builder
 from nki_lab.ir.execution import Execution, known_trips
 from nki_lab.ir.nodes import Kernel
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.view_data import ViewData
 from nki_lab.runtime.bindings import binding
-from nki_lab.runtime.compiled import simulation_options
+from nki_lab.runtime.compiled import check_cores, simulation_options
 from nki_lab.runtime.view_data import make_view_data
 from nki_lab.settings import Settings
 from nki_lab.simulator import run_ranks
@@ -91,11 +91,7 @@ def _bound(call: TimedCall) -> inspect.BoundArguments:
 
 
 def _compiled(call: TimedCall) -> CompiledKernel:
-    if call.cores > call.target.lnc_max:
-        raise NotOnTarget(
-            f"{call.source.name}[{call.cores}]: a logical core of {call.target.name} has {call.target.lnc_max} core",
-            help="launch on one core, or choose a target with two: trn2, trn3",
-        )
+    check_cores(call.source.name, call.cores, call.target)
     bound = _bound(call)
     return compile_kernel(
         call.source,
