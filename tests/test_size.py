@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-LIMIT = 500
+LIMIT = 700
 SOURCES = {
     "nki_lab": {".py", ".js", ".css"},
     "tests": {".py", ".nkir"},
@@ -31,14 +31,14 @@ def too_long(files: list[Path]) -> dict[str, int]:
     return {name: count for name, count in lines.items() if count > LIMIT}
 
 
-def test_no_file_is_over_500_lines() -> None:
+def test_no_file_is_over_700_lines() -> None:
     files = source_files(ROOT, SOURCES)
     assert Path(__file__) in files
     assert too_long(files) == {}, "split these by what they are about"
 
 
-@pytest.mark.parametrize(("lines", "refused"), [(500, False), (501, True)])
-def test_the_limit_is_500(tmp_path: Path, lines: int, refused: bool) -> None:
+@pytest.mark.parametrize(("lines", "refused"), [(700, False), (701, True)])
+def test_the_limit_is_700(tmp_path: Path, lines: int, refused: bool) -> None:
     file = tmp_path / "a.py"
     file.write_text("x = 1\n" * lines)
     assert bool(too_long(source_files(tmp_path, {".": {".py"}}))) == refused
