@@ -76,7 +76,7 @@ class Hint(str):
 
 def close_matches(name: str, known: Iterable[str]) -> str:
     """Return "did you mean ...?" for the names most like `name`, or an empty string."""
-    near = difflib.get_close_matches(name, list(known), n=_SHOWN, cutoff=_CLOSE)
+    near = difflib.get_close_matches(name, dict.fromkeys(known), n=_SHOWN, cutoff=_CLOSE)
     if not near:
         return ""
     asked = "did you mean " + " or ".join(f"`{n}`" for n in near) + "?"

@@ -5,11 +5,12 @@ Exit codes: 0 all is well, 1 a kernel, check or file is wrong, 2 the command lin
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from nki_lab import __version__
 from nki_lab.cli.artifacts import compile_, diff, disasm
 from nki_lab.cli.catalog import catalog
 from nki_lab.cli.compare import compare
@@ -46,8 +47,27 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,  # what is left are our own mistakes: plain tracebacks to report
-    help="Compile, simulate, time and explain NKI kernels without a device.",
 )
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"nki-lab {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_tell_version, help="print the version and exit"
+        ),
+    ] = False,
+) -> None:
+    """Compile, simulate, time and explain NKI kernels without a device."""
+
+
 app.command()(run)
 app.command()(profile)
 app.command()(compare)

@@ -64,6 +64,15 @@ def validate(
     nki-lab validate lessons --lax -n 2
     """
     if github_actions:
+        given: dict[str, object] = {str(path): path for path in paths or ()}
+        given |= {"--lax": lax, "--junit": junit, "--sanitize": sanitize}
+        given |= {"--timeout": timeout != _SECONDS, "--workers": workers != 1}
+        for word, is_given in given.items():
+            if is_given:
+                raise UnknownOption(
+                    f"`{word}` has no effect beside --github-actions, which only prints a workflow",
+                    help=f"leave out `{word}`, and change what is printed",
+                )
         typer.echo(_WORKFLOW.read_text("utf-8"), nl=False)
         return
     for package in ("nbval", *(["xdist"] if workers > 1 else [])):

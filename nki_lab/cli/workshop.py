@@ -9,6 +9,7 @@ import typer
 
 from nki_lab.cli.lab import open_lab
 from nki_lab.cli.workshop_files import Copied, copy_workshop, workshop_folder
+from nki_lab.errors import UnknownOption
 
 _FOLDER = Path("nki-workshop")
 
@@ -37,6 +38,14 @@ def workshop(
 
     nki-lab workshop lessons --update
     """
+    idle = {"--update": update, "--solutions": solutions, "--copy-only": copy_only}
+    acting = "--check" if check else "--copy-only" if copy_only else ""
+    if acting:
+        unused = [flag for flag, given in idle.items() if given and check] + context.args
+        if unused:
+            raise UnknownOption(
+                f"`{unused[0]}` has no effect beside {acting}", help=f"leave out `{unused[0]}`"
+            )
     if check:
         from nki_lab.cli.class_check import examine_for_class
 

@@ -8,6 +8,7 @@ from nki_lab.errors import UnknownTopic
 from nki_lab.magics.target import choose_target, whose_choice
 from nki_lab.options.doctor import Check, examine
 from nki_lab.options.explain import explain
+from nki_lab.options.parsing import parse_line
 from nki_lab.runtime.jit import current_target
 from nki_lab.settings import Settings
 
@@ -47,9 +48,11 @@ class LineMagics(Magics):
             )
         print(explain(line.strip(), current_target(Settings.read())))
 
+    @no_var_expand
     @line_magic
     def nki_doctor(self, line: str) -> None:
         """Test this installation: versions, the JupyterLab extension, one run on the simulator."""
+        parse_line("%nki_doctor", line)
         kernel = Check("IPython kernel", True, type(self.shell).__name__)
         found = examine((kernel,))
         print(found.text())

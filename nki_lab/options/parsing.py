@@ -188,9 +188,11 @@ def _unexpected(
             f"{command} has no option `{name}`", stack=stack, notes=(options,), help=near
         )
     near = close_matches(f"--{name}", flags)
+    with_value = next((o for o in known if not o.is_switch), None)
+    quoted = f"put quotes around a value with spaces: {with_value.flag} '...'" if with_value else ""
     return UnknownOption(
         f"{command}: unexpected `{word}`",
         stack=stack,
         notes=(options,),
-        help=near or "put quotes around a value with spaces: --run 'add(a, b)'",
+        help=near or quoted or f"leave out `{word}`",
     )

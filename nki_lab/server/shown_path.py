@@ -23,6 +23,8 @@ from nki_lab.profiler.tables_folder import is_folder
 
 #: Files of these endings may be parts of a profile that is a folder.
 _PARTS = (".csv", ".json", ".parquet")
+#: Characters of a name in a message; an address may have thousands.
+_NAME_SHOWN = 100
 
 
 class NotShown(Exception):
@@ -51,10 +53,16 @@ async def shown_file(manager: Any, path: str, most_bytes: int) -> AsyncIterator[
     path = path.strip("/")
     if ".." in path.split("/") or "\0" in path or os.path.splitdrive(path)[0]:
         raise NotShown(404, f"{_name(path)} is outside of the folder that this server shows")
-    if not manager.allow_hidden and await ensure_async(manager.is_hidden(path)):
+    try:
+        hidden = not manager.allow_hidden and await ensure_async(manager.is_hidden(path))
+        if isinstance(manager, FileManagerMixin) and not hidden:
+            file = _on_disk(Path(manager.root_dir), path, most_bytes)  # type: ignore[attr-defined]
+    except (OSError, ValueError):  # links in a circle, a file in the place of a folder, a long name
+        hidden = True
+    if hidden:
         raise NotShown(404, f"there is no file {_name(path)}")
     if isinstance(manager, FileManagerMixin):
-        yield _on_disk(Path(manager.root_dir), path, most_bytes)  # type: ignore[attr-defined]
+        yield file
         return
     # Contents that are kept elsewhere are fetched; of a folder of tables only one file would come.
     with tempfile.TemporaryDirectory(prefix="nki-lab-") as folder:
@@ -107,4 +115,4 @@ def _check_size(name: str, size: int, most_bytes: int) -> None:
 
 
 def _name(path: str) -> str:
-    return path.rpartition("/")[2]
+    return path.rpartition("/")[2][:_NAME_SHOWN]

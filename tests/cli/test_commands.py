@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 
+import nki_lab
 from nki_lab.api import isa
 from nki_lab.api.absent import Absent
 from nki_lab.api.official import coverage
@@ -37,6 +38,47 @@ def test_without_a_command_the_help_is_shown(command):
     done = command()
     assert "Usage:" in done.output
     assert "catalog" in done.output
+
+
+def test_the_version_is_that_of_the_package(command):
+    done = command("--version")
+    assert (done.exit_code, done.stdout) == (0, f"nki-lab {nki_lab.__version__}\n")
+
+
+#: Words that each command takes before one too many; lab and workshop hand theirs on to JupyterLab, which refuses it.
+TAKEN = {
+    "run": ["k.py"], "profile": ["k.py"], "compile": ["k.py"], "disasm": ["k.nkic"], "compare": ["a", "b"],
+    "diff": ["a", "b"], "explain": ["psum"], "catalog": [], "doctor": [],
+}  # fmt: skip
+
+
+def test_no_command_ignores_a_word_or_an_option(command):
+    assert set(COMMANDS) - set(TAKEN) == {"execute", "validate", "lab", "workshop"}
+    for name, words in TAKEN.items():
+        done = command(name, *words, "surplus")
+        assert done.exit_code == 2, (name, done.output)
+        assert "surplus" in done.output
+    for name in sorted(set(COMMANDS) - {"lab", "workshop", "explain"}):
+        done = command(name, *TAKEN.get(name, ["x.ipynb"]), "--surplus")
+        assert done.exit_code == 2, (name, done.output)
+        assert "--surplus" in done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("workshop", "w", "--check", "--update"), "--update"),
+        (("workshop", "w", "--check", "--no-browser"), "--no-browser"),
+        (("workshop", "w", "--copy-only", "more"), "more"),
+        (("validate", "--github-actions", "lessons"), "lessons"),
+        (("validate", "--github-actions", "--lax"), "--lax"),
+    ],
+)
+def test_what_has_no_effect_is_refused(command, words, named, tmp_path: Path):
+    done = command(*words)
+    assert done.exit_code == 2, done.output
+    assert f"`{named}` has no effect" in done.output
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_explain_prints_pages(command):

@@ -5,7 +5,8 @@ import os
 import pytest
 from IPython.core.completer import provisionalcompleter
 
-from nki_lab.errors import UnknownTarget, UnknownTopic
+from nki_lab.errors import UnknownTarget, UnknownTopic, UsageError
+from nki_lab.magics.extension import MAGICS
 from tests.magics.notebook import Notebook, cell
 
 TARGET = "NEURON_PLATFORM_TARGET_OVERRIDE"
@@ -67,6 +68,23 @@ def test_the_doctor_fails_the_cell_when_something_is_wrong(notebook: Notebook, m
     outcome = notebook.bad("%nki_doctor")
     assert "FAILED  target" in outcome.text
     assert "not fit to work: target" in outcome.text
+
+
+#: What stands between a magic and a word that is one too many.
+BEFORE = {"nki_target": "trn2", "nki_explain": "psum", "nki_exercise": "01.2", "nki_compare": "r r"}
+
+
+def test_no_line_magic_ignores_a_word(notebook: Notebook):
+    magics = [name for kind in MAGICS for name in kind.magics["line"]]
+    assert {"nki", "nki_doctor", "nki_ir", "nki_summary", "nki_vary"} < set(magics)
+    notebook.good(cell())
+    notebook.good("from nki_lab import run\nr = run(add, a, b)")
+    for name in magics:
+        outcome = notebook.bad(f"%{name} {BEFORE.get(name, '')} surplus")
+        assert isinstance(outcome.error, UsageError), (name, outcome.text)
+        assert "surplus" in outcome.text or "found 3" in outcome.text
+    assert notebook.bad("%nki_doctor quick").code == "NKI603"
+    assert notebook.bad("%nki_doctor --quick").code == "NKI603"
 
 
 def test_help_shows_the_options(notebook: Notebook):

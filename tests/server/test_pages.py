@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import os
 import pickle
+import random
 import re
 import shutil
 import socket
 import time
+import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -116,6 +118,52 @@ def test_a_file_outside_of_the_folder_is_not_there(server: RunningServer) -> Non
     for path, message in OUTSIDE.items():
         answer = server.page(path)
         assert (answer.status, answer.message) == (404, message)
+
+
+NOT_THERE = [
+    "loop.json", "loop.json/run.json", "circle/run.json", "dangling.json", "pipe.json", "run.json/run.json",
+    "x" * 256, "x" * 4000 + ".json", "y/" * 3000 + "run.json", ("y" * 200 + "/") * 30 + "run.json",
+    "%F0%9F%98%80" * 80, "a%0Ab.json", "%1B%5B31m.json", "%E2%80%AE.json", "run.json%20", "~root", "%25", "%zz", "[a]",
+    "C:%5Crun.json", "..%00/x", "%2F", "con", "run.json;a", "run.json%3Fa",
+]  # fmt: skip
+
+
+def test_odd_paths_are_not_there(server: RunningServer, folder: Path) -> None:
+    (folder / "loop.json").symlink_to("loop.json")
+    (folder / "circle").symlink_to("round")
+    (folder / "round").symlink_to("circle")
+    (folder / "dangling.json").symlink_to("nothing.json")
+    os.mkfifo(folder / "pipe.json")
+    try:
+        for path in NOT_THERE:
+            answer = server.page(path)
+            assert answer.status == 404, (path[:60], answer.status, answer.body[:200])
+            assert len(answer.message) < 200
+        for path in ("%FF%FE.json", "%C3", "%ED%A0%80.json"):  # no text of UTF-8
+            assert server.page(path).status == 400
+    finally:
+        for name in ("loop.json", "circle", "round", "dangling.json", "pipe.json"):
+            (folder / name).unlink()
+
+
+def test_paths_of_random_bytes_are_never_a_fault_of_the_server(server: RunningServer) -> None:
+    chance = random.Random(7)
+    parts = [
+        *"abc/.~%:;\\",
+        "..",
+        "run.json",
+        "run.csv",
+        "leads_on.json",
+        "\0",
+        "\x1b",
+        "\u202e",
+        "\n",
+        "e" * 250,
+    ]
+    for _ in range(150):
+        path = "".join(chance.choices(parts, k=chance.randint(1, 8)))
+        answer = server.page(urllib.parse.quote(path, safe="/.~"))
+        assert answer.status in (200, 404), (path, answer.status, answer.body[:200])
 
 
 SAID = {
