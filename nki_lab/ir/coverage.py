@@ -118,11 +118,20 @@ class Coverage:
 
     def _mapped(self, view: NkiTensor) -> np.ndarray:
         assert self._mask is not None
-        scale = view.dtype.itemsize // self._unit
-        shape, strides = view.shape, tuple(s * scale for s in view.strides)
-        if self._unit == 1 and view.dtype.itemsize > 1:
-            shape, strides = (*shape, scale), (*strides, 1)
-        return np.ndarray(shape, bool, self._mask, view.offset * scale, strides)
+        return part_of(self._mask, self._unit, view)
+
+
+def part_of(marks: np.ndarray, unit: int, view: NkiTensor) -> np.ndarray:
+    """Return the part of a storage's marks, one per `unit` bytes, that belongs to a view at a fixed place.
+
+    It is a view of `marks` in the shape of `view`; where an element has several units, they are a last axis.
+    """
+    scale = view.dtype.itemsize // unit
+    step = marks.itemsize
+    shape, strides = view.shape, tuple(s * scale * step for s in view.strides)
+    if scale > 1:
+        shape, strides = (*shape, scale), (*strides, step)
+    return np.ndarray(shape, marks.dtype, marks, view.offset * scale * step, strides)
 
 
 def _block(view: NkiTensor, width: int) -> tuple[int, int, int, int] | None:

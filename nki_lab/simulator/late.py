@@ -1,4 +1,4 @@
-"""How does an instruction run whose address or operand is a value of the device?
+"""Runs instructions whose address or operand is a value of the device.
 
 It is bound when its turn comes: registers and tiles of indices have their values then. A view moved by one value
 becomes a plain view; rows or elements named by a tile of indices are gathered into an array of their own before the
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from nki_lab.ir.nodes import Loop
 from nki_lab.ir.register import REGISTER_VALUES, Register
 from nki_lab.ir.storage import Address, Storage
 from nki_lab.ir.tensor import NkiTensor
+from nki_lab.simulator.accesses import Access, Elements, indices_read, operand_accesses
 from nki_lab.simulator.bind import Binder, run_steps, wanted
 from nki_lab.simulator.memory import Base, Memory
 from nki_lab.simulator.places import Places, places_of, user_of
@@ -59,6 +60,24 @@ class _Skipped(Exception):
     """An address is out of range, and the whole instruction is to be skipped."""
 
 
+class _Operand(NamedTuple):
+    """A tensor that an instruction touches, where it is now.
+
+    Attributes:
+        position: of the argument.
+        role: READ, WRITE or UPDATE.
+        view: as the program has it.
+        static: where its address or one value puts it; `view` where a tile of indices places its elements.
+        places: of the elements, where a tile of indices names them.
+    """
+
+    position: int
+    role: str
+    view: NkiTensor
+    static: NkiTensor
+    places: Places | None = None
+
+
 class Late:
     """Runs instructions that are bound when their turn comes."""
 
@@ -67,6 +86,8 @@ class Late:
         self.binder = binder
         self.registers = registers
         self._made: list[int] = []
+        # The instruction that was looked at last, with the places of its operands: it is to run next.
+        self._ready: tuple[Instruction, list[_Operand]] | None = None
 
     def run(self, i: Instruction) -> None:
         """Run one instruction with the values registers and indices have now."""
@@ -79,6 +100,23 @@ class Late:
                 self.memory.drop(key)
                 self.binder.written.pop(key, None)
             self._made.clear()
+
+    def accesses(self, i: Instruction) -> list[Access]:
+        """Return what an instruction reads and writes, element by element, with the values that addresses have now.
+
+        It is asked right before the instruction runs. Rows that are skipped because their index is out of range are
+        left out, and so are the elements of `dst` that keep their values because of that.
+
+        Raises:
+            AddressOutOfRange: an index is out of range and not to be skipped.
+        """
+        try:
+            operands = self._placed(i)
+        except _Skipped:
+            return []
+        self._ready = i, operands
+        keeps = self._kept(i, operands)
+        return [*indices_read(i), *(a for o in operands for a in _accesses(i, o, keeps))]
 
     def values(self, view: NkiTensor) -> np.ndarray:
         """Return a copy of what a view holds now; its address is computed from the values of this moment."""
@@ -106,49 +144,59 @@ class Late:
             return lambda: window[at]
         return array.copy
 
+    def _placed(self, i: Instruction) -> list[_Operand]:
+        """Return every tensor an instruction touches with its place; raise _Skipped where it does not run at all."""
+        skip = skips(i)
+        found = []
+        for position, role in i.definition.roles(i):
+            value = i.args[position]
+            for view in value if type(value) is tuple else (value,):
+                if view.dynamic is None:
+                    found.append(_Operand(position, role, view, view))
+                elif view.dynamic.kind is Addressing.SCALAR:
+                    found.append(_Operand(position, role, view, self._moved(i, view, skip)))
+                else:
+                    found.append(_Operand(position, role, view, view, self._places(i, view, skip)))
+        return found
+
+    def _kept(self, i: Instruction, operands: list[_Operand]) -> np.ndarray | None:
+        """Return which elements of `dst` keep their values because rows that are read are skipped; None for none."""
+        skipped: dict[int, list[tuple[NkiTensor, np.ndarray | None]]] = {}
+        for o in operands:
+            missing = o.places is not None and o.role == READ and not o.places.valid.all()
+            skipped.setdefault(o.position, []).append(
+                (o.view, ~o.places.valid if missing and o.places is not None else None)
+            )
+        if any(missing is not None for views in skipped.values() for _, missing in views):
+            return _kept(i, skipped)
+        return None
+
     def _run(self, i: Instruction) -> None:
         definition = i.definition
-        roles = dict(definition.roles(i))
-        skip = skips(i)
+        ready, self._ready = self._ready, None
+        operands = ready[1] if ready is not None and ready[0] is i else self._placed(i)
+        keeps = self._kept(i, operands)
         after: list[Callable[[], None]] = []
-        # By position, per tensor: itself, and which of its rows are not read.
-        skipped: dict[int, list[tuple[NkiTensor, np.ndarray | None]]] = {}
-        put: dict[int, tuple[NkiTensor, Places]] = {}
-
-        def placed(view: NkiTensor, position: int) -> NkiTensor:
-            """Return a static view in place of one whose address the device computes."""
-            missing = None
-            made = view
-            if view.dynamic is not None and view.dynamic.kind is Addressing.SCALAR:
-                made = self._moved(i, view, skip)
-            elif view.dynamic is not None:
-                places = self._places(i, view, skip)
-                role = roles.get(position, READ)
-                made = self._gathered(view, places, role != WRITE)
-                if role != READ:
-                    put[position] = made, places
-                elif not places.valid.all():
-                    missing = ~places.valid
-            if skip:
-                skipped.setdefault(position, []).append((view, missing))
-            return made
-
+        given: dict[int, list[NkiTensor]] = {}
+        put: set[int] = set()
+        for o in operands:
+            made = o.static
+            if o.places is not None:
+                made = self._gathered(o.view, o.places, o.role != WRITE)
+                if o.role != READ:
+                    put.add(o.position)
+                    after.append(partial(self._scatter, i, made, o.places, keeps))
+            given.setdefault(o.position, []).append(made)
         args: list[Any] = []
         for position, value in enumerate(i.args):
             if type(value) is Register and definition.params[position] not in definition.sets:
                 args.append(self.registers.get(value, i))
-            elif type(value) is NkiTensor:  # one that is not touched has no address to wait for
-                args.append(placed(value, position) if position in roles else value)
-            elif type(value) is tuple and any(type(v) is NkiTensor for v in value):
-                args.append(tuple(placed(v, position) for v in value))
-            else:
+            elif position in given:
+                views = given[position]
+                args.append(tuple(views) if type(value) is tuple else views[0])
+            else:  # one that is not touched has no address to wait for
                 args.append(value)
-        keeps = None
-        if any(missing is not None for views in skipped.values() for _, missing in views):
-            keeps = _kept(i, skipped)
         at_dst = definition.position.get("dst")
-        for made, places in put.values():
-            after.append(partial(self._scatter, i, made, places, keeps))
         if keeps is not None and at_dst is not None and at_dst not in put:
             args[at_dst] = self._aside(args[at_dst], keeps, after)
         static = Instruction(definition, tuple(args), i.stack)
@@ -277,6 +325,25 @@ class Late:
 def skips(i: Instruction) -> bool:
     """Tell whether an instruction leaves out what an index out of range names."""
     return "oob_mode" in i.definition.position and i.oob_mode.name == "skip"
+
+
+def _accesses(i: Instruction, o: _Operand, keeps: np.ndarray | None) -> list[Access]:
+    """Return what an instruction does with an operand; `keeps` are the elements of `dst` that it leaves alone."""
+    kept = keeps if o.role != READ else None
+    if o.places is None and kept is None:
+        return operand_accesses(i, o.position, o.role, o.view, o.static)
+    if o.places is None:
+        assert kept is not None
+        return [Access(o.position, o.role, o.view, Elements(o.static, np.nonzero(~kept)))]
+    valid, at = o.places.valid, o.places.at
+    if kept is not None:  # rows of HBM, and elements in them
+        written = ~kept
+        written[~valid] = False
+        rows, *inner = np.nonzero(written)
+        at = (at[0][rows], *inner)
+    elif not valid.all():
+        at = tuple(a[valid] for a in at)
+    return [Access(o.position, o.role, o.view, Elements(o.places.window, at))]
 
 
 def _kept(

@@ -17,6 +17,7 @@ from nki_lab.ir.instruction import Instruction
 from nki_lab.ir.nodes import Finding, Kernel, Loop
 from nki_lab.ir.storage import Storage
 from nki_lab.progress import counted, grown, phase
+from nki_lab.simulator.accesses import Observer, fixed_accesses
 from nki_lab.simulator.arguments import check_writable, elements_of, output_of
 from nki_lab.simulator.bind import Binder, Step, run_steps
 from nki_lab.simulator.cores import CoreMeeting
@@ -54,6 +55,7 @@ class Program:
         options: choices of the simulation.
         rank: which rank it runs as, among `ranks`.
         ranks: how many run together.
+        observers: checks that follow what it touches.
     """
 
     def __init__(
@@ -62,9 +64,11 @@ class Program:
         options: SimulatorOptions | None = None,
         rank: int = 0,
         ranks: int = 1,
+        observers: Sequence[Observer] = (),
     ) -> None:
         self.kernel = kernel
         self.options = options or SimulatorOptions()
+        self.observers = tuple(observers)
         self.place = Place(rank, kernel.program[0])
         self.world = World(ranks, kernel.program[1])
         self.memory = Memory.of(kernel, self.options)
@@ -152,6 +156,7 @@ class Program:
     def _bind_instruction(self, i: Instruction, steps: list[Any]) -> None:
         form = i.form
         views = (*i.read(), *i.written())
+        self._observe(i, steps)
         if i.definition.waits_for_others:
             for view in views:
                 self.memory.base(view.storage)
@@ -167,6 +172,22 @@ class Program:
             steps.append(step)
             if touches_outside:
                 self._note_outside(step, touches_outside, self._stand_ins)
+
+    def _observe(self, i: Instruction, steps: list[Any]) -> None:
+        """Let those who follow the run take note of what an instruction is about to touch."""
+        observers = [o for o in self.observers if o.wants(i)]
+        if not observers:
+            return
+        if i.form.dynamic:
+            steps.append(partial(self._tell, observers, i))
+        else:
+            accesses = fixed_accesses(i)
+            steps += [partial(o.before, i, accesses) for o in observers]
+
+    def _tell(self, observers: Sequence[Observer], i: Instruction) -> None:
+        accesses = self._late.accesses(i)
+        for observer in observers:
+            observer.before(i, accesses)
 
     def _note_outside(
         self, step: Step, candidates: list[int], stand_ins: dict[int, np.ndarray]

@@ -1,0 +1,108 @@
+"""Says which elements an executed instruction reads and writes.
+
+For operands at fixed places they are known when a program is bound. Where a register or a tile of indices decides,
+`Late.accesses(i)` gives them with the values of the moment. Checks that follow a run (`Observer`) read nothing else,
+so that all of them mean the same elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from nki_lab.ir.coverage import part_of
+from nki_lab.ir.instruction import READ, UPDATE, WRITE, Instruction
+from nki_lab.ir.tensor import NkiTensor
+
+
+class Elements(NamedTuple):
+    """Elements of one storage: all of `window`, or those at `at`.
+
+    Attributes:
+        window: a view at a fixed place.
+        at: arrays of indices into `window`, as NumPy takes them; None for all of its elements.
+    """
+
+    window: NkiTensor
+    at: tuple[np.ndarray, ...] | None = None
+
+    def of(self, marks: np.ndarray, unit: int) -> np.ndarray:
+        """Return the marks of these elements.
+
+        Args:
+            marks: of the storage, flat, one per `unit` bytes.
+            unit: the size of an element, or 1; where an element has several units, they are a last axis.
+        """
+        part = part_of(marks, unit, self.window)
+        return part if self.at is None else part[self.at]
+
+    def mark(self, marks: np.ndarray, unit: int, value: object = True) -> None:
+        """Set the marks of these elements to `value`."""
+        part = part_of(marks, unit, self.window)
+        part[... if self.at is None else self.at] = value
+
+
+class Access(NamedTuple):
+    """What an executed instruction does with one tensor.
+
+    Attributes:
+        position: of the argument.
+        role: READ, WRITE or UPDATE. Some of what is updated may keep its value.
+        view: as the program has it: an operand, one of a list, or a tile of indices that addresses an operand.
+        elements: those that are touched.
+    """
+
+    position: int
+    role: str
+    view: NkiTensor
+    elements: Elements
+
+
+class Observer(Protocol):
+    """Follows the accesses of a run, each before its instruction runs."""
+
+    def wants(self, i: Instruction) -> bool:
+        """Tell, when a program is bound, whether the accesses of an instruction matter."""
+
+    def before(self, i: Instruction, accesses: Sequence[Access]) -> None:
+        """Take note of what an instruction is about to touch."""
+
+
+def indices_read(i: Instruction) -> list[Access]:
+    """Return the accesses to the tiles of indices that address an instruction's operands."""
+    found = []
+    for position in {*i.form.reads, *i.form.writes} if i.form.dynamic else ():
+        value = i.args[position]
+        for view in value if type(value) is tuple else (value,):
+            if view.dynamic is not None and type(view.dynamic.index) is NkiTensor:
+                index = view.dynamic.index
+                found.append(Access(position, READ, index, Elements(index)))
+    return found
+
+
+def fixed_accesses(i: Instruction) -> list[Access]:
+    """Return what an instruction touches whose operands are all at fixed places."""
+    found = []
+    for position, role in i.definition.roles(i):
+        value = i.args[position]
+        for view in value if type(value) is tuple else (value,):
+            found += operand_accesses(i, position, role, view, view)
+    return found
+
+
+def operand_accesses(
+    i: Instruction, position: int, role: str, view: NkiTensor, static: NkiTensor
+) -> list[Access]:
+    """Return the accesses to one operand, whose elements lie at `static`; those that are passed over are left out."""
+    operand = i.definition.operands[i.definition.params[position]]
+    if operand.part is None:
+        return [Access(position, role, view, Elements(static))]
+    found = []
+    if role == READ or (role == UPDATE and operand.part_written):
+        found.append(Access(position, READ, view, Elements(operand.part(i, static))))
+    if role != READ:
+        written = operand.part_written or operand.part
+        found.append(Access(position, WRITE, view, Elements(written(i, static))))
+    return found
