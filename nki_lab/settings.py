@@ -53,12 +53,6 @@ VARIABLES: dict[str, Variable] = {
         "compiler passes to leave out, separated by commas: schedule keeps the order of the kernel's lines,"
         " unless tiles fit only in another",
     ),
-    "store": Variable(
-        "NKI_LAB_STORE",
-        "cache",
-        "folder where what the compiler decided about large kernels is kept for later sessions: `cache` is the user's"
-        " cache folder, `none` keeps nothing",
-    ),
     "progress": Variable(
         "NKI_LAB_PROGRESS",
         "user",
@@ -106,7 +100,6 @@ class Settings:
         precise_fp: round on every write.
         capacity: "error" or "finding".
         skip_passes: names of compiler passes to leave out.
-        store: folder for compiled programs, "none", or "cache" for the user's cache folder.
         progress: file of solved exercises, "none", or "user" for one in the user's data folder.
         strict: findings are errors.
         debug: run instructions while they are traced.
@@ -117,7 +110,6 @@ class Settings:
     precise_fp: bool
     capacity: str
     skip_passes: tuple[str, ...]
-    store: str
     progress: str
     strict: bool
     debug: bool
@@ -140,7 +132,6 @@ class Settings:
             precise_fp=values["precise_fp"] == "1",
             capacity=values["capacity"],
             skip_passes=_names(values["skip_passes"]),
-            store=values["store"],
             progress=values["progress"],
             strict=values["strict"] == "1",
             debug=values["debug"] == "1",

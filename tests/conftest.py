@@ -19,7 +19,6 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 
 # Nothing of an earlier run may be found, and nothing is left on the computer.
-os.environ.setdefault("NKI_LAB_STORE", "none")
 os.environ.setdefault("NKI_LAB_PROGRESS", "none")
 
 hypothesis.settings.register_profile("nki_lab", derandomize=True, deadline=None)

@@ -281,7 +281,7 @@ def _read(stored: dict[str, Any], source: str) -> CompiledKernel:
         own["first_line"],
         own["text"],
     )
-    return CompiledKernel(kernel, lambda: (("loaded", kernel),), described, tuple(kernels[1:]))
+    return CompiledKernel(kernel, (("loaded", kernel),), described, tuple(kernels[1:]))
 
 
 def _placed(core: dict[str, Any], stacks: Sequence[Stack], source: str) -> Kernel:

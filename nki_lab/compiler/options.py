@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from nki_lab.settings import Settings
 
@@ -16,7 +16,6 @@ class CompileOptions:
         strict: findings are errors.
         record: keep the program as it was after each pass.
         skip_passes: names of passes to leave out, of those that may be.
-        store: where plans of compiled programs are kept, as `settings` has it; it changes nothing about them.
         schedule: (name, names it waits for) of instructions, as `kernel.with_schedule` was given them.
     """
 
@@ -25,12 +24,6 @@ class CompileOptions:
     record: bool = True
     skip_passes: tuple[str, ...] = ()
     schedule: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    store: str = field(default="none", compare=False)
-
-    @property
-    def choices(self) -> tuple[object, ...]:
-        """What a compiled program depends on."""
-        return self.capacity, self.strict, self.skip_passes, self.schedule
 
     @classmethod
     def from_settings(cls, settings: Settings) -> CompileOptions:
@@ -39,5 +32,4 @@ class CompileOptions:
             capacity=settings.capacity,
             strict=settings.strict,
             skip_passes=settings.skip_passes,
-            store=settings.store,
         )

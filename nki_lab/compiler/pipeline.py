@@ -9,7 +9,6 @@ import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,6 @@ from nki_lab.compiler.passes.remove_dead import remove_dead
 from nki_lab.compiler.passes.schedule import schedule
 from nki_lab.compiler.passes.settle_accumulate import settle_accumulate
 from nki_lab.compiler.reuse import reuse
-from nki_lab.compiler.stored_plan import StoredPlan
 from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.compiler.trace import trace
 from nki_lab.errors import (
@@ -46,8 +44,6 @@ from nki_lab.progress import phase
 from nki_lab.targets.spec import Target
 
 Pass = Callable[[Kernel, CompileOptions], Kernel]
-
-Stages = Callable[[], Iterable[tuple[str, Kernel]]]
 
 PASSES: tuple[tuple[str, Pass], ...] = (
     ("settle_accumulate", settle_accumulate),
@@ -71,20 +67,15 @@ class CompiledKernel:
 
     Attributes:
         kernel: the program after the last pass.
-        recorded: returns the stages; they are made when somebody looks, where the passes did not run.
+        stages: (pass name, program after it), the traced program first.
         source: the kernel it was traced from.
         others: the programs of the other cores of a logical core.
     """
 
     kernel: Kernel
-    recorded: Stages
+    stages: tuple[tuple[str, Kernel], ...]
     source: SourceKernel | StoredSource
     others: tuple[Kernel, ...] = ()
-
-    @cached_property
-    def stages(self) -> tuple[tuple[str, Kernel], ...]:
-        """(Pass name, program after it), the traced program first."""
-        return tuple(self.recorded())
 
     @property
     def target(self) -> Target:
@@ -144,19 +135,12 @@ def compile_kernel(
         known = reuse.find(traced, options)
         if known is not None:
             return known
-        plan = StoredPlan.of(traced, options)
-        kernels = plan.find() if plan else None
-        if kernels is None:
-            stages, kernels = _passed(traced, options)
-            recorded: Stages = partial(list, stages if options.record else stages[:1])
-            if plan:
-                plan.keep(kernels)
-        else:
-            recorded = partial(_passed_again, traced, options)
+        stages, kernels = _passed(traced, options)
     kernel, *others = kernels
     if options.strict:
         refuse_findings(kernel.findings)
-    compiled = CompiledKernel(kernel, recorded, source, tuple(others))
+    kept = tuple(stages if options.record else stages[:1])
+    compiled = CompiledKernel(kernel, kept, source, tuple(others))
     reuse.keep(traced, options, compiled)
     return compiled
 
@@ -175,10 +159,6 @@ def _passed(
     check_names(options.schedule, traced)
     stages[-1] = (stages[-1][0], kernel)
     return stages, [kernel, *others]
-
-
-def _passed_again(traced: Sequence[Kernel], options: CompileOptions) -> list[tuple[str, Kernel]]:
-    return _passed(traced, options)[0]
 
 
 def _stages(kernel: Kernel, options: CompileOptions) -> Iterator[tuple[str, Kernel]]:

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from nki_lab import __version__
-from nki_lab.compiler.store import store_of
 from nki_lab.errors import NkiError
 from nki_lab.settings import Settings
 from nki_lab.targets import get_target
@@ -79,7 +78,6 @@ def examine(extra: tuple[Check, ...] = ()) -> Examination:
         extra: what only the caller can see, such as the kind of IPython kernel.
     """
     checks = [_python(), *_packages(), *extra, _extension(), _official(), _target(), _simulator()]
-    checks.append(_store())
     return Examination(tuple(checks))
 
 
@@ -162,16 +160,6 @@ def _target() -> Check:
     except NkiError as error:
         return Check("target", False, error.message, error.help)
     return Check("target", True, f"{target.name} ({target.core_name})")
-
-
-def _store() -> Check:
-    name = "compiled programs"
-    store = store_of(Settings.read().store)
-    if store is None:
-        return Check(name, None, "not kept for later sessions", "unset NKI_LAB_STORE to keep them")
-    return Check(
-        name, True, f"{store.size() / 2**20:.1f} of at most {store.limit >> 20} MiB in {store.path}"
-    )
 
 
 def _simulator() -> Check:

@@ -293,7 +293,7 @@ def test_file_names_in_it_are_never_opened(saved, tmp_path):
 def test_the_file_of_the_source_need_not_be_one_of_the_places():
     compiled = scaled.compile(X).compiled
     elsewhere = StoredSource("scaled", (), {}, "<elsewhere>", 7, "def scaled(x): ...")
-    again = from_json(to_json(CompiledKernel(compiled.kernel, tuple, elsewhere)))
+    again = from_json(to_json(CompiledKernel(compiled.kernel, (), elsewhere)))
     assert print_kernel(again.kernel) == print_kernel(compiled.kernel)
     assert (again.source.first_line, again.source.text) == (7, elsewhere.text)
 

@@ -66,11 +66,3 @@ def test_the_extension_is_looked_for_where_jupyter_looks(tmp_path, monkeypatch):
     assert found("JupyterLab extension").ok is True
     package.write_text("{")
     assert found("JupyterLab extension").ok is False
-
-
-def test_where_compiled_programs_are_kept(tmp_path, monkeypatch):
-    assert found("compiled programs").ok is None
-    monkeypatch.setenv("NKI_LAB_STORE", str(tmp_path))
-    assert found("compiled programs") == Check(
-        "compiled programs", True, f"0.0 of at most 256 MiB in {tmp_path / 'plans.sqlite3'}"
-    )
