@@ -40,6 +40,8 @@ class NkiError(Exception):
     """
 
     code = "NKI000"
+    #: The version of NKI that refuses this first. Before it, or where the code is allowed, it is a finding.
+    refused_since = ""
     # The message names what may be called anything, such as a file: it stays one line that no terminal obeys.
     _is_one_line = False
 
@@ -264,6 +266,13 @@ class CoresDiffer(LanguageError):
     code = "NKI119"
 
 
+class RemovedLoop(LanguageError):
+    """A form of a device loop that a later NKI no longer has."""
+
+    code = "NKI120"
+    refused_since = "0.7"
+
+
 class WrongCall(InstructionError, TypeError):
     """An instruction or function of NKI was called with missing, extra or unknown arguments."""
 
@@ -292,6 +301,13 @@ class BrokenProgram(InstructionError):
     """Parts of a program do not fit together: a faulty pass, or a text form edited by hand."""
 
     code = "NKI205"
+
+
+class RawEnum(InstructionError, TypeError):
+    """An integer was given where an instruction takes a member of an enumeration."""
+
+    code = "NKI206"
+    refused_since = "0.3"
 
 
 class OverCapacity(ResourceError, MemoryError):
@@ -334,6 +350,12 @@ class RanksDiffer(SimulationError):
     """The ranks of a collective do not fit together."""
 
     code = "NKI406"
+
+
+class TooManyTrips(SimulationError):
+    """The device loops of a run make more trips than a run may: one of them may never end."""
+
+    code = "NKI407"
 
 
 class CheckFailed(UsageError, AssertionError):

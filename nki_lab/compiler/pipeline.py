@@ -14,6 +14,7 @@ from typing import Any
 
 from nki_lab.compiler import artifact
 from nki_lab.compiler.cores import join_cores
+from nki_lab.compiler.findings import check_allowed, refuse_findings
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
@@ -29,14 +30,7 @@ from nki_lab.compiler.passes.settle_accumulate import settle_accumulate
 from nki_lab.compiler.reuse import reuse
 from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.compiler.trace import trace
-from nki_lab.errors import (
-    KernelErrors,
-    NkiError,
-    StrictFinding,
-    UnknownOption,
-    close_matches,
-    error_classes,
-)
+from nki_lab.errors import UnknownOption, close_matches
 from nki_lab.ir.builder import Builder
 from nki_lab.ir.nodes import Finding, Kernel
 from nki_lab.ir.watch import Watch
@@ -127,6 +121,7 @@ def compile_kernel(
         NkiError: with a place in the author's text; KernelErrors when there are several.
     """
     check_skipped(options.skip_passes)
+    check_allowed(options.allow)
     with collector_paused():
         traced = [
             trace(source, args, kwargs, target, options, (core, cores), watch, builder_of)
@@ -198,17 +193,3 @@ def collector_paused() -> Iterator[None]:
     finally:
         if running:
             gc.enable()
-
-
-def refuse_findings(findings: tuple[Finding, ...]) -> None:
-    """Raise the findings that `strict` does not let pass, as the errors they are where each has a class of its own."""
-    kinds = {kind.code: kind for kind in error_classes()}
-    errors: list[NkiError] = [
-        kinds.get(f.code, StrictFinding)(f"{f.kind}: {f.message}", stack=f.stack, help=f.help)
-        for f in findings
-        if f.kind != "advice"
-    ]
-    if len(errors) == 1:
-        raise errors[0]
-    if errors:
-        raise KernelErrors(errors)

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.dtypes import DType, float32
+from nki_lab.dtypes import DType
 from nki_lab.errors import (
     InstructionError,
     LoopControl,
     NkiError,
     OutsideKernel,
     OverCapacity,
+    RawEnum,
     RegisterValue,
     TensorArgument,
 )
@@ -51,6 +52,7 @@ from nki_lab.ir.tensor import NkiTensor
 from nki_lab.ir.tensor_arguments import address_of, element_of, memory_of, shape_of
 from nki_lab.ir.variables import variable_of
 from nki_lab.ir.watch import Watch
+from nki_lab.rewrite import Hint, Rewrite
 from nki_lab.source import Blame, Stack, is_internal, key_of_frame, stack_of_frame
 from nki_lab.targets.spaces import MemoryRegion
 from nki_lab.targets.spec import Target
@@ -74,6 +76,7 @@ class Builder:
     Attributes:
         target: the machine traced for.
         program: (program_id, num_programs) of the core.
+        grid: the kernel was launched on a grid.
         strict: findings become errors.
         watch: runs what is traced, at once; None where nothing does.
         met: the author's functions that were called -> their global names, and where they were called first.
@@ -85,6 +88,7 @@ class Builder:
         *,
         root: Any = None,
         program: tuple[int, int] = (0, 1),
+        grid: bool = False,
         strict: bool = False,
         watch: Watch | None = None,
     ) -> None:
@@ -92,6 +96,7 @@ class Builder:
         self.watch = watch
         self.root = root
         self.program = program
+        self.grid = grid
         self.strict = strict
         self.storages: list[Storage] = []
         self.registers: list[Register] = []
@@ -142,7 +147,7 @@ class Builder:
     def allocate(
         self,
         shape: Any,
-        dtype: DType | None,
+        dtype: DType,
         buffer: MemoryRegion | str | None = None,
         name: str | None = "",
         *,
@@ -154,7 +159,7 @@ class Builder:
 
         Args:
             shape: positive integers; in SBUF and PSUM the partition axis first, at least two axes.
-            dtype: NKI dtype; None is float32.
+            dtype: NKI dtype.
             buffer: memory; None is SBUF.
             name: for errors, IR and profiles; by default the variable it is assigned to.
             address: start partition and byte within the partition, on chip only.
@@ -164,7 +169,7 @@ class Builder:
         stack = self.stack() if origin == "temporary" else ()
         space = memory_of(buffer)
         sizes = shape_of(shape)
-        element = element_of(dtype) if dtype is not None else float32
+        element = element_of(dtype)
         if space.on_chip:
             if sizes == (1,):
                 # The pages of register_load and register_store make their tensor so; on chip it has two axes.
@@ -332,12 +337,16 @@ class Builder:
         except ValueError:
             return value
         name = definition.params[position]
-        # The official package takes members only since 0.3 (nki/migration/index.rst); published kernels still
-        # pass integers and strings, and their meaning is not in doubt.
+        # Integers are refused since 0.3 (nki/migration/index.rst); of strings no page says so. Published kernels pass
+        # both, and their meaning is not in doubt.
+        refused = not isinstance(value, str)
         self.find(
             "portability",
-            f"{definition.name}: {name}={value!r} is a raw value of {kind.__name__}, which NKI 0.3 and later refuse",
-            help=f"write {name}={member!r}",
+            f"{definition.name}: {name}={value!r} is a raw value of {kind.__name__}, which NKI"
+            f" {'refuses since 0.3' if refused else 'documents by its members only'}",
+            help=Hint(f"write {name}={member!r}", Rewrite("", repr(member))),
+            code=RawEnum.code if refused else "",
+            blame=Blame(definition.name, ((name, position),)),
         )
         return member
 
@@ -475,11 +484,18 @@ class Builder:
     # -- findings ------------------------------------------------------------------------------------------------
 
     def find(
-        self, kind: str, message: str, help: str = "", code: str = "", stack: Stack | None = None
+        self,
+        kind: str,
+        message: str,
+        help: str = "",
+        code: str = "",
+        stack: Stack | None = None,
+        blame: Blame | None = None,
     ) -> None:
         """Record a finding once per place."""
         where = self.stack() if stack is None else stack
-        self.findings.setdefault((kind, message, where), Finding(kind, message, where, help, code))
+        finding = Finding(kind, message, where, help, code, blame)
+        self.findings.setdefault((kind, message, where), finding)
 
     @contextmanager
     def active(self) -> Iterator[Builder]:

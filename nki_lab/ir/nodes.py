@@ -23,7 +23,7 @@ from nki_lab.ir.tensor import NkiTensor
 from nki_lab.ir.touches import Touches
 
 if TYPE_CHECKING:
-    from nki_lab.source import Stack
+    from nki_lab.source import Blame, Stack
     from nki_lab.targets.engines import Engine
     from nki_lab.targets.spec import Target
 
@@ -79,7 +79,8 @@ class Finding:
         message: one sentence.
         stack: places in the author's text, innermost first.
         help: what to write instead.
-        code: the error's code when the same fact is an error under `strict`.
+        code: of the error that this is where it is refused, or under `strict`.
+        blame: the argument that the error marks.
     """
 
     kind: str
@@ -87,6 +88,7 @@ class Finding:
     stack: Stack = ()
     help: str = ""
     code: str = ""
+    blame: Blame | None = field(default=None, compare=False)
 
     @property
     def is_serious(self) -> bool:

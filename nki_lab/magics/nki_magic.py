@@ -35,7 +35,7 @@ from nki_lab.options.views import answers, serious_findings, summary
 from nki_lab.profiler.compare import compare_profiles
 from nki_lab.profiler.profile import Profile
 from nki_lab.runtime import Comparison, KernelFunction, Result
-from nki_lab.runtime.jit import current_target
+from nki_lab.runtime.chosen import current_target
 from nki_lab.settings import Settings
 
 _CELL, _LINE = "%%nki", "%nki"

@@ -15,7 +15,9 @@ from nki_lab.ir.execution import Execution
 from nki_lab.ir.repeat import repeated
 from nki_lab.profiler.profile import Profile
 from nki_lab.progress import doing
-from nki_lab.runtime.jit import KernelFunction, jit, use_target
+from nki_lab.runtime.chosen import within
+from nki_lab.runtime.jit import KernelFunction, jit
+from nki_lab.runtime.recording import warn_of, warn_of_findings
 from nki_lab.settings import override
 from nki_lab.targets.spec import Target
 from nki_lab.timing import TimingOptions, simulate_cores, simulate_time
@@ -64,6 +66,7 @@ def benchmark(
     target: str | Target | None = None,
     capacity: str | None = None,
     skip_passes: str | None = None,
+    allow: str | None = None,
     program_overhead: bool = False,
     **kwargs: Any,
 ) -> Benchmark:
@@ -75,20 +78,22 @@ def benchmark(
         kernel: a function decorated with `nki.jit`, or a plain function, or a functools.partial of one.
         args, kwargs: its arguments.
         target: trn1, trn2, trn3 or an alias; by default NEURON_PLATFORM_TARGET_OVERRIDE, else trn3.
-        capacity, skip_passes: as for `nki_lab.run`.
+        capacity, skip_passes, allow: as for `nki_lab.run`.
         program_overhead: count in `latency_ns` what a loaded program spends before its first transfer.
     """
     while isinstance(kernel, partial):
         args, kwargs = (*kernel.args, *args), kernel.keywords | kwargs
         kernel = kernel.func
     made = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
-    with override(capacity=capacity, skip_passes=skip_passes), use_target(target):
+    with override(capacity=capacity, skip_passes=skip_passes, allow=allow), within(target):
         compiled = made.compile(*args, **kwargs)
         programs = (compiled.compiled.kernel, *compiled.compiled.others)
         if any(program.has_loops for program in programs):
             run = compiled.launch(*args, **kwargs)
             executions = (run.execution, *run.others)
+            warn_of(run)
         else:
+            warn_of_findings(compiled.compiled.findings)
             executions = tuple(map(Execution.in_program_order, programs))
     return benchmark_of(executions, TimingOptions(program_overhead=program_overhead))
 

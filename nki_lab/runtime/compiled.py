@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.compiler.findings import refuse_findings
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.idle_loops import find_idle_loops
-from nki_lab.compiler.pipeline import CompiledKernel, refuse_findings
+from nki_lab.compiler.pipeline import CompiledKernel
 from nki_lab.compiler.retrace import Retrace
 from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.compiler.trace import OutputRef, bind_arguments, is_array, map_arguments
@@ -21,7 +22,7 @@ from nki_lab.ir.nodes import Finding
 from nki_lab.runtime.arrays import is_foreign_array, library_of, to_library, to_numpy
 from nki_lab.runtime.bindings import binding
 from nki_lab.runtime.call_form import CallForm, StoredForm
-from nki_lab.runtime.recording import record
+from nki_lab.runtime.recording import record, warn_of
 from nki_lab.runtime.result import Result
 from nki_lab.runtime.steps import kept_inputs
 from nki_lab.settings import Settings
@@ -62,7 +63,9 @@ class CompiledFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on new arrays of the same shapes and dtypes; everything else must be as it was compiled for."""
-        return self.launch(*args, **kwargs).value
+        result = self.launch(*args, **kwargs)
+        warn_of(result)
+        return result.value
 
     def save(self, path: str | Path, source: bool = True) -> Path:
         """Write the kernel to a file that `nki_lab.load` reads, and return its path; see `CompiledKernel.save`."""
@@ -149,7 +152,9 @@ def check_cores(kernel: str, cores: int, target: Target) -> None:
 
 def simulation_options(settings: Settings) -> SimulatorOptions:
     """Return how the environment asks kernels to be run."""
-    return SimulatorOptions(precise_fp=settings.precise_fp, strict=settings.strict)
+    return SimulatorOptions(
+        precise_fp=settings.precise_fp, strict=settings.strict, max_trips=settings.max_trips
+    )
 
 
 def result_of(

@@ -66,9 +66,11 @@ class EagerRun:
     def __init__(
         self, target: Target, arrays: Sequence[np.ndarray], options: SimulatorOptions | None = None
     ) -> None:
+        self.options = options or SimulatorOptions()
         self.trips: list[int] = []
+        self.trips_made = 0
         self.register_file = RegisterFile()
-        self.memory = _GrowingMemory(target, options or SimulatorOptions())
+        self.memory = _GrowingMemory(target, self.options)
         self._binder = Binder(self.memory, new_registers(target))
         self._late = Late(self.memory, self._binder, self.register_file)
         self._arrays = arrays

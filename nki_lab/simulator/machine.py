@@ -81,6 +81,7 @@ class Program:
         self.register_file = RegisterFile()
         # How often each device loop of the last run ran, in the order they were entered.
         self.trips: list[int] = []
+        self.trips_made = 0
         self._binder = Binder(self.memory, self.registers, rank, ranks)
         self._late = Late(self.memory, self._binder, self.register_file)
         self._steps: list[Any] = []
@@ -264,6 +265,7 @@ class Program:
         reset_registers(self.registers)
         self.register_file.clear()
         self.trips.clear()
+        self.trips_made = 0
         self._binder.notices.clear()
 
     def meetings(self) -> Iterator[Meeting]:

@@ -113,6 +113,7 @@ class Snapshots:
         self._use()
         kept, program = self._kept[done], self._program
         program.trips[:] = kept.trips
+        program.trips_made = sum(kept.trips)
         held = program.memory.held()
         for key, values in kept.arrays.items():
             np.copyto(held[key], values)

@@ -7,7 +7,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.errors import StrictFinding
 from nki_lab.runtime import jit, run
-from nki_lab.runtime.jit import NkiWarning
+from nki_lab.runtime.recording import NkiWarning
 from nki_lab.source import Span
 from tests.compiler.programs import line_of
 
