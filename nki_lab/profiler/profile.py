@@ -99,6 +99,7 @@ class Profile:
         name: what ran, usually the kernel's name.
         metrics: Summary fields that cannot be computed from the tables.
         model: who can time its program again, or None.
+        transfer_lines: of a span of a run, the line of each transfer, whose instruction may lie before the span.
         supplied: names of the tables that the maker gave; the others follow from them.
     """
 
@@ -112,9 +113,11 @@ class Profile:
         metrics: Mapping[str, float | int],
         deals: Deals | Callable[[], Deals | None] | None = None,
         model: Model | None = None,
+        transfer_lines: Strings | None = None,
     ) -> None:
         self.target = target
         self.model = model
+        self.transfer_lines = transfer_lines
         self.is_simulation = is_simulation
         self.name = name
         self.metrics = dict(metrics)
@@ -149,6 +152,7 @@ class Profile:
         metrics: Mapping[str, float | int] | None = None,
         deals: Deals | Callable[[], Deals | None] | None = None,
         model: Model | None = None,
+        transfer_lines: Strings | None = None,
     ) -> Profile:
         """Make a profile from whole columns; the module's text shows the contract.
 
@@ -164,6 +168,7 @@ class Profile:
             metrics=metrics or {},
             deals=deals,
             model=model,
+            transfer_lines=transfer_lines,
         )
 
     @property
@@ -208,7 +213,7 @@ class Profile:
         Args:
             path: the file or folder.
             target: the chip of a profile of Neuron Explorer that does not tell it; ours do.
-            start_ns, end_ns: read only what has a part in this span of time; of a folder the rest is never in memory.
+            start_ns, end_ns: read only what lies in this span of time; of a folder the rest is never in memory.
 
         Raises BadFile with one sentence when it is not such a file, damaged, from a newer version, or has more events
         than can be looked at together.
@@ -218,7 +223,12 @@ class Profile:
         return load(path, target, start_ns, end_ns)
 
     def between(self, start_ns: float | None = None, end_ns: float | None = None) -> Profile:
-        """Return what has a part in a span of time, with the times it has here; all of it without a span."""
+        """Return what lies in a span of time; all of it without a span.
+
+        Its total is the span. What reaches out of the span is cut: times end with it, and bytes and operations are
+        those that fall into it, so that the numbers of spans that divide a run add up to those of the run. Counts are
+        of what has a part in the span.
+        """
         from nki_lab.profiler.span import part_of, span_of
 
         span = span_of(start_ns, end_ns)
@@ -313,9 +323,14 @@ class Profile:
 
     @cached_property
     def cores(self) -> tuple[int, ...]:
-        """The cores that rows are about: 0, and 1 where the run used both cores of a logical core."""
-        found = [self.numbers(t, "pcore_idx") for t in ("Instruction", TRANSFERS)]
-        return tuple(np.unique(np.concatenate(found)).tolist()) or (0,)
+        """The cores of the run: 0, and 1 where it used both cores of a logical core, of which a span may hold one."""
+        numbers = [self.numbers(t, "pcore_idx") for t in ("Instruction", TRANSFERS)]
+        cores = set(np.unique(np.concatenate(numbers)).tolist())
+        if "Metadata" in self._given:
+            about: Mapping[str, Any] = next(self.records("Metadata"), {})
+            if about.get("vnc_enabled"):
+                cores |= set(range(about.get("num_physical_cores") or 1))
+        return tuple(sorted(cores)) or (0,)
 
     def core(self, number: int) -> Profile:
         """Return what one core did, as a profile of its own; this profile where there is only one core."""
@@ -426,6 +441,7 @@ class Profile:
             and self.metrics.keys() == other.metrics.keys()
             and all(same_number(v, other.metrics[k]) for k, v in self.metrics.items())
             and self.deals == other.deals
+            and self.transfer_lines == other.transfer_lines
             and self.stored.keys() == other.stored.keys()
             and all(_same(table, other.stored[name]) for name, table in self.stored.items())
         )
