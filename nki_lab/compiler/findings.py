@@ -1,9 +1,8 @@
-"""Decides which findings are errors, and tells a fact that holds in every trip of an unrolled loop once."""
+"""Decides which findings are errors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
-from dataclasses import replace
+from collections.abc import Iterable
 
 from nki_lab.errors import (
     NkiError,
@@ -14,7 +13,6 @@ from nki_lab.errors import (
     joined,
 )
 from nki_lab.ir.nodes import Finding
-from nki_lab.source import Stack
 
 #: The version of NKI whose rules kernels are held to.
 NKI_VERSION = "0.6"
@@ -70,31 +68,3 @@ def refuse_findings(findings: Iterable[Finding]) -> None:
     ]
     if errors:
         raise joined(errors)
-
-
-class FindingsByPlace:
-    """Findings of a pass: of those about one thing at one place the first is kept, and how many there were."""
-
-    def __init__(self, known: Iterable[Finding]) -> None:
-        self._known = tuple(known)
-        self._first: dict[Hashable, Finding] = {}
-        self._times: dict[Hashable, int] = {}
-
-    def add(self, about: Hashable, stack: Stack, make: Callable[[], Finding]) -> None:
-        """Note a finding about `about`; `make` is called for the first one at its place."""
-        key = about, stack
-        times = self._times[key] = self._times.get(key, 0) + 1
-        if times == 1:
-            self._first[key] = make()
-
-    def all(self) -> tuple[Finding, ...]:
-        """Return the findings known before and those added, in order."""
-        return (*self._known, *(_counted(f, self._times[key]) for key, f in self._first.items()))
-
-
-def _counted(finding: Finding, times: int) -> Finding:
-    if times == 1:
-        return finding
-    return replace(
-        finding, message=f"{finding.message} (and {times - 1:,} more times at this line)"
-    )

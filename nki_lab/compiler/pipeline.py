@@ -149,8 +149,8 @@ def _passed(
     others = []
     for other in traced[1:]:
         *_, (_, last) = _stages(other, options)
+        kernel, last = join_cores(kernel, last)
         others.append(last)
-        kernel = join_cores(kernel, last)
     check_names(options.schedule, traced)
     stages[-1] = (stages[-1][0], kernel)
     return stages, [kernel, *others]

@@ -115,6 +115,7 @@ class Kernel:
         program: which core it is for, and of how many.
         registers: names of the registers, by id.
         poisoned: storages that are read before they are written, filled with NaN (integers: 4) before use.
+        tracked: those of which only a run shows whether an element is written when it is read or returned.
         placed: the engines of the instructions have been chosen and are shown.
         waits: per instruction, the positions of the instructions it waits for, after insert_waits.
         dependences: whom instructions must follow, where a pass has found it out for those behind it.
@@ -134,6 +135,7 @@ class Kernel:
     program: tuple[int, int] = (0, 1)
     registers: tuple[str, ...] = ()
     poisoned: frozenset[int] = frozenset()
+    tracked: frozenset[int] = frozenset()
     placed: bool = False
     waits: tuple[tuple[int, ...], ...] | None = None
     dependences: Dependences | None = field(default=None, repr=False, compare=False)

@@ -11,7 +11,6 @@ import numpy as np
 
 from nki_lab.compiler.findings import refuse_findings
 from nki_lab.compiler.frontend import SourceKernel
-from nki_lab.compiler.idle_loops import find_idle_loops
 from nki_lab.compiler.pipeline import CompiledKernel
 from nki_lab.compiler.retrace import Retrace
 from nki_lab.compiler.stored_source import StoredSource
@@ -181,7 +180,7 @@ def result_of(
         inputs=tuple(arrays),
         outputs=tuple(outputs),
         value=_structured(compiled.kernel.result, [to_library(o, library) for o in outputs]),
-        noticed=_noticed(executions, runs),
+        noticed=_noticed(runs),
         retrace=retrace,
         before=before,
         options=options,
@@ -198,15 +197,13 @@ def recorded(result: Result) -> Result:
     return result
 
 
-def _noticed(
-    executions: Sequence[Execution], runs: Sequence[Program | EagerRun]
-) -> tuple[Finding, ...]:
+def _noticed(runs: Sequence[Program | EagerRun]) -> tuple[Finding, ...]:
     """Return what the values of a run showed, each fact once for all cores."""
-    found: dict[Any, Finding] = {}
-    for execution, run in zip(executions, runs, strict=True):
-        for finding in (*run.noticed(), *find_idle_loops(execution)):
-            found.setdefault((finding.message, finding.stack), finding)
-    return tuple(found.values())
+    unique: dict[Any, Finding] = {}
+    for run in runs:
+        for finding in run.noticed():
+            unique.setdefault((finding.message, finding.stack), finding)
+    return tuple(unique.values())
 
 
 def numpy_arguments(

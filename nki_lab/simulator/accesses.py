@@ -23,10 +23,14 @@ class Elements(NamedTuple):
     Attributes:
         window: a view at a fixed place.
         at: arrays of indices into `window`, as NumPy takes them; None for all of its elements.
+        rows: where rows of the operand are left out, which of them the first axis of `at` has.
+        exact: of an operand that is updated, all these elements are written.
     """
 
     window: NkiTensor
     at: tuple[np.ndarray, ...] | None = None
+    rows: np.ndarray | None = None
+    exact: bool = False
 
     def of(self, marks: np.ndarray, unit: int) -> np.ndarray:
         """Return the marks of these elements.
