@@ -6,7 +6,7 @@ A compiler pass decides it where addresses are fixed, the simulator where values
 from __future__ import annotations
 
 from nki_lab.ir.instruction import UPDATE, WRITE, Instruction
-from nki_lab.ir.nodes import Finding
+from nki_lab.ir.nodes import Finding, Kernel
 from nki_lab.ir.state import State
 from nki_lab.ir.tensor import NkiTensor
 
@@ -73,4 +73,21 @@ def unset_state(i: Instruction, state: State) -> Finding:
         i.stack,
         help="start with reduce_cmd=nisa.reduce_cmd.reset_reduce; what an earlier kernel or idle left is undefined",
         code=CODE,
+    )
+
+
+def left_to_a_run(kernel: Kernel) -> tuple[Finding, ...]:
+    """Return the finding that a check was not made because no values are computed; empty where nothing needs them."""
+    storages = [kernel.storages[key] for key in sorted(kernel.tracked)]
+    if not storages:
+        return ()
+    names = ", ".join(dict.fromkeys(f"`{s.name}`" for s in storages))
+    return (
+        Finding(
+            "advice",
+            f"not checked: whether elements of {names} are read before they are written, which values of the device"
+            " decide",
+            storages[0].stack,
+            help="run the kernel: nki_lab.run(kernel, ...)",
+        ),
     )

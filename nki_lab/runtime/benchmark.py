@@ -72,7 +72,8 @@ def benchmark(
 ) -> Benchmark:
     """Model how long a kernel takes, to the nanosecond: the same on every machine, and never by a clock.
 
-    Values are computed only where the kernel has loops that the device runs, whose number of passes depends on them.
+    Values are computed only where the kernel has loops that the device runs, whose number of passes depends on them, or
+    where they decide whether memory is read that nothing has written.
 
     Args:
         kernel: a function decorated with `nki.jit`, or a plain function, or a functools.partial of one.
@@ -88,7 +89,7 @@ def benchmark(
     with override(capacity=capacity, skip_passes=skip_passes, allow=allow), within(target):
         compiled = made.compile(*args, **kwargs)
         programs = (compiled.compiled.kernel, *compiled.compiled.others)
-        if any(program.has_loops for program in programs):
+        if any(program.has_loops or program.tracked for program in programs):
             run = compiled.launch(*args, **kwargs)
             executions = (run.execution, *run.others)
             warn_of(run)

@@ -47,6 +47,14 @@ class Elements(NamedTuple):
         part = part_of(marks, unit, self.window)
         part[... if self.at is None else self.at] = value
 
+    def mark_where(self, marks: np.ndarray, unit: int, chosen: np.ndarray) -> None:
+        """Set the marks of those of these elements that `chosen`, in their shape, names."""
+        part = part_of(marks, unit, self.window)
+        if self.at is not None:
+            part[tuple(a[chosen] for a in self.at)] = True
+        else:
+            part |= chosen[..., None] if part.ndim > chosen.ndim else chosen
+
 
 class Access(NamedTuple):
     """What an executed instruction does with one tensor.

@@ -179,10 +179,8 @@ class Late:
                 given: dict[int, list[NkiTensor]] = {}
                 for o in self._placed(i):
                     if o.view is view and o.position == position:
-                        held = self.memory.held_as(view.dtype).np
-                        array = np.frombuffer(
-                            bytearray([pattern]) * (view.size * held.itemsize), held
-                        ).reshape(view.shape)
+                        array = np.empty(view.shape, self.memory.held_as(view.dtype).np)
+                        array.view(np.uint8).fill(pattern)
                         made = self._adopt(view, array)
                         results.append(array)
                     else:
@@ -193,8 +191,8 @@ class Late:
                 run_steps(self.binder.bind(self._at_places(i, given)))
         finally:
             self._drop_made()
-        one, other = (a.reshape(-1).view(np.uint8).reshape(*view.shape, -1) for a in results)
-        return np.asarray((one != other).any(axis=-1))
+        one, other = (a.view(f"u{a.itemsize}") for a in results)
+        return np.asarray(one != other)
 
     def _run(self, i: Instruction) -> None:
         ready, self._ready = self._ready, None

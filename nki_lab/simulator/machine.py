@@ -85,7 +85,8 @@ class Program:
         self._binder = Binder(self.memory, self.registers, rank, ranks)
         self._late = Late(self.memory, self._binder, self.register_file)
         self.unwritten = Unwritten(self._late, kernel)
-        self.observers: tuple[Observer, ...] = (*observers, self.unwritten)
+        own = (self.unwritten,) if self.unwritten.has_work else ()
+        self.observers: tuple[Observer, ...] = (*observers, *own)
         self._steps: list[Any] = []
         self._outside: list[_Outside] = []
         self._starting: dict[int, list[Storage]] = {}

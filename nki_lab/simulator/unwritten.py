@@ -20,6 +20,7 @@ from nki_lab.ir.instruction import READ, SPOIL, UPDATE, WRITE, Instruction
 from nki_lab.ir.nodes import Finding, Kernel, Loop
 from nki_lab.ir.state import State
 from nki_lab.ir.storage import Storage
+from nki_lab.ir.tensor import NkiTensor
 from nki_lab.ir.unwritten import (
     KIND,
     may_keep_elements,
@@ -80,6 +81,11 @@ class Unwritten:
             units = _units(kernel)
             self.masks = {k: _Mask(kernel.storages[k], units[k]) for k in kernel.tracked}
 
+    @property
+    def has_work(self) -> bool:
+        """Whether there is anything to follow."""
+        return bool(self.masks) or self._states
+
     # -- what is written -----------------------------------------------------------------------------------------
 
     def begin(self) -> None:
@@ -133,6 +139,16 @@ class Unwritten:
         if self._states and i.form.state:
             self._use_states(i)
 
+    def has_mask(self, view: NkiTensor) -> bool:
+        """Tell whether it matters what is written of a tensor."""
+        return view.storage.id in self.masks
+
+    def received(self, view: NkiTensor, written: np.ndarray) -> None:
+        """Note which elements of a view at a fixed place a collective has written."""
+        mask = self.masks.get(view.storage.id)
+        if mask is not None:
+            Elements(view).mark_where(mask.written, mask.unit, written)
+
     def _mask_of(self, storage: Storage) -> _Mask | None:
         mask = self.masks.get(storage.id)
         if mask is None and self._all and storage.origin == "temporary" and storage.data is None:
@@ -170,13 +186,9 @@ class Unwritten:
                 return
             if i.definition.waits_for_others:
                 return  # noted when what was received is known
-            written = ~self._late.kept(i, access.position, access.view)
-            at = (
-                np.nonzero(written)
-                if elements.at is None
-                else tuple(a[written] for a in elements.at)
+            elements.mark_where(
+                mask.written, mask.unit, ~self._late.kept(i, access.position, access.view)
             )
-            Elements(elements.window, at).mark(mask.written, mask.unit)
             return
         elements.mark(mask.written, mask.unit)
         if key is not None:

@@ -16,6 +16,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api.nki import simulate
 from nki_lab.errors import UninitializedRead
+from nki_lab.ir.instruction import UPDATE, registry
 from nki_lab.runtime import NkiWarning, jit, run
 from nki_lab.source import Span
 from tests.simulator.test_dynamic_addresses import in_register, returned, tile_of
@@ -429,6 +430,7 @@ DOORS = {
     "run": by_run,
     "call": by_warning(lambda *args: jit(looped)(*args)),
     "simulate": by_warning(lambda *args: simulate(looped)(*args)),
+    "benchmark": by_warning(lambda *args: nki_lab.benchmark(jit(looped), *args)),
     "tracing": by_tracing,
     "steps": by_steps,
 }
@@ -442,6 +444,29 @@ def test_every_door_tells_the_same(door):
     )
     assert "the first at index [2, 0]" in message
     assert not DOORS[door](X, one(0), one(4))
+
+
+def test_a_benchmark_runs_what_only_values_decide():
+    def kernel(index):
+        table = nl.ndarray((8, 6), dtype=nl.float32, buffer=nl.private_hbm)
+        tile = nl.ndarray((4, 6), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.dma_copy(tile, table.vector_select(0, tile_of(index)))
+        return returned(tile)
+
+    (message,) = by_warning(lambda *args: nki_lab.benchmark(jit(kernel), *args))(ROWS)
+    assert "dma_copy: all elements of src = `table`" in message
+
+
+def test_timing_without_values_says_what_it_did_not_check():
+    def kernel(x, index, width=6):
+        at = in_register(tile_of(index))
+        t = nl.ndarray((8, 2 * width), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(t[:, nl.ds(at, 6)], x)
+        return returned(t)
+
+    varied = nki_lab.vary(jit(kernel), X, one(1), width=[3, 6])
+    (finding,) = [f for f in varied.view_data.findings if "not checked" in f.message]
+    assert "elements of `t` are read before they are written" in finding.message
 
 
 def test_it_is_an_error_under_strict(monkeypatch):
@@ -461,6 +486,18 @@ def test_a_program_without_doubt_tracks_nothing():
 
     result = run(jit(kernel), X, one(3))
     assert not result.kernel.tracked and not told(result)
+
+
+def test_what_keeps_elements_needs_no_hidden_register():
+    """`Late.kept` runs such an instruction twice more, which must change nothing but its operand."""
+    for definition in registry.values():
+        keeps = any(
+            not operand.part and (callable(operand.role) or operand.role == UPDATE)
+            for name, operand in definition.operands.items()
+            if "dst" in name
+        )
+        if keeps and "accumulate" not in definition.position:
+            assert not definition.state and not definition.sets, definition.name
 
 
 # -- random programs --------------------------------------------------------------------------------------------------
