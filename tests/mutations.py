@@ -273,7 +273,7 @@ def run_tests(arguments: list[str], plugin: Any) -> int:
     import pytest
 
     marks = "not browser and not slow and not notebook"
-    return int(pytest.main(["-q", "-x", "-p", "no:cacheprovider", "-m", marks, *arguments], plugins=[plugin]))
+    return int(pytest.main(["-q", "-p", "no:cacheprovider", "-m", marks, *arguments], plugins=[plugin]))
 
 
 def measure(options: argparse.Namespace) -> int:
@@ -297,6 +297,8 @@ def measure(options: argparse.Namespace) -> int:
             tried += 1
             start = time.perf_counter()
             tests = executing(lines, mutation, options.seed)
+            if not tests:
+                raise SystemExit(f"{options.lines} names no test that executes {mutation.path}: record it again")
             (tree / mutation.path).write_bytes(changed(mutation))
             killer = outcome(tree, tests, options.limit)
             shutil.copy(ROOT / mutation.path, tree / mutation.path)
@@ -324,7 +326,7 @@ def main() -> int:
     if options.record:
         return run_tests(list(TESTS), Recorder(options.record))
     if options.run:
-        return run_tests(files, Chosen(Path(options.run).read_text().splitlines()))
+        return run_tests(["-x", *files], Chosen(Path(options.run).read_text().splitlines()))
     return measure(options)
 
 
