@@ -27,7 +27,16 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parent.parent
 ROOMS = ("isa", "simulator", "compiler", "timing", "ir")
 TESTS = tuple(f"tests/{r}" for r in (*ROOMS, "language", "runtime", "fuzz"))
-COPIED = ("nki_lab", "tests", "benchmarks", "workshop", "docs", "pyproject.toml", "README.md", "Makefile")
+COPIED = (
+    "nki_lab",
+    "tests",
+    "benchmarks",
+    "workshop",
+    "docs",
+    "pyproject.toml",
+    "README.md",
+    "Makefile",
+)
 _CLOSEST = 300  # tests that are tried before all others
 
 
@@ -98,7 +107,10 @@ class _Finder:
                 at = lines
                 if isinstance(child, ast.stmt):
                     body = getattr(child, "body", None)
-                    at = (child.lineno, body[0].lineno if body else child.end_lineno or child.lineno)
+                    at = (
+                        child.lineno,
+                        body[0].lineno if body else child.end_lineno or child.lineno,
+                    )
                 if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
                     continue
                 for start, end, text, what in self._of(child):
@@ -126,7 +138,11 @@ class _Finder:
             case ast.UnaryOp(op=ast.Not()):
                 yield self._start(node), self._start(node) + 3, "   ", "not is left out"
             case ast.Constant(value=bool()):
-                yield *self._span(node), str(not node.value), f"{node.value} becomes {not node.value}"
+                yield (
+                    *self._span(node),
+                    str(not node.value),
+                    f"{node.value} becomes {not node.value}",
+                )
             case ast.Constant(value=int() | float()):
                 for other in (node.value + 1, node.value - 1):
                     yield *self._span(node), repr(other), f"{node.value} becomes {other}"
@@ -147,7 +163,9 @@ class _Finder:
                 if self._text(a, b) != self._text(c, d):
                     yield a, d, text, "two arguments are swapped"
 
-    def _between(self, first: ast.AST, operator: ast.AST, second: ast.AST) -> Iterator[tuple[int, int, str, str]]:
+    def _between(
+        self, first: ast.AST, operator: ast.AST, second: ast.AST
+    ) -> Iterator[tuple[int, int, str, str]]:
         token, others = _SWAPPED[type(operator)]
         start, end = self._end(first), self._start(second)
         place = re.search(re.escape(token).replace(r"\ ", r"\s+"), self._text(start, end))
@@ -174,7 +192,9 @@ class _Finder:
 
 
 def _is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return isinstance(node, ast.JoinedStr) or (
+        isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
 
 
 def _is_none(node: ast.AST) -> bool:
@@ -202,7 +222,9 @@ class Recorder:
     def __init__(self, path: str) -> None:
         import coverage
 
-        self.coverage = coverage.Coverage(data_file=path, include=[f"{ROOT}/nki_lab/*"], config_file=False)
+        self.coverage = coverage.Coverage(
+            data_file=path, include=[f"{ROOT}/nki_lab/*"], config_file=False
+        )
         self.coverage.start()
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -223,7 +245,9 @@ class Chosen:
         self.order = {name: n for n, name in enumerate(names)}
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        items[:] = sorted((i for i in items if i.nodeid in self.order), key=lambda i: self.order[i.nodeid])
+        items[:] = sorted(
+            (i for i in items if i.nodeid in self.order), key=lambda i: self.order[i.nodeid]
+        )
 
 
 def executing(lines: Any, mutation: Mutation, seed: int) -> list[str]:
@@ -232,7 +256,9 @@ def executing(lines: Any, mutation: Mutation, seed: int) -> list[str]:
     by_line = lines.contexts_by_lineno(path) if path else {}
     names = set(by_line.get(mutation.line, ()))
     if not names - {""}:
-        names = {c for at in range(mutation.lines[0], mutation.lines[1] + 1) for c in by_line.get(at, ())}
+        names = {
+            c for at in range(mutation.lines[0], mutation.lines[1] + 1) for c in by_line.get(at, ())
+        }
     if not names - {""}:
         names = {c for contexts in by_line.values() for c in contexts}
     tests = sorted(names - {""})
@@ -258,14 +284,27 @@ def outcome(tree: Path, tests: list[str], limit_s: float) -> str:
         names.write_text("\n".join(part))
         files = list(dict.fromkeys(name.partition("::")[0] for name in part))
         command = [sys.executable, "-m", "tests.mutations", "--run", str(names), *files]
-        environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1", "FUZZ_EXAMPLES": "40"}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(tree),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "FUZZ_EXAMPLES": "40",
+        }
         try:
-            run = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=limit_s)
+            run = subprocess.run(
+                command, cwd=tree, env=environment, capture_output=True, text=True, timeout=limit_s
+            )
         except subprocess.TimeoutExpired:
             return "timeout"
         if run.returncode != 0:
-            lines = [line for line in run.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-            return lines[0] if lines else f"exit {run.returncode}: {(run.stdout + run.stderr)[-200:]!r}"
+            lines = [
+                line for line in run.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))
+            ]
+            return (
+                lines[0]
+                if lines
+                else f"exit {run.returncode}: {(run.stdout + run.stderr)[-200:]!r}"
+            )
     return ""
 
 
@@ -273,7 +312,9 @@ def run_tests(arguments: list[str], plugin: Any) -> int:
     import pytest
 
     marks = "not browser and not slow and not notebook"
-    return int(pytest.main(["-q", "-p", "no:cacheprovider", "-m", marks, *arguments], plugins=[plugin]))
+    return int(
+        pytest.main(["-q", "-p", "no:cacheprovider", "-m", marks, *arguments], plugins=[plugin])
+    )
 
 
 def measure(options: argparse.Namespace) -> int:
@@ -282,7 +323,10 @@ def measure(options: argparse.Namespace) -> int:
 
     candidates = all_mutations()
     sample = random.Random(options.seed).sample(candidates, options.count)
-    print(f"{len(candidates):,} changes are possible; {options.count} of them, seed {options.seed}", flush=True)
+    print(
+        f"{len(candidates):,} changes are possible; {options.count} of them, seed {options.seed}",
+        flush=True,
+    )
     lines = coverage.CoverageData(options.lines)
     lines.read()
     survivors, tried = [], 0
@@ -298,7 +342,9 @@ def measure(options: argparse.Namespace) -> int:
             start = time.perf_counter()
             tests = executing(lines, mutation, options.seed)
             if not tests:
-                raise SystemExit(f"{options.lines} names no test that executes {mutation.path}: record it again")
+                raise SystemExit(
+                    f"{options.lines} names no test that executes {mutation.path}: record it again"
+                )
             (tree / mutation.path).write_bytes(changed(mutation))
             killer = outcome(tree, tests, options.limit)
             shutil.copy(ROOT / mutation.path, tree / mutation.path)
@@ -314,13 +360,21 @@ def measure(options: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--record", metavar="FILE", help="run all tests once and record which line they execute")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--record", metavar="FILE", help="run all tests once and record which line they execute"
+    )
     parser.add_argument("--lines", metavar="FILE", help="what --record wrote")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=200)
-    parser.add_argument("--limit", type=float, default=300, help="seconds after which a change counts as noticed")
-    parser.add_argument("--only", type=lambda s: {int(n) for n in s.split(",")}, help="numbers of the sample")
+    parser.add_argument(
+        "--limit", type=float, default=300, help="seconds after which a change counts as noticed"
+    )
+    parser.add_argument(
+        "--only", type=lambda s: {int(n) for n in s.split(",")}, help="numbers of the sample"
+    )
     parser.add_argument("--run", metavar="FILE", help=argparse.SUPPRESS)
     options, files = parser.parse_known_args()
     if options.record:
