@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from nki_lab.errors import (
 )
 from nki_lab.ir.form_key import (
     DEFAULT,
+    LARGEST,
     SIMPLE,
     alike,
     check_integer,
@@ -278,13 +280,17 @@ class Builder:
                 key.append(kind)
                 self._check_register(definition, len(key) - 2, value)
             elif kind is float:
+                if not -LARGEST < value < LARGEST:
+                    self._check_number(definition, len(key) - 1, value)
                 key.append(kind if keyed is OPAQUE else (kind, value))
             elif (kind is int or kind is str) and isinstance(keyed, type):
                 value = self._member(definition, len(key) - 1, value, keyed)
                 changed = {**(changed or {}), len(key) - 1: value}
                 key.append(key_of(value))
             elif kind is int or kind is bool:
-                check_integer(definition.name, value)
+                if not -0x80000000 <= value <= 0xFFFFFFFF:
+                    check_integer(definition.name, value)
+                    self._check_number(definition, len(key) - 1, value)
                 key.append(kind if keyed is OPAQUE else (kind, value))
             elif kind in SIMPLE:
                 key.append(value)
@@ -293,6 +299,7 @@ class Builder:
                     plain = plain_value(value)
                     changed = {**(changed or {}), len(key) - 1: plain}
                     foreign = foreign or self._foreign(definition, plain)
+                    self._check_number(definition, len(key) - 1, plain)
                 else:
                     note_simple(value)
                 key.append(key_of(value))
@@ -363,6 +370,27 @@ class Builder:
             error = rule_error(rule, made)
             found = f"{error.message} ({'; '.join(error.notes)})"
             self.find(rule.finding, found, error.help, error.code, made.stack)
+
+    def _check_number(self, definition: Definition, position: int, value: Any) -> None:
+        """Record numbers, also in lists, that scalars of the chip cannot hold: they have 32 bits."""
+        for item in value if type(value) is tuple else (value,):
+            if type(item) is tuple:
+                self._check_number(definition, position, item)
+            elif type(item) is int and not -0x80000000 <= item <= 0xFFFFFFFF:
+                self._find_number(definition, position, item, "an integer of more than 32 bits")
+            elif type(item) is float and LARGEST <= abs(item) < math.inf:
+                self._find_number(definition, position, item, "infinite as float32")
+
+    def _find_number(self, definition: Definition, position: int, value: Any, what: str) -> None:
+        name = definition.params[position]
+        self.find(
+            "hazard",
+            f"{definition.name}: {name}={value!r} is {what}; scalars of NKI have 32 bits",
+            help=f"keep it below {LARGEST:.8g}, or write float('inf') where that is meant"
+            if type(value) is float
+            else "write an integer of 32 bits, or a float, which is rounded to float32",
+            blame=Blame(definition.name, ((name, position),)),
+        )
 
     def _check_register(self, definition: Definition, position: int, register: Register) -> None:
         name = definition.params[position]

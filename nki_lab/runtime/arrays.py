@@ -44,6 +44,12 @@ def to_numpy(name: str, value: Any) -> np.ndarray:
     library = library_of(value)
     if library == "torch":
         return _from_torch(name, value)
+    if np.ma.is_masked(value):
+        raise KernelArgument(
+            f"argument `{name}` is a masked array, with {np.ma.count_masked(value):,} masked of {value.size:,}"
+            " elements: tensors have no mask",
+            help="fill it, e.g. array.filled(0), and pass the mask as an array of its own",
+        )
     return value if library == "numpy" else np.asarray(value)
 
 

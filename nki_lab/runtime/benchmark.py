@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -12,12 +12,13 @@ import numpy as np
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.insert_waits import insert_waits
 from nki_lab.ir.execution import Execution
+from nki_lab.ir.nodes import Finding
 from nki_lab.ir.repeat import repeated
 from nki_lab.profiler.profile import Profile
 from nki_lab.progress import doing
 from nki_lab.runtime.chosen import within
 from nki_lab.runtime.jit import KernelFunction, jit
-from nki_lab.runtime.recording import warn_of, warn_of_findings
+from nki_lab.runtime.recording import warn_of_findings
 from nki_lab.settings import override
 from nki_lab.targets.spec import Target
 from nki_lab.timing import TimingOptions, simulate_cores, simulate_time
@@ -44,6 +45,7 @@ class Benchmark:
             last.
         instructions: executed by one call.
         profile: the timeline of the call by itself.
+        findings: what the author should know; those that may make the result wrong on a device are warnings, too.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Benchmark:
     steady_ns: int
     instructions: int
     profile: Profile = field(repr=False, compare=False)
+    findings: tuple[Finding, ...] = field(default=(), repr=False, compare=False)
 
     def __repr__(self) -> str:
         return (
@@ -91,12 +94,13 @@ def benchmark(
         programs = (compiled.compiled.kernel, *compiled.compiled.others)
         if any(program.has_loops or program.tracked for program in programs):
             run = compiled.launch(*args, **kwargs)
-            executions = (run.execution, *run.others)
-            warn_of(run)
+            executions, findings = (run.execution, *run.others), run.findings
         else:
-            warn_of_findings(compiled.compiled.findings)
+            findings = compiled.compiled.findings
             executions = tuple(map(Execution.in_program_order, programs))
-    return benchmark_of(executions, TimingOptions(program_overhead=program_overhead))
+    warn_of_findings(finding for finding in findings if finding.is_serious)
+    timed = benchmark_of(executions, TimingOptions(program_overhead=program_overhead))
+    return replace(timed, findings=findings)
 
 
 @doing("timing calls behind each other")

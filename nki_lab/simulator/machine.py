@@ -83,6 +83,7 @@ class Program:
         self.trips: list[int] = []
         self.trips_made = 0
         self._binder = Binder(self.memory, self.registers, rank, ranks)
+        self.notice = self._binder.notice
         self._late = Late(self.memory, self._binder, self.register_file)
         self.unwritten = Unwritten(self._late, kernel)
         own = (self.unwritten,) if self.unwritten.has_work else ()

@@ -88,7 +88,7 @@ DOORS = {
     "compile": lambda k: k.compile(X)(X) is None or [],
     "launch": lambda k: launch(k, 1, [(X,)]),
     "step": lambda k: step(k, X) is None or [],
-    "benchmark": lambda k: nki_lab.benchmark(k, X) is None or [],
+    "benchmark": lambda k: [nki_lab.benchmark(k, X)],
     "debug": lambda k: jit(k.func, debug=True)(X) is None or [],
     "cell": lambda k: _session(k),
 }
@@ -172,6 +172,15 @@ def test_each_finding_is_a_warning_at_the_authors_line(kernel, words, line, door
     with open(__file__, encoding="utf-8") as file:
         assert line in file.read().splitlines()[warning.lineno - 1]
     assert words in str(warning.message)
+
+
+def test_a_benchmark_has_findings_and_warns_of_serious_ones():
+    with pytest.warns(NkiWarning, match="were never written"):
+        nki_lab.benchmark(unwritten, X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        timed = nki_lab.benchmark(older_loop, X)
+    assert "deprecation" in {f.kind for f in timed.findings}
 
 
 def test_a_finding_is_told_once_for_its_place():
