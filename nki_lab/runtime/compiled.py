@@ -18,7 +18,7 @@ from nki_lab.compiler.trace import OutputRef, bind_arguments, is_array, map_argu
 from nki_lab.errors import KernelArgument, NotOnTarget, SimulationError, UninitializedRead
 from nki_lab.ir.execution import Execution
 from nki_lab.ir.nodes import Finding
-from nki_lab.runtime.arrays import is_foreign_array, library_of, to_library, to_numpy
+from nki_lab.runtime.arrays import is_foreign_array, library_of, refuse_masked, to_library, to_numpy
 from nki_lab.runtime.bindings import binding
 from nki_lab.runtime.call_form import CallForm, StoredForm
 from nki_lab.runtime.recording import record, warn_of
@@ -214,6 +214,7 @@ def numpy_arguments(
     found: list[Any] = []
 
     def leaf(name: str, value: Any) -> Any:
+        refuse_masked(name, value)
         found.append(value)
         return to_numpy(name, value)
 
