@@ -32,6 +32,23 @@ def double(x):
     return out"""
 
 
+#: A magic that shows what went wrong and goes on, as %%time of older releases of IPython does.
+SWALLOWS = '''\
+import types
+text = """
+def swallow(line):
+    shell = get_ipython()
+    try:
+        eval(line, {})
+    except Exception:
+        shell.showtraceback()
+"""
+room = types.ModuleType("room")
+room.get_ipython = get_ipython
+exec(text, room.__dict__)
+get_ipython().register_magic_function(room.swallow, "line")'''
+
+
 def error(name: str):
     return new_output("error", ename=name, evalue="division by zero", traceback=[])
 
@@ -122,6 +139,34 @@ SPOTS = {
         "F.F",
         "FFF",
         ("cell [3]: was to raise an error of Python, and ends with UsageError",),
+    ),
+    "hidden": Spot(
+        [
+            stored("%%capture\nassert 1 == 2, 'hidden'"),
+            stored("%%capture caught\n%%time\n1 / 0"),
+            stored("%%capture\n%nosuch"),
+            stored("%%capture\ndef f(:"),
+            stored("%%capture\nprint(1)"),
+            stored(SWALLOWS),
+            stored("%swallow 1 / 0"),
+            stored("%swallow 1"),
+            stored("x = get_ipython().run_cell('1 / 0')"),
+            stored("try:\n    1 / 0\nexcept ZeroDivisionError:\n    get_ipython().showtraceback()"),
+            stored("%%capture\n1 / 0", error("ZeroDivisionError"), **RAISES),
+            stored("assert caught is not None"),
+        ],
+        "FFFF..F.FF..",  # nbval itself fails what shows an error
+        "FFFF..F.FF..",  # nbval itself fails what shows an error
+        (
+            "AssertionError: hidden",
+            "cell [3]: ends with UsageError: Line magic function `%nosuch` not found",
+        ),
+    ),
+    "hidden_check": Spot(
+        [stored(LOAD), stored("%%capture\n" + KERNEL.replace("x + x", "x + 1.5"))],
+        ".F",
+        ".F",
+        ("error[NKI601]: the result differs",),
     ),
     "dead": Spot(
         [stored("x = 1"), stored("import os\nos._exit(1)"), stored("x"), stored("1 / 0")],
