@@ -27,7 +27,7 @@ from nki_lab.compiler.passes.place_engines import place_engines
 from nki_lab.compiler.passes.remove_dead import remove_dead
 from nki_lab.compiler.passes.schedule import schedule
 from nki_lab.compiler.passes.settle_accumulate import settle_accumulate
-from nki_lab.compiler.reuse import reuse
+from nki_lab.compiler.reuse import Programs, reuse
 from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.compiler.trace import trace
 from nki_lab.errors import UnknownOption, close_matches
@@ -64,12 +64,14 @@ class CompiledKernel:
         stages: (pass name, program after it), the traced program first.
         source: the kernel it was traced from.
         others: the programs of the other cores of a logical core.
+        programs: what it shares with other kernels of the same program; None where it comes from a file.
     """
 
     kernel: Kernel
     stages: tuple[tuple[str, Kernel], ...]
     source: SourceKernel | StoredSource
     others: tuple[Kernel, ...] = ()
+    programs: Programs | None = None
 
     @property
     def target(self) -> Target:
@@ -127,17 +129,16 @@ def compile_kernel(
             trace(source, args, kwargs, target, options, (core, cores), watch, builder_of)
             for core in range(cores)
         ]
-        known = reuse.find(traced, options)
-        if known is not None:
-            return known
-        stages, kernels = _passed(traced, options)
-    kernel, *others = kernels
+        programs = reuse.find(traced, options)
+        if programs is None:
+            stages, kernels = _passed(traced, options)
+            kept = tuple(stages if options.record else stages[:1])
+            programs = Programs(tuple(traced), tuple(kernels), kept)
+    kernel, *others = programs.kernels
     if options.strict:
         refuse_findings(kernel.findings)
-    kept = tuple(stages if options.record else stages[:1])
-    compiled = CompiledKernel(kernel, kept, source, tuple(others))
-    reuse.keep(traced, options, compiled)
-    return compiled
+    reuse.note(programs, options)
+    return CompiledKernel(kernel, programs.stages, source, tuple(others), programs)
 
 
 def _passed(

@@ -6,6 +6,7 @@ import copy
 import functools
 import inspect
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -52,6 +53,9 @@ class KernelFunction:
         schedule: (name, names it waits for) of instructions, from `with_schedule`.
     """
 
+    #: Programs of the latest calls that a kernel object keeps, so that a loop of calls compiles each once.
+    _KEPT = 4
+
     launched_on: int | None = None
     simulated = False
     debug = False
@@ -61,6 +65,7 @@ class KernelFunction:
     def __init__(self, func: Callable[..., Any]) -> None:
         self.func = func
         self.source = SourceKernel.of(func)
+        self._latest: deque[Any] = deque(maxlen=self._KEPT)  # shared by the copies that choices make
         self.__name__: str = self.func.__name__
         functools.update_wrapper(self, self.func)
         self.__signature__ = inspect.signature(self.func)
@@ -71,6 +76,7 @@ class KernelFunction:
             return self
         made = copy.copy(self)
         made.__init__(self.func.__get__(owner, kind))  # type: ignore[misc]
+        made._latest = self._latest
         return made
 
     def __getitem__(self, grid: Any) -> KernelFunction:
@@ -134,10 +140,14 @@ class KernelFunction:
     def _compiled(
         self, settings: Settings, arguments: inspect.BoundArguments, watch: Watch | None = None
     ) -> CompiledKernel:
-        return compile_kernel(
+        compiled = compile_kernel(
             self.source, arguments.args, arguments.kwargs, self._target(settings),
             self.options(settings), self.grid, watch,
         )  # fmt: skip
+        if compiled.programs in self._latest:
+            self._latest.remove(compiled.programs)
+        self._latest.append(compiled.programs)
+        return compiled
 
     def _retrace(self, settings: Settings, arguments: inspect.BoundArguments) -> Retrace:
         """Return what traces this call again."""

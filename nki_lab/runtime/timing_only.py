@@ -81,7 +81,7 @@ def time_call(call: TimedCall) -> ViewData:
     except MemoryError:
         raise NotModelled(f"{call.source.name}: too little memory to compile it") from None
     # Views of a variant show its timeline; its program after each pass would be made for nothing.
-    compiled = replace(compiled, stages=())
+    compiled = replace(compiled, stages=(), programs=None)
     findings = (*compiled.findings, *left_to_a_run(compiled.kernel))
     return make_view_data(compiled, _profile(call, compiled, retrace), findings)
 
