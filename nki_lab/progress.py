@@ -67,7 +67,9 @@ class phase:
         if work is None or work.ended:
             if _begin is None:
                 return self
-            _current.set(None)  # the copy of the context that work keeps is not to hold the work before it
+            _current.set(
+                None
+            )  # the copy of the context that work keeps is not to hold the work before it
             work = _Work()
             _current.set(work)
             _watcher.add(work)

@@ -90,6 +90,20 @@ def trace(
         watch=watch,
     )
     try:
+        return _traced(builder, source, bound, options, text_errors)
+    finally:
+        builder.release()
+
+
+def _traced(
+    builder: Builder,
+    source: SourceKernel,
+    bound: dict[str, Any],
+    options: CompileOptions,
+    text_errors: list[NkiError],
+) -> Kernel:
+    target, program, watch = builder.target, builder.program, builder.watch
+    try:
         values = {name: _symbolic(builder, name, value) for name, value in bound.items()}
     except KernelArgument as error:
         error.stack = error.stack or (source.place,)
@@ -120,7 +134,6 @@ def trace(
     if errors:
         raise joined(errors)
     builder.check_closed()
-    builder.watch = None  # tensors that outlive the trace keep no memory
     outputs: list[NkiTensor] = []
     structure = _outputs(result, outputs, source, builder)
     kernel = Kernel(

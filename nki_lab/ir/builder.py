@@ -82,6 +82,7 @@ class Builder:
         strict: findings become errors.
         watch: runs what is traced, at once; None where nothing does.
         met: the author's functions that were called -> their global names, and where they were called first.
+        identities: the identity matrices of shared HBM, by size and dtype.
     """
 
     def __init__(
@@ -122,6 +123,14 @@ class Builder:
         # For holds_comparison: whether each storage holds truth values, after so much of the current body.
         self._truths: dict[Storage, bool] = {}
         self._looked_at = 0
+        self.identities: dict[tuple[int, DType], NkiTensor] = {}
+
+    def release(self) -> None:
+        """Forget what was collected, when the trace has ended.
+
+        Tensors know their builder, which would hold them in a circle, and all that the trace has made with them.
+        """
+        Builder.__init__(self, self.target, program=self.program, strict=self.strict)
 
     # -- places --------------------------------------------------------------------------------------------------
 

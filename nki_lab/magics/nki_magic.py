@@ -13,11 +13,13 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_exp
 
 from nki_lab.errors import (
     CheckFailed,
+    NkiError,
     NoKernel,
     NotModelled,
     SimulationError,
     UnknownOption,
     show_place,
+    without_our_frames,
 )
 from nki_lab.magics.breakpoints import breakpoints
 from nki_lab.magics.cells import Cell, typed_stack
@@ -74,10 +76,14 @@ class NkiMagics(Magics):
                     self._line(line)
                 else:
                     self._cell(line, cell)
+        except NkiError as error:
+            without_our_frames(error)
+            raise
         except Exception:
             raise
         except BaseException as error:  # an interrupt, or what a kernel raises to get past everyone
             show_place(error)
+            without_our_frames(error)
             raise
 
     nki.__doc__ = _DOCUMENTATION

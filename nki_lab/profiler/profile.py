@@ -47,8 +47,9 @@ when asked for.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,6 +126,7 @@ class Profile:
         self._given: dict[str, Table] = {}
         self._made: dict[str, Table] = {}
         self._cores: dict[int, Profile] = {}
+        self._waits: tuple[np.ndarray, ...] | None = None
         self._makers: dict[str, Callable[[], Mapping[str, Any]]] = {}
         self.supplied = frozenset(tables)
         for table, source in tables.items():
@@ -134,9 +136,6 @@ class Profile:
                 self._makers[table] = source
             else:
                 self._given[table] = _complete(table, source)
-        for table, make in derived.DERIVED.items():
-            if table not in tables:
-                self._makers[table] = partial(make, self)
         for field in metrics:
             if field not in TABLES["Summary"]:
                 raise BadTable(f"table Summary has no column {field}")
@@ -237,7 +236,7 @@ class Profile:
     @property
     def table_names(self) -> tuple[str, ...]:
         """Names of every table this profile has or can make, in the schema's order."""
-        return tuple(name for name in TABLES if name in self._given or name in self._makers)
+        return tuple(name for name in TABLES if name in self.supplied or name in derived.DERIVED)
 
     def table(self, name: str) -> Table:
         """Return the columns of a table by name; an empty dict when nothing is known of it."""
@@ -246,9 +245,14 @@ class Profile:
         if name in self._given:
             return self._given[name]
         if name not in self._made:
-            make = self._makers.get(name)
-            self._made[name] = _complete(name, make()) if make else {}
+            self._made[name] = _complete(name, self._source(name))
         return self._made[name]
+
+    def _source(self, name: str) -> Mapping[str, Any]:
+        """Return the columns of a table that is made when it is asked for."""
+        if name in self._makers:
+            return self._makers[name]()
+        return derived.DERIVED[name](self) if name in derived.DERIVED else {}
 
     def count(self, name: str) -> int:
         """Return the number of rows of a table."""
@@ -344,12 +348,17 @@ class Profile:
         if len(self.cores) == 1:
             return self
         if number not in self._cores:
-            self._cores[number] = one_core(self, number)
+            # Of a twin, which shares the tables: what is kept here does not lead back here.
+            twin = copy.copy(self)
+            twin._cores = {}
+            self._cores[number] = one_core(twin, number)
         return self._cores[number]
 
-    @cached_property
+    @property
     def slowest(self) -> Profile:
         """What the core that ended last did; this profile where there is only one core."""
+        if len(self.cores) == 1:
+            return self
         ends = [self.numbers(t, "end_ts") for t in ("Instruction", TRANSFERS)]
         core = np.concatenate([self.numbers(t, "pcore_idx") for t in ("Instruction", TRANSFERS)])
         last = np.concatenate(ends)
@@ -357,12 +366,15 @@ class Profile:
 
     # -- questions ------------------------------------------------------------------------------------------------
 
-    @cached_property
+    @property
     def waits(self) -> Waits:
         """What every event waited for: path and stalls are read from it."""
-        from nki_lab.profiler.waits import waits
+        from nki_lab.profiler.waits import Waits, waits
 
-        return waits(self)
+        if self._waits is None:
+            found = waits(self)
+            self._waits = (found.start, found.end, found.waited, found.reason, found.before)
+        return Waits(self, *self._waits)
 
     def critical_path(self) -> CriticalPath:
         """Return the chain of instructions and transfers that took the whole time."""

@@ -15,7 +15,14 @@ from nki_lab.compiler.pipeline import CompiledKernel
 from nki_lab.compiler.retrace import Retrace
 from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.compiler.trace import OutputRef, bind_arguments, is_array, map_arguments
-from nki_lab.errors import KernelArgument, NotOnTarget, SimulationError, UninitializedRead
+from nki_lab.errors import (
+    KernelArgument,
+    NkiError,
+    NotOnTarget,
+    SimulationError,
+    UninitializedRead,
+    without_our_frames,
+)
 from nki_lab.ir.execution import Execution
 from nki_lab.ir.nodes import Finding
 from nki_lab.runtime.arrays import is_foreign_array, library_of, refuse_masked, to_library, to_numpy
@@ -110,6 +117,14 @@ class CompiledFunction:
         return results
 
     def _launch(self, args: tuple[Any, ...], kwargs: dict[str, Any], check: bool = True) -> Result:
+        try:
+            return recorded(self._run(args, kwargs, check))
+        except BaseException as error:
+            if isinstance(error, NkiError) or not isinstance(error, Exception):
+                without_our_frames(error)
+            raise
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], check: bool) -> Result:
         values, arrays = self._taken(args, kwargs, check)
         before = kept_inputs(self.compiled.kernel, arrays)
         with binding(self.compiled, self._options) as (programs, pairs):
@@ -124,10 +139,9 @@ class CompiledFunction:
                     error.can_be_stepped = not isinstance(error, UninitializedRead)
                     raise
             self.runs += 1
-            result = result_of(
+            return result_of(
                 self.compiled, cores, values, arrays, outputs, self._options, self._retrace, before
             )
-        return recorded(result)
 
     def _taken(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], check: bool

@@ -65,7 +65,9 @@ class KernelFunction:
     def __init__(self, func: Callable[..., Any]) -> None:
         self.func = func
         self.source = SourceKernel.of(func)
-        self._latest: deque[Any] = deque(maxlen=self._KEPT)  # shared by the copies that choices make
+        self._latest: deque[Any] = deque(
+            maxlen=self._KEPT
+        )  # shared by the copies that choices make
         self.__name__: str = self.func.__name__
         functools.update_wrapper(self, self.func)
         self.__signature__ = inspect.signature(self.func)

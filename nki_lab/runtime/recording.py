@@ -14,7 +14,15 @@ from nki_lab.ir.nodes import Finding
 from nki_lab.runtime.result import Result
 from nki_lab.source import Span, is_internal
 
-_open: ContextVar[list[Result] | None] = ContextVar("nki_lab_runs", default=None)
+
+class _Recording:
+    """A block that records, and its runs while it is open: contexts that are kept for longer hold this too."""
+
+    def __init__(self, runs: list[Result]) -> None:
+        self.runs: list[Result] | None = runs
+
+
+_open: ContextVar[_Recording | None] = ContextVar("nki_lab_runs", default=None)
 _listeners: list[Callable[[Result], None]] = []
 
 
@@ -25,11 +33,18 @@ def record_runs() -> Iterator[list[Result]]:
     Whoever records shows the findings of the runs; they are not issued as warnings.
     """
     runs: list[Result] = []
-    token = _open.set(runs)
+    block = _Recording(runs)
+    token = _open.set(block)
     try:
         yield runs
     finally:
         _open.reset(token)
+        block.runs = None
+
+
+def _runs() -> list[Result] | None:
+    block = _open.get()
+    return None if block is None else block.runs
 
 
 class NkiWarning(UserWarning):
@@ -38,7 +53,7 @@ class NkiWarning(UserWarning):
 
 def warn_of(result: Result) -> None:
     """Warn of the findings of a run, at their lines; not inside a block that records."""
-    if _open.get() is None:
+    if _runs() is None:
         warn_of_findings(result.findings)
 
 
@@ -87,6 +102,6 @@ def record(result: Result) -> None:
     """Add a run to the innermost recording, if there is one, and tell who listens."""
     for tell in _listeners:
         tell(result)
-    runs = _open.get()
+    runs = _runs()
     if runs is not None:
         runs.append(result)

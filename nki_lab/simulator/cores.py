@@ -69,6 +69,7 @@ class CoreMeeting(Meeting):
         for sender, receiver in ((first, last), (last, first)):
             if sender.sent is not None and receiver.received is not None:
                 np.copyto(receiver.received, sender.sent)
+        first.sent = first.received = last.sent = last.received = None
 
 
 def _check_ranks(a: CoreMeeting, b: CoreMeeting) -> None:

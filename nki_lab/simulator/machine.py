@@ -186,15 +186,10 @@ class Program:
         if not observers:
             return
         if i.form.dynamic:
-            steps.append(partial(self._tell, observers, i))
+            steps.append(partial(_tell, self._late, observers, i))
         else:
             accesses = fixed_accesses(i)
             steps += [partial(o.before, i, accesses) for o in observers]
-
-    def _tell(self, observers: Sequence[Observer], i: Instruction) -> None:
-        accesses = self._late.accesses(i)
-        for observer in observers:
-            observer.before(i, accesses)
 
     def _note_outside(
         self, step: Step, candidates: list[int], stand_ins: dict[int, np.ndarray]
@@ -350,6 +345,13 @@ class Program:
             if position is not None:
                 window = (*keywords[name][:position], window, *keywords[name][position + 1 :])
             keywords[name] = window
+
+
+def _tell(late: Late, observers: Sequence[Observer], i: Instruction) -> None:
+    """Tell observers what an instruction is about to touch, with the values that addresses have now."""
+    accesses = late.accesses(i)
+    for observer in observers:
+        observer.before(i, accesses)
 
 
 def simulate(

@@ -7,6 +7,7 @@ place is an error, never an endless wait.
 
 from __future__ import annotations
 
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -63,7 +64,7 @@ class Meeting(ABC):
 
     def __init__(self, i: Instruction, program: Program, late: Late) -> None:
         self.i = i
-        self.program = program
+        self.program: Program = weakref.proxy(program)  # whose step it is
         self.place = program.place
         self.late = late
         self.tensors: dict[str, Any] = {}
@@ -136,7 +137,8 @@ class DeviceLoop:
     """
 
     def __init__(self, program: Runs, loop: Loop, steps: list[Any], tells: bool = False) -> None:
-        self.program = program
+        # Its steps would hold it in a circle, with all its memories.
+        self.program: Runs = weakref.proxy(program)
         self.tells = tells
         self.loop = loop
         self.steps = steps
