@@ -117,13 +117,15 @@ class _Parser:
         # Parameters stand before the storages that they name.
         params = tuple(Param(n, self.resolved(value)) for n, value in written)
         waits = None if self.waits is None else tuple(self.waits)
-        return Kernel(
+        made = Kernel(
             name, self.program.target, params, tuple(self.program.storages), body, tuple(outputs), result,
             self.program.forms, addresses=self.addresses, overlaps=tuple(overlaps),
             poisoned=frozenset(self.poisoned), tracked=frozenset(self.tracked), placed=self.engines, waits=waits,
             program=self.program.program,
             registers=tuple(r.name for r in self.program.registers),
         )  # fmt: skip
+        self.program.release()
+        return made
 
     def target(self) -> Target:
         token = self.words.next

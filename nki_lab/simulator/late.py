@@ -245,15 +245,14 @@ class Late:
 
         For instructions whose operands no tile of indices addresses.
         """
+        return {name: self._place(i, getattr(i, name)) for name in i.definition.operands}
 
-        def place(view: Any) -> Any:
-            if type(view) is tuple:
-                return tuple(place(v) for v in view)
-            if type(view) is NkiTensor and view.dynamic is not None:
-                return self._moved(i, view, skip=False)
-            return view
-
-        return {name: place(getattr(i, name)) for name in i.definition.operands}
+    def _place(self, i: Instruction, view: Any) -> Any:
+        if type(view) is tuple:
+            return tuple(self._place(i, v) for v in view)
+        if type(view) is NkiTensor and view.dynamic is not None:
+            return self._moved(i, view, skip=False)
+        return view
 
     # -- one value moves a view ----------------------------------------------------------------------------------
 
