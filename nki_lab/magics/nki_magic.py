@@ -163,8 +163,7 @@ class NkiMagics(Magics):
                 )
         result = runs[-1]
         name = options.name or f"{result.name}_result"
-        self.ip.push({name: result})
-        self.ip.push({"_nki": result}, interactive=False)
+        self.ip.push({name: result, "_nki": result})
         comparisons: Sequence[Comparison] = ()
         findings = "".join(f"{line}\n" for line in serious_findings(runs))
         if options.check is not None:
