@@ -55,6 +55,7 @@ def arrays(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[np.ndarray]]:
 @pytest.fixture
 def started(notebook: Notebook) -> tuple[Notebook, dict[str, int]]:
     """Return a notebook, and what is alive before its first run."""
+    bindings._free.clear()  # those of other tests would make room for what is counted here
     return notebook, living()
 
 

@@ -71,6 +71,8 @@ def row_of(x, index):
 @pytest.fixture(autouse=True)
 def _counting_alone() -> Iterator[None]:
     """Leave everything to the counting of references."""
+    reuse.clear()  # kernels of other tests keep theirs
+    bindings._free.clear()
     gc.collect()
     gc.disable()
     yield
