@@ -10,7 +10,6 @@ from importlib import import_module
 __version__ = "0.1.0"
 
 _PUBLIC: dict[str, str] = {
-    "NkiWarning": "nki_lab.runtime",
     "Result": "nki_lab.runtime",
     "aliases": "nki_lab.api.install",
     "benchmark": "nki_lab.runtime",
@@ -27,7 +26,6 @@ _PUBLIC: dict[str, str] = {
     "step": "nki_lab.runtime",
     "uninstall": "nki_lab.api.install",
     "unload_ipython_extension": "nki_lab.magics.extension",
-    "use_cores": "nki_lab.runtime",
     "use_target": "nki_lab.runtime",
     "vary": "nki_lab.runtime",
 }

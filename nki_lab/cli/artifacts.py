@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nki_lab.cli.kernel_call import (
-    Allow,
     Arguments,
     Capacity,
     Inputs,
@@ -53,7 +52,6 @@ def compile_(
     capacity: Capacity = None,
     skip: Skip = None,
     strict: Strict = False,
-    allow: Allow = None,
 ) -> None:
     """Compile a kernel of a file for the shapes of its inputs, and write it to a file that runs anywhere.
 
@@ -73,8 +71,6 @@ def compile_(
         capacity=capacity,
         skip=skip,
         strict=strict,
-        allow=allow,
-        max_trips=None,
         debug=False,
     )
     with session(options):
@@ -88,7 +84,7 @@ def compile_(
         f"{compiled.kernel.name} for {compiled.target.name}: {count} instructions, written to {path}"
     )
     for finding in compiled.findings:
-        if finding.kind != "advice":
+        if finding.is_serious:
             typer.echo(f"{finding.kind}: {finding.message}", err=True)
 
 

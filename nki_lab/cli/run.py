@@ -9,7 +9,6 @@ import typer
 
 from nki_lab.cli.declared import declared
 from nki_lab.cli.kernel_call import (
-    Allow,
     Analyse,
     Arguments,
     Call,
@@ -18,7 +17,6 @@ from nki_lab.cli.kernel_call import (
     Debug,
     Inputs,
     Lnc,
-    MaxTrips,
     Place,
     Seed,
     Skip,
@@ -52,8 +50,6 @@ def run(
     capacity: Capacity = None,
     skip: Skip = None,
     strict: Strict = False,
-    allow: Allow = None,
-    max_trips: MaxTrips = None,
     debug: Debug = False,
 ) -> None:
     """Compile, simulate and time a kernel of a file, and check its result.
@@ -75,8 +71,6 @@ def run(
         capacity=capacity,
         skip=skip,
         strict=strict,
-        allow=allow,
-        max_trips=max_trips,
         debug=debug,
     )
     views = () if quiet else ("report",) if show is None else show

@@ -51,6 +51,7 @@ class Form:
 
     Attributes:
         definition: the instruction's definition.
+        example: the first instruction of this form.
         reads, writes: positions of the arguments whose tensors are read and written.
         state: hidden registers it uses, as (state, role).
         engine: engine chosen by `.place`.
@@ -61,15 +62,14 @@ class Form:
     """
 
     __slots__ = (
-        "definition", "reads", "writes", "state", "engine", "broken", "remarks", "cache",
-        "dynamic", "registers", "registers_set", "_args", "_stack", "__weakref__",
+        "definition", "example", "reads", "writes", "state", "engine", "broken", "remarks", "cache",
+        "dynamic", "registers", "registers_set",
     )  # fmt: skip
 
     def __init__(self, example: Instruction, target: Target) -> None:
         definition = example.definition
         self.definition = definition
-        # Not the instruction, which holds its form: a circle would keep what its tensors hold.
-        self._args, self._stack = example.args, example.stack
+        self.example = example
         example.form = self
         self.cache: dict[Any, Any] = {}
         self.broken: tuple[Rule, ...] = ()
@@ -94,13 +94,6 @@ class Form:
         self.registers_set = tuple(k for k in held if definition.params[k] in definition.sets)
         self.state = tuple(definition.state_of(example))
         self.engine = definition.place_of(example, target)
-
-    @property
-    def example(self) -> Instruction:
-        """An instruction of this form, as the first one was."""
-        made = Instruction(self.definition, self._args, self._stack)
-        made.form = self
-        return made
 
 
 class Instruction:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dis
-from itertools import islice
+from bisect import bisect_right
+from functools import lru_cache
+from types import CodeType
 
 from nki_lab.source import Place, Span, Stack
 
@@ -22,13 +24,22 @@ def variable_of(stack: Stack) -> str:
     return ""
 
 
+@lru_cache(
+    maxsize=16
+)  # a kernel asks once per call, and to list the instructions takes time in its length
+def _instructions(code: CodeType) -> tuple[list[int], list[dis.Instruction]]:
+    listed = [op for op in dis.get_instructions(code) if op.opname != "COPY"]  # COPY: `a = b = ...`
+    return [op.offset for op in listed], listed
+
+
 def _stored_name(place: Place) -> str:
     if isinstance(place, Span):  # no code
         return ""
     code, offset = place
     # The offset lies on the call or in its inline caches; what follows is the next instruction.
-    later = (op for op in dis.get_instructions(code) if op.offset > offset)
-    following = list(islice((op for op in later if op.opname != "COPY"), 2))  # COPY: `a = b = ...`
+    offsets, instructions = _instructions(code)
+    first = bisect_right(offsets, offset)
+    following = instructions[first : first + 2]
     names = [op.opname for op in following]
     if names[0] == "RETURN_VALUE":
         return _RETURNED

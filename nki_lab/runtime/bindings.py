@@ -1,22 +1,21 @@
-"""Keeps the memories that a compiled kernel was bound to for its next run.
+"""When may memories that a compiled kernel was bound to be used for its next run?
 
 Binding takes as long as running small tiles. A binding is taken while a run uses it, so that two threads never share
-one, and given back without the caller's arrays. It goes when the program it belongs to goes.
+one, and given back without the caller's arrays.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 from nki_lab.compiler.cores import pair_shared
 from nki_lab.compiler.pipeline import CompiledKernel
-from nki_lab.compiler.reuse import Programs
 from nki_lab.simulator import Program, SimulatorOptions
 
-#: Programs whose bindings are kept, each with on-chip memories and tensors in private HBM.
+#: Bindings kept, each with on-chip memories and tensors in private HBM of its own.
 KEPT = 8
 
 
@@ -38,9 +37,7 @@ class Binding(NamedTuple):
                 program.release()
 
 
-_Free = dict[tuple[SimulatorOptions, int], Binding]
-#: The bindings that no run uses, by their program, the one used last at the end.
-_free: WeakKeyDictionary[Programs | CompiledKernel, _Free] = WeakKeyDictionary()
+_free: OrderedDict[tuple[CompiledKernel, SimulatorOptions, int], Binding] = OrderedDict()
 
 
 @contextmanager
@@ -48,15 +45,13 @@ def binding(
     compiled: CompiledKernel, options: SimulatorOptions, ranks: int = 1
 ) -> Iterator[Binding]:
     """Give a binding for one run inside a `with` block; what failed is not used again."""
-    program, form = compiled.programs or compiled, (options, ranks)
-    bound = _free.get(program, {}).pop(form, None) or _bind(compiled, options, ranks)
+    key = (compiled, options, ranks)
+    bound = _free.pop(key, None) or _bind(compiled, options, ranks)
     yield bound
     bound.release()
-    free = _free.pop(program, {})
-    free[form] = bound
-    _free[program] = free
+    _free[key] = bound
     while len(_free) > KEPT:
-        _free.pop(next(iter(_free)), None)
+        _free.popitem(last=False)
 
 
 def _bind(compiled: CompiledKernel, options: SimulatorOptions, ranks: int) -> Binding:

@@ -74,7 +74,6 @@ _SHOWN = (
     "addresses",
     "overlaps",
     "poisoned",
-    "tracked",
     "placed",
     "waits",
     "findings",

@@ -15,8 +15,7 @@ import pytest
 
 from nki_lab.errors import NkiError
 from nki_lab.runtime import compare, run
-from nki_lab.runtime.chosen import use_target
-from nki_lab.runtime.jit import jit
+from nki_lab.runtime.jit import jit, use_target
 from tests.public.sdk.pages import Block
 from tests.public.sdk.references import moved, signed
 
