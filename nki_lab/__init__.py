@@ -10,6 +10,7 @@ from importlib import import_module
 __version__ = "0.1.0"
 
 _PUBLIC: dict[str, str] = {
+    "NkiWarning": "nki_lab.runtime",
     "Result": "nki_lab.runtime",
     "aliases": "nki_lab.api.install",
     "benchmark": "nki_lab.runtime",
@@ -26,6 +27,7 @@ _PUBLIC: dict[str, str] = {
     "step": "nki_lab.runtime",
     "uninstall": "nki_lab.api.install",
     "unload_ipython_extension": "nki_lab.magics.extension",
+    "use_cores": "nki_lab.runtime",
     "use_target": "nki_lab.runtime",
     "vary": "nki_lab.runtime",
 }

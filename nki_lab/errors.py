@@ -17,13 +17,22 @@ it.
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 # Most errors that give a help look for close matches.
 from nki_lab.rewrite import Edit, edits_of
 from nki_lab.rewrite import close_matches as close_matches
-from nki_lab.source import Blame, Span, Stack, blanks, headline, stack_in_cells
+from nki_lab.source import (
+    Blame,
+    Span,
+    Stack,
+    authors_traceback,
+    blanks,
+    headline,
+    stack_in_cells,
+)
 
 _CALLS_SHOWN = 20
 
@@ -40,6 +49,8 @@ class NkiError(Exception):
     """
 
     code = "NKI000"
+    #: The version of NKI that refuses this first. Before it, or where the code is allowed, it is a finding.
+    refused_since = ""
     # The message names what may be called anything, such as a file: it stays one line that no terminal obeys.
     _is_one_line = False
 
@@ -264,6 +275,13 @@ class CoresDiffer(LanguageError):
     code = "NKI119"
 
 
+class RemovedLoop(LanguageError):
+    """A form of a device loop that a later NKI no longer has."""
+
+    code = "NKI120"
+    refused_since = "0.7"
+
+
 class WrongCall(InstructionError, TypeError):
     """An instruction or function of NKI was called with missing, extra or unknown arguments."""
 
@@ -292,6 +310,13 @@ class BrokenProgram(InstructionError):
     """Parts of a program do not fit together: a faulty pass, or a text form edited by hand."""
 
     code = "NKI205"
+
+
+class RawEnum(InstructionError, TypeError):
+    """An integer was given where an instruction takes a member of an enumeration."""
+
+    code = "NKI206"
+    refused_since = "0.3"
 
 
 class OverCapacity(ResourceError, MemoryError):
@@ -334,6 +359,12 @@ class RanksDiffer(SimulationError):
     """The ranks of a collective do not fit together."""
 
     code = "NKI406"
+
+
+class TooManyTrips(SimulationError):
+    """The device loops of a run make more trips than a run may: one of them may never end."""
+
+    code = "NKI407"
 
 
 class CheckFailed(UsageError, AssertionError):
@@ -454,12 +485,30 @@ class KernelErrors(NkiError):
 def show_place(error: BaseException) -> None:
     """Let IPython show what ended a cell from outside with its place in the author's text, without our frames."""
 
-    def lines() -> list[str]:  # asked for once the whole traceback is known
-        shown = NkiError("", stack=stack_in_cells(error)).render(heading=True)
-        return [headline(error), *shown[1:]]
-
     # IPython asks an exception for this before it makes a traceback of its own.
-    error._render_traceback_ = lines  # type: ignore[attr-defined]
+    error._render_traceback_ = _place_lines  # type: ignore[attr-defined]
+
+
+def _place_lines() -> list[str]:
+    # The error that is handled when IPython asks, since its whole traceback is known then. The error itself must not be
+    # held by what it holds: it and all its frames would stay.
+    error = sys.exc_info()[1] or getattr(sys, "last_value", None)
+    if error is None:
+        return []
+    shown = NkiError("", stack=stack_in_cells(error)).render(heading=True)
+    return [headline(error), *shown[1:]]
+
+
+def without_our_frames(error: BaseException) -> None:
+    """Let an error keep the author's frames alone.
+
+    An error is kept until the next one, for debuggers; frames of the simulator would keep memories and arrays with it.
+    """
+    error.__traceback__ = authors_traceback(error.__traceback__)
+    if error.__suppress_context__:
+        error.__context__ = None
+    for one in getattr(error, "errors", ()):
+        without_our_frames(one)
 
 
 def joined(errors: Iterable[NkiError]) -> NkiError:

@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence, Sized
-from contextvars import ContextVar, copy_context
+from contextvars import Context, ContextVar, copy_context
 from functools import wraps
 from operator import length_hint
 from typing import Any, ParamSpec, Protocol, TypeVar
@@ -67,6 +67,9 @@ class phase:
         if work is None or work.ended:
             if _begin is None:
                 return self
+            _current.set(
+                None
+            )  # the copy of the context that work keeps is not to hold the work before it
             work = _Work()
             _current.set(work)
             _watcher.add(work)
@@ -128,7 +131,8 @@ class _Work:
         self.phases: list[phase] = []
         self.since = time.monotonic()
         self.ended = False
-        self._context = copy_context()  # displays belong to the cell in which the work began
+        # Displays belong to the cell in which the work began. A context holds all that is recorded in it.
+        self._context: Context | None = copy_context()
         self._display: Display | None = None
         self._nobody_looks = False
         self._lock = threading.Lock()
@@ -139,22 +143,23 @@ class _Work:
             return
         with self._lock:
             begin = _begin
-            if self.ended or begin is None:
+            context = self._context
+            if self.ended or begin is None or context is None:
                 return
             if self._display is None:
-                self._display = self._context.run(begin)
+                self._display = context.run(begin)
                 self._nobody_looks = self._display is None
             if self._display is not None:
-                self._context.run(self._display.show, *_state(list(self.phases)))
+                context.run(self._display.show, *_state(list(self.phases)))
 
     def end(self) -> None:
         """Take away what is shown."""
         self.ended = True
         _watcher.works.discard(self)
         with self._lock:
-            if self._display is not None:
+            if self._display is not None and self._context is not None:
                 self._context.run(self._display.end)
-                self._display = None
+            self._display = self._context = None
 
 
 def _state(phases: Sequence[phase]) -> tuple[float | None, str]:

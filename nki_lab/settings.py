@@ -60,6 +60,17 @@ VARIABLES: dict[str, Variable] = {
         " kernel ends",
     ),
     "strict": Variable("NKI_LAB_STRICT", "0", "1: findings are errors", ("0", "1")),
+    "allow": Variable(
+        "NKI_LAB_ALLOW",
+        "none",
+        "codes of errors, separated by commas, that are findings instead: what only later versions of NKI refuse,"
+        " such as NKI206, so that older kernels run",
+    ),
+    "max_trips": Variable(
+        "NKI_LAB_MAX_TRIPS",
+        "10000000",
+        "trips that device loops of one run may make together; more are an error, as in a loop that never ends",
+    ),
     "debug": Variable(
         "NKI_LAB_DEBUG",
         "0",
@@ -102,6 +113,8 @@ class Settings:
         skip_passes: names of compiler passes to leave out.
         progress: file of solved exercises, "none", or "user" for one in the user's data folder.
         strict: findings are errors.
+        allow: codes of errors that are findings instead.
+        max_trips: trips that the device loops of a run may make.
         debug: run instructions while they are traced.
     """
 
@@ -112,6 +125,8 @@ class Settings:
     skip_passes: tuple[str, ...]
     progress: str
     strict: bool
+    allow: tuple[str, ...]
+    max_trips: int
     debug: bool
 
     @classmethod
@@ -131,15 +146,24 @@ class Settings:
             simulator=values["simulator"] == "1",
             precise_fp=values["precise_fp"] == "1",
             capacity=values["capacity"],
-            skip_passes=_names(values["skip_passes"]),
+            skip_passes=names_in(values["skip_passes"]),
             progress=values["progress"],
             strict=values["strict"] == "1",
+            allow=names_in(values["allow"]),
+            max_trips=_count("max_trips", values["max_trips"]),
             debug=values["debug"] == "1",
         )
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return () if text == "none" else tuple(name.strip() for name in text.split(","))
+def names_in(text: str | None) -> tuple[str, ...]:
+    """Return the names of a list with commas between them; "none", "" and None have none."""
+    return () if text in (None, "", "none") else tuple(name.strip() for name in text.split(","))
+
+
+def _count(key: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise UnknownOption(f"{VARIABLES[key].name}={text}: expected a whole number above 0")
+    return int(text)
 
 
 def _value(variable: Variable, text: str | None) -> str:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from types import CodeType, FrameType, TracebackType
 from typing import NamedTuple, Union
+from weakref import ref
 
 Place = Union[tuple[CodeType, int], "Span"]
 Stack = tuple[Place, ...]
@@ -32,7 +33,8 @@ _PACKAGES = tuple(os.path.join(sysconfig.get_path(n), "") for n in ("purelib", "
 _LIBRARY = tuple(os.path.join(sysconfig.get_path(n), "") for n in ("stdlib", "platstdlib"))
 _LIBRARIES = tuple(f"{package}numpy{os.sep}" for package in _PACKAGES)
 # (is hidden, code object, is internal) by identity of the code object, which would hash all it holds at every look-up.
-_seen: dict[int, tuple[bool, CodeType, bool]] = {}
+# A cell that is gone takes its code objects with it.
+_seen: dict[int, tuple[bool, ref[CodeType], bool]] = {}
 
 _CELL_NAME = re.compile(r"(?:<ipython-input-(\d+)-[0-9a-f]+>|.*[\\/]ipykernel_\d+[\\/]\d+\.py)$")
 _cell_numbers: dict[str, int | None] = {}
@@ -50,14 +52,16 @@ def is_hidden(code: CodeType) -> bool:
     return _look(code)[0]
 
 
-def _look(code: CodeType) -> tuple[bool, CodeType, bool]:
-    known = _seen.get(id(code))
+def _look(code: CodeType) -> tuple[bool, ref[CodeType], bool]:
+    key = id(code)
+    known = _seen.get(key)
     if known is None:
         name = code.co_filename
         package = name.startswith(_PACKAGE) and not name.startswith(_AUTHOR_ROOMS)
         # Binders of instructions are generated; their file name says so.
         internal = package or name.startswith("<nki_lab")
-        known = _seen[id(code)] = internal or is_of_library(name), code, internal
+        gone = ref(code, lambda _: _seen.pop(key, None))
+        known = _seen[key] = internal or is_of_library(name), gone, internal
     return known
 
 
@@ -326,13 +330,12 @@ def stack_of_traceback(tb: TracebackType | None, root: CodeType | None = None) -
 
 
 def authors_traceback(tb: TracebackType | None) -> TracebackType | None:
-    """Return a traceback without what comes after the author's last line, where a debugger is to stop."""
+    """Return the part of a traceback that is the author's: a debugger stops there, and no other frame is kept."""
     entries = []
     while tb is not None:
-        entries.append(tb)
+        if not is_hidden(tb.tb_frame.f_code):
+            entries.append(tb)
         tb = tb.tb_next
-    while entries and is_hidden(entries[-1].tb_frame.f_code):
-        entries.pop()
     made: TracebackType | None = None
     for entry in reversed(entries):
         made = TracebackType(made, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)

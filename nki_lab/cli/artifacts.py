@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nki_lab.cli.kernel_call import (
+    Allow,
     Arguments,
     Capacity,
     Inputs,
@@ -52,6 +53,7 @@ def compile_(
     capacity: Capacity = None,
     skip: Skip = None,
     strict: Strict = False,
+    allow: Allow = None,
 ) -> None:
     """Compile a kernel of a file for the shapes of its inputs, and write it to a file that runs anywhere.
 
@@ -71,6 +73,8 @@ def compile_(
         capacity=capacity,
         skip=skip,
         strict=strict,
+        allow=allow,
+        max_trips=None,
         debug=False,
     )
     with session(options):
@@ -84,7 +88,7 @@ def compile_(
         f"{compiled.kernel.name} for {compiled.target.name}: {count} instructions, written to {path}"
     )
     for finding in compiled.findings:
-        if finding.is_serious:
+        if finding.kind != "advice":
             typer.echo(f"{finding.kind}: {finding.message}", err=True)
 
 

@@ -38,8 +38,8 @@ def explain(
     nki-lab explain --check
     """
     from nki_lab.options.explain import explain as page
-    from nki_lab.runtime.jit import current_target, use_target
+    from nki_lab.runtime.chosen import current_target, within
     from nki_lab.settings import Settings
 
-    with use_target(target):
+    with within(target):
         typer.echo(page(topic, current_target(Settings.read())))

@@ -45,6 +45,8 @@ Timeout = Annotated[float | None, declared("timeout")]
 Capacity = Annotated[str | None, declared("capacity")]
 Skip = Annotated[str | None, declared("skip")]
 Strict = Annotated[bool, declared("strict")]
+Allow = Annotated[str | None, declared("allow")]
+MaxTrips = Annotated[str | None, declared("max_trips")]
 Debug = Annotated[bool, declared("debug")]
 Analyse = Annotated[Any, declared("analyse")]
 WhatIf = Annotated[Any, declared("what_if")]
@@ -72,7 +74,7 @@ def called_kernel(
     Args:
         place: FILE.py:KERNEL.
         inputs, args, seed: what its arguments are made of.
-        options: target, lnc, timeout, capacity, skip, strict and debug.
+        options: target, lnc, timeout, capacity, skip, strict, allow, max_trips and debug.
         call: expression that calls the kernel, instead of a call with all arguments.
         check: the reference.
         tells_findings: the caller prints the findings of the last run.
@@ -123,7 +125,7 @@ def called_kernel(
 
 
 def refuse_idle(
-    place: str, options: Namespace, names: tuple[str, ...] = ("skip", "capacity", "debug")
+    place: str, options: Namespace, names: tuple[str, ...] = ("skip", "capacity", "allow", "debug")
 ) -> None:
     """Raise UnknownOption for options about compiling, where `place` is compiled already.
 

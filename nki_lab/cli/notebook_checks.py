@@ -1,8 +1,8 @@
 """What does nbval let pass although the cell is wrong, and what is said about it?
 
 nbval runs the cells and compares their outputs. These checks stand beside it, in the same pytest run, and fail
-what it does not see: a magic that nobody has, a magic with a comment above it, an expected error that does not
-come, outputs that were never stored, a kernel that has ended.
+what it does not see: a magic that nobody has, a magic with a comment above it, an error that a magic such as %%capture
+hides, an expected error that does not come, outputs that were never stored, a kernel that has ended.
 """
 
 from __future__ import annotations
@@ -124,6 +124,9 @@ class NotebookChecks:
         if not isinstance(notebook.kernel.get_message, _Watch):
             from nbval.plugin import get_sanitize_patterns
 
+            from nki_lab.cli.notebook_file import REPORT_HIDDEN_ERRORS
+
+            notebook.kernel.kc.execute(REPORT_HIDDEN_ERRORS, silent=True)
             notebook.kernel.get_message = _Watch(notebook.kernel)
             notebook.sanitize_patterns.update(get_sanitize_patterns(SANITIZE.read_text("utf-8")))
         if notebook in self._ended:

@@ -26,6 +26,52 @@ _MACHINE_DEPENDENT = "nbval-ignore-output"
 _KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 _LAST_WORDS = 20
 _REPORT = "print(globals().get('_nki') or '')"
+#: Run in a kernel before its cells: a cell fails where a magic met an error and went on, as %%capture and %rerun do,
+#: which run a cell of their own and drop what `run_cell` returns, and as %%time does in older releases of IPython.
+#: What the author calls and catches is theirs.
+REPORT_HIDDEN_ERRORS = """
+def _report_hidden_errors(shell):
+    import sys
+    rooms = ("IPython.core.interactiveshell", "IPython.core.events", "IPython.core.async_helpers", "ipykernel.zmqshell")
+    running, hidden, show = [], [], shell.showtraceback
+
+    def by_author():
+        frame = sys._getframe(2)
+        while frame is not None and frame.f_globals.get("__name__") in rooms:
+            frame = frame.f_back
+        return frame is not None and frame.f_globals is shell.user_ns
+
+    def begins(info):
+        running.append((info, by_author()))
+
+    def shows(*args, **keywords):
+        if not by_author():
+            hidden.append(sys.exc_info()[1])
+        return show(*args, **keywords)
+
+    def ends(result):
+        own = False
+        while running and result is not None:
+            info, own = running.pop()
+            if info is result.info:
+                break
+        error = result and (result.error_before_exec or result.error_in_exec)
+        if running:
+            if error and not own:
+                hidden.append(error)
+            return
+        errors = [e for e in hidden if e is not None]
+        if result is not None and not error and errors:
+            result.error_in_exec = errors[0]
+        hidden.clear()
+
+    shell.showtraceback = shows
+    shell.events.register("pre_run_cell", begins)
+    shell.events.register("post_run_cell", ends)
+
+_report_hidden_errors(get_ipython())
+del _report_hidden_errors
+"""
 
 
 @dataclass(frozen=True)
@@ -83,6 +129,12 @@ def execute(path: Path, seconds: int) -> Executed:
         resources={"metadata": {"path": str(path.resolve().parent)}},
         coalesce_streams=True,
     )
+
+    def begin(notebook: Any) -> None:
+        assert client.kc is not None
+        client.kc.execute(REPORT_HIDDEN_ERRORS, silent=True)
+
+    client.on_notebook_start = begin
     # The kernel greets on its standard error; what it says there matters only when it dies.
     with TemporaryFile("w+") as log:
         try:

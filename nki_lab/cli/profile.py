@@ -12,6 +12,7 @@ import typer
 
 from nki_lab.cli.declared import declared
 from nki_lab.cli.kernel_call import (
+    Allow,
     Analyse,
     Arguments,
     Call,
@@ -19,6 +20,7 @@ from nki_lab.cli.kernel_call import (
     Debug,
     Inputs,
     Lnc,
+    MaxTrips,
     Seed,
     Skip,
     Strict,
@@ -78,6 +80,8 @@ def profile(
     capacity: Capacity = None,
     skip: Skip = None,
     strict: Strict = False,
+    allow: Allow = None,
+    max_trips: MaxTrips = None,
     debug: Debug = False,
 ) -> None:
     """Model where the time of a kernel goes: print the report, and write it for other tools.
@@ -104,6 +108,8 @@ def profile(
         capacity=capacity,
         skip=skip,
         strict=strict,
+        allow=allow,
+        max_trips=max_trips,
         debug=debug,
     )
     with ExitStack() as running:

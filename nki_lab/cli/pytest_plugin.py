@@ -6,6 +6,8 @@ The plugin is found by pytest wherever nki_lab is installed. Without its options
     pytest --nki-target trn2             compile every kernel for this chip
     pytest --nki-capacity finding        run kernels that do not fit the chip's memory, and say so
     pytest --nki-strict                  findings are errors
+    pytest --nki-allow NKI206            run kernels written for an older NKI: these errors are findings
+    pytest --nki-max-trips 1000          stop device loops that make more trips
     pytest --nbval --nki-notebooks       fail cells of notebooks that nbval lets pass although they are wrong
 """
 
@@ -15,7 +17,7 @@ from contextlib import ExitStack
 
 import pytest
 
-_OPTIONS = ("target", "capacity")
+_OPTIONS = ("target", "capacity", "allow", "max_trips")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     for name in _OPTIONS:
         variable = VARIABLES[name]
         choices = {"choices": variable.choices} if variable.choices else {}
-        group.addoption(f"--nki-{name}", help=variable.meaning, **choices)  # type: ignore[arg-type]
+        group.addoption(f"--nki-{name.replace('_', '-')}", help=variable.meaning, **choices)  # type: ignore[arg-type]
     group.addoption(
         "--nki-strict", action="store_true", help=VARIABLES["strict"].meaning.removeprefix("1: ")
     )
@@ -59,16 +61,21 @@ def _make_aliases(config: pytest.Config) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Take the options for the whole run."""
-    from nki_lab.settings import override
+    from nki_lab.settings import Settings, names_in, override
     from nki_lab.targets import get_target
 
-    given: dict[str, str | None] = {name: config.getoption(f"--nki-{name}") for name in _OPTIONS}
+    given: dict[str, str | None] = {name: config.getoption(f"nki_{name}") for name in _OPTIONS}
     given["strict"] = "1" if config.getoption("--nki-strict") else None
     stack = ExitStack()
     if given["target"] is not None:
         get_target(given["target"])  # a wrong name is told before any test runs
+    if given["allow"] is not None:
+        from nki_lab.compiler.findings import check_allowed
+
+        check_allowed(names_in(given["allow"]))
     if any(given.values()):
         stack.enter_context(override(**given))
+        Settings.read()  # and a wrong number
     config.add_cleanup(stack.close)
     _check_notebooks(config)
     _make_aliases(

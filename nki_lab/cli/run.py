@@ -9,6 +9,7 @@ import typer
 
 from nki_lab.cli.declared import declared
 from nki_lab.cli.kernel_call import (
+    Allow,
     Analyse,
     Arguments,
     Call,
@@ -17,6 +18,7 @@ from nki_lab.cli.kernel_call import (
     Debug,
     Inputs,
     Lnc,
+    MaxTrips,
     Place,
     Seed,
     Skip,
@@ -50,6 +52,8 @@ def run(
     capacity: Capacity = None,
     skip: Skip = None,
     strict: Strict = False,
+    allow: Allow = None,
+    max_trips: MaxTrips = None,
     debug: Debug = False,
 ) -> None:
     """Compile, simulate and time a kernel of a file, and check its result.
@@ -71,6 +75,8 @@ def run(
         capacity=capacity,
         skip=skip,
         strict=strict,
+        allow=allow,
+        max_trips=max_trips,
         debug=debug,
     )
     views = () if quiet else ("report",) if show is None else show

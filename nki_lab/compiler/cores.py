@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from nki_lab.compiler.passes.find_uninitialized import unwritten_results
+from nki_lab.compiler.passes.find_uninitialized import look_at_shared
 from nki_lab.errors import CoresDiffer
 from nki_lab.ir.footprint import footprint, overlap
 from nki_lab.ir.instruction import Instruction
@@ -51,8 +51,8 @@ def _shared(kernel: Kernel) -> list[Storage]:
     return [s for s in kernel.storages if s.buffer is SHARED_HBM and s.origin == "temporary"]
 
 
-def join_cores(first: Kernel, second: Kernel) -> Kernel:
-    """Check that both programs fit together and return the first with what was found out about both."""
+def join_cores(first: Kernel, second: Kernel) -> tuple[Kernel, Kernel]:
+    """Check that both programs fit together and return them, the first with the findings on both."""
     check_loops(first, second)
     if first.result != second.result or len(first.outputs) != len(second.outputs):
         raise CoresDiffer(
@@ -63,8 +63,12 @@ def join_cores(first: Kernel, second: Kernel) -> Kernel:
     _check_results(first, second, pairs)
     found = {(f.kind, f.message, f.stack): f for k in (first, second) for f in k.findings}
     races = find_races(first, second, pairs)
-    unwritten = unwritten_results((first, second), {b.id: a.id for a, b in pairs})
-    return first.with_(findings=(*found.values(), *races, *unwritten))
+    sharing = look_at_shared((first, second), pairs)
+    first, second = (
+        core.with_(tracked=core.tracked | tracked)
+        for core, tracked in zip((first, second), sharing.tracked, strict=True)
+    )
+    return first.with_(findings=(*found.values(), *races, *sharing.findings)), second
 
 
 def _check_results(first: Kernel, second: Kernel, pairs: list[tuple[Storage, Storage]]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from nki_lab.compiler.findings import FindingsByPlace
+from nki_lab.ir.findings import FindingsByPlace
 from nki_lab.ir.instruction import Instruction
 from nki_lab.ir.nodes import Finding, Kernel
 from nki_lab.ir.tensor import NkiTensor

@@ -1,37 +1,70 @@
-"""How is a fact that holds in every trip of an unrolled loop told once?"""
+"""Decides which findings are errors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
-from dataclasses import replace
+from collections.abc import Iterable
 
+from nki_lab.errors import (
+    NkiError,
+    StrictFinding,
+    UnknownOption,
+    close_matches,
+    error_classes,
+    joined,
+)
 from nki_lab.ir.nodes import Finding
-from nki_lab.source import Stack
+
+#: The version of NKI whose rules kernels are held to.
+NKI_VERSION = "0.6"
 
 
-class FindingsByPlace:
-    """Findings of a pass: of those about one thing at one place the first is kept, and how many there were."""
-
-    def __init__(self, known: Iterable[Finding]) -> None:
-        self._known = tuple(known)
-        self._first: dict[Hashable, Finding] = {}
-        self._times: dict[Hashable, int] = {}
-
-    def add(self, about: Hashable, stack: Stack, make: Callable[[], Finding]) -> None:
-        """Note a finding about `about`; `make` is called for the first one at its place."""
-        key = about, stack
-        times = self._times[key] = self._times.get(key, 0) + 1
-        if times == 1:
-            self._first[key] = make()
-
-    def all(self) -> tuple[Finding, ...]:
-        """Return the findings known before and those added, in order."""
-        return (*self._known, *(_counted(f, self._times[key]) for key, f in self._first.items()))
+def allowable() -> dict[str, type[NkiError]]:
+    """Return what kernels written for an older NKI may be allowed, by code."""
+    return {k.code: k for k in error_classes() if k.refused_since and _is_in_force(k)}
 
 
-def _counted(finding: Finding, times: int) -> Finding:
-    if times == 1:
-        return finding
-    return replace(
-        finding, message=f"{finding.message} (and {times - 1:,} more times at this line)"
-    )
+def _is_in_force(kind: type[NkiError]) -> bool:
+    return _number(kind.refused_since) <= _number(NKI_VERSION)
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
+def check_allowed(codes: Iterable[str]) -> None:
+    """Raise UnknownOption for a code that cannot be allowed."""
+    choices = allowable()
+    for code in codes:
+        if code not in choices:
+            raise UnknownOption(
+                f"`{code}` cannot be allowed: it is not a rule that an older NKI did without",
+                help=close_matches(code, choices) or f"allow some of {', '.join(choices)}",
+            )
+
+
+def refusals(findings: Iterable[Finding], allowed: Iterable[str] = ()) -> list[NkiError]:
+    """Return an error for each finding that NKI refuses today and that is not allowed."""
+    refused = {code: kind for code, kind in allowable().items() if code not in allowed}
+    return [
+        refused[f.code](
+            f.message,
+            stack=f.stack,
+            help=f.help,
+            blame=f.blame,
+            notes=[f"a kernel for an older NKI runs with --allow {f.code}, NKI_LAB_ALLOW={f.code}"],
+        )
+        for f in findings
+        if f.code in refused
+    ]
+
+
+def refuse_findings(findings: Iterable[Finding]) -> None:
+    """Raise the findings that `strict` does not let pass, as the errors they are where each has a class of its own."""
+    kinds = {kind.code: kind for kind in error_classes()}
+    errors: list[NkiError] = [
+        kinds.get(f.code, StrictFinding)(f"{f.kind}: {f.message}", stack=f.stack, help=f.help)
+        for f in findings
+        if f.kind != "advice"
+    ]
+    if errors:
+        raise joined(errors)

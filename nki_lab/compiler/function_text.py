@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import CodeType
 from typing import Any
+from weakref import ref
 
 from nki_lab.compiler.language_facts import Facts, facts_of
 from nki_lab.source import Span
@@ -66,17 +67,15 @@ def _first_line(node: Any) -> int:
     return min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
 
 
-_texts: dict[int, tuple[CodeType, FunctionText | None]] = {}
-_KEPT = 4096
+_texts: dict[int, tuple[ref[CodeType], FunctionText | None]] = {}
 
 
 def text_of(code: CodeType) -> FunctionText | None:
     """Return the text of a function that is not a kernel; None where there is none, or it has changed since."""
-    known = _texts.get(id(code))
-    if known is None or known[0] is not code:
-        if len(_texts) >= _KEPT:
-            _texts.clear()
-        known = _texts[id(code)] = (code, _find(code))
+    key = id(code)
+    known = _texts.get(key)
+    if known is None:
+        known = _texts[key] = (ref(code, lambda _: _texts.pop(key, None)), _find(code))
     return known[1]
 
 

@@ -110,9 +110,6 @@ def _shape_beside_list(stack: Stack) -> str:
     return f"a shape is a tuple, which equals no list: write {wanted}"
 
 
-_RAISED: dict[Any, type[KernelRaised]] = {}
-
-
 def _raised(kind: Any) -> type[KernelRaised]:
     """Return KernelRaised as a class that is also `kind`, so that who expects a ValueError catches one."""
     made: type[KernelRaised]

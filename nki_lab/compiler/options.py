@@ -14,6 +14,8 @@ class CompileOptions:
     Attributes:
         capacity: "error", or "finding" to run a kernel that does not fit in addresses past the end.
         strict: findings are errors.
+        allow: codes of what today's NKI refuses and this kernel may do.
+        grid: the kernel is launched on a grid, `kernel[1]` or `kernel[2]`, not called without one.
         record: keep the program as it was after each pass.
         skip_passes: names of passes to leave out, of those that may be.
         schedule: (name, names it waits for) of instructions, as `kernel.with_schedule` was given them.
@@ -21,6 +23,8 @@ class CompileOptions:
 
     capacity: str = "error"
     strict: bool = False
+    allow: tuple[str, ...] = ()
+    grid: bool = False
     record: bool = True
     skip_passes: tuple[str, ...] = ()
     schedule: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -31,5 +35,6 @@ class CompileOptions:
         return cls(
             capacity=settings.capacity,
             strict=settings.strict,
+            allow=settings.allow,
             skip_passes=settings.skip_passes,
         )

@@ -12,8 +12,8 @@ from functools import partial
 
 import numpy as np
 
-from nki_lab.compiler.findings import FindingsByPlace
 from nki_lab.ir.dynamic import identity
+from nki_lab.ir.findings import FindingsByPlace
 from nki_lab.ir.footprint import footprint, overlap
 from nki_lab.ir.instruction import WRITE, Instruction, Shape
 from nki_lab.ir.nodes import Finding, Kernel

@@ -14,6 +14,7 @@ from typing import Any
 
 from nki_lab.compiler import artifact
 from nki_lab.compiler.cores import join_cores
+from nki_lab.compiler.findings import check_allowed, refuse_findings
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
@@ -26,17 +27,10 @@ from nki_lab.compiler.passes.place_engines import place_engines
 from nki_lab.compiler.passes.remove_dead import remove_dead
 from nki_lab.compiler.passes.schedule import schedule
 from nki_lab.compiler.passes.settle_accumulate import settle_accumulate
-from nki_lab.compiler.reuse import reuse
+from nki_lab.compiler.reuse import Programs, reuse
 from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.compiler.trace import trace
-from nki_lab.errors import (
-    KernelErrors,
-    NkiError,
-    StrictFinding,
-    UnknownOption,
-    close_matches,
-    error_classes,
-)
+from nki_lab.errors import UnknownOption, close_matches
 from nki_lab.ir.builder import Builder
 from nki_lab.ir.nodes import Finding, Kernel
 from nki_lab.ir.watch import Watch
@@ -70,12 +64,14 @@ class CompiledKernel:
         stages: (pass name, program after it), the traced program first.
         source: the kernel it was traced from.
         others: the programs of the other cores of a logical core.
+        programs: what it shares with other kernels of the same program; None where it comes from a file.
     """
 
     kernel: Kernel
     stages: tuple[tuple[str, Kernel], ...]
     source: SourceKernel | StoredSource
     others: tuple[Kernel, ...] = ()
+    programs: Programs | None = None
 
     @property
     def target(self) -> Target:
@@ -127,22 +123,22 @@ def compile_kernel(
         NkiError: with a place in the author's text; KernelErrors when there are several.
     """
     check_skipped(options.skip_passes)
+    check_allowed(options.allow)
     with collector_paused():
         traced = [
             trace(source, args, kwargs, target, options, (core, cores), watch, builder_of)
             for core in range(cores)
         ]
-        known = reuse.find(traced, options)
-        if known is not None:
-            return known
-        stages, kernels = _passed(traced, options)
-    kernel, *others = kernels
+        programs = reuse.find(traced, options)
+        if programs is None:
+            stages, kernels = _passed(traced, options)
+            kept = tuple(stages if options.record else stages[:1])
+            programs = Programs(tuple(traced), tuple(kernels), kept)
+    kernel, *others = programs.kernels
     if options.strict:
         refuse_findings(kernel.findings)
-    kept = tuple(stages if options.record else stages[:1])
-    compiled = CompiledKernel(kernel, kept, source, tuple(others))
-    reuse.keep(traced, options, compiled)
-    return compiled
+    reuse.note(programs, options)
+    return CompiledKernel(kernel, programs.stages, source, tuple(others), programs)
 
 
 def _passed(
@@ -154,8 +150,8 @@ def _passed(
     others = []
     for other in traced[1:]:
         *_, (_, last) = _stages(other, options)
+        kernel, last = join_cores(kernel, last)
         others.append(last)
-        kernel = join_cores(kernel, last)
     check_names(options.schedule, traced)
     stages[-1] = (stages[-1][0], kernel)
     return stages, [kernel, *others]
@@ -198,17 +194,3 @@ def collector_paused() -> Iterator[None]:
     finally:
         if running:
             gc.enable()
-
-
-def refuse_findings(findings: tuple[Finding, ...]) -> None:
-    """Raise the findings that `strict` does not let pass, as the errors they are where each has a class of its own."""
-    kinds = {kind.code: kind for kind in error_classes()}
-    errors: list[NkiError] = [
-        kinds.get(f.code, StrictFinding)(f"{f.kind}: {f.message}", stack=f.stack, help=f.help)
-        for f in findings
-        if f.kind != "advice"
-    ]
-    if len(errors) == 1:
-        raise errors[0]
-    if errors:
-        raise KernelErrors(errors)

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from nki_lab.compiler.findings import FindingsByPlace
+from nki_lab.ir.findings import FindingsByPlace
 from nki_lab.ir.instruction import Instruction
 from nki_lab.ir.nodes import Finding, Kernel
 from nki_lab.ir.tensor import NkiTensor

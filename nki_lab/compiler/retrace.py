@@ -162,9 +162,13 @@ class _LoopReader(Builder):
         return number
 
     def found(self, compiled: Kernel) -> Iterations | None:
-        """Return what was read, if every instruction of a compiled kernel was traced at the same place."""
+        """Return what was read, if every instruction of a compiled kernel was traced at the same place.
+
+        The instructions lead back here through their tensors; they are given up.
+        """
+        traced, self._traced = self._traced, {}
         for i in compiled.instructions:
-            again = self._traced.get(i.ident)
+            again = traced.get(i.ident)
             if again is None or again.definition is not i.definition or not _same(again, i):
                 return None
         return Iterations(tuple(self._entries), self._innermost)

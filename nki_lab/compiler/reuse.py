@@ -1,77 +1,64 @@
-"""When may what the passes made of an earlier trace be used again?
+"""Finds what the passes made of an earlier trace of the same program.
 
 Calling a kernel always traces it: globals, closures and objects it reads may have changed. Where the trace is the same
-as one seen before, for the same target and choices, so is everything that follows from it.
+as one seen before, for the same target and choices, so is everything that follows from it. Nothing is kept alive here:
+programs live as long as a result, a compiled kernel or a kernel object holds them.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakValueDictionary
 
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.ir.nodes import Kernel
 from nki_lab.ir.same_program import same_program
 from nki_lab.source import Span
 
-if TYPE_CHECKING:
-    from nki_lab.compiler.pipeline import CompiledKernel
 
-#: Instructions of all programs that are kept, traced and compiled; about 5 kB each.
-KEPT_INSTRUCTIONS = 50_000
+@dataclass(frozen=True, eq=False)
+class Programs:
+    """What the passes made of one trace.
+
+    Attributes:
+        traced: the program of each core, before the passes.
+        kernels: the program of each core, after them.
+        stages: (pass name, program after it) of the first core, the traced program first.
+    """
+
+    traced: tuple[Kernel, ...]
+    kernels: tuple[Kernel, ...]
+    stages: tuple[tuple[str, Kernel], ...]
 
 
 class Reuse:
-    """The compiled kernels of latest traces, the least recently used one dropped first.
+    """The programs that are alive, by their traces.
 
     Attributes:
-        hits: how often a compiled kernel was found.
+        hits: how often the programs of an equal trace were returned.
     """
 
-    def __init__(self, kept: int = KEPT_INSTRUCTIONS) -> None:
-        self.kept = kept
+    def __init__(self) -> None:
         self.hits = 0
-        self._known: OrderedDict[Any, tuple[tuple[Kernel, ...], CompiledKernel]] = OrderedDict()
-        self._count = 0
+        self._alive: WeakValueDictionary[Any, Programs] = WeakValueDictionary()
 
-    def find(self, traced: Sequence[Kernel], options: CompileOptions) -> CompiledKernel | None:
-        """Return what was compiled of an equal trace, one kernel per core, under the same options."""
-        key = _key(traced, options)
-        known = self._known.get(key)
-        if known is None or not all(map(same_program, traced, known[0])):
+    def find(self, traced: Sequence[Kernel], options: CompileOptions) -> Programs | None:
+        """Return what was made of an equal trace, one kernel per core, under the same options."""
+        programs = self._alive.get(_key(traced, options))
+        if programs is None or not all(map(same_program, traced, programs.traced)):
             return None
-        self._known.move_to_end(key)
         self.hits += 1
-        return known[1]
+        return programs
 
-    def keep(
-        self, traced: Sequence[Kernel], options: CompileOptions, compiled: CompiledKernel
-    ) -> None:
-        """Remember a compiled kernel by its trace."""
-        size = _size(traced)
-        if size > self.kept:
-            return
-        key = _key(traced, options)
-        self._forget(key)
-        self._known[key] = tuple(traced), compiled
-        self._count += size
-        while self._count > self.kept:
-            self._forget(next(iter(self._known)))
+    def note(self, programs: Programs, options: CompileOptions) -> None:
+        """Let programs be found by their trace while something else holds them."""
+        self._alive[_key(programs.traced, options)] = programs
 
     def clear(self) -> None:
         """Forget everything."""
-        self._known.clear()
-        self._count = 0
-
-    def _forget(self, key: Any) -> None:
-        known = self._known.pop(key, None)
-        if known is not None:
-            self._count -= _size(known[0])
-
-
-def _size(traced: Sequence[Kernel]) -> int:
-    return sum(len(kernel.instructions) + 1 for kernel in traced)
+        self._alive.clear()
 
 
 def _key(traced: Sequence[Kernel], options: CompileOptions) -> Any:

@@ -21,6 +21,7 @@ import numpy as np
 from nki_lab.compiler.check_arguments import find_arguments
 from nki_lab.compiler.check_language import check_called, errors_of, meet
 from nki_lab.compiler.exchanged import find_exchanged
+from nki_lab.compiler.findings import refusals
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.mistakes import what_was_meant
 from nki_lab.compiler.options import CompileOptions
@@ -71,7 +72,7 @@ def trace(
         source: the kernel.
         args, kwargs: call arguments; arrays and TensorSpecs become HBM tensors, everything else is a constant.
         target: the machine to compile for.
-        options: `strict` turns findings into errors.
+        options: `strict` turns findings into errors, `allow` keeps errors that only today's NKI has findings.
         program: (program_id, num_programs).
         watch: runs what is traced, at once.
         builder_of: makes the builder.
@@ -81,8 +82,27 @@ def trace(
         raise joined(text_errors)
     bound = bind_arguments(source, args, kwargs)
     builder = builder_of(
-        target, root=source.code, program=program, strict=options.strict, watch=watch
+        target,
+        root=source.code,
+        program=program,
+        grid=options.grid or program[1] > 1,
+        strict=options.strict,
+        watch=watch,
     )
+    try:
+        return _traced(builder, source, bound, options, text_errors)
+    finally:
+        builder.release()
+
+
+def _traced(
+    builder: Builder,
+    source: SourceKernel,
+    bound: dict[str, Any],
+    options: CompileOptions,
+    text_errors: list[NkiError],
+) -> Kernel:
+    target, program, watch = builder.target, builder.program, builder.watch
     try:
         values = {name: _symbolic(builder, name, value) for name, value in bound.items()}
     except KernelArgument as error:
@@ -102,17 +122,18 @@ def trace(
             told = what_was_meant(error, source.code)
             meet(builder, source, error.__traceback__)
             called = check_called(source, builder, bound, failed=True)
-            explained = joined([*text_errors, *called, *builder.errors, told])
+            refused = refusals(builder.findings.values(), options.allow)
+            explained = joined([*text_errors, *called, *builder.errors, *refused, told])
             # A debugger started afterwards stops at the author's line, where the tiles are.
             explained = explained.with_traceback(authors_traceback(error.__traceback__))
     if explained is not None:
         # Raised here it has no context: IPython shows another traceback where a group of exceptions is one.
         raise explained from None
     errors = [*text_errors, *check_called(source, builder, bound), *builder.errors]
+    errors += refusals(builder.findings.values(), options.allow)
     if errors:
         raise joined(errors)
     builder.check_closed()
-    builder.watch = None  # tensors that outlive the trace keep no memory
     outputs: list[NkiTensor] = []
     structure = _outputs(result, outputs, source, builder)
     kernel = Kernel(

@@ -15,7 +15,7 @@ from nki_lab.exercises.progress_file import progress, remember
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.text_table import text_table
 from nki_lab.runtime import Result
-from nki_lab.runtime.jit import current_target
+from nki_lab.runtime.chosen import current_target
 from nki_lab.runtime.recording import record_runs
 from nki_lab.settings import Settings
 

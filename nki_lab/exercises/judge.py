@@ -17,7 +17,7 @@ from nki_lab.exercises.problem import Sizes, Task
 from nki_lab.exercises.reasons import Reason, why_wrong
 from nki_lab.exercises.touches import unneeded_reads
 from nki_lab.runtime import KernelFunction, jit
-from nki_lab.runtime.jit import current_target
+from nki_lab.runtime.chosen import current_target
 from nki_lab.settings import Settings
 
 _DRAWN = 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,18 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.dtypes import DType, float32
+from nki_lab.dtypes import DType
 from nki_lab.errors import (
     InstructionError,
     LoopControl,
     NkiError,
     OutsideKernel,
     OverCapacity,
+    RawEnum,
     RegisterValue,
     TensorArgument,
 )
 from nki_lab.ir.form_key import (
     DEFAULT,
+    LARGEST,
     SIMPLE,
     alike,
     check_integer,
@@ -51,6 +54,7 @@ from nki_lab.ir.tensor import NkiTensor
 from nki_lab.ir.tensor_arguments import address_of, element_of, memory_of, shape_of
 from nki_lab.ir.variables import variable_of
 from nki_lab.ir.watch import Watch
+from nki_lab.rewrite import Hint, Rewrite
 from nki_lab.source import Blame, Stack, is_internal, key_of_frame, stack_of_frame
 from nki_lab.targets.spaces import MemoryRegion
 from nki_lab.targets.spec import Target
@@ -74,9 +78,11 @@ class Builder:
     Attributes:
         target: the machine traced for.
         program: (program_id, num_programs) of the core.
+        grid: the kernel was launched on a grid.
         strict: findings become errors.
         watch: runs what is traced, at once; None where nothing does.
         met: the author's functions that were called -> their global names, and where they were called first.
+        identities: the identity matrices of shared HBM, by size and dtype.
     """
 
     def __init__(
@@ -85,6 +91,7 @@ class Builder:
         *,
         root: Any = None,
         program: tuple[int, int] = (0, 1),
+        grid: bool = False,
         strict: bool = False,
         watch: Watch | None = None,
     ) -> None:
@@ -92,6 +99,7 @@ class Builder:
         self.watch = watch
         self.root = root
         self.program = program
+        self.grid = grid
         self.strict = strict
         self.storages: list[Storage] = []
         self.registers: list[Register] = []
@@ -115,6 +123,14 @@ class Builder:
         # For holds_comparison: whether each storage holds truth values, after so much of the current body.
         self._truths: dict[Storage, bool] = {}
         self._looked_at = 0
+        self.identities: dict[tuple[int, DType], NkiTensor] = {}
+
+    def release(self) -> None:
+        """Forget what was collected, when the trace has ended.
+
+        Tensors know their builder, which would hold them in a circle, and all that the trace has made with them.
+        """
+        Builder.__init__(self, self.target, program=self.program, strict=self.strict)
 
     # -- places --------------------------------------------------------------------------------------------------
 
@@ -142,7 +158,7 @@ class Builder:
     def allocate(
         self,
         shape: Any,
-        dtype: DType | None,
+        dtype: DType,
         buffer: MemoryRegion | str | None = None,
         name: str | None = "",
         *,
@@ -154,7 +170,7 @@ class Builder:
 
         Args:
             shape: positive integers; in SBUF and PSUM the partition axis first, at least two axes.
-            dtype: NKI dtype; None is float32.
+            dtype: NKI dtype.
             buffer: memory; None is SBUF.
             name: for errors, IR and profiles; by default the variable it is assigned to.
             address: start partition and byte within the partition, on chip only.
@@ -164,7 +180,7 @@ class Builder:
         stack = self.stack() if origin == "temporary" else ()
         space = memory_of(buffer)
         sizes = shape_of(shape)
-        element = element_of(dtype) if dtype is not None else float32
+        element = element_of(dtype)
         if space.on_chip:
             if sizes == (1,):
                 # The pages of register_load and register_store make their tensor so; on chip it has two axes.
@@ -273,13 +289,17 @@ class Builder:
                 key.append(kind)
                 self._check_register(definition, len(key) - 2, value)
             elif kind is float:
+                if not -LARGEST < value < LARGEST:
+                    self._check_number(definition, len(key) - 1, value)
                 key.append(kind if keyed is OPAQUE else (kind, value))
             elif (kind is int or kind is str) and isinstance(keyed, type):
                 value = self._member(definition, len(key) - 1, value, keyed)
                 changed = {**(changed or {}), len(key) - 1: value}
                 key.append(key_of(value))
             elif kind is int or kind is bool:
-                check_integer(definition.name, value)
+                if not -0x80000000 <= value <= 0xFFFFFFFF:
+                    check_integer(definition.name, value)
+                    self._check_number(definition, len(key) - 1, value)
                 key.append(kind if keyed is OPAQUE else (kind, value))
             elif kind in SIMPLE:
                 key.append(value)
@@ -288,6 +308,7 @@ class Builder:
                     plain = plain_value(value)
                     changed = {**(changed or {}), len(key) - 1: plain}
                     foreign = foreign or self._foreign(definition, plain)
+                    self._check_number(definition, len(key) - 1, plain)
                 else:
                     note_simple(value)
                 key.append(key_of(value))
@@ -332,12 +353,16 @@ class Builder:
         except ValueError:
             return value
         name = definition.params[position]
-        # The official package takes members only since 0.3 (nki/migration/index.rst); published kernels still
-        # pass integers and strings, and their meaning is not in doubt.
+        # Integers are refused since 0.3 (nki/migration/index.rst); of strings no page says so. Published kernels pass
+        # both, and their meaning is not in doubt.
+        refused = not isinstance(value, str)
         self.find(
             "portability",
-            f"{definition.name}: {name}={value!r} is a raw value of {kind.__name__}, which NKI 0.3 and later refuse",
-            help=f"write {name}={member!r}",
+            f"{definition.name}: {name}={value!r} is a raw value of {kind.__name__}, which NKI"
+            f" {'refuses since 0.3' if refused else 'documents by its members only'}",
+            help=Hint(f"write {name}={member!r}", Rewrite("", repr(member))),
+            code=RawEnum.code if refused else "",
+            blame=Blame(definition.name, ((name, position),)),
         )
         return member
 
@@ -354,6 +379,27 @@ class Builder:
             error = rule_error(rule, made)
             found = f"{error.message} ({'; '.join(error.notes)})"
             self.find(rule.finding, found, error.help, error.code, made.stack)
+
+    def _check_number(self, definition: Definition, position: int, value: Any) -> None:
+        """Record numbers, also in lists, that scalars of the chip cannot hold: they have 32 bits."""
+        for item in value if type(value) is tuple else (value,):
+            if type(item) is tuple:
+                self._check_number(definition, position, item)
+            elif type(item) is int and not -0x80000000 <= item <= 0xFFFFFFFF:
+                self._find_number(definition, position, item, "an integer of more than 32 bits")
+            elif type(item) is float and LARGEST <= abs(item) < math.inf:
+                self._find_number(definition, position, item, "infinite as float32")
+
+    def _find_number(self, definition: Definition, position: int, value: Any, what: str) -> None:
+        name = definition.params[position]
+        self.find(
+            "hazard",
+            f"{definition.name}: {name}={value!r} is {what}; scalars of NKI have 32 bits",
+            help=f"keep it below {LARGEST:.8g}, or write float('inf') where that is meant"
+            if type(value) is float
+            else "write an integer of 32 bits, or a float, which is rounded to float32",
+            blame=Blame(definition.name, ((name, position),)),
+        )
 
     def _check_register(self, definition: Definition, position: int, register: Register) -> None:
         name = definition.params[position]
@@ -475,11 +521,18 @@ class Builder:
     # -- findings ------------------------------------------------------------------------------------------------
 
     def find(
-        self, kind: str, message: str, help: str = "", code: str = "", stack: Stack | None = None
+        self,
+        kind: str,
+        message: str,
+        help: str = "",
+        code: str = "",
+        stack: Stack | None = None,
+        blame: Blame | None = None,
     ) -> None:
         """Record a finding once per place."""
         where = self.stack() if stack is None else stack
-        self.findings.setdefault((kind, message, where), Finding(kind, message, where, help, code))
+        finding = Finding(kind, message, where, help, code, blame)
+        self.findings.setdefault((kind, message, where), finding)
 
     @contextmanager
     def active(self) -> Iterator[Builder]:

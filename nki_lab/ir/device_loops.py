@@ -14,7 +14,7 @@ from functools import lru_cache
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
-from nki_lab.errors import LoopControl, RegisterValue
+from nki_lab.errors import LoopControl, RegisterValue, RemovedLoop
 from nki_lab.ir.instruction import active
 from nki_lab.source import Span
 
@@ -45,6 +45,7 @@ def while_test(register: Register) -> bool:
         "deprecation",
         "`while` over a register is deprecated since NKI 0.6",
         help="write nl.while_loop(register, body)",
+        code=RemovedLoop.code,
     )
     builder.open_loop("while", (), register)
     builder.open_whiles.append(key)

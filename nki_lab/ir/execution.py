@@ -6,7 +6,7 @@ execution is known without computing a value.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from nki_lab.ir.instruction import Instruction
@@ -39,60 +39,62 @@ class Execution:
         if not kernel.has_loops:
             return cls.in_program_order(kernel)
         order: list[int] = []
-        remaining = iter(trips)
-
-        def walk(body: tuple[Instruction | Loop, ...], at: int) -> int:
-            for node in body:
-                if isinstance(node, Loop):
-                    count = next(remaining)
-                    for _ in range(count):
-                        end = walk(node.body, at)
-                    at = end if count else at + size_of(node.body)
-                else:
-                    order.append(at)
-                    at += 1
-            return at
-
-        walk(kernel.body, 0)
+        _walk(kernel.body, 0, iter(trips), order)
         return cls(kernel, order, tuple(trips))
+
+
+def _walk(
+    body: tuple[Instruction | Loop, ...], at: int, trips: Iterator[int], order: list[int]
+) -> int:
+    """Append the positions of a body that begins at `at`, once for each pass; return where it ends."""
+    for node in body:
+        if isinstance(node, Loop):
+            count = next(trips)
+            for _ in range(count):
+                end = _walk(node.body, at, trips, order)
+            at = end if count else at + size_of(node.body)
+        else:
+            order.append(at)
+            at += 1
+    return at
 
 
 def known_trips(kernel: Kernel) -> tuple[int, ...] | None:
     """Return how often each device loop runs, in the order they are entered; None where values decide it."""
     trips: list[int] = []
+    return tuple(trips) if _count(kernel.body, trips) else None
 
-    def walk(body: tuple[Instruction | Loop, ...]) -> bool:
-        for node in body:
-            if not isinstance(node, Loop):
-                continue
-            if node.kind != "for" or not all(type(bound) is int for bound in node.bounds):
-                return False
-            count = len(range(*node.bounds))
-            trips.append(count)
-            inner = any(isinstance(n, Loop) for n in node.body)
-            if inner and not all(walk(node.body) for _ in range(count)):
-                return False
-        return True
 
-    return tuple(trips) if walk(kernel.body) else None
+def _count(body: tuple[Instruction | Loop, ...], trips: list[int]) -> bool:
+    """Append how often the loops of a body run; return False where values decide it."""
+    for node in body:
+        if not isinstance(node, Loop):
+            continue
+        if node.kind != "for" or not all(type(bound) is int for bound in node.bounds):
+            return False
+        count = len(range(*node.bounds))
+        trips.append(count)
+        inner = any(isinstance(n, Loop) for n in node.body)
+        if inner and not all(_count(node.body, trips) for _ in range(count)):
+            return False
+    return True
 
 
 def loops_run(execution: Execution) -> set[int]:
     """Return the numbers of the device loops that ran at least once."""
     ran: set[int] = set()
-    remaining = iter(execution.trips)
-
-    def walk(loops: list[Loop]) -> None:
-        for loop in loops:
-            count = next(remaining)
-            if count:
-                ran.add(loop.number)
-            inner = [node for node in loop.body if isinstance(node, Loop)]
-            for _ in range(count if inner else 0):
-                walk(inner)
-
-    walk([node for node in execution.kernel.body if isinstance(node, Loop)])
+    _note_run(execution.kernel.body, iter(execution.trips), ran)
     return ran
+
+
+def _note_run(body: tuple[Instruction | Loop, ...], trips: Iterator[int], ran: set[int]) -> None:
+    for loop in (node for node in body if isinstance(node, Loop)):
+        count = next(trips)
+        if count:
+            ran.add(loop.number)
+        if any(isinstance(node, Loop) for node in loop.body):
+            for _ in range(count):
+                _note_run(loop.body, trips, ran)
 
 
 def size_of(body: tuple[Instruction | Loop, ...]) -> int:

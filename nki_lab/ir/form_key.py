@@ -17,6 +17,8 @@ from nki_lab.ir.dynamic import first_place, identity
 from nki_lab.ir.tensor import NkiTensor
 
 _BEYOND = 1 << 128  # what float32 cannot hold
+#: Below it, numbers are finite when they are rounded to float32.
+LARGEST = (2 - 2**-24) * 2.0**127
 DEFAULT = object()  # in a form's key: the argument was left at its default
 # Types whose values are keyed as they are; enums and operators join when they are first seen.
 SIMPLE: set[type] = {str, type(None), DType}

@@ -5,6 +5,7 @@ Everything that is the same for all instructions of a form is computed once here
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Sequence
 from math import ceil
 from typing import Any, NamedTuple
@@ -39,7 +40,6 @@ class Record:
     """The costs of one form.
 
     Attributes:
-        form: the form.
         costs: what `.cost` yielded; `steps` and `moves` are the two kinds of it.
         queue: the queue its instructions stand in.
         interval: time until the queue can start its next instruction.
@@ -55,12 +55,12 @@ class Record:
     """
 
     __slots__ = (
-        "form", "costs", "steps", "moves", "queue", "interval", "latency", "load", "part", "table", "ports",
+        "_form", "costs", "steps", "moves", "queue", "interval", "latency", "load", "part", "table", "ports",
         "issue", "lead", "work", "tail",
     )  # fmt: skip
 
     def __init__(self, form: Form, costs: Sequence[MicroOp | Transfer]) -> None:
-        self.form = form
+        self._form = weakref.ref(form)  # whose cache holds this
         self.costs = tuple(costs)
         self.steps = [c for c in costs if type(c) is MicroOp]
         self.moves = [c for c in costs if type(c) is Transfer]
@@ -70,6 +70,13 @@ class Record:
         self.part: tuple[int, int, int, int] | None = None
         self.table: str | None = None
         self.ports: tuple[Port, ...] = ()
+
+    @property
+    def form(self) -> Form:
+        """The form, which lives as long as its program does."""
+        form = self._form()
+        assert form is not None, "its program is gone"
+        return form
 
     def with_(self, **changes: Any) -> Record:
         """Return a copy with some of its costs replaced: what a question "what if it took ..." times instead."""

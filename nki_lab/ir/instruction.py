@@ -51,7 +51,6 @@ class Form:
 
     Attributes:
         definition: the instruction's definition.
-        example: the first instruction of this form.
         reads, writes: positions of the arguments whose tensors are read and written.
         state: hidden registers it uses, as (state, role).
         engine: engine chosen by `.place`.
@@ -62,14 +61,15 @@ class Form:
     """
 
     __slots__ = (
-        "definition", "example", "reads", "writes", "state", "engine", "broken", "remarks", "cache",
-        "dynamic", "registers", "registers_set",
+        "definition", "reads", "writes", "state", "engine", "broken", "remarks", "cache",
+        "dynamic", "registers", "registers_set", "_args", "_stack", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, example: Instruction, target: Target) -> None:
         definition = example.definition
         self.definition = definition
-        self.example = example
+        # Not the instruction, which holds its form: a circle would keep what its tensors hold.
+        self._args, self._stack = example.args, example.stack
         example.form = self
         self.cache: dict[Any, Any] = {}
         self.broken: tuple[Rule, ...] = ()
@@ -94,6 +94,13 @@ class Form:
         self.registers_set = tuple(k for k in held if definition.params[k] in definition.sets)
         self.state = tuple(definition.state_of(example))
         self.engine = definition.place_of(example, target)
+
+    @property
+    def example(self) -> Instruction:
+        """An instruction of this form, as the first one was."""
+        made = Instruction(self.definition, self._args, self._stack)
+        made.form = self
+        return made
 
 
 class Instruction:

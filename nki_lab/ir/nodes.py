@@ -23,7 +23,7 @@ from nki_lab.ir.tensor import NkiTensor
 from nki_lab.ir.touches import Touches
 
 if TYPE_CHECKING:
-    from nki_lab.source import Stack
+    from nki_lab.source import Blame, Stack
     from nki_lab.targets.engines import Engine
     from nki_lab.targets.spec import Target
 
@@ -79,7 +79,8 @@ class Finding:
         message: one sentence.
         stack: places in the author's text, innermost first.
         help: what to write instead.
-        code: the error's code when the same fact is an error under `strict`.
+        code: of the error that this is where it is refused, or under `strict`.
+        blame: the argument that the error marks.
     """
 
     kind: str
@@ -87,6 +88,7 @@ class Finding:
     stack: Stack = ()
     help: str = ""
     code: str = ""
+    blame: Blame | None = field(default=None, compare=False)
 
     @property
     def is_serious(self) -> bool:
@@ -113,6 +115,7 @@ class Kernel:
         program: which core it is for, and of how many.
         registers: names of the registers, by id.
         poisoned: storages that are read before they are written, filled with NaN (integers: 4) before use.
+        tracked: those of which only a run shows whether an element is written when it is read or returned.
         placed: the engines of the instructions have been chosen and are shown.
         waits: per instruction, the positions of the instructions it waits for, after insert_waits.
         dependences: whom instructions must follow, where a pass has found it out for those behind it.
@@ -132,6 +135,7 @@ class Kernel:
     program: tuple[int, int] = (0, 1)
     registers: tuple[str, ...] = ()
     poisoned: frozenset[int] = frozenset()
+    tracked: frozenset[int] = frozenset()
     placed: bool = False
     waits: tuple[tuple[int, ...], ...] | None = None
     dependences: Dependences | None = field(default=None, repr=False, compare=False)

@@ -77,6 +77,7 @@ class _Parser:
         self.waits: list[tuple[int, ...]] | None = None
         self.engines = False
         self.poisoned: set[int] = set()
+        self.tracked: set[int] = set()
         self.labels: dict[str, tuple[int, Instruction]] = {}
         self.count = 0
         self.loops = 0
@@ -116,13 +117,15 @@ class _Parser:
         # Parameters stand before the storages that they name.
         params = tuple(Param(n, self.resolved(value)) for n, value in written)
         waits = None if self.waits is None else tuple(self.waits)
-        return Kernel(
+        made = Kernel(
             name, self.program.target, params, tuple(self.program.storages), body, tuple(outputs), result,
             self.program.forms, addresses=self.addresses, overlaps=tuple(overlaps),
-            poisoned=frozenset(self.poisoned), placed=self.engines, waits=waits,
+            poisoned=frozenset(self.poisoned), tracked=frozenset(self.tracked), placed=self.engines, waits=waits,
             program=self.program.program,
             registers=tuple(r.name for r in self.program.registers),
         )  # fmt: skip
+        self.program.release()
+        return made
 
     def target(self) -> Target:
         token = self.words.next
@@ -191,6 +194,8 @@ class _Parser:
             s.named = True
         elif token.text == "poisoned":
             self.poisoned.add(s.id)
+        elif token.text == "tracked":
+            self.tracked.add(s.id)
         elif token.text == "requested":
             s.address = self.address()
         elif token.text == "at":
@@ -205,7 +210,8 @@ class _Parser:
             s.data = self.words.data(s, token)
         else:
             self.words.fail(
-                f"{', '.join(_ORIGINS)}, named, requested, poisoned, loop, at or data", token
+                f"{', '.join(_ORIGINS)}, named, requested, poisoned, tracked, loop, at or data",
+                token,
             )
 
     def overlap(self) -> frozenset[int]:

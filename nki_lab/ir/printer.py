@@ -167,6 +167,8 @@ class _Printer:
         given = (self.kernel.addresses or {}).get(s.id)
         if s.id in self.kernel.poisoned:
             facts += ", poisoned"
+        if s.id in self.kernel.tracked:
+            facts += ", tracked"
         if given is not None:
             facts += f", at ({given.partition}, {given.byte})"
         if s.data is None:

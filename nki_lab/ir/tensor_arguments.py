@@ -50,7 +50,7 @@ def element_of(dtype: Any, error: type[NkiError] = TensorArgument) -> DType:
             blame=Blame.of("dtype"),
         )
     try:
-        name = np.dtype(dtype).name
+        name = "" if dtype is None else np.dtype(dtype).name  # which takes None for float64
     except TypeError:
         name = str(dtype)
     name = name.rpartition(".")[2]  # torch.float16

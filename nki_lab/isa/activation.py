@@ -164,17 +164,19 @@ def note_range(op: Op, x: np.ndarray, notice: Any) -> None:
     """Tell of inputs outside the valid range of an activation function."""
     function = op.activation
     assert function is not None
-    # Outside its range nl.sin gives here what the engine gives.
-    if not function.is_limited or op.name == "sin":
-        return
-    count = function.outside(x)
+    count = function.outside(x) if function.is_limited else 0
     if count:
-        notice(
-            count, x.size,
-            f"inputs of nl.{op.name} lie outside its valid range, {function.range_text}",
+        help = (
             "bring them into the range first, e.g. with nl.maximum in nisa.tensor_scalar: the Scalar engine's results"
-            " are invalid outside it, and the true ones stand here",
-        )  # fmt: skip
+            " are invalid outside it, and the true ones stand here"
+        )
+        if op.name == "sin":
+            help = (
+                "call nl.sin(x), which brings them into the range first: outside it the Scalar engine continues with a"
+                " cubic, and so do the results here"
+            )
+        what = f"inputs of nl.{op.name} lie outside its valid range, {function.range_text}"
+        notice(count, x.size, what, help)
 
 
 def _activate(out, op, data, bias, scale, notice):

@@ -2,8 +2,8 @@
 
 The rows are those of nki/api/nki.api.shared.rst (nki-act-func). The engine evaluates piecewise polynomials that are not
 published; here every function has its mathematical value in float32, and `sin` what the page says it does outside its
-range. Elsewhere outside a range the engine's result is invalid and ours is the true value: such inputs are counted,
-and a finding of the run tells of them.
+range. Elsewhere outside a range the engine's result is invalid and ours is the true value. Inputs outside a range are
+counted, and a finding of the run tells of them.
 """
 
 from __future__ import annotations
@@ -46,10 +46,11 @@ class Activation:
 
     def outside(self, x: np.ndarray) -> int:
         """Return how many elements of `x` are outside the valid input range (NaN counts as inside)."""
-        if not self.by_magnitude and x.min() >= self.low and x.max() <= self.high:
+        low, high = np.float32(self.low), np.float32(self.high)  # float32's pi is inside
+        if not self.by_magnitude and x.min() >= low and x.max() <= high:
             return 0  # the usual case, without arrays of the size of x
         magnitude = np.abs(x) if self.by_magnitude else x
-        return int(np.count_nonzero((magnitude < self.low) | (magnitude > self.high)))
+        return int(np.count_nonzero((magnitude < low) | (magnitude > high)))
 
     @property
     def range_text(self) -> str:

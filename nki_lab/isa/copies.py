@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from nki_lab.dtypes import uint8, uint16, uint32
+from nki_lab.ir.form_key import LARGEST
 from nki_lab.ir.instruction import instruction, reads, rule, updates, writes
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa import numerics
@@ -130,10 +131,25 @@ def _value_fits(i, hw):
     return number_held_by(i.dst.dtype, i.value)
 
 
+@rule(
+    "`value` should be a number that the dtype of `dst` holds; here it becomes infinite or NaN",
+    "value",
+    "dst",
+    help="write a smaller number, or float('inf') where that is meant",
+    source="nki/migration/index.rst:497",
+    finding="hazard",
+)
+def _value_stays_finite(i, hw):
+    if type(i.value) not in (int, float) or not i.dst.dtype.is_float or not abs(i.value) < LARGEST:
+        return True  # what is beyond float32 is told of all instructions
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(np.float32(i.value).astype(i.dst.dtype.np)))
+
+
 @instruction(
     engine=(VECTOR, GPSIMD),
     dst=writes(SBUF, PSUM),
-    rules=(_value_fits, engine_in(VECTOR, GPSIMD), gpsimd_without_psum("dst")),
+    rules=(_value_fits, _value_stays_finite, engine_in(VECTOR, GPSIMD), gpsimd_without_psum("dst")),
     numerics=lambda i: {} if i.dst.dtype == "tfloat32" else {"dst": None},
 )
 def memset(

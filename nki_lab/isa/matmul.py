@@ -18,6 +18,7 @@ from nki_lab.ir.instruction import (
 )
 from nki_lab.isa.enums import matmul_perf_mode
 from nki_lab.isa.matmul_rules import MATMUL_RULES, array_part, columns, double_row, moves_bits
+from nki_lab.isa.products import product
 from nki_lab.isa.systolic import INPUTS, TRANSPOSE_MODE, array_passes, identity, put_product
 from nki_lab.targets.engines import TENSOR
 from nki_lab.targets.spaces import PSUM, SBUF
@@ -56,7 +57,8 @@ def nc_matmul(
     """Multiply `stationary.T @ moving` into a PSUM tile.
 
     The partition axis of both inputs is the contracted one: `stationary` [K, M] and `moving` [K, N] give `dst`
-    [M, N]. Further free axes are flattened. Products are summed in float32.
+    [M, N]. Further free axes are flattened. Products are summed in float32, in the order of
+    the contracted axis, 128 at a time: an element depends on its two vectors only, not on where it stands.
 
     Accumulation: False overwrites `dst`, True adds to it, None overwrites each element the first time it is written
     and adds from then on. A bfloat16 `dst` (NeuronCore-v4) is rounded at every addition.
@@ -84,14 +86,14 @@ def _(out, dst, stationary, moving, accumulate, written, perf_mode, is_transpose
         k = len(stationary)
         if perf_mode is matmul_perf_mode.double_row:  # [K, 2, M] as [2K, M]: more rows to contract
             k *= 2
-        np.matmul(stationary.reshape(k, -1).T, moving.reshape(k, -1), out=into)
+        product(stationary.reshape(k, -1), moving.reshape(k, -1), into)
 
     put_product(out, dst, accumulate, written, multiply)
 
 
 def _transpose(out, stationary, moving, target):
     if not target.supports(TRANSPOSE_MODE):
-        np.matmul(stationary.T.astype(np.float32), moving.astype(np.float32), out=out)
+        product(stationary.astype(np.float32), moving.astype(np.float32), out)
         return
     if not np.array_equal(moving, identity(len(moving), moving.dtype)):
         raise SimulationError(

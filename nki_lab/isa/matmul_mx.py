@@ -40,6 +40,7 @@ from nki_lab.isa.microscaling import (
     unpack,
     used_scales,
 )
+from nki_lab.isa.products import product
 from nki_lab.isa.rules import same_partitions
 from nki_lab.isa.scratch import scratch
 from nki_lab.isa.systolic import array_passes, put_product
@@ -180,7 +181,8 @@ def nc_matmul_mx(
     contract 4 K values: dst[m, n] is the sum over k and lanes of stationary[k, m] * moving[k, n], each times its
     scale. 8 partitions and 4 lanes share a scale, 2**(stored - 127), stored 255 being NaN. Scales lie as quantize_mx
     writes them: those of every 32 partitions in 4 partitions of the same 32, starting at partition 0, 4, 8 or 12.
-    The two operands may have different dtypes. Products are summed in float32.
+    The two operands may have different dtypes. Products are summed as nc_matmul
+    sums them.
 
     `accumulate` works as in nc_matmul. `tile_size` and `tile_position` use 32 or 64 of the rows, always with all 128
     columns. It takes the time of nc_matmul with bfloat16 tiles of the same shapes.
@@ -203,7 +205,7 @@ def _(
     right = _values(moving, dtypes["moving"], scales[1], compute, "moving")
 
     def multiply(into):
-        np.matmul(left.T, right, out=into, casting="same_kind")
+        product(left, right, into)
 
     put_product(out, dst, accumulate, written, multiply)
 

@@ -18,6 +18,9 @@ from nki_lab.dtypes import (
     DType,
     bfloat16,
     bool_,
+    float8_e4m3,
+    float8_e4m3fn,
+    float8_e5m2,
     float8_e8m0fnu,
     float16,
     float32,
@@ -246,6 +249,26 @@ def _table_store(dtype: DType) -> Cast:
         table.take(index, out=out.view(_UINT8), mode="clip")
 
     return store
+
+
+#: The patterns of 8-bit floats without their sign from which on a value is infinite or NaN.
+_NOT_FINITE = {float8_e4m3: 0x78, float8_e4m3fn: 0x7F, float8_e5m2: 0x7C}
+
+
+def overflows(dtype: DType) -> Callable[[np.ndarray, np.ndarray], int] | None:
+    """Return `count(result, stored)` of the finite float32 values that an 8-bit float cannot hold; None for others."""
+    first = _NOT_FINITE.get(dtype)
+    if first is None:
+        return None
+
+    def count(result: np.ndarray, stored: np.ndarray) -> int:
+        pattern = scratch(result.shape, _UINT8, "overflows")
+        np.bitwise_and(stored.view(_UINT8), 0x7F, out=pattern)
+        if int(pattern.max()) < first:
+            return 0
+        return int(np.count_nonzero((pattern >= first) & np.isfinite(result)))
+
+    return count
 
 
 def _store_tfloat32(source: np.ndarray, out: np.ndarray) -> None:

@@ -168,6 +168,16 @@ def _probability_dtype(i, hw):
     return i.prob.dtype.is_float if i.data.dtype.is_float else i.prob.dtype is float32
 
 
+@rule(
+    "`prob` must be a probability, from 0 to 1",
+    "prob",
+    help="it is the probability that an element becomes zero: 0.1 zeroes a tenth of them",
+    source=f"{ISA}:2127",
+)
+def _is_probability(i, hw):
+    return type(i.prob) is NkiTensor or 0 <= i.prob <= 1
+
+
 @instruction(
     engine=(VECTOR,),
     dst=writes(SBUF, PSUM),
@@ -179,10 +189,10 @@ def _probability_dtype(i, hw):
         same_dtype("dst", "data"),
         not_packed("prob"),
         _probability_dtype,
+        _is_probability,
     ),
     numerics=lambda i: {"dst": BITS, "data": BITS},
     state=((State.DVE_RNG, UPDATE),),
-    opaque=("prob",),
     in_place_safe=True,
 )
 def dropout(
@@ -199,7 +209,14 @@ def dropout(
 
 
 @dropout.semantics
-def _(out, data, prob, dve_rng):
+def _(out, data, prob, dve_rng, notice):
+    if type(prob) is np.ndarray:
+        wrong = prob.size - np.count_nonzero((prob >= 0) & (prob <= 1))
+        if wrong:
+            notice(
+                int(wrong), prob.size, "probabilities in `prob` are not from 0 to 1",
+                "compute them again: above 1 all elements become zero, and below 0 or where it is NaN none",
+            )  # fmt: skip
     uniform = xorwow.draw_uniform(dve_rng, out.size // len(out))
     kept = np.greater_equal(
         uniform, column(prob), out=scratch(uniform.shape, np.dtype(bool), "kept")

@@ -7,7 +7,9 @@ import numpy as np
 from nki_lab.dtypes import float8_e4m3fn, tfloat32
 from nki_lab.errors import NotOnTarget
 from nki_lab.ir.instruction import Instruction, Shape, instruction, reads, rule, writes
+from nki_lab.isa.products import product
 from nki_lab.isa.rules import engine_in, same_dtype
+from nki_lab.isa.scratch import scratch
 from nki_lab.isa.streaming import stream
 from nki_lab.isa.systolic import INPUTS, TRANSPOSE_MODE, array_passes, identity
 from nki_lab.targets.engines import TENSOR, VECTOR, Engine
@@ -124,8 +126,10 @@ def _(i, hw):
 @nc_transpose.semantics
 def _(out, data, engine, target):
     if engine is TENSOR and not target.supports(TRANSPOSE_MODE):
-        values = data.T.astype(np.float32)
-        np.copyto(out, values @ identity(len(data), values.dtype), casting="unsafe")
+        values = data.astype(np.float32)
+        turned = scratch(out.shape, values.dtype, "transpose")
+        product(values, identity(len(data), values.dtype), turned)
+        np.copyto(out, turned, casting="unsafe")
     else:
         np.copyto(out, data.T)
 

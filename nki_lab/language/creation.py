@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from nki_lab.dtypes import DType, dtype_of, uint8
 from nki_lab.errors import TensorArgument
-from nki_lab.ir.builder import Builder, current
+from nki_lab.ir.builder import current
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.ir.tensor_arguments import portable_address
 from nki_lab.isa.copies import memset
@@ -20,7 +19,6 @@ from nki_lab.targets.spaces import SBUF, SHARED_HBM, MemoryRegion
 
 # Bytes per partition of a tile that fills a part of HBM: the DMA guide's recommended minimum.
 _PIECE_BYTES = 2048
-_identities: WeakKeyDictionary[Builder, dict[tuple[int, DType], NkiTensor]] = WeakKeyDictionary()
 
 
 def ndarray(
@@ -139,7 +137,7 @@ def shared_identity_matrix(n: int, dtype: DType = uint8, dst: NkiTensor | None =
         )
     if tile.dtype.kind == "packed":
         raise TensorArgument(f"nl.shared_identity_matrix: there is no one in {tile.dtype}")
-    known = _identities.setdefault(current(), {})
+    known = current().identities
     matrix = known.get((n, tile.dtype))
     if matrix is None:
         data = np.eye(n).astype(tile.dtype.np)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from nki_lab.errors import LoopControl
+from nki_lab.errors import LoopControl, RemovedLoop
 from nki_lab.ir.builder import Builder, current
 from nki_lab.ir.device_loops import check_body, find_loop, position_of
 from nki_lab.ir.instruction import Instruction
@@ -57,6 +57,7 @@ def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[Regis
         "deprecation",
         "nl.dynamic_range is deprecated since NKI 0.6",
         help="write nl.fori_loop(lower, upper, body, step)",
+        code=RemovedLoop.code,
     )
     return _device_range(builder, (lower, upper, step))
 

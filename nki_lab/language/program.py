@@ -28,8 +28,11 @@ def num_programs(axes: Any = 0) -> int:
 
 
 def program_ndim() -> int:
-    """Return the number of axes of the launch grid: 1 with more than one core, else 0."""
-    return 1 if current().program[1] > 1 else 0
+    """Return the number of axes of the launch grid.
+
+    It is 1 under `kernel[1]` and `kernel[2]`, and 0 where the kernel is called without a grid.
+    """
+    return int(current().grid)
 
 
 @contextmanager

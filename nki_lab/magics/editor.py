@@ -28,9 +28,8 @@ from nki_lab.magics.copied_process import AVAILABLE, in_copy
 from nki_lab.magics.diagnostics import ByCell, CellIds, diagnostics
 from nki_lab.magics.front_end import running_cell
 from nki_lab.magics.run_list import RunList
-from nki_lab.magics.target import choose_target
 from nki_lab.runtime import Result
-from nki_lab.runtime.jit import current_target
+from nki_lab.runtime.chosen import choose_target, current_target
 from nki_lab.runtime.recording import on_run
 from nki_lab.settings import Settings
 from nki_lab.source import headline

@@ -15,9 +15,9 @@ from nki_lab.magics.front_end import greet, part
 from nki_lab.magics.line_magics import LineMagics
 from nki_lab.magics.nki_magic import NkiMagics
 from nki_lab.magics.progress import hide_progress, show_progress
-from nki_lab.magics.target import forget_choice
 from nki_lab.magics.view_magics import ViewMagics
 from nki_lab.runtime import Result
+from nki_lab.runtime.chosen import forget_choice
 from nki_lab.settings import VARIABLES
 from nki_lab.source import number_cells
 from nki_lab.widgets import register, unregister

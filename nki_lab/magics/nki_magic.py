@@ -13,11 +13,13 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_exp
 
 from nki_lab.errors import (
     CheckFailed,
+    NkiError,
     NoKernel,
     NotModelled,
     SimulationError,
     UnknownOption,
     show_place,
+    without_our_frames,
 )
 from nki_lab.magics.breakpoints import breakpoints
 from nki_lab.magics.cells import Cell, typed_stack
@@ -35,7 +37,7 @@ from nki_lab.options.views import answers, serious_findings, summary
 from nki_lab.profiler.compare import compare_profiles
 from nki_lab.profiler.profile import Profile
 from nki_lab.runtime import Comparison, KernelFunction, Result
-from nki_lab.runtime.jit import current_target
+from nki_lab.runtime.chosen import current_target
 from nki_lab.settings import Settings
 
 _CELL, _LINE = "%%nki", "%nki"
@@ -74,10 +76,14 @@ class NkiMagics(Magics):
                     self._line(line)
                 else:
                     self._cell(line, cell)
+        except NkiError as error:
+            without_our_frames(error)
+            raise
         except Exception:
             raise
         except BaseException as error:  # an interrupt, or what a kernel raises to get past everyone
             show_place(error)
+            without_our_frames(error)
             raise
 
     nki.__doc__ = _DOCUMENTATION
@@ -157,8 +163,7 @@ class NkiMagics(Magics):
                 )
         result = runs[-1]
         name = options.name or f"{result.name}_result"
-        self.ip.push({name: result})
-        self.ip.push({"_nki": result}, interactive=False)
+        self.ip.push({name: result, "_nki": result})
         comparisons: Sequence[Comparison] = ()
         findings = "".join(f"{line}\n" for line in serious_findings(runs))
         if options.check is not None:

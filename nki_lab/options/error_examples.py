@@ -147,6 +147,35 @@ def kernel(x):
 """,
     ),
     e.OlderDialect: Example("import neuronxcc.nki.language as nl", "import nki.language as nl"),
+    e.RemovedLoop: Example(
+        """\
+%%nki --run "kernel(x)" --strict
+def kernel(x):
+    t = nl.load(x)
+    for i in nl.dynamic_range(4):
+        nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, t)
+    return out
+""",
+        """\
+%%nki --run "kernel(x)" --strict
+def kernel(x):
+    t = nl.load(x)
+
+    def body(i):
+        nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)
+
+    nl.fori_loop(0, 4, body)
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, t)
+    return out
+""",
+    ),
+    e.RawEnum: Example(
+        "nisa.dma_copy(dst=t, src=x, dge_mode=2)",
+        "nisa.dma_copy(dst=t, src=x, dge_mode=nisa.dge_mode.hwdge)",
+    ),
     e.StrictFinding: Example(
         """\
 %%nki --run "kernel(x)" --strict

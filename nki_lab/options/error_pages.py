@@ -76,6 +76,16 @@ neuronxcc.nki is the older dialect, in which instructions return tiles. In today
     e.StrictFinding: """\
 Findings are facts an author should know that do not stop a kernel: a read of memory nothing wrote,
 something another NKI compiler refuses. --strict and NKI_LAB_STRICT=1 make each one an error.""",
+    e.RemovedLoop: """\
+NKI 0.6 deprecates loops over nl.dynamic_range and `while` over a register; a later NKI has them no
+longer. Until then they are findings. Write nl.fori_loop and nl.while_loop.""",
+    e.RawEnum: """\
+Since version 0.3 NKI takes members of enumerations, such as nisa.dge_mode.hwdge, and no integers.
+To run a kernel written for an older NKI as it is, allow it: --allow NKI206, NKI_LAB_ALLOW=NKI206,
+nki_lab.run(..., allow="NKI206"). The integers then mean the members of the same value.""",
+    e.TooManyTrips: """\
+Together, the device loops of a run may make 10,000,000 trips, unless --max-trips or
+NKI_LAB_MAX_TRIPS says otherwise. A loop over a register that its body never sets to 0 does not end.""",
     e.RegisterValue: """\
 A register holds a value that only the device knows, so Python cannot test it, convert it or compute
 with it while the kernel is traced. Use it as a bound of nl.fori_loop, as the condition of

@@ -49,6 +49,41 @@ def kernel(x, rows):
 kernel(np.ones((32, 4), dtype=np.float32), np.full((32, 4), 3, dtype=np.uint32))
 """,
     ),
+    e.TooManyTrips: Example(
+        """\
+%%nki --run "kernel(x)" --max-trips 1000
+def kernel(x):
+    t = nl.load(x)
+    more = nisa.register_alloc(3)
+
+    def body(more):
+        nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)
+        return more
+
+    nl.while_loop(more, body)
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, t)
+    return out
+""",
+        """\
+%%nki --run "kernel(x)" --max-trips 1000
+def kernel(x):
+    t = nl.load(x)
+    more = nisa.register_alloc(3)
+    count = nl.full((1, 1), 3, dtype=nl.int32)
+
+    def body(more):
+        nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)
+        nisa.tensor_scalar(dst=count, data=count, op0=nl.subtract, operand0=1)
+        nisa.register_load(more, count)
+        return more
+
+    nl.while_loop(more, body)
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, t)
+    return out
+""",
+    ),
     e.UninitializedRead: Example(
         """\
 %%nki --run "kernel(x)" --strict

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from nki_lab.api.install import aliases
-from nki_lab.runtime.jit import use_cores, use_target
+from nki_lab.runtime.chosen import within
 from nki_lab.runtime.recording import record_runs
 from nki_lab.runtime.result import Result
 from nki_lab.runtime.time_limit import time_limit
@@ -20,7 +20,7 @@ def session(options: Namespace, stack: Stack = ()) -> Iterator[list[Result]]:
     """Let `import nki` find nki_lab, and the options act, inside a `with` block; collect its runs.
 
     Args:
-        options: values of `target`, `lnc`, `capacity`, `skip`, `strict`, `debug` and `timeout`.
+        options: values of `target`, `lnc`, `capacity`, `skip`, `strict`, `allow`, `max_trips`, `debug` and `timeout`.
         stack: place of the time limit, shown when it ends something outside the author's text.
     """
     with (
@@ -29,10 +29,11 @@ def session(options: Namespace, stack: Stack = ()) -> Iterator[list[Result]]:
             capacity=options.capacity,
             skip_passes=options.skip,
             strict="1" if options.strict else None,
+            allow=options.allow,
+            max_trips=options.max_trips,
             debug="1" if options.debug else None,
         ),
-        use_target(options.target),
-        use_cores(options.lnc),
+        within(options.target, options.lnc),
         record_runs() as runs,
         time_limit(options.timeout, stack),
     ):

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+from nki_lab.compiler.findings import allowable
 from nki_lab.compiler.pipeline import SKIPPABLE, check_skipped
 from nki_lab.errors import NkiError, UnknownOption, UnknownTarget, close_matches, error_classes
 from nki_lab.options.saving import ENDINGS
@@ -234,6 +235,16 @@ def _passes(text: str, option: Option) -> str:
     return text
 
 
+def _codes(text: str, option: Option) -> str:
+    return ",".join(_words(text, option))
+
+
+def _count(text: str, option: Option) -> str:
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise BadValue(f"`{text}` is not a whole number above 0", "write for example 1000000")
+    return text
+
+
 def _error(text: str, option: Option) -> type[NkiError]:
     known = {name: kind for kind in error_classes() for name in (kind.code, kind.__name__)}
     if text not in known:
@@ -413,6 +424,25 @@ OPTIONS: tuple[Option, ...] = (
         "treat findings (memory read before it is written, what another compiler refuses) as errors",
         _ALL,
         default=False,
+    ),
+    Option(
+        "allow",
+        "CODES",
+        "errors that are findings instead, separated by commas, so that kernels written for an older NKI run: "
+        + ", ".join(
+            f"{code} (refused since NKI {e.refused_since})" for code, e in allowable().items()
+        ),
+        _ALL,
+        _codes,
+        tuple(allowable()),
+    ),
+    Option(
+        "max_trips",
+        "COUNT",
+        "stop with an error when the device loops of a run have made this many trips together;"
+        f" {int(VARIABLES['max_trips'].default):,} unless given",
+        _ALL,
+        _count,
     ),
     Option(
         "debug",

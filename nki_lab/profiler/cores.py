@@ -177,11 +177,14 @@ def _deals(profiles: Sequence[Profile]) -> Deals | None:
     if any(d is None for d in deals):
         return None
     forms: list[Any] = []
-    codes = []
+    codes: list[np.ndarray] = []
+    cuts: list[Any] = []
     for d in deals:
+        first = sum(map(len, codes))
+        cuts += [cut._replace(row=cut.row + first) for cut in d.cuts]  # type: ignore[union-attr]
         codes.append(d.codes + len(forms))  # type: ignore[union-attr]
         forms += d.forms  # type: ignore[union-attr]
-    return Deals(np.concatenate(codes), forms)
+    return Deals(np.concatenate(codes), forms, cuts)
 
 
 def one_core(profile: Profile, core: int) -> Profile:
@@ -199,8 +202,11 @@ def one_core(profile: Profile, core: int) -> Profile:
         is_simulation=profile.is_simulation,
         name=f"{profile.name}, core {core}",
         metrics=profile.metrics,
-        deals=None if deals is None else Deals(deals.codes[rows[TRANSFERS]], deals.forms),
+        deals=None if deals is None else deals.take(rows[TRANSFERS]),
         model=model.models[core] if isinstance(model, CoreModels) else model,
+        transfer_lines=None
+        if profile.transfer_lines is None
+        else profile.transfer_lines.take(rows[TRANSFERS]),
     )
 
 
@@ -218,6 +224,8 @@ def _maker(
             chosen = np.flatnonzero(_flows(profile, "in", own) & _flows(profile, "out", own))
         elif name in rows:
             chosen = rows[name]
+        elif name == "Metadata":
+            return columns | {"num_physical_cores": [1], "vnc_enabled": [False]}
         else:
             return columns
         return {field: take(column, chosen) for field, column in columns.items()}

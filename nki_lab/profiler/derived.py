@@ -86,6 +86,7 @@ def pending_dma(profile: Profile) -> Mapping[str, Any]:
     if issued is not None:
         assert isinstance(issued, np.ndarray)
         begin = np.where(np.ma.getmaskarray(issued), begin, known(issued))
+        begin = np.clip(begin, profile.span_ns[0], end)  # of a span: issued before it, perhaps
 
     def counted(rows: np.ndarray) -> dict[str, Any]:
         times, value = intervals.steps(begin[rows], end[rows])

@@ -70,7 +70,7 @@ def load(
     Args:
         path: the file or folder.
         target: the chip of a profile of Neuron Explorer that does not tell it; ours do.
-        start_ns, end_ns: read only what has a part in this span of time; of a folder the rest is never in memory.
+        start_ns, end_ns: read only what lies in this span of time; of a folder the rest is never in memory.
 
     Raises BadFile with one sentence when it is not such a file, damaged, from a newer version, or has more than
     MOST_EVENTS.

@@ -16,12 +16,20 @@ from typing import Any
 import numpy as np
 
 from nki_lab.errors import BadFile
-from nki_lab.profiler.columns import Strings, known
+from nki_lab.profiler.columns import Column, Strings, known
 from nki_lab.profiler.parquet_tables import arrow, arrow_errors, read_rows
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.reading import reading
-from nki_lab.profiler.schema import TABLES, Field
-from nki_lab.profiler.span import EVENTS, Span, chosen_rows, end_codes, named_part, refuse_more
+from nki_lab.profiler.schema import TABLES, TRANSFERS, Field
+from nki_lab.profiler.span import (
+    EVENTS,
+    Span,
+    Whole,
+    chosen_rows,
+    cut,
+    end_codes,
+    refuse_more,
+)
 from nki_lab.targets import Target, get_target
 
 #: A folder is taken for one of Explorer's where it has this table.
@@ -51,17 +59,21 @@ def load_explorer_folder(
         raise BadFile(f"{path.name} has no table {_NEEDED}.parquet")
     known_tables = [name for name in TABLES if (path / f"{name}.parquet").is_file()]
     counts = {name: _file(path, name).metadata.num_rows for name in EVENTS if name in known_tables}
-    if span is None:
-        refuse_more(sum(counts.values()), path.name)
-        rows: dict[str, np.ndarray | None] = {}
-    else:
-        rows = _rows(path, known_tables, span)
-    tables = {name: partial(_table, path, name, rows.get(name)) for name in known_tables}
-    about: Mapping[str, Any] = _table(path, "Metadata") if "Metadata" in tables else {}
-    named = _first(about, "profile_name") or path.name
+    about: Mapping[str, Any] = _table(path, "Metadata") if "Metadata" in known_tables else {}
     with reading(f"{path.name} is not a readable profile"):
+        chip = _chip(path, about) if target is None else get_target(target)
+        if span is None:
+            refuse_more(sum(counts.values()), path.name)
+            rows: dict[str, np.ndarray | None] = {}
+        else:
+            column = partial(_named_column, path, known_tables)
+            first_row = {name: _first(about, name) for name in about}
+            whole = Whole.of(span, chip, column, first_row)
+            rows = _rows(path, known_tables, span.reach(whole.last_ns), span)
+        tables = {name: partial(_table, path, name, rows.get(name)) for name in known_tables}
+        named = _first(about, "profile_name") or path.name
         profile = Profile.from_tables(
-            _chip(path, about) if target is None else get_target(target),
+            chip,
             tables,
             is_simulation=bool(_first(about, "is_simulation")),
             name=named,
@@ -69,7 +81,7 @@ def load_explorer_folder(
         for name in tables:  # what does not fit the schema is to be told here
             if name != "DmaPacket":
                 profile.table(name)
-    return profile if span is None else named_part(profile, span)
+    return profile if span is None else cut(profile, span, whole, rows.get(TRANSFERS))
 
 
 def _chip(path: Path, about: Mapping[str, Any]) -> Target:
@@ -87,7 +99,17 @@ def _first(table: Mapping[str, Any], column: str) -> Any:
     return None if values is None or not len(values) else values[0]
 
 
-def _rows(folder: Path, tables: Sequence[str], span: Span) -> dict[str, np.ndarray | None]:
+def _named_column(folder: Path, tables: Sequence[str], table: str, column: str) -> Column | None:
+    """Return a column of a folder's tables; None where there is no such one."""
+    if table not in tables or column not in _file(folder, table).schema_arrow.names:
+        return None
+    found: Column = _table(folder, table, columns=[column])[column]
+    return found
+
+
+def _rows(
+    folder: Path, tables: Sequence[str], reach: Span, span: Span
+) -> dict[str, np.ndarray | None]:
     """Return which rows of each table lie in a span, as masks; None for tables it says nothing about."""
     own: dict[str, np.ndarray] = {}
 
@@ -99,7 +121,7 @@ def _rows(folder: Path, tables: Sequence[str], span: Span) -> dict[str, np.ndarr
     for name in (*EVENTS, *(name for name in tables if name not in EVENTS)):
         if name not in tables or name == "DmaPacket":
             continue
-        rows[name] = chosen = chosen_rows(name, span, partial(number, name), own)
+        rows[name] = chosen = chosen_rows(name, reach, partial(number, name), own)
         if name in EVENTS and chosen is not None:
             own[name] = number(name, "id")[chosen]
     refuse_more(sum(map(len, own.values())), folder.name, span)

@@ -30,6 +30,21 @@ def covered_ns(start: np.ndarray, end: np.ndarray) -> int:
     return int((last - first).sum())
 
 
+def amount_within(
+    amount: np.ndarray, start: np.ndarray, end: np.ndarray, first: int, last: int
+) -> np.ndarray:
+    """Return how much of whole amounts that are spread evenly over their spans falls in first <= t < last.
+
+    Each part is the difference of two amounts rounded down, so that the parts of neighbouring times add up to the
+    whole exactly; what takes no time lies where it begins. Bytes times nanoseconds may exceed 64 bits.
+    """
+    length = np.maximum(end - start, 1)
+    most = np.clip(last - start, 0, length).astype(object)
+    least = np.clip(first - start, 0, length).astype(object)
+    whole, length = amount.astype(object), length.astype(object)
+    return np.asarray(whole * most // length - whole * least // length, dtype=np.int64)
+
+
 def lanes(start: np.ndarray, end: np.ndarray) -> np.ndarray:
     """Assign a lane to every span, so that spans of one lane do not overlap.
 

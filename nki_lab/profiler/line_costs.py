@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import ENGINES, TRANSFERS
-from nki_lab.profiler.source_lines import issuers, positions
+from nki_lab.profiler.source_lines import lines_of_transfers, positions
 from nki_lab.profiler.view_data import Place, ViewData
 
 
@@ -63,7 +64,7 @@ def line_costs(data: ViewData) -> list[LineCost]:
     if data.lines is not None and places[: len(data.lines[1])] == list(data.lines[1]):
         codes = data.lines[0]
         operations = np.bincount(codes[codes >= 0], minlength=count)
-    moved_ns, moved_bytes = _transfers(profile, rows, count)
+    moved_ns, moved_bytes = _transfers(profile, rows, [place.label for place in places])
     found = [
         LineCost(
             place=place,
@@ -89,8 +90,9 @@ def line_rows(data: ViewData) -> tuple[list[Place], np.ndarray]:
         own = np.where(position >= 0, codes[position], -1)
         return _with_other_core(profile, list(places), own, position)
     column = profile.strings("Instruction", "nki_source_location")
-    places = [_place(text) for text in column.values]
-    return places, column.codes.astype(np.int64)
+    told = () if profile.transfer_lines is None else profile.transfer_lines.values
+    texts = dict.fromkeys((*column.values, *told))
+    return [_place(text) for text in texts], column.codes.astype(np.int64)
 
 
 def _with_other_core(
@@ -119,12 +121,13 @@ def _place(location: str) -> Place:
     return Place(location, location, "", int(line) if line.isdigit() else 0)
 
 
-def _transfers(profile: Profile, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    issuer = issuers(profile)
-    code = np.where(issuer >= 0, rows[issuer], -1) if len(rows) else np.full(len(issuer), -1)
+def _transfers(
+    profile: Profile, rows: np.ndarray, labels: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    code = lines_of_transfers(profile, rows, labels)
     known = code >= 0
     sums = []
     for column in ("duration_ns", "transfer_bytes"):
         values = profile.numbers(TRANSFERS, column)
-        sums.append(np.bincount(code[known], weights=values[known], minlength=count))
+        sums.append(np.bincount(code[known], weights=values[known], minlength=len(labels)))
     return sums[0].astype(np.int64), sums[1].astype(np.int64)

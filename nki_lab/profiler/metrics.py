@@ -7,12 +7,13 @@ A metric that the tables do not determine is left out (Explorer prints 0 for som
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nki_lab.profiler import intervals
-from nki_lab.profiler.schema import ENGINES, TRANSFERS
+from nki_lab.profiler.schema import ENGINES, TABLES, TRANSFERS
 
 if TYPE_CHECKING:
     from nki_lab.profiler.profile import Profile
@@ -32,9 +33,9 @@ SETUP_OPCODES = frozenset(
         "MODIFY_POOL_CONFIG",
     )
 )
-#: Queue types whose descriptors lie ready when the program starts.
 #: Divided by, not multiplied with its inverse, which would leave 6.086000000000001e-06.
 NS_PER_S = 1e9
+#: Queue types whose descriptors lie ready when the program starts.
 STATIC_QUEUES = ("input", "output", "data")
 #: An engine that is busy less than this share of the time does not bound the run.
 BOUND_SHARE = 0.5
@@ -42,12 +43,57 @@ BOUND_SHARE = 0.5
 ALSO_BOUND = 0.9
 
 
+class Kind(Enum):
+    """What a metric of a span of time is, against that of the run it is a part of."""
+
+    #: The metrics of spans that divide a run add up to that of the run; cycles, which are rounded, to one per span.
+    ADDITIVE = "additive"
+    #: A share between 0 and 1, of the span's time or of what moves in it.
+    FRACTION = "fraction"
+    #: Counts what has a part in the span: what reaches over its ends is counted on both sides.
+    COUNT = "count"
+    #: A mean, a ratio, or the time between two events of the span.
+    MEAN = "mean"
+    #: The same in every span.
+    CONSTANT = "constant"
+
+
+_KINDS = {
+    **dict.fromkeys(("s", "B", "flops", "cycles"), Kind.ADDITIVE),
+    "fraction": Kind.FRACTION,
+}
+#: Metrics of which the unit does not say it.
+_OTHER_KINDS = {
+    "total_exec_time": Kind.MEAN,
+    "dma_transfer_average_bytes": Kind.MEAN,
+    "mm_arithmetic_intensity": Kind.MEAN,
+    "peak_flops_bandwidth_ratio": Kind.CONSTANT,
+    "dma_queue_count": Kind.CONSTANT,
+    **dict.fromkeys(
+        (
+            "trace_count", "event_count", "total_row_count", "dma_transfer_count", "static_dma_packet_count",
+            "software_dynamic_dma_packet_count", "hardware_dynamic_dma_packet_count", "psum_read_sbuf_write_count",
+            "matmul_instruction_count", "activate_instruction_count", "cc_op_count", "cc_cores_instruction_count",
+            *(f"{engine}_engine_instruction_count" for engine in ENGINES),
+        ),
+        Kind.COUNT,
+    ),
+}  # fmt: skip
+
+
+def kind_of(metric: str) -> Kind:
+    """Return the kind of a Summary metric. A new one has a unit that says it, or a row in the table above."""
+    return _OTHER_KINDS.get(metric) or _KINDS[TABLES["Summary"][metric].unit]
+
+
 def summarise(profile: Profile) -> dict[str, Any]:
     """Compute every Summary metric the tables determine: seconds, bytes, fractions of 1."""
     total_ns = profile.total_ns
+    first_ns, last_ns = profile.span_ns
+    ghz = profile.target.core_ghz
     result: dict[str, Any] = {
         "total_time": total_ns / NS_PER_S,
-        "neuroncore_cycle_count": round(total_ns * profile.target.core_ghz),
+        "neuroncore_cycle_count": round(last_ns * ghz) - round(first_ns * ghz),
         "event_count": profile.count("SemaphoreUpdate"),
         "trace_count": profile.count("SemaphoreUpdate")
         + profile.count("Instruction")
@@ -59,7 +105,11 @@ def summarise(profile: Profile) -> dict[str, Any]:
     result |= _on_chip_traffic(profile)
     result |= _collectives(profile, total_ns)
     result |= _whole_run(profile)
-    return result
+    # A span of a transfer's time holds that share of its bytes, which may have moved before or after.
+    return {
+        name: min(1.0, value) if kind_of(name) is Kind.FRACTION else value
+        for name, value in result.items()
+    }
 
 
 def _share(part_ns: float, total_ns: int) -> float:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nki_lab.errors import UsageError
+from nki_lab.profiler import intervals
 from nki_lab.profiler.columns import Strings
 from nki_lab.profiler.schema import TRANSFERS
 
@@ -37,19 +38,54 @@ class Deal(NamedTuple):
     write_bytes: int
 
 
+class Cut(NamedTuple):
+    """A transfer that reaches out of the span of its profile.
+
+    Attributes:
+        row: of DmaPacketAggregated.
+        start_ns, end_ns: when the whole transfer begins and ends.
+        first_ns, last_ns: what of it the span holds.
+    """
+
+    row: int
+    start_ns: int
+    end_ns: int
+    first_ns: int
+    last_ns: int
+
+
+class Packets(NamedTuple):
+    """Columns of packets: row of their transfer, times, place in it, DMA engine, bytes."""
+
+    row: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    place: np.ndarray
+    engine: np.ndarray
+    read: np.ndarray
+    written: np.ndarray
+
+
 class Deals:
     """How every transfer of a profile is cut into packets.
 
     Attributes:
         codes: per row of DmaPacketAggregated, a position in `forms`.
         forms: the deals of a transfer, in the order in which they move.
+        cuts: of a profile of a span of time, the transfers that reach out of it.
     """
 
-    __slots__ = ("codes", "forms")
+    __slots__ = ("codes", "forms", "cuts")
 
-    def __init__(self, codes: Any, forms: Sequence[Sequence[Sequence[int]]]) -> None:
+    def __init__(
+        self,
+        codes: Any,
+        forms: Sequence[Sequence[Sequence[int]]],
+        cuts: Sequence[Sequence[int]] = (),
+    ) -> None:
         self.codes = np.asarray(codes, dtype=np.int64).reshape(-1)
         self.forms = tuple(tuple(Deal(*deal) for deal in form) for form in forms)
+        self.cuts = tuple(Cut(*cut) for cut in cuts)
         if len(self.codes) and not (self.codes.min() >= 0 and self.codes.max() < len(self.forms)):
             raise ValueError("a transfer is dealt in a form that is not there")
         for form in self.forms:
@@ -59,21 +95,48 @@ class Deals:
                 raise ValueError("no transfer has that many packets or bytes")
             if any(not 0 < deal.slots <= deal.packets for deal in form):
                 raise ValueError("an engine has no packet, or more than there are")
+        rows = [cut.row for cut in self.cuts]
+        if any(type(n) is not int for cut in self.cuts for n in cut) or len(set(rows)) < len(rows):
+            raise ValueError("a transfer is cut twice, or not at a whole number of nanoseconds")
+        for row, start, end, first, last in self.cuts:
+            if not (0 <= row < len(self.codes) and start <= first <= last <= end):
+                raise ValueError("a part of a transfer lies outside of it")
+
+    def take(self, rows: np.ndarray) -> Deals:
+        """Return the deals of some transfers: a mask, or their numbers."""
+        numbers = np.arange(len(self.codes))[rows].tolist()
+        places = {row: n for n, row in enumerate(numbers)} if self.cuts else {}
+        cuts = [cut._replace(row=places[cut.row]) for cut in self.cuts if cut.row in places]
+        return Deals(self.codes[rows], self.forms, cuts)
+
+    def within(self, start: np.ndarray, end: np.ndarray, first: int, last: int) -> Deals:
+        """Return the deals of transfers, with their times, of which only what lies in first <= t < last is kept."""
+        before = {cut.row: cut for cut in self.cuts}
+        cuts = dict(before)
+        for row in np.flatnonzero((start < first) | (end > last)).tolist():
+            at, to = int(start[row]), int(end[row])
+            whole = before.get(row, Cut(row, at, to, at, to))
+            cuts[row] = whole._replace(first_ns=max(at, first), last_ns=min(to, last))
+        return Deals(self.codes, self.forms, list(cuts.values()))
 
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Deals)
             and self.forms == other.forms
             and np.array_equal(self.codes, other.codes)
+            and self.cuts == other.cuts
         )
 
     __hash__ = None  # type: ignore[assignment]
 
     @property
     def packets(self) -> np.ndarray:
-        """Number of packets of each transfer."""
+        """Number of packets of each transfer; of one that is cut, those with a part in the span."""
         each = [sum(deal.packets for deal in form) for form in self.forms]
-        return np.array(each, dtype=np.int64)[self.codes]
+        counts = np.array(each, dtype=np.int64)[self.codes]
+        for cut in self.cuts:
+            counts[cut.row] = len(self._cut_packets(cut).place)
+        return counts
 
     def packet_ns(self, length_ns: np.ndarray) -> np.ndarray:
         """Return the summed time of the packets of each transfer, from the times of the transfers."""
@@ -81,7 +144,48 @@ class Deals:
             sum(deal.packets for deal in form) / sum(deal.slots for deal in form)
             for form in self.forms
         ]
-        return length_ns * np.array(share, dtype=np.float64)[self.codes]
+        times = length_ns * np.array(share, dtype=np.float64)[self.codes]
+        for cut in self.cuts:
+            at_once = [  # packets that move in each slot, one behind the other
+                np.bincount(np.arange(deal.packets) % deal.slots)
+                for deal in self.forms[int(self.codes[cut.row])]
+            ]
+            so_far = np.concatenate(([0], np.cumsum(np.concatenate(at_once))))
+            slot_ns = (cut.end_ns - cut.start_ns) / (len(so_far) - 1)
+            inside = np.array([cut.first_ns, cut.last_ns]) - cut.start_ns
+            ends = np.interp(inside / (slot_ns or 1.0), np.arange(len(so_far)), so_far)
+            times[cut.row] = (ends[1] - ends[0]) * slot_ns
+        return times
+
+    def _cut_packets(self, cut: Cut) -> Packets:
+        """Return the packets of a transfer that have a part in the span, with their times and bytes in it."""
+        row = np.array([cut.row])
+        start, end = np.array([cut.start_ns]), np.array([cut.end_ns])
+        form = self.forms[int(self.codes[cut.row])]
+        whole = Packets(
+            *map(np.concatenate, zip(*_parts(row, start, end - start, form), strict=True))
+        )
+        first, last = cut.first_ns, cut.last_ns
+        if last == cut.end_ns:  # with what takes no time at its very end
+            last += 1
+        lies = (whole.start < last) & ((whole.end > first) | (whole.start >= first))
+        kept = Packets(*(column[lies] for column in whole))
+        return kept._replace(
+            start=np.maximum(kept.start, first),
+            end=np.minimum(kept.end, cut.last_ns),
+            read=intervals.amount_within(kept.read, kept.start, kept.end, first, last),
+            written=intervals.amount_within(kept.written, kept.start, kept.end, first, last),
+        )
+
+    def all_packets(self, start: np.ndarray, end: np.ndarray) -> Packets:
+        """Return the packets of all transfers, from the times of the transfers."""
+        whole = np.ones(len(self.codes), dtype=bool)
+        whole[[cut.row for cut in self.cuts]] = False
+        parts: list[Sequence[np.ndarray]] = [self._cut_packets(cut) for cut in self.cuts]
+        for code, form in enumerate(self.forms):
+            rows = np.flatnonzero((self.codes == code) & whole)
+            parts += _parts(rows, start[rows], end[rows] - start[rows], form)
+        return Packets(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def packet_table(profile: Profile) -> Mapping[str, Any]:
@@ -99,14 +203,8 @@ def packet_table(profile: Profile) -> Mapping[str, Any]:
             f"table DmaPacket would have {rows:,} rows, more than fit in memory",
             help="DmaPacketAggregated has a row for each transfer, with its bytes and times",
         )
-    parts = [
-        part
-        for code, form in enumerate(deals.forms)
-        for part in _parts(profile, np.flatnonzero(deals.codes == code), form)
-    ]
-    row, start, end, place, engine, read, written = (
-        np.concatenate(columns) for columns in zip(*parts, strict=True)
-    )
+    times = (profile.numbers(TRANSFERS, name) for name in ("start_ts", "end_ts"))
+    row, start, end, place, engine, read, written = deals.all_packets(*times)
     order = np.lexsort((place, row, start))
     row = row[order]
     columns: dict[str, Any] = {
@@ -128,11 +226,10 @@ def packet_table(profile: Profile) -> Mapping[str, Any]:
 
 
 def _parts(
-    profile: Profile, rows: np.ndarray, form: tuple[Deal, ...]
+    rows: np.ndarray, begin: np.ndarray, length: np.ndarray, form: tuple[Deal, ...]
 ) -> Iterator[tuple[np.ndarray, ...]]:
     slots = sum(deal.slots for deal in form)
-    begin = profile.numbers(TRANSFERS, "start_ts")[rows][:, None]
-    length = profile.numbers(TRANSFERS, "end_ts")[rows][:, None] - begin
+    begin, length = begin[:, None], length[:, None]
     first_slot = first_place = 0
     for deal in form:
         number = np.arange(deal.packets)

@@ -47,8 +47,9 @@ when asked for.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +100,7 @@ class Profile:
         name: what ran, usually the kernel's name.
         metrics: Summary fields that cannot be computed from the tables.
         model: who can time its program again, or None.
+        transfer_lines: of a span of a run, the line of each transfer, whose instruction may lie before the span.
         supplied: names of the tables that the maker gave; the others follow from them.
     """
 
@@ -112,9 +114,11 @@ class Profile:
         metrics: Mapping[str, float | int],
         deals: Deals | Callable[[], Deals | None] | None = None,
         model: Model | None = None,
+        transfer_lines: Strings | None = None,
     ) -> None:
         self.target = target
         self.model = model
+        self.transfer_lines = transfer_lines
         self.is_simulation = is_simulation
         self.name = name
         self.metrics = dict(metrics)
@@ -122,6 +126,7 @@ class Profile:
         self._given: dict[str, Table] = {}
         self._made: dict[str, Table] = {}
         self._cores: dict[int, Profile] = {}
+        self._waits: tuple[np.ndarray, ...] | None = None
         self._makers: dict[str, Callable[[], Mapping[str, Any]]] = {}
         self.supplied = frozenset(tables)
         for table, source in tables.items():
@@ -131,9 +136,6 @@ class Profile:
                 self._makers[table] = source
             else:
                 self._given[table] = _complete(table, source)
-        for table, make in derived.DERIVED.items():
-            if table not in tables:
-                self._makers[table] = partial(make, self)
         for field in metrics:
             if field not in TABLES["Summary"]:
                 raise BadTable(f"table Summary has no column {field}")
@@ -149,6 +151,7 @@ class Profile:
         metrics: Mapping[str, float | int] | None = None,
         deals: Deals | Callable[[], Deals | None] | None = None,
         model: Model | None = None,
+        transfer_lines: Strings | None = None,
     ) -> Profile:
         """Make a profile from whole columns; the module's text shows the contract.
 
@@ -164,6 +167,7 @@ class Profile:
             metrics=metrics or {},
             deals=deals,
             model=model,
+            transfer_lines=transfer_lines,
         )
 
     @property
@@ -208,7 +212,7 @@ class Profile:
         Args:
             path: the file or folder.
             target: the chip of a profile of Neuron Explorer that does not tell it; ours do.
-            start_ns, end_ns: read only what has a part in this span of time; of a folder the rest is never in memory.
+            start_ns, end_ns: read only what lies in this span of time; of a folder the rest is never in memory.
 
         Raises BadFile with one sentence when it is not such a file, damaged, from a newer version, or has more events
         than can be looked at together.
@@ -218,7 +222,12 @@ class Profile:
         return load(path, target, start_ns, end_ns)
 
     def between(self, start_ns: float | None = None, end_ns: float | None = None) -> Profile:
-        """Return what has a part in a span of time, with the times it has here; all of it without a span."""
+        """Return what lies in a span of time; all of it without a span.
+
+        Its total is the span. What reaches out of the span is cut: times end with it, and bytes and operations are
+        those that fall into it, so that the numbers of spans that divide a run add up to those of the run. Counts are
+        of what has a part in the span.
+        """
         from nki_lab.profiler.span import part_of, span_of
 
         span = span_of(start_ns, end_ns)
@@ -227,7 +236,7 @@ class Profile:
     @property
     def table_names(self) -> tuple[str, ...]:
         """Names of every table this profile has or can make, in the schema's order."""
-        return tuple(name for name in TABLES if name in self._given or name in self._makers)
+        return tuple(name for name in TABLES if name in self.supplied or name in derived.DERIVED)
 
     def table(self, name: str) -> Table:
         """Return the columns of a table by name; an empty dict when nothing is known of it."""
@@ -236,9 +245,14 @@ class Profile:
         if name in self._given:
             return self._given[name]
         if name not in self._made:
-            make = self._makers.get(name)
-            self._made[name] = _complete(name, make()) if make else {}
+            self._made[name] = _complete(name, self._source(name))
         return self._made[name]
+
+    def _source(self, name: str) -> Mapping[str, Any]:
+        """Return the columns of a table that is made when it is asked for."""
+        if name in self._makers:
+            return self._makers[name]()
+        return derived.DERIVED[name](self) if name in derived.DERIVED else {}
 
     def count(self, name: str) -> int:
         """Return the number of rows of a table."""
@@ -313,9 +327,14 @@ class Profile:
 
     @cached_property
     def cores(self) -> tuple[int, ...]:
-        """The cores that rows are about: 0, and 1 where the run used both cores of a logical core."""
-        found = [self.numbers(t, "pcore_idx") for t in ("Instruction", TRANSFERS)]
-        return tuple(np.unique(np.concatenate(found)).tolist()) or (0,)
+        """The cores of the run: 0, and 1 where it used both cores of a logical core, of which a span may hold one."""
+        numbers = [self.numbers(t, "pcore_idx") for t in ("Instruction", TRANSFERS)]
+        cores = set(np.unique(np.concatenate(numbers)).tolist())
+        if "Metadata" in self._given:
+            about: Mapping[str, Any] = next(self.records("Metadata"), {})
+            if about.get("vnc_enabled"):
+                cores |= set(range(about.get("num_physical_cores") or 1))
+        return tuple(sorted(cores)) or (0,)
 
     def core(self, number: int) -> Profile:
         """Return what one core did, as a profile of its own; this profile where there is only one core."""
@@ -329,12 +348,17 @@ class Profile:
         if len(self.cores) == 1:
             return self
         if number not in self._cores:
-            self._cores[number] = one_core(self, number)
+            # Of a twin, which shares the tables: what is kept here does not lead back here.
+            twin = copy.copy(self)
+            twin._cores = {}
+            self._cores[number] = one_core(twin, number)
         return self._cores[number]
 
-    @cached_property
+    @property
     def slowest(self) -> Profile:
         """What the core that ended last did; this profile where there is only one core."""
+        if len(self.cores) == 1:
+            return self
         ends = [self.numbers(t, "end_ts") for t in ("Instruction", TRANSFERS)]
         core = np.concatenate([self.numbers(t, "pcore_idx") for t in ("Instruction", TRANSFERS)])
         last = np.concatenate(ends)
@@ -342,12 +366,15 @@ class Profile:
 
     # -- questions ------------------------------------------------------------------------------------------------
 
-    @cached_property
+    @property
     def waits(self) -> Waits:
         """What every event waited for: path and stalls are read from it."""
-        from nki_lab.profiler.waits import waits
+        from nki_lab.profiler.waits import Waits, waits
 
-        return waits(self)
+        if self._waits is None:
+            found = waits(self)
+            self._waits = (found.start, found.end, found.waited, found.reason, found.before)
+        return Waits(self, *self._waits)
 
     def critical_path(self) -> CriticalPath:
         """Return the chain of instructions and transfers that took the whole time."""
@@ -426,6 +453,7 @@ class Profile:
             and self.metrics.keys() == other.metrics.keys()
             and all(same_number(v, other.metrics[k]) for k, v in self.metrics.items())
             and self.deals == other.deals
+            and self.transfer_lines == other.transfer_lines
             and self.stored.keys() == other.stored.keys()
             and all(_same(table, other.stored[name]) for name, table in self.stored.items())
         )

@@ -22,7 +22,7 @@ from nki_lab.profiler.columns import Column, Strings, known, to_list
 from nki_lab.profiler.packets import Deals
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.reading import read_document, reading, write_whole
-from nki_lab.profiler.schema import SCHEMA_VERSION
+from nki_lab.profiler.schema import SCHEMA_VERSION, TRANSFERS
 from nki_lab.targets import get_target
 
 #: Raised when a file of an older version would be read wrongly.
@@ -109,8 +109,14 @@ def head_of(profile: Profile) -> dict[str, Any]:
         "metrics": {field: shown_number(value) for field, value in profile.metrics.items()},
         "deals": None
         if deals is None
-        else {"codes": deals.codes.tolist(), "forms": [[list(d) for d in f] for f in deals.forms]},
-    }
+        else {
+            "codes": deals.codes.tolist(),
+            "forms": [[list(d) for d in f] for f in deals.forms],
+        }
+        | ({"cuts": [list(cut) for cut in deals.cuts]} if deals.cuts else {}),
+    } | (
+        {} if profile.transfer_lines is None else {"transfer_lines": _write(profile.transfer_lines)}
+    )
 
 
 def profile_of(document: Mapping[str, Any]) -> Profile:
@@ -122,24 +128,49 @@ def profile_of(document: Mapping[str, Any]) -> Profile:
     return with_head(document, tables)
 
 
-def with_head(head: Mapping[str, Any], tables: Mapping[str, Mapping[str, Any]]) -> Profile:
-    """Return the profile of a head and its tables. Raises what `reading` turns into BadFile."""
+def with_head(
+    head: Mapping[str, Any],
+    tables: Mapping[str, Mapping[str, Any]],
+    transfers: np.ndarray | None = None,
+) -> Profile:
+    """Return the profile of a head and its tables. Raises what `reading` turns into BadFile.
+
+    Args:
+        head: what a file tells before its tables.
+        tables: the columns of each.
+        transfers: a mask of those that `tables` has, where it does not have all that the head is about.
+    """
     name, is_simulation, deals = head["name"], head["is_simulation"], head.get("deals")
     if not isinstance(name, str) or not isinstance(is_simulation, bool):
         raise TypeError("a name is a text, and whether it was simulated is true or false")
     metrics = {field: _NO_NUMBERS.get(v, v) for field, v in head["metrics"].items()}
     if not all(type(value) in (int, float) for value in metrics.values()):
         raise TypeError("metrics are numbers")
+    packets = (
+        None if deals is None else Deals(deals["codes"], deals["forms"], deals.get("cuts", ()))
+    )
+    lines = lines_of(head)
+    if lines is not None and transfers is not None:
+        lines = lines.take(transfers)
     profile = Profile.from_tables(
         get_target(head["target"]),
         tables,
         is_simulation=is_simulation,
         name=name,
         metrics=metrics,
-        deals=None if deals is None else Deals(deals["codes"], deals["forms"]),
+        deals=packets if packets is None or transfers is None else packets.take(transfers),
+        transfer_lines=lines,
     )
+    if lines is not None and len(lines) != profile.count(TRANSFERS):
+        raise ValueError("the lines of some transfers are missing, or there are too many")
     _ = profile.deals, profile.summary  # what does not fit its table or column is to be told here
     return profile
+
+
+def lines_of(head: Mapping[str, Any]) -> Strings | None:
+    """Return the lines of transfers that the head of a span of a run tells."""
+    lines = head.get("transfer_lines")
+    return None if lines is None else _read_column(lines)
 
 
 def dump(document: Any) -> str:

@@ -67,7 +67,14 @@ class Roofline:
     @property
     def attained(self) -> float:
         """Fraction of what the roof allows that the run reaches."""
-        return self.attainable_ns / self.total_ns if self.total_ns else 0.0
+        return self.share(self.binds)
+
+    def share(self, roof: Roof) -> float:
+        """Fraction of the run's time that its work takes at least under a roof.
+
+        At most 1: a span of a transfer's time holds that share of its bytes, which may have moved before or after.
+        """
+        return min(1.0, roof.least_ns / self.total_ns) if self.total_ns else 0.0
 
     def __str__(self) -> str:
         intensity = "no bytes" if self.intensity is None else f"{self.intensity:.1f} FLOP per byte"
@@ -77,7 +84,7 @@ class Roofline:
             f"{'roof':<26}{'rate':>18}{'least us':>14}{'of the run':>12}",
         ]
         for n, roof in enumerate(self.roofs):
-            share = roof.least_ns / self.total_ns if self.total_ns else 0.0
+            share = self.share(roof)
             binds = "  binds" if n == 0 and roof.least_ns else ""
             lines.append(
                 f"{roof.name:<26}{f'{roof.rate:,.1f} {roof.unit}':>18}"

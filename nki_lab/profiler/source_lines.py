@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,13 +69,14 @@ def by_line(profile: Profile, line: Strings | None = None) -> LineTimes:
     """
     if line is None:
         line = profile.strings("Instruction", "nki_source_location")
+        told = () if profile.transfer_lines is None else profile.transfer_lines.values
+        line = Strings(line.codes, dict.fromkeys((*line.values, *told)))
     rows = line.codes >= 0
     lines = len(line.values)
     duration = profile.numbers("Instruction", "duration_ns")
     counts = np.bincount(line.codes[rows], minlength=lines)
     engine = np.bincount(line.codes[rows], weights=duration[rows], minlength=lines)
-    issuer = issuers(profile)
-    code = np.where(issuer >= 0, line.codes[issuer], -1) if lines else issuer
+    code = lines_of_transfers(profile, line.codes, line.values)
     issued = code >= 0
     moved = profile.numbers(TRANSFERS, "duration_ns")
     transfer = np.bincount(code[issued], weights=moved[issued], minlength=lines)
@@ -86,10 +88,36 @@ def by_line(profile: Profile, line: Strings | None = None) -> LineTimes:
     found = [
         LineTime(place, *map(int, values))
         for place, *values in zip(line.values, *columns, strict=True)
-        if values[0]
+        if any(values)
     ]
     found.sort(key=lambda entry: (-entry.engine_ns - entry.transfer_ns, entry.place))
     return LineTimes(found)
+
+
+def lines_of_transfers(profile: Profile, rows: np.ndarray, lines: Sequence[str]) -> np.ndarray:
+    """Return the line that issued each transfer, as a number into `lines`, -1 where unknown.
+
+    Args:
+        profile: the run, or a span of it.
+        rows: the line of each row of Instruction.
+        lines: what `nki_source_location` calls them.
+    """
+    issuer = issuers(profile)
+    code = np.where(issuer >= 0, rows[issuer], -1) if len(rows) else np.full(len(issuer), -1)
+    told = profile.transfer_lines
+    if told is None:
+        return code
+    number = {text: n for n, text in enumerate(lines)}
+    of_text = np.array([number.get(text, -1) for text in told.values] + [-1])
+    return np.where(code < 0, of_text[told.codes], code)
+
+
+def transfer_lines(profile: Profile) -> Strings:
+    """Return the line of the instruction that issued each transfer."""
+    line = profile.strings("Instruction", "nki_source_location")
+    told = () if profile.transfer_lines is None else profile.transfer_lines.values
+    lines = tuple(dict.fromkeys((*line.values, *told)))
+    return Strings(lines_of_transfers(profile, line.codes, lines), lines)
 
 
 def issuers(profile: Profile) -> np.ndarray:

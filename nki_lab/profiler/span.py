@@ -1,23 +1,27 @@
-"""What of a profile lies within a span of time, and how many events may a profile have?
+"""Cuts profiles to spans of time, and refuses those with more events than can be looked at together.
 
-Tables, views and questions hold every event in memory, some 1.5 kB each. A profile of more than MOST_EVENTS is read in
-parts: what is outside the span that was asked for is passed over while a file is read.
+Numbers of a span are about that time alone: its total is the span, and bytes are those that move in it. Tables, views
+and questions hold every event in memory, some 1.5 kB each: a profile of more than MOST_EVENTS is read in parts, and
+what is outside the span that was asked for is passed over while a file is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from nki_lab.errors import BadFile, UnknownOption
-from nki_lab.profiler.columns import take
+from nki_lab.profiler import intervals
+from nki_lab.profiler.advice import CATEGORY as ADVICE
+from nki_lab.profiler.columns import Column, Strings, known, take
 from nki_lab.profiler.cores import FLOW_ENDS
-from nki_lab.profiler.derived import DERIVED
-from nki_lab.profiler.packets import Deals
+from nki_lab.profiler.metrics import Kind, kind_of
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.schema import TABLES, TRANSFERS
+from nki_lab.profiler.schema import SBUF_PLACE, TABLES, TRANSFERS
+from nki_lab.profiler.source_lines import transfer_lines
+from nki_lab.targets import Target
 
 #: Instructions and transfers of one profile in memory.
 MOST_EVENTS = 2_000_000
@@ -26,6 +30,7 @@ EVENTS = ("Instruction", TRANSFERS)
 #: Columns that say when a row begins and ends.
 BEGINS, ENDS = "start_ts", "end_ts"
 _MOMENT = "timestamp"
+_PACKETS = "DmaPacket"
 _FOREVER = int(np.iinfo(np.int64).max)
 
 
@@ -34,6 +39,15 @@ class Span(NamedTuple):
 
     start_ns: int
     end_ns: int
+
+    def within(self, first_ns: int, last_ns: int) -> Span:
+        """Return what of it lies in a run."""
+        start = min(max(self.start_ns, first_ns), last_ns)
+        return Span(start, max(start, min(self.end_ns, last_ns)))
+
+    def reach(self, last_ns: int) -> Span:
+        """Return the span that also holds what happens at the very end of a run, where it gets there."""
+        return self._replace(end_ns=_FOREVER) if self.end_ns >= last_ns else self
 
     def rows(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
         """Tell which rows have a part in the span; what takes no time has one where it begins."""
@@ -81,6 +95,8 @@ def chosen_rows(
     if _MOMENT in fields:
         times = number(_MOMENT)
         chosen = (times >= span.start_ns) & (times < span.end_ns)
+        if table not in CURVES:
+            return chosen
         before = np.flatnonzero(times < span.start_ns)
         cores = number("pcore_idx")[before] if "pcore_idx" in fields else np.zeros(len(before))
         for core in np.unique(cores):
@@ -120,12 +136,133 @@ def refuse_more(count: int, name: str, span: Span | None = None) -> None:
     )
 
 
-def part_of(profile: Profile, span: Span) -> Profile:
-    """Return what a profile has within a span, with the ids and times it has there.
+#: Amounts of a row that are spread evenly over its time, by table: of a row that reaches out of a span, only what lies
+#: in it is kept. Other numbers of a row, such as addresses, are those of the whole.
+AMOUNTS: dict[str, tuple[str, ...]] = {
+    "Instruction": (
+        "hbm_read_bytes", "hbm_write_bytes", "sbuf_read_bytes", "sbuf_write_bytes", "spill_save_bytes",
+        "spill_reload_bytes", "psum_read_bytes", "psum_write_bytes", "psum_read_sbuf_write_bytes",
+        "input_queue_bytes", "output_queue_bytes", "weight_queue_bytes", "tensor_elements", "raw_flops",
+        "adjusted_flops", "tensor_elements_transpose", "flops_transpose", "adjusted_flops_transpose",
+    ),
+    TRANSFERS: ("read_bytes", "write_bytes", "transfer_bytes"),
+    "DmaPacket": ("read_bytes", "write_bytes", "transfer_bytes"),
+}  # fmt: skip
+#: Tables with one value from each moment to the next; other tables with a moment list events.
+CURVES = ("DmaUsage", "HbmUsage", "PendingDma", "PsumUsage", "SbufUsage")
+#: Tables and columns that sum up the whole run, so that a span has others, or none.
+_SUMS = ("OpcodeSummary", "Summary", "ThrottleSummary")
+_SUM_COLUMNS = {
+    "TensorInfo": (
+        "load_to_sbuf_avg_size_bytes", "load_to_sbuf_total_size_bytes", "load_to_sbuf_dma_count",
+        "load_to_sbuf_repeat_factor",
+    ),
+}  # fmt: skip
+#: What tells which instruction issued a transfer, and on which line.
+_ISSUED = {
+    "Instruction": ("id", "nki_source_location"),
+    TRANSFERS: ("id",),
+    "Flow": ("in_id", "out_id", "in_table", "out_table"),
+}
+#: What the maker of a profile says of the bytes that a run has to move: whether of those it reads, or of all.
+_LEAST = {
+    "inputs_and_weights_size_bytes": ("read",),
+    "weight_size_bytes": ("read",),
+    "inputs_outputs_weights_size_bytes": ("read", "write"),
+}
 
-    Curves of memory begin with their last value before the span. Summaries are those of the span.
+
+class Whole(NamedTuple):
+    """What a span has to know of the run that it is a part of.
+
+    Attributes:
+        first_ns, last_ns: when the run begins and ends.
+        cores: how many it uses.
+        moved: bytes of device memory that are read ("read") and written ("write"): of the whole run, before the span,
+            and up to its end.
+        lines: of each transfer, that of the instruction that issued it.
     """
+
+    first_ns: int
+    last_ns: int
+    cores: int
+    moved: Mapping[str, tuple[int, int, int]]
+    lines: Strings
+
+    @classmethod
+    def of(
+        cls,
+        span: Span,
+        target: Target,
+        column: Callable[[str, str], Column | None],
+        about: Mapping[str, Any],
+        lines: Strings | None = None,
+    ) -> Whole:
+        """Read it from the tables of the whole run.
+
+        Args:
+            span: the span.
+            target: the chip.
+            column: gives a column of a table, or None where the run has no such one.
+            about: the row of Metadata, where it has one.
+            lines: of transfers, where the run is itself a span of one.
+        """
+
+        def number(table: str, name: str) -> np.ndarray:
+            values = column(table, name)
+            if values is None:  # zeros, one for each row
+                ends = column(table, ENDS)
+                return np.zeros(0 if ends is None else len(ends), dtype=np.int64)
+            assert isinstance(values, np.ndarray)
+            return known(values)
+
+        times = about.get("first_hw_timestamp"), about.get("last_hw_timestamp")
+        if None in times:
+            times = 0, max(int(number(table, ENDS).max(initial=0)) for table in EVENTS)
+        first, last = map(int, times)  # type: ignore[arg-type]
+        cores = {*np.concatenate([number(table, "pcore_idx") for table in EVENTS]).tolist()}
+        if about.get("vnc_enabled"):
+            cores |= set(range(about.get("num_physical_cores") or 1))
+        begins, finishes = number(TRANSFERS, BEGINS), number(TRANSFERS, ENDS)
+        own = span.within(first, last)
+        moved = {}
+        for way, end in (("read", "source"), ("write", "dest")):
+            place, size = column(TRANSFERS, end), number(TRANSFERS, f"{way}_bytes")
+            if isinstance(place, Strings):
+                size = np.where(place.equal_to(SBUF_PLACE), 0, size)
+            before, upto = (
+                int(intervals.amount_within(size, begins, finishes, -1, moment).sum())
+                for moment in (own.start_ns, own.end_ns + (own.end_ns == last))
+            )
+            moved[way] = int(size.sum()), before, upto
+        tables = {
+            table: {name: c for name in names if (c := column(table, name)) is not None and len(c)}
+            for table, names in _ISSUED.items()
+        }
+        named = Profile.from_tables(
+            target,
+            {table: columns for table, columns in tables.items() if columns},
+            is_simulation=True,
+            transfer_lines=lines,
+        )
+        return cls(first, last, max(len(cores), 1), moved, transfer_lines(named))
+
+    def share(self, amount: int, ways: Sequence[str], span: Span) -> int:
+        """Return the part of an amount of the run that falls to a span: as the bytes moved do, else as the time."""
+        whole, before, upto = (sum(self.moved[way][n] for way in ways) for n in range(3))
+        if not whole:
+            own = span.within(self.first_ns, self.last_ns)
+            whole = self.last_ns - self.first_ns
+            before, upto = own.start_ns - self.first_ns, own.end_ns - self.first_ns
+        return amount * upto // whole - amount * before // whole if whole else 0
+
+
+def part_of(profile: Profile, span: Span) -> Profile:
+    """Return what a profile has within a span, with the ids it has there; see `cut`."""
     own: dict[str, np.ndarray] = {}
+    about = next(profile.records("Metadata"), {})
+    whole = Whole.of(span, profile.target, profile.column, about, profile.transfer_lines)
+    reach = span.reach(whole.last_ns)
 
     def rows_of(name: str) -> np.ndarray | None:
         def number(column: str) -> np.ndarray:
@@ -133,7 +270,7 @@ def part_of(profile: Profile, span: Span) -> Profile:
                 return end_codes(profile.strings(name, column))
             return profile.numbers(name, column)
 
-        return chosen_rows(name, span, number, own)
+        return chosen_rows(name, reach, number, own)
 
     rows: dict[str, np.ndarray | None] = {}
     for name in (*EVENTS, *sorted(profile.supplied - {*EVENTS})):
@@ -156,26 +293,91 @@ def part_of(profile: Profile, span: Span) -> Profile:
         is_simulation=profile.is_simulation,
         name=profile.name,
         metrics=profile.metrics,
-        deals=None if deals is None or kept is None else Deals(deals.codes[kept], deals.forms),
+        deals=deals if deals is None or kept is None else deals.take(kept),
     )
-    return named_part(part, span)
+    return cut(part, span, whole, kept)
 
 
-def named_part(part: Profile, span: Span) -> Profile:
-    """Return what lies in a span, which says so: its name, and when it begins and ends."""
-    starts = [int(part.numbers(name, BEGINS).min(initial=span.start_ns)) for name in EVENTS]
-    ends = [int(part.numbers(name, ENDS).max(initial=span.start_ns)) for name in EVENTS]
-    times = {"first_hw_timestamp": min(starts), "last_hw_timestamp": max(ends)}
-    # What follows from the rows is made anew from those of the span, also where a file tells it of the whole run.
-    supplied: dict[str, Any] = {
-        name: part.table(name) for name in part.supplied if name not in DERIVED
+def cut(part: Profile, span: Span, whole: Whole, transfers: np.ndarray | None) -> Profile:
+    """Return rows that have a part in a span without what lies outside of it.
+
+    Times end at the span's, and amounts are those that fall into it, so that the parts of spans that divide a run add
+    up to the run. Curves begin with their last value before the span. Sums are those of the span, and advice, which
+    is about the whole run, is left out.
+
+    Args:
+        part: the rows, whole.
+        span: the span.
+        whole: what it has to know of the run.
+        transfers: a mask of those of the run that have a part in the span.
+    """
+    own = span.within(whole.first_ns, whole.last_ns)
+    tables: dict[str, Any] = {
+        name: _cut_table(name, part.table(name), own)
+        for name in part.supplied - {*_SUMS, _PACKETS}
+        if part.table(name)
     }
-    supplied["Metadata"] = {**part.table("Metadata"), **times}
+    if _PACKETS in part.supplied:  # hundreds for each transfer: only when somebody asks
+        reach = span.reach(whole.last_ns)
+        tables[_PACKETS] = lambda: _cut_table(_PACKETS, _packets_in(part, reach), own)
+    tables["Metadata"] = {
+        **part.table("Metadata"),
+        "first_hw_timestamp": own.start_ns,
+        "last_hw_timestamp": own.end_ns,
+        "num_physical_cores": whole.cores,
+        "vnc_enabled": whole.cores > 1,
+    }
+    deals = part.deals
+    if deals is not None:
+        start, end = (part.numbers(TRANSFERS, name) for name in (BEGINS, ENDS))
+        deals = deals.within(start, end, own.start_ns, own.end_ns)
+    metrics = {
+        name: whole.share(int(value), _LEAST[name], span) if name in _LEAST else value
+        for name, value in part.metrics.items()
+        if name in _LEAST or kind_of(name) is Kind.CONSTANT
+    }
     return Profile.from_tables(
         part.target,
-        {name: table for name, table in supplied.items() if table},
+        {name: table for name, table in tables.items() if table},
         is_simulation=part.is_simulation,
         name=f"{part.name or 'kernel'}, {span}",
-        metrics=part.metrics,
-        deals=part.deals,
+        metrics=metrics,
+        deals=deals,
+        transfer_lines=whole.lines if transfers is None else whole.lines.take(transfers),
     )
+
+
+def _packets_in(part: Profile, span: Span) -> Mapping[str, Any]:
+    times = (part.numbers(_PACKETS, name) for name in (BEGINS, ENDS))
+    rows = span.rows(*times)
+    return {field: take(column, rows) for field, column in part.table(_PACKETS).items()}
+
+
+def _cut_table(name: str, table: Mapping[str, Any], span: Span) -> dict[str, Any]:
+    columns = {field: c for field, c in table.items() if field not in _SUM_COLUMNS.get(name, ())}
+    if name == "Warning" and "category" in columns:
+        lasting = ~columns["category"].equal_to(ADVICE)
+        return {field: take(c, lasting) for field, c in columns.items()} if lasting.any() else {}
+    if name in CURVES:
+        columns[_MOMENT] = np.maximum(columns[_MOMENT], span.start_ns)
+    if not {BEGINS, ENDS} <= set(columns):
+        return columns
+    start, end = known(columns[BEGINS]), known(columns[ENDS])
+    first, last = (np.clip(times, span.start_ns, span.end_ns) for times in (start, end))
+    rows = (start < first) | (end > last)
+    for field in (*AMOUNTS.get(name, ()), "duration_ns", "evt_wait_time_ns"):
+        if field not in columns:
+            continue
+        amounts = known(columns[field]).copy()
+        if field == "duration_ns":
+            amounts[rows] = (last - first)[rows]
+        elif field == "evt_wait_time_ns":  # it ends where the row begins
+            amounts = np.minimum(amounts, first - span.start_ns)
+        else:
+            amounts[rows] = intervals.amount_within(
+                amounts[rows], start[rows], end[rows], span.start_ns, span.end_ns
+            )
+        unknown = np.ma.getmaskarray(columns[field])
+        columns[field] = np.ma.MaskedArray(amounts, unknown) if unknown.any() else amounts
+    columns[BEGINS], columns[ENDS] = first, last
+    return columns

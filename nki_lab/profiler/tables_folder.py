@@ -26,17 +26,19 @@ from nki_lab.profiler.columns import Column, Strings, known, make_column
 from nki_lab.profiler.export_tables import empty_texts, read_csv, write_csv
 from nki_lab.profiler.parquet_tables import arrow, read_parquet, write_parquet
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.profile_json import HEAD, check_head, dump, head_of, with_head
+from nki_lab.profiler.profile_json import HEAD, check_head, dump, head_of, lines_of, with_head
 from nki_lab.profiler.reading import beginning_of, read_document, reading, write_whole
 from nki_lab.profiler.schema import TABLES, TRANSFERS
 from nki_lab.profiler.span import (
     EVENTS,
     Span,
+    Whole,
     chosen_rows,
+    cut,
     end_codes,
-    named_part,
     refuse_more,
 )
+from nki_lab.targets import get_target
 
 #: Name of the file that tells what the others are.
 INDEX = "profile.json"
@@ -127,31 +129,36 @@ def _part(path: Path, head: dict[str, Any], kind: str, span: Span) -> Profile:
     """Read what a folder has within a span."""
     tables = head["tables"]
 
-    def numbers(name: str, columns: list[str]) -> dict[str, Any]:
-        return _read(path, name, tables[name] | {"columns": columns}, kind)
+    def column_of(name: str, column: str) -> Column | None:
+        about = tables.get(name)
+        if about is None or column not in about["columns"]:
+            return None
+        values = _read(path, name, about | {"columns": [column]}, kind)[column]
+        return make_column(values, TABLES[name][column], about["rows"])
 
     def rows_of(name: str) -> np.ndarray | None:
         def number(column: str) -> np.ndarray:
-            found = make_column(
-                numbers(name, [column])[column], TABLES[name][column], tables[name]["rows"]
-            )
-            return end_codes(found) if isinstance(found, Strings) else known(found)
+            values = column_of(name, column)
+            if values is None:
+                return np.zeros(tables[name]["rows"], dtype=np.int64)
+            return end_codes(values) if isinstance(values, Strings) else known(values)
 
-        return chosen_rows(name, span, number, own)
+        return chosen_rows(name, reach, number, own)
 
+    about_run = _read(path, "Metadata", tables["Metadata"], kind) if "Metadata" in tables else {}
+    first_row = {name: values[0] for name, values in about_run.items()}
+    whole = Whole.of(span, get_target(head["target"]), column_of, first_row, lines_of(head))
+    reach = span.reach(whole.last_ns)
     own: dict[str, np.ndarray] = {}
     rows: dict[str, np.ndarray | None] = {}
     for name in (*EVENTS, *(name for name in tables if name not in EVENTS)):
         if name in tables:
             rows[name] = chosen = rows_of(name)
-            if name in EVENTS and chosen is not None and "id" in tables[name]["columns"]:
-                own[name] = np.asarray(numbers(name, ["id"])["id"])[chosen]
+            ids = column_of(name, "id") if name in EVENTS else None
+            if isinstance(ids, np.ndarray) and chosen is not None:
+                own[name] = known(ids)[chosen]
     counts = [int(chosen.sum()) for n in EVENTS if (chosen := rows.get(n)) is not None]
     refuse_more(sum(counts), path.name, span)
-    deals, kept = head.get("deals"), rows.get(TRANSFERS)
-    if deals is not None and kept is not None:
-        codes = np.asarray(deals["codes"], dtype=np.int64)[kept].tolist()
-        head = head | {"deals": deals | {"codes": codes}}
     part = with_head(
         head,
         {
@@ -159,8 +166,9 @@ def _part(path: Path, head: dict[str, Any], kind: str, span: Span) -> Profile:
             for name, about in tables.items()
             if (columns := _read(path, name, about, kind, rows[name]))
         },
+        rows.get(TRANSFERS),
     )
-    return named_part(part, span)
+    return cut(part, span, whole, rows.get(TRANSFERS))
 
 
 def _read(

@@ -17,7 +17,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from nki_lab.errors import NkiError, UnknownOption, UsageError, close_matches
 from nki_lab.profiler.report import bound_words, psum_peak_banks, sbuf_peak_bytes
@@ -164,7 +166,10 @@ class Variants:
         self._known: dict[Numbers, Variant] = {}
         self._kept: OrderedDict[Numbers, ViewData] = OrderedDict()
         self._lock = threading.RLock()  # views ask from a thread of their own
-        self._given = None if start is None else replace(start, make_variants=lambda: self)
+        self._given = start
+        # What is given out leads back here. What is kept does not, so that all of it goes with the last who holds it.
+        self._seen: WeakValueDictionary[Numbers, Variant] = WeakValueDictionary()
+        self._shown: WeakValueDictionary[Numbers, ViewData] = WeakValueDictionary()
 
     @property
     def start(self) -> Numbers:
@@ -174,7 +179,7 @@ class Variants:
     @property
     def visited(self) -> list[Variant]:
         """The variants that were timed, in that order."""
-        return list(self._known.values())
+        return list(map(self._given_out, self._known.values()))
 
     def at(self, **values: Any) -> Variant:
         """Return the kernel with some values, the others as at the start; it is compiled and timed the first time.
@@ -201,7 +206,17 @@ class Variants:
             known = self._known.get(numbers)
             if known is None:
                 known = self._known[numbers] = self._made(numbers)
-            return known
+            return self._given_out(known)
+
+    def _given_out(self, variant: Variant) -> Variant:
+        """Return a variant as one that can be looked at, the same one while somebody holds it."""
+        if variant.problem:
+            return variant
+        seen = self._seen.get(variant.numbers)
+        if seen is None:
+            seen = replace(variant, _look=partial(self._data, variant.numbers))
+            self._seen[variant.numbers] = seen
+        return seen
 
     def values(self, numbers: Numbers) -> dict[str, Any]:
         """Return the values of these numbers by name."""
@@ -265,7 +280,6 @@ class Variants:
             sbuf_bytes=sbuf_peak_bytes(profile),
             psum_banks=psum_peak_banks(profile),
             instructions=profile.count("Instruction"),
-            _look=lambda: self._data(numbers),
         )
 
     def _doubt(self, data: ViewData) -> str:
@@ -285,16 +299,22 @@ class Variants:
     def _data(self, numbers: Numbers) -> ViewData:
         """Return what views show of a variant; it is timed again where that is not kept."""
         with self._lock:
-            if numbers == self.start and self._given is not None:
-                return self._given
-            data = self._kept.get(numbers)
-            if data is None:
-                assert self._retime is not None
-                data = self._retime(self.values(numbers))
-                data = self._kept[numbers] = replace(data, make_variants=lambda: self)
-                self._forget()
-            self._kept.move_to_end(numbers)
-            return data
+            shown = self._shown.get(numbers)
+            if shown is None:
+                shown = replace(self._timed_data(numbers), make_variants=lambda: self)
+                self._shown[numbers] = shown
+            return shown
+
+    def _timed_data(self, numbers: Numbers) -> ViewData:
+        if numbers == self.start and self._given is not None:
+            return self._given
+        data = self._kept.get(numbers)
+        if data is None:
+            assert self._retime is not None
+            data = self._kept[numbers] = self._retime(self.values(numbers))
+            self._forget()
+        self._kept.move_to_end(numbers)
+        return data
 
     def _forget(self) -> None:
         sizes = [data.profile.count("Instruction") for data in self._kept.values()]

@@ -2,10 +2,12 @@
 
 from nki_lab.runtime.benchmark import Benchmark, benchmark
 from nki_lab.runtime.check import Comparison
+from nki_lab.runtime.chosen import use_cores, use_target
 from nki_lab.runtime.compare import compare
-from nki_lab.runtime.jit import CompiledFunction, KernelFunction, jit, simulate, use_target
+from nki_lab.runtime.jit import CompiledFunction, KernelFunction, jit, simulate
 from nki_lab.runtime.launch import launch
 from nki_lab.runtime.load import load
+from nki_lab.runtime.recording import NkiWarning
 from nki_lab.runtime.result import Result
 from nki_lab.runtime.run import run
 from nki_lab.runtime.step import step
@@ -17,6 +19,7 @@ __all__ = [
     "CompiledFunction",
     "KernelFunction",
     "KernelVariants",
+    "NkiWarning",
     "Result",
     "benchmark",
     "compare",
@@ -26,6 +29,7 @@ __all__ = [
     "run",
     "simulate",
     "step",
+    "use_cores",
     "use_target",
     "vary",
 ]

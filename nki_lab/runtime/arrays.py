@@ -47,6 +47,16 @@ def to_numpy(name: str, value: Any) -> np.ndarray:
     return value if library == "numpy" else np.asarray(value)
 
 
+def refuse_masked(name: str, value: Any) -> None:
+    """Raise KernelArgument for an array with masked elements."""
+    if np.ma.is_masked(value):
+        raise KernelArgument(
+            f"argument `{name}` is a masked array, with {np.ma.count_masked(value):,} masked of {value.size:,}"
+            " elements: tensors have no mask",
+            help="fill it, e.g. array.filled(0), and pass the mask as an array of its own",
+        )
+
+
 def _from_torch(name: str, tensor: Any) -> np.ndarray:
     if tensor.device.type != "cpu":
         raise KernelArgument(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -12,10 +12,13 @@ import numpy as np
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.insert_waits import insert_waits
 from nki_lab.ir.execution import Execution
+from nki_lab.ir.nodes import Finding
 from nki_lab.ir.repeat import repeated
 from nki_lab.profiler.profile import Profile
 from nki_lab.progress import doing
-from nki_lab.runtime.jit import KernelFunction, jit, use_target
+from nki_lab.runtime.chosen import within
+from nki_lab.runtime.jit import KernelFunction, jit
+from nki_lab.runtime.recording import warn_of_findings
 from nki_lab.settings import override
 from nki_lab.targets.spec import Target
 from nki_lab.timing import TimingOptions, simulate_cores, simulate_time
@@ -42,6 +45,7 @@ class Benchmark:
             last.
         instructions: executed by one call.
         profile: the timeline of the call by itself.
+        findings: what the author should know; those that may make the result wrong on a device are warnings, too.
     """
 
     name: str
@@ -50,6 +54,7 @@ class Benchmark:
     steady_ns: int
     instructions: int
     profile: Profile = field(repr=False, compare=False)
+    findings: tuple[Finding, ...] = field(default=(), repr=False, compare=False)
 
     def __repr__(self) -> str:
         return (
@@ -64,33 +69,38 @@ def benchmark(
     target: str | Target | None = None,
     capacity: str | None = None,
     skip_passes: str | None = None,
+    allow: str | None = None,
     program_overhead: bool = False,
     **kwargs: Any,
 ) -> Benchmark:
     """Model how long a kernel takes, to the nanosecond: the same on every machine, and never by a clock.
 
-    Values are computed only where the kernel has loops that the device runs, whose number of passes depends on them.
+    Values are computed only where the kernel has loops that the device runs, whose number of passes depends on them, or
+    where they decide whether memory is read that nothing has written.
 
     Args:
         kernel: a function decorated with `nki.jit`, or a plain function, or a functools.partial of one.
         args, kwargs: its arguments.
         target: trn1, trn2, trn3 or an alias; by default NEURON_PLATFORM_TARGET_OVERRIDE, else trn3.
-        capacity, skip_passes: as for `nki_lab.run`.
+        capacity, skip_passes, allow: as for `nki_lab.run`.
         program_overhead: count in `latency_ns` what a loaded program spends before its first transfer.
     """
     while isinstance(kernel, partial):
         args, kwargs = (*kernel.args, *args), kernel.keywords | kwargs
         kernel = kernel.func
     made = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
-    with override(capacity=capacity, skip_passes=skip_passes), use_target(target):
+    with override(capacity=capacity, skip_passes=skip_passes, allow=allow), within(target):
         compiled = made.compile(*args, **kwargs)
         programs = (compiled.compiled.kernel, *compiled.compiled.others)
-        if any(program.has_loops for program in programs):
+        if any(program.has_loops or program.tracked for program in programs):
             run = compiled.launch(*args, **kwargs)
-            executions = (run.execution, *run.others)
+            executions, findings = (run.execution, *run.others), run.findings
         else:
+            findings = compiled.compiled.findings
             executions = tuple(map(Execution.in_program_order, programs))
-    return benchmark_of(executions, TimingOptions(program_overhead=program_overhead))
+    warn_of_findings(finding for finding in findings if finding.is_serious)
+    timed = benchmark_of(executions, TimingOptions(program_overhead=program_overhead))
+    return replace(timed, findings=findings)
 
 
 @doing("timing calls behind each other")

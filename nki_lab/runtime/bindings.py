@@ -1,21 +1,22 @@
-"""When may memories that a compiled kernel was bound to be used for its next run?
+"""Keeps the memories that a compiled kernel was bound to for its next run.
 
 Binding takes as long as running small tiles. A binding is taken while a run uses it, so that two threads never share
-one, and given back without the caller's arrays.
+one, and given back without the caller's arrays. It goes when the program it belongs to goes.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from nki_lab.compiler.cores import pair_shared
 from nki_lab.compiler.pipeline import CompiledKernel
+from nki_lab.compiler.reuse import Programs
 from nki_lab.simulator import Program, SimulatorOptions
 
-#: Bindings kept, each with on-chip memories and tensors in private HBM of its own.
+#: Programs whose bindings are kept, each with on-chip memories and tensors in private HBM.
 KEPT = 8
 
 
@@ -37,7 +38,9 @@ class Binding(NamedTuple):
                 program.release()
 
 
-_free: OrderedDict[tuple[CompiledKernel, SimulatorOptions, int], Binding] = OrderedDict()
+_Free = dict[tuple[SimulatorOptions, int], Binding]
+#: The bindings that no run uses, by their program, the one used last at the end.
+_free: WeakKeyDictionary[Programs | CompiledKernel, _Free] = WeakKeyDictionary()
 
 
 @contextmanager
@@ -45,13 +48,15 @@ def binding(
     compiled: CompiledKernel, options: SimulatorOptions, ranks: int = 1
 ) -> Iterator[Binding]:
     """Give a binding for one run inside a `with` block; what failed is not used again."""
-    key = (compiled, options, ranks)
-    bound = _free.pop(key, None) or _bind(compiled, options, ranks)
+    program, form = compiled.programs or compiled, (options, ranks)
+    bound = _free.get(program, {}).pop(form, None) or _bind(compiled, options, ranks)
     yield bound
     bound.release()
-    _free[key] = bound
+    free = _free.pop(program, {})
+    free[form] = bound
+    _free[program] = free
     while len(_free) > KEPT:
-        _free.popitem(last=False)
+        _free.pop(next(iter(_free)), None)
 
 
 def _bind(compiled: CompiledKernel, options: SimulatorOptions, ranks: int) -> Binding:

@@ -9,19 +9,26 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.compiler.findings import refuse_findings
 from nki_lab.compiler.frontend import SourceKernel
-from nki_lab.compiler.idle_loops import find_idle_loops
-from nki_lab.compiler.pipeline import CompiledKernel, refuse_findings
+from nki_lab.compiler.pipeline import CompiledKernel
 from nki_lab.compiler.retrace import Retrace
 from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.compiler.trace import OutputRef, bind_arguments, is_array, map_arguments
-from nki_lab.errors import KernelArgument, NotOnTarget, SimulationError, UninitializedRead
+from nki_lab.errors import (
+    KernelArgument,
+    NkiError,
+    NotOnTarget,
+    SimulationError,
+    UninitializedRead,
+    without_our_frames,
+)
 from nki_lab.ir.execution import Execution
 from nki_lab.ir.nodes import Finding
-from nki_lab.runtime.arrays import is_foreign_array, library_of, to_library, to_numpy
+from nki_lab.runtime.arrays import is_foreign_array, library_of, refuse_masked, to_library, to_numpy
 from nki_lab.runtime.bindings import binding
 from nki_lab.runtime.call_form import CallForm, StoredForm
-from nki_lab.runtime.recording import record
+from nki_lab.runtime.recording import record, warn_of
 from nki_lab.runtime.result import Result
 from nki_lab.runtime.steps import kept_inputs
 from nki_lab.settings import Settings
@@ -62,7 +69,9 @@ class CompiledFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on new arrays of the same shapes and dtypes; everything else must be as it was compiled for."""
-        return self.launch(*args, **kwargs).value
+        result = self.launch(*args, **kwargs)
+        warn_of(result)
+        return result.value
 
     def save(self, path: str | Path, source: bool = True) -> Path:
         """Write the kernel to a file that `nki_lab.load` reads, and return its path; see `CompiledKernel.save`."""
@@ -108,6 +117,14 @@ class CompiledFunction:
         return results
 
     def _launch(self, args: tuple[Any, ...], kwargs: dict[str, Any], check: bool = True) -> Result:
+        try:
+            return recorded(self._run(args, kwargs, check))
+        except BaseException as error:
+            if isinstance(error, NkiError) or not isinstance(error, Exception):
+                without_our_frames(error)
+            raise
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], check: bool) -> Result:
         values, arrays = self._taken(args, kwargs, check)
         before = kept_inputs(self.compiled.kernel, arrays)
         with binding(self.compiled, self._options) as (programs, pairs):
@@ -122,10 +139,9 @@ class CompiledFunction:
                     error.can_be_stepped = not isinstance(error, UninitializedRead)
                     raise
             self.runs += 1
-            result = result_of(
+            return result_of(
                 self.compiled, cores, values, arrays, outputs, self._options, self._retrace, before
             )
-        return recorded(result)
 
     def _taken(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], check: bool
@@ -149,7 +165,9 @@ def check_cores(kernel: str, cores: int, target: Target) -> None:
 
 def simulation_options(settings: Settings) -> SimulatorOptions:
     """Return how the environment asks kernels to be run."""
-    return SimulatorOptions(precise_fp=settings.precise_fp, strict=settings.strict)
+    return SimulatorOptions(
+        precise_fp=settings.precise_fp, strict=settings.strict, max_trips=settings.max_trips
+    )
 
 
 def result_of(
@@ -176,7 +194,7 @@ def result_of(
         inputs=tuple(arrays),
         outputs=tuple(outputs),
         value=_structured(compiled.kernel.result, [to_library(o, library) for o in outputs]),
-        noticed=_noticed(executions, runs),
+        noticed=_noticed(runs),
         retrace=retrace,
         before=before,
         options=options,
@@ -193,15 +211,13 @@ def recorded(result: Result) -> Result:
     return result
 
 
-def _noticed(
-    executions: Sequence[Execution], runs: Sequence[Program | EagerRun]
-) -> tuple[Finding, ...]:
+def _noticed(runs: Sequence[Program | EagerRun]) -> tuple[Finding, ...]:
     """Return what the values of a run showed, each fact once for all cores."""
-    found: dict[Any, Finding] = {}
-    for execution, run in zip(executions, runs, strict=True):
-        for finding in (*run.noticed(), *find_idle_loops(execution)):
-            found.setdefault((finding.message, finding.stack), finding)
-    return tuple(found.values())
+    unique: dict[Any, Finding] = {}
+    for run in runs:
+        for finding in run.noticed():
+            unique.setdefault((finding.message, finding.stack), finding)
+    return tuple(unique.values())
 
 
 def numpy_arguments(
@@ -212,6 +228,7 @@ def numpy_arguments(
     found: list[Any] = []
 
     def leaf(name: str, value: Any) -> Any:
+        refuse_masked(name, value)
         found.append(value)
         return to_numpy(name, value)
 

@@ -6,9 +6,9 @@ import copy
 import functools
 import inspect
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
@@ -19,10 +19,10 @@ from nki_lab.compiler.pipeline import CompiledKernel, compile_kernel
 from nki_lab.compiler.retrace import Retrace
 from nki_lab.errors import KernelArgument, NkiError, NotModelled, ToolchainError
 from nki_lab.ir.instruction import active
-from nki_lab.ir.nodes import Finding
 from nki_lab.ir.watch import Watch
 from nki_lab.progress import phase
 from nki_lab.runtime.call_form import CallForm
+from nki_lab.runtime.chosen import chosen_cores, current_target, within
 from nki_lab.runtime.compiled import (
     CompiledFunction,
     check_cores,
@@ -31,51 +31,13 @@ from nki_lab.runtime.compiled import (
     result_of,
     simulation_options,
 )
-from nki_lab.runtime.recording import recording
+from nki_lab.runtime.recording import warn_of
 from nki_lab.runtime.result import Result
 from nki_lab.runtime.steps import kept_inputs
-from nki_lab.settings import Settings
+from nki_lab.settings import Settings, names_in
 from nki_lab.simulator import EagerRun
 from nki_lab.source import headline
-from nki_lab.targets import get_target
 from nki_lab.targets.spec import Target
-
-_chosen: ContextVar[Target | None] = ContextVar("nki_lab_target", default=None)
-_cores: ContextVar[int] = ContextVar("nki_lab_cores", default=1)
-
-
-@contextmanager
-def use_target(target: str | Target | None) -> Iterator[None]:
-    """Compile every kernel called inside for `target`, whatever the environment says; None changes nothing."""
-    if target is None:
-        yield
-        return
-    token = _chosen.set(get_target(target))
-    try:
-        yield
-    finally:
-        _chosen.reset(token)
-
-
-@contextmanager
-def use_cores(cores: int | None) -> Iterator[None]:
-    """Launch every kernel called inside on so many cores, but for those that say it themselves, `kernel[1](...)`.
-
-    None changes nothing.
-    """
-    if cores is None:
-        yield
-        return
-    token = _cores.set(cores)
-    try:
-        yield
-    finally:
-        _cores.reset(token)
-
-
-def current_target(settings: Settings) -> Target:
-    """Return the target chosen by `use_target`, else the environment's."""
-    return _chosen.get() or get_target(settings.target)
 
 
 class KernelFunction:
@@ -87,17 +49,25 @@ class KernelFunction:
         launched_on: number of cores that `kernel[...]` chose; None leaves it to `use_cores`.
         simulated: run on the simulator even where NKI_SIMULATOR asks for the device.
         debug: run instructions while they are traced.
+        allow: codes of errors that are findings of this kernel, besides those of NKI_LAB_ALLOW.
         schedule: (name, names it waits for) of instructions, from `with_schedule`.
     """
+
+    #: Programs of the latest calls that a kernel object keeps, so that a loop of calls compiles each once.
+    _KEPT = 4
 
     launched_on: int | None = None
     simulated = False
     debug = False
+    allow: tuple[str, ...] = ()
     schedule: Edges = ()
 
     def __init__(self, func: Callable[..., Any]) -> None:
         self.func = func
         self.source = SourceKernel.of(func)
+        self._latest: deque[Any] = deque(
+            maxlen=self._KEPT
+        )  # shared by the copies that choices make
         self.__name__: str = self.func.__name__
         functools.update_wrapper(self, self.func)
         self.__signature__ = inspect.signature(self.func)
@@ -108,6 +78,7 @@ class KernelFunction:
             return self
         made = copy.copy(self)
         made.__init__(self.func.__get__(owner, kind))  # type: ignore[misc]
+        made._latest = self._latest
         return made
 
     def __getitem__(self, grid: Any) -> KernelFunction:
@@ -123,7 +94,7 @@ class KernelFunction:
     @property
     def grid(self) -> int:
         """Number of cores a call launches on."""
-        return self.launched_on or _cores.get()
+        return self.launched_on or chosen_cores() or 1
 
     def with_schedule(self, schedule: Sequence[tuple[str, str | Sequence[str]]]) -> KernelFunction:
         """Return the kernel with waits between instructions: `[("second", "first"), ("third", ["first", ...])]`.
@@ -143,13 +114,12 @@ class KernelFunction:
         if active.builder is not None:
             return self.func(*args, **kwargs)
         result = self.launch(*args, **kwargs)
-        if not recording():
-            _show(result.findings)
+        warn_of(result)
         return result.value
 
     def launch(self, *args: Any, target: str | Target | None = None, **kwargs: Any) -> Result:
         """Run on the simulator and return everything that is known about the run."""
-        with phase(self.__name__), use_target(target), _enough_memory(self):
+        with phase(self.__name__), within(target), _enough_memory(self):
             settings = Settings.read()
             if settings.debug or self.debug:
                 return self._debug(settings, args, kwargs)
@@ -172,17 +142,30 @@ class KernelFunction:
     def _compiled(
         self, settings: Settings, arguments: inspect.BoundArguments, watch: Watch | None = None
     ) -> CompiledKernel:
-        return compile_kernel(
+        compiled = compile_kernel(
             self.source, arguments.args, arguments.kwargs, self._target(settings),
-            replace(CompileOptions.from_settings(settings), schedule=self.schedule), self.grid, watch,
+            self.options(settings), self.grid, watch,
         )  # fmt: skip
+        if compiled.programs in self._latest:
+            self._latest.remove(compiled.programs)
+        self._latest.append(compiled.programs)
+        return compiled
 
     def _retrace(self, settings: Settings, arguments: inspect.BoundArguments) -> Retrace:
         """Return what traces this call again."""
         return Retrace(
-            self.source, arguments.args, arguments.kwargs, self._target(settings),
-            replace(CompileOptions.from_settings(settings), schedule=self.schedule),
+            self.source, arguments.args, arguments.kwargs, self._target(settings), self.options(settings),
         )  # fmt: skip
+
+    def options(self, settings: Settings) -> CompileOptions:
+        """Return the choices of a compilation: those of the environment, and of this kernel."""
+        has_grid = (self.launched_on or chosen_cores()) is not None
+        return replace(
+            CompileOptions.from_settings(settings),
+            schedule=self.schedule,
+            allow=(*settings.allow, *self.allow),
+            grid=has_grid,
+        )
 
     def _target(self, settings: Settings) -> Target:
         """Return the machine to compile for; refuse what it cannot run."""
@@ -238,7 +221,8 @@ def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
     `mode=` is accepted and ignored, as in the official package since 0.3; `platform_target=` is an error there and
     here: the target is chosen by NEURON_PLATFORM_TARGET_OVERRIDE, or per call. (nki/migration/index.rst)
 
-    `debug=True`, which is ours, runs instructions while they are traced: `print(tile)` and `breakpoint()` see values.
+    Two arguments are ours. `debug=True` runs instructions while they are traced: `print(tile)` and `breakpoint()` see
+    values. `allow="NKI206"` has codes of errors that are findings instead, for kernels written for an older NKI.
     """
     if "platform_target" in kwargs:
         raise KernelArgument(
@@ -246,13 +230,14 @@ def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
             help="set NEURON_PLATFORM_TARGET_OVERRIDE, or use %%nki --target / nki_lab.run(..., target=...)",
         )
     debug = bool(kwargs.get("debug", False))
-    ignored = set(kwargs) - {"debug", "mode", "debug_kernel", "show_compiler_tb"}
+    allow = kwargs.get("allow")
+    ignored = set(kwargs) - {"allow", "debug", "mode", "debug_kernel", "show_compiler_tb"}
     if ignored:
         warnings.warn(f"nki.jit ignores {', '.join(sorted(ignored))}", stacklevel=2)
     if fn is None:
-        return functools.partial(jit, debug=debug)
+        return functools.partial(jit, debug=debug, allow=allow)
     if isinstance(fn, KernelFunction):
-        return fn._with(simulated=False, debug=debug)
+        return fn._with(simulated=False, debug=debug, allow=names_in(allow))
     if not inspect.isfunction(fn):
         of_kernel = isinstance(fn, functools.partial)
         raise KernelArgument(
@@ -261,26 +246,10 @@ def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
             if of_kernel
             else "write a `def` that returns its output tensors",
         )
-    return KernelFunction(fn)._with(debug=debug)
+    return KernelFunction(fn)._with(debug=debug, allow=names_in(allow))
 
 
 def simulate(kernel: Any) -> KernelFunction:
     """Return `kernel` as one that runs on the simulator whatever NKI_SIMULATOR says (`nki.simulate`)."""
     made = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
     return made._with(simulated=True)
-
-
-class NkiWarning(UserWarning):
-    """A finding of a kernel that was called directly, outside a view that lists findings."""
-
-
-def _show(findings: tuple[Finding, ...]) -> None:
-    for finding in findings:
-        if finding.is_serious:
-            warnings.warn(f"{finding.message}{_where(finding)}", NkiWarning, stacklevel=3)
-
-
-def _where(finding: Finding) -> str:
-    from nki_lab.source import Span
-
-    return f" ({Span.of(finding.stack[0])})" if finding.stack else ""

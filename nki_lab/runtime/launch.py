@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nki_lab.errors import KernelArgument, NotModelled
-from nki_lab.runtime.jit import KernelFunction, jit, use_target
+from nki_lab.runtime.chosen import within
+from nki_lab.runtime.jit import KernelFunction, jit
 from nki_lab.runtime.result import Result
-from nki_lab.settings import Settings
+from nki_lab.settings import Settings, override
 from nki_lab.targets.spec import Target
 
 Arguments = Mapping[str, Any] | tuple[Any, ...] | Any
@@ -20,6 +21,7 @@ def launch(
     inputs: Sequence[Arguments] | Arguments,
     *,
     target: str | Target | None = None,
+    allow: str | None = None,
 ) -> list[Result]:
     """Compile a kernel once, run it as `ranks` ranks that meet in collectives, and return the Result of each.
 
@@ -33,6 +35,7 @@ def launch(
         inputs: a list with the arguments of each rank: a tuple of them, a dict by name, or one array for a kernel of
             one parameter. A tuple or dict instead of a list is given to every rank.
         target: trn1, trn2, trn3 or an alias; by default NEURON_PLATFORM_TARGET_OVERRIDE, else trn3.
+        allow: codes of errors that are findings instead, as for `nki_lab.run`.
 
     Raises:
         KernelArgument: `inputs` do not fit the ranks or each other; the message names rank and argument.
@@ -55,7 +58,7 @@ def launch(
         )
     calls = [_call(given) for given in _per_rank(made.__name__, ranks, inputs)]
     args, kwargs = calls[0]
-    with use_target(target):
+    with within(target), override(allow=allow):
         compiled = made.compile(*args, **kwargs)
     return compiled.launch_ranks(calls)
 

@@ -1,14 +1,28 @@
-"""Which kernels ran inside a block?"""
+"""Records which kernels ran inside a block, and warns of the findings of those that nobody recorded."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
+from nki_lab.ir.nodes import Finding
 from nki_lab.runtime.result import Result
+from nki_lab.source import Span, is_internal
 
-_open: ContextVar[list[Result] | None] = ContextVar("nki_lab_runs", default=None)
+
+class _Recording:
+    """A block that records, and its runs while it is open: contexts that are kept for longer hold this too."""
+
+    def __init__(self, runs: list[Result]) -> None:
+        self.runs: list[Result] | None = runs
+
+
+_open: ContextVar[_Recording | None] = ContextVar("nki_lab_runs", default=None)
 _listeners: list[Callable[[Result], None]] = []
 
 
@@ -19,16 +33,61 @@ def record_runs() -> Iterator[list[Result]]:
     Whoever records shows the findings of the runs; they are not issued as warnings.
     """
     runs: list[Result] = []
-    token = _open.set(runs)
+    block = _Recording(runs)
+    token = _open.set(block)
     try:
         yield runs
     finally:
         _open.reset(token)
+        block.runs = None
 
 
-def recording() -> bool:
-    """Tell whether a block around the caller records."""
-    return _open.get() is not None
+def _runs() -> list[Result] | None:
+    block = _open.get()
+    return None if block is None else block.runs
+
+
+class NkiWarning(UserWarning):
+    """A finding of a kernel that was called directly, where no report lists findings."""
+
+
+def warn_of(result: Result) -> None:
+    """Warn of the findings of a run, at their lines; not inside a block that records."""
+    if _runs() is None:
+        warn_of_findings(result.findings)
+
+
+# What `warnings` has shown, for each file: with the usual filters a fact is shown once for its line.
+_shown: dict[str, dict[Any, Any]] = {}
+
+
+def warn_of_findings(findings: Iterable[Finding]) -> None:
+    """Warn of all findings but advice, each at its line in the author's text."""
+    for finding in findings:
+        if finding.kind == "advice":
+            continue
+        text = finding.message + (f"; {finding.help}" if finding.help else "")
+        filename, line = _place(finding)
+        shown = _shown.setdefault(filename, {})
+        key = text, NkiWarning, line
+        # The next call may tell the same with other numbers.
+        same = re.sub(r"[\d,.]+", "0", text), NkiWarning, line
+        if same in shown:
+            shown[key] = True
+        warnings.warn_explicit(text, NkiWarning, filename, line, registry=shown)
+        if key in shown:
+            shown[same] = True
+
+
+def _place(finding: Finding) -> tuple[str, int]:
+    """Return the file and line of a finding; of the call where it has none."""
+    if finding.stack:
+        span = Span.of(finding.stack[0])
+        return span.filename, span.line
+    frame: Any = sys._getframe(1)
+    while frame.f_back is not None and is_internal(frame.f_code):
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
 
 
 def on_run(tell: Callable[[Result], None] | None) -> None:
@@ -43,6 +102,6 @@ def record(result: Result) -> None:
     """Add a run to the innermost recording, if there is one, and tell who listens."""
     for tell in _listeners:
         tell(result)
-    runs = _open.get()
+    runs = _runs()
     if runs is not None:
         runs.append(result)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from importlib import import_module
 from typing import Any
 
@@ -157,8 +157,7 @@ class Result:
         Nothing is computed, and nothing of the run changes. A notebook shows what is returned as sliders with the
         timeline of what they say. Names and values are those of `nki_lab.vary`; without any they are proposed.
         """
-        made = import_module(_VARY).variants_of_run
-        return made(self.retrace, 1 + len(self.others), self.view_data, values)
+        return _variants(self.retrace, len(self.others), self.view_data, values)
 
     def advice(self) -> Advices:
         """Return which changes of the kernel would make it faster, the largest gain first."""
@@ -177,21 +176,37 @@ class Result:
             self.compiled,
             self.profile,
             self.findings,
-            lambda: self.steps,
+            self._make_steps,
             self.inputs,
             self.outputs,
         )
-        return replace(data, make_variants=self.vary)
+        # Nothing of it leads back to the result or to itself: what nobody holds any more goes at once.
+        return replace(
+            data, make_variants=partial(_variants, self.retrace, len(self.others), data, {})
+        )
 
-    @cached_property
+    @property
     def steps(self) -> Steps:
         """The executed instructions, each with the values around it: `result.steps.at(7)`.
 
         The first look runs the kernel once more, on copies of its inputs as they are now. Where that is not possible
         (two cores, several ranks) or gives other results (arrays that were changed since), `problem` says why.
         """
-        return steps_of_run(
-            self.compiled, self.inputs, self.before, self.outputs, self.options, self.ranks
+        return self._make_steps()
+
+    @cached_property
+    def _make_steps(self) -> Callable[[], Steps]:
+        """Gives the steps, always the same; views keep it, and with it no Result."""
+        return cache(
+            partial(
+                steps_of_run,
+                self.compiled,
+                self.inputs,
+                self.before,
+                self.outputs,
+                self.options,
+                self.ranks,
+            )
         )
 
     def show(self, *views: str, compare: Result | Profile | None = None) -> Any:
@@ -208,3 +223,10 @@ class Result:
 
     def __repr__(self) -> str:
         return report(self.profile)
+
+
+def _variants(
+    retrace: Retrace | None, others: int, start: ViewData, values: Mapping[str, Any]
+) -> Variants:
+    """Return the variants of a run on one core and some others."""
+    return import_module(_VARY).variants_of_run(retrace, 1 + others, start, values)

@@ -19,6 +19,8 @@ def run(
     capacity: str | None = None,
     skip_passes: str | None = None,
     strict: bool | None = None,
+    allow: str | None = None,
+    max_trips: int | None = None,
     debug: bool | None = None,
     **kwargs: Any,
 ) -> Result:
@@ -31,18 +33,26 @@ def run(
         capacity: "error", or "finding" to run a kernel that does not fit into SBUF or PSUM.
         skip_passes: names of compiler passes to leave out, separated by commas; "schedule" keeps the author's order.
         strict: findings are errors.
+        allow: codes of errors, separated by commas, that are findings instead, so that a kernel written for an older
+            NKI runs: "NKI206" are integers for members of enumerations.
+        max_trips: trips that the device loops of the run may make together; more are an error.
         debug: run instructions while they are traced, so that `print(tile)` and `breakpoint()` in the kernel see
             values. One core only.
 
     None leaves a choice to its environment variable: NKI_LAB_CAPACITY, NKI_LAB_SKIP_PASSES, NKI_LAB_STRICT,
-    NKI_LAB_DEBUG.
+    NKI_LAB_ALLOW, NKI_LAB_MAX_TRIPS, NKI_LAB_DEBUG.
     """
     while isinstance(kernel, partial):
         args, kwargs = (*kernel.args, *args), kernel.keywords | kwargs
         kernel = kernel.func
     made = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
     with override(
-        capacity=capacity, skip_passes=skip_passes, strict=_text(strict), debug=_text(debug)
+        capacity=capacity,
+        skip_passes=skip_passes,
+        strict=_text(strict),
+        allow=allow,
+        max_trips=None if max_trips is None else str(max_trips),
+        debug=_text(debug),
     ):
         return made.launch(*args, target=target, **kwargs)
 

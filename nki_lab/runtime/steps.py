@@ -13,7 +13,8 @@ from nki_lab.compiler.pipeline import CompiledKernel
 from nki_lab.errors import KernelArgument, NkiError, NotModelled
 from nki_lab.ir.execution import Execution
 from nki_lab.ir.literals import view_text
-from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.nodes import Finding, Kernel
+from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.step_data import NoSteps, Step, StepOperand, StepPass, Steps
 from nki_lab.profiler.view_data import ViewData
 from nki_lab.progress import doing
@@ -140,12 +141,19 @@ class RunSteps:
         """Return the executed instructions that write or read a tensor, in order; `tensor` is its number."""
         return self._stepper.touching(self.kernel.storages[tensor], writes, reads)
 
-    @cached_property
+    @property
     def view_data(self) -> ViewData:
-        """The run as the views show it, up to its end or to the instruction that ends it."""
-        execution = Execution(self.kernel, self.order.tolist(), self._stepper.trips)
-        findings = self._compiled.findings
-        return make_view_data(self._compiled, simulate_time(execution), findings, lambda: self)
+        """The run as the views show it, up to its end or to the instruction that ends it; it holds these steps."""
+        return make_view_data(self._compiled, self._profile, self.findings, lambda: self)
+
+    @cached_property
+    def _profile(self) -> Profile:
+        return simulate_time(Execution(self.kernel, self.order.tolist(), self._stepper.trips))
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the author should know, from the compiler and from the values of the run."""
+        return (*self._compiled.findings, *self._stepper.noticed)
 
     def show(self, *views: str) -> Any:
         """Return the steps as an object that a notebook shows, also those of a run that fails.

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from nki_lab.errors import TimedOut, UsageError
+from nki_lab.errors import TimedOut, UsageError, without_our_frames
 from nki_lab.source import Stack, stack_in_cells
 
 # Should the exception be lost, as in a finalizer, the next alarm comes after this many seconds.
@@ -51,9 +51,11 @@ def time_limit(seconds: float | None, stack: Stack = ()) -> Iterator[None]:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
     except _Expired as expired:
+        place = stack_in_cells(expired) or stack
+        without_our_frames(expired)
         raise TimedOut(
             f"not finished after {seconds:g} seconds",
-            stack=stack_in_cells(expired) or stack,
+            stack=place,
             help="is there a loop without an end? a larger --timeout gives it more time",
         ) from None
     finally:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.retrace import Retrace, forgotten
 from nki_lab.compiler.trace import bind_arguments, is_array, map_arguments
 from nki_lab.errors import NkiError, UnknownOption
@@ -19,8 +18,9 @@ from nki_lab.profiler.variants import MOST_COMBINATIONS, Parameter, Variants
 from nki_lab.profiler.vary_text import variants_text
 from nki_lab.profiler.view_data import ViewData
 from nki_lab.runtime.changed_globals import with_globals
+from nki_lab.runtime.chosen import current_target
 from nki_lab.runtime.compiled import numpy_arguments
-from nki_lab.runtime.jit import KernelFunction, current_target, jit
+from nki_lab.runtime.jit import KernelFunction, jit
 from nki_lab.runtime.steps import VIEWS_ROOM
 from nki_lab.runtime.timing_only import MOST_INSTRUCTIONS, TimedCall, time_call
 from nki_lab.runtime.vary_parameters import CORES, TARGET, Changeable, changed_arguments
@@ -158,7 +158,7 @@ def _call(
         kernel.source,
         {name: forgotten(value) for name, value in bound.arguments.items()},
         current_target(settings) if target is None else get_target(target),
-        replace(CompileOptions.from_settings(settings), schedule=kernel.schedule),
+        kernel.options(settings),
         kernel.grid,
         arrays if simulate else None,
     )

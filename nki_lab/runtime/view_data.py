@@ -74,6 +74,7 @@ _SHOWN = (
     "addresses",
     "overlaps",
     "poisoned",
+    "tracked",
     "placed",
     "waits",
     "findings",

@@ -23,10 +23,14 @@ class Elements(NamedTuple):
     Attributes:
         window: a view at a fixed place.
         at: arrays of indices into `window`, as NumPy takes them; None for all of its elements.
+        rows: where rows of the operand are left out, which of them the first axis of `at` has.
+        exact: of an operand that is updated, all these elements are written.
     """
 
     window: NkiTensor
     at: tuple[np.ndarray, ...] | None = None
+    rows: np.ndarray | None = None
+    exact: bool = False
 
     def of(self, marks: np.ndarray, unit: int) -> np.ndarray:
         """Return the marks of these elements.
@@ -42,6 +46,14 @@ class Elements(NamedTuple):
         """Set the marks of these elements to `value`."""
         part = part_of(marks, unit, self.window)
         part[... if self.at is None else self.at] = value
+
+    def mark_where(self, marks: np.ndarray, unit: int, chosen: np.ndarray) -> None:
+        """Set the marks of those of these elements that `chosen`, in their shape, names."""
+        part = part_of(marks, unit, self.window)
+        if self.at is not None:
+            part[tuple(a[chosen] for a in self.at)] = True
+        else:
+            part |= chosen[..., None] if part.ndim > chosen.ndim else chosen
 
 
 class Access(NamedTuple):

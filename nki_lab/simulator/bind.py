@@ -12,14 +12,16 @@ from functools import cache, partial
 from math import prod
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
+from nki_lab.dtypes import DType, float8_e4m3fn
 from nki_lab.errors import NkiError, NotModelled
 from nki_lab.ir.instruction import READ, UPDATE, Definition, Instruction, Shape
 from nki_lab.ir.layout import reshape_strides
 from nki_lab.ir.nodes import Finding
 from nki_lab.ir.tensor import NkiTensor
-from nki_lab.isa.numerics import BITS, FLOAT32, bits_of, load_cast, store_cast
+from nki_lab.isa.numerics import BITS, FLOAT32, bits_of, load_cast, overflows, store_cast
 from nki_lab.simulator.memory import Memory
 from nki_lab.source import Stack, came_at
 
@@ -105,7 +107,7 @@ class Binder:
                 out = "out" if name == "dst" else f"out_{name}"
                 value = i.args[definition.position[name]]
                 given[out] = self._result(
-                    name, value, definition.operands[name].shape, numerics.get(name, FLOAT32), shape,
+                    i, name, value, definition.operands[name].shape, numerics.get(name, FLOAT32), shape,
                     read, after, definition.in_place_safe,
                 )  # fmt: skip
         for name in definition.params:
@@ -183,7 +185,9 @@ class Binder:
             return (own[0], *(1,) * (len(shape) - 1))
         return shape if prod(own) == prod(shape) else own
 
-    def _result(self, name, value, kind, compute, shape, read, after, in_place_safe) -> np.ndarray:
+    def _result(
+        self, i, name, value, kind, compute, shape, read, after, in_place_safe
+    ) -> np.ndarray:
         array = self.memory.array(value)
         held = self.memory.held_as(value.dtype)
         if compute is BITS:
@@ -201,6 +205,14 @@ class Binder:
         kind_of = array.dtype if compute is None or compute is BITS else np.dtype(compute)
         result = self.scratch.array(f"out_{name}", value.shape, kind_of)
         after.append(partial(_cast(cast), source=result, out=array))
+        count = overflows(held) if compute == FLOAT32 else None
+        if count is not None:
+            tell = partial(self.notice, i.definition.name, i.stack)
+            after.append(
+                partial(
+                    _tell_overflow, result=result, out=array, dtype=held, count=count, tell=tell
+                )
+            )
         return result.reshape(wanted)
 
     # -- hidden registers ----------------------------------------------------------------------------------------
@@ -257,6 +269,25 @@ def tell_where(error: NkiError, i: Instruction | None) -> None:
     tensors = ((n, i.args[i.definition.position[n]]) for n in i.definition.operands)
     found = [f"{n} = {t.describe()}" for n, t in tensors if type(t) is NkiTensor]
     error.notes = (*error.notes, *found)
+
+
+def _tell_overflow(
+    result: np.ndarray,
+    out: np.ndarray,
+    dtype: DType,
+    count: Callable[[np.ndarray, np.ndarray], int],
+    tell: Callable[[int, int, str, str], None],
+) -> None:
+    lost = count(result, out)
+    if lost:
+        what = "NaN" if dtype is float8_e4m3fn else "infinity"
+        largest = float(ml_dtypes.finfo(dtype.np).max)
+        tell(
+            lost,
+            result.size,
+            f"values overflow to {what} in {dtype}, whose largest is {largest:g}",
+            f"scale them, or limit them to {largest:g} with nl.minimum and nl.maximum before they are cast",
+        )
 
 
 def _shares_places(view: NkiTensor) -> bool:

@@ -65,9 +65,11 @@ class CoreMeeting(Meeting):
         first, last = calls[0], calls[-1]
         if first is not last:
             _check_ranks(first, last)
+            _check_data(first, last)
         for sender, receiver in ((first, last), (last, first)):
             if sender.sent is not None and receiver.received is not None:
                 np.copyto(receiver.received, sender.sent)
+        first.sent = first.received = last.sent = last.received = None
 
 
 def _check_ranks(a: CoreMeeting, b: CoreMeeting) -> None:
@@ -89,3 +91,19 @@ def _check_ranks(a: CoreMeeting, b: CoreMeeting) -> None:
             stack=b.i.stack,
             help="send and receive tiles of one shape and dtype",
         )
+
+
+def _check_data(a: CoreMeeting, b: CoreMeeting) -> None:
+    """Notice a barrier at which the cores name other tensors, which orders what each does with its own alone."""
+    if "data" not in a.tensors or np.may_share_memory(_whole(a), _whole(b)):
+        return
+    one, other = (f"`{m.tensors['data'].storage.name}` on core {m.place.core}" for m in (a, b))
+    a.program.notice(
+        a.i.definition.name, a.i.stack, 1, 1,
+        f"barriers wait for two tensors, {one} and {other}",
+        "name one tensor in shared HBM on both cores, the one that both write and read; add a barrier for the other",
+    )  # fmt: skip
+
+
+def _whole(meeting: CoreMeeting) -> np.ndarray:
+    return meeting.program.memory.array(meeting.tensors["data"].storage.whole())

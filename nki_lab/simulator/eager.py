@@ -1,4 +1,4 @@
-"""How does a kernel run while it is traced, so that `print` and a debugger see values?
+"""Runs a kernel while it is traced, so that `print` and a debugger see values.
 
 Each instruction runs when the trace appends it. Of a device loop the first pass runs while its body is traced and the
 others when it ends. Nothing has an address yet that the author did not give, so tensors have bytes of their own; those
@@ -28,6 +28,7 @@ from nki_lab.simulator.memory import Base, Memory
 from nki_lab.simulator.options import SimulatorOptions
 from nki_lab.simulator.registers import new_registers
 from nki_lab.simulator.rendezvous import DeviceLoop
+from nki_lab.simulator.unwritten import Unwritten
 from nki_lab.targets.spaces import PSUM
 from nki_lab.targets.spec import Target
 
@@ -66,11 +67,15 @@ class EagerRun:
     def __init__(
         self, target: Target, arrays: Sequence[np.ndarray], options: SimulatorOptions | None = None
     ) -> None:
+        self.options = options or SimulatorOptions()
         self.trips: list[int] = []
+        self.trips_made = 0
         self.register_file = RegisterFile()
-        self.memory = _GrowingMemory(target, options or SimulatorOptions())
+        self.memory = _GrowingMemory(target, self.options)
         self._binder = Binder(self.memory, new_registers(target))
         self._late = Late(self.memory, self._binder, self.register_file)
+        self._unwritten = Unwritten(self._late, None)
+        self._noticed: tuple[Finding, ...] = ()
         self._arrays = arrays
         self._held: list[np.ndarray] = []
         self._builder: Builder | None = None
@@ -127,7 +132,7 @@ class EagerRun:
 
     def noticed(self) -> tuple[Finding, ...]:
         """Return what only the values of the run could show."""
-        return self._binder.noticed()
+        return (*self._binder.noticed(), *self._noticed)
 
     # -- running -------------------------------------------------------------------------------------------------
 
@@ -146,6 +151,7 @@ class EagerRun:
     def _renew(self, storages: list[Storage]) -> None:
         """Let tensors made in a loop's body start anew."""
         for storage in storages:
+            self._unwritten.renew(storage.id)
             if storage.address is None and storage.data is None:
                 self.memory.fill_unwritten(storage)
             mask = self._binder.written.get(storage.id)
@@ -161,6 +167,7 @@ class EagerRun:
             )
         self._note_written(i)
         with np.errstate(all="ignore"), one_blas_thread():
+            self._unwritten.before(i, self._late.accesses(i))
             self._late.run(i)
 
     def _note_written(self, i: Instruction) -> None:
@@ -188,6 +195,8 @@ class EagerRun:
 
     def end(self, kernel: Kernel) -> list[np.ndarray]:
         """Write inputs the kernel changed back to the caller's arrays and return the outputs of the compiled kernel."""
+        self._unwritten.check_results(kernel)
+        self._noticed = self._unwritten.noticed(kernel, self.trips)
         elements = elements_of(kernel.name, kernel.inputs, self._arrays)
         for storage, array, held in zip(kernel.inputs, elements, self._held, strict=True):
             if storage.id in kernel.written_inputs:

@@ -96,10 +96,7 @@ class Late:
         except _Skipped:
             pass
         finally:
-            for key in self._made:
-                self.memory.drop(key)
-                self.binder.written.pop(key, None)
-            self._made.clear()
+            self._drop_made()
 
     def accesses(self, i: Instruction) -> list[Access]:
         """Return what an instruction reads and writes, element by element, with the values that addresses have now.
@@ -171,8 +168,33 @@ class Late:
             return _kept(i, skipped)
         return None
 
+    def kept(self, i: Instruction, position: int, view: NkiTensor) -> np.ndarray:
+        """Return which elements of an operand that is updated an instruction leaves as they are.
+
+        It is run on two old values that differ in every bit: what differs afterwards was left alone.
+        """
+        results = []
+        try:
+            for pattern in (0x00, 0xFF):
+                given: dict[int, list[NkiTensor]] = {}
+                for o in self._placed(i):
+                    if o.view is view and o.position == position:
+                        array = np.empty(view.shape, self.memory.held_as(view.dtype).np)
+                        array.view(np.uint8).fill(pattern)
+                        made = self._adopt(view, array)
+                        results.append(array)
+                    else:
+                        made = (
+                            o.static if o.places is None else self._gathered(o.view, o.places, True)
+                        )
+                    given.setdefault(o.position, []).append(made)
+                run_steps(self.binder.bind(self._at_places(i, given)))
+        finally:
+            self._drop_made()
+        one, other = (a.view(f"u{a.itemsize}") for a in results)
+        return np.asarray(one != other)
+
     def _run(self, i: Instruction) -> None:
-        definition = i.definition
         ready, self._ready = self._ready, None
         operands = ready[1] if ready is not None and ready[0] is i else self._placed(i)
         keeps = self._kept(i, operands)
@@ -187,6 +209,18 @@ class Late:
                     put.add(o.position)
                     after.append(partial(self._scatter, i, made, o.places, keeps))
             given.setdefault(o.position, []).append(made)
+        at_dst = i.definition.position.get("dst")
+        if keeps is not None and at_dst is not None and at_dst not in put:
+            given[at_dst] = [self._aside(given[at_dst][0], keeps, after)]
+        run_steps(self.binder.bind(self._at_places(i, given)))
+        for position in i.form.registers_set:
+            self.registers.set(i.args[position], int(self.binder.set_values[position][0]))
+        for finish in after:
+            finish()
+
+    def _at_places(self, i: Instruction, given: dict[int, list[NkiTensor]]) -> Instruction:
+        """Return an instruction with the values of registers, and with tensors at fixed places, by position."""
+        definition = i.definition
         args: list[Any] = []
         for position, value in enumerate(i.args):
             if type(value) is Register and definition.params[position] not in definition.sets:
@@ -196,31 +230,29 @@ class Late:
                 args.append(tuple(views) if type(value) is tuple else views[0])
             else:  # one that is not touched has no address to wait for
                 args.append(value)
-        at_dst = definition.position.get("dst")
-        if keeps is not None and at_dst is not None and at_dst not in put:
-            args[at_dst] = self._aside(args[at_dst], keeps, after)
         static = Instruction(definition, tuple(args), i.stack)
         static.form = i.form
-        run_steps(self.binder.bind(static))
-        for position in i.form.registers_set:
-            self.registers.set(i.args[position], int(self.binder.set_values[position][0]))
-        for finish in after:
-            finish()
+        return static
+
+    def _drop_made(self) -> None:
+        for key in self._made:
+            self.memory.drop(key)
+            self.binder.written.pop(key, None)
+        self._made.clear()
 
     def placed(self, i: Instruction) -> dict[str, Any]:
         """Return the tensors of an instruction by name (tuples of lists), where its registers place them now.
 
         For instructions whose operands no tile of indices addresses.
         """
+        return {name: self._place(i, getattr(i, name)) for name in i.definition.operands}
 
-        def place(view: Any) -> Any:
-            if type(view) is tuple:
-                return tuple(place(v) for v in view)
-            if type(view) is NkiTensor and view.dynamic is not None:
-                return self._moved(i, view, skip=False)
-            return view
-
-        return {name: place(getattr(i, name)) for name in i.definition.operands}
+    def _place(self, i: Instruction, view: Any) -> Any:
+        if type(view) is tuple:
+            return tuple(self._place(i, v) for v in view)
+        if type(view) is NkiTensor and view.dynamic is not None:
+            return self._moved(i, view, skip=False)
+        return view
 
     # -- one value moves a view ----------------------------------------------------------------------------------
 
@@ -330,20 +362,23 @@ def skips(i: Instruction) -> bool:
 def _accesses(i: Instruction, o: _Operand, keeps: np.ndarray | None) -> list[Access]:
     """Return what an instruction does with an operand; `keeps` are the elements of `dst` that it leaves alone."""
     kept = keeps if o.role != READ else None
+    exact = skips(i) and o.role != READ
     if o.places is None and kept is None:
-        return operand_accesses(i, o.position, o.role, o.view, o.static)
+        found = operand_accesses(i, o.position, o.role, o.view, o.static)
+        return [a._replace(elements=a.elements._replace(exact=exact)) for a in found]
     if o.places is None:
         assert kept is not None
-        return [Access(o.position, o.role, o.view, Elements(o.static, np.nonzero(~kept)))]
-    valid, at = o.places.valid, o.places.at
+        elements = Elements(o.static, np.nonzero(~kept), None, exact)
+        return [Access(o.position, o.role, o.view, elements)]
+    valid, at, rows = o.places.valid, o.places.at, None
     if kept is not None:  # rows of HBM, and elements in them
         written = ~kept
         written[~valid] = False
-        rows, *inner = np.nonzero(written)
-        at = (at[0][rows], *inner)
+        chosen, *inner = np.nonzero(written)
+        at = (at[0][chosen], *inner)
     elif not valid.all():
-        at = tuple(a[valid] for a in at)
-    return [Access(o.position, o.role, o.view, Elements(o.places.window, at))]
+        at, rows = tuple(a[valid] for a in at), np.flatnonzero(valid)
+    return [Access(o.position, o.role, o.view, Elements(o.places.window, at, rows, exact))]
 
 
 def _kept(

@@ -27,6 +27,7 @@ from nki_lab.simulator.options import SimulatorOptions
 from nki_lab.simulator.ranks import RankMeeting
 from nki_lab.simulator.registers import new_registers, reset_registers
 from nki_lab.simulator.rendezvous import DeviceLoop, Meeting, Place, World, run_to_meetings
+from nki_lab.simulator.unwritten import Unwritten
 
 
 class _Outside(NamedTuple):
@@ -68,7 +69,6 @@ class Program:
     ) -> None:
         self.kernel = kernel
         self.options = options or SimulatorOptions()
-        self.observers = tuple(observers)
         self.place = Place(rank, kernel.program[0])
         self.world = World(ranks, kernel.program[1])
         self.memory = Memory.of(kernel, self.options)
@@ -81,8 +81,13 @@ class Program:
         self.register_file = RegisterFile()
         # How often each device loop of the last run ran, in the order they were entered.
         self.trips: list[int] = []
+        self.trips_made = 0
         self._binder = Binder(self.memory, self.registers, rank, ranks)
+        self.notice = self._binder.notice
         self._late = Late(self.memory, self._binder, self.register_file)
+        self.unwritten = Unwritten(self._late, kernel)
+        own = (self.unwritten,) if self.unwritten.has_work else ()
+        self.observers: tuple[Observer, ...] = (*observers, *own)
         self._steps: list[Any] = []
         self._outside: list[_Outside] = []
         self._starting: dict[int, list[Storage]] = {}
@@ -150,6 +155,8 @@ class Program:
         if storage.id in self.kernel.poisoned and storage.id not in self.memory.outside:
             array = self.memory.array(storage.whole())
             steps.append(partial(fill_unwritten, array=array, dtype=storage.dtype))
+        if storage.loop and storage.id in self.unwritten.masks:
+            steps.append(partial(self.unwritten.renew, storage.id))
         if storage.id in self._undecided:
             steps.append(partial(_clear, mask=self._binder.written[storage.id]))
 
@@ -179,15 +186,10 @@ class Program:
         if not observers:
             return
         if i.form.dynamic:
-            steps.append(partial(self._tell, observers, i))
+            steps.append(partial(_tell, self._late, observers, i))
         else:
             accesses = fixed_accesses(i)
             steps += [partial(o.before, i, accesses) for o in observers]
-
-    def _tell(self, observers: Sequence[Observer], i: Instruction) -> None:
-        accesses = self._late.accesses(i)
-        for observer in observers:
-            observer.before(i, accesses)
 
     def _note_outside(
         self, step: Step, candidates: list[int], stand_ins: dict[int, np.ndarray]
@@ -264,7 +266,9 @@ class Program:
         reset_registers(self.registers)
         self.register_file.clear()
         self.trips.clear()
+        self.trips_made = 0
         self._binder.notices.clear()
+        self.unwritten.begin()
 
     def meetings(self) -> Iterator[Meeting]:
         """Run the steps, stopping at each place where it meets another core or rank."""
@@ -275,6 +279,7 @@ class Program:
         """Write copies of inputs back and return the outputs."""
         for array, held in self._copied_back:
             array[...] = held
+        self.unwritten.check_results(self.kernel)
         return [
             output_of(self.kernel, view, arrays, self.memory.array(view))
             for view in self.kernel.outputs
@@ -294,13 +299,19 @@ class Program:
             outside.keywords[outside.name] = window
 
     @property
-    def written_masks(self) -> dict[int, np.ndarray]:
-        """Which elements have been written, per storage whose first write is decided while running."""
-        return self._binder.written
+    def written_masks(self) -> dict[Any, np.ndarray]:
+        """What a run notes about which elements have been written, by name."""
+        masks: dict[Any, np.ndarray] = dict(self._binder.written)
+        masks.update((("tracked", k), m.written) for k, m in self.unwritten.masks.items())
+        return masks
+
+    def restored(self) -> None:
+        """Go on from a state of memories and masks that was put back."""
+        self.unwritten.restored()
 
     def noticed(self) -> tuple[Finding, ...]:
         """Return what only the values of the last run could show."""
-        return self._binder.noticed()
+        return (*self._binder.noticed(), *self.unwritten.noticed(self.kernel, self.trips))
 
     def _bind_inputs(
         self, arrays: Sequence[np.ndarray], shared: Mapping[int, np.ndarray]
@@ -334,6 +345,13 @@ class Program:
             if position is not None:
                 window = (*keywords[name][:position], window, *keywords[name][position + 1 :])
             keywords[name] = window
+
+
+def _tell(late: Late, observers: Sequence[Observer], i: Instruction) -> None:
+    """Tell observers what an instruction is about to touch, with the values that addresses have now."""
+    accesses = late.accesses(i)
+    for observer in observers:
+        observer.before(i, accesses)
 
 
 def simulate(

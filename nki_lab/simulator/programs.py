@@ -41,6 +41,7 @@ def run_ranks(
         shared = {b.id: first.arrays[a.id] for a, b in pairs}
         shared.update({s.id: first.arrays[s.id] for s in first.kernel.inputs})
         for other in others:
+            first.unwritten.share(other.unwritten, pairs)
             other.begin(own, shared)
     running = [p for cores in programs for p in cores]
     meetings = {p.place: p.meetings() for p in running}

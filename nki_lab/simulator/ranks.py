@@ -7,8 +7,9 @@ core of the other ranks. All sources are read before any destination is written.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from nki_lab.errors import MissingPartner, NotModelled, RanksDiffer
 from nki_lab.ir.form_key import key_of
 from nki_lab.ir.instruction import READ, UPDATE, WRITE, Operand
 from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.unwritten import may_keep_elements
 from nki_lab.isa.numerics import FLOAT32, load_cast, store_cast
 from nki_lab.isa.replica_groups import group_of
 from nki_lab.simulator.bind import wanted
@@ -107,6 +109,9 @@ class _Act:
         given["ranks"] = tuple(row[0].place.rank for row in self.calls)
         given["target"] = self.calls[0][0].program.kernel.target
         definition.facets["semantics"](**{name: given.get(name) for name in wanted(definition)})
+        for name, role in roles.items():
+            if may_keep_elements(i, definition.position[name], role):
+                self._note_received(name, given)
         for result, places, cast in self.results:
             for place in places:
                 if cast is None:
@@ -129,6 +134,34 @@ class _Act:
             else:
                 found.append(make(values))
         return tuple(found)
+
+    def _note_received(self, name: str, given: Mapping[str, Any]) -> None:
+        """Note which elements of an operand every rank gets, where that matters for what is unwritten.
+
+        The meaning is computed on two old values that differ in every bit: what differs afterwards was left alone.
+        """
+        tensors = [
+            (call.program.unwritten, k, n, view)
+            for k, row in enumerate(self.calls)
+            for call in row
+            for n, view in enumerate(_listed(call.tensors[name]))
+        ]
+        if not any(unwritten.has_mask(view) for unwritten, _, _, view in tensors):
+            return
+        definition, out = self.lead.definition, f"out_{name}"
+        results = []
+        for pattern in (0x00, 0xFF):
+            filled = tuple(tuple(map(np.empty_like, _listed(rank))) for rank in given[out])
+            for array in chain(*filled):
+                array.view(np.uint8).fill(pattern)
+            many = definition.operands[name].many
+            again = {**given, out: filled if many else tuple(rank[0] for rank in filled)}
+            definition.facets["semantics"](**{n: again.get(n) for n in wanted(definition)})
+            results.append(filled)
+        for unwritten, k, n, view in tensors:
+            one, other = (filled[k][n].view(np.uint8) for filled in results)
+            same = (one == other).reshape(*view.shape, -1).all(axis=-1)
+            unwritten.received(view, same)
 
     def _read(self, name: str, views: list[tuple[Any, NkiTensor]], compute: Any) -> np.ndarray:
         first, *others = self._arrays(views)
@@ -173,6 +206,10 @@ class _Act:
                 help="give both cores the same view of a shared_hbm tensor: a collective acts on it once",
             )
         return arrays
+
+
+def _listed(value: Any) -> tuple[Any, ...]:
+    return value if type(value) is tuple else (value,)
 
 
 def _is_same(a: np.ndarray, b: np.ndarray) -> bool:

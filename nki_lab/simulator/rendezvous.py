@@ -7,12 +7,13 @@ place is an error, never an endless wait.
 
 from __future__ import annotations
 
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from nki_lab.errors import MissingPartner, NkiError
+from nki_lab.errors import MissingPartner, NkiError, TooManyTrips
 from nki_lab.ir.instruction import Instruction
 from nki_lab.ir.nodes import Loop
 from nki_lab.ir.register import Register
@@ -23,6 +24,7 @@ from nki_lab.source import Span
 if TYPE_CHECKING:
     from nki_lab.simulator.late import Late, RegisterFile
     from nki_lab.simulator.machine import Program
+    from nki_lab.simulator.options import SimulatorOptions
 
 
 class Place(NamedTuple):
@@ -62,7 +64,7 @@ class Meeting(ABC):
 
     def __init__(self, i: Instruction, program: Program, late: Late) -> None:
         self.i = i
-        self.program = program
+        self.program: Program = weakref.proxy(program)  # whose step it is
         self.place = program.place
         self.late = late
         self.tensors: dict[str, Any] = {}
@@ -109,8 +111,10 @@ def _told(meeting: Meeting) -> Iterator[None]:
 class Runs(Protocol):
     """What runs device loops."""
 
+    options: SimulatorOptions
     register_file: RegisterFile
     trips: list[int]
+    trips_made: int
 
 
 class Passes(NamedTuple):
@@ -133,7 +137,8 @@ class DeviceLoop:
     """
 
     def __init__(self, program: Runs, loop: Loop, steps: list[Any], tells: bool = False) -> None:
-        self.program = program
+        # Its steps would hold it in a circle, with all its memories.
+        self.program: Runs = weakref.proxy(program)
         self.tells = tells
         self.loop = loop
         self.steps = steps
@@ -147,6 +152,8 @@ class DeviceLoop:
             values = range(
                 *(registers.get(b, loop) if isinstance(b, Register) else b for b in loop.bounds)
             )
+            if len(values) > program.options.max_trips - program.trips_made:
+                raise self._too_many(f"is to make {len(values):,} trips")
         program.trips.append(0)
         return Passes(len(program.trips) - 1, values)
 
@@ -161,8 +168,26 @@ class DeviceLoop:
             return False
         else:
             program.register_file.set(loop.register, passes.values[count])
+        if program.trips_made >= program.options.max_trips:
+            raise self._too_many(f"has made {count:,} trips and is not done")
         program.trips[passes.place] = count + 1
+        program.trips_made += 1
         return True
+
+    def _too_many(self, what: str) -> TooManyTrips:
+        """Return the error of a loop that goes beyond the trips that a run may make."""
+        loop, most = self.loop, self.program.options.max_trips
+        help = (
+            "more are allowed by --max-trips, NKI_LAB_MAX_TRIPS or nki_lab.run(..., max_trips=...)"
+        )
+        if loop.kind == "while":
+            help = "let the body set its register to 0 at last; " + help
+        return TooManyTrips(
+            f"the {loop.kind} loop over register `{loop.register.name}` {what}; all device loops of a run may make"
+            f" {most:,} together",
+            stack=loop.stack,
+            help=help,
+        )
 
     def passes(self) -> Iterator[None]:
         """Set the loop's register for each pass; count the passes."""

@@ -39,7 +39,7 @@ class _Snapshot(NamedTuple):
     frames: list[Frame]
     trips: list[int]
     arrays: dict[int, np.ndarray]
-    masks: dict[int, np.ndarray]
+    masks: dict[Any, np.ndarray]
     states: dict[Any, np.ndarray]
     registers: dict[int, int]
 
@@ -113,11 +113,14 @@ class Snapshots:
         self._use()
         kept, program = self._kept[done], self._program
         program.trips[:] = kept.trips
+        program.trips_made = sum(kept.trips)
         held = program.memory.held()
         for key, values in kept.arrays.items():
             np.copyto(held[key], values)
-        for key, mask in kept.masks.items():
-            np.copyto(program.written_masks[key], mask)
+        masks = program.written_masks
+        for name, mask in kept.masks.items():
+            np.copyto(masks[name], mask)
+        program.restored()
         for state, values in kept.states.items():
             np.copyto(program.registers[state], values)
         program.register_file.values = dict(kept.registers)
@@ -133,5 +136,5 @@ def changing(program: Program) -> dict[int, np.ndarray]:
     return dict(found.values())
 
 
-def _size(arrays: dict[int, np.ndarray]) -> int:
+def _size(arrays: dict[Any, np.ndarray]) -> int:
     return sum(array.nbytes for array in arrays.values())

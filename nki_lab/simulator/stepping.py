@@ -19,7 +19,7 @@ import numpy as np
 
 from nki_lab.errors import NkiError, NotModelled
 from nki_lab.ir.instruction import READ, WRITE, Instruction
-from nki_lab.ir.nodes import Kernel, Loop
+from nki_lab.ir.nodes import Finding, Kernel, Loop
 from nki_lab.ir.storage import Storage
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.simulator.arguments import elements_of
@@ -129,6 +129,7 @@ class Stepper:
         error: what ended the run, or None.
         outputs: what it returned; empty where it failed.
         trips: how often each device loop ran, in the order they were entered.
+        noticed: findings that only the values of the run show; empty where it failed.
     """
 
     def __init__(
@@ -142,6 +143,7 @@ class Stepper:
         self.kernel = kernel
         self.error: NkiError | None = None
         self.outputs: list[np.ndarray] = []
+        self.noticed: tuple[Finding, ...] = ()
         self._program = _StepProgram(kernel, options)
         held = [np.array(a, order="C") for a in elements_of(kernel.name, kernel.inputs, arrays)]
         self._given = held
@@ -266,6 +268,7 @@ class Stepper:
         self._finite = np.zeros(self.count, np.uint8)
         if self.error is None:
             self.outputs = [np.array(o) for o in self._program.end(self._inputs)]
+            self.noticed = self._program.noticed()
 
     @contextmanager
     def _running(self) -> Iterator[None]:

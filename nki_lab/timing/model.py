@@ -24,9 +24,9 @@ class TimelineModel:
         self._timeline = timeline
         self._iterations = iterations
 
-    @cached_property
+    @property
     def profile(self) -> Profile:
-        """The profile of the run."""
+        """A profile of the run, which holds this model."""
         return make_profile(self._timeline, model=self, iterations=self._iterations)
 
     def what_if(self, changes: tuple[str, ...]) -> WhatIf:

@@ -39,6 +39,8 @@ def times_of(program: Program, target: Target) -> Board:
         sharing = _start_engines(program, board, target)
         rings = _start_rings(program, board, sharing)
         _run(rings, list(sharing.values()), board)
+        for ring in rings:
+            ring.rivals.clear()  # which know each other
     return board
 
 

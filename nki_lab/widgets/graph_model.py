@@ -51,18 +51,18 @@ def layers_of(count: int, edges: list[tuple[int, int]]) -> list[int]:
     for a, b in edges:
         before[b].append(a)
     layer = [-1] * count
-    open_: set[int] = set()
-
-    def place(node: int) -> int:
-        if layer[node] < 0:
-            open_.add(node)
-            layer[node] = 1 + max((place(b) for b in before[node] if b not in open_), default=-1)
-            open_.discard(node)
-        return layer[node]
-
     for node in range(count):
-        place(node)
+        _place(node, before, layer, set())
     return layer
+
+
+def _place(node: int, before: list[list[int]], layer: list[int], open_: set[int]) -> int:
+    if layer[node] < 0:
+        open_.add(node)
+        earlier = (_place(b, before, layer, open_) for b in before[node] if b not in open_)
+        layer[node] = 1 + max(earlier, default=-1)
+        open_.discard(node)
+    return layer[node]
 
 
 def arrange(flow: DataFlow) -> GraphLayout:

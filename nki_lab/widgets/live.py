@@ -32,7 +32,7 @@ class LiveView(anywidget.AnyWidget):
     parts = traitlets.Dict().tag(sync=True)
 
     def __init__(self, parts: Parts, tabs: Sequence[str]) -> None:
-        self._parts = parts
+        self._parts: Parts | None = parts
         super().__init__(
             head=view_head(parts.data),
             tabs=list(tabs),
@@ -42,15 +42,17 @@ class LiveView(anywidget.AnyWidget):
         self.on_msg(self._answer)
 
     def close(self) -> None:
-        """Give up the view and the layout model that ipywidgets makes for every widget."""
+        """Give up the view, the run it shows, and the layout model that ipywidgets makes for every widget."""
         layout = self.layout
         super().close()
         layout.close()
+        self._parts = None
+        self.parts = {}  # nobody listens any more
 
     def _answer(self, widget: Any, message: Any, buffers: Any) -> None:
         """Send the blocks of the part the browser asks for, one message each."""
         name = message.get("want") if isinstance(message, dict) else None
-        if not isinstance(name, str):
+        if not isinstance(name, str) or self._parts is None:
             return
         try:
             blocks = self._parts.make(name)

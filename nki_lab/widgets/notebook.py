@@ -21,14 +21,21 @@ def register(shell: Any, kind: type) -> None:
     formatter.for_type(kind, lambda result, **_: display(result)._repr_mimebundle_())
     open_views.where = lambda: _running(shell)
     open_views.are_watched = lambda: _is_watched(shell)
+    shell.events.register("pre_run_cell", _begin_cell)
 
 
 def unregister(shell: Any, kind: type) -> None:
     """Take back what `register` did, and close every open view."""
     shell.display_formatter.mimebundle_formatter.pop(kind, None)
+    if _begin_cell in shell.events.callbacks["pre_run_cell"]:
+        shell.events.unregister("pre_run_cell", _begin_cell)
     open_views.where = lambda: None
     open_views.are_watched = lambda: True
     open_views.close_all()
+
+
+def _begin_cell(info: Any) -> None:
+    open_views.begin_cell()
 
 
 def _is_watched(shell: Any) -> bool:

@@ -1,7 +1,7 @@
-"""Which live views are open, and which of them does a cell that runs again replace?
+"""Keeps the live views that are open, and closes those of a cell that runs again.
 
-A widget lives in the kernel until it is closed, so a cell that is run again and again would pile them
-up. The views a cell has made are closed when a later run of the same cell makes the first one anew.
+A widget lives in the kernel until it is closed, with the run it shows, so a cell that is run again and again would pile
+them up. The front end takes a cell's outputs away when the cell runs again: its views are closed then.
 """
 
 from __future__ import annotations
@@ -36,12 +36,21 @@ class OpenViews:
         Where no cell is known, a view replaces the one of the same name.
         """
         cell, run = self.where() or (f"name:{name}", "")
+        self._close_earlier(cell, run)
+        self._open.setdefault(cell, (run, []))[1].append(view)
+
+    def begin_cell(self) -> None:
+        """Close the views that an earlier run of the cell has made which begins to run."""
+        where = self.where()
+        if where is not None:
+            self._close_earlier(*where)
+
+    def _close_earlier(self, cell: str, run: str) -> None:
         earlier, views = self._open.get(cell, (run, []))
         if earlier != run or not run:
-            for old in views:
-                old.close()
-            views = []
-        self._open[cell] = (run, [*views, view])
+            self._open.pop(cell, None)
+            for view in views:
+                view.close()
 
     @property
     def count(self) -> int:

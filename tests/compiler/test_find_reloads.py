@@ -93,6 +93,30 @@ def test_a_place_that_another_tile_has_taken_is_no_copy():
     assert told(kernel, X) == []
 
 
+@pytest.mark.parametrize("overlap", [True, False])
+def test_tiles_that_take_turns_at_a_place_are_no_copies(overlap):
+    def kernel(x):
+        out = nl.ndarray((128, 64), dtype=x.dtype, buffer=nl.shared_hbm)
+        other = nl.ndarray(
+            (128, 1), dtype=x.dtype, buffer=nl.sbuf, address=(0, 128 if overlap else 1024)
+        )
+        a = nl.ndarray((128, 64), dtype=x.dtype, buffer=nl.sbuf, address=(0, 0))
+        b = nl.ndarray((128, 64), dtype=x.dtype, buffer=nl.sbuf, address=(0, 4096))
+        for value in (1.0, 2.0):
+            nisa.memset(dst=other, value=value)
+            nisa.dma_copy(dst=out[:, 0:1], src=other)
+            if value == 1.0:
+                nisa.dma_copy(dst=a[:, 0:32], src=x[0:128, 0:32])
+                nisa.dma_copy(dst=a[:, 32:64], src=x[0:128, 32:64])
+        nisa.dma_copy(dst=b[:, 0:32], src=x[0:128, 0:32])
+        nisa.tensor_tensor(dst=b, data1=a, data2=b, op=nl.add)
+        nisa.dma_copy(dst=out, src=b)
+        return out
+
+    options = CompileOptions(capacity="finding")  # tiles over each other are told, and run
+    assert len(told(kernel, X, options=options)) == (0 if overlap else 1)
+
+
 def test_the_product_that_loads_its_tiles_for_every_block_is_told_once_per_line():
     """Of 8 x 2 x 2 tiles of each side only those of one row and one column of blocks are new."""
     left, right = np.zeros((256, 512), np.float32), np.zeros((256, 1024), np.float32)

@@ -48,6 +48,7 @@ def test_the_catalog_has_every_magic_and_option() -> None:
         "--analyse",
         "--what-if",
         "--skip",
+        "--allow",
     ]
     assert options["--what-if"]["values"]["free-loads"] == "loads took no time"
 

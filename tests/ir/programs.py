@@ -149,7 +149,14 @@ def facts(kernel: Kernel) -> dict[str, object]:
         "body": [_node(n, position) for n in kernel.body],
         "outputs": _plain(kernel.outputs),
         "result": _plain(kernel.result),
-        "passes": (kernel.addresses, kernel.overlaps, kernel.poisoned, kernel.placed, kernel.waits),
+        "passes": (
+            kernel.addresses,
+            kernel.overlaps,
+            kernel.poisoned,
+            kernel.tracked,
+            kernel.placed,
+            kernel.waits,
+        ),
     }
 
 

@@ -284,7 +284,7 @@ def test_partitions_that_are_stepped_over_are_for_dma_only():
 
 def test_a_tensor_is_what_was_asked_for():
     b = Builder(TRN3)
-    t = b.allocate([128, np.int64(4)], None, None, "t", address=(0, 64))
+    t = b.allocate([128, np.int64(4)], float32, None, "t", address=(0, 64))
     s = t.storage
     assert (s.shape, s.dtype, s.buffer) == ((128, 4), float32, SBUF)
     assert (s.address, s.origin) == ((0, 64), "temporary")

@@ -242,13 +242,14 @@ def test_facts_of_storages():
     b.allocate((3,), int32, PRIVATE_HBM, "scratch")
     text = round_trip(
         kernel_of(b, addresses={0: Address(32, 64), 3: Address(0, 0)}, poisoned=frozenset({1, 3}),
+                  tracked=frozenset({3}),
                   overlaps=(frozenset({0, 3}), frozenset({1, 2})))
     )  # fmt: skip
     assert text.splitlines()[2:-1] == [
         "  storage %a: float32[8x4] in sbuf, requested (32, 64), at (32, 64)",
         "  storage %a.1: float32[8x4] in sbuf, requested (32, 64), poisoned",
         '  storage %"odd name": float32[8x4] in sbuf, requested (32, 64)',
-        "  storage %nan: float32[8x4] in sbuf, requested (32, 64), poisoned, at (0, 0)",
+        "  storage %nan: float32[8x4] in sbuf, requested (32, 64), poisoned, tracked, at (0, 0)",
         "  storage %while: float32[8x4] in sbuf, requested (32, 64)",
         "  storage %x.0: float32[8x4] in sbuf, requested (32, 64)",
         "  storage %scratch: int32[3] in private_hbm",

@@ -43,6 +43,8 @@ OPTIONS = [
     ("timeout", "--timeout x", e.UnknownOption, "`x` is no number of seconds"),
     ("capacity", "--capacity none", e.UnknownOption, "`none` is none of error, finding"),
     ("skip", "--skip trace", e.UnknownOption, "there is no such pass"),
+    ("allow", "--allow NKI999", e.UnknownOption, "`NKI999` is none of NKI206"),
+    ("max_trips", "--max-trips many", e.UnknownOption, "`many` is not a whole number"),
     ("strict", "--strict=yes", e.UnknownOption, "--strict is a switch"),
     ("debug", "--debug=yes", e.UnknownOption, "--debug is a switch"),
 ]

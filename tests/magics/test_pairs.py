@@ -71,6 +71,8 @@ ACTS: dict[str, tuple[str, Callable[[Seen], bool]]] = {
     "capacity": ("--capacity finding", lambda s: s.override["capacity"] == "finding"),
     "skip": ("--skip schedule", lambda s: s.override["skip_passes"] == "schedule"),
     "strict": ("--strict", lambda s: s.override["strict"] == "1"),
+    "allow": ("--allow NKI206", lambda s: s.override["allow"] == "NKI206"),
+    "max_trips": ("--max-trips 1000", lambda s: s.override["max_trips"] == "1000"),
     "debug": ("--debug", lambda s: s.override["debug"] == "1"),
 }
 # A cell that is to end with an error shows no run.

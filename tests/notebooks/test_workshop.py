@@ -5,7 +5,9 @@ That they run, and that each stored output is what comes out, is nbval's to chec
 
 import importlib.util
 import json
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -62,6 +64,19 @@ def test_its_outputs_are_static_and_without_errors(path: Path):
             assert output.get("name") != "stderr"
             assert set(output.get("data", {})) <= STATIC
             assert "\\u001b" not in json.dumps(output)  # no escape codes
+
+
+@pytest.mark.notebook
+@pytest.mark.slow
+def test_solved_notebooks_come_out_the_same_on_another_cpu():
+    """Run them with the loops of NumPy and OpenBLAS for a CPU without AVX2 and fused multiply-add."""
+    from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
+
+    features = [name for name in __cpu_dispatch__ if __cpu_features__[name]]
+    older = {"OPENBLAS_CORETYPE": "Sandybridge", "NPY_DISABLE_CPU_FEATURES": " ".join(features)}
+    command = [sys.executable, "-m", "nki_lab", "validate", str(ROOT / "workshop" / "solutions")]
+    done = subprocess.run(command, env={**os.environ, **older}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
 
 
 @every_notebook

@@ -36,6 +36,8 @@ RIGHT = {
     "capacity": ("--capacity finding", "finding"),
     "skip": ("--skip schedule,remove_dead", "schedule,remove_dead"),
     "strict": ("--strict", True),
+    "allow": ("--allow NKI206", "NKI206"),
+    "max_trips": ("--max-trips 1000", "1000"),
     "debug": ("--debug", True),
 }
 
@@ -78,6 +80,8 @@ WRONG = [
     ("skip", "--skip shedule", "there is no such pass", "did you mean `schedule`?"),
     ("skip", "--skip insert_waits", "no program can run without it", "find_reloads, schedule"),
     ("skip", "--skip schedule,", "there is no such pass", "leave out some of"),
+    ("allow", "--allow NKI203", "`NKI203` is none of NKI206", "did you mean `NKI206`?"),
+    ("max_trips", "--max-trips 0", "`0` is not a whole number above 0", "1000000"),
     ("strict", "--strict=1", "--strict is a switch", "write --strict alone"),
     ("debug", "--debug=1", "--debug is a switch", "write --debug alone"),
 ]

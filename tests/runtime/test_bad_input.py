@@ -248,12 +248,14 @@ def raw_number(x):
     return result_of(t)
 
 
-def test_a_raw_number_for_a_member_is_a_finding_and_an_error_under_strict(monkeypatch):
-    (found,) = [f for f in run(jit(raw_number), X).findings if f.kind == "portability"]
-    assert "dge_mode=3 is a raw value" in found.message
-    assert found.help == "write dge_mode=nisa.dge_mode.none"
-    monkeypatch.setenv("NKI_LAB_STRICT", "1")
-    assert "write dge_mode=nisa.dge_mode.none" in failing(raw_number).help
+def test_a_raw_number_for_a_member_is_an_error():
+    check(
+        failing(raw_number),
+        "NKI206",
+        "dge_mode=3 is a raw value of dge_mode, which NKI refuses since 0.3",
+        "3",
+        "write dge_mode=nisa.dge_mode.none",
+    )
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,11 @@ def test_what_a_rank_does_not_receive_is_not_a_number():
         ncc.collective_permute([a], [b], [(0, 2), (2, 0)])
         return b
 
-    found = outputs(launch(kernel, 4, list(X)))
+    results = launch(kernel, 4, list(X))
+    found = outputs(results)
+    told = [[f.message for f in r.findings if f.code == "NKI401"] for r in results]
+    assert [len(messages) for messages in told] == [0, 1, 0, 1]
+    assert f"{X[0].size} of {X[0].size} elements of the result" in told[1][0]
     missing = np.full_like(X[0], np.nan)
     np.testing.assert_array_equal(found, np.stack([X[2], missing, X[0], missing]))
 
@@ -284,6 +288,26 @@ def test_counts_can_be_read_afterwards():
         got, counts = r.value
         np.testing.assert_array_equal(counts[2], [1, 2, 3, 4])
         np.testing.assert_array_equal(got[3, :4], X[3].reshape(-1)[5:9])
+
+
+def test_places_that_no_rank_sent_anything_to():
+    def kernel(x, table):
+        counts, sent, got = moved(table), moved(x), moved(x, (4, 16))
+        ncc.all_gather_v([sent], [got], ALL, counts)
+        nisa.dma_copy(x.reshape((1, x.size))[:, 0:64].reshape((4, 16)), got)
+        return x
+
+    tables = [TABLE * np.uint32([[1], [1], [1]]) for _ in range(4)]
+    for rank in range(4):
+        tables[rank][0, 0] = 16 if rank != 2 else 11
+    inputs = [(x.copy(), t) for x, t in zip(X, tables, strict=True)]
+    for r in launch(jit(kernel)[2], 4, inputs, target="trn2"):
+        (message,) = [f.message for f in r.findings if f.code == "NKI401"]
+        assert "dma_copy: 5 of 64 elements of src" in message
+        assert message.endswith("the first at index [2, 11]")
+    tables[2][0, 0] = 16
+    for r in launch(jit(kernel)[2], 4, inputs, target="trn2"):
+        assert not [f for f in r.findings if f.code == "NKI401"]
 
 
 def test_chunks_that_lie_on_each_other():

@@ -12,8 +12,8 @@ import pytest
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
-from nki_lab.compiler.reuse import Reuse, reuse
-from nki_lab.errors import AddressOutOfRange, OverCapacity
+from nki_lab.compiler.reuse import reuse
+from nki_lab.errors import AddressOutOfRange, KernelArgument, OverCapacity
 from nki_lab.runtime import bindings, jit, run, use_target
 from nki_lab.source import Span
 from tests.simulator.kernels import EXAMPLES
@@ -209,20 +209,54 @@ def test_a_run_that_failed_does_not_spoil_the_next():
             np.testing.assert_array_equal(kernel(X, np.array([[index]], np.int32))[0], X[index])
 
 
-def test_what_is_kept_is_bounded():
-    kept = Reuse(kept=40)
-    kernels = [scaled.compile(np.ones((n, 3), np.float32)).compiled for n in range(1, 12)]
-    traces = [[c.stages[0][1]] for c in kernels]
-    options = reuse._known[next(iter(reuse._known))] and next(iter(reuse._known))[2]
-    for trace, compiled in zip(traces, kernels, strict=True):
-        kept.keep(trace, options, compiled)
-        assert kept._count <= 40
-    assert kept.find(traces[0], options) is None
-    assert kept.find(traces[-1], options) is kernels[-1]
-    assert len(kept._known) > 2
-    for n in range(20):
-        scaled(np.ones((n + 1, 3), np.float32))
+def test_a_kernel_keeps_its_latest_programs_and_they_go_with_it():
+    @jit
+    def negated(x):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.negative(nl.load(x)))
+        return out
+
+    shapes = [(n, 3) for n in range(1, 7)]
+    for shape in (*shapes, *shapes[-4:]):
+        negated(np.ones(shape, np.float32))
+    assert reuse.hits == 4
+    negated(np.ones(shapes[0], np.float32))
+    assert reuse.hits == 4, "the programs of six calls ago are gone"
+    assert len(reuse._alive) == len(bindings._free) == 4
+    gc.disable()
+    try:
+        del negated
+        assert not reuse._alive and not bindings._free
+    finally:
+        gc.enable()
+
+
+def test_memories_of_few_programs_are_kept():
+    results = [run(scaled.func, np.ones((n, 3), np.float32)) for n in range(1, 12)]
+    assert len(reuse._alive) == len(results)
     assert len(bindings._free) == bindings.KEPT
+
+
+def test_equal_programs_of_two_kernels_keep_what_their_kernels_say():
+    """A closure gives two kernels of one text other defaults: their programs are equal, what they accept is not."""
+
+    def scaled_by(factor):
+        @jit
+        def kernel(x, by=factor):
+            out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+            nl.store(out, nl.multiply(nl.load(x), by))
+            return out
+
+        return kernel
+
+    twice, thrice = scaled_by(2.0), scaled_by(3.0)
+    first, second = twice.compile(X), thrice.compile(X, by=2.0)
+    assert reuse.hits == 1
+    np.testing.assert_array_equal(first(X), 2 * X)
+    with pytest.raises(KernelArgument, match="by"):
+        second(X)  # its default is 3
+    np.testing.assert_array_equal(second(X, 2.0), 2 * X)
+    assert second.compiled.source is thrice.source
 
 
 def test_equal_texts_of_two_files_keep_their_lines(tmp_path):

@@ -296,10 +296,13 @@ def gathered_into_nothing(table, index):
     return returned(tile)
 
 
-def test_a_skipped_row_that_nothing_wrote_is_nan_and_no_finding():
+def test_a_skipped_row_that_nothing_wrote_is_nan_and_a_finding_where_it_is_read():
     index = np.array([[3], [40], [7]], np.int32)
     result = run(gathered_into_nothing, TABLE, index)
-    assert not result.findings
+    (finding,) = result.findings
+    assert finding.code == "NKI401"
+    assert "dma_copy: 60 of 180 elements of src = `tile`" in finding.message
+    assert finding.message.endswith("the first at index [1, 0, 0]")
     expected = TABLE[[3, 0, 7]]
     expected[1] = np.nan
     np.testing.assert_array_equal(result.value, expected)

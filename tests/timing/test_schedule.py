@@ -23,13 +23,25 @@ HOP = TRN2.semaphore_hop_ns * 1000
 TABLE = TRN2.scalar_table_load_ns * 1000
 
 
+class Stand(SimpleNamespace):
+    """Stands for a form, which records know as long as a program holds it: here FORMS does."""
+
+
+FORMS: list[Stand] = []
+
+
+def form(**facts) -> Stand:
+    FORMS.append(Stand(**facts))
+    return FORMS[-1]
+
+
 def step(engine, interval, latency=0, **facts) -> Record:
-    record = Record(SimpleNamespace(engine=engine), ())
+    record = Record(form(engine=engine), ())
     return put(record, interval=interval, latency=latency, **facts)
 
 
 def move(way, work, issue=0, lead=0, tail=0, maker="none", issuer=SYNC) -> Record:
-    record = Record(SimpleNamespace(engine=DMA), ())
+    record = Record(form(engine=DMA), ())
     queue = RingKey(issuer, maker, way)
     return put(record, queue=queue, work=work, issue=issue, lead=lead, tail=tail)
 
@@ -202,8 +214,8 @@ def test_work_is_conserved_whatever_arrives_when() -> None:
 
 def costed(engine, *costs):
     definition = SimpleNamespace(name="made_up", cost_of=lambda example, target: costs)
-    form = SimpleNamespace(engine=engine, definition=definition, example=None, cache={})
-    return record_of(form, TRN2, 1.0)  # type: ignore[arg-type]
+    made = form(engine=engine, definition=definition, example=None, cache={})
+    return record_of(made, TRN2, 1.0)  # type: ignore[arg-type]
 
 
 def test_a_latency_of_its_own_replaces_the_engines() -> None:

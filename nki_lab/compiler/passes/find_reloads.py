@@ -53,7 +53,6 @@ def find_reloads(kernel: Kernel, options: CompileOptions) -> Kernel:
     copies: dict[Hashable, _Copy] = {}
     by_storage: dict[int, list[_Copy]] = {}  # those that a write to the storage may end
     places = Occupants()
-    placed: set[int] = set()
     changing = set(touches.storage[touches.writes].tolist())
 
     def end(storage: int, view: NkiTensor | None = None) -> None:
@@ -78,10 +77,9 @@ def find_reloads(kernel: Kernel, options: CompileOptions) -> Kernel:
         written = i.written()
         for view in written:
             storage = view.storage
-            if storage.id not in placed and storage.id in addresses:  # before that nobody reads it
-                placed.add(storage.id)
+            if storage.id in addresses:
                 for other in places.replace(storage, addresses[storage.id]):
-                    if other.id in by_storage:
+                    if other is not storage and other.id in by_storage:
                         end(other.id)
         is_load = loads[form]
         if is_load:

@@ -1,140 +1,300 @@
-"""Which elements are read although nothing has written them?
+"""Finds elements that are read although nothing has written them.
 
 On the chip such a read gives whatever was there before; here it gives NaN (4 for integers, as in the official
 simulator, nki/guides/nki_simulator.rst), never a former tensor's bytes, and a finding says where. The same holds for
-accumulators that are read although nothing has reset them.
+accumulators that are read although nothing has reset them. Where values of the device decide what is written or read,
+the tensor is tracked: the simulator decides (simulator/unwritten.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
-from nki_lab.compiler.findings import FindingsByPlace
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.overwritten import find_overwritten
 from nki_lab.errors import KernelResult
 from nki_lab.ir.coverage import Coverage, Written, is_whole
+from nki_lab.ir.findings import FindingsByPlace
 from nki_lab.ir.instruction import READ, SPOIL, UPDATE, WRITE, Form, Instruction
-from nki_lab.ir.nodes import Finding, Kernel
+from nki_lab.ir.nodes import Finding, Kernel, Loop, LoopRange
 from nki_lab.ir.state import State
 from nki_lab.ir.storage import Storage
 from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.unwritten import (
+    may_keep_elements,
+    old_value_is_read,
+    unset_state,
+    unwritten_read,
+    unwritten_result,
+)
 from nki_lab.targets.spaces import SHARED_HBM
 
 Part = Callable[[Instruction, NkiTensor], NkiTensor]
-#: What old values count as read, and the functions of the parts read and written; all per position.
-_Facts = tuple[dict[int, str], dict[int, Part], dict[int, Part]]
+
+
+class _Sight(NamedTuple):
+    """What looking at a program shows.
+
+    Attributes:
+        findings: one per read, or result, of what nothing has written.
+        poisoned: storages to fill before use.
+        tracked: those of which only a run shows what is written when it is read.
+        empty: results of which nothing is written.
+    """
+
+    findings: tuple[Finding, ...]
+    poisoned: frozenset[int]
+    tracked: frozenset[int]
+    empty: list[NkiTensor]
+
+
+class _Elsewhere(NamedTuple):
+    """What the other core writes of a shared tensor: views at fixed places, and whether it may write more or less."""
+
+    views: list[NkiTensor]
+    uncertain: bool
 
 
 def find_uninitialized(kernel: Kernel, options: CompileOptions) -> Kernel:
-    """Return the kernel with a finding per unwritten read and the storages to fill before use."""
-    findings, poisoned, unwritten = _look_at(kernel)
-    if kernel.outputs and len(unwritten) == len(kernel.outputs) and not kernel.written_inputs:
-        raise _no_result(kernel, unwritten)
-    return kernel.with_(findings=(*findings, *find_overwritten(kernel)), poisoned=poisoned)
+    """Return the kernel with a finding per unwritten read, the storages to fill before use, and those to track."""
+    sight = _look_at(kernel)
+    if kernel.outputs and len(sight.empty) == len(kernel.outputs) and not kernel.written_inputs:
+        raise _no_result(kernel, sight.empty)
+    return kernel.with_(
+        findings=(*kernel.findings, *sight.findings, *find_overwritten(kernel)),
+        poisoned=sight.poisoned,
+        tracked=sight.tracked,
+    )
 
 
-def unwritten_reads(kernel: Kernel) -> tuple[Finding, ...]:
-    """Return a finding per read, or result, of what nothing has written; the kernel stays as it is."""
-    return _look_at(kernel)[0]
+def look_at_shared(cores: tuple[Kernel, Kernel], pairs: list[tuple[Storage, Storage]]) -> Sharing:
+    """Return what two cores read or return of shared tensors although neither of them writes it.
+
+    An element counts as written where the core itself has written it before, or the other one writes it at any time:
+    what orders the two is looked at elsewhere. `pairs` are the shared tensors, as (of core 0, of core 1).
+    """
+    findings: list[Finding] = []
+    tracked: list[set[int]] = []
+    for at, (core, other) in enumerate((cores, cores[::-1])):
+        same = {pair[1 - at].id: pair[at] for pair in pairs}
+        sight = _look_at(core, _elsewhere(other, same))
+        findings += sight.findings
+        tracked.append({*sight.tracked})
+    for a, b in pairs:  # a run has one mask for both
+        if a.id in tracked[0] or b.id in tracked[1]:
+            tracked[0].add(a.id)
+            tracked[1].add(b.id)
+    unique = {(f.message, f.stack): f for f in findings}
+    return Sharing(list(unique.values()), (frozenset(tracked[0]), frozenset(tracked[1])))
 
 
-def _look_at(kernel: Kernel) -> tuple[tuple[Finding, ...], frozenset[int], list[NkiTensor]]:
-    """Return the findings, the storages to fill before use, and the results of which nothing is written."""
+class Sharing(NamedTuple):
+    """What two cores leave unwritten of shared tensors: findings, and per core the storages that only a run decides."""
+
+    findings: list[Finding]
+    tracked: tuple[frozenset[int], frozenset[int]]
+
+
+def _elsewhere(kernel: Kernel, same: dict[int, Storage]) -> dict[int, _Elsewhere]:
+    """Return what a core writes of shared tensors, by the other core's id; `same` gives the other's storage."""
+    loops = _Loops(kernel)
+    found = {storage.id: _Elsewhere([], False) for storage in same.values()}
+    for n, i in enumerate(kernel.instructions):
+        for position in i.form.writes if not loops.never(n) else ():
+            value = i.args[position]
+            for view in value if type(value) is tuple else (value,):
+                storage = same.get(view.storage.id)
+                if storage is None or _only_ordered(i, view.storage):
+                    continue
+                part = _facts(i.form).written.get(position)
+                keeps = position in _facts(i.form).keeping
+                if view.dynamic is not None or keeps or not loops.certain(n, view.storage):
+                    found[storage.id] = found[storage.id]._replace(uncertain=True)
+                    continue
+                view = view if part is None else part(i, view)
+                moved = NkiTensor._make(storage, view.shape, view.strides, view.offset, view.dtype)
+                found[storage.id].views.append(moved)
+    return found
+
+
+def _look_at(kernel: Kernel, elsewhere: dict[int, _Elsewhere] | None = None) -> _Sight:
+    """Look at what a program reads and returns; with `elsewhere`, only at those tensors, which another core shares."""
     coverage: dict[int, Coverage] = {}
     poisoned: set[int] = set()
-    findings = FindingsByPlace(kernel.findings)
-    known: set[State] = set()
-    uncertain: set[int] = set()
-    numbers = kernel.loop_numbers
-    filled = _filled(kernel).tolist()
+    tracked: set[int] = set()
+    findings = FindingsByPlace(())
+    set_states: set[State] = set()
+    shared = elsewhere or {}
+    uncertain = {key for key, other in shared.items() if other.uncertain}
+    loops = _Loops(kernel)
+    filled = _filled(kernel, loops).tolist()
+
+    def covered(storage: Storage) -> Coverage:
+        seen = coverage.get(storage.id)
+        if seen is None:
+            seen = coverage[storage.id] = Coverage(storage)
+            for view in shared[storage.id].views if storage.id in shared else ():
+                seen.write(view)
+        return seen
+
     for n in _touching(kernel, filled):
         i = kernel.instructions[n]
         form = i.form
-        updated, parts, written = _facts(form)
-        for position, view in _reads(i, parts):
+        facts = _facts(form)
+        if loops.never(n):
+            continue
+        for position, view in _reads(i, facts.read):
             storage = view.storage
             if storage.origin != "temporary" or filled[storage.id]:
                 continue
-            seen = coverage.get(storage.id)
-            if seen is None:
-                seen = coverage[storage.id] = Coverage(storage)
+            if elsewhere is not None and storage.id not in elsewhere:
+                continue
+            seen = covered(storage)
             if seen.whole:
                 continue
-            if (
-                view.dynamic is not None
-                or storage.id in uncertain
-                or _others_write(kernel, storage)
-            ):
-                # Which elements it touches is known only while running: what was never written reads as NaN.
-                poisoned.add(storage.id)
-                continue
-            if seen.written(view) is Written.ALL:
+            # Which elements it touches may be known only while running: then all must be written.
+            sought = view if view.dynamic is None else storage.whole()
+            if seen.written(sought) is Written.ALL:
                 continue
             poisoned.add(storage.id)
-            kind = updated.get(position)
-            if kind == "partial" or (
-                kind == "first" and i.args[i.definition.position["accumulate"]] is None
-            ):
+            if position in facts.updated and not old_value_is_read(i, position, UPDATE):
+                continue
+            if elsewhere is None and _others_write(kernel, storage):
+                continue
+            if view.dynamic is not None or storage.id in uncertain:
+                tracked.add(storage.id)
                 continue
             findings.add(position, i.stack, partial(_finding, i, position, view, seen))
-        for state, role in form.state:
-            if role in (READ, UPDATE) and state.is_accumulator and state not in known:
-                findings.add(state, i.stack, partial(_unknown_state, i, state))
+        for state, role in form.state if elsewhere is None else ():
+            if role in (READ, UPDATE) and state.is_accumulator and state not in set_states:
+                findings.add(state, i.stack, partial(unset_state, i, state))
             if role == WRITE:
-                known.add(state)
+                set_states.add(state)
             elif role == SPOIL:
-                known.discard(state)
+                set_states.discard(state)
         for position in form.writes:
             value = i.args[position]
             for view in value if type(value) is tuple else (value,):
                 storage = view.storage
-                if filled[storage.id]:
+                if filled[storage.id] or _only_ordered(i, storage):
                     continue
-                seen = coverage.get(storage.id)
-                if seen is None:
-                    seen = coverage[storage.id] = Coverage(storage)
-                if seen.whole or _only_ordered(i, storage):
+                seen = covered(storage)
+                if seen.whole:
                     continue
-                if view.dynamic is not None or storage.loop != numbers[n]:
+                if view.dynamic is not None or not loops.certain(n, storage):
                     # A view placed by a value, or a loop that may not run at all: some of it may stay unwritten.
                     uncertain.add(storage.id)
-                    poisoned.add(storage.id)
+                elif position in facts.keeping:
+                    if seen.written(view) is not Written.ALL:
+                        uncertain.add(storage.id)
                 else:
-                    seen.write(written[position](i, view) if position in written else view)
-    unwritten: list[NkiTensor] = []
+                    part = facts.written.get(position)
+                    seen.write(view if part is None else part(i, view))
+    empty: list[NkiTensor] = []
     for view in kernel.outputs:
         storage = view.storage
-        seen = coverage.get(storage.id) or Coverage(storage)
-        if (
-            storage.origin == "temporary"
-            and not filled[storage.id]
-            and storage.id not in uncertain
-            and seen.written(view) is not Written.ALL
-        ):
-            poisoned.add(storage.id)
-            if _others_write(kernel, storage):
-                continue
-            findings.add("result", storage.stack, partial(_unwritten_result, view, seen))
-            if seen.missing(view) == view.size:
-                unwritten.append(view)
-    return findings.all(), frozenset(poisoned), unwritten
+        if storage.origin != "temporary" or filled[storage.id]:
+            continue
+        if elsewhere is not None and storage.id not in elsewhere:
+            continue
+        seen = covered(storage)
+        if seen.written(view) is Written.ALL:
+            continue
+        poisoned.add(storage.id)
+        if elsewhere is None and _others_write(kernel, storage):
+            continue
+        if storage.id in uncertain:
+            tracked.add(storage.id)
+            continue
+        make = partial(unwritten_result, view, seen.missing(view))
+        findings.add("result", storage.stack, make)
+        if seen.missing(view) == view.size:
+            empty.append(view)
+    return _Sight(findings.all(), frozenset(poisoned), frozenset(tracked), empty)
+
+
+class _Loops:
+    """Tells which instructions a run certainly executes as far as its device loops decide."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._numbers = kernel.loop_numbers
+        self._outer: dict[int, int] = {}
+        self._least: dict[
+            int, int
+        ] = {}  # passes of a loop that run in any case; -1: none in any case
+        for loop, first, _ in kernel.loops:
+            fixed = loop.kind == "for" and all(type(bound) is int for bound in loop.bounds)
+            passes = (len(range(*loop.bounds)) or -1) if fixed else 0
+            self._least[loop.number] = passes
+            inner = next((r for r in reversed(kernel.loops) if _around(r, first, loop)), None)
+            self._outer[loop.number] = inner.loop.number if inner else 0
+
+    def never(self, n: int) -> bool:
+        """Tell whether an instruction stands in a loop that runs no pass, whatever the values."""
+        number = self._numbers[n]
+        while number:
+            if self._least[number] < 0:
+                return True
+            number = self._outer[number]
+        return False
+
+    def certain(self, n: int, storage: Storage) -> bool:
+        """Tell whether an instruction runs whenever the place is passed where a tensor is made."""
+        number = self._numbers[n]
+        while number and number != storage.loop:
+            if self._least[number] <= 0:
+                return False
+            number = self._outer[number]
+        return True
+
+
+def _around(outer: LoopRange, first: int, loop: Loop) -> bool:
+    return outer.loop is not loop and loop.number in outer.loop.numbers
+
+
+class _Facts(NamedTuple):
+    """What all instructions of one form do, by the position of their operands.
+
+    Attributes:
+        updated: operands that are updated.
+        keeping: those of which some elements may keep their values.
+        read, written: functions that give the part of an operand that is touched, where that is not all of it.
+    """
+
+    updated: frozenset[int]
+    keeping: frozenset[int]
+    read: dict[int, Part]
+    written: dict[int, Part]
 
 
 def _facts(form: Form) -> _Facts:
-    known: _Facts | None = form.cache.get(find_uninitialized)
-    if known is None:
-        known = _update_kinds(form.example), *_parts(form.example)
-        form.cache[find_uninitialized] = known
-    return known
+    facts: _Facts | None = form.cache.get(find_uninitialized)
+    if facts is None:
+        facts = form.cache[find_uninitialized] = _facts_of(form.example)
+    return facts
 
 
-def _filled(kernel: Kernel) -> np.ndarray:
+def _facts_of(i: Instruction) -> _Facts:
+    read: dict[int, Part] = {}
+    written: dict[int, Part] = {}
+    for name, operand in i.definition.operands.items():
+        if operand.part is not None:
+            position = i.definition.position[name]
+            read[position] = operand.part
+            written[position] = operand.part_written or operand.part
+    roles = i.definition.roles(i)
+    updated = frozenset(position for position, role in roles if role == UPDATE)
+    keeping = frozenset(p for p, role in roles if may_keep_elements(i, p, role))
+    return _Facts(updated, keeping, read, written)
+
+
+def _filled(kernel: Kernel, loops: _Loops) -> np.ndarray:
     """Return, per storage id, whether it is written as a whole before anything reads it, as most tiles are."""
-    touches, loops = kernel.touches, kernel.loop_numbers
+    touches = kernel.touches
     first = touches.first()
     begins = np.flatnonzero(touches.writes & (touches.at == first[touches.storage]))
     filled = np.zeros(len(kernel.storages), bool)
@@ -142,7 +302,7 @@ def _filled(kernel: Kernel) -> np.ndarray:
     for access, n in zip(begins.tolist(), touches.at[begins].tolist(), strict=True):
         i, view = kernel.instructions[n], touches.views[access]
         storage = view.storage
-        in_parts = storage.loop != loops[n] or not is_whole(view) or _facts(i.form)[2]
+        in_parts = not loops.certain(n, storage) or not is_whole(view) or _facts(i.form).written
         if in_parts or _only_ordered(i, storage):
             filled[storage.id] = False
     filled[: touches.storages] &= touches.first(touches.reads) > first
@@ -161,8 +321,8 @@ def _touching(kernel: Kernel, filled: list[bool]) -> list[int]:
         touches.writes | temporary[touches.storage]
     )
     chosen[touches.at[matters]] = True
-    found: list[int] = np.flatnonzero(chosen).tolist()
-    return found
+    at: list[int] = np.flatnonzero(chosen).tolist()
+    return at
 
 
 def _only_ordered(i: Instruction, storage: Storage) -> bool:
@@ -173,35 +333,6 @@ def _only_ordered(i: Instruction, storage: Storage) -> bool:
 def _others_write(kernel: Kernel, storage: Storage) -> bool:
     """Tell whether another core may write a tensor: what this core leaves unwritten says nothing then."""
     return kernel.program[1] > 1 and storage.buffer is SHARED_HBM
-
-
-def unwritten_results(cores: tuple[Kernel, Kernel], same: dict[int, int]) -> list[Finding]:
-    """Return a finding per result that two cores together leave unwritten in parts.
-
-    `same` gives, for the storages of the second core, those of the first that are the same memory.
-    """
-    first, second = cores
-    results = [v for v in first.outputs if v.storage.origin == "temporary"]
-    coverage = {v.storage.id: Coverage(v.storage) for v in results}
-    uncertain: set[int] = set()
-    for core, name in ((first, {key: key for key in coverage}), (second, same)):
-        for n, i in enumerate(core.instructions):
-            for position in i.form.writes:
-                value = i.args[position]
-                for view in value if type(value) is tuple else (value,):
-                    key = name.get(view.storage.id)
-                    if key is None or key not in coverage or _only_ordered(i, view.storage):
-                        continue
-                    if view.dynamic is not None or view.storage.loop != core.loop_numbers[n]:
-                        uncertain.add(key)
-                        continue
-                    part = _parts(i)[1].get(position)
-                    coverage[key].write(view if part is None else part(i, view))
-    left = [
-        v for v in results
-        if v.storage.id not in uncertain and coverage[v.storage.id].written(v) is not Written.ALL
-    ]  # fmt: skip
-    return [_unwritten_result(v, coverage[v.storage.id]) for v in left]
 
 
 def _reads(i: Instruction, parts: dict[int, Part]) -> Iterator[tuple[int, NkiTensor]]:
@@ -219,56 +350,8 @@ def _reads(i: Instruction, parts: dict[int, Part]) -> Iterator[tuple[int, NkiTen
                     yield position, view.dynamic.index
 
 
-def _update_kinds(i: Instruction) -> dict[int, str]:
-    """Say, per updated operand, whether its old value counts as read where nothing was written."""
-    kinds = {}
-    for position, role in i.definition.roles(i):
-        if role == UPDATE and i.definition.operands[i.definition.params[position]].part_written:
-            continue  # which elements are read is known
-        if role == UPDATE:
-            # With `accumulate` the first write needs no old value; otherwise some elements may just keep theirs.
-            kinds[position] = "first" if "accumulate" in i.definition.position else "partial"
-        assert role != WRITE or position not in i.form.reads
-    return kinds
-
-
-def _parts(i: Instruction) -> tuple[dict[int, Part], dict[int, Part]]:
-    """Return the functions that give the parts read and written, per operand of which not all is touched."""
-    read: dict[int, Part] = {}
-    written: dict[int, Part] = {}
-    for name, operand in i.definition.operands.items():
-        if operand.part is not None:
-            position = i.definition.position[name]
-            read[position] = operand.part
-            written[position] = operand.part_written or operand.part
-    return read, written
-
-
 def _finding(i: Instruction, position: int, view: NkiTensor, seen: Coverage) -> Finding:
-    missing = seen.missing(view)
-    where = seen.first_missing(view)
-    what = "all" if missing == view.size else f"{missing} of {view.size}"
-    help = "write the tile first, e.g. nisa.memset(dst=tile, value=0.0) or nisa.dma_copy"
-    if "accumulate" in i.definition.position and i.definition.params[position] == "dst":
-        help = "leave `accumulate` out, or pass accumulate=False for the first product"
-    return Finding(
-        "uninitialized",
-        f"{i.definition.name}: {what} elements of {i.definition.params[position]} = {view.describe()} are read"
-        f" but were never written, the first at index {list(where)}",
-        i.stack,
-        help=help,
-        code="NKI401",
-    )
-
-
-def _unwritten_result(view: NkiTensor, seen: Coverage) -> Finding:
-    return Finding(
-        "uninitialized",
-        f"{seen.missing(view)} of {view.size} elements of the result {view.describe()} are never written",
-        view.storage.stack,
-        help="write every element with nisa.dma_copy before the kernel returns",
-        code="NKI401",
-    )
+    return unwritten_read(i, position, view, seen.missing(view), seen.first_missing(view))
 
 
 def _no_result(kernel: Kernel, unwritten: list[NkiTensor]) -> KernelResult:
@@ -277,15 +360,4 @@ def _no_result(kernel: Kernel, unwritten: list[NkiTensor]) -> KernelResult:
         stack=unwritten[0].storage.stack,
         notes=[f"returned: {view.describe()}" for view in unwritten],
         help="write the result with nisa.dma_copy(dst=result, src=tile) before the kernel returns",
-    )
-
-
-def _unknown_state(i: Instruction, state: State) -> Finding:
-    # By engine and not by partition: the first reset anywhere counts, so that nothing is reported wrongly.
-    return Finding(
-        "uninitialized",
-        f"{i.definition.name}: {state.title} is read, and no instruction before has set it",
-        i.stack,
-        help="start with reduce_cmd=nisa.reduce_cmd.reset_reduce; what an earlier kernel or idle left is undefined",
-        code="NKI401",
     )

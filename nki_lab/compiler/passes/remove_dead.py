@@ -7,9 +7,9 @@ from functools import partial
 
 import numpy as np
 
-from nki_lab.compiler.findings import FindingsByPlace
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.explicit_addresses import explicit_addresses, groups, overlapping
+from nki_lab.ir.findings import FindingsByPlace
 from nki_lab.ir.instruction import READ, Form, Instruction
 from nki_lab.ir.nodes import Finding, Kernel
 

@@ -173,6 +173,7 @@ FILLS = [
             ]
         ),
     ),
+    fill("too large for float16", empty((32, 8), "float16"), 7e4, np.full((32, 8), np.inf)),
     fill("float into integers", empty((32, 8), "int32"), 2.0, breaks="`value` must be a number"),
     fill("out of range", empty((32, 8), "uint8"), 256, breaks="`value` must be a number"),
     fill("packed", empty((32, 8), "float8_e5m2_x4"), 1, breaks="`value` must be a number"),

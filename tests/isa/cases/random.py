@@ -197,6 +197,8 @@ DROPOUT = [
     always("nothing", 0.0, SPECIAL),
     always("everything, NaN too", 1.0, np.zeros((128, 50))),
     always("everything, by a probability over 1", tile(np.full((128, 1), 37.5)), np.zeros((128, 50))),
+    not_dropped("a probability over 1", "from 0 to 1", prob=1.5),
+    not_dropped("a negative probability", "from 0 to 1", prob=-0.25),
     not_dropped("another dtype", "the same dtype", dst=empty((128, 50), "bfloat16")),
     not_dropped("integer probability", "`prob` must have a float dtype", prob=tile(CHANCE, "int32")),
     not_dropped("bfloat16 probability of integers", "`prob` must have a float dtype", prob=tile(CHANCE, "bfloat16"),
