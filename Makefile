@@ -27,7 +27,7 @@ help:
 	@echo 'make demo       run the first notebook without a browser and print what its kernel costs'
 	@echo 'make test       run every check that CI runs   (ARGS=-x stops at the first failure)'
 	@echo 'make check      run only the static checks: ruff, mypy, import contracts'
-	@echo 'make fuzz       compare random kernels before, between and after all passes   (FUZZ_EXAMPLES=10000 FUZZ_SEED=1)'
+	@echo 'make fuzz       compare random kernels with a reference, and before, between and after all passes   (FUZZ_EXAMPLES=10000 FUZZ_SEED=1)'
 	@echo 'make workshop   write the notebooks of the workshop anew from workshop/sources   (NAMES=01_first_kernel)'
 	@echo 'make docs       build the documentation site, build/docs/index.html, without a network'
 	@echo 'make venv       only prepare $(VENV), with everything optional (EXTRAS=workshop: without tools)'
@@ -83,7 +83,7 @@ check: $(STAMP)
 fuzz: $(STAMP)
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 \
 	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) FUZZ_SEED=$(FUZZ_SEED) \
-	$(BIN)/python -m pytest $(ARGS) tests/fuzz
+	$(BIN)/python -m pytest $(ARGS) tests/reference tests/fuzz
 
 # Last and alone, so that pytest's summary is the last line. One file stays on one worker: the
 # cells of a notebook share a kernel. One BLAS thread: the workers already share the cores.

@@ -24,7 +24,9 @@ def variable_of(stack: Stack) -> str:
     return ""
 
 
-@lru_cache(maxsize=16)  # a kernel asks once per call, and to list the instructions takes time in its length
+@lru_cache(
+    maxsize=16
+)  # a kernel asks once per call, and to list the instructions takes time in its length
 def _instructions(code: CodeType) -> tuple[list[int], list[dis.Instruction]]:
     listed = [op for op in dis.get_instructions(code) if op.opname != "COPY"]  # COPY: `a = b = ...`
     return [op.offset for op in listed], listed

@@ -12,14 +12,21 @@ import numpy as np
 
 from tests.reference import numbers as n
 from tests.reference.machine import core
-from tests.reference.numbers import FREE, TYPES, Array, Val, activate, alu, exact, f32, fold, spoilt, total
+from tests.reference.numbers import (
+    FREE,
+    Array,
+    Val,
+    activate,
+    alu,
+    exact,
+    f32,
+    fold,
+    total,
+)
 from tests.reference.tensors import (
-    PARTITIONS,
     Refused,
-    Register,
     Tensor,
     copy_elements,
-    number,
 )
 
 FP32_MIN = float(np.finfo(np.float32).min)
@@ -42,7 +49,12 @@ def sure(t: Tensor) -> Array:
 
 def shaped(dst: Tensor, x: Val) -> None:
     """Write rows by elements, in the order of elements."""
-    dst.write(Val(np.broadcast_to(x.v, (dst.shape[0], dst.free)), np.broadcast_to(x.e, (dst.shape[0], dst.free))))
+    dst.write(
+        Val(
+            np.broadcast_to(x.v, (dst.shape[0], dst.free)),
+            np.broadcast_to(x.e, (dst.shape[0], dst.free)),
+        )
+    )
 
 
 def store_raw(dst: Tensor, raw: Array, error: Array, keep: Array | None = None) -> None:
@@ -57,7 +69,9 @@ def raw_of(t: Tensor) -> tuple[Array, Array]:
 # -- copies --------------------------------------------------------------------------------------------------------
 
 
-def dma_copy(dst: Tensor, src: Tensor, priority=None, oob_mode=None, dge_mode=None, engine=None, name=None) -> None:
+def dma_copy(
+    dst: Tensor, src: Tensor, priority=None, oob_mode=None, dge_mode=None, engine=None, name=None
+) -> None:
     copy_elements(dst, src, skip=oob_mode == "skip")
 
 
@@ -74,7 +88,9 @@ def memset(dst: Tensor, value, engine=None, name=None) -> None:
         shaped(dst, scalar(value, dst.shape[0]))
 
 
-def tensor_copy_predicated(dst: Tensor, src, predicate: Tensor, reverse_pred=False, name=None) -> None:
+def tensor_copy_predicated(
+    dst: Tensor, src, predicate: Tensor, reverse_pred=False, name=None
+) -> None:
     keep = (sure(predicate) != 0) == bool(reverse_pred)
     if isinstance(src, Tensor):
         dst.put(*raw_of(src), keep=keep)
@@ -86,15 +102,21 @@ def nc_transpose(dst: Tensor, data: Tensor, engine=None, name=None) -> None:
     raw, error = raw_of(data)
     if core().chip == 2 and dst.buffer == "psum" and data.dtype.kind == "f":
         error = np.where(np.isfinite(raw.astype(float)), np.where(raw == 0, 1e-45, error), FREE)
-        error = np.where(np.isfinite(raw.astype(float)).all(), error, FREE)  # 0 * inf meets every row
+        error = np.where(
+            np.isfinite(raw.astype(float)).all(), error, FREE
+        )  # 0 * inf meets every row
     dst.put(raw.T, error.T)
 
 
-def dma_transpose(dst: Tensor, src: Tensor, axes=None, priority=None, dge_mode=None, oob_mode=None, name=None) -> None:
+def dma_transpose(
+    dst: Tensor, src: Tensor, axes=None, priority=None, dge_mode=None, oob_mode=None, name=None
+) -> None:
     order = axes or {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}[src.ndim]
     if src.rows is not None:  # the indices go column by column
         index, step, count = src.rows
-        flat = index.raw().reshape(index.shape[0], -1).T.reshape(-1)[: src.shape[0]].astype(np.int64)
+        flat = (
+            index.raw().reshape(index.shape[0], -1).T.reshape(-1)[: src.shape[0]].astype(np.int64)
+        )
         rest = np.zeros((), np.int64)
         for size, stride in zip(src.shape[1:], src.strides[1:], strict=True):
             rest = rest[..., None] + np.arange(size) * stride
@@ -106,7 +128,9 @@ def dma_transpose(dst: Tensor, src: Tensor, axes=None, priority=None, dge_mode=N
     dst.put(src.raw(at).transpose(order), src.error(at).transpose(order))
 
 
-def dma_compute(dst: Tensor, srcs, reduce_op, scales=None, unique_indices=True, oob_mode=None, name=None) -> None:
+def dma_compute(
+    dst: Tensor, srcs, reduce_op, scales=None, unique_indices=True, oob_mode=None, name=None
+) -> None:
     moving = [t for t in (*srcs, dst) if t.rows is not None]
     skip = oob_mode == "skip" and bool(moving)
     bad = None
@@ -149,10 +173,20 @@ def nc_stream_shuffle(dst: Tensor, src: Tensor, shuffle_mask, name=None) -> None
     dst.put(old, before)
 
 
-def local_gather(dst: Tensor, src_buffer: Tensor, index: Tensor, num_elem_per_idx=1, num_valid_indices=None, name=None) -> None:
+def local_gather(
+    dst: Tensor,
+    src_buffer: Tensor,
+    index: Tensor,
+    num_elem_per_idx=1,
+    num_valid_indices=None,
+    name=None,
+) -> None:
     raw, error = raw_of(src_buffer)
     ids, e = sure(index).astype(np.int64), num_elem_per_idx
-    out, errors = np.zeros((dst.shape[0], dst.free), dst.dtype.np), np.full((dst.shape[0], dst.free), FREE)
+    out, errors = (
+        np.zeros((dst.shape[0], dst.free), dst.dtype.np),
+        np.full((dst.shape[0], dst.free), FREE),
+    )
     old, before = raw_of(dst)
     out, errors = old.copy(), before.copy()
     for g in range(0, dst.shape[0], 16):
@@ -182,7 +216,9 @@ def _bits(t: Any, like: Tensor) -> tuple[Array, Array]:
     return raw.view(f"u{t.dtype.size}").astype(np.uint64), error
 
 
-def _bitwise(op: str, a: tuple[Array, Array], b: tuple[Array, Array] | None, width: int) -> tuple[Array, Array]:
+def _bitwise(
+    op: str, a: tuple[Array, Array], b: tuple[Array, Array] | None, width: int
+) -> tuple[Array, Array]:
     mask = np.uint64((1 << width) - 1)
     if op == "invert":
         return ~a[0] & mask, a[1]
@@ -204,7 +240,9 @@ def tensor_tensor(dst: Tensor, data1: Tensor, data2: Tensor, op, engine=None, na
     if op in n.BITVEC:
         _store_bits(dst, _bitwise(op, _bits(data1, dst), _bits(data2, dst), 8 * dst.dtype.size))
         return
-    whole = all(t.dtype.name in ("int32", "uint32") and t.buffer == "sbuf" for t in (dst, data1, data2))
+    whole = all(
+        t.dtype.name in ("int32", "uint32") and t.buffer == "sbuf" for t in (dst, data1, data2)
+    )
     if not (whole and engine in (None, "unknown", "gpsimd")):
         shaped(dst, alu(op, data1.read(), data2.read()))
         return
@@ -222,7 +260,8 @@ def tensor_tensor(dst: Tensor, data1: Tensor, data2: Tensor, op, engine=None, na
 
 
 def tensor_scalar(
-    dst: Tensor, data: Tensor, op0, operand0, reverse0=False, op1=None, operand1=None, reverse1=False, engine=None, name=None
+    dst: Tensor, data: Tensor, op0, operand0, reverse0=False, op1=None, operand1=None, reverse1=False, engine=None,
+    name=None,
 ) -> None:  # fmt: skip
     if op0 in n.BITVEC or op0 == "invert":
         width = 8 * dst.dtype.size
@@ -242,7 +281,17 @@ def tensor_scalar(
     shaped(dst, x)
 
 
-def scalar_tensor_tensor(dst: Tensor, data: Tensor, op0, operand0, op1, operand1: Tensor, reverse0=False, reverse1=False, name=None) -> None:
+def scalar_tensor_tensor(
+    dst: Tensor,
+    data: Tensor,
+    op0,
+    operand0,
+    op1,
+    operand1: Tensor,
+    reverse0=False,
+    reverse1=False,
+    name=None,
+) -> None:
     x = alu(op0, data.read(), None if op0 in n.UNARY else scalar(operand0, data.shape[0]), reverse0)
     shaped(dst, alu(op1, x, operand1.read(), reverse1))
 
@@ -251,7 +300,17 @@ def reciprocal(dst: Tensor, data: Tensor, name=None) -> None:
     shaped(dst, alu("reciprocal", data.read()))
 
 
-def tensor_tensor_scan(dst: Tensor, data0: Tensor, data1: Tensor, initial, op0, op1, reverse0=False, reverse1=False, name=None) -> None:
+def tensor_tensor_scan(
+    dst: Tensor,
+    data0: Tensor,
+    data1: Tensor,
+    initial,
+    op0,
+    op1,
+    reverse0=False,
+    reverse1=False,
+    name=None,
+) -> None:
     a, b, state = data0.read(), data1.read(), scalar(initial, data0.shape[0])
     columns = []
     for k in range(a.v.shape[1]):
@@ -281,8 +340,19 @@ def _affine(rows: int, pattern, offset, channel_multiplier) -> Array:
     return v.reshape(rows, -1)
 
 
-def affine_select(dst: Tensor, pattern, channel_multiplier, on_true_tile: Tensor, on_false_value, cmp_op="equal", offset=0, name=None) -> None:
-    take = np.asarray(n.BINARY[cmp_op][0](_affine(dst.shape[0], pattern, offset, channel_multiplier), 0), bool)
+def affine_select(
+    dst: Tensor,
+    pattern,
+    channel_multiplier,
+    on_true_tile: Tensor,
+    on_false_value,
+    cmp_op="equal",
+    offset=0,
+    name=None,
+) -> None:
+    take = np.asarray(
+        n.BINARY[cmp_op][0](_affine(dst.shape[0], pattern, offset, channel_multiplier), 0), bool
+    )
     x = on_true_tile.read()
     if on_true_tile.dtype is dst.dtype:
         raw, error = raw_of(on_true_tile)
@@ -296,7 +366,9 @@ def affine_select(dst: Tensor, pattern, channel_multiplier, on_true_tile: Tensor
 # -- reductions ----------------------------------------------------------------------------------------------------
 
 
-def tensor_reduce(dst: Tensor, op, data: Tensor, axis, negate=False, keepdims=False, name=None) -> None:
+def tensor_reduce(
+    dst: Tensor, op, data: Tensor, axis, negate=False, keepdims=False, name=None
+) -> None:
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
     width = math.prod(data.shape[a] for a in axes)
     if op in n.BITVEC:
@@ -320,7 +392,10 @@ def tensor_partition_reduce(dst: Tensor, op, data: Tensor, name=None) -> None:
     r = fold("add" if op == "average" else op, x)
     if op == "average":
         with np.errstate(all="ignore"):
-            r = Val(f32(r.v / data.shape[0]), r.e / data.shape[0] + np.abs(np.nan_to_num(r.v, posinf=0, neginf=0)) * n.EPS * 4)
+            r = Val(
+                f32(r.v / data.shape[0]),
+                r.e / data.shape[0] + np.abs(np.nan_to_num(r.v, posinf=0, neginf=0)) * n.EPS * 4,
+            )
     shaped(dst, r.map(lambda a: a.T))
 
 
@@ -333,9 +408,7 @@ def _accumulate(state: Val, at: slice, cmd: str, op: str, x: Val, start: Any = 0
         base = scalar(start, rows)
     else:
         base = state.map(lambda a: a[at])
-    if cmd == "reset":
-        r = base
-    elif cmd == "idle":
+    if cmd == "reset" or cmd == "idle":
         r = base
     else:
         r = fold(op, x, base)
@@ -379,12 +452,20 @@ def _kept(dst: Tensor, x: Val) -> Val:
     return Val(x.v, x.e + np.where(same, 0.0, apart + 1e-45))
 
 
-def tensor_scalar_cumulative(dst: Tensor, src: Tensor, op0, op1, imm0, imm1=None, reduce_cmd="reset_reduce", name=None) -> None:
+def tensor_scalar_cumulative(
+    dst: Tensor, src: Tensor, op0, op1, imm0, imm1=None, reduce_cmd="reset_reduce", name=None
+) -> None:
     rows = src.shape[0]
     x = alu(op0, src.read(), scalar(imm0, rows))
     state, at = core().vector, _lanes(src)
-    reg = {"reset_reduce": lambda: exact(np.full((rows, 1), n.IDENTITY[op1])), "load_reduce": lambda: scalar(imm1, rows),
-           "reduce": lambda: state.map(lambda a: a[at].copy())}[reduce_cmd]()  # fmt: skip
+    if reduce_cmd == "reduce":
+        reg = state.map(lambda a: a[at].copy())
+    else:
+        reg = (
+            exact(np.full((rows, 1), n.IDENTITY[op1]))
+            if reduce_cmd == "reset_reduce"
+            else scalar(imm1, rows)
+        )
     columns = []
     for k in range(x.v.shape[1]):
         reg = alu(op1, x.map(lambda a, k=k: a[:, k : k + 1]), reg)  # type: ignore[misc]
@@ -428,17 +509,21 @@ def _argument(x: Val, steps: list[tuple[str, Any, bool]], rows: int) -> tuple[Va
     error: Any = 0.0
     for op, operand, reverse in steps:
         y = scalar(operand, rows)
-        whole = np.asarray(n.BINARY[op][0](*((y.v, x.v) if reverse else (x.v, y.v))), float)
         r = alu(op, x, y, reverse)
         with np.errstate(all="ignore"):
+            whole = np.asarray(n.BINARY[op][0](*((y.v, x.v) if reverse else (x.v, y.v))), float)
             inexact = np.isfinite(whole) & (whole != r.v)
             scale = np.abs(r.v) + (np.abs(x.v) if op != "multiply" else 0)
-            error = error * (np.abs(y.v) if op == "multiply" else 1) + np.where(inexact, scale * n.EPS * 2, 0.0)
+            error = error * (np.abs(y.v) if op == "multiply" else 1) + np.where(
+                inexact, scale * n.EPS * 2, 0.0
+            )
         x = r
     return x, np.nan_to_num(error, nan=FREE)
 
 
-def _activation(dst: Tensor, op, x: Val, error: Any, reduce_op, reduce_res, cmd, slope: Any = 0.0) -> None:
+def _activation(
+    dst: Tensor, op, x: Val, error: Any, reduce_op, reduce_res, cmd, slope: Any = 0.0
+) -> None:
     y = activate(op, x, scalar(slope, dst.shape[0]), error)
     name = reduce_op or "add"
     r = _accumulate(core().scalar, _lanes(dst), cmd, name, _kept(dst, y))
@@ -446,7 +531,17 @@ def _activation(dst: Tensor, op, x: Val, error: Any, reduce_op, reduce_res, cmd,
     _result(reduce_res, r)
 
 
-def activation(dst: Tensor, op, data: Tensor, bias=None, scale=1.0, reduce_op=None, reduce_res=None, reduce_cmd="idle", name=None) -> None:
+def activation(
+    dst: Tensor,
+    op,
+    data: Tensor,
+    bias=None,
+    scale=1.0,
+    reduce_op=None,
+    reduce_res=None,
+    reduce_cmd="idle",
+    name=None,
+) -> None:
     steps = [("multiply", scale, False)]
     if bias is not None:
         steps.append(("add", bias, False))
@@ -454,7 +549,9 @@ def activation(dst: Tensor, op, data: Tensor, bias=None, scale=1.0, reduce_op=No
     _activation(dst, op, x, error, reduce_op, reduce_res, reduce_cmd)
 
 
-def activation_reduce(dst: Tensor, op, data: Tensor, reduce_op, reduce_res, bias=None, scale=1.0, name=None) -> None:
+def activation_reduce(
+    dst: Tensor, op, data: Tensor, reduce_op, reduce_res, bias=None, scale=1.0, name=None
+) -> None:
     activation(dst, op, data, bias, scale, reduce_op, reduce_res, "reset_reduce")
 
 
@@ -462,316 +559,24 @@ def activate2(
     dst: Tensor, op, data: Tensor, imm0, imm1, op0, op1, relu_param=0.0, reverse0=False, reverse1=False, reduce_op=None,
     reduce_res=None, reduce_cmd="idle", name=None,
 ) -> None:  # fmt: skip
-    steps = [(o, i, r) for o, i, r in ((op0, imm0, reverse0), (op1, imm1, reverse1)) if o != "bypass"]
+    steps = [
+        (o, i, r) for o, i, r in ((op0, imm0, reverse0), (op1, imm1, reverse1)) if o != "bypass"
+    ]
     x, error = _argument(data.read(), steps, data.shape[0])
     _activation(dst, op, x, error, reduce_op, reduce_res, reduce_cmd, relu_param)
 
 
-def exponential(dst: Tensor, src: Tensor, max_value=0.0, reduce_res=None, reduce_cmd="idle", reduce_init=0.0, name=None) -> None:
+def exponential(
+    dst: Tensor,
+    src: Tensor,
+    max_value=0.0,
+    reduce_res=None,
+    reduce_cmd="idle",
+    reduce_init=0.0,
+    name=None,
+) -> None:
     x, error = _argument(src.read(), [("subtract", max_value, False)], src.shape[0])
     y = activate("exp", x, None, error)
     r = _vector(src, reduce_cmd, "add", _kept(dst, y), reduce_init)
     shaped(dst, y)
     _result(reduce_res, r)
-
-
-# -- matrix products -----------------------------------------------------------------------------------------------
-
-
-def _product(dst: Tensor, s: Val, m: Val, accumulate, right: Array | None = None) -> None:
-    """Write s.T @ m into PSUM by the rule of accumulation; `right` is the result where it is fixed to the bit."""
-    with np.errstate(all="ignore"):
-        if right is None:
-            r = s.v.T @ m.v
-            size = np.abs(s.v).T @ np.abs(m.v)
-            grid = max(2.0**-20, min(_grid(s.v), 1)) * max(2.0**-20, min(_grid(m.v), 1))
-            whole = size / grid < 2**24
-            error = np.where(whole, 0.0, size * n.EPS * 4 * len(s.v) + 1e-40)
-            error = np.where(np.isfinite(size) & (size < 2.0**127), error, FREE)
-            spoiled = (s.dirty.any(0)[:, None]) | (m.dirty.any(0)[None])
-            error[spoiled] = FREE
-            if _grid(s.v) < 2.0**-20 or _grid(m.v) < 2.0**-20:
-                error = np.maximum(error, size * n.EPS * 4 * len(s.v))
-        else:
-            r, error = right, np.zeros(right.shape)
-        at, _ = dst.places(group=32)
-        state = dst.memory.psum.reshape(-1, dst.dtype.size)[at].max(-1).reshape(r.shape)
-        old = dst.read()
-        add = np.zeros(r.shape, bool) if accumulate is False else (state != 0) if accumulate is None else np.ones(r.shape, bool)
-        loose = add & ((state == 0) | (state == 2) & (core().chip < 4))
-        result = np.where(add, old.v + r, r)
-        both = np.abs(old.v) + np.abs(r)
-        plain = (old.e == 0) & (error == 0) & (f32(result) == result)
-        more = np.where(plain, 0.0, old.e + error + both * n.EPS * 2)
-        error = np.where(add, more, error)
-        error = np.where(loose, FREE, error)
-        zero = (result == 0) & (error == 0) & (right is None)
-        final = Val(f32(result), np.where(zero, 1e-45, error))
-    dst.write(final.map(lambda a: a.reshape(dst.shape)), group=32)
-    dst.memory.psum.reshape(-1, dst.dtype.size)[at] = 1
-
-
-def _grid(v: Array) -> float:
-    """Return the largest power of two (at most 1) of which all values are multiples, 2**-40 where there is none."""
-    for k in (0, 3, 6, 9, 20):
-        if (np.rint(v * 2.0**k) == v * 2.0**k).all():
-            return float(2.0**-k)
-    return float(2.0**-40)
-
-
-def nc_matmul(
-    dst: Tensor, stationary: Tensor, moving: Tensor, is_stationary_onezero=False, is_moving_onezero=False, is_transpose=False,
-    accumulate=None, tile_position=(), tile_size=(), perf_mode="none", name=None,
-) -> None:  # fmt: skip
-    s, m = stationary.read(32), moving.read(32)
-    if perf_mode == "double_row":
-        s, m = (x.map(lambda a: a.reshape(2 * len(a), -1)) for x in (s, m))
-    identity = m.v.shape[0] == m.v.shape[1] and np.array_equal(m.v, np.eye(len(m.v)))
-    right = s.v.T if is_transpose and identity and core().chip > 2 and not s.dirty.any() else None
-    _product(dst, s, m, accumulate, right)
-
-
-def _lanes_of(t: Tensor) -> Val:
-    raw, error = raw_of(t)
-    lane = t.dtype.lane
-    assert lane is not None
-    if t.dtype.size == 2:
-        four = np.stack([raw >> (4 * q) & 15 for q in range(4)], -1).astype(np.uint8).view(lane.np)
-    else:
-        four = np.ascontiguousarray(raw).view(np.uint8).reshape(*raw.shape, 4).view(lane.np)
-    return Val(four.astype(np.float32).astype(float), np.repeat(error[..., None], 4, -1))
-
-
-def _scale_rows(scale: Tensor, rows: int) -> Val:
-    """Return the scale of each partition: one row per 8 partitions, 4 of them in each quadrant of 32."""
-    raw, error = raw_of(scale)
-    raw = raw.view(np.uint8)
-    group = np.arange(rows) // 8
-    at = group if rows <= 32 else group // 4 * 32 + group % 4
-    value = np.where(raw[at] == 255, math.nan, 2.0 ** (raw[at].astype(float) - 127))
-    return Val(value, error[at])
-
-
-def nc_matmul_mx(
-    dst: Tensor, stationary: Tensor, moving: Tensor, stationary_scale: Tensor, moving_scale: Tensor, tile_position=None,
-    tile_size=None, accumulate=None, name=None,
-) -> None:  # fmt: skip
-    parts = []
-    for data, scale in ((stationary, stationary_scale), (moving, moving_scale)):
-        x, y = _lanes_of(data), _scale_rows(scale, data.shape[0])
-        with np.errstate(all="ignore"):
-            v = x.v * y.v[:, : x.v.shape[1], None]
-        e = np.maximum(x.e, y.e[:, : x.v.shape[1], None])
-        parts.append(Val(v, e).map(lambda a: a.transpose(0, 2, 1).reshape(-1, a.shape[1])))
-    _product(dst, parts[0], parts[1], accumulate)
-
-
-def quantize_mx(dst: Tensor, src: Tensor, dst_scale: Tensor, name=None) -> None:
-    x = src.read()
-    lane = dst.dtype.lane
-    assert lane is not None
-    rows, columns = x.v.shape
-    groups = x.v.reshape(rows // 8, 8, columns // 4, 4)
-    most = np.abs(groups).max((1, 3))
-    top = {"float8_e4m3fn": 8, "float8_e5m2": 15}[lane.name]
-    with np.errstate(all="ignore"):
-        power = np.where(most > 0, np.frexp(np.where(np.isfinite(most), most, 1.0))[1] - 1 - (top - 1), -127)
-    low = power < -127  # the page gives no rule for scales below the smallest
-    power = np.maximum(power, -127)
-    loose = ~np.isfinite(most) | low | (x.e.reshape(groups.shape).max((1, 3)) > 0)
-    scaled = groups / 2.0 ** power[:, None, :, None]
-    value, _ = n.rounded(f32(scaled), lane)
-    packed = np.ascontiguousarray(value.astype(lane.np).reshape(rows, columns)).view(np.uint32)
-    dst.put(packed, np.where(np.repeat(loose, 8, 0), FREE, 0.0))
-    raw, error = raw_of(dst_scale)
-    stored = (power + 127).astype(np.uint8)
-    if rows <= 32:
-        at = np.arange(rows // 8)
-    else:
-        at = np.arange(rows // 8) // 4 * 32 + np.arange(rows // 8) % 4
-    bytes_ = raw.view(np.uint8).copy()
-    bytes_[at], error[at] = stored, np.where(loose, FREE, 0.0)
-    dst_scale.put(bytes_.view(raw.dtype), error)
-
-
-# -- statistics and search -----------------------------------------------------------------------------------------
-
-
-def bn_stats(dst: Tensor, data: Tensor, name=None) -> None:
-    x = data.read()
-    parts, errors = [], []
-    for first in (0, 1):
-        v, e = x.v[:, first::2], x.e[:, first::2].max(1, initial=0)
-        count = v.shape[1]
-        with np.errstate(all="ignore"):
-            mean = v.mean(1) if count else np.zeros(len(v))
-            spread = ((v - mean[:, None]) ** 2).sum(1)
-            size = np.abs(v).max(1, initial=0)
-            fine = np.isfinite(spread) & (size < 1e15) & (e == 0)
-        parts += [np.full(len(v), float(count)), mean, spread]
-        errors += [np.zeros(len(v)), np.where(fine, size * 1e-5 + 1e-38, FREE), np.where(fine, size**2 * count * 2e-5 + 1e-38, FREE)]
-    with np.errstate(all="ignore"):
-        shaped(dst, Val(f32(np.stack(parts, 1)), np.stack(errors, 1)))
-
-
-def bn_aggr(dst: Tensor, data: Tensor, name=None) -> None:
-    x = data.read()
-    count, mean, spread = (x.v[:, k::3] for k in range(3))
-    with np.errstate(all="ignore"):
-        number_ = count.sum(1)
-        middle = (count * mean).sum(1) / number_
-        variance = (spread + count * (mean - middle[:, None]) ** 2).sum(1) / number_
-        size = np.abs(mean).max(1)
-        fine = (number_ > 0) & (count >= 0).all(1) & np.isfinite(variance) & (size < 1e15) & (np.abs(spread).max(1) < 1e30)
-        fine &= (count * np.abs(mean) < 1e30).all(1) & (x.e.max(1) == 0)
-        scale = np.abs(spread).sum(1) / number_ + (count * (np.abs(mean) + size[:, None]) ** 2).sum(1) / number_
-        e = np.stack([np.where(fine, size * 1e-5 + 1e-38, FREE), np.where(fine, scale * 2e-5 + 1e-38, FREE)], 1)
-        shaped(dst, Val(f32(np.stack([middle, variance], 1)), e))
-
-
-def max8(dst: Tensor, src: Tensor, name=None) -> None:
-    x = src.read()
-    loose = np.isnan(x.v).any(1) | (x.e.max(1) > 0)
-    v = -np.sort(-x.v, 1)[:, :8]
-    shaped(dst, Val(v, np.where(loose[:, None], FREE, np.where(v == 0, 1e-45, 0))))
-
-
-def _matches(x: Val, v: Val, row: int, order: range) -> list[int | None]:
-    taken: set[int] = set()
-    result: list[int | None] = [None] * 8
-    for k in order:
-        hits = [int(h) for h in np.nonzero(x.v[row] == v.v[row, k])[0] if int(h) not in taken]
-        if hits:
-            result[k] = hits[0]
-            taken.add(hits[0])
-    return result
-
-
-def nc_find_index8(dst: Tensor, data: Tensor, vals: Tensor, name=None) -> None:
-    x, v = data.read(), vals.read()
-    loose = (x.e.max(1) > 0) | (v.e.max(1) > 0)
-    none = np.iinfo(dst.dtype.np).max
-    rows = [_matches(x, v, r, range(8)) for r in range(len(x.v))]
-    out = np.array([[none if h is None else h for h in row] for row in rows]).astype(dst.dtype.np)
-    # What a repeated value gets beyond its last occurrence is open.
-    spent = np.array([[h is None and (x.v[r] == v.v[r, k]).any() for k, h in enumerate(row)] for r, row in enumerate(rows)])
-    dst.put(out, np.where(loose[:, None] | spent, FREE, 0.0))
-
-
-def nc_match_replace8(dst: Tensor, data: Tensor, vals: Tensor, imm, dst_idx=None, name=None) -> None:
-    x, v = data.read(), vals.read()
-    loose = (x.e.max(1) > 0) | (v.e.max(1) > 0) | (v.v == f32(np.float64(imm))).any(1)
-    rows = [_matches(x, v, r, range(7, -1, -1)) for r in range(len(x.v))]
-    out = x.v.copy()
-    for r, row in enumerate(rows):
-        out[r, [h for h in row if h is not None]] = f32(np.float64(imm))
-    shaped(dst, Val(out, np.where(loose[:, None], FREE, x.e)))
-    if dst_idx is not None:
-        where = np.array([[0 if h is None else h for h in row] for row in rows])
-        missing = np.array([[h is None for h in row] for row in rows])
-        dst_idx.put(where.astype(dst_idx.dtype.np), np.where(loose[:, None] | missing, FREE, 0.0))
-
-
-def nonzero_with_count(dst: Tensor, src: Tensor, index_offset=0, padding_val=-1, name=None) -> None:
-    raw, error = raw_of(src)
-    old, before = raw_of(dst)
-    for r in range(0, len(raw), 16):
-        hits = np.nonzero(raw[r])[0]
-        old[r] = padding_val
-        old[r, : len(hits)] = hits + index_offset
-        old[r, -1] = len(hits)
-        before[r] = 0.0 if (error[r] == 0).all() else FREE
-    dst.put(old, before)
-
-
-def sequence_bounds(dst: Tensor, segment_ids: Tensor, name=None) -> None:
-    ids = sure(segment_ids)[0]
-    count = len(ids)
-    first, last = np.full(count, count), np.full(count, -1)
-    start = 0
-    for k in range(1, count + 1):
-        if k == count or ids[k] != ids[k - 1]:
-            if ids[start] != 0:
-                first[start:k], last[start:k] = start, k
-            start = k
-    dst.write_integers(np.stack([first, last])[None], np.zeros(dst.shape))
-
-
-def topk(val_dst: Tensor, idx_dst: Tensor, src: Tensor, n, name=None) -> None:
-    # Results go as the elements do, down 16 partitions (nki-library 2.32, experimental/topk/gpsimd_topk.py).
-    raw, error = raw_of(src)
-    (values, value_error), (ids, id_error) = raw_of(val_dst), raw_of(idx_dst)
-    k = val_dst.free
-    for g in range(0, len(raw), 16):
-        flat = raw[g : g + 16].T.reshape(-1)[:n].astype(float)
-        order = np.argsort(flat, kind="stable")[-k:]
-        spoilt_ = (error[g : g + 16] != 0).any() or np.isnan(flat).any()
-        for j, e in enumerate(order):
-            at = g + j % 16, j // 16
-            values[at], ids[at] = flat[e], e
-            value_error[at] = FREE if spoilt_ else 1e-45 if flat[e] == 0 else 0.0
-            id_error[at] = FREE if spoilt_ or (flat == flat[e]).sum() > 1 else 0.0
-    val_dst.put(values, value_error)
-    idx_dst.put(ids, id_error)
-
-
-# -- registers and random numbers ----------------------------------------------------------------------------------
-
-
-def register_alloc(x: int | None = None) -> Register:
-    return Register(x)
-
-
-def register_move(dst: Register, src) -> None:
-    dst.value = src.value if isinstance(src, Register) else src
-
-
-def register_load(dst: Register, src: Tensor) -> None:
-    sure(src)
-    dst.value = number(src)
-
-
-def register_store(dst: Tensor, src: Register) -> None:
-    assert src.value is not None
-    dst.write_integers(np.full(dst.shape, src.value), np.zeros(dst.shape))
-
-
-def _open(dst: Tensor) -> None:
-    dst.put(np.zeros(dst.shape, dst.dtype.np), np.full(dst.shape, FREE))
-
-
-def rng(dst: Tensor, engine="vector", name=None) -> None:
-    core().states.pop(engine, None)
-    _open(dst)
-
-
-def rand2(dst: Tensor, min, max, name=None) -> None:  # noqa: A002
-    core().states.pop("vector", None)
-    _open(dst)
-
-
-def dropout(dst: Tensor, data: Tensor, prob, name=None) -> None:
-    core().states.pop("vector", None)
-    raw, error = raw_of(data)
-    p = scalar(prob, data.shape[0])
-    keep, drop = (p.v <= 0) & ~p.dirty, (p.v >= 1) & ~p.dirty
-    dst.put(np.where(drop, np.zeros(raw.shape, raw.dtype), raw), np.where(keep, error, np.where(drop, 0.0, FREE)))
-
-
-def set_rng_seed(src_seeds: Tensor, name=None) -> None:
-    core().states.pop("vector", None)
-
-
-def rand_set_state(src_seeds: Tensor, engine="gpsimd", name=None) -> None:
-    core().states[engine] = (src_seeds.start, *raw_of(src_seeds))
-
-
-def rand_get_state(dst: Tensor, engine="gpsimd", name=None) -> None:
-    held = core().states.get(engine)
-    if held is None or (held[0], held[1].shape) != (dst.start, (dst.shape[0], dst.free)):
-        _open(dst)
-    else:
-        dst.put(held[1], held[2])
-
-
-assert PARTITIONS == 128 and TYPES

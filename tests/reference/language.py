@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.reference import instructions, machine
+from tests.reference import instructions, machine, products
 from tests.reference import numbers as n
 from tests.reference.numbers import TYPES, DType
 from tests.reference.tensors import Refused, Register, Slice, Tensor, new
@@ -71,7 +71,11 @@ def while_loop(init, body_fun) -> None:
 
 
 def _names(module: Any) -> dict[str, Callable[..., Any]]:
-    return {k: f for k, f in vars(module).items() if inspect.isfunction(f) and f.__module__ == module.__name__ and k[0] != "_"}
+    return {
+        k: f
+        for k, f in vars(module).items()
+        if inspect.isfunction(f) and f.__module__ == module.__name__ and k[0] != "_"
+    }
 
 
 def _enum(*names: str) -> SimpleNamespace:
@@ -91,11 +95,14 @@ nl = SimpleNamespace(
 _MEETING = ("core_barrier", "sendrecv")
 _meetings = _names(machine)
 nisa = SimpleNamespace(
-    **_names(instructions), **{k: _meetings[k] for k in _MEETING},
+    **_names(instructions), **_names(products), **{k: _meetings[k] for k in _MEETING},
     engine=_enum("tensor", "vector", "scalar", "gpsimd", "dma", "sync", "unknown"),
     reduce_cmd=_enum("idle", "reset", "reduce", "reset_reduce", "load_reduce"),
     dge_mode=_enum("unknown", "swdge", "hwdge", "none"), oob_mode=_enum("error", "skip"),
     matmul_perf_mode=_enum("none", "double_row"), dma_engine=_enum("dma", "gpsimd_dma"),
 )  # fmt: skip
-ncc = SimpleNamespace(**{k: f for k, f in _meetings.items() if k not in (*_MEETING, "core", "argument")}, ReplicaGroup=machine.ReplicaGroup)
+ncc = SimpleNamespace(
+    **{k: f for k, f in _meetings.items() if k not in (*_MEETING, "core", "argument")},
+    ReplicaGroup=machine.ReplicaGroup,
+)
 NAMES = {"nl": nl, "nisa": nisa, "ncc": ncc, "np": np}

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tests.reference.numbers import FREE, Array, DType, Val, fold
-from tests.reference.tensors import PARTITIONS, Memory, Refused, Register, Tensor, new
+from tests.reference.tensors import PARTITIONS, Refused, Register, Tensor, new
 
 _here = threading.local()
 CHIPS = {"trn1": 2, "trn2": 3, "trn3": 4}
@@ -71,7 +71,7 @@ class Machine:
             try:
                 self.begin(rank, number)
                 results[rank, number] = kernel(*arguments[rank])
-            except BaseException as error:  # noqa: BLE001 - it is raised again below
+            except BaseException as error:
                 self.failed.append(error)
                 for barrier in list(self.barriers.values()):
                     barrier.abort()
@@ -79,7 +79,11 @@ class Machine:
         if self.cores * self.ranks == 1:
             self.begin()
             return [kernel(*arguments[0])]
-        threads = [threading.Thread(target=one, args=(r, c)) for r in range(self.ranks) for c in range(self.cores)]
+        threads = [
+            threading.Thread(target=one, args=(r, c))
+            for r in range(self.ranks)
+            for c in range(self.cores)
+        ]
         for t in threads:
             t.start()
         for t in threads:
@@ -97,6 +101,8 @@ class Machine:
             me.shared += 1
             if key not in self.shared:
                 self.shared[key] = new(shape, dtype, "shared_hbm")
+            if self.shared[key].shape != shape:
+                raise Refused("the cores make different tensors")
             return self.shared[key]
 
     def meet(self, group: Any, count: int, key: Any, value: Any) -> dict[Any, Any]:
@@ -124,10 +130,14 @@ def core_barrier(data: Tensor, cores, engine=None, name=None) -> None:
     _machine().meet(("cores", me.rank), 2, me.number, None)
 
 
-def sendrecv(src: Tensor, dst: Tensor, send_to_rank, recv_from_rank, pipe_id, dma_engine=None, name=None) -> None:
+def sendrecv(
+    src: Tensor, dst: Tensor, send_to_rank, recv_from_rank, pipe_id, dma_engine=None, name=None
+) -> None:
     me = core()
     at, _ = src.places()
-    posts = _machine().meet(("pipe", me.rank, pipe_id), 2, me.number, (send_to_rank, src.raw(at), src.error(at)))
+    posts = _machine().meet(
+        ("pipe", me.rank, pipe_id), 2, me.number, (send_to_rank, src.raw(at), src.error(at))
+    )
     to, raw, error = posts[recv_from_rank]
     if to != me.number:
         raise Refused("the partner sends to another core")
@@ -172,7 +182,9 @@ def _reduced(parts: list[Val], op: str) -> Val:
     return fold(op, stacked).map(lambda a: a[..., 0])
 
 
-def _each(srcs: list[Tensor], dsts: list[Tensor], group: ReplicaGroup, change: Callable[..., None]) -> None:
+def _each(
+    srcs: list[Tensor], dsts: list[Tensor], group: ReplicaGroup, change: Callable[..., None]
+) -> None:
     ranks = group.mine()
     parts = _exchange(ranks, [_content(t) for t in srcs])
     for k, dst in enumerate(dsts):
@@ -180,7 +192,14 @@ def _each(srcs: list[Tensor], dsts: list[Tensor], group: ReplicaGroup, change: C
 
 
 def all_reduce(srcs, dsts, replica_group, op, priority=None, name=None) -> None:
-    _each(srcs, dsts, replica_group, lambda dst, parts, at: dst.write(_reduced([_values(p) for p in parts], op).map(lambda a: a.reshape(dst.shape))))
+    _each(
+        srcs,
+        dsts,
+        replica_group,
+        lambda dst, parts, at: dst.write(
+            _reduced([_values(p) for p in parts], op).map(lambda a: a.reshape(dst.shape))
+        ),
+    )
 
 
 def reduce_scatter(srcs, dsts, replica_group, collective_dim, op, priority=None, name=None) -> None:
@@ -202,12 +221,19 @@ def all_gather(srcs, dsts, replica_group, collective_dim, priority=None, name=No
 def all_to_all(srcs, dsts, replica_group, collective_dim, priority=None, name=None) -> None:
     def change(dst: Tensor, parts: Any, at: int) -> None:
         size = parts[0][0].shape[0] // len(parts)
-        _put(dst, tuple(np.concatenate([p[k][at * size : (at + 1) * size] for p in parts]) for k in (0, 1)))  # type: ignore[arg-type]
+        _put(
+            dst,
+            tuple(
+                np.concatenate([p[k][at * size : (at + 1) * size] for p in parts]) for k in (0, 1)
+            ),
+        )  # type: ignore[arg-type]
 
     _each(srcs, dsts, replica_group, change)
 
 
-def _variable(srcs, dsts, group, metadata, counts_known, displacements, column: Callable[[int], int]) -> None:
+def _variable(
+    srcs, dsts, group, metadata, counts_known, displacements, column: Callable[[int], int]
+) -> None:
     ranks = group.mine()
     table, spoiled = _content(metadata)
     rows = table.reshape(-1, len(ranks)).astype(np.int64)
@@ -222,19 +248,44 @@ def _variable(srcs, dsts, group, metadata, counts_known, displacements, column: 
         to = rows[3, r] if displacements else len(raw) // len(ranks) * r
         if first + count > len(data) or to + count > len(raw):
             raise Refused("a count does not fit")
-        raw[to : to + count], error[to : to + count] = data[first : first + count], errors[first : first + count]
+        raw[to : to + count], error[to : to + count] = (
+            data[first : first + count],
+            errors[first : first + count],
+        )
         new_table[2, r], new_error[2, r] = count, 0
     dsts[0].put(raw, error)
     if not counts_known:
         metadata.put(new_table, new_error)
 
 
-def all_gather_v(srcs, dsts, replica_group, metadata_tensor, recv_counts_known=False, has_rdispls=False, priority=None, name=None) -> None:
-    _variable(srcs, dsts, replica_group, metadata_tensor, recv_counts_known, has_rdispls, lambda at: 0)
+def all_gather_v(
+    srcs,
+    dsts,
+    replica_group,
+    metadata_tensor,
+    recv_counts_known=False,
+    has_rdispls=False,
+    priority=None,
+    name=None,
+) -> None:
+    _variable(
+        srcs, dsts, replica_group, metadata_tensor, recv_counts_known, has_rdispls, lambda at: 0
+    )
 
 
-def all_to_all_v(srcs, dsts, replica_group, metadata_tensor, recv_counts_known=False, has_rdispls=False, priority=None, name=None) -> None:
-    _variable(srcs, dsts, replica_group, metadata_tensor, recv_counts_known, has_rdispls, lambda at: at)
+def all_to_all_v(
+    srcs,
+    dsts,
+    replica_group,
+    metadata_tensor,
+    recv_counts_known=False,
+    has_rdispls=False,
+    priority=None,
+    name=None,
+) -> None:
+    _variable(
+        srcs, dsts, replica_group, metadata_tensor, recv_counts_known, has_rdispls, lambda at: at
+    )
 
 
 def collective_permute(srcs, dsts, source_target_pairs, priority=None, name=None) -> None:
@@ -244,7 +295,9 @@ def collective_permute(srcs, dsts, source_target_pairs, priority=None, name=None
             _put(dsts[0], parts[source])
 
 
-def collective_permute_implicit(srcs_by_channel, dsts_by_channel, replica_group, channel_ids=(0,), priority=None, name=None) -> None:
+def collective_permute_implicit(
+    srcs_by_channel, dsts_by_channel, replica_group, channel_ids=(0,), priority=None, name=None
+) -> None:
     ranks = replica_group.mine()
     parts = _exchange(ranks, [_content(s[0]) for s in srcs_by_channel])
     before = parts[ranks.index(core().rank) - 1]
@@ -257,13 +310,17 @@ def collective_permute_implicit_reduce(
 ) -> None:  # fmt: skip
     ranks = replica_group.mine()
     pairs = zip(srcs0_by_channel, srcs1_by_channel, strict=True)
-    parts = _exchange(ranks, [_reduced([_values(_content(a[0])), _values(_content(b[0]))], op) for a, b in pairs])
+    parts = _exchange(
+        ranks, [_reduced([_values(_content(a[0])), _values(_content(b[0]))], op) for a, b in pairs]
+    )
     before = parts[ranks.index(core().rank) - 1]
     for k, dsts in enumerate(dsts_by_channel):
         dsts[0].write(before[k])
 
 
-def collective_permute_implicit_current_processing_rank_id(iteration_id, replica_group, channel_id=0, name=None) -> Register:
+def collective_permute_implicit_current_processing_rank_id(
+    iteration_id, replica_group, channel_id=0, name=None
+) -> Register:
     ranks = replica_group.mine()
     return Register(ranks[(ranks.index(core().rank) - iteration_id) % len(ranks)])
 
@@ -277,6 +334,3 @@ def argument(array: Array, dtype: DType) -> Tensor:
     t = new(array.shape, dtype, "shared_hbm")
     t.memory.fill(array)
     return t
-
-
-assert Memory

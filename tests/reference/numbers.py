@@ -65,8 +65,12 @@ def _types() -> dict[str, DType]:
     ]
     names = {d.name: d for d in rows}
     fp4 = DType("float4_e2m1fn", np.dtype(ml_dtypes.float4_e2m1fn), "f", 1, 0, 6.0)
-    names["float8_e5m2_x4"] = DType("float8_e5m2_x4", np.dtype(np.uint32), "p", lane=names["float8_e5m2"])
-    names["float8_e4m3fn_x4"] = DType("float8_e4m3fn_x4", np.dtype(np.uint32), "p", lane=names["float8_e4m3fn"])
+    names["float8_e5m2_x4"] = DType(
+        "float8_e5m2_x4", np.dtype(np.uint32), "p", lane=names["float8_e5m2"]
+    )
+    names["float8_e4m3fn_x4"] = DType(
+        "float8_e4m3fn_x4", np.dtype(np.uint32), "p", lane=names["float8_e4m3fn"]
+    )
     names["float4_e2m1fn_x4"] = DType("float4_e2m1fn_x4", np.dtype(np.uint16), "p", lane=fp4)
     return names
 
@@ -96,7 +100,9 @@ def rounded(values: Array, dtype: DType) -> tuple[Array, Array]:
     if dtype.kind in "iu":
         info = np.iinfo(dtype.np)
         return np.clip(np.rint(np.nan_to_num(values, nan=0.0)), info.min, info.max), open_
-    power = np.log2(np.where(values > 0, values, 1.0))  # a scale: only powers of two have one meaning
+    power = np.log2(
+        np.where(values > 0, values, 1.0)
+    )  # a scale: only powers of two have one meaning
     fits = (values > 0) & (power == np.rint(power)) & (np.abs(power) <= 127)
     return np.where(fits, values, 1.0), np.where(fits, 0.0, FREE)
 
@@ -199,7 +205,9 @@ def alu(op: str, a: Val, b: Val | None = None, reverse: bool = False) -> Val:
             e = np.where(np.isfinite(r), np.abs(r) * relative, 0.0)
             if special:
                 e = np.where((r == 0) & (op == "relu"), 1e-45, e)
-            bad = np.isnan(a.v) & special | (relative > 0) & ((np.abs(a.v) < 2.0**-120) | (np.abs(r) < 2.0**-125))
+            bad = np.isnan(a.v) & special | (relative > 0) & (
+                (np.abs(a.v) < 2.0**-120) | (np.abs(r) < 2.0**-125)
+            )
             return spoilt(r, a, error=e, leave=bad)
         assert b is not None
         if reverse:
@@ -212,7 +220,13 @@ def alu(op: str, a: Val, b: Val | None = None, reverse: bool = False) -> Val:
             leave = np.isnan(a.v) | np.isnan(b.v)
             e = np.where((r == 0) & (op[:3] in ("max", "min")), 1e-45, e)
         if op == "power":
-            leave = leave | ~np.isfinite(r) | ~np.isfinite(a.v) | ~np.isfinite(b.v) | (np.abs(r) < 2.0**-120)
+            leave = (
+                leave
+                | ~np.isfinite(r)
+                | ~np.isfinite(a.v)
+                | ~np.isfinite(b.v)
+                | (np.abs(r) < 2.0**-120)
+            )
         return spoilt(r, a, b, error=e, leave=leave)
 
 
@@ -249,7 +263,9 @@ def fold(op: str, x: Val, start: Val | None = None) -> Val:
         columns = x.v.shape[-1]
         if op[:3] in ("max", "min"):
             pick = np.max if op.startswith("max") else np.min
-            r0 = spoilt(pick(x.v, -1, keepdims=True), Val(x.v, x.e).map(lambda a: a.max(-1, keepdims=True)))
+            r0 = spoilt(
+                pick(x.v, -1, keepdims=True), Val(x.v, x.e).map(lambda a: a.max(-1, keepdims=True))
+            )
             r0.e[np.isnan(x.v).any(-1, keepdims=True)] = FREE
             r0.e[(r0.v == 0) & (r0.e == 0)] = 1e-45
             return r0 if r is None else alu(op, _clean_zero(r), _clean_zero(r0))
@@ -261,22 +277,43 @@ def fold(op: str, x: Val, start: Val | None = None) -> Val:
     if op in LOGICAL:
         with np.errstate(all="ignore"):
             t = _truth(x.v)
-            r1 = {"logical_and": t.all, "logical_or": t.any}.get(op, lambda *a, **k: t.sum(*a, **k) % 2)(-1, keepdims=True)
+            r1 = {"logical_and": t.all, "logical_or": t.any}.get(
+                op, lambda *a, **k: t.sum(*a, **k) % 2
+            )(-1, keepdims=True)
         # One element reduces to itself without an operator, and chains begin with one: only its truth is fixed.
         alone = x.v.shape[-1] == 1
-        return spoilt(np.asarray(r1, float), x.map(lambda a: a.max(-1, keepdims=True)), leave=np.isnan(x.v).any(-1, keepdims=True) | alone)
+        return spoilt(
+            np.asarray(r1, float),
+            x.map(lambda a: a.max(-1, keepdims=True)),
+            leave=np.isnan(x.v).any(-1, keepdims=True) | alone,
+        )
     with np.errstate(all="ignore"):
         if op == "subtract":  # the first element is the minuend
             return total(Val(np.concatenate([x.v[..., :1], -x.v[..., 1:]], -1), x.e))
-        r2 = np.prod(x.v, -1, keepdims=True) if start is None else np.prod(x.v, -1, keepdims=True) * start.v
+        r2 = (
+            np.prod(x.v, -1, keepdims=True)
+            if start is None
+            else np.prod(x.v, -1, keepdims=True) * start.v
+        )
         n = x.v.shape[-1]
         inner = np.cumprod(np.sort(np.abs(x.v), -1), -1)
-        risky = ~np.isfinite(r2) | (np.abs(r2) > 2.0**126) | ((np.abs(r2) < 2.0**-120) & (r2 != 0)) | (inner.min(-1, keepdims=True) < 2.0**-120)
-        upper = np.cumprod(np.sort(np.abs(x.v), -1)[..., ::-1], -1).max(-1, keepdims=True) > 2.0**126
-        ints = (np.rint(x.v * 8) == x.v * 8).all(-1, keepdims=True) & (np.abs(x.v).prod(-1, keepdims=True) * 8.0**n < 2**24)
+        risky = (
+            ~np.isfinite(r2)
+            | (np.abs(r2) > 2.0**126)
+            | ((np.abs(r2) < 2.0**-120) & (r2 != 0))
+            | (inner.min(-1, keepdims=True) < 2.0**-120)
+        )
+        upper = (
+            np.cumprod(np.sort(np.abs(x.v), -1)[..., ::-1], -1).max(-1, keepdims=True) > 2.0**126
+        )
+        ints = (np.rint(x.v * 8) == x.v * 8).all(-1, keepdims=True) & (
+            np.abs(x.v).prod(-1, keepdims=True) * 8.0**n < 2**24
+        )
         ok = ints & (x.v != 0).all(-1, keepdims=True)
         error = np.where(ok, 0.0, np.abs(r2) * EPS * 2 * n)
-        result = spoilt(f32(r2), x.map(lambda a: a.max(-1, keepdims=True)), error=error, leave=risky | upper)
+        result = spoilt(
+            f32(r2), x.map(lambda a: a.max(-1, keepdims=True)), error=error, leave=risky | upper
+        )
         return result if start is None else spoilt(result.v, start, error=result.e)
 
 
@@ -294,7 +331,9 @@ def _erf(x: Array) -> Array:
 
 
 def _sigmoid(x: Array) -> Array:
-    return np.where(x >= 0, 1 / (1 + np.exp(-np.abs(x))), np.exp(-np.abs(x)) / (1 + np.exp(-np.abs(x))))
+    return np.where(
+        x >= 0, 1 / (1 + np.exp(-np.abs(x))), np.exp(-np.abs(x)) / (1 + np.exp(-np.abs(x)))
+    )
 
 
 def _density(x: Array) -> Array:
@@ -346,7 +385,9 @@ def activate(op: str, x: Val, slope: Val | None = None, argument: Any = 0.0) -> 
     with np.errstate(all="ignore"):
         if op == "prelu":
             assert slope is not None
-            return spoilt(np.where(x.v >= 0, x.v, f32(x.v * slope.v)), x, slope, leave=nan | (x.v == 0))
+            return spoilt(
+                np.where(x.v >= 0, x.v, f32(x.v * slope.v)), x, slope, leave=nan | (x.v == 0)
+            )
         apply, low, high, factor = ACTIVATIONS[op]
         y = apply(x.v)
         if op in EXACT_ACTIVATIONS:
@@ -354,11 +395,22 @@ def activate(op: str, x: Val, slope: Val | None = None, argument: Any = 0.0) -> 
             zero = np.where((y == 0) & (op in ("relu", "sign")), 1e-45, 0.0)
             shaken = np.zeros(y.shape)
             if np.any(argument):
-                shaken = np.maximum(np.abs(apply(x.v + argument) - y), np.abs(apply(x.v - argument) - y))
-            return spoilt(f32(y), x, error=np.maximum(zero, np.nan_to_num(shaken, nan=FREE)), leave=leave)
+                shaken = np.maximum(
+                    np.abs(apply(x.v + argument) - y), np.abs(apply(x.v - argument) - y)
+                )
+            return spoilt(
+                f32(y), x, error=np.maximum(zero, np.nan_to_num(shaken, nan=FREE)), leave=leave
+            )
         size = np.abs(x.v) if op == "reciprocal" else x.v
         outside = ~((size >= low) & (size <= high))
         moved = np.abs(x.v) * 3e-7 + argument
         shaken = np.maximum(np.abs(apply(x.v + moved) - y), np.abs(apply(x.v - moved) - y))
-        error = shaken + 2e-6 * np.abs(y) + factor * 1e-6 * np.maximum(1, np.abs(x.v) if factor else 0) + 1e-38
-        return spoilt(f32(y), x, error=np.nan_to_num(error, nan=FREE), leave=outside | nan | ~np.isfinite(y))
+        error = (
+            shaken
+            + 2e-6 * np.abs(y)
+            + factor * 1e-6 * np.maximum(1, np.abs(x.v) if factor else 0)
+            + 1e-38
+        )
+        return spoilt(
+            f32(y), x, error=np.nan_to_num(error, nan=FREE), leave=outside | nan | ~np.isfinite(y)
+        )

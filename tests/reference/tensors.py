@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from tests.reference.numbers import FREE, NAN, TYPES, Array, DType, Val, rounded, spacing
+from tests.reference.numbers import FREE, NAN, Array, DType, Val, rounded, spacing
 
 PARTITIONS = 128
 
@@ -50,7 +51,9 @@ class Memory:
         self.error[:] = 0
         if self.dtype.kind == "f":
             bad = np.isnan(self.data.view(self.dtype.np).astype(float))
-            self.error.reshape(-1, self.dtype.size)[bad] = 0  # its bits are given, and copies keep them
+            self.error.reshape(-1, self.dtype.size)[bad] = (
+                0  # its bits are given, and copies keep them
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +122,7 @@ class Tensor:
             at = keys.index(Ellipsis)
             keys = (*keys[:at], *[slice(None)] * (self.ndim - len(keys) + 1), *keys[at + 1 :])
         keys = (*keys, *[slice(None)] * (self.ndim - len(keys)))
-        shape, strides, offset, moved, dropped = [], [], self.offset, self.moved, []
+        shape, strides, offset, moved = [], [], self.offset, self.moved
         for k, (n, step, one) in enumerate(zip(self.shape, self.strides, keys, strict=True)):
             if isinstance(one, Slice):
                 if isinstance(one.start, int):
@@ -138,8 +141,6 @@ class Tensor:
                 if self.on_chip and k == 0:
                     shape.append(1)
                     strides.append(step)
-                else:
-                    dropped.append(step)
         least = 2 if self.on_chip else 1
         while len(shape) < least:
             shape.append(1)
@@ -159,36 +160,55 @@ class Tensor:
     def vector_select(self, dim: int, vector_offset: Tensor) -> Tensor:
         assert dim == 0
         shape = (vector_offset.shape[0], *self.shape[1:])
-        return self._as(shape, (0, *self.strides[1:]), rows=(vector_offset, self.strides[0], self.shape[0]))
+        return self._as(
+            shape, (0, *self.strides[1:]), rows=(vector_offset, self.strides[0], self.shape[0])
+        )
 
     def permute(self, dims: tuple[int, ...]) -> Tensor:
         return self._as([self.shape[d] for d in dims], [self.strides[d] for d in dims])
 
     def broadcast(self, dim: int, size: int) -> Tensor:
-        change = [(size, 0) if k == dim else p for k, p in enumerate(zip(self.shape, self.strides, strict=True))]
+        change = [
+            (size, 0) if k == dim else p
+            for k, p in enumerate(zip(self.shape, self.strides, strict=True))
+        ]
         return self._as(*zip(*change, strict=True))
 
     def expand_dim(self, dim: int) -> Tensor:
-        return self._as((*self.shape[:dim], 1, *self.shape[dim:]), (*self.strides[:dim], 1, *self.strides[dim:]))
+        return self._as(
+            (*self.shape[:dim], 1, *self.shape[dim:]), (*self.strides[:dim], 1, *self.strides[dim:])
+        )
 
     def squeeze_dim(self, dim: int) -> Tensor:
-        return self._as((*self.shape[:dim], *self.shape[dim + 1 :]), (*self.strides[:dim], *self.strides[dim + 1 :]))
+        return self._as(
+            (*self.shape[:dim], *self.shape[dim + 1 :]),
+            (*self.strides[:dim], *self.strides[dim + 1 :]),
+        )
 
     def reshape_dim(self, dim: int, shape: tuple[int, ...]) -> Tensor:
         known = math.prod(n for n in shape if n != -1)
         sizes = [self.shape[dim] // known if n == -1 else n for n in shape]
         steps = [self.strides[dim] * math.prod(sizes[k + 1 :]) for k in range(len(sizes))]
-        return self._as((*self.shape[:dim], *sizes, *self.shape[dim + 1 :]), (*self.strides[:dim], *steps, *self.strides[dim + 1 :]))
+        return self._as(
+            (*self.shape[:dim], *sizes, *self.shape[dim + 1 :]),
+            (*self.strides[:dim], *steps, *self.strides[dim + 1 :]),
+        )
 
     def flatten_dims(self, start_dim: int, end_dim: int) -> Tensor:
         inside = range(start_dim, end_dim)
         if any(self.strides[k] != self.strides[k + 1] * self.shape[k + 1] for k in inside):
             raise Refused("dimensions are not contiguous")
         size = math.prod(self.shape[start_dim : end_dim + 1])
-        return self._as((*self.shape[:start_dim], size, *self.shape[end_dim + 1 :]), (*self.strides[:start_dim], self.strides[end_dim], *self.strides[end_dim + 1 :]))
+        return self._as(
+            (*self.shape[:start_dim], size, *self.shape[end_dim + 1 :]),
+            (*self.strides[:start_dim], self.strides[end_dim], *self.strides[end_dim + 1 :]),
+        )
 
     def reshape(self, shape: tuple[int, ...]) -> Tensor:
-        if not all(self.strides[k] == self.strides[k + 1] * self.shape[k + 1] for k in range(1, self.ndim - 1)):
+        if not all(
+            self.strides[k] == self.strides[k + 1] * self.shape[k + 1]
+            for k in range(1, self.ndim - 1)
+        ):
             raise Refused("the view is not contiguous")
         if self.on_chip:
             if shape[0] != self.shape[0]:
@@ -197,9 +217,13 @@ class Tensor:
             return self._as(shape, (self.strides[0], *inner))
         if self.ndim > 1 and self.strides[0] != self.strides[1] * self.shape[1]:
             raise Refused("the view is not contiguous")
-        return self._as(shape, [self.strides[-1] * math.prod(shape[k + 1 :]) for k in range(len(shape))])
+        return self._as(
+            shape, [self.strides[-1] * math.prod(shape[k + 1 :]) for k in range(len(shape))]
+        )
 
-    def rearrange(self, src_pattern: Any, dst_pattern: Any, fixed_sizes: dict[str, int] | None = None) -> Tensor:
+    def rearrange(
+        self, src_pattern: Any, dst_pattern: Any, fixed_sizes: dict[str, int] | None = None
+    ) -> Tensor:
         sizes, steps = dict(fixed_sizes or {}), {}
         for n, step, group in zip(self.shape, self.strides, src_pattern, strict=True):
             names = (group,) if isinstance(group, str) else group
@@ -210,7 +234,7 @@ class Tensor:
         shape, strides = [], []
         for group in dst_pattern:
             names = (group,) if isinstance(group, str) else group
-            for a, b in zip(names, names[1:], strict=False):
+            for a, b in pairwise(names):
                 if steps[a] != steps[b] * sizes[b]:
                     raise Refused("dimensions are not contiguous")
             shape.append(math.prod(sizes[a] for a in names))
@@ -221,10 +245,19 @@ class Tensor:
         old, new = self.dtype.size, dtype.size
         if old == new:
             return self._as(self.shape, self.strides, dtype=dtype)
-        if self.strides[-1] != 1 or self.shape[-1] * old % new or any(s * old % new for s in (*self.strides[:-1], self.offset)):
+        if (
+            self.strides[-1] != 1
+            or self.shape[-1] * old % new
+            or any(s * old % new for s in (*self.strides[:-1], self.offset))
+        ):
             raise Refused("the last dimension does not divide")
         strides = [s * old // new for s in self.strides[:-1]] + [1]
-        return self._as((*self.shape[:-1], self.shape[-1] * old // new), strides, self.offset * old // new, dtype=dtype)
+        return self._as(
+            (*self.shape[:-1], self.shape[-1] * old // new),
+            strides,
+            self.offset * old // new,
+            dtype=dtype,
+        )
 
     def ap(
         self, pattern: Any, offset: int | None = None, scalar_offset: Any = None, vector_offset: Any = None,
@@ -233,11 +266,22 @@ class Tensor:
         kind = dtype or self.dtype
         at = self.offset * self.dtype.size // kind.size + (offset or 0)
         shape, strides = [n for _, n in pattern], [s for s, _ in pattern]
-        below = math.prod(self.memory.shape[indirect_dim + 1 :]) * self.memory.dtype.size // kind.size
+        below = (
+            math.prod(self.memory.shape[indirect_dim + 1 :]) * self.memory.dtype.size // kind.size
+        )
         if scalar_offset is not None:
-            return self._as(shape, strides, at, dtype=kind, moved=(scalar_offset, below), limit=self.shape[indirect_dim])
+            return self._as(
+                shape,
+                strides,
+                at,
+                dtype=kind,
+                moved=(scalar_offset, below),
+                limit=self.shape[indirect_dim],
+            )
         if vector_offset is not None:
-            return self._as(shape, strides, at, dtype=kind, rows=(vector_offset, below, self.memory.shape[0]))
+            return self._as(
+                shape, strides, at, dtype=kind, rows=(vector_offset, below, self.memory.shape[0])
+            )
         return self._as(shape, strides, at, dtype=kind)
 
     def indirect(self, index: Tensor, num_elem: int | None = None) -> Tensor:
@@ -259,7 +303,9 @@ class Tensor:
         if self.rows is not None:
             index, step, count = self.rows
             rows = index.raw().reshape(-1).astype(np.int64)[: self.shape[0]]
-            bad = np.broadcast_to(((rows < 0) | (rows >= count)).reshape(-1, *[1] * (self.ndim - 1)), self.shape)
+            bad = np.broadcast_to(
+                ((rows < 0) | (rows >= count)).reshape(-1, *[1] * (self.ndim - 1)), self.shape
+            )
             # Row numbers replace the first axis, whatever stride it was given.
             first = np.arange(self.shape[0], dtype=np.int64) * self.strides[0]
             at = at + (rows * step - first).reshape(-1, *[1] * (self.ndim - 1))
@@ -269,7 +315,9 @@ class Tensor:
             i, rows_ = np.arange(count), np.arange(self.shape[0])
             # Each group of partitions has offsets of its own: offset i lies at index[i % G, i // G] of the group.
             base = rows_ // group * group
-            chosen = table[np.minimum(base[:, None] + i % group, len(table) - 1), (i // group)[None, :]]
+            chosen = table[
+                np.minimum(base[:, None] + i % group, len(table) - 1), (i // group)[None, :]
+            ]
             at = at + chosen
         limit = len(self.memory.data) // self.dtype.size
         outside = (at < 0) | (at >= limit)
@@ -304,7 +352,11 @@ class Tensor:
         at, _ = self.places(group)
         raw = self.raw(at)
         with np.errstate(all="ignore"):
-            v = (raw != 0).astype(float) if self.dtype.kind == "b" else raw.astype(np.float32).astype(float)
+            v = (
+                (raw != 0).astype(float)
+                if self.dtype.kind == "b"
+                else raw.astype(np.float32).astype(float)
+            )
         e = self.error(at)
         rows = self.shape[0] if self.ndim else 1
         return Val(v, np.where(e == NAN, 0.0, e)).map(lambda a: a.reshape(rows, -1))
@@ -312,11 +364,20 @@ class Tensor:
     def integers(self) -> tuple[Array, Array]:
         """Return values as 64-bit integers with their errors, rows by elements."""
         at, _ = self.places()
-        return self.raw(at).astype(np.int64).reshape(self.shape[0], -1), self.error(at).reshape(self.shape[0], -1)
+        return self.raw(at).astype(np.int64).reshape(self.shape[0], -1), self.error(at).reshape(
+            self.shape[0], -1
+        )
 
     # -- writing -------------------------------------------------------------------------------------------------
 
-    def put(self, raw: Array, error: Array, at: Array | None = None, keep: Array | None = None, group: int = 16) -> None:
+    def put(
+        self,
+        raw: Array,
+        error: Array,
+        at: Array | None = None,
+        keep: Array | None = None,
+        group: int = 16,
+    ) -> None:
         """Store elements with their errors, but where `keep` says to leave what is there."""
         at = self.places(group)[0] if at is None else at
         at, raw, error = at.reshape(-1), raw.reshape(-1), error.reshape(-1)
@@ -336,7 +397,9 @@ class Tensor:
         soft = val.dirty
         if soft.any():
             with np.errstate(all="ignore"):
-                e = np.where(soft, val.e + spacing(v, self.dtype) + np.where(val.e == FREE, FREE, 0), 0.0)
+                e = np.where(
+                    soft, val.e + spacing(v, self.dtype) + np.where(val.e == FREE, FREE, 0), 0.0
+                )
             tiny = (val.e == 1e-45) & (v == 0)
             e = np.where(tiny, 1e-45, e)
             if self.dtype.kind in "bs":
@@ -395,6 +458,3 @@ def new(shape: tuple[int, ...], dtype: DType, buffer: str = "sbuf") -> Tensor:
     """Make a tensor that nothing has written."""
     steps = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
     return Tensor(Memory(tuple(shape), dtype, buffer), tuple(shape), tuple(steps), 0, dtype)
-
-
-assert TYPES["bool_"].size == 1

@@ -14,13 +14,23 @@ from typing import Any
 
 import numpy as np
 
-from tests.reference.language import NAMES, nisa
+from tests.reference.language import NAMES
 from tests.reference.machine import Machine, argument
 from tests.reference.numbers import TYPES, Array, DType
-from tests.reference.tensors import Memory, Refused, Register, Tensor, number
+from tests.reference.tensors import Refused, Register, Tensor
 
 ROWS, COLUMNS = 128, 40
-FLOATS = ("float32", "float32", "float32", "bfloat16", "bfloat16", "float16", "float8_e4m3", "float8_e5m2", "tfloat32")
+FLOATS = (
+    "float32",
+    "float32",
+    "float32",
+    "bfloat16",
+    "bfloat16",
+    "float16",
+    "float8_e4m3",
+    "float8_e5m2",
+    "tfloat32",
+)
 INTEGERS = ("int32", "int32", "uint32", "uint8", "int8", "int16", "uint16")
 STYLES = ("tame", "tame", "wide", "special")
 
@@ -35,6 +45,7 @@ class Program:
         results: names of tensors that the kernel returns.
         equal: pairs of results that must be equal, whatever they are.
         between: (result, least, most) that the pages promise.
+        ran: results and arguments afterwards, where the reference ran it while it was written.
     """
 
     target: str
@@ -46,11 +57,14 @@ class Program:
     results: list[str] = field(default_factory=list)
     equal: list[tuple[str, str]] = field(default_factory=list)
     between: list[tuple[str, float, float]] = field(default_factory=list)
+    ran: tuple[list[Tensor], list[Tensor]] | None = None
 
     @property
     def text(self) -> str:
         head = f"def kernel({', '.join(name for name, _, _ in self.inputs)}):\n"
-        body = "".join(f"    {line}\n" for statement in self.lines for line in statement.split("\n"))
+        body = "".join(
+            f"    {line}\n" for statement in self.lines for line in statement.split("\n")
+        )
         ends = [name for name in self.results if f"\n    {name} = " in f"\n{body}"]
         return f"{head}{body}    return {', '.join(ends)}{',' * (len(ends) == 1)}\n"
 
@@ -137,13 +151,17 @@ class Writer:
         self.count += 1
         return f"{prefix}{self.count}"
 
-    def call(self, function: str, *, namespace: str = "nisa", into: str = "", **arguments: Any) -> Any:
+    def call(
+        self, function: str, *, namespace: str = "nisa", into: str = "", **arguments: Any
+    ) -> Any:
         """Run an instruction and write its line; Refused where the reference refuses it."""
         given = {k: v for k, v in arguments.items() if v is not ...}
         result = None
         if not self.dry:
             result = getattr(NAMES[namespace], function)(**{k: _value(v) for k, v in given.items()})
-        self.line(f"{into}{namespace}.{function}({', '.join(f'{k}={_text(v)}' for k, v in given.items())})")
+        self.line(
+            f"{into}{namespace}.{function}({', '.join(f'{k}={_text(v)}' for k, v in given.items())})"
+        )
         return result
 
     # -- tensors -------------------------------------------------------------------------------------------------
@@ -167,7 +185,11 @@ class Writer:
         shape = (ROWS, COLUMNS) if self.program.ranks == 1 else (self.program.ranks, ROWS, COLUMNS)
         rng = self.numbers
         if dtype.kind == "p":
-            return rng.integers(0, 0x78787878 if dtype.size == 4 else 1 << 16, shape).astype(dtype.np) & dtype.np.type(0x7777BBBB & ((1 << 8 * dtype.size) - 1) if dtype.size == 4 else 0xFFFF)
+            return rng.integers(0, 0x78787878 if dtype.size == 4 else 1 << 16, shape).astype(
+                dtype.np
+            ) & dtype.np.type(
+                0x7777BBBB & ((1 << 8 * dtype.size) - 1) if dtype.size == 4 else 0xFFFF
+            )
         if dtype.kind == "s":
             return rng.integers(120, 134, shape).astype(np.uint8).view(dtype.np)
         if dtype.kind == "b":
@@ -179,7 +201,11 @@ class Writer:
             if style == "wide":
                 v = v >> rng.integers(0, 8 * dtype.size - 1, shape)
             if style == "special":
-                v = np.where(rng.random(shape) < 0.3, rng.choice([info.min, info.max, 0, 1, info.max - 1], shape), v)
+                v = np.where(
+                    rng.random(shape) < 0.3,
+                    rng.choice([info.min, info.max, 0, 1, info.max - 1], shape),
+                    v,
+                )
             return v.astype(dtype.np)
         if style == "tame":
             x = rng.integers(-40, 41, shape) / 8
@@ -187,7 +213,25 @@ class Writer:
             x = rng.standard_normal(shape) * 10.0 ** rng.uniform(-3, 3, shape)
         else:
             x = rng.standard_normal(shape) * 2.0 ** rng.integers(-20, 20, shape)
-            odd = rng.choice([math.nan, math.inf, -math.inf, -0.0, 0.0, 1e-40, -1e-42, dtype.top, -dtype.top, 1.0, 2.0**24 + 1, -2.5, 0.5, 1.5], shape)
+            odd = rng.choice(
+                [
+                    math.nan,
+                    math.inf,
+                    -math.inf,
+                    -0.0,
+                    0.0,
+                    1e-40,
+                    -1e-42,
+                    dtype.top,
+                    -dtype.top,
+                    1.0,
+                    2.0**24 + 1,
+                    -2.5,
+                    0.5,
+                    1.5,
+                ],
+                shape,
+            )
             x = np.where(rng.random(shape) < 0.3, odd, x)
         with np.errstate(all="ignore"):
             v = x.astype(np.float32).astype(dtype.np)
@@ -195,9 +239,13 @@ class Writer:
                 v = (v.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
         return v
 
-    def array(self, shape: tuple[int, ...], dtype: str, buffer: str = "sbuf", prefix: str = "t") -> Handle:
+    def array(
+        self, shape: tuple[int, ...], dtype: str, buffer: str = "sbuf", prefix: str = "t"
+    ) -> Handle:
         """Write the line that makes a tensor."""
         name = self.name(prefix)
+        if self.program.cores > 1 and prefix == "h" and self.program.ranks == 1:
+            buffer = "private_hbm"  # both cores write the tensors of a recipe
         t = NAMES["nl"].ndarray(shape, TYPES[dtype], buffer)
         self.env[name] = t
         self.line(f"{name} = nl.ndarray({shape}, dtype=nl.{dtype}, buffer=nl.{buffer})")
@@ -218,7 +266,7 @@ class Writer:
             return
         source = self.source(dtype if dtype != "tfloat32" else "float32", style)
         rows, free = t.shape[0], t.free
-        if t.size > ROWS * COLUMNS or free > COLUMNS and rows > 1:
+        if t.size > ROWS * COLUMNS or (free > COLUMNS and rows > 1):
             raise Refused("too large")
         if free > COLUMNS:
             part = source.then(f".reshape(({ROWS * COLUMNS},))[0:{free}]")
@@ -239,7 +287,15 @@ class Writer:
         except Refused:
             return False
 
-    def read(self, rows: int, free: tuple[int, ...] | int, dtype: str, mem: str = "sbuf", style: str | None = None, plain: bool = False) -> Handle:
+    def read(
+        self,
+        rows: int,
+        free: tuple[int, ...] | int,
+        dtype: str,
+        mem: str = "sbuf",
+        style: str | None = None,
+        plain: bool = False,
+    ) -> Handle:
         """Return a view to read, with fixed values where possible."""
         shape = (rows, *((free,) if isinstance(free, int) else free))
         if style is None and self.pick.random() < 0.7:
@@ -253,12 +309,26 @@ class Writer:
         self.fill(tile, style)
         return self._view(tile, shape, True, plain)
 
-    def write(self, rows: int, free: tuple[int, ...] | int, dtype: str, mem: str = "sbuf", avoid: tuple[Any, ...] = (), plain: bool = False) -> Handle:
+    def write(
+        self,
+        rows: int,
+        free: tuple[int, ...] | int,
+        dtype: str,
+        mem: str = "sbuf",
+        avoid: tuple[Any, ...] = (),
+        plain: bool = False,
+    ) -> Handle:
         """Return a view to write, in a tensor that none of `avoid` is a view of."""
         shape = (rows, *((free,) if isinstance(free, int) else free))
-        memories = {id(h.t.memory) for h in avoid if isinstance(h, Handle) and isinstance(h.t, Tensor)}
+        memories = {
+            id(h.t.memory) for h in avoid if isinstance(h, Handle) and isinstance(h.t, Tensor)
+        }
         if self.pick.random() < 0.5:
-            fits = [h for h in self.tiles[-12:] if self._fits(h, shape, dtype, mem) and id(h.t.memory) not in memories]
+            fits = [
+                h
+                for h in self.tiles[-12:]
+                if self._fits(h, shape, dtype, mem) and id(h.t.memory) not in memories
+            ]
             if fits:
                 return self._view(self.pick.choice(fits), shape, False, plain)
         tile = self._tile(shape, dtype, mem)
@@ -270,8 +340,16 @@ class Writer:
         """Return the source itself, for an operation in place, or another view of its shape to write."""
         dtype = where.pop("dtype", source.t.dtype.name)
         t = source.t
-        alone = all(o.t.memory is not t.memory or o is source for o in others if isinstance(o, Handle))
-        if dtype == t.dtype.name and self.pick.random() < 0.25 and alone and 0 not in t.strides and not t.is_indirect():
+        alone = all(
+            o.t.memory is not t.memory or o is source for o in others if isinstance(o, Handle)
+        )
+        if (
+            dtype == t.dtype.name
+            and self.pick.random() < 0.25
+            and alone
+            and 0 not in t.strides
+            and not t.is_indirect()
+        ):
             return source
         return self.write(t.shape[0], t.shape[1:], dtype, avoid=(source, *others), **where)
 
@@ -299,7 +377,9 @@ class Writer:
             return h
         if plain or form < 0.35:
             return h.then(cut + (f".reshape({shape})" if len(free) > 1 else ""))
-        if form < 0.45 and self.registers and spare > 0 and not self.dry or self.body is not None and self.registers and spare > 2 and form < 0.6:
+        if (form < 0.45 and self.registers and spare > 0 and not self.dry) or (
+            self.body is not None and self.registers and spare > 2 and form < 0.6
+        ):
             register = pick.choice(self.registers)
             most = 2 if self.body is not None else register.t.value
             if most is not None and 0 <= most <= spare:
@@ -318,7 +398,9 @@ class Writer:
             return h.then(f"{cut}.rearrange(('p', ('x', 'y')), ('p', 'y', 'x'), {{'y': {a}}})")
         if form < 0.75 and reading and len(free) == 2 and not self.dry:
             a, b = free
-            return h.then(f"[{first}:{first + rows}, {column}:{column + b}].expand_dim(1).broadcast(1, {a})")
+            return h.then(
+                f"[{first}:{first + rows}, {column}:{column + b}].expand_dim(1).broadcast(1, {a})"
+            )
         if form < 0.95:
             steps = [math.prod(free[k + 1 :]) for k in range(len(free))]
             pattern = [[wide, rows], *([s, n] for s, n in zip(steps, free, strict=True))]
@@ -329,7 +411,12 @@ class Writer:
 
     def index(self, values: Array, dtype: str) -> Handle:
         """Return a tile with indices."""
-        given = self.given(dtype, values.astype(TYPES[dtype].np) if self.program.ranks == 1 else np.stack([values.astype(TYPES[dtype].np)] * self.program.ranks))
+        given = self.given(
+            dtype,
+            values.astype(TYPES[dtype].np)
+            if self.program.ranks == 1
+            else np.stack([values.astype(TYPES[dtype].np)] * self.program.ranks),
+        )
         tile = self.array(values.shape, dtype)
         self.tiles.pop()
         self.call("dma_copy", dst=tile, src=given)
@@ -378,12 +465,22 @@ class Writer:
         if not lines:
             return
         if counter is not None:
-            lines += [f"nisa.tensor_tensor(dst={counter}, data1={counter}, data2={one}, op=nl.subtract)", f"nisa.register_load(i, {counter})", "return i"]
-        head = f"def {function}(i):\n" + "\n".join(f"    {part}" for s in lines for part in s.split("\n"))
-        end = f"nl.while_loop({start}, {function})" if counter is not None else f"nl.fori_loop(0, {bound}, {function})"
+            lines += [
+                f"nisa.tensor_tensor(dst={counter}, data1={counter}, data2={one}, op=nl.subtract)",
+                f"nisa.register_load(i, {counter})",
+                "return i",
+            ]
+        head = f"def {function}(i):\n" + "\n".join(
+            f"    {part}" for s in lines for part in s.split("\n")
+        )
+        end = (
+            f"nl.while_loop({start}, {function})"
+            if counter is not None
+            else f"nl.fori_loop(0, {bound}, {function})"
+        )
         block = f"{head}\n{end}"
         if not dry:
-            exec(block, self.env)  # noqa: S102
+            exec(block, self.env)
         self.line(block)
 
     # -- results -------------------------------------------------------------------------------------------------
@@ -396,26 +493,37 @@ class Writer:
         held = h.text
         if t.buffer == "psum":
             held = self.name("t")
-            lines += [f"{held} = nl.ndarray({t.shape}, dtype=nl.{t.dtype.name}, buffer=nl.sbuf)", f"nisa.tensor_copy(dst={held}, src={h.text})"]
+            lines += [
+                f"{held} = nl.ndarray({t.shape}, dtype=nl.{t.dtype.name}, buffer=nl.sbuf)",
+                f"nisa.tensor_copy(dst={held}, src={h.text})",
+            ]
         lines.append(f"nisa.dma_copy(dst={name}, src={held})")
         statement = "\n".join(lines)
         if not self.dry:
-            exec(statement, self.env)  # noqa: S102
+            exec(statement, self.env)
         self.line(statement)
         self.program.results.append(name)
         return name
 
     def finish(self, most: int = 6) -> Program:
         """Return what the kernel made and end it."""
-        worth = [h for h in self.tiles if h.t.buffer in ("sbuf", "psum", "private_hbm", "shared_hbm")]
+        worth = [
+            h for h in self.tiles if h.t.buffer in ("sbuf", "psum", "private_hbm", "shared_hbm")
+        ]
         if not self.dry:
             worth = [h for h in worth if (h.t.memory.error < np.inf).any()]
-        late = worth[-most:] if len(worth) <= most or self.pick.random() < 0.5 else self.pick.sample(worth, most)
+        late = (
+            worth[-most:]
+            if len(worth) <= most or self.pick.random() < 0.5
+            else self.pick.sample(worth, most)
+        )
         for h in late:
             self.result(h)
         if not self.program.results:
             raise Refused("nothing to return")
+        if not self.dry:
+            self.program.ran = (
+                [self.env[r] for r in self.program.results],
+                [self.env[name] for name, _, _ in self.program.inputs],
+            )
         return self.program
-
-
-assert Memory and number and nisa
