@@ -46,6 +46,7 @@ from nki_lab.ir.instruction import (
 )
 from nki_lab.ir.kept_order import KeptOrder
 from nki_lab.ir.layout import contiguous_strides
+from nki_lab.ir.loop_state import LoopState
 from nki_lab.ir.nodes import Finding, Loop
 from nki_lab.ir.register import Register
 from nki_lab.ir.rule_errors import foreign_register, foreign_tensor, rule_error
@@ -104,6 +105,7 @@ class Builder:
         self.storages: list[Storage] = []
         self.registers: list[Register] = []
         self.open_whiles: list[Any] = []
+        self.loop_states: list[LoopState] = []  # of the open `while` loops
         self.kept_order = KeptOrder()
         self._outer: list[tuple[list[Any], Loop]] = []
         self._loops = 0

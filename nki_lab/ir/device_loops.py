@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from nki_lab.errors import LoopControl, RegisterValue, RemovedLoop
 from nki_lab.ir.instruction import active
+from nki_lab.ir.loop_state import state_of_block
 from nki_lab.source import Span
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def while_test(register: Register) -> bool:
     if builder.open_whiles and builder.open_whiles[-1] == key:
         builder.open_whiles.pop()
         builder.close_loop()
+        builder.loop_states.pop().tell(builder)
         return False
     check_body(loop, frame.f_code)
     builder.find(
@@ -47,6 +49,7 @@ def while_test(register: Register) -> bool:
         help="write nl.while_loop(register, body)",
         code=RemovedLoop.code,
     )
+    builder.loop_states.append(state_of_block(loop, frame))
     builder.open_loop("while", (), register)
     builder.open_whiles.append(key)
     return True

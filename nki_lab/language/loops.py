@@ -16,6 +16,7 @@ from nki_lab.errors import LoopControl, RemovedLoop
 from nki_lab.ir.builder import Builder, current
 from nki_lab.ir.device_loops import check_body, find_loop, position_of
 from nki_lab.ir.instruction import Instruction
+from nki_lab.ir.loop_state import LoopState, state_of_block, state_of_body
 from nki_lab.ir.register import REGISTER_VALUES, Register
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.control import register_move
@@ -59,21 +60,27 @@ def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[Regis
         help="write nl.fori_loop(lower, upper, body, step)",
         code=RemovedLoop.code,
     )
-    return _device_range(builder, (lower, upper, step))
+    state = None if loop is None else state_of_block(loop, frame)
+    return _device_range(builder, (lower, upper, step), state)
 
 
-def _device_range(builder: Builder, bounds: tuple[Any, Any, int]) -> Iterator[Register]:
+def _device_range(
+    builder: Builder, bounds: tuple[Any, Any, int], state: LoopState | None
+) -> Iterator[Register]:
     register = builder.register("i", frozen=True)
     builder.open_loop("for", bounds, register)
     yield register
     builder.close_loop()
+    if state is not None:
+        state.tell(builder)
 
 
 def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Register], Any], step: int = 1) -> None:
     """Run `body_fun(i)` on the device for i from `lower` to `upper` (exclusive).
 
     The body is traced once; `i` is a register, of use as the address of tensors. State goes from one pass to the
-    next through SBUF and HBM only. `i` is passed by value: writing it has no effect on the loop.
+    next through SBUF and HBM only: a Python counter or list that the body changes is a finding. `i` is passed by
+    value: writing it has no effect on the loop.
 
     Args:
         lower, upper: integers or registers.
@@ -84,6 +91,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Register], Any], step:
     builder = current()
     register = builder.register("i")
     register.by_value = True
+    state = state_of_body(body_fun)
     builder.open_loop("for", (lower, upper, step), register)
     result = body_fun(register)
     if result is not None and not isinstance(result, Instruction):  # a lambda returns its call
@@ -92,6 +100,8 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Register], Any], step:
             help="carry state through tensors made before the loop",
         )
     builder.close_loop()
+    if state is not None:
+        state.tell(builder)
 
 
 def while_loop(init: Register, body_fun: Callable[[Register], Register]) -> None:
@@ -111,6 +121,7 @@ def while_loop(init: Register, body_fun: Callable[[Register], Register]) -> None
     builder = current()
     condition = builder.register(f"{init.name}_condition")
     register_move(condition, init)
+    state = state_of_body(body_fun)
     builder.open_loop("while", (), condition)
     following = body_fun(condition)
     if not isinstance(following, Register):
@@ -121,6 +132,8 @@ def while_loop(init: Register, body_fun: Callable[[Register], Register]) -> None
     if following is not condition:
         register_move(condition, following)
     builder.close_loop()
+    if state is not None:
+        state.tell(builder)
 
 
 def _check_bounds(name: str, lower: Any, upper: Any, step: Any) -> None:
