@@ -29,6 +29,7 @@ from nki_lab.ir.operands import (  # noqa: F401
     UPDATE,
     WRITE,
     Operand,
+    Order,
     Rule,
     Shape,
     reads,
@@ -39,7 +40,7 @@ from nki_lab.ir.operands import (  # noqa: F401
 from nki_lab.ir.register import Register
 from nki_lab.ir.state import State
 from nki_lab.ir.tensor import NkiTensor
-from nki_lab.targets.engines import COMPUTE, Engine
+from nki_lab.targets.engines import COMPUTE, DMA, Engine
 
 if TYPE_CHECKING:
     from nki_lab.source import Stack
@@ -238,6 +239,8 @@ class Definition:
         identities: rules ask which views are the same, where one of them is dynamic.
         observes: it only looks at its operands: no engine runs it, in no time, and nothing waits for it.
         balanced: where `engine` is left open, the compiler chooses by how busy the engines are.
+        order: in which order elements are read and written, of the instruction or by result; None where it follows
+            from the shapes of the operands, as it does where all are STREAM or VECTOR.
     """
 
     name: str
@@ -260,6 +263,7 @@ class Definition:
     identities: bool
     observes: bool
     balanced: bool
+    order: Order | Mapping[str, Order] | None
     signature: inspect.Signature
     doc: str
     params: tuple[str, ...]
@@ -347,6 +351,39 @@ class Definition:
                     found.append((self.position[name], role))
         return found
 
+    def order_of(self, result: str) -> Order:
+        """Return in which order elements are read and a result is written, by the name of the operand."""
+        if self.operands[result].shape is Shape.VECTOR:
+            return Order.LAST
+        order = self.order.get(result) if isinstance(self.order, Mapping) else self.order
+        if order is not None:
+            return order
+        shapes = {operand.shape for operand in self.operands.values()}
+        follows = shapes <= {Shape.STREAM, Shape.VECTOR} and DMA not in self.engines
+        return Order.STREAM if follows else Order.NONE
+
+    def _order_problems(self) -> list[str]:
+        """Return the results that may lie over an operand although no order is stated for them."""
+        problems = []
+        for name, operand in self.operands.items():
+            others = [o for n, o in self.operands.items() if n != name]
+            read = any(o.role != WRITE for o in others)
+            stated = self.order.get(name) if isinstance(self.order, Mapping) else self.order
+            derived = self.order_of(name) is not Order.NONE
+            if (
+                operand.role != READ
+                and read
+                and stated is None
+                and not derived
+                and not self.observes
+            ):
+                problems.append(
+                    f"no order of `{name}`: state order=Order.STREAM, LAST, MOVES or NONE"
+                )
+        if isinstance(self.order, Mapping):
+            problems += [f"order of unknown `{n}`" for n in self.order if n not in self.operands]
+        return problems
+
     def state_of(self, i: Instruction) -> Iterable[tuple[State, str]]:
         """Return the hidden registers `i` uses, with their roles."""
         return self.state(i) if callable(self.state) else self.state
@@ -414,7 +451,7 @@ class Definition:
             for n in r.about
             if n not in self.position
         ]
-        return problems
+        return problems + self._order_problems()
 
 
 registry: dict[str, Definition] = {}
@@ -440,6 +477,7 @@ def instruction(
     identities: bool = False,
     observes: bool = False,
     balanced: bool = False,
+    order: Order | Mapping[str, Order] | None = None,
     **operands: Operand,
 ) -> Callable[[Callable[..., Any]], Any]:
     """Define an instruction from its signature and docstring; attach facets below it.
@@ -463,6 +501,7 @@ def instruction(
         identities: rules ask which views are the same, where one of them is dynamic.
         observes: it only looks at its operands; it is no instruction of the machine and not in `registry`.
         balanced: where `engine` is left open, the compiler chooses by how busy the engines are.
+        order: in which order elements are read and written, where the shapes of the operands do not say it.
         operands: one Operand per tensor parameter, under the parameter's name.
     """
 
@@ -478,7 +517,7 @@ def instruction(
         made = type(fn.__name__, (Definition,), space)(
             fn.__name__, module, engine, operands, tuple(rules), numerics, state, requires,
             frozenset(opaque), in_place_safe, frozenset(any_start), every_lane, frozenset(sets), meets,
-            groups, convert, gives, identities, observes, balanced, signature,
+            groups, convert, gives, identities, observes, balanced, order, signature,
             inspect.getdoc(fn) or "", params, {p: k for k, p in enumerate(params)},
         )  # fmt: skip
         if not observes:

@@ -29,6 +29,19 @@ class Shape(Enum):
     OWN = "own"  # the shape of the view
 
 
+class Order(Enum):
+    """In which order an instruction reads its operands and writes a result.
+
+    Operands with one value per partition are read before anything is written, and results of one value per partition
+    are written after everything is read, whatever the order.
+    """
+
+    STREAM = "stream"  # in each partition one element after the other; a result follows the elements that it takes
+    LAST = "last"  # everything is read before the result is written
+    MOVES = "moves"  # each element is written after the one that it comes from is read; nothing else is promised
+    NONE = "none"  # nothing is promised: results must not lie over what is read
+
+
 RoleOf = Callable[["Instruction"], "str | None"]
 
 

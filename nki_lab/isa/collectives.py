@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nki_lab.ir.instruction import Shape, instruction, reads, rule, writes
+from nki_lab.ir.instruction import Order, Shape, instruction, reads, rule, writes
 from nki_lab.isa.numerics import stored
 from nki_lab.isa.replica_groups import (
     EQUAL_LISTS,
@@ -53,6 +53,7 @@ def _grown(shape, axis, times):
     any_start=_BOTH,
     groups=lists_of,
     takes=TAKES,
+    order=Order.MOVES,
 )
 def all_reduce(srcs, dsts, replica_group, op, priority=None, name=None) -> None:
     """Reduce tensors over the ranks of each group; every rank gets the result.
@@ -116,6 +117,7 @@ def _gathers(i, hw):
     any_start=_BOTH,
     groups=lists_of,
     takes=TAKES,
+    order=Order.NONE,
 )
 def all_gather(srcs, dsts, replica_group, collective_dim, priority=None, name=None) -> None:
     """Put the tensors of all ranks of a group one after the other, on every rank.
@@ -172,6 +174,7 @@ def _scatters(i, hw):
     any_start=_BOTH,
     groups=lists_of,
     takes=TAKES,
+    order=Order.NONE,
 )  # fmt: skip
 def reduce_scatter(srcs, dsts, replica_group, collective_dim, op, priority=None, name=None) -> None:
     """Reduce tensors over the ranks of each group; every rank gets one part.
@@ -215,6 +218,7 @@ def _divides(i, hw):
     any_start=_BOTH,
     groups=lists_of,
     takes=TAKES,
+    order=Order.NONE,
 )
 def all_to_all(srcs, dsts, replica_group, collective_dim, priority=None, name=None) -> None:
     """Let every rank of a group send a part of its tensors to every rank.

@@ -11,7 +11,7 @@ import numpy as np
 
 from nki_lab.errors import WrongOperand
 from nki_lab.ir.cost import MicroOp
-from nki_lab.ir.instruction import Shape, instruction, reads, rule, updates, writes
+from nki_lab.ir.instruction import Order, Shape, instruction, reads, rule, updates, writes
 from nki_lab.ir.register import Register
 from nki_lab.isa.numerics import stored
 from nki_lab.isa.replica_groups import (
@@ -84,6 +84,7 @@ def _taking_part(i, ranks):
     numerics=stored("srcs", "dsts"),
     any_start=("srcs", "dsts"),
     groups=_taking_part,
+    order=Order.NONE,
 )  # fmt: skip
 def collective_permute(srcs, dsts, source_target_pairs, priority=None, name=None) -> None:
     """Send a tensor from rank to rank, by pairs (source, target).
@@ -197,6 +198,7 @@ _RECEIVED = writes(*HBM, SBUF, shape=Shape.OWN, many=True, nested=True)
         "dsts_by_channel": one_each,
         "channel_ids": listed,
     },
+    order=Order.NONE,
 )
 def collective_permute_implicit(
     srcs_by_channel, dsts_by_channel, replica_group, channel_ids=[0], priority=None, name=None  # noqa: B006
@@ -235,6 +237,7 @@ collective_permute_implicit.cost(_ring_cost)
     groups=lists_of,
     takes={**TAKES, "srcs0_by_channel": one_each, "srcs1_by_channel": one_each, "dsts_by_channel": one_each,
            "channel_ids": listed},
+    order=Order.NONE,
 )  # fmt: skip
 def collective_permute_implicit_reduce(
     srcs0_by_channel, srcs1_by_channel, dsts_by_channel, replica_group, op, channel_ids=[0], priority=None,  # noqa: B006

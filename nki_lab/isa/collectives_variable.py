@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from nki_lab.dtypes import uint32
 from nki_lab.errors import AddressOutOfRange, NotOnTarget
-from nki_lab.ir.instruction import READ, UPDATE, Shape, instruction, reads, rule, updates
+from nki_lab.ir.instruction import READ, UPDATE, Order, Shape, instruction, reads, rule, updates
 from nki_lab.isa.numerics import stored
 from nki_lab.isa.replica_groups import (
     EQUAL_LISTS,
@@ -152,6 +152,7 @@ def _equal_distances(i, hw):
     any_start=("srcs", "dsts", "metadata_tensor"),
     groups=lists_of,
     takes=TAKES,
+    order=Order.NONE,
 )
 def all_gather_v(
     srcs, dsts, replica_group, metadata_tensor, recv_counts_known=False, has_rdispls=False, priority=None, name=None
@@ -231,6 +232,7 @@ def _several_chips(i, hw):
     any_start=("srcs", "dsts", "metadata_tensor"),
     groups=lists_of,
     takes=TAKES,
+    order=Order.NONE,
 )
 def all_to_all_v(
     srcs, dsts, replica_group, metadata_tensor, recv_counts_known=False, has_rdispls=False, priority=None, name=None

@@ -14,6 +14,7 @@ from nki_lab.ir.instruction import (
     UPDATE,
     WRITE,
     Instruction,
+    Order,
     Rule,
     Shape,
     instruction,
@@ -243,6 +244,7 @@ def _castable(i, hw):
     ),
     numerics=lambda i: AS_STORED if i.dst.dtype == i.src.dtype else {},
     any_start=("dst", "src"),
+    order=Order.MOVES,
 )
 def dma_copy(
     dst,

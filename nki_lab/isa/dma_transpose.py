@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nki_lab.ir.instruction import Instruction, Rule, Shape, instruction, reads, rule, writes
+from nki_lab.ir.instruction import Instruction, Order, Rule, Shape, instruction, reads, rule, writes
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.dma import (
     AS_STORED,
@@ -221,6 +221,7 @@ def _hardware_rows(i, hw):
     ),
     numerics=lambda i: AS_STORED,
     any_start=("dst", "src"),
+    order=Order.NONE,
 )
 def dma_transpose(
     dst,

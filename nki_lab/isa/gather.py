@@ -11,6 +11,7 @@ from nki_lab.ir.instruction import (
     UPDATE,
     WRITE,
     Instruction,
+    Order,
     Shape,
     instruction,
     reads,
@@ -112,6 +113,7 @@ def _gathered_size(i, hw):
         _gathered_size,
     ),
     numerics=lambda i: {"dst": BITS, "src_buffer": BITS, "index": None},
+    order=Order.NONE,
 )
 def local_gather(
     dst, src_buffer, index, num_elem_per_idx=1, num_valid_indices=None, name=None
@@ -177,6 +179,7 @@ _GROUP = 512
         same_free_size("dst", "indices"),
     ),
     numerics=lambda i: {"dst": BITS, "data": BITS, "indices": None},
+    order=Order.NONE,
 )
 def nc_n_gather(dst, data, indices, name=None) -> None:
     """Gather along the partition, with indices of its own for each element.
@@ -296,6 +299,7 @@ def _shuffle_role(i: Instruction) -> str:
         _starts,
     ),
     numerics=lambda i: {"dst": BITS, "src": BITS},
+    order=Order.STREAM,
 )
 def nc_stream_shuffle(dst, src, shuffle_mask, name=None) -> None:
     """Move rows between the partitions of each group of 32.

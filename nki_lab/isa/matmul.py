@@ -11,6 +11,7 @@ from nki_lab.errors import SimulationError
 from nki_lab.ir.instruction import (
     UPDATE,
     WRITE,
+    Order,
     Shape,
     instruction,
     reads,
@@ -40,6 +41,7 @@ _AS_STORED: dict[str, Any] = {"dst": None, "stationary": None, "moving": None}
     rules=MATMUL_RULES,
     numerics=lambda i: _AS_STORED if i.is_transpose else {},
     in_place_safe=True,  # the inputs are in SBUF, and `dst` is read by the addition that writes `out`
+    order=Order.NONE,
 )
 def nc_matmul(
     dst,

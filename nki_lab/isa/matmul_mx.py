@@ -12,6 +12,7 @@ from nki_lab.ir.instruction import (
     UPDATE,
     WRITE,
     Instruction,
+    Order,
     Rule,
     Shape,
     instruction,
@@ -163,6 +164,7 @@ def _one_index(name: str) -> Rule:
     in_place_safe=True,  # the inputs are in SBUF, and `dst` is read by the addition that writes `out`
     any_start=("stationary_scale", "moving_scale"),
     identities=True,
+    order=Order.NONE,
 )
 def nc_matmul_mx(
     dst,

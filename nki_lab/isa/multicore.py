@@ -6,7 +6,7 @@ import numpy as np
 
 from nki_lab.errors import NotOnTarget
 from nki_lab.ir.cost import MicroOp, Transfer
-from nki_lab.ir.instruction import Shape, instruction, reads, rule, updates, writes
+from nki_lab.ir.instruction import Order, Shape, instruction, reads, rule, updates, writes
 from nki_lab.isa.enums import dma_engine
 from nki_lab.isa.numerics import stored
 from nki_lab.isa.rules import choice, same_dtype
@@ -68,6 +68,7 @@ def _fits_gpsimd_dma(i, hw):
     numerics=stored("src", "dst"),
     any_start=("src", "dst"),
     meets=True,
+    order=Order.NONE,
 )  # fmt: skip
 def sendrecv(
     src, dst, send_to_rank, recv_from_rank, pipe_id, dma_engine=dma_engine.dma, name=None

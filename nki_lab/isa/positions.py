@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.ir.instruction import Instruction, Rule, Shape, instruction, reads, rule, writes
+from nki_lab.ir.instruction import Instruction, Order, Rule, Shape, instruction, reads, rule, writes
 from nki_lab.ir.register import Register
 from nki_lab.isa.masks import overlay
 from nki_lab.isa.numerics import FLOAT32
@@ -156,6 +156,7 @@ def _selected_type(i: Instruction) -> Mapping[str, Any]:
         _pattern_size,
     ),
     numerics=_selected_type,
+    order=Order.STREAM,
 )
 def affine_select(
     dst,

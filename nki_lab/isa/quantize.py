@@ -11,6 +11,7 @@ from nki_lab.ir.instruction import (
     UPDATE,
     WRITE,
     Instruction,
+    Order,
     Shape,
     instruction,
     reads,
@@ -79,6 +80,7 @@ def _scale_role(i: Instruction) -> str:
     numerics=lambda i: {"dst": None, "dst_scale": None},
     requires=("quantize_mx",),
     any_start=("dst_scale",),
+    order=Order.STREAM,
 )
 def quantize_mx(dst, src, dst_scale, name=None) -> None:
     """Quantize to 8-bit floats with one scale for every 32 values.

@@ -27,6 +27,7 @@ from nki_lab.dtypes import (
 )
 from nki_lab.ir.instruction import (
     UPDATE,
+    Order,
     Shape,
     State,
     instruction,
@@ -120,6 +121,7 @@ def _ordered(i, hw):
     rules=(_ordered,),
     state=((State.DVE_RNG, UPDATE),),
     requires=("rand2",),
+    order=Order.STREAM,
 )
 def rand2(
     dst: NkiTensor, min: float | NkiTensor, max: float | NkiTensor, name: str | None = None

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.ir.instruction import Shape, instruction, reads, rule, writes
+from nki_lab.ir.instruction import Order, Shape, instruction, reads, rule, writes
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa import numerics
 from nki_lab.isa.axes import REDUCED, over_partitions
@@ -101,6 +101,7 @@ def _negate_arithmetic(i, hw):
         *indirection("data", 1221),
     ),
     numerics=numerics.by_operator("op", "dst", "data"),
+    order=Order.STREAM,
 )
 def tensor_reduce(
     dst: NkiTensor,
@@ -172,6 +173,7 @@ def _one_partition(i, hw):
         _one_partition,
     ),
     numerics=numerics.by_operator("op", "dst", "data"),
+    order=Order.NONE,
 )
 def tensor_partition_reduce(
     dst: NkiTensor, op: Op, data: NkiTensor, name: str | None = None

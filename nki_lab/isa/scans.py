@@ -18,7 +18,7 @@ from nki_lab.dtypes import (
     uint8,
     uint16,
 )
-from nki_lab.ir.instruction import Shape, instruction, reads, rule, writes
+from nki_lab.ir.instruction import Order, Shape, instruction, reads, rule, writes
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.accumulators import (
     LOAD_REDUCE,
@@ -75,6 +75,7 @@ _TILES = ("dst", "data0", "data1")
         flag("reverse0", "reverse1"),
     ),
     opaque=("initial",),
+    order=Order.STREAM,
 )
 def tensor_tensor_scan(
     dst: NkiTensor,
@@ -167,6 +168,7 @@ def _start_is_given(i, hw):
     ),
     state=vector_accumulator,
     opaque=("imm0", "imm1"),
+    order=Order.STREAM,
 )
 def tensor_scalar_cumulative(
     dst: NkiTensor,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from nki_lab.dtypes import uint16, uint32
-from nki_lab.ir.instruction import Rule, Shape, instruction, reads, rule, writes
+from nki_lab.ir.instruction import Order, Rule, Shape, instruction, reads, rule, writes
 from nki_lab.isa.axes import SEARCHED, over_free_axes
 from nki_lab.isa.numerics import FLOAT32
 from nki_lab.isa.rules import not_packed, same_free_size, same_partitions
@@ -79,6 +79,7 @@ def _number(i, hw):
         _eight_elements("dst", 2424),
         same_partitions("dst", "src"),
     ),
+    order=Order.LAST,
 )
 def max8(dst, src, name=None) -> None:
     """Find the 8 largest values of each partition, the largest first.
@@ -144,6 +145,7 @@ def _match(data: np.ndarray, vals: np.ndarray, slots: Iterable[int]) -> np.ndarr
         same_partitions("dst", "data", "vals"),
     ),
     numerics=lambda i: {"dst": None},
+    order=Order.LAST,
 )
 def nc_find_index8(dst, data, vals, name=None) -> None:
     """Find where each partition of `data` holds each of 8 values.
@@ -184,6 +186,7 @@ def _(i, hw):
     ),
     numerics=lambda i: {"dst_idx": None},
     opaque=("imm",),
+    order={"dst": Order.STREAM, "dst_idx": Order.LAST},
 )
 def nc_match_replace8(dst, data, vals, imm, dst_idx=None, name=None) -> None:
     """Replace the first occurrence of each of 8 values by a number.

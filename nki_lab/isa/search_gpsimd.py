@@ -11,6 +11,7 @@ from nki_lab.errors import SimulationError
 from nki_lab.ir.cost import MicroOp
 from nki_lab.ir.instruction import (
     Instruction,
+    Order,
     Rule,
     Shape,
     instruction,
@@ -99,6 +100,7 @@ def _result_columns(i: Instruction, t: NkiTensor) -> NkiTensor:
         whole_cores("src", line=3354),
     ),
     numerics=lambda i: {"idx_dst": None},
+    order=Order.NONE,
 )
 def topk(val_dst, idx_dst, src, n, name=None) -> None:
     """Find the K largest of n elements that snake through 16 partitions.
@@ -194,6 +196,7 @@ def _first_partitions(i: Instruction, t: NkiTensor) -> NkiTensor:
     numerics=lambda i: {"dst": None, "src": None},
     requires=("nonzero_with_count",),
     opaque=("index_offset", "padding_val"),
+    order=Order.NONE,
 )
 def nonzero_with_count(dst, src, index_offset=0, padding_val=-1, name=None) -> None:
     """List the indices of the nonzero elements of a partition, and how many they are.
@@ -254,6 +257,7 @@ def _two_rows(i, hw):
     segment_ids=reads(SBUF, shape=Shape.FLAT, dtypes=_WORDS, along=over_free_axes(SEARCHED)),
     rules=(_one_row, _two_rows),
     numerics=lambda i: {"dst": None, "segment_ids": None},
+    order=Order.NONE,
 )
 def sequence_bounds(dst, segment_ids, name=None) -> None:
     """Find for each element where the segment it belongs to starts and ends.

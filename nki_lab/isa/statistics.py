@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.ir.instruction import Shape, instruction, reads, rule, writes
+from nki_lab.ir.instruction import Order, Shape, instruction, reads, rule, writes
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.axes import REDUCED, over_free_axes
 from nki_lab.isa.rules import at_most, not_packed, same_partitions
@@ -41,6 +41,7 @@ def _six_results(i, hw):
             "data", "free_size", "bn_stats_free_max", "nl.tile_size.bn_stats_fmax (512 elements)"
         ),
     ),
+    order=Order.LAST,
 )
 def bn_stats(dst: NkiTensor, data: NkiTensor, name: str | None = None) -> Any:
     """Compute count, mean and variance * count of even and of odd elements.
@@ -110,6 +111,7 @@ def _two_results(i, hw):
         _triples,
         _two_results,
     ),
+    order=Order.LAST,
 )
 def bn_aggr(dst: NkiTensor, data: NkiTensor, name: str | None = None) -> Any:
     """Merge results of bn_stats into mean and variance.

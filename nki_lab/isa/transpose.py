@@ -6,7 +6,7 @@ import numpy as np
 
 from nki_lab.dtypes import float8_e4m3fn, tfloat32
 from nki_lab.errors import NotOnTarget
-from nki_lab.ir.instruction import Instruction, Shape, instruction, reads, rule, writes
+from nki_lab.ir.instruction import Instruction, Order, Shape, instruction, reads, rule, writes
 from nki_lab.isa.products import product
 from nki_lab.isa.rules import engine_in, same_dtype
 from nki_lab.isa.scratch import scratch
@@ -103,6 +103,7 @@ def _padded_bytes(i, hw):
         _padded_bytes,
     ),
     numerics=lambda i: {"dst": None, "data": None},
+    order=Order.NONE,
 )
 def nc_transpose(dst, data, engine=Engine.unknown, name=None) -> None:
     """Swap the partition axis and the free axis of a tile.

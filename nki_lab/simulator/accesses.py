@@ -64,12 +64,14 @@ class Access(NamedTuple):
         role: READ, WRITE or UPDATE. Some of what is updated may keep its value.
         view: as the program has it: an operand, one of a list, or a tile of indices that addresses an operand.
         elements: those that are touched.
+        is_index: it is a tile of indices.
     """
 
     position: int
     role: str
     view: NkiTensor
     elements: Elements
+    is_index: bool = False
 
 
 class Observer(Protocol):
@@ -90,7 +92,7 @@ def indices_read(i: Instruction) -> list[Access]:
         for view in value if type(value) is tuple else (value,):
             if view.dynamic is not None and type(view.dynamic.index) is NkiTensor:
                 index = view.dynamic.index
-                found.append(Access(position, READ, index, Elements(index)))
+                found.append(Access(position, READ, index, Elements(index), is_index=True))
     return found
 
 

@@ -26,6 +26,7 @@ from nki_lab.simulator.late import Late, RegisterFile
 from nki_lab.simulator.machine import one_blas_thread
 from nki_lab.simulator.memory import Base, Memory
 from nki_lab.simulator.options import SimulatorOptions
+from nki_lab.simulator.overwriting import Overwriting
 from nki_lab.simulator.registers import new_registers
 from nki_lab.simulator.rendezvous import DeviceLoop
 from nki_lab.simulator.unwritten import Unwritten
@@ -75,6 +76,7 @@ class EagerRun:
         self._binder = Binder(self.memory, new_registers(target))
         self._late = Late(self.memory, self._binder, self.register_file)
         self._unwritten = Unwritten(self._late, None)
+        self._overwriting = Overwriting()
         self._noticed: tuple[Finding, ...] = ()
         self._arrays = arrays
         self._held: list[np.ndarray] = []
@@ -132,7 +134,7 @@ class EagerRun:
 
     def noticed(self) -> tuple[Finding, ...]:
         """Return what only the values of the run could show."""
-        return (*self._binder.noticed(), *self._noticed)
+        return (*self._binder.noticed(), *self._overwriting.noticed(), *self._noticed)
 
     # -- running -------------------------------------------------------------------------------------------------
 
@@ -167,7 +169,10 @@ class EagerRun:
             )
         self._note_written(i)
         with np.errstate(all="ignore"), one_blas_thread():
-            self._unwritten.before(i, self._late.accesses(i))
+            accesses = self._late.accesses(i)
+            self._unwritten.before(i, accesses)
+            if self._overwriting.wants(i):
+                self._overwriting.before(i, accesses)
             self._late.run(i)
 
     def _note_written(self, i: Instruction) -> None:

@@ -24,6 +24,7 @@ from nki_lab.simulator.cores import CoreMeeting
 from nki_lab.simulator.late import Late, RegisterFile
 from nki_lab.simulator.memory import Memory, fill_unwritten
 from nki_lab.simulator.options import SimulatorOptions
+from nki_lab.simulator.overwriting import Overwriting
 from nki_lab.simulator.ranks import RankMeeting
 from nki_lab.simulator.registers import new_registers, reset_registers
 from nki_lab.simulator.rendezvous import DeviceLoop, Meeting, Place, World, run_to_meetings
@@ -86,8 +87,9 @@ class Program:
         self.notice = self._binder.notice
         self._late = Late(self.memory, self._binder, self.register_file)
         self.unwritten = Unwritten(self._late, kernel)
+        self._overwriting = Overwriting()
         own = (self.unwritten,) if self.unwritten.has_work else ()
-        self.observers: tuple[Observer, ...] = (*observers, *own)
+        self.observers: tuple[Observer, ...] = (*observers, self._overwriting, *own)
         self._steps: list[Any] = []
         self._outside: list[_Outside] = []
         self._starting: dict[int, list[Storage]] = {}
@@ -269,6 +271,7 @@ class Program:
         self.trips_made = 0
         self._binder.notices.clear()
         self.unwritten.begin()
+        self._overwriting.begin()
 
     def meetings(self) -> Iterator[Meeting]:
         """Run the steps, stopping at each place where it meets another core or rank."""
@@ -311,7 +314,11 @@ class Program:
 
     def noticed(self) -> tuple[Finding, ...]:
         """Return what only the values of the last run could show."""
-        return (*self._binder.noticed(), *self.unwritten.noticed(self.kernel, self.trips))
+        return (
+            *self._binder.noticed(),
+            *self._overwriting.noticed(),
+            *self.unwritten.noticed(self.kernel, self.trips),
+        )
 
     def _bind_inputs(
         self, arrays: Sequence[np.ndarray], shared: Mapping[int, np.ndarray]
