@@ -18,7 +18,7 @@ from nki_lab.compiler.findings import check_allowed, refuse_findings
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
-from nki_lab.compiler.passes.apply_schedule import apply_schedule, check_names
+from nki_lab.compiler.passes.author_order import apply_schedule, check_names
 from nki_lab.compiler.passes.balance_engines import balance_engines
 from nki_lab.compiler.passes.find_reloads import find_reloads
 from nki_lab.compiler.passes.find_uninitialized import find_uninitialized

@@ -25,6 +25,7 @@ from nki_lab.compiler.findings import refusals
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.mistakes import what_was_meant
 from nki_lab.compiler.options import CompileOptions
+from nki_lab.compiler.passes.author_order import order_dependent
 from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.dtypes import DType, dtype_of
 from nki_lab.errors import (
@@ -150,7 +151,7 @@ def _traced(
         findings=tuple(builder.findings.values()),
     )
     _check_result(kernel, result, source)
-    return find_exchanged(kernel)
+    return find_exchanged(order_dependent(kernel, builder.edges))
 
 
 class _Marked(io.TextIOBase):

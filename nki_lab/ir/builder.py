@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from types import CodeType
@@ -126,6 +126,8 @@ class Builder:
         self._truths: dict[Storage, bool] = {}
         self._looked_at = 0
         self.identities: dict[tuple[int, DType], NkiTensor] = {}
+        # Where `depends_on` was called, by the idents of the instruction that waits and of its producer.
+        self.edges: dict[tuple[int, int], Stack] = {}
 
     def release(self) -> None:
         """Forget what was collected, when the trace has ended.
@@ -347,6 +349,12 @@ class Builder:
                 raise self.errors.pop()
             self.watch.emitted(made)
         return made
+
+    def note_edges(self, later: Instruction, producers: Iterable[Instruction]) -> None:
+        """Note where the author asked an instruction to wait for others."""
+        stack = self.stack(3)
+        for producer in producers:
+            self.edges.setdefault((later.ident, producer.ident), stack)
 
     def _member(self, definition: Definition, position: int, value: Any, kind: type[Any]) -> Any:
         """Take a raw value for the enum member it stands for; one that stands for none breaks a rule."""

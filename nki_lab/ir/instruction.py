@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from nki_lab.errors import InstructionError
+from nki_lab.errors import InstructionError, OutsideKernel
 from nki_lab.ir.calls import active, binder, is_binding  # noqa: F401
 from nki_lab.ir.cost import at_least
 from nki_lab.ir.dynamic import Addressing, Dynamic
@@ -177,13 +177,30 @@ class Instruction:
         return made
 
     def depends_on(self, *producers: Instruction) -> Instruction:
-        """Make this instruction wait for `producers`, beyond what its operands ask for."""
+        """Make this instruction wait for `producers`, beyond what its operands ask for.
+
+        A producer may come later in the kernel: the instructions change places (nki/api/nki/isa/__init__.py).
+
+        Raises InstructionError for what is not an instruction, for the instruction itself, and where the trace ends
+        for an edge that leaves a device loop or closes a circle.
+        """
         for producer in producers:
             if not isinstance(producer, Instruction):
                 raise InstructionError(
                     f"depends_on takes instructions, found {type(producer).__name__}",
                     help="keep what the producing nki.isa call returned and pass it",
                 )
+            if producer is self:
+                raise InstructionError(
+                    f"depends_on: {self.definition.name} waits for itself",
+                    help="pass the instruction that has to come first",
+                )
+        if active.builder is None:
+            raise OutsideKernel(
+                "depends_on was called outside a kernel",
+                help="order instructions where they are made",
+            )
+        active.builder.note_edges(self, producers)
         self.after += producers
         return self
 

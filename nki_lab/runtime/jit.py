@@ -14,7 +14,7 @@ from typing import Any
 
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.options import CompileOptions
-from nki_lab.compiler.passes.apply_schedule import Edges, edges_of
+from nki_lab.compiler.passes.author_order import Edges, edges_of
 from nki_lab.compiler.pipeline import CompiledKernel, compile_kernel
 from nki_lab.compiler.retrace import Retrace
 from nki_lab.errors import KernelArgument, NkiError, NotModelled, ToolchainError

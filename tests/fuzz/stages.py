@@ -9,7 +9,7 @@ import numpy as np
 
 from nki_lab.compiler.artifact import from_json, to_json
 from nki_lab.compiler.options import CompileOptions
-from nki_lab.compiler.passes.apply_schedule import apply_schedule
+from nki_lab.compiler.passes.author_order import apply_schedule
 from nki_lab.compiler.pipeline import PASSES, CompiledKernel
 from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.errors import KernelArgument, NotModelled, OverCapacity

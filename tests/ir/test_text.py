@@ -294,8 +294,8 @@ def test_loops_nest():
 
 def test_waiting_beyond_the_operands_is_kept_and_what_a_pass_removed_is_not():
     b = scaled()
-    b.body[4].depends_on(b.body[0], b.body[2])
-    b.body[5].depends_on(b.body[1])
+    b.body[4].after = (b.body[0], b.body[2])
+    b.body[5].after = (b.body[1],)
     kernel = kernel_of(b)
     assert ", scale=128.1) after #0, #2\n" in round_trip(kernel)
     without = kernel.with_(body=(b.body[0], *b.body[2:]))

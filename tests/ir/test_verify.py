@@ -205,7 +205,7 @@ def test_waits_are_for_earlier_instructions():
 
 def test_an_instruction_depends_on_earlier_ones_or_on_what_was_removed():
     b = scaled()
-    b.body[2].depends_on(b.body[4], b.body[0])
+    b.body[2].after = (b.body[4], b.body[0])
     assert found(kernel_of(b)) == [
         (BrokenProgram, "probe_move: #2 depends on #4 probe_scale, which does not come before it")
     ]
