@@ -6,6 +6,7 @@ Page: nki/api/nki/language/__init__.py.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -40,6 +41,11 @@ def ndarray(shape, dtype, buffer="sbuf", name="", address=None) -> Tensor:
         owner = machine.core().machine
         assert owner is not None
         return owner.shared_tensor(shape, dtype)
+    if address is not None:  # all such tiles lie in one memory
+        row = machine.core().sbuf.shape[1] // dtype.size
+        steps = [math.prod(shape[k + 1 :]) for k in range(1, len(shape))]
+        first = address[0] * row + address[1] // dtype.size
+        return Tensor(machine.core().sbuf, shape, (row, *steps), first, dtype)
     return new(shape, dtype, buffer)
 
 

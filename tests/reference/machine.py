@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.reference.numbers import FREE, Array, DType, Val, fold
-from tests.reference.tensors import PARTITIONS, Refused, Register, Tensor, new
+from tests.reference.numbers import FREE, TYPES, Array, DType, Val, fold
+from tests.reference.tensors import PARTITIONS, Memory, Refused, Register, Tensor, new
 
 _here = threading.local()
 CHIPS = {"trn1": 2, "trn2": 3, "trn3": 4}
@@ -36,6 +36,7 @@ class Core:
     scalar: Val = field(default_factory=_registers)
     vector: Val = field(default_factory=_registers)
     states: dict[str, Any] = field(default_factory=dict)
+    sbuf: Memory = field(default_factory=lambda: Memory((PARTITIONS, 256), TYPES["uint8"], "sbuf"))
 
 
 def core() -> Core:

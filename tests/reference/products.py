@@ -29,7 +29,7 @@ def _product(dst: Tensor, s: Val, m: Val, accumulate, right: Array | None = None
             spoiled = (s.dirty.any(0)[:, None]) | (m.dirty.any(0)[None])
             error[spoiled] = FREE
             if _grid(s.v) < 2.0**-20 or _grid(m.v) < 2.0**-20:
-                error = np.maximum(error, size * n.EPS * 4 * len(s.v))
+                error = np.fmax(error, size * n.EPS * 4 * len(s.v))
         else:
             r, error = right, np.zeros(right.shape)
         at, _ = dst.places(group=32)

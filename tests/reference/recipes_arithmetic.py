@@ -60,7 +60,7 @@ def tensor_tensor_integers(w: Writer) -> None:
             data1=a,
             data2=b,
             op=op(w.pick.choice(ANY)),
-            engine=maybe(w, choice("engine", "gpsimd"), 0.2),
+            engine=maybe(w, choice("engine", w.pick.choice(("gpsimd", "vector"))), 0.4),
         )
         return
     kind = w.pick.choice(INTEGERS)

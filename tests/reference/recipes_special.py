@@ -1,4 +1,4 @@
-"""Random legal matrix products, statistics, searches, random numbers and loops."""
+"""Random legal matrix products, statistics, searches and random numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from tests.reference.numbers import TYPES
 from tests.reference.recipes import (
     ARITHMETIC,
     NUMBERS,
-    RECIPES,
     dtype,
     free,
     fresh,
@@ -21,7 +20,6 @@ from tests.reference.recipes import (
     recipe,
     rows,
 )
-from tests.reference.tensors import Refused
 from tests.reference.writing import INTEGERS, Handle, Writer, choice, op
 
 
@@ -363,41 +361,3 @@ def indirect(w: Writer) -> None:
             op0=op(w.pick.choice(ARITHMETIC)),
             operand0=w.pick.choice(NUMBERS),
         )
-
-
-@recipe(weight=3)
-def loop(w: Writer) -> None:
-    """Write a loop that the device runs, with simple instructions in its body."""
-    inside = (
-        "tensor_tensor",
-        "tensor_scalar",
-        "tensor_copy",
-        "dma_copy_loop",
-        "tensor_reduce",
-        "activation",
-        "iota",
-        "nc_matmul",
-    )
-    w.array((64, 16), "float32")
-    w.fill(w.tiles[-1])
-
-    def body() -> None:
-        for _ in range(w.pick.choice((1, 1, 2, 3))):
-            RECIPES[w.pick.choice(inside)][0](w)
-
-    w.loop(body)
-
-
-@recipe(weight=0)
-def dma_copy_loop(w: Writer) -> None:
-    """Copy what the register of a loop selects."""
-    kind = w.pick.choice(("float32", "bfloat16", "int32"))
-    f, i = w.pick.choice((4, 8)), w.registers[-1] if w.registers else None
-    if i is None or w.body is None:
-        raise Refused("not in a loop")
-    source = w.source(kind)
-    part = Handle(
-        f"{source}.ap(pattern=[[40, 16], [1, {f}]], scalar_offset={i}, indirect_dim=0)",
-        source.t.ap([[40, 16], [1, f]], scalar_offset=i.t),
-    )
-    w.call("dma_copy", dst=w.write(16, f, kind), src=part)

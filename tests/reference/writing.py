@@ -136,7 +136,7 @@ class Writer:
         self.tiles: list[Handle] = []
         self.sources: dict[tuple[str, str], Handle] = {}
         self.registers: list[Handle] = []
-        self.hidden: set[int] = set()  # memories that no later line should use
+        self.changed: set[int] = set()  # memories that an instruction was given to write into
         self.count = 0
         self.style = self.pick.choice(STYLES)
         self.chip = self.machine.chip
@@ -323,18 +323,22 @@ class Writer:
         memories = {
             id(h.t.memory) for h in avoid if isinstance(h, Handle) and isinstance(h.t, Tensor)
         }
-        if self.pick.random() < 0.5:
+        if self.pick.random() < (0.5 if self.body is None else 0.9):
             fits = [
                 h
                 for h in self.tiles[-12:]
                 if self._fits(h, shape, dtype, mem) and id(h.t.memory) not in memories
             ]
             if fits:
-                return self._view(self.pick.choice(fits), shape, False, plain)
+                return self._changed(self._view(self.pick.choice(fits), shape, False, plain))
         tile = self._tile(shape, dtype, mem)
         if tile.t.size != math.prod(shape) or self.pick.random() < 0.2:
             self.fill(tile)
-        return self._view(tile, shape, False, plain)
+        return self._changed(self._view(tile, shape, False, plain))
+
+    def _changed(self, view: Handle) -> Handle:
+        self.changed.add(id(view.t.memory))
+        return view
 
     def either(self, source: Handle, *others: Handle, **where: Any) -> Handle:
         """Return the source itself, for an operation in place, or another view of its shape to write."""
@@ -350,12 +354,12 @@ class Writer:
             and 0 not in t.strides
             and not t.is_indirect()
         ):
-            return source
+            return self._changed(source)
         return self.write(t.shape[0], t.shape[1:], dtype, avoid=(source, *others), **where)
 
     def _fits(self, h: Handle, shape: tuple[int, ...], dtype: str, mem: str) -> bool:
         t = h.t
-        if id(t.memory) in self.hidden or t.dtype.name != dtype or t.buffer != mem or t.ndim != 2:
+        if t.dtype.name != dtype or t.buffer != mem or t.ndim != 2:
             return False
         return t.shape[0] >= shape[0] and t.shape[1] >= math.prod(shape[1:])
 
@@ -378,10 +382,10 @@ class Writer:
         if plain or form < 0.35:
             return h.then(cut + (f".reshape({shape})" if len(free) > 1 else ""))
         if (form < 0.45 and self.registers and spare > 0 and not self.dry) or (
-            self.body is not None and self.registers and spare > 2 and form < 0.6
+            self.body is not None and self.registers and spare > 3 and form < 0.6
         ):
             register = pick.choice(self.registers)
-            most = 2 if self.body is not None else register.t.value
+            most = 3 if register.text in ("i", "j") else register.t.value
             if most is not None and 0 <= most <= spare:
                 moved = Handle(
                     f"{h.text}[{first}:{first + rows}, nl.ds({register.text}, {size})]",
@@ -441,37 +445,34 @@ class Writer:
     # -- loops ---------------------------------------------------------------------------------------------------
 
     def loop(self, body: Callable[[], None]) -> None:
-        """Write a loop that the device runs, and run it."""
-        if self.body is not None:
-            return
-        pick = self.pick
-        function, trips = self.name("body"), pick.choice((0, 1, 2, 3))
-        before, registers, dry = list(self.tiles), list(self.registers), self.dry
-        counter = None
-        if pick.random() < 0.3:
+        """Write a loop that the device runs, also in another, and run the outermost."""
+        pick, outer, dry = self.pick, self.body, self.dry
+        inside = "i" if outer is None else "j"
+        function, trips = self.name("body"), pick.choice((0, 1, 2, 2, 3))
+        before, registers = list(self.tiles), list(self.registers)
+        start, counter = self.name("r"), None
+        if pick.random() < 0.3 and outer is None:
             counter = self.index(np.array([[trips]]), "int32")
             one = self.index(np.array([[1]]), "int32")
-            start = self.name("r")
             self.line(f"{start} = nisa.register_alloc()\nnisa.register_load({start}, {counter})")
             self.env[start] = Register(trips)
         bound: Any = trips
         if counter is None and pick.random() < 0.3:
-            bound = self.register(3)
+            bound = self.register(3) if outer is None else Handle("i", None)
         self.body, self.dry = [], True
-        self.registers = [Handle("i", Register(0))]
+        self.registers = [*registers, Handle(inside, Register(0))]
         body()
-        lines, self.body, self.dry = self.body, None, dry
+        lines, self.body, self.dry = self.body, outer, dry
         self.tiles, self.registers = before, registers
         if not lines:
             return
         if counter is not None:
-            lines += [
-                f"nisa.tensor_tensor(dst={counter}, data1={counter}, data2={one}, op=nl.subtract)",
-                f"nisa.register_load(i, {counter})",
-                "return i",
-            ]
-        head = f"def {function}(i):\n" + "\n".join(
-            f"    {part}" for s in lines for part in s.split("\n")
+            less = (
+                f"nisa.tensor_tensor(dst={counter}, data1={counter}, data2={one}, op=nl.subtract)"
+            )
+            lines += [less, f"nisa.register_load({inside}, {counter})", f"return {inside}"]
+        head = f"def {function}({inside}):\n" + "\n".join(
+            f"    {part}" for statement in lines for part in statement.split("\n")
         )
         end = (
             f"nl.while_loop({start}, {function})"
@@ -505,18 +506,15 @@ class Writer:
         self.program.results.append(name)
         return name
 
-    def finish(self, most: int = 6) -> Program:
+    def finish(self, most: int = 7) -> Program:
         """Return what the kernel made and end it."""
         worth = [
             h for h in self.tiles if h.t.buffer in ("sbuf", "psum", "private_hbm", "shared_hbm")
         ]
         if not self.dry:
             worth = [h for h in worth if (h.t.memory.error < np.inf).any()]
-        late = (
-            worth[-most:]
-            if len(worth) <= most or self.pick.random() < 0.5
-            else self.pick.sample(worth, most)
-        )
+        self.pick.shuffle(worth)
+        late = sorted(worth, key=lambda h: id(h.t.memory) not in self.changed)[:most]
         for h in late:
             self.result(h)
         if not self.program.results:
