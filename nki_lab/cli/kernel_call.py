@@ -66,6 +66,7 @@ def called_kernel(
     rtol: float | None = None,
     atol: float | None = None,
     tell_failed: Callable[[Any, Any], None] | None = None,
+    all_findings: bool = False,
 ) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     """Load a kernel, call it, and compare with the reference; say on stderr what is seriously wrong.
 
@@ -79,6 +80,7 @@ def called_kernel(
         check: the reference.
         tells_findings: the caller prints the findings of the last run.
         rtol, atol: tolerances of the comparison, instead of those of the dtype.
+        all_findings: print findings that are not serious as well, but no advice.
         tell_failed: called with the run and the error where the check fails, before it is raised.
 
     Yields:
@@ -119,7 +121,7 @@ def called_kernel(
                 tell_failed(runs[-1], error)
             raise
         finally:
-            for line in serious_findings(runs[:-1] if tells_findings else runs):
+            for line in serious_findings(runs[:-1] if tells_findings else runs, all_findings):
                 typer.echo(line, err=True)
         yield runs[-1], comparisons
 

@@ -17,6 +17,7 @@ from nki_lab.errors import (
     InstructionError,
     LoopControl,
     NkiError,
+    NotAllowed,
     OutsideKernel,
     OverCapacity,
     RawEnum,
@@ -507,7 +508,13 @@ class Builder:
             self._open_loops.discard(number)
 
     def check_closed(self) -> None:
-        """Refuse a trace that ended inside a device loop."""
+        """Refuse a trace that ended inside a device loop, or with an order that was asked for in no block."""
+        for block in self.kept_order.not_entered:
+            raise NotAllowed(
+                "nl.no_reorder() without `with` orders nothing",
+                stack=block.stack,
+                help="write `with nl.no_reorder():` and put the instructions into its block",
+            )
         if self._outer:
             raise LoopControl(
                 "a device loop was left before its end",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from nki_lab.errors import TooManyTrips
 from nki_lab.ir.instruction import Instruction
 from nki_lab.ir.nodes import Kernel, Loop
 
@@ -59,13 +60,18 @@ def _walk(
     return at
 
 
-def known_trips(kernel: Kernel) -> tuple[int, ...] | None:
-    """Return how often each device loop runs, in the order they are entered; None where values decide it."""
+def known_trips(kernel: Kernel, most: int) -> tuple[int, ...] | None:
+    """Return how often each device loop runs, in the order they are entered; None where values decide it.
+
+    Raises TooManyTrips where they run more than `most` times together.
+    """
     trips: list[int] = []
-    return tuple(trips) if _count(kernel.body, trips) else None
+    return tuple(trips) if _count(kernel.body, trips, [most], most) else None
 
 
-def _count(body: tuple[Instruction | Loop, ...], trips: list[int]) -> bool:
+def _count(
+    body: tuple[Instruction | Loop, ...], trips: list[int], room: list[int], most: int
+) -> bool:
     """Append how often the loops of a body run; return False where values decide it."""
     for node in body:
         if not isinstance(node, Loop):
@@ -73,11 +79,27 @@ def _count(body: tuple[Instruction | Loop, ...], trips: list[int]) -> bool:
         if node.kind != "for" or not all(type(bound) is int for bound in node.bounds):
             return False
         count = len(range(*node.bounds))
+        room[0] -= count
+        if room[0] < 0:
+            raise too_many_trips(node, f"is to make {count:,} trips", most)
         trips.append(count)
         inner = any(isinstance(n, Loop) for n in node.body)
-        if inner and not all(_count(node.body, trips) for _ in range(count)):
+        if inner and not all(_count(node.body, trips, room, most) for _ in range(count)):
             return False
     return True
+
+
+def too_many_trips(loop: Loop, what: str, most: int) -> TooManyTrips:
+    """Return the error of a loop that goes beyond the trips that a run may make."""
+    help = "more are allowed by --max-trips, NKI_LAB_MAX_TRIPS or nki_lab.run(..., max_trips=...)"
+    if loop.kind == "while":
+        help = "let the body set its register to 0 at last; " + help
+    return TooManyTrips(
+        f"the {loop.kind} loop over register `{loop.register.name}` {what}; all device loops of a run may make"
+        f" {most:,} together",
+        stack=loop.stack,
+        help=help,
+    )
 
 
 def loops_run(execution: Execution) -> set[int]:

@@ -5,8 +5,7 @@ The grid of `kernel[cores](...)` has one axis of one or two cores (nki/api/nki/l
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 from nki_lab.errors import OutOfBounds
@@ -35,16 +34,15 @@ def program_ndim() -> int:
     return int(current().grid)
 
 
-@contextmanager
-def no_reorder() -> Iterator[None]:
+def no_reorder() -> AbstractContextManager[None]:
     """Run the instructions of a `with` block one after the other.
 
     Each waits until the one before it has finished, also in functions that the block calls, and on other engines: it
     is short for an edge from each instruction to the next (`with_schedule`). Instructions outside may still move past
     those inside. (nki/guides/how-to-scheduling-apis.rst)
     """
-    with current().kept_order.block():
-        yield
+    builder = current()
+    return builder.kept_order.block(builder.stack())
 
 
 def _check_axis(name: str, axis: Any) -> None:

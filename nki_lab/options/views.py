@@ -9,7 +9,9 @@ from nki_lab.profiler import view_text as texts
 from nki_lab.profiler.analyses import ANALYSES
 
 if TYPE_CHECKING:
+    from nki_lab.ir.nodes import Finding
     from nki_lab.profiler.profile import Profile
+    from nki_lab.profiler.view_data import Remark
     from nki_lab.runtime import Result
 
 
@@ -34,16 +36,21 @@ def answers(
     return [*found, str(profile.what_if(*what_if))] if what_if else found
 
 
-def serious_findings(runs: Sequence[Result]) -> list[str]:
+def serious_findings(runs: Sequence[Result], others: bool = False) -> list[str]:
     """Return lines on what may make a device refuse a kernel or compute other values, each once.
 
-    They are printed whatever else is shown: what was asked to be quiet may still be wrong.
+    They are printed whatever else is shown: what was asked to be quiet may still be wrong. With `others`, all findings
+    but advice are among them.
     """
+
+    def is_meant(finding: Finding | Remark) -> bool:
+        return finding.is_serious or (others and finding.kind != "advice")
+
     remarks = [
         remark
         for run in runs
-        if any(finding.is_serious for finding in run.findings)
+        if any(map(is_meant, run.findings))
         for remark in run.view_data.findings
-        if remark.is_serious
+        if is_meant(remark)
     ]
     return [line for remark in dict.fromkeys(remarks) for line in texts.remark_lines(remark)]

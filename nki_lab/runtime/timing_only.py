@@ -140,7 +140,7 @@ def _profile(call: TimedCall, compiled: CompiledKernel, retrace: Retrace) -> Pro
 
 def _executions(call: TimedCall, compiled: CompiledKernel) -> list[Execution]:
     programs: tuple[Kernel, ...] = (compiled.kernel, *compiled.others)
-    trips = [known_trips(program) for program in programs]
+    trips = [known_trips(program, Settings.read().max_trips) for program in programs]
     if None in trips:
         if call.arrays is None:
             raise NotModelled(

@@ -13,7 +13,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from nki_lab.errors import MissingPartner, NkiError, TooManyTrips
+from nki_lab.errors import MissingPartner, NkiError
+from nki_lab.ir.execution import too_many_trips
 from nki_lab.ir.instruction import Instruction
 from nki_lab.ir.nodes import Loop
 from nki_lab.ir.register import Register
@@ -153,7 +154,9 @@ class DeviceLoop:
                 *(registers.get(b, loop) if isinstance(b, Register) else b for b in loop.bounds)
             )
             if len(values) > program.options.max_trips - program.trips_made:
-                raise self._too_many(f"is to make {len(values):,} trips")
+                raise too_many_trips(
+                    loop, f"is to make {len(values):,} trips", program.options.max_trips
+                )
         program.trips.append(0)
         return Passes(len(program.trips) - 1, values)
 
@@ -169,25 +172,11 @@ class DeviceLoop:
         else:
             program.register_file.set(loop.register, passes.values[count])
         if program.trips_made >= program.options.max_trips:
-            raise self._too_many(f"has made {count:,} trips and is not done")
+            what = f"has made {count:,} trips and is not done"
+            raise too_many_trips(loop, what, program.options.max_trips)
         program.trips[passes.place] = count + 1
         program.trips_made += 1
         return True
-
-    def _too_many(self, what: str) -> TooManyTrips:
-        """Return the error of a loop that goes beyond the trips that a run may make."""
-        loop, most = self.loop, self.program.options.max_trips
-        help = (
-            "more are allowed by --max-trips, NKI_LAB_MAX_TRIPS or nki_lab.run(..., max_trips=...)"
-        )
-        if loop.kind == "while":
-            help = "let the body set its register to 0 at last; " + help
-        return TooManyTrips(
-            f"the {loop.kind} loop over register `{loop.register.name}` {what}; all device loops of a run may make"
-            f" {most:,} together",
-            stack=loop.stack,
-            help=help,
-        )
 
     def passes(self) -> Iterator[None]:
         """Set the loop's register for each pass; count the passes."""

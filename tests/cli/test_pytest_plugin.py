@@ -33,6 +33,20 @@ def test_big():
     assert (big(np.zeros((128, 1), np.float32)) == 1).all()
 
 
+def test_older():
+    @nki.jit
+    def kernel(x):
+        tile = nl.ndarray(x.shape, dtype=x.dtype)
+        nisa.dma_copy(tile, x, dge_mode=2)
+        for _ in nl.dynamic_range(4):
+            nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(out, tile)
+        return out
+
+    assert kernel(np.zeros((2, 2), np.float32)).sum() == 16
+
+
 def test_target():
     found = []
 
@@ -64,9 +78,23 @@ def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_options_reach_kernels(tmp_path):
-    done = run(tmp_path, "--nki-aliases", "--nki-target", "trn2", "--nki-capacity", "finding")
+    done = run(
+        tmp_path, "--nki-aliases", "--nki-target", "trn2", "--nki-capacity", "finding", "--nki-allow", "NKI206"
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 passed" in done.stdout
+    assert "3 passed" in done.stdout
+    # Findings are warnings in the summary of the run, at the lines of the kernels.
+    assert "NkiWarning: dma_copy: dge_mode=2 is a raw value" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [((), "NKI206"), (("--nki-allow", "NKI206", "--nki-max-trips", "3"), "NKI407")],
+)
+def test_an_older_kernel_and_a_long_loop(tmp_path, options, code):
+    done = run(tmp_path, "--nki-aliases", "-k", "test_older", *options)
+    assert done.returncode == 1
+    assert code in done.stdout
 
 
 def test_without_capacity_the_kernel_does_not_fit(tmp_path):
@@ -83,7 +111,12 @@ def test_without_options_nothing_is_changed(tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [(("--nki-target", "trn9"), "trn9"), (("--nki-capacity", "no"), "invalid choice")],
+    [
+        (("--nki-target", "trn9"), "trn9"),
+        (("--nki-capacity", "no"), "invalid choice"),
+        (("--nki-allow", "NKI203"), "cannot be allowed"),
+        (("--nki-max-trips", "0"), "above 0"),
+    ],
 )
 def test_wrong_values_are_told_before_any_test(tmp_path, options, words):
     done = run(tmp_path, *options)

@@ -199,6 +199,39 @@ def test_strict_and_capacity_act(command, write):
     assert command(*large, "--capacity", "finding").exit_code == 0
 
 
+OLDER = """
+def k(x):
+    t = nl.load(x)
+    nisa.tensor_copy(dst=t, src=t, engine=5)
+    for _ in nl.dynamic_range(20):
+        nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)
+    out = nl.ndarray(x.shape, nl.float32, nl.shared_hbm)
+    nl.store(out, t)
+    return out
+"""
+
+
+@pytest.mark.parametrize("name", ["run", "profile", "compile"])
+def test_older_kernels_are_allowed(command, write, name):
+    write("k.py", HEAD + OLDER)
+    words = (name, "k.py:k", "--input", "x=ones:128x4", "--target", "trn2")
+    done = command(*words)
+    assert done.exit_code == 1
+    assert "error[NKI206]: tensor_copy: engine=5 is a raw value of Engine" in done.stderr
+    assert "--allow NKI206" in done.stderr
+    done = command(*words, "--allow", "NKI206")
+    assert done.exit_code == 0, done.output
+    assert "engine=5 is a raw value" in done.output
+    assert "nl.dynamic_range is deprecated" in done.output
+    if name == "compile":
+        assert (
+            command("run", "k.nkic", "--input", "x=ones:128x4", "--check", "x + 20").exit_code == 0
+        )
+    else:
+        done = command(*words, "--allow", "NKI206", "--max-trips", "19")
+        assert "error[NKI407]" in done.stderr
+
+
 WRONG_USAGE = [
     (("run",), "Missing argument"),
     (("run", "nix.py:add"), "there is no file nix.py"),
@@ -221,6 +254,8 @@ WRONG_USAGE = [
     (("run", "add.py:add", "--capacity", "x"), "error, finding"),
     (("run", "add.py:add", "--check", "a +"), "invalid syntax"),
     (("run", "add.py:add", "--quiet=1"), "--quiet"),
+    (("run", "add.py:add", "--allow", "NKI203"), "NKI206"),
+    (("run", "add.py:add", "--max-trips", "0"), "whole number above 0"),
     (("run", "add.py:add", "--strict=1"), "--strict"),
     (("run", "add.py:add", "--seed", "-1"), "--seed"),
     (("run", "add.py:add", "--shwo", "ir"), "No such option"),

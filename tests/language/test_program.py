@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import nki_lab.language as nl
-from nki_lab.errors import LoopControl, OutOfBounds, OutsideKernel
+from nki_lab.errors import LoopControl, NotAllowed, OutOfBounds, OutsideKernel
 from nki_lab.ir.builder import Builder
 from nki_lab.targets import get_target
 from tests.language.evaluate import evaluate, run_kernel, stored
@@ -103,3 +103,23 @@ def test_tile_sizes_outside_a_kernel_follow_the_environment(monkeypatch):
     assert small == 28 * 2**20
     assert nl.tile_size.sbuf_size_bytes == 32 * 2**20
     assert type(nl.tile_size.pmax) is int
+
+
+def test_an_order_without_a_block_is_an_error():
+    def kernel(x):
+        nl.no_reorder()
+        return stored(nl.load(x))
+
+    with pytest.raises(NotAllowed, match="without `with` orders nothing") as error:
+        run_kernel(kernel, X)
+    assert error.value.span.text.strip() == "nl.no_reorder()"
+
+
+def test_a_block_that_was_made_before_is_a_block():
+    def kernel(x):
+        block = nl.no_reorder()
+        with block:
+            tile = nl.load(x)
+        return stored(tile)
+
+    assert np.array_equal(run_kernel(kernel, X)[0][0], X)

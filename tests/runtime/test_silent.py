@@ -397,6 +397,18 @@ def test_a_loop_with_too_many_trips_ends_before_it_begins():
         jit(kernel)(X)
 
 
+def test_timing_without_values_has_the_limit_too():
+    def kernel(x, trips):
+        t = nl.load(x)
+        nl.fori_loop(
+            0, trips, lambda i: nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)
+        )
+        return stored(t)
+
+    with pytest.raises(TooManyTrips, match="is to make 1,000,000,000 trips"):
+        nki_lab.vary(kernel, X, 10**9)
+
+
 @pytest.mark.parametrize("value", [0, -5, "many"])
 def test_what_is_no_number_of_trips_is_an_error(value):
     with pytest.raises(UnknownOption, match="NKI_LAB_MAX_TRIPS"):
