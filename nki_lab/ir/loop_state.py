@@ -17,6 +17,7 @@ from functools import lru_cache
 from types import CodeType, FrameType, FunctionType, MemberDescriptorType, MethodType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from nki_lab.ir.tensor import NkiTensor
 from nki_lab.source import Span, Stack, is_internal, is_of_library
 
 if TYPE_CHECKING:
@@ -244,7 +245,7 @@ def _reads(read: Path, changed: Path) -> bool:
 def _changed(before: Any, after: Any, by_items: bool) -> bool:
     (old, old_items), (new, new_items) = before, after
     if old is not new:
-        return not (type(old) is type(new) and type(old) in _PLAIN and old == new)
+        return not (_same(old, new) or _same_bytes(old, new))
     if old_items is None:
         return False
     if isinstance(old_items, dict):
@@ -256,6 +257,15 @@ def _changed(before: Any, after: Any, by_items: bool) -> bool:
 
 def _same(old: Any, new: Any) -> bool:
     return old is new or (type(old) is type(new) and type(old) in _PLAIN and bool(old == new))
+
+
+def _same_bytes(old: Any, new: Any) -> bool:
+    """Tell whether two values are views of the same elements, such as a tile and its other shape."""
+    return (
+        type(old) is type(new) is NkiTensor
+        and old.storage is new.storage
+        and (old.offset, old.size, old.dynamic) == (new.offset, new.size, new.dynamic)
+    )
 
 
 # -- values -----------------------------------------------------------------------------------------------------------

@@ -63,6 +63,7 @@ _shown: dict[str, dict[Any, Any]] = {}
 
 def warn_of_findings(findings: Iterable[Finding]) -> None:
     """Warn of all findings but advice, each at its line in the author's text."""
+    warned = []
     for finding in findings:
         if finding.kind == "advice":
             continue
@@ -70,11 +71,13 @@ def warn_of_findings(findings: Iterable[Finding]) -> None:
         filename, line = _place(finding)
         shown = _shown.setdefault(filename, {})
         key = text, NkiWarning, line
-        # The next call may tell the same with other numbers.
+        # Another call may tell the same with other numbers.
         same = re.sub(r"[\d,.]+", "0", text), NkiWarning, line
         if same in shown:
             shown[key] = True
         warnings.warn_explicit(text, NkiWarning, filename, line, registry=shown)
+        warned.append((shown, key, same))
+    for shown, key, same in warned:
         if key in shown:
             shown[same] = True
 

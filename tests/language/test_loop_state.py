@@ -237,6 +237,24 @@ def object_as_body(x, loops):
     return stored(t)
 
 
+def another_part_of_a_tile(x, loops):
+    t = nl.load(x)
+    part = t[:, 0:2]
+    for _ in loops.dynamic_range(2):
+        add(part, 1)
+        part = t[:, 2:4]
+    return stored(t)
+
+
+def another_tile(x, loops):
+    t, u = nl.load(x), nl.load(x)
+    source = u
+    for _ in loops.dynamic_range(3):
+        nisa.tensor_tensor(dst=t, data1=t, data2=source, op=nl.add)
+        source = t
+    return stored(t)
+
+
 def in_a_nested_loop(x, loops):
     t, n = nl.load(x), 0
     for _ in loops.dynamic_range(2):
@@ -268,6 +286,8 @@ TOLD = [
     (method_as_body, "self.n", "0"),
     (object_as_body, "self.n", "0"),
     (in_a_nested_loop, "n", "0"),
+    (another_part_of_a_tile, "part", ""),
+    (another_tile, "source", ""),
 ]
 
 
@@ -447,7 +467,19 @@ def an_argument_that_a_helper_names_anew(x, loops):
     return stored(t)
 
 
+def another_shape_of_a_tile(x, loops):
+    t = nl.load(x)
+    for _ in loops.dynamic_range(3):
+        t = t.reshape((8, 2, 2))
+        add(t, 1)
+        t = t.reshape((8, 4))
+        add(t[:, 0:2], 1)
+    t = t.reshape((8, 4))
+    return stored(t)
+
+
 NOT_TOLD = [
+    another_shape_of_a_tile,
     names_made_in_the_body,
     the_same_value_in_each_pass,
     tiles_by_name,

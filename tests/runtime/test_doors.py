@@ -215,6 +215,23 @@ def test_a_finding_with_other_numbers_is_the_same_finding():
     assert len(told) == 2
 
 
+def test_findings_of_one_line_that_differ_in_numbers_are_all_told():
+    def two(x):
+        tile1 = nl.ndarray(x.shape, x.dtype)
+        tile2 = nl.ndarray(x.shape, x.dtype)
+        t = nl.load(x)
+        nisa.tensor_tensor(dst=t, data1=tile1, data2=tile2, op=nl.add)
+        return stored(t)
+
+    kernel = jit(two)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("default")
+        kernel(X)
+        kernel(X)
+    texts = [str(w.message) for w in told]
+    assert [text.split("`")[1] for text in texts] == ["tile1", "tile2"]
+
+
 def test_whoever_shows_findings_is_not_warned():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
