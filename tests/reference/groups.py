@@ -9,7 +9,7 @@ import numpy as np
 from tests.reference.machine import ReplicaGroup
 from tests.reference.recipes import RECIPES
 from tests.reference.tensors import Refused
-from tests.reference.writing import Handle, Name, Program, Writer, op
+from tests.reference.writing import COLUMNS, Handle, Name, Program, Writer, op
 
 _LOCAL = (
     "tensor_tensor",
@@ -45,7 +45,7 @@ def _group(w: Writer, equal: bool = True) -> tuple[Name, int]:
 def _given(w: Writer, kind: str, rows: int, columns: int, buffer: str = "shared_hbm") -> Handle:
     """Return a tensor with data of its own on each rank."""
     t = w.array((rows, columns), kind, buffer, "h")
-    a, b = w.pick.randint(0, 128 - rows), w.pick.randint(0, 40 - columns)
+    a, b = w.pick.randint(0, 128 - rows), w.pick.randint(0, COLUMNS - columns)
     w.call(
         "dma_copy",
         dst=t,

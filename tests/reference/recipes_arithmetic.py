@@ -77,7 +77,6 @@ def tensor_tensor_integers(w: Writer) -> None:
 @recipe(weight=4)
 def tensor_scalar(w: Writer) -> None:
     p, f = rows(w), free(w)
-    data = w.read(p, f, dtype(w), mem(w))
     two = w.pick.random() < 0.5
     first = w.pick.choice(
         (
@@ -89,6 +88,7 @@ def tensor_scalar(w: Writer) -> None:
     )
     if first == "rsqrt":
         two = False
+    data = w.read(p, f, dtype(w), mem(w) if first != "rsqrt" else "sbuf")
     x = ... if first in n.UNARY else number(w, p)
     second = w.pick.choice(ANY)
     y = number(w, p)

@@ -14,11 +14,22 @@ from tests.reference.recipes import (
     flag,
     free,
     fresh,
+    mem,
     recipe,
     rows,
 )
 from tests.reference.tensors import Refused
-from tests.reference.writing import FLOATS, INTEGERS, Handle, Name, Writer, choice, op
+from tests.reference.writing import (
+    COLUMNS,
+    FLOATS,
+    INTEGERS,
+    ROWS,
+    Handle,
+    Name,
+    Writer,
+    choice,
+    op,
+)
 
 
 @recipe(weight=5)
@@ -106,8 +117,8 @@ def dma_copy_loop(w: Writer) -> None:
         raise Refused("not in a loop")
     source = w.source(kind)
     part = Handle(
-        f"{source}.ap(pattern=[[40, 16], [1, {f}]], scalar_offset={i}, indirect_dim=0)",
-        source.t.ap([[40, 16], [1, f]], scalar_offset=i.t),
+        f"{source}.ap(pattern=[[{COLUMNS}, 16], [1, {f}]], scalar_offset={i}, indirect_dim=0)",
+        source.t.ap([[COLUMNS, 16], [1, f]], scalar_offset=i.t),
     )
     w.call("dma_copy", dst=w.write(16, f, kind), src=part)
 
@@ -374,11 +385,12 @@ def views(w: Writer) -> None:
         w.call(w.pick.choice(("tensor_copy", "dma_copy")), dst=view, src=w.read(p, f, kind))
     source = w.source(kind)
     h = w.pick.choice((
-        "[0:32:2, 0:8]", "[5, 0:16]", "[7]", ".reshape((16, 8, 40)).permute((1, 0, 2))[3, 0:4, 0:8]",
-        "[0:4].reshape((4, 2, 20)).select(1, 1)",
+        "[0:32:2, 0:8]", "[5, 0:16]", "[7]", ".reshape((16, 8, 96)).permute((1, 0, 2))[3, 0:4, 0:8]",
+        "[0:4].reshape((4, 2, 48)).select(1, 1)",
         ".rearrange((('a', 'b'), 'c'), ('b', 'a', 'c'), {'a': 8})[2, 0:8, 3:7]",
-        ".ap(pattern=[[0, 16], [3, 4]], offset=81)",
-        ".ap(pattern=[[80, 8], [-2, 3]], offset=9)", "[0:16, 2].reshape((16, 1))", "[9].expand_dim(0).broadcast(0, 16)",
+        ".ap(pattern=[[0, 16], [3, 4]], offset=193)",
+        ".ap(pattern=[[192, 8], [-2, 3]], offset=9)", "[0:16, 2].reshape((16, 1))",
+        "[9].expand_dim(0).broadcast(0, 16)",
     ))  # fmt: skip
     src = source.then(h)
     if src.t.ndim == 1:
@@ -424,3 +436,134 @@ def types(w: Writer) -> None:
             op0=op("multiply"),
             operand0=w.pick.choice((1.0, 2.0, -0.5)),
         )
+
+
+@recipe(weight=2)
+def arguments(w: Writer) -> None:
+    """Write into parts of an argument, and read it before and after."""
+    kind = w.pick.choice(("float32", "bfloat16", "int32", "uint8"))
+    given = w.given(kind, w._values(TYPES[kind], w.style))
+    p, f, other = (
+        w.pick.choice((2, 16, 64)),
+        w.pick.choice((3, 8)),
+        w.pick.choice(("float32", "int16", "bfloat16")),
+    )
+    for _ in range(2):
+        a, b = w.pick.randint(0, ROWS - p), w.pick.randint(0, COLUMNS - f)
+        w.call("dma_copy", dst=w.array((p, f), kind), src=given.then(f"[{a}:{a + p}, {b}:{b + f}]"))
+        a, b = w.pick.randint(0, ROWS - p), w.pick.randint(0, COLUMNS - f)
+        w.call("dma_copy", dst=given.then(f"[{a}:{a + p}, {b}:{b + f}]"), src=w.read(p, f, other))
+    w.call("dma_copy", dst=w.array((ROWS, f), kind), src=given.then(f"[:, 0:{f}]"))
+
+
+@recipe(weight=2)
+def skipped(w: Writer) -> None:
+    """Leave out a transfer whose address, in a register or a tile, is out of range."""
+    p, f, kind = (
+        w.pick.choice((1, 16)),
+        w.pick.choice((1, 8)),
+        w.pick.choice(("float32", "bfloat16")),
+    )
+    inside = w.pick.random() < 0.4
+    value = w.pick.randrange(3) * p if inside else w.pick.choice((4 * p, 4 * p + 7))
+    by = w.index(np.array([[value]]), "int32")
+    tensor = w.array((4 * p, f), kind, "private_hbm", "h")
+    w.call("dma_copy", dst=tensor, src=w.source(kind).then(f"[0:{4 * p}, 0:{f}]"))
+    view = Handle(
+        f"{tensor}.ap(pattern=[[{f}, {p}], [1, {f}]], scalar_offset={by}, indirect_dim=0)",
+        tensor.t.ap([[f, p], [1, f]], scalar_offset=by.t),
+    )
+    tile = fresh(w, p, (f,), kind)
+    src, dst = (view, tile) if w.pick.random() < 0.5 else (tile, view)
+    w.call("dma_copy", dst=dst, src=src, oob_mode=choice("oob_mode", "skip"))
+
+
+@recipe(weight=2)
+def moved_tiles(w: Writer) -> None:
+    """Move views of tiles on the chip by a register or a number in a tile, to read and to write."""
+    p, kind, mem_ = (
+        w.pick.choice((1, 32, 128)),
+        w.pick.choice(("float32", "bfloat16", "int32")),
+        mem(w),
+    )
+    tile = w.array((p, 24), kind, mem_)
+    w.fill(tile)
+    by = (
+        w.register(3)
+        if w.pick.random() < 0.5
+        else w.index(w.numbers.integers(0, 4, (1, 1)), "int32")
+    )
+    form = w.pick.random()
+    if form < 0.35:
+        view = Handle(
+            f"{tile}.ap(pattern=[[24, {p}], [2, 6]], offset=1, scalar_offset={by}, indirect_dim=1)",
+            tile.t.ap([[24, p], [2, 6]], 1, scalar_offset=by.t, indirect_dim=1),
+        )
+    elif form < 0.6 and by.text[0] != "r":
+        view = Handle(
+            f"{tile}.reshape({(p, 4, 6)}).select(1, {by})",
+            tile.t.reshape((p, 4, 6)).select(1, by.t),
+        )
+    else:
+        view = Handle(f"{tile}[:, nl.ds({by}, 6)]", tile.t[:, w.env["nl"].ds(by.t, 6)])
+    if w.pick.random() < 0.5:
+        w.call(
+            "tensor_scalar",
+            dst=w.write(p, 6, dtype(w), avoid=(tile,)),
+            data=view,
+            op0=op("add"),
+            operand0=1.0,
+        )
+    else:
+        w.call(
+            "tensor_tensor",
+            dst=view,
+            data1=w.read(p, 6, "float32"),
+            data2=w.read(p, 6, kind),
+            op=op(w.pick.choice(ARITHMETIC)),
+        )
+
+
+@recipe(weight=2)
+def written_bits(w: Writer) -> None:
+    """Write through a view of another type, and read it back as it was."""
+    p = rows(w)
+    kind, other = w.pick.choice(
+        (
+            ("float32", "uint16"),
+            ("int32", "bfloat16"),
+            ("bfloat16", "uint8"),
+            ("uint8", "float32"),
+            ("uint16", "int32"),
+        )
+    )
+    tile = fresh(w, p, (8,), kind)
+    view = tile.then(f"[:, 4:8].view(nl.{other})")
+    f = view.t.shape[1]
+    if w.pick.random() < 0.5:
+        w.call("tensor_copy", dst=view, src=w.read(p, f, other))
+    else:
+        w.call(
+            "tensor_tensor",
+            dst=view,
+            data1=w.read(p, f, "float32"),
+            data2=w.read(p, f, other),
+            op=op(w.pick.choice(ARITHMETIC)),
+        )
+    w.call("tensor_copy", dst=w.write(p, 8, kind, avoid=(tile,)), src=tile)
+
+
+@recipe(4, 2)
+def psum_written(w: Writer) -> None:
+    """Add a product to what another instruction wrote into PSUM."""
+    k, m, c = w.pick.choice((8, 32)), w.pick.choice((4, 16)), w.pick.choice((4, 9))
+    dst = w.array((m, c), w.pick.choice(("float32", "bfloat16")), "psum")
+    w.fill(dst, "tame")
+    a, b = (w.read(k, size, "bfloat16", style="tame") for size in (m, c))
+    w.call(
+        "nc_matmul",
+        dst=dst,
+        stationary=a,
+        moving=b,
+        accumulate=w.pick.choice((..., None, True, False)),
+    )

@@ -20,7 +20,7 @@ from tests.reference.recipes import (
     recipe,
     rows,
 )
-from tests.reference.writing import INTEGERS, Handle, Writer, choice, op
+from tests.reference.writing import COLUMNS, INTEGERS, Handle, Writer, choice, op
 
 
 @recipe(weight=6)
@@ -102,7 +102,7 @@ def nc_matmul_mx(w: Writer) -> None:
             if w.pick.random() < 0.3:  # what quantize_mx makes
                 src = (
                     fresh(w, k, (4 * size,), w.pick.choice(("bfloat16", "float16")))
-                    if 4 * size <= 40
+                    if 4 * size <= COLUMNS
                     else None
                 )
                 if src is not None:

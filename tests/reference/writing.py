@@ -19,7 +19,7 @@ from tests.reference.machine import Machine, argument
 from tests.reference.numbers import TYPES, Array, DType
 from tests.reference.tensors import Refused, Register, Tensor
 
-ROWS, COLUMNS = 128, 40
+ROWS, COLUMNS = 128, 96
 FLOATS = (
     "float32",
     "float32",
