@@ -109,8 +109,30 @@ class NkiError(Exception):
     def __str__(self) -> str:
         return "\n".join(self.render())
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Code objects stay in their process, and so do classes that are made while it runs.
+        kind = next(
+            k for k in type(self).__mro__ if vars(sys.modules[k.__module__]).get(k.__name__) is k
+        )
+        kept = {k: v for k, v in vars(self).items() if k not in ("_render_traceback_", "nki_stack")}
+        kept["stack"] = tuple(map(Span.of, self.stack))
+        return _sent, (kind, self.args, kept)
+
     def _render_traceback_(self) -> list[str]:
         return self.render(heading=True)
+
+
+def _sent(kind: type[NkiError], args: tuple[Any, ...], kept: dict[str, Any]) -> NkiError:
+    """Return an error as it was in another process."""
+    for base in (b for b in kind.__mro__ if "__new__" in vars(b)):
+        try:  # some are errors of Python, too, of which one alone knows how to make them
+            made: NkiError = base.__new__(kind, *args)
+            break
+        except TypeError:
+            continue
+    made.args = args
+    vars(made).update(kept)
+    return made
 
 
 def _calls(places: Sequence[str]) -> list[str]:

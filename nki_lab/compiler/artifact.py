@@ -115,7 +115,13 @@ def _stable(value: Any) -> str:
 
 
 def _digest(stored: dict[str, Any]) -> str:
-    text = json.dumps({k: v for k, v in stored.items() if k != "sha256"}, separators=(",", ":"))
+    return digest_of(
+        json.dumps({k: v for k, v in stored.items() if k != "sha256"}, separators=(",", ":"))
+    )
+
+
+def digest_of(text: str) -> str:
+    """Return the digest of a text, as hexadecimal digits."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 

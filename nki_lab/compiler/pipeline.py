@@ -73,6 +73,11 @@ class CompiledKernel:
     others: tuple[Kernel, ...] = ()
     programs: Programs | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Go to another process as to a file; the program is that after the last pass."""
+        text = artifact.to_json(self)
+        return artifact.from_json, (text, f"{self.kernel.name} {artifact.digest_of(text)[:12]}")
+
     @property
     def target(self) -> Target:
         """The machine it was compiled for."""

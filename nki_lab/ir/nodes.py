@@ -23,7 +23,7 @@ from nki_lab.ir.tensor import NkiTensor
 from nki_lab.ir.touches import Touches
 
 if TYPE_CHECKING:
-    from nki_lab.source import Blame, Stack
+    from nki_lab.source import Blame, Span, Stack
     from nki_lab.targets.engines import Engine
     from nki_lab.targets.spec import Target
 
@@ -89,6 +89,10 @@ class Finding:
     help: str = ""
     code: str = ""
     blame: Blame | None = field(default=None, compare=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        stack = tuple(map(Span.of, self.stack))  # code objects stay in their process
+        return Finding, (self.kind, self.message, stack, self.help, self.code, self.blame)
 
     @property
     def is_serious(self) -> bool:

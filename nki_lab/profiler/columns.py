@@ -99,6 +99,9 @@ class Strings:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Strings, (self.codes, tuple(self.values))
+
     def __repr__(self) -> str:
         return f"Strings({self.to_list()!r})"
 

@@ -47,7 +47,6 @@ when asked for.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -169,6 +168,11 @@ class Profile:
             model=model,
             transfer_lines=transfer_lines,
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Go to another process as to a file: with all tables, and without who can time the program again."""
+        facts = {"is_simulation": self.is_simulation, "name": self.name, "metrics": self.metrics}
+        return _sent, (self.target, self.stored, facts | {"deals": self.deals})
 
     @property
     def stored(self) -> dict[str, Table]:
@@ -349,8 +353,8 @@ class Profile:
             return self
         if number not in self._cores:
             # Of a twin, which shares the tables: what is kept here does not lead back here.
-            twin = copy.copy(self)
-            twin._cores = {}
+            twin = object.__new__(Profile)
+            vars(twin).update(vars(self) | {"_cores": {}})
             self._cores[number] = one_core(twin, number)
         return self._cores[number]
 
@@ -466,6 +470,10 @@ class Profile:
             f"<Profile {self.name or 'kernel'} on {self.target.name}: {kind}, "
             f"{self.total_ns / 1000:.3f} us, {self.count('Instruction')} instructions>"
         )
+
+
+def _sent(target: Target, tables: Mapping[str, Table], facts: Mapping[str, Any]) -> Profile:
+    return Profile(target, tables, **facts)
 
 
 def to_ns(picoseconds: np.ndarray) -> np.ndarray:

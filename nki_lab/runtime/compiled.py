@@ -150,8 +150,18 @@ class CompiledFunction:
         values, arguments = numpy_arguments(self.compiled.source, args, kwargs)
         return values, self._form.arrays(arguments, check)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return stored_kernel, (self.compiled, self._options)
+
     def __repr__(self) -> str:
         return f"<compiled NKI kernel {self.compiled.kernel.name} for {self.compiled.target.name}>"
+
+
+def stored_kernel(compiled: CompiledKernel, options: SimulatorOptions) -> CompiledFunction:
+    """Return a kernel that was compiled elsewhere and is here without its source, ready to be called."""
+    assert isinstance(compiled.source, StoredSource)
+    form = StoredForm(compiled.source, compiled.kernel.inputs)
+    return CompiledFunction(compiled, options, form)
 
 
 def check_cores(kernel: str, cores: int, target: Target) -> None:

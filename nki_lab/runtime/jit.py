@@ -5,12 +5,17 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
+from pickle import PicklingError
+from types import CodeType, FunctionType
 from typing import Any
+from weakref import WeakSet
 
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.options import CompileOptions
@@ -62,24 +67,51 @@ class KernelFunction:
     allow: tuple[str, ...] = ()
     schedule: Edges = ()
 
+    #: The object and class of a method that is a kernel.
+    _bound: tuple[Any, Any] | None = None
+
     def __init__(self, func: Callable[..., Any]) -> None:
+        # Shared by the copies that choices make, such as kernel[2]: their programs, and all of them.
+        self._latest: deque[Any] = deque(maxlen=self._KEPT)
+        self._copies: WeakSet[KernelFunction] = WeakSet((self,))
+        self._take(func)
+        _follow_reloads()
+
+    def _take(self, func: Callable[..., Any]) -> None:
+        """Be the kernel of a function; its text is read now."""
+        if self._bound is not None:
+            func = func.__get__(*self._bound)
         self.func = func
         self.source = SourceKernel.of(func)
-        self._latest: deque[Any] = deque(
-            maxlen=self._KEPT
-        )  # shared by the copies that choices make
-        self.__name__: str = self.func.__name__
-        functools.update_wrapper(self, self.func)
-        self.__signature__ = inspect.signature(self.func)
+        self.__name__: str = func.__name__
+        functools.update_wrapper(self, func)
+        self.__signature__ = inspect.signature(func)
+
+    @property
+    def __code__(self) -> CodeType:
+        # Where this could be set, reloaders of modules would set it instead of calling `update`.
+        raise AttributeError("__code__")
+
+    def update(self, new: KernelFunction | Callable[..., Any]) -> None:
+        """Run the function of another kernel from now on, and so do all copies, such as kernel[2].
+
+        What holds the kernel need not look it up again: this is how `%autoreload` replaces the kernels of a module.
+        """
+        made = new if isinstance(new, KernelFunction) else KernelFunction(new)
+        for kernel in list(self._copies):
+            kernel.debug, kernel.allow = made.debug, made.allow
+            kernel._take(made.func)
 
     def __get__(self, owner: Any, kind: Any = None) -> KernelFunction:
         """Return the kernel of an object's method, with the object as its first argument."""
         if owner is None:
             return self
-        made = copy.copy(self)
-        made.__init__(self.func.__get__(owner, kind))  # type: ignore[misc]
-        made._latest = self._latest
+        made = self._with(_bound=(owner, kind))
+        made._take(self.func)
         return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return pickled(self)
 
     def __getitem__(self, grid: Any) -> KernelFunction:
         """Choose the number of cores: `kernel[1](...)` or `kernel[2](...)`."""
@@ -107,7 +139,16 @@ class KernelFunction:
     def _with(self, **choices: Any) -> KernelFunction:
         made = copy.copy(self)
         vars(made).update(choices)
+        self._copies.add(made)
         return made
+
+    def __copy__(self) -> KernelFunction:
+        made = object.__new__(type(self))
+        vars(made).update(vars(self))
+        return made
+
+    def __deepcopy__(self, memo: Any) -> KernelFunction:
+        return self  # as of functions
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on the simulator and return what the kernel returns; inside a kernel, just run it there."""
@@ -199,6 +240,120 @@ class KernelFunction:
 
     def __repr__(self) -> str:
         return f"<NKI kernel {self.__name__}{self.__signature__}>"
+
+
+# -- modules that are reloaded ---------------------------------------------------------------------------------------
+
+
+def _can_update(old: Any, new: Any) -> bool:
+    return isinstance(old, KernelFunction) and isinstance(new, (KernelFunction, FunctionType))
+
+
+_RELOAD_RULE = (_can_update, KernelFunction.update)
+
+
+def _follow_reloads() -> None:
+    """Have `%autoreload` update kernels that were imported from a module, as it does with functions.
+
+    It is asked when a kernel is defined, and so before a module that is reloaded ends. IPython itself is not loaded.
+    """
+    reloader = sys.modules.get("IPython.extensions.autoreload")
+    rules = getattr(reloader, "UPDATE_RULES", None)
+    if rules is not None and _RELOAD_RULE not in rules:
+        rules.append(_RELOAD_RULE)
+
+
+# -- other processes -------------------------------------------------------------------------------------------------
+
+# What a copy chooses, and a decorator; everything else is found with the kernel's name.
+_CHOICES = ("launched_on", "simulated", "debug", "allow", "schedule")
+
+
+def pickled(kernel: KernelFunction) -> tuple[Any, ...]:
+    """Return how a kernel is made again in another process: by its name, as functions are.
+
+    cloudpickle takes the function with its text where a name leads nowhere, as from a notebook.
+    """
+    choices = {name: getattr(kernel, name) for name in _CHOICES}
+    if kernel._bound is not None:
+        return _method, (kernel._bound[0], kernel.func.__name__, choices)
+    module, name = kernel.func.__module__, kernel.func.__qualname__
+    named = _named(module, name)
+    there = getattr(named, "func", named) is kernel.func
+    by_cloudpickle = sys._getframe(2).f_globals.get("__name__", "").startswith("cloudpickle")
+    if by_cloudpickle and (not there or module == "__main__"):
+        source = kernel.source
+        texts = source.text, source.filename, source.first_line, source.indent
+        return _by_value, (kernel.func, texts, choices)
+    if not there:
+        raise PicklingError(
+            f"the kernel {name} cannot go to another process by its name: {_why_not(module, name, named)}."
+            " Define it with `def` in a module that can be imported, under the name of the function, or use cloudpickle"
+        )
+    return _by_name, (module, name, choices)
+
+
+def _why_not(module: str, name: str, named: Any) -> str:
+    if "<locals>" in name:
+        return "it is defined inside a function"
+    if named is None:
+        return f"{module} has nothing of this name"
+    return f"{module}.{name} is another object, such as one that was defined later"
+
+
+def _named(module: str, name: str) -> Any:
+    """Return what a dotted name of a module stands for, without calling descriptors; None where there is nothing."""
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = inspect.getattr_static(found, part, None)
+        if isinstance(found, (staticmethod, classmethod)):
+            found = found.__func__
+    return found
+
+
+def _by_name(module: str, name: str, choices: dict[str, Any]) -> KernelFunction:
+    import_module(module)
+    found = _named(module, name)
+    if not isinstance(found, (KernelFunction, FunctionType)):
+        return _Absent(module, name)
+    return (found if isinstance(found, KernelFunction) else KernelFunction(found))._with(**choices)
+
+
+class _Absent(KernelFunction):
+    """A kernel that another process sent by its name, and which this process does not have.
+
+    Whoever uses it is told; an error here would end a worker process before it can tell anybody.
+    """
+
+    def __init__(self, module: str, name: str) -> None:
+        self._module, self._name = module, name
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("__") and attribute != "__name__":
+            raise AttributeError(attribute)
+        raise KernelArgument(
+            f"this process has no kernel `{self._name}` in {self._module}: kernels go to other processes by their name",
+            help="define it with `def` in a file, and import it from there in both processes; what a notebook defines"
+            " goes with cloudpickle",
+        )
+
+    def _with(self, **choices: Any) -> KernelFunction:
+        return self
+
+    def __repr__(self) -> str:
+        return f"<absent NKI kernel {self._name} of {self._module}>"
+
+
+def _method(owner: Any, name: str, choices: dict[str, Any]) -> KernelFunction:
+    return getattr(owner, name)._with(**choices)
+
+
+def _by_value(
+    func: Callable[..., Any], texts: tuple[str, str, int, str], choices: dict[str, Any]
+) -> KernelFunction:
+    made = KernelFunction(func)._with(**choices)
+    made.source = SourceKernel(func, *texts)
+    return made
 
 
 @contextmanager

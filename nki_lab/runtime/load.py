@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from nki_lab.compiler.pipeline import CompiledKernel
-from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.errors import NotOnTarget
-from nki_lab.runtime.call_form import StoredForm
-from nki_lab.runtime.compiled import CompiledFunction, simulation_options
+from nki_lab.runtime.compiled import CompiledFunction, simulation_options, stored_kernel
 from nki_lab.settings import Settings
 from nki_lab.targets import get_target
 from nki_lab.targets.spec import Target
@@ -34,6 +32,4 @@ def load(path: str | Path, target: str | Target | None = None) -> CompiledFuncti
             f"{Path(path).name} was compiled for {compiled.target.name}, not for {get_target(target).name}",
             help="compile the kernel again for the other chip: addresses and engines differ",
         )
-    assert isinstance(compiled.source, StoredSource)
-    form = StoredForm(compiled.source, compiled.kernel.inputs)
-    return CompiledFunction(compiled, simulation_options(Settings.read()), form)
+    return stored_kernel(compiled, simulation_options(Settings.read()))

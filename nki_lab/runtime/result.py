@@ -87,6 +87,20 @@ class Result:
     options: SimulatorOptions = field(default_factory=SimulatorOptions, repr=False)
     ranks: int = 1
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Go to another process by value: arrays, findings, and the program as in a file, without its source."""
+        trips = tuple(e.trips for e in (self.execution, *self.others))
+        facts = (
+            self.inputs,
+            self.outputs,
+            self.value,
+            self.noticed,
+            self.before,
+            self.options,
+            self.ranks,
+        )
+        return _sent, (self.compiled, trips, facts)
+
     @property
     def name(self) -> str:
         """Name of the kernel."""
@@ -230,3 +244,16 @@ def _variants(
 ) -> Variants:
     """Return the variants of a run on one core and some others."""
     return import_module(_VARY).variants_of_run(retrace, 1 + others, start, values)
+
+
+def _sent(
+    compiled: CompiledKernel, trips: tuple[tuple[int, ...], ...], facts: tuple[Any, ...]
+) -> Result:
+    """Return a run of another process."""
+    kernels = (compiled.kernel, *compiled.others)
+    execution, *others = (Execution.of(k, t) for k, t in zip(kernels, trips, strict=True))
+    inputs, outputs, value, noticed, before, options, ranks = facts
+    return Result(
+        compiled, execution, inputs, outputs, value, tuple(others), noticed,
+        before=before, options=options, ranks=ranks,
+    )  # fmt: skip
