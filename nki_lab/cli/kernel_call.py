@@ -90,7 +90,7 @@ def called_kernel(
     from nki_lab.errors import CheckFailed, NoKernel, UnknownOption
     from nki_lab.options.evaluate import check_value, evaluate, reference
     from nki_lab.options.session import session
-    from nki_lab.options.views import serious_findings
+    from nki_lab.options.views import findings_lines
 
     if check is None and (rtol is not None or atol is not None):
         raise UnknownOption(
@@ -121,7 +121,9 @@ def called_kernel(
                 tell_failed(runs[-1], error)
             raise
         finally:
-            for line in serious_findings(runs[:-1] if tells_findings else runs, all_findings):
+            told, reported = (runs[:-1], runs[-1:]) if tells_findings else (runs, [])
+            in_full = told if reported or all_findings else []
+            for line in findings_lines(told, in_full, *reported):
                 typer.echo(line, err=True)
         yield runs[-1], comparisons
 

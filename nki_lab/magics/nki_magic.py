@@ -33,7 +33,7 @@ from nki_lab.options.run_json import run_json
 from nki_lab.options.saving import keep
 from nki_lab.options.session import session
 from nki_lab.options.table import options_of
-from nki_lab.options.views import answers, serious_findings, summary
+from nki_lab.options.views import answers, findings_lines, summary
 from nki_lab.profiler.compare import compare_profiles
 from nki_lab.profiler.profile import Profile
 from nki_lab.runtime import Comparison, KernelFunction, Result
@@ -165,7 +165,8 @@ class NkiMagics(Magics):
         name = options.name or f"{result.name}_result"
         self.ip.push({name: result, "_nki": result})
         comparisons: Sequence[Comparison] = ()
-        findings = "".join(f"{line}\n" for line in serious_findings(runs))
+        in_full = [] if options.quiet or options.show == () else runs[:-1]
+        findings = "".join(f"{line}\n" for line in findings_lines(runs, in_full, result))
         if options.check is not None:
             value = value.value if isinstance(value, Result) else value
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,6 @@ from nki_lab.profiler import view_text as texts
 from nki_lab.profiler.analyses import ANALYSES
 
 if TYPE_CHECKING:
-    from nki_lab.ir.nodes import Finding
     from nki_lab.profiler.profile import Profile
     from nki_lab.profiler.view_data import Remark
     from nki_lab.runtime import Result
@@ -36,21 +36,26 @@ def answers(
     return [*found, str(profile.what_if(*what_if))] if what_if else found
 
 
-def serious_findings(runs: Sequence[Result], others: bool = False) -> list[str]:
-    """Return lines on what may make a device refuse a kernel or compute other values, each once.
+def findings_lines(
+    runs: Sequence[Result], in_full: Sequence[Result] = (), reported: Result | None = None
+) -> list[str]:
+    """Return lines on what the author should know about runs, each fact once.
 
-    They are printed whatever else is shown: what was asked to be quiet may still be wrong. With `others`, all findings
-    but advice are among them.
+    What may make a device refuse a kernel or compute other values is printed whatever else is shown: what was asked to
+    be quiet may still be wrong.
+
+    Args:
+        runs: those whose serious findings are told.
+        in_full: those of them whose other findings are told as well, except advice.
+        reported: the run whose report lists its findings that are not serious.
     """
-
-    def is_meant(finding: Finding | Remark) -> bool:
-        return finding.is_serious or (others and finding.kind != "advice")
-
-    remarks = [
-        remark
-        for run in runs
-        if any(map(is_meant, run.findings))
-        for remark in run.view_data.findings
-        if is_meant(remark)
-    ]
-    return [line for remark in dict.fromkeys(remarks) for line in texts.remark_lines(remark)]
+    listed = () if reported is None else reported.findings
+    lines: dict[Remark, None] = {}
+    for run in runs:
+        meant = [
+            f.is_serious or (run in in_full and f.kind != "advice" and f not in listed)
+            for f in run.findings
+        ]
+        if any(meant):
+            lines |= dict.fromkeys(itertools.compress(run.view_data.findings, meant))
+    return [line for remark in lines for line in texts.remark_lines(remark)]

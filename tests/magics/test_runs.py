@@ -169,6 +169,28 @@ def test_serious_findings_of_every_run_are_printed_once(notebook: Notebook):
     assert text.count("uninitialized: ") == 2
 
 
+OLDER = """
+def older(x):
+    tile = nl.load(x)
+    for _ in nl.dynamic_range(2):
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, tile)
+    return out
+"""
+
+
+def test_other_findings_of_runs_without_a_report_are_printed(notebook: Notebook):
+    deprecated = "nl.dynamic_range is deprecated"
+    notebook.good(cell("", ADD))
+    both = cell("--run '(older(a), add(a, a))'", OLDER)
+    assert notebook.good(both).count(deprecated) == 1
+    assert notebook.good(cell("--run '(add(a, a), older(a))'", OLDER)).count(deprecated) == 1
+    assert notebook.good(cell("--run '(older(a), older(a))'", OLDER)).count(deprecated) == 1
+    for quiet in ("--quiet", "--show none"):
+        assert deprecated not in notebook.good(cell(f"--run 'older(a)' {quiet}", OLDER))
+
+
 def test_serious_findings_are_printed_when_the_check_fails(notebook: Notebook):
     outcome = notebook.bad(cell("--run 'unwritten(a)' --check a --quiet", UNWRITTEN))
     assert isinstance(outcome.error, CheckFailed)
