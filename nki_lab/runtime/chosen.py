@@ -9,17 +9,18 @@ The chip of the process is kept in its environment, so that child processes have
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ContextDecorator, contextmanager
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from nki_lab.errors import KernelArgument
 from nki_lab.settings import VARIABLES, Settings
 from nki_lab.targets import get_target
 from nki_lab.targets.spec import Target
 
+_F = TypeVar("_F", bound=Callable[..., Any])
 _TARGET = VARIABLES["target"].name
 _target: ContextVar[Target | None] = ContextVar("nki_lab_target", default=None)
 _cores: ContextVar[int | None] = ContextVar("nki_lab_cores", default=None)
@@ -27,13 +28,13 @@ _cores: ContextVar[int | None] = ContextVar("nki_lab_cores", default=None)
 _process: dict[str, Any] = {}
 
 
-class _Use:
-    """A choice that holds from the moment it is made; as a context manager, for its block only."""
-
-    _token: Token[Any] | None = None
+class _Use(ContextDecorator):
+    """A choice that holds from now on; as a context manager or decorator, for the block or function only."""
 
     def __init__(self, variable: ContextVar[Any], value: Any) -> None:
         self._variable, self._value = variable, value
+        self._tokens: list[Token[Any]] = []
+        self._stands = value is not None
         # Something else may be chosen for the process between the call and `with`: that stays.
         self._before = dict(_process), os.environ.get(_TARGET)
         if value is not None:
@@ -43,14 +44,22 @@ class _Use:
     def _choose(self) -> None:
         raise NotImplementedError
 
-    def __enter__(self) -> None:
-        if self._value is None:
-            return
-        if self._after == (dict(_process), os.environ.get(_TARGET)):
+    def _withdraw(self) -> None:
+        """Let the choice no longer hold for the process."""
+        if self._stands and self._after == (dict(_process), os.environ.get(_TARGET)):
             _process.clear()
             _process.update(self._before[0])
             _set_environment(self._before[1])
-        self._token = self._variable.set(self._value)
+        self._stands = False
+
+    def __call__(self, function: _F) -> _F:
+        self._withdraw()
+        return super().__call__(function)
+
+    def __enter__(self) -> None:
+        self._withdraw()
+        if self._value is not None:
+            self._tokens.append(self._variable.set(self._value))
 
     def __exit__(
         self,
@@ -58,9 +67,8 @@ class _Use:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._token is not None:
-            self._variable.reset(self._token)
-            self._token = None
+        if self._tokens:
+            self._variable.reset(self._tokens.pop())
 
 
 def _set_environment(value: str | None) -> None:

@@ -293,6 +293,20 @@ class TestChosen:
             assert chip() == "trn2"
         assert chip() == "trn1"
 
+    def test_a_function_may_be_decorated_and_a_choice_used_again(self):
+        choice = nki_lab.use_target("trn2")
+
+        @nki_lab.use_target("trn1")
+        def decorated(depth=2):
+            return [chip()] + (decorated(depth - 1) if depth else [])
+
+        assert decorated() == ["trn1"] * 3
+        assert chip() == "trn2"
+        for _ in range(2):
+            with choice, choice:
+                assert chip() == "trn2"
+            assert chip() == "trn3"
+
     def test_a_wrong_name_is_told_by_the_call(self):
         with pytest.raises(NkiError, match="trn9"):
             nki_lab.use_target("trn9")

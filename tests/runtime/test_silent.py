@@ -1,5 +1,6 @@
 """Is what used to go wrong in silence told, through every way to run a kernel?"""
 
+import signal
 import warnings
 
 import ml_dtypes
@@ -373,6 +374,30 @@ def test_a_loop_without_an_end_is_an_error_that_names_it(kernel, way, monkeypatc
     ) as e:
         WAYS[way](kernel)
     assert "more" in e.value.span.text
+
+
+def without_a_body(x):
+    nl.while_loop(nisa.register_alloc(5), lambda more: more)
+    return stored(nl.load(x))
+
+
+def traced_without_an_end(x):
+    t = nl.load(x)
+    while True:
+        nisa.memset(dst=t, value=1.0)
+
+
+@pytest.mark.parametrize("kernel", [endless, older_endless, without_a_body, traced_without_an_end])
+def test_a_direct_call_without_an_end_can_be_interrupted(kernel, monkeypatch):
+    monkeypatch.setenv("NKI_LAB_MAX_TRIPS", str(10**15))
+    handler = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises(KeyboardInterrupt):
+            jit(kernel)(X)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
 
 
 def test_trips_of_all_loops_count(monkeypatch):
