@@ -289,10 +289,7 @@ def _symbolic(builder: Builder, name: str, value: Any) -> Any:
             return array.item()
         dtype = dtype_of(array.dtype)
         if dtype is None:
-            raise KernelArgument(
-                f"argument `{path}` has dtype {array.dtype}, which NKI does not have",
-                help=_cast_help(array.dtype),
-            )
+            raise no_such_dtype(path, array.dtype)
         if 0 in array.shape:
             raise KernelArgument(
                 f"argument `{path}` has shape {list(array.shape)}: a tensor holds at least one element"
@@ -302,13 +299,24 @@ def _symbolic(builder: Builder, name: str, value: Any) -> Any:
     return map_arguments(name, value, leaf)
 
 
-def _cast_help(dtype: Any) -> str:
-    kind = getattr(dtype, "kind", "")
-    if kind == "f":
-        return "cast it first, e.g. array.astype(np.float32)"
-    if kind in "iu":
-        return "cast it first, e.g. array.astype(np.int32)"
-    return "use float32, bfloat16, float16, an 8-bit float, or an integer of 8, 16 or 32 bits"
+# How each library writes a cast.
+_CASTS = {
+    "numpy": "array.astype(np.{})",
+    "torch": "tensor.to(torch.{})",
+    "jax": "array.astype(jnp.{})",
+}
+
+
+def no_such_dtype(name: str, dtype: Any, library: str = "numpy") -> KernelArgument:
+    """Return the error of an array whose dtype NKI does not have, with the cast as its library writes it."""
+    kind = getattr(dtype, "kind", "") or " "
+    wanted = "float32" if kind == "f" else "int32" if kind in "iu" else ""
+    return KernelArgument(
+        f"argument `{name}` has dtype {dtype}, which NKI does not have",
+        help=f"cast it first, e.g. {_CASTS[library].format(wanted)}"
+        if wanted
+        else "use float32, bfloat16, float16, an 8-bit float, or an integer of 8, 16 or 32 bits",
+    )
 
 
 def _outputs(result: Any, found: list[NkiTensor], source: SourceKernel, builder: Builder) -> Any:

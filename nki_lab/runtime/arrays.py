@@ -1,7 +1,7 @@
-"""How do arrays of other libraries come in, and how do results go back?
+"""Takes arrays of other libraries in, and gives results back in them.
 
 NumPy arrays are used as they are. Tensors of PyTorch and arrays of JAX are recognised by the module of their class, so
-neither library is imported here.
+neither library is imported here. What their transforms put in the place of arrays has no values, and is refused.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from nki_lab.compiler.trace import no_such_dtype
+from nki_lab.dtypes import dtype_of
 from nki_lab.errors import KernelArgument
 
 # PyTorch's name -> (its integer type of that width, NumPy type): types PyTorch cannot hand to NumPy itself.
@@ -43,8 +45,15 @@ def to_numpy(name: str, value: Any) -> np.ndarray:
     """Return an array as a NumPy array, sharing memory where the library can."""
     library = library_of(value)
     if library == "torch":
-        return _from_torch(name, value)
-    return value if library == "numpy" else np.asarray(value)
+        array = _from_torch(name, value)
+    elif library == "jax":
+        _refuse_tracer(name, value)
+        array = np.asarray(value)
+    else:
+        array = value
+    if array.ndim and dtype_of(array.dtype) is None:
+        raise no_such_dtype(name, array.dtype, library)
+    return array
 
 
 def refuse_masked(name: str, value: Any) -> None:
@@ -57,7 +66,82 @@ def refuse_masked(name: str, value: Any) -> None:
         )
 
 
+# Classes that stand for arrays while JAX transforms a function, and by which functions they are known.
+_JAX_TRACERS = {
+    "BatchTracer": "jax.vmap",
+    "JVPTracer": "jax.grad, jax.jvp and their like",
+    "LinearizeTracer": "jax.grad, jax.linearize and their like",
+    "DynamicJaxprTracer": "jax.jit, jax.lax.scan and their like",
+}
+
+
+def _refuse_tracer(name: str, value: Any) -> None:
+    if not any(
+        k.__name__ == "Tracer" and k.__module__.startswith("jax") for k in type(value).__mro__
+    ):
+        return
+    by = _JAX_TRACERS.get(type(value).__name__, "a transform of JAX")
+    raise KernelArgument(
+        f"argument `{name}` has no values: it is a tracer of {by}, and kernels are not operators of JAX yet",
+        help="call the kernel outside of the transformed function; in jax.jit and jax.lax.scan, call it through"
+        " jax.pure_callback, with the shape and dtype of its result",
+    )
+
+
+def refuse_compiler() -> None:
+    """Raise KernelArgument where torch.compile compiles or runs the function that calls."""
+    # First what is True in what is compiled: there the other question is none that could be compiled.
+    torch = sys.modules.get("torch")
+    compiler = getattr(torch, "compiler", None)
+    compiles = compiler is not None and compiler.is_compiling()
+    if not compiles:
+        frames = sys.modules.get("torch._C._dynamo.eval_frame")
+        compiles = frames is not None and frames.get_eval_frame_callback() not in (None, False)
+    if compiles:
+        raise KernelArgument(
+            "a kernel is called in a function that torch.compile or torch.export traces, and kernels are not operators"
+            " of torch yet",
+            help="call it outside of that function, or keep it out of the compilation:"
+            " kernel = torch.compiler.disable(kernel)",
+        )
+
+
+def _refuse_transform(name: str, tensor: Any) -> None:
+    """Refuse tensors that transforms of torch hand to a function, and those whose gradients would be lost."""
+    torch: Any = sys.modules.get("torch")
+    kind = type(tensor)
+    outside = "call the kernel outside of the transformed function"
+    if kind.__module__.startswith("torch.fx"):
+        raise _no_values(name, "a proxy of torch.fx, which records what is done with it", outside)
+    if kind.__module__.startswith("torch._subclasses"):
+        raise _no_values(name, "a fake tensor, as torch.export and other tracing uses", outside)
+    refuse_compiler()
+    functorch = getattr(getattr(torch, "_C", None), "_functorch", None)
+    if functorch is not None and functorch.is_functorch_wrapped_tensor(tensor):
+        help = f"{outside}; for a batch, loop over it or give the kernel an axis for it"
+        raise _no_values(name, "one of torch.func (vmap, grad, jvp)", help)
+    jit = getattr(torch, "jit", None)
+    if jit is not None and jit.is_tracing():
+        raise KernelArgument(
+            f"argument `{name}` is a tensor that torch.jit.trace follows, which would record the result as a constant",
+            help=outside,
+        )
+    if getattr(tensor, "requires_grad", False) and torch.is_grad_enabled():
+        raise KernelArgument(
+            f"argument `{name}` requires gradients, which kernels do not compute yet: they would be lost",
+            help="pass tensor.detach(), or call the kernel inside `with torch.no_grad():`",
+        )
+
+
+def _no_values(name: str, what: str, help: str) -> KernelArgument:
+    return KernelArgument(
+        f"argument `{name}` has no values: it is {what}, and kernels are not operators of torch yet",
+        help=help,
+    )
+
+
 def _from_torch(name: str, tensor: Any) -> np.ndarray:
+    _refuse_transform(name, tensor)
     if tensor.device.type != "cpu":
         raise KernelArgument(
             f"argument `{name}` is a torch tensor on {tensor.device}",

@@ -238,9 +238,14 @@ def numpy_arguments(
     found: list[Any] = []
 
     def leaf(name: str, value: Any) -> Any:
-        refuse_masked(name, value)
+        try:
+            array = to_numpy(name, value)
+            refuse_masked(name, array)
+        except KernelArgument as error:
+            error.stack = error.stack or (source.place,)
+            raise
         found.append(value)
-        return to_numpy(name, value)
+        return array
 
     call = inspect.BoundArguments(source.signature, {})  # type: ignore[arg-type]
     for name, value in bound.items():

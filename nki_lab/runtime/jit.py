@@ -26,6 +26,7 @@ from nki_lab.errors import KernelArgument, NkiError, NotModelled, ToolchainError
 from nki_lab.ir.instruction import active
 from nki_lab.ir.watch import Watch
 from nki_lab.progress import phase
+from nki_lab.runtime.arrays import refuse_compiler
 from nki_lab.runtime.call_form import CallForm
 from nki_lab.runtime.chosen import chosen_cores, current_target, within
 from nki_lab.runtime.compiled import (
@@ -154,6 +155,7 @@ class KernelFunction:
         """Run on the simulator and return what the kernel returns; inside a kernel, just run it there."""
         if active.builder is not None:
             return self.func(*args, **kwargs)
+        refuse_compiler()
         result = self.launch(*args, **kwargs)
         warn_of(result)
         return result.value
