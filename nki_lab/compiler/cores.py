@@ -68,6 +68,10 @@ def join_cores(first: Kernel, second: Kernel) -> tuple[Kernel, Kernel]:
         core.with_(tracked=core.tracked | tracked)
         for core, tracked in zip((first, second), sharing.tracked, strict=True)
     )
+    # Core 0 makes the tensors that both have.
+    theirs = frozenset(a.id for a, b in pairs if b.id in second.poisoned)
+    if not theirs <= first.poisoned:
+        first = first.with_(poisoned=first.poisoned | theirs)
     return first.with_(findings=(*found.values(), *races, *sharing.findings)), second
 
 

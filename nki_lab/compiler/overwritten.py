@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from functools import partial
+from itertools import combinations
 
 from nki_lab.ir import overwritten as order
 from nki_lab.ir.findings import FindingsByPlace
-from nki_lab.ir.instruction import Form
+from nki_lab.ir.instruction import Form, Instruction
 from nki_lab.ir.nodes import Finding, Kernel
 
 
@@ -42,7 +43,27 @@ def find_overwritten(kernel: Kernel) -> tuple[Finding, ...]:
                         too_late = known[key] = order.reads_too_late(pair.order, *places)
                     if too_late:
                         findings.add(about, i.stack, partial(order.overwritten, i, pair, dst, src))
+        if len(i.form.writes) > 1 or any(type(i.args[at]) is tuple for at in i.form.writes):
+            _look_at_results(i, findings)
     return (*findings.all(), *_written_twice(kernel))
+
+
+def _look_at_results(i: Instruction, findings: FindingsByPlace) -> None:
+    """Note results of one instruction that lie on each other."""
+    results = [
+        (at, view, part)
+        for at in i.form.writes
+        for view, part in order.touched(i, at, written=True)
+        if view.dynamic is None
+    ]
+    for (a, first, one), (b, second, other) in combinations(results, 2):
+        if first.storage is not second.storage or not order.may_meet(one, other):
+            continue
+        if order.is_large(one, other):
+            continue
+        places = order.places_of(one), order.places_of(other)
+        if order.reads_too_late(order.Order.NONE, *places):
+            findings.add((a, b), i.stack, partial(order.results_meet, i, (a, b), (first, second)))
 
 
 def _written_twice(kernel: Kernel) -> tuple[Finding, ...]:

@@ -116,7 +116,8 @@ def reads_too_late(order: Order, dst: Places, src: Places) -> bool:
     if order is Order.STREAM:
         return bool((met < steps).any())
     if order is Order.MOVES:  # only the element that is written from it may lie there
-        return bool(((met != _NEVER) & (met != steps)).any())
+        last = -_first_steps(written, -write_steps, read[inside])
+        return bool(((met != _NEVER) & ((met != steps) | (last != steps))).any())
     return bool((met != _NEVER).any())
 
 
@@ -205,6 +206,22 @@ def written_twice(i: Instruction, position: int, view: NkiTensor) -> Finding:
         " which of them stays depends on the order in which they are written",
         i.stack,
         help="choose steps that give every element a place, or slice away those that are not wanted",
+    )
+
+
+def results_meet(
+    i: Instruction, positions: tuple[int, int], views: tuple[NkiTensor, NkiTensor]
+) -> Finding:
+    """Return the finding on two results of one instruction that lie on each other."""
+    first, second = (
+        f"{i.definition.params[at]} = {view.describe()}"
+        for at, view in zip(positions, views, strict=True)
+    )
+    return Finding(
+        "hazard",
+        f"{i.definition.name}: {first} and {second} lie on each other, and which of them stays is not defined",
+        i.stack,
+        help="give each result a place of its own",
     )
 
 

@@ -213,6 +213,23 @@ def test_elements_of_a_destination_that_lie_on_each_other(pattern, shared):
     assert all(Span.of(f.stack[0]).line == line_of(__file__, "# twice") for f in found)
 
 
+@pytest.mark.parametrize(("column", "met"), [(3, True), (9, False)])
+def test_two_results_that_lie_on_each_other(column, met):
+    def kernel(x):
+        t = nl.load(x)
+        made = nl.zeros((64, 10), dtype=x.dtype)
+        nisa.activation(made[:, 0:9], nl.copy, t[:, 0:9], reduce_op=nl.add,
+                        reduce_res=made[:, column : column + 1],
+                        reduce_cmd=nisa.reduce_cmd.reset_reduce)  # fmt: skip
+        out = nl.ndarray(made.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(out, made)
+        return out
+
+    found = [f.message for f in compiled(kernel, X).findings if f.kind == "hazard"]
+    assert len(found) == met
+    assert all("dst = `made` [64, 9]" in m and "reduce_res = `made` [64, 1]" in m for m in found)
+
+
 # -- a model that streams ---------------------------------------------------------------------------------------------
 
 
@@ -290,13 +307,14 @@ def test_a_finding_comes_exactly_where_a_stream_gives_other_values(name, seed):
     assert any("overwritten" in f.message for f in found) == differ
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", [*range(60), 1000, 1027, 1052])
 def test_transfers_may_meet_only_element_by_element(seed):
     rng = np.random.default_rng(seed)
     count = int(rng.integers(2, 7))
     dst, src = (random_view(rng, 14, count) for _ in range(2))
     wrote, read = places(dst, count), places(src, count)
     wrong = any(a == b and j != k for j, a in enumerate(wrote) for k, b in enumerate(read))
+    wrong = wrong and dst != src  # one place that is copied onto itself
 
     def kernel(x):
         views = [x.ap([[stride, count]], offset=offset) for offset, stride in (dst, src)]

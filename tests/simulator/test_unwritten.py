@@ -383,6 +383,27 @@ def test_what_neither_core_writes_of_a_shared_tensor_is_told_without_a_run():
     assert not kernels.kernel.tracked
 
 
+@pytest.mark.parametrize("dtype", [nl.int32, nl.float32])
+def test_what_only_the_second_core_reads_is_what_unwritten_memory_shows(dtype):
+    def kernel(x):
+        table = nl.ndarray((8, 6), dtype=dtype, buffer=nl.shared_hbm)
+        out = nl.ndarray((8, 6), dtype=dtype, buffer=nl.shared_hbm)
+        if nl.program_id(0) == 0:
+            nisa.dma_copy(table[0:2], x[0:2])
+        nisa.core_barrier(table, (0, 1))
+        if nl.program_id(0) == 1:
+            nisa.dma_copy(out, tile_of(table))
+        return out
+
+    x = np.full((8, 6), 9, dtype.np)
+    expected = x.copy()
+    expected[2:] = 4 if dtype is nl.int32 else np.nan
+    result = run(jit(kernel)[2], x, target="trn2")
+    np.testing.assert_array_equal(result.value, expected)
+    (finding,) = told(result)
+    assert "dma_copy: 36 of 48 elements of src = `table`" in finding.message
+
+
 def test_ranks_have_masks_of_their_own():
     def kernel(x, index):
         out = nl.ndarray((8, 6), dtype=x.dtype, buffer=nl.shared_hbm)

@@ -79,6 +79,8 @@ def look_at_shared(cores: tuple[Kernel, Kernel], pairs: list[tuple[Storage, Stor
     """
     findings: list[Finding] = []
     tracked: list[set[int]] = []
+    if not pairs:
+        return Sharing([], (frozenset(), frozenset()))
     for at, (core, other) in enumerate((cores, cores[::-1])):
         same = {pair[1 - at].id: pair[at] for pair in pairs}
         sight = _look_at(core, _elsewhere(other, same))
@@ -132,6 +134,8 @@ def _look_at(kernel: Kernel, elsewhere: dict[int, _Elsewhere] | None = None) -> 
     uncertain = {key for key, other in shared.items() if other.uncertain}
     loops = _Loops(kernel)
     filled = _filled(kernel, loops).tolist()
+    if elsewhere is not None:
+        filled = [done or key not in elsewhere for key, done in enumerate(filled)]
 
     def covered(storage: Storage) -> Coverage:
         seen = coverage.get(storage.id)
@@ -150,8 +154,6 @@ def _look_at(kernel: Kernel, elsewhere: dict[int, _Elsewhere] | None = None) -> 
         for position, view in _reads(i, facts.read):
             storage = view.storage
             if storage.origin != "temporary" or filled[storage.id]:
-                continue
-            if elsewhere is not None and storage.id not in elsewhere:
                 continue
             seen = covered(storage)
             if seen.whole:
@@ -198,8 +200,6 @@ def _look_at(kernel: Kernel, elsewhere: dict[int, _Elsewhere] | None = None) -> 
     for view in kernel.outputs:
         storage = view.storage
         if storage.origin != "temporary" or filled[storage.id]:
-            continue
-        if elsewhere is not None and storage.id not in elsewhere:
             continue
         seen = covered(storage)
         if seen.written(view) is Written.ALL:
