@@ -426,6 +426,7 @@ def _read_after(code: CodeType, loop: Any, name: str) -> bool:
     )
 
 
+@lru_cache(maxsize=256)
 def _node_of(code: CodeType) -> _Scope | None:
     """Return the definition of a function in its text."""
     tree = _tree(code.co_filename)
