@@ -7,20 +7,13 @@ import builtins
 import inspect
 import re
 from collections.abc import Sequence
-from types import CodeType
+from contextlib import ContextDecorator
+from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 import nki_lab.language as nl
 from nki_lab.compiler.frontend import unknown_name
 from nki_lab.compiler.own_errors import own_error
-from nki_lab.compiler.written import (
-    author_frame,
-    call_at,
-    call_of_attribute,
-    parsed,
-    text_of,
-    value,
-)
 from nki_lab.errors import (
     KernelRaised,
     NkiError,
@@ -29,13 +22,15 @@ from nki_lab.errors import (
     WrongCall,
     close_matches,
 )
+from nki_lab.ir.author_text import call_at, call_of_attribute, parsed, text_of, value
 from nki_lab.ir.instruction import Definition, registry
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.former import instead_of
 from nki_lab.isa.operators import Op
 from nki_lab.rewrite import Hint, Rewrite
-from nki_lab.source import Blame, Span, Stack, stack_of_traceback
+from nki_lab.source import Blame, Span, Stack, is_hidden, stack_of_traceback
 
+_CONTEXTS = inspect.getfile(ContextDecorator)
 # What arrays of NumPy and PyTorch have under a name that NKI does not use.
 _ELSEWHERE = {
     "astype": "nl.copy({t}, dtype=...)",
@@ -74,14 +69,14 @@ def what_was_meant(error: Exception, root: CodeType) -> NkiError:
     if isinstance(error, AttributeError) and isinstance(error.obj, NkiTensor):
         return _no_attribute(error.obj, error.name or "", stack)
     if isinstance(error, NameError) and not isinstance(error, UnboundLocalError):
-        frame, _ = author_frame(error.__traceback__)
+        frame, _ = _author_frame(error.__traceback__)
         known = {**frame.f_globals, **frame.f_locals} if frame is not None else {}
         return unknown_name(error.name or "", {*known, *dir(builtins)}, stack)
     if isinstance(error, TypeError):
         wrong = _wrong_call(error, stack)
         if wrong is not None:
             return wrong
-    told = own_error(error, stack, author_frame(error.__traceback__)[0])
+    told = own_error(error, stack, _author_frame(error.__traceback__)[0])
     notes = ("raised by the kernel's own Python while it was traced", *told.notes)
     help = _shape_beside_list(stack) if isinstance(error, AssertionError) else told.help
     return _raised(type(error))(told.message, stack=stack, notes=notes, help=help)
@@ -131,7 +126,7 @@ def _raised(kind: Any) -> type[KernelRaised]:
 def _wrong_call(error: TypeError, stack: Stack) -> WrongCall | None:
     """Return the error of a call of NKI's with wrong arguments; None if it is another one."""
     said = re.match(r"(?:[\w<>]+\.)*(\w+)\(\) (.*)", str(error))
-    frame, is_last = author_frame(error.__traceback__)
+    frame, is_last = _author_frame(error.__traceback__)
     if said is None or frame is None or not is_last:
         return None
     call = call_at(stack)
@@ -223,7 +218,7 @@ def _no_attribute(tensor: NkiTensor, name: str, stack: Stack) -> UnknownName:
 
 def _say_more(error: TensorOperator) -> None:
     """Tell what to write where an operator stands in a condition, or Python's own max, min or sum used it."""
-    frame, _ = author_frame(error.__traceback__)
+    frame, _ = _author_frame(error.__traceback__)
     if frame is None or not error.stack:
         return
     span = Span.of(error.stack[0])
@@ -249,3 +244,16 @@ def _say_more(error: TensorOperator) -> None:
         help = f"write {written}"
     error.message = f"`{ast.unparse(found)}`: Python's {name} does not work on tensors"
     error.help = help
+
+
+def _author_frame(tb: TracebackType | None) -> tuple[FrameType | None, bool]:
+    """Return the author's innermost frame, and whether the call it was making never began."""
+    frame, is_last = None, False
+    while tb is not None:
+        code = tb.tb_frame.f_code
+        if not is_hidden(code):
+            frame, is_last = tb.tb_frame, True
+        elif code is not Op.__call__.__code__ and code.co_filename != _CONTEXTS:
+            is_last = False  # the others only hand their arguments on
+        tb = tb.tb_next
+    return frame, is_last

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from types import FrameType, FunctionType
 from typing import Any
 
-from nki_lab.compiler.written import call_at, expression_at, held, value, values_in
 from nki_lab.errors import close_matches
+from nki_lab.ir.author_text import call_at, expression_at, held, value, values_in
 from nki_lab.source import Stack, headline
 
 
@@ -46,7 +46,7 @@ def own_error(error: Exception, stack: Stack, frame: FrameType | None) -> OwnErr
         _key(error, found, frame, told)
     if isinstance(error, (AssertionError, ArithmeticError, LookupError, ValueError)):
         values = values_in(found, frame)
-        told.notes += (f"here {values}",) if values else ()
+        told.notes += (f"here {', '.join(values)}",) if values else ()
     return told
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from nki_lab.errors import (
     RegisterValue,
     TensorArgument,
 )
+from nki_lab.ir.author_text import variable_of
 from nki_lab.ir.form_key import (
     DEFAULT,
     LARGEST,
@@ -54,7 +55,6 @@ from nki_lab.ir.rule_errors import foreign_register, foreign_tensor, rule_error
 from nki_lab.ir.storage import Storage
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.ir.tensor_arguments import address_of, element_of, memory_of, shape_of
-from nki_lab.ir.variables import variable_of
 from nki_lab.ir.watch import Watch
 from nki_lab.rewrite import Hint, Rewrite
 from nki_lab.source import Blame, Stack, is_internal, key_of_frame, stack_of_frame
@@ -378,12 +378,12 @@ class Builder:
         return member
 
     def _report(self, broken: tuple[Rule, ...], made: Instruction) -> None:
-        direct = _called_by_author(sys._getframe(2))
+        frame = _author_frame(sys._getframe(2))
         for rule in broken:
             # An unrolled loop makes the same mistake in every trip; it is told once.
             if (rule, made.stack) not in self._reported:
                 self._reported.add((rule, made.stack))
-                self.errors.append(rule_error(rule, made, direct))
+                self.errors.append(rule_error(rule, made, frame))
 
     def _remark(self, remarks: tuple[Rule, ...], made: Instruction) -> None:
         for rule in remarks:
@@ -562,8 +562,8 @@ class Builder:
             active.builder = previous
 
 
-def _called_by_author(frame: Any) -> bool:
-    """Tell whether the call that emits, seen from `emit`'s caller, stands in the author's text."""
+def _author_frame(frame: Any) -> FrameType | None:
+    """Return the frame that calls an instruction, seen from `emit`'s caller, where that is the author's."""
     while frame is not None and is_binding(frame.f_code):
         frame = frame.f_back
-    return frame is not None and not is_internal(frame.f_code)
+    return None if frame is None or is_internal(frame.f_code) else frame

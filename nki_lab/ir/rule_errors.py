@@ -1,23 +1,27 @@
-"""What is an author told when an instruction breaks a rule, or uses what belongs elsewhere?"""
+"""Errors of an instruction that breaks a rule, or uses what belongs elsewhere."""
 
 from __future__ import annotations
 
+from types import FrameType
 from typing import Any
 
 from nki_lab.errors import InstructionError, LoopControl, NkiError
+from nki_lab.ir.author_text import values_of_arguments
+from nki_lab.ir.dynamic import first_partition
 from nki_lab.ir.instruction import Definition, Instruction, Rule
 from nki_lab.ir.register import Register
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.source import Blame
 
 
-def rule_error(rule: Rule, i: Instruction, direct: bool = False) -> NkiError:
+def rule_error(rule: Rule, i: Instruction, frame: FrameType | None = None) -> NkiError:
     """Return the error of a broken rule, describing what the rule is about.
 
     Args:
         rule: the rule that does not hold.
         i: the instruction that breaks it.
-        direct: the author's line calls the instruction itself, so its arguments can be marked there.
+        frame: the author's, where their line calls the instruction itself: its arguments can be marked there, and what
+            names in them stand for is told.
     """
     definition = i.definition
     notes = []
@@ -29,14 +33,19 @@ def rule_error(rule: Rule, i: Instruction, direct: bool = False) -> NkiError:
             notes.append(f"{name} = {_shown(v)}")
     advice = rule.help(i) if callable(rule.help) else rule.help
     about = tuple((name, definition.position[name]) for name in rule.about)
-    blame = Blame(definition.name, about) if direct else None
+    blame = None
+    if frame is not None:
+        blame = Blame(definition.name, about)
+        values = [v for v in values_of_arguments(i.stack, blame, frame) if v not in notes]
+        notes += [f"here {', '.join(values)}"] if values else []
     message = f"{definition.name}: {rule.text}"
     return rule.error(message, stack=i.stack, notes=notes, help=advice, blame=blame)
 
 
 def _shown(value: Any) -> str:
     if type(value) is NkiTensor:
-        return value.describe()
+        first = first_partition(value) if value.storage.on_chip else 0
+        return value.describe() + (f", from partition {first} on" if first else "")
     shown = repr(value)
     if " at 0x" in shown:  # an address differs from run to run; errors do not
         return f"{getattr(value, '__name__', '')} ({type(value).__name__})".strip()

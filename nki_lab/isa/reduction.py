@@ -51,7 +51,20 @@ def _kept(i) -> int:
 
 
 @rule(
-    "`axis` must name the last free axes of `data`, up to the very last, and not axis 0",
+    "`axis` must not hold axis 0, the partition axis: only free axes are reduced",
+    "axis",
+    "data",
+    help="reduce over the partitions with nisa.tensor_partition_reduce, or with nisa.nc_matmul and a stationary tile of"
+    " ones, [partitions, 1]; or transpose the tile first with nisa.nc_transpose",
+    source=f"{ISA}:1173",
+)
+def _free_axes_only(i, hw):
+    axes = _reduced_axes(i)
+    return axes is None or axes[0] > 0
+
+
+@rule(
+    "`axis` must name the last free axes of `data`, up to the very last",
     "axis",
     "data",
     help="e.g. axis=1 for [P, N], axis=(1, 2) or 2 for [P, M, N]; move an axis to the end with .permute()",
@@ -59,7 +72,7 @@ def _kept(i) -> int:
 )
 def _last_axes(i, hw):
     axes, rank = _reduced_axes(i), len(i.data.shape)
-    return axes is not None and axes[0] > 0 and axes == tuple(range(axes[0], rank))
+    return axes is not None and axes == tuple(range(axes[0], rank))
 
 
 @rule(
@@ -90,6 +103,7 @@ def _negate_arithmetic(i, hw):
     dst=writes(SBUF, PSUM, shape=Shape.FLAT, indirect=True),
     data=reads(SBUF, PSUM, shape=Shape.OWN, indirect=True, along=_reduced),
     rules=(
+        _free_axes_only,
         same_partitions("dst", "data"),
         not_packed("dst", "data"),
         reduction_operator("op"),

@@ -77,12 +77,23 @@ def same_grouping(first: str, second: str) -> Rule:
         x, y = ends(getattr(i, first)), ends(getattr(i, second))
         return x <= y | {1} or y <= x | {1}
 
+    def advice(i: Instruction) -> str:
+        x, y = getattr(i, first), getattr(i, second)
+        if x.shape == y.shape[::-1]:
+            return (
+                f"to transpose, use nisa.dma_transpose, or nisa.nc_transpose on chip; if row-major order is meant, give"
+                f" `{second}` the shape {list(x.shape)} with reshape"
+            )
+        return (
+            f"give `{second}` the shape of `{first}`, {list(x.shape)}, by a slice, or by reshape if row-major order is"
+            " meant"
+        )
+
     return rule(
-        f"`{first}` and `{second}` have shapes of which neither divides the axes of the other; elements are matched in"
-        " row-major order",
+        f"the shapes of `{first}` and `{second}` do not line up; elements are paired in row-major order",
         first,
         second,
-        help="reshape one of them to the shape of the other where this is meant, else slice the larger axis",
+        help=advice,
         source=ISA,
         finding="portability",
     )(holds)

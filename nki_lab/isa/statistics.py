@@ -128,15 +128,19 @@ def bn_aggr(dst: NkiTensor, data: NkiTensor, name: str | None = None) -> Any:
 def _(out, data):
     count, mean, spread = data[:, 0::3], data[:, 1::3], data[:, 2::3]
     total = np.add.reduce(count, axis=1, keepdims=True)
+    counted = (
+        count != 0
+    )  # the others hold a mean of nothing, whose distance from the merged one may overflow
     work = scratch(count.shape, data.dtype, "merge")
-    np.multiply(count, mean, out=work)
+    work[...] = 0
+    np.multiply(count, mean, out=work, where=counted)
     merged, variance = out[:, 0:1], out[:, 1:2]
     np.add.reduce(work, axis=1, keepdims=True, out=merged)
     np.divide(merged, total, out=merged)
-    np.subtract(mean, merged, out=work)
-    np.square(work, out=work)
-    np.multiply(work, count, out=work)
-    np.add(work, spread, out=work)
+    np.subtract(mean, merged, out=work, where=counted)
+    np.square(work, out=work, where=counted)
+    np.multiply(work, count, out=work, where=counted)
+    np.add(work, spread, out=work, where=counted)
     np.add.reduce(work, axis=1, keepdims=True, out=variance)
     np.divide(variance, total, out=variance)
 

@@ -25,7 +25,7 @@ from nki_lab.ir.tensor import NkiTensor
 from nki_lab.simulator.accesses import Access, Elements, indices_read, operand_accesses
 from nki_lab.simulator.bind import Binder, run_steps, wanted
 from nki_lab.simulator.memory import Base, Memory
-from nki_lab.simulator.places import Places, places_of, user_of
+from nki_lab.simulator.places import Places, out_of_range, places_of
 
 
 class RegisterFile:
@@ -273,7 +273,7 @@ class Late:
             return NkiTensor._make(view.storage, view.shape, view.strides, offset, view.dtype)
         if skip:
             raise _Skipped
-        raise _out_of_range(i, view, value, "")
+        raise out_of_range(i, view, value)
 
     # -- a tile of indices names rows or elements ----------------------------------------------------------------
 
@@ -284,7 +284,7 @@ class Late:
         if not (skip and dynamic.kind is Addressing.VECTOR) and not places.valid.all():
             where = tuple(np.argwhere(~places.valid)[0])
             value = int(places.chosen[where])
-            raise _out_of_range(i, view, value, f" for partition {where[0]}")
+            raise out_of_range(i, view, value, f" for partition {where[0]}")
         return places
 
     def _gathered(self, view: NkiTensor, places: Places, filled: bool) -> NkiTensor:
@@ -416,16 +416,3 @@ def _check_unique(i: Instruction, places: Places) -> None:
             stack=i.stack,
             help="let every row be named once; add what goes to one row before",
         )
-
-
-def _out_of_range(
-    i: Instruction | None, view: NkiTensor, value: int, where: str
-) -> AddressOutOfRange:
-    dynamic = view.dynamic
-    assert dynamic is not None
-    limit = f"valid are 0 to {dynamic.limit - 1}" if dynamic.limit else "it leaves the tensor"
-    return AddressOutOfRange(
-        f"{user_of(i)}: index {value}{where} is out of range for {view.storage.describe()}: {limit}",
-        stack=i.stack if i is not None else (),
-        help="clip the indices, or pass oob_mode=nisa.oob_mode.skip where the instruction has it",
-    )

@@ -1,4 +1,4 @@
-"""Where is each element of a view that a tile of indices addresses?"""
+"""Finds the place of each element of a view that the device addresses, and which indices are valid."""
 
 from __future__ import annotations
 
@@ -45,6 +45,53 @@ def places_of(i: Instruction | None, view: NkiTensor, index: np.ndarray) -> Plac
     if dynamic.kind is Addressing.VECTOR:
         return _rows(view, index)
     return _elements(i, view, index)
+
+
+def valid_indices(view: NkiTensor) -> range:
+    """Return the indices with which each access of a dynamic view stays inside its storage."""
+    dynamic, storage = view.dynamic, view.storage
+    assert dynamic is not None
+    if dynamic.kind is Addressing.ELEMENTS:
+        return range(dynamic.limit)
+    count = (storage.row_bytes if storage.on_chip else storage.nbytes) // view.dtype.itemsize
+    start = view.offset % count  # on chip, within a partition
+    # Axes that the index leaves where they are: all but the partitions, and but the rows that indices name.
+    first = 1 if storage.on_chip or dynamic.kind is Addressing.VECTOR else 0
+    free = list(zip(view.shape[first:], view.strides[first:], strict=True))
+    low = start + sum((n - 1) * s for n, s in free if s < 0)
+    high = start + sum((n - 1) * s for n, s in free if s > 0)
+    step = dynamic.step
+    if step == 0:
+        return range(2**31 if low >= 0 and high < count else 0)
+    # 0 <= low + index * step and high + index * step <= count - 1, rounded to whole indices inwards.
+    lowest, highest = (-(low // step), (count - 1 - high) // step)
+    if step < 0:
+        lowest, highest = -((high - count + 1) // step), -low // step
+    if dynamic.kind is Addressing.VECTOR or dynamic.limit:
+        lowest = max(lowest, 0)
+    if dynamic.limit and dynamic.kind is Addressing.SCALAR:
+        highest = min(highest, dynamic.limit - 1)
+    return range(lowest, highest + 1)
+
+
+def out_of_range(
+    i: Instruction | None, view: NkiTensor, value: int, where: str = ""
+) -> AddressOutOfRange:
+    """Return the error of an index that leaves the storage of a view; `where` names the partition that has it."""
+    valid = valid_indices(view)
+    limits = (
+        "no index is valid"
+        if not valid
+        else f"only {valid[0]} is valid"
+        if len(valid) == 1
+        else f"valid are {valid[0]} to {valid[-1]}"
+    )
+    offset = f", counted from element {view.offset} on" if view.offset else ""
+    return AddressOutOfRange(
+        f"{user_of(i)}: index {value}{where} is out of range for {view.storage.describe()}{offset}: {limits}",
+        stack=i.stack if i is not None else (),
+        help="clip the indices, or pass oob_mode=nisa.oob_mode.skip where the instruction has it",
+    )
 
 
 def _rows(view: NkiTensor, index: np.ndarray) -> Places:

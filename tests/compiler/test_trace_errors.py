@@ -355,3 +355,59 @@ def test_a_group_of_exceptions_leaves_no_context():
     error = failing(kernel, X, error=KernelRaised)
     assert "ExceptionGroup: several" in str(error)
     assert error.__context__ is None
+
+
+# -- rules of instructions ---------------------------------------------------------------------------------------------
+
+
+def odd_start(x):
+    tile = nl.ndarray((128, 6), x.dtype, buffer=nl.sbuf)
+    for low in (0, 32, 33):
+        nisa.memset(dst=tile[low : low + 1], value=1.0)
+    return tile
+
+
+def test_a_start_partition_is_told_with_the_values_it_comes_from():
+    with pytest.raises(InstructionError) as error:
+        compiled(odd_start, X)
+    assert "must start at partition 0, 32, 64 or 96" in error.value.message
+    assert error.value.notes == (
+        "dst = `tile` [1, 6] float32 in sbuf, from partition 33 on",
+        "here low = 33",
+    )
+
+
+def over_partitions(x):
+    tile = nl.load(x)
+    total = nl.ndarray((1, 6), x.dtype, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=total, op=nl.add, data=tile, axis=0)
+    return total
+
+
+def test_a_reduction_over_partitions_names_what_does_it():
+    with pytest.raises(InstructionError, match="axis 0, the partition axis") as error:
+        compiled(over_partitions, X)
+    assert "nisa.tensor_partition_reduce" in error.value.help
+    assert "nisa.nc_matmul" in error.value.help
+
+
+def _copied(x, shape):
+    out = nl.ndarray(shape, x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=x)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("shape", "help"),
+    [
+        ((6, 128), "to transpose, use nisa.dma_transpose"),
+        ((64, 12), "give `src` the shape of `dst`, [64, 12]"),
+    ],
+)
+def test_a_copy_between_unlike_shapes_says_which_shape_lines_up(shape, help):
+    (finding,) = [f for f in compiled(_copied, X, shape).findings if f.code == "NKI203"]
+    assert (
+        "the shapes of `dst` and `src` do not line up; elements are paired in row-major order"
+        in finding.message
+    )
+    assert help in finding.help and f"{list(shape)}" in finding.help

@@ -7,7 +7,7 @@ import pytest
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
-from nki_lab.errors import AddressOutOfRange, NkiError, NotModelled, ViewError
+from nki_lab.errors import AddressOutOfRange, NkiError, NotModelled, OutOfBounds, ViewError
 from nki_lab.ir.printer import print_kernel
 from nki_lab.ir.verify import verify
 from nki_lab.isa.reading import read_kernel
@@ -492,3 +492,102 @@ def test_the_address_of_an_operand_that_is_not_touched_is_not_asked_for():
     np.testing.assert_array_equal(run(kernel, x, nl.bypass, target="trn3").value, np.maximum(x, 0))
     found = run(kernel, x, nl.multiply, target="trn3").value
     np.testing.assert_allclose(found, np.maximum(x * x[:, 2:3], 0), rtol=1e-6)
+
+
+# -- what an index out of range is told -------------------------------------------------------------------------------
+
+
+@jit
+def _by_pattern(x, index, pattern, offset, named):
+    """Read an access pattern that an index moves: one value for all of it, or one for each row."""
+    rows = tile_of(index)
+    how = {"vector_offset": rows} if named else {"scalar_offset": in_register(rows[0:1, 0:1])}
+    tile = nl.ndarray([n for _, n in pattern], x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(tile, x.ap(pattern=pattern, offset=offset, indirect_dim=0, **how))
+    return returned(tile)
+
+
+@jit
+def _by_register(x, index, start, width):
+    """Read columns of a tile from a register on."""
+    tile = tile_of(x)
+    part = nl.ndarray((x.shape[0], width), x.dtype, buffer=nl.sbuf)
+    moved = tile[:, start:].ap(
+        [[x.shape[1], x.shape[0]], [1, width]],
+        scalar_offset=in_register(tile_of(index)),
+        indirect_dim=1,
+    )
+    nisa.tensor_copy(part, moved)
+    return returned(part)
+
+
+def _accepted(kernel, x, indices, *others):
+    """Return the indices with which a kernel runs, and the ranges that its errors name for the rest."""
+    accepted, told = [], set()
+    for value in indices:
+        index = np.full((others[0][0][1] if type(others[0]) is tuple else 1, 1), value, np.int32)
+        try:
+            kernel(x, index, *others)
+            accepted.append(value)
+        except AddressOutOfRange as error:
+            told.add(error.message.rpartition(": ")[2])
+    return accepted, told
+
+
+def _range_text(values):
+    if not values:
+        return "no index is valid"
+    return (
+        f"only {values[0]} is valid"
+        if len(values) == 1
+        else f"valid are {values[0]} to {values[-1]}"
+    )
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize(
+    ("pattern", "offset"),
+    [
+        (((12, 3), (1, 12)), 0),
+        (((12, 3), (1, 12)), 24),
+        (((12, 3), (2, 5)), 40),
+        (((12, 2), (-1, 4)), 15),
+        (((12, 2), (1, 12)), 60),
+    ],
+)
+def test_the_valid_range_is_the_one_that_runs(pattern, offset, named):
+    """Enumerated: which rows of 12 elements keep each element inside the 72 that there are."""
+    x = RNG.standard_normal((6, 12)).astype(np.float32)
+    (_, rows), (step, count) = pattern
+    if not named and offset + 12 * (rows - 1) + (count - 1) * max(step, 0) >= 72:
+        with pytest.raises(
+            OutOfBounds, match="reaches elements"
+        ):  # a pattern has to fit where nothing moves it
+            _by_pattern(x, np.zeros((rows, 1), np.int32), pattern, offset, named)
+        return
+    reached = np.add.outer([0] if named else np.arange(rows) * 12, np.arange(count) * step) + offset
+    inside = [
+        v
+        for v in range(0 if named else -6, 9)
+        if ((reached + 12 * v >= 0) & (reached + 12 * v < 72)).all()
+    ]
+    accepted, told = _accepted(_by_pattern, x, range(-6, 9), pattern, offset, named)
+    assert accepted == inside
+    assert told == {_range_text(inside)}
+
+
+def test_the_valid_range_on_chip_ends_with_the_partition():
+    x = RNG.standard_normal((4, 10)).astype(np.float32)
+    accepted, told = _accepted(_by_register, x, range(-5, 12), 3, 2)
+    inside = [v for v in range(-5, 12) if 3 + v >= 0 and 3 + v + 2 <= 10]
+    assert (accepted, told) == (inside, {_range_text(inside)})
+
+
+def test_an_index_out_of_range_tells_where_counting_starts():
+    x = RNG.standard_normal((4, 8)).astype(np.float32)
+    index = np.array([[0], [1], [2], [3]], np.int32)
+    with pytest.raises(
+        AddressOutOfRange,
+        match=r"index 3 for partition 3 .*counted from element 8 on: valid are 0 to 2",
+    ):
+        _by_pattern(x, index, ((8, 4), (1, 8)), 8, True)

@@ -69,6 +69,8 @@ CASES = [
     Case("bn_aggr", "in parts", {"data": tile(LONG), "stats": empty((128, 18)), "dst": empty((128, 2))},
          _run_in_parts, {"dst": moments(LONG)}, **NEAR),
     merge("groups of unlike sizes", tile(TRIPLES), [[MEAN, VARIANCE]], rtol=1e-6),
+    merge("one element, whose square overflows", tile([[1, 2e19, 0, 0, 0, 0], [1, -3e38, 0, 0, np.inf, np.nan]]),
+          [[np.float32(2e19), 0], [np.float32(-3e38), 0]]),
     merge("one group", tile([[5, 2.5, 10]]), [[2.5, 2]]),
     merge("nothing counted", tile([[0.0, 1, 2]]), [[np.nan, np.nan]]),
     merge("in PSUM, two axes, int32", tile(TRIPLES.reshape(1, 3, 3), space=PSUM), np.rint([[MEAN, VARIANCE]]),

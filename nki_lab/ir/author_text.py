@@ -1,37 +1,24 @@
-"""What did the author write at a place, and what do the names in it stand for?"""
+"""Reads what the author wrote at a place: expressions, what names in them stand for, and who takes a call's value."""
 
 from __future__ import annotations
 
 import ast
 import builtins
+import dis
 import inspect
 import linecache
 import re
-from contextlib import ContextDecorator
-from types import FrameType, TracebackType
+from bisect import bisect_right
+from functools import lru_cache
+from types import CodeType, FrameType
 from typing import Any
 
 from nki_lab.ir.tensor import NkiTensor
-from nki_lab.isa.operators import Op
-from nki_lab.source import Span, Stack, is_hidden
+from nki_lab.source import Blame, Place, Span, Stack
 
-_CONTEXTS = inspect.getfile(ContextDecorator)
 _UNKNOWN: Any = object()
 _SHOWN = 4
 _PLAIN = (int, float, str, bool, type(None))
-
-
-def author_frame(tb: TracebackType | None) -> tuple[FrameType | None, bool]:
-    """Return the author's innermost frame, and whether the call it was making never began."""
-    frame, is_last = None, False
-    while tb is not None:
-        code = tb.tb_frame.f_code
-        if not is_hidden(code):
-            frame, is_last = tb.tb_frame, True
-        elif code is not Op.__call__.__code__ and code.co_filename != _CONTEXTS:
-            is_last = False  # the others only hand their arguments on
-        tb = tb.tb_next
-    return frame, is_last
 
 
 def text_of(span: Span, beyond: bool = False) -> str:
@@ -119,9 +106,9 @@ def held(node: ast.expr, frame: FrameType) -> Any:
     return _UNKNOWN
 
 
-def values_in(node: ast.AST, frame: FrameType) -> str:
-    """Return the plain values that names in an expression have, as `n = 0, x.shape[0] = 128`."""
-    found: dict[str, str] = {}
+def values_in(node: ast.AST, frame: FrameType) -> list[str]:
+    """Return the plain values that names in an expression have, as `n = 0` and `x.shape[0] = 128`; at most four."""
+    values: dict[str, str] = {}
     waiting = [node]
     while waiting:
         at = waiting.pop(0)
@@ -130,8 +117,68 @@ def values_in(node: ast.AST, frame: FrameType) -> str:
             if isinstance(value_, _PLAIN) or (
                 type(value_) in (tuple, list) and all(isinstance(v, _PLAIN) for v in value_)
             ):
-                found[ast.unparse(at)] = repr(value_)
+                values[ast.unparse(at)] = repr(value_)
                 continue
         waiting += ast.iter_child_nodes(at)
-    shown = [f"{name} = {value_}" for name, value_ in found.items() if len(value_) <= 60]
-    return ", ".join(shown[:_SHOWN])
+    return [f"{name} = {value_}" for name, value_ in values.items() if len(value_) <= 60][:_SHOWN]
+
+
+def values_of_arguments(stack: Stack, blame: Blame, frame: FrameType) -> list[str]:
+    """Return the plain values of names in the arguments of the call at the innermost place that a mistake is about."""
+    call = call_at(stack)
+    if call is None:
+        return []
+    written = {k.arg: k.value for k in call.keywords}
+    plain = not any(isinstance(a, ast.Starred) for a in call.args)
+    nodes = []
+    for name, position in blame.arguments:
+        if name in written:
+            nodes.append(written[name])
+        elif plain and 0 <= position < len(call.args):
+            nodes.append(call.args[position])
+    return values_in(ast.Tuple(nodes, ast.Load()), frame)
+
+
+# -- who takes the value of a call -------------------------------------------------------------------------------------
+
+_RETURNED = "return"  # no variable is called that
+
+
+def variable_of(stack: Stack) -> str:
+    """Return the variable or attribute that takes the value of the innermost call, or an empty string.
+
+    A function that returns the value at once leaves it to its caller to name it.
+    """
+    for place in stack:
+        name = _stored_name(place)
+        if name != _RETURNED:
+            return name
+    return ""
+
+
+@lru_cache(
+    maxsize=16
+)  # a kernel asks once per call, and to list the instructions takes time in its length
+def _instructions(code: CodeType) -> tuple[list[int], list[dis.Instruction]]:
+    listed = [op for op in dis.get_instructions(code) if op.opname != "COPY"]  # COPY: `a = b = ...`
+    return [op.offset for op in listed], listed
+
+
+def _stored_name(place: Place) -> str:
+    if isinstance(place, Span):  # no code
+        return ""
+    code, offset = place
+    # The offset lies on the call or in its inline caches; what follows is the next instruction.
+    offsets, instructions = _instructions(code)
+    first = bisect_right(offsets, offset)
+    following = instructions[first : first + 2]
+    names = [op.opname for op in following]
+    if names[0] == "RETURN_VALUE":
+        return _RETURNED
+    if names[0].startswith("LOAD_") and names[1:] == ["STORE_ATTR"]:
+        return str(following[1].argval)
+    if not names[0].startswith("STORE_") or names[0] in ("STORE_SUBSCR", "STORE_ATTR"):
+        return ""
+    stored = following[0].argval
+    # Python 3.13 stores and loads in one step, on two names.
+    return str(stored[0] if isinstance(stored, tuple) else stored)
