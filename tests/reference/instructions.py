@@ -522,11 +522,11 @@ def _argument(x: Val, steps: list[tuple[str, Any, bool]], rows: int) -> tuple[Va
 
 
 def _activation(
-    dst: Tensor, op, x: Val, error: Any, reduce_op, reduce_res, cmd, slope: Any = 0.0
+    dst: Tensor, data: Tensor, op, x: Val, error: Any, reduce_op, reduce_res, cmd, slope: Any = 0.0
 ) -> None:
     y = activate(op, x, scalar(slope, dst.shape[0]), error)
     name = reduce_op or "add"
-    r = _accumulate(core().scalar, _lanes(dst), cmd, name, _kept(dst, y))
+    r = _accumulate(core().scalar, _lanes(data), cmd, name, _kept(dst, y))
     shaped(dst, y)
     _result(reduce_res, r)
 
@@ -546,7 +546,7 @@ def activation(
     if bias is not None:
         steps.append(("add", bias, False))
     x, error = _argument(data.read(), steps, data.shape[0])
-    _activation(dst, op, x, error, reduce_op, reduce_res, reduce_cmd)
+    _activation(dst, data, op, x, error, reduce_op, reduce_res, reduce_cmd)
 
 
 def activation_reduce(
@@ -563,7 +563,7 @@ def activate2(
         (o, i, r) for o, i, r in ((op0, imm0, reverse0), (op1, imm1, reverse1)) if o != "bypass"
     ]
     x, error = _argument(data.read(), steps, data.shape[0])
-    _activation(dst, op, x, error, reduce_op, reduce_res, reduce_cmd, relu_param)
+    _activation(dst, data, op, x, error, reduce_op, reduce_res, reduce_cmd, relu_param)
 
 
 def exponential(

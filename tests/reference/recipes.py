@@ -70,7 +70,11 @@ def hbm(w: Writer, kind: str, shape: tuple[int, ...], reading: bool) -> Handle:
         a, b = w.pick.randint(0, ROWS - p), w.pick.randint(0, COLUMNS - f)
         view = source.then(f"[{a}:{a + p}, {b}:{b + f}]")
         return view
-    more = w.pick.choice((0, 0, 4)) if shape[0] + 4 <= ROWS else 0
+    more = (
+        w.pick.choice((0, 0, 4))
+        if shape[0] + 4 <= ROWS and math.prod(shape[1:]) + 4 <= COLUMNS
+        else 0
+    )
     tensor = w.array(
         (shape[0] + more, math.prod(shape[1:]) + more),
         kind,

@@ -442,6 +442,8 @@ def number(tensor: Tensor) -> int:
 
 def copy_elements(dst: Tensor, src: Tensor, keep_bits: bool = True, skip: bool = False) -> None:
     """Copy in the order of elements: bit for bit within a type, else through float32."""
+    if src.size != dst.size:
+        raise Refused("the numbers of elements differ")
     at, bad = src.places(skip=skip)
     to, gone = dst.places(skip=skip)
     keep = None

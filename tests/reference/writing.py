@@ -32,7 +32,7 @@ FLOATS = (
     "tfloat32",
 )
 INTEGERS = ("int32", "int32", "uint32", "uint8", "int8", "int16", "uint16")
-STYLES = ("tame", "tame", "wide", "special")
+STYLES = ("tame", "tame", "wide", "special", "halves")
 
 
 @dataclass
@@ -209,6 +209,10 @@ class Writer:
             return v.astype(dtype.np)
         if style == "tame":
             x = rng.integers(-40, 41, shape) / 8
+        elif (
+            style == "halves"
+        ):  # few bits, many of them halfway between two numbers of a narrower type
+            x = rng.integers(-4096, 4097, shape) / 2.0 ** rng.integers(0, 14, shape)
         elif style == "wide":
             x = rng.standard_normal(shape) * 10.0 ** rng.uniform(-3, 3, shape)
         else:
