@@ -45,14 +45,26 @@ def to_numpy(name: str, value: Any) -> np.ndarray:
     """Return an array as a NumPy array, sharing memory where the library can."""
     library = library_of(value)
     if library == "torch":
-        array = _from_torch(name, value)
-    elif library == "jax":
+        return _from_torch(name, value)
+    if library == "jax":
         _refuse_tracer(name, value)
-        array = np.asarray(value)
-    else:
-        array = value
+    return value if library == "numpy" else np.asarray(value)
+
+
+def argument_array(name: str, value: Any) -> np.ndarray:
+    """Return an argument of a kernel as a NumPy array.
+
+    Raises KernelArgument where it has a mask, a dtype that NKI lacks, or gradients that would be lost.
+    """
+    array = to_numpy(name, value)
+    if getattr(value, "requires_grad", False) and sys.modules["torch"].is_grad_enabled():
+        raise KernelArgument(
+            f"argument `{name}` requires gradients, which kernels do not compute yet: they would be lost",
+            help="pass tensor.detach(), or call the kernel inside `with torch.no_grad():`",
+        )
+    refuse_masked(name, array)
     if array.ndim and dtype_of(array.dtype) is None:
-        raise no_such_dtype(name, array.dtype, library)
+        raise no_such_dtype(name, array.dtype, library_of(value))
     return array
 
 
@@ -107,7 +119,7 @@ def refuse_compiler() -> None:
 
 
 def _refuse_transform(name: str, tensor: Any) -> None:
-    """Refuse tensors that transforms of torch hand to a function, and those whose gradients would be lost."""
+    """Refuse tensors that transforms of torch hand to a function."""
     torch: Any = sys.modules.get("torch")
     kind = type(tensor)
     outside = "call the kernel outside of the transformed function"
@@ -125,11 +137,6 @@ def _refuse_transform(name: str, tensor: Any) -> None:
         raise KernelArgument(
             f"argument `{name}` is a tensor that torch.jit.trace follows, which would record the result as a constant",
             help=outside,
-        )
-    if getattr(tensor, "requires_grad", False) and torch.is_grad_enabled():
-        raise KernelArgument(
-            f"argument `{name}` requires gradients, which kernels do not compute yet: they would be lost",
-            help="pass tensor.detach(), or call the kernel inside `with torch.no_grad():`",
         )
 
 

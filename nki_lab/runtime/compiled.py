@@ -25,7 +25,7 @@ from nki_lab.errors import (
 )
 from nki_lab.ir.execution import Execution
 from nki_lab.ir.nodes import Finding
-from nki_lab.runtime.arrays import is_foreign_array, library_of, refuse_masked, to_library, to_numpy
+from nki_lab.runtime.arrays import argument_array, is_foreign_array, library_of, to_library
 from nki_lab.runtime.bindings import binding
 from nki_lab.runtime.call_form import CallForm, StoredForm
 from nki_lab.runtime.recording import record, warn_of
@@ -239,8 +239,7 @@ def numpy_arguments(
 
     def leaf(name: str, value: Any) -> Any:
         try:
-            array = to_numpy(name, value)
-            refuse_masked(name, array)
+            array = argument_array(name, value)
         except KernelArgument as error:
             error.stack = error.stack or (source.place,)
             raise

@@ -16,6 +16,7 @@ import nki_lab
 import nki_lab.language as nl
 from nki_lab.errors import KernelArgument
 from nki_lab.runtime import jit
+from nki_lab.runtime.arrays import to_numpy
 
 
 @jit
@@ -132,6 +133,10 @@ def test_traces_and_gradients_are_not_lost_silently(torch):
         "argument `b` requires gradients, which kernels do not compute yet: they would be lost"
     )
     assert "tensor.detach()" in error.help and "torch.no_grad()" in error.help
+    # What a result is compared with may be wide, and may have gradients.
+    assert (
+        to_numpy("reference", Tensor(X.astype(np.float64), requires_grad=True)).dtype == "float64"
+    )
     torch.grad = False
     np.testing.assert_array_equal(add(Tensor(X), Tensor(X, requires_grad=True)).array, 2 * X)
 
