@@ -87,7 +87,7 @@ def compile_(
     typer.echo(
         f"{compiled.kernel.name} for {compiled.target.name}: {count} instructions, written to {path}"
     )
-    for finding in compiled.findings:
+    for finding in compiled.findings_before_run:
         if finding.kind != "advice":
             typer.echo(f"{finding.kind}: {finding.message}", err=True)
 

@@ -9,11 +9,12 @@ import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from nki_lab.compiler import artifact
-from nki_lab.compiler.cores import join_cores
+from nki_lab.compiler.cores import join_cores, pair_shared
 from nki_lab.compiler.findings import check_allowed, refuse_findings
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.options import CompileOptions
@@ -27,12 +28,15 @@ from nki_lab.compiler.passes.place_engines import place_engines
 from nki_lab.compiler.passes.remove_dead import remove_dead
 from nki_lab.compiler.passes.schedule import schedule
 from nki_lab.compiler.passes.settle_accumulate import settle_accumulate
+from nki_lab.compiler.races import find_races, may_need_a_run
 from nki_lab.compiler.reuse import Programs, reuse
 from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.compiler.trace import trace
 from nki_lab.errors import UnknownOption, close_matches
 from nki_lab.ir.builder import Builder
 from nki_lab.ir.nodes import Finding, Kernel
+from nki_lab.ir.races import Watched
+from nki_lab.ir.unwritten import left_to_a_run
 from nki_lab.ir.watch import Watch
 from nki_lab.progress import phase
 from nki_lab.targets.spec import Target
@@ -107,6 +111,27 @@ class CompiledKernel:
     def findings(self) -> tuple[Finding, ...]:
         """What the author should know, from tracing and all passes."""
         return self.kernel.findings
+
+    @cached_property
+    def watched(self) -> tuple[Watched, ...]:
+        """The tensors on which only a run can tell whether two cores race."""
+        if not self.others or not may_need_a_run(self.kernel, *self.others):
+            return ()
+        (other,) = self.others
+        return find_races(self.kernel, other, pair_shared(self.kernel, other)).watched
+
+    @property
+    def findings_before_run(self) -> tuple[Finding, ...]:
+        """What the author should know where the program is not run: also what has not been checked."""
+        unwritten = (f for program in (self.kernel, *self.others) for f in left_to_a_run(program))
+        races = (finding for tensor in self.watched for finding in tensor.findings())
+        return tuple(dict.fromkeys((*self.findings, *unwritten, *races)))
+
+    @property
+    def needs_a_run(self) -> bool:
+        """Whether only a run shows how long it takes, or makes all checks."""
+        programs = (self.kernel, *self.others)
+        return bool(self.watched) or any(p.has_loops or p.tracked for p in programs)
 
 
 def compile_kernel(

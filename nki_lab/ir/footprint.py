@@ -1,12 +1,15 @@
-"""Which bytes may a view touch?
+"""Says which bytes a view touches.
 
 A footprint is a rectangle: rows of `pitch` bytes and a range of bytes within the rows. On chip a row is a partition;
 in HBM it is one step of the view's outermost axis. It never leaves out a byte; it may hold bytes a strided view skips.
+`share_bytes` decides exactly whether two views meet, which takes longer.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import accumulate
+from math import gcd
 from typing import NamedTuple
 
 from nki_lab.ir.tensor import NkiTensor
@@ -94,3 +97,109 @@ def covers(a: Footprint, b: Footprint) -> bool:
 def flat_range(a: Footprint) -> tuple[int, int]:
     """Return first and end byte of a footprint as one range."""
     return a.first_row * a.pitch + a.first_byte, (a.end_row - 1) * a.pitch + a.end_byte
+
+
+def byte_range(view: NkiTensor) -> tuple[int, int]:
+    """Return the first byte of its storage that a view at a fixed place touches, and the end of the last."""
+    size = view.dtype.itemsize
+    steps = [(n - 1) * s for n, s in zip(view.shape, view.strides, strict=True)]
+    low = view.offset + sum(step for step in steps if step < 0)
+    high = view.offset + sum(step for step in steps if step > 0)
+    return low * size, (high + 1) * size
+
+
+def share_bytes(a: NkiTensor, b: NkiTensor) -> bool:
+    """Tell whether two views of one storage, both at fixed places, have a byte in common."""
+    distance = b.offset * b.dtype.itemsize - a.offset * a.dtype.itemsize
+    return _share(
+        distance, (a.shape, a.strides, a.dtype.itemsize), (b.shape, b.strides, b.dtype.itemsize)
+    )
+
+
+#: Sums that are tried one by one before all of them are marked.
+_TRIES = 4096
+_Pattern = tuple[tuple[int, ...], tuple[int, ...], int]
+
+
+@lru_cache(maxsize=1 << 14)  # loops ask about the same few pairs of patterns
+def _share(distance: int, a: _Pattern, b: _Pattern) -> bool:
+    """Tell whether two patterns (shape, strides, bytes of an element) meet; `b` begins `distance` bytes behind `a`.
+
+    A byte of `a` lies at a sum of its steps, one of `b` at `distance` and a sum of its own. So they meet where
+    `distance` is a sum of steps of `a` less steps of `b`.
+    """
+    times: dict[int, int] = {}  # step -> how often it may be taken
+
+    def take(step: int, count: int) -> None:
+        nonlocal distance
+        if step < 0:  # counted from its other end
+            distance -= step * (count - 1)
+        if step and count > 1:
+            times[abs(step)] = times.get(abs(step), 0) + count - 1
+
+    for (shape, strides, size), sign in ((a, 1), (b, -1)):
+        if 0 in shape:
+            return False
+        for count, stride in zip(shape, strides, strict=True):
+            take(sign * stride * size, count)
+    if a[2] != b[2] or distance % a[2]:  # else elements meet as a whole or not at all
+        take(1, a[2])
+        take(-1, b[2])
+    return _is_sum(distance, times)
+
+
+def _is_sum(target: int, times: dict[int, int]) -> bool:
+    """Tell whether `target` is a sum of steps, each taken at most as often as `times` says."""
+    unit = gcd(*times)
+    if not times or target % unit:
+        return target == 0
+    merged: list[tuple[int, int]] = []
+    for step, count in sorted((step // unit, count) for step, count in times.items()):
+        smaller, often = merged[-1] if merged else (0, 0)
+        if smaller and step % smaller == 0 and step <= smaller * (often + 1):
+            merged[-1] = smaller, often + count * (step // smaller)
+        else:
+            merged.append((step, count))
+    reach = [0, *accumulate(step * count for step, count in merged)]
+    units = [0, *accumulate((step for step, _ in merged), gcd)]
+    tries = 0
+    seen: set[tuple[int, int]] = set()
+
+    def reaches(kinds: int, rest: int) -> bool:
+        """Tell whether `rest` is a sum of the first `kinds` steps."""
+        nonlocal tries
+        if not 0 <= rest <= reach[kinds] or rest % units[kinds] or (kinds, rest) in seen:
+            return False
+        if kinds == 1:
+            return True
+        seen.add((kinds, rest))
+        step, count = merged[kinds - 1]
+        first = max(0, -((reach[kinds - 1] - rest) // step))
+        last = min(count, rest // step)
+        tries += 1 + last - first
+        if tries > _TRIES:
+            raise _TooMany
+        return any(reaches(kinds - 1, rest - often * step) for often in range(first, last + 1))
+
+    try:
+        return reaches(len(merged), target // unit)
+    except _TooMany:
+        return _is_marked(target // unit, merged, reach[-1])
+
+
+class _TooMany(Exception):
+    """There are too many sums to try them one by one."""
+
+
+def _is_marked(target: int, steps: list[tuple[int, int]], reach: int) -> bool:
+    """Tell the same by marking every sum up to the target, each as one bit of a number."""
+    target = min(target, reach - target)  # the sums lie in the same way from both ends
+    inside = (1 << (target + 1)) - 1
+    sums = 1
+    for step, count in steps:
+        taken = 0
+        while taken < count and step <= target:
+            more = min(taken + 1, count - taken)
+            sums |= (sums << (more * step)) & inside
+            taken += more
+    return bool(sums >> target & 1)

@@ -75,7 +75,7 @@ class Finding:
     """Something an author should know that does not stop the kernel.
 
     Attributes:
-        kind: "portability", "uninitialized", "capacity", "deprecation", "advice" or "hazard".
+        kind: "portability", "uninitialized", "capacity", "deprecation", "advice", "hazard" or "unchecked".
         message: one sentence.
         stack: places in the author's text, innermost first.
         help: what to write instead.

@@ -84,7 +84,7 @@ def left_to_a_run(kernel: Kernel) -> tuple[Finding, ...]:
     names = ", ".join(dict.fromkeys(f"`{s.name}`" for s in storages))
     return (
         Finding(
-            "advice",
+            "unchecked",
             f"not checked: whether elements of {names} are read before they are written, which values of the device"
             " decide",
             storages[0].stack,

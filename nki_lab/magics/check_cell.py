@@ -219,7 +219,7 @@ class Draft:
             if not isinstance(error, KernelErrors) and not error.stack:
                 error.stack = self.cell.option_stack(ast.unparse(self._call))
             raise
-        self.findings = list(compiled.compiled.findings)
+        self.findings = list(compiled.compiled.findings_before_run)
 
 
 _ANNOTATIONS = 0x1000000  # annotations are not evaluated: __future__.annotations.compiler_flag

@@ -76,7 +76,7 @@ def benchmark(
     """Model how long a kernel takes, to the nanosecond: the same on every machine, and never by a clock.
 
     Values are computed only where the kernel has loops that the device runs, whose number of passes depends on them, or
-    where they decide whether memory is read that nothing has written.
+    where they decide whether memory is read that nothing has written, or whether two cores race.
 
     Args:
         kernel: a function decorated with `nki.jit`, or a plain function, or a functools.partial of one.
@@ -92,7 +92,7 @@ def benchmark(
     with override(capacity=capacity, skip_passes=skip_passes, allow=allow), within(target):
         compiled = made.compile(*args, **kwargs)
         programs = (compiled.compiled.kernel, *compiled.compiled.others)
-        if any(program.has_loops or program.tracked for program in programs):
+        if compiled.compiled.needs_a_run:
             run = compiled.launch(*args, **kwargs)
             executions, findings = (run.execution, *run.others), run.findings
         else:

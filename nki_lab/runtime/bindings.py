@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from nki_lab.compiler.cores import pair_shared
 from nki_lab.compiler.pipeline import CompiledKernel
 from nki_lab.compiler.reuse import Programs
-from nki_lab.simulator import Program, SimulatorOptions
+from nki_lab.simulator import Program, RaceWatch, SimulatorOptions
 
 #: Programs whose bindings are kept, each with on-chip memories and tensors in private HBM.
 KEPT = 8
@@ -62,5 +62,13 @@ def binding(
 def _bind(compiled: CompiledKernel, options: SimulatorOptions, ranks: int) -> Binding:
     kernels = (compiled.kernel, *compiled.others)
     pairs = pair_shared(*kernels) if compiled.others else []
-    programs = [[Program(k, options, rank, ranks) for k in kernels] for rank in range(ranks)]
+    programs = []
+    for rank in range(ranks):
+        watch = RaceWatch(kernels, compiled.watched)
+        programs.append(
+            [
+                Program(kernel, options, rank, ranks, checks=watch.checks(core))
+                for core, kernel in enumerate(kernels)
+            ]
+        )
     return Binding(programs, pairs)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from nki_lab.compiler.pipeline import CompiledKernel
 from nki_lab.ir.execution import Execution
-from nki_lab.ir.unwritten import left_to_a_run
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.view_data import ViewData
 from nki_lab.runtime.view_data import make_view_data
@@ -17,8 +16,7 @@ from nki_lab.timing import simulate_cores, simulate_time
 
 def view_before_run(compiled: CompiledKernel) -> ViewData:
     """Return what is known of a compiled kernel without running it; its profile is empty where it has device loops."""
-    findings = (*compiled.findings, *left_to_a_run(compiled.kernel))
-    return make_view_data(compiled, _profile(compiled), findings)
+    return make_view_data(compiled, _profile(compiled), compiled.findings_before_run)
 
 
 def has_times(compiled: CompiledKernel) -> bool:

@@ -26,7 +26,6 @@ from nki_lab.errors import NkiError, NotModelled
 from nki_lab.ir.builder import Builder
 from nki_lab.ir.execution import Execution, known_trips
 from nki_lab.ir.nodes import Kernel
-from nki_lab.ir.unwritten import left_to_a_run
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.view_data import ViewData
 from nki_lab.runtime.bindings import binding
@@ -82,8 +81,7 @@ def time_call(call: TimedCall) -> ViewData:
         raise NotModelled(f"{call.source.name}: too little memory to compile it") from None
     # Views of a variant show its timeline; its program after each pass would be made for nothing.
     compiled = replace(compiled, stages=(), programs=None)
-    findings = (*compiled.findings, *left_to_a_run(compiled.kernel))
-    return make_view_data(compiled, _profile(call, compiled, retrace), findings)
+    return make_view_data(compiled, _profile(call, compiled, retrace), compiled.findings_before_run)
 
 
 def _bound(call: TimedCall) -> inspect.BoundArguments:

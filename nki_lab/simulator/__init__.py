@@ -4,5 +4,14 @@ from nki_lab.simulator.eager import EagerRun
 from nki_lab.simulator.machine import Program, simulate
 from nki_lab.simulator.options import SimulatorOptions
 from nki_lab.simulator.programs import of_rank, run_ranks
+from nki_lab.simulator.races import RaceWatch
 
-__all__ = ["EagerRun", "Program", "SimulatorOptions", "of_rank", "run_ranks", "simulate"]
+__all__ = [
+    "EagerRun",
+    "Program",
+    "RaceWatch",
+    "SimulatorOptions",
+    "of_rank",
+    "run_ranks",
+    "simulate",
+]

@@ -14,6 +14,7 @@ import numpy as np
 
 from nki_lab.ir.coverage import part_of
 from nki_lab.ir.instruction import READ, UPDATE, WRITE, Instruction
+from nki_lab.ir.nodes import Finding
 from nki_lab.ir.tensor import NkiTensor
 
 
@@ -82,6 +83,16 @@ class Observer(Protocol):
 
     def before(self, i: Instruction, accesses: Sequence[Access]) -> None:
         """Take note of what an instruction is about to touch."""
+
+
+class Check(Observer, Protocol):
+    """An observer that reports what it has seen."""
+
+    def begin(self) -> None:
+        """Forget the last run, before another one and when its results are let go of."""
+
+    def noticed(self) -> tuple[Finding, ...]:
+        """Return what the last run showed."""
 
 
 def indices_read(i: Instruction) -> list[Access]:

@@ -201,7 +201,7 @@ class EagerRun:
     def end(self, kernel: Kernel) -> list[np.ndarray]:
         """Write inputs the kernel changed back to the caller's arrays and return the outputs of the compiled kernel."""
         self._unwritten.check_results(kernel)
-        self._noticed = self._unwritten.noticed(kernel, self.trips)
+        self._noticed = self._unwritten.findings(kernel, self.trips)
         elements = elements_of(kernel.name, kernel.inputs, self._arrays)
         for storage, array, held in zip(kernel.inputs, elements, self._held, strict=True):
             if storage.id in kernel.written_inputs:

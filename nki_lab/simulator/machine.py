@@ -17,7 +17,7 @@ from nki_lab.ir.instruction import Instruction
 from nki_lab.ir.nodes import Finding, Kernel, Loop
 from nki_lab.ir.storage import Storage
 from nki_lab.progress import counted, grown, phase
-from nki_lab.simulator.accesses import Observer, fixed_accesses
+from nki_lab.simulator.accesses import Check, Observer, fixed_accesses
 from nki_lab.simulator.arguments import check_writable, elements_of, output_of
 from nki_lab.simulator.bind import Binder, Step, run_steps
 from nki_lab.simulator.cores import CoreMeeting
@@ -57,7 +57,8 @@ class Program:
         options: choices of the simulation.
         rank: which rank it runs as, among `ranks`.
         ranks: how many run together.
-        observers: checks that follow what it touches.
+        observers: what follows what it touches.
+        checks: observers that report what they have seen.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Program:
         rank: int = 0,
         ranks: int = 1,
         observers: Sequence[Observer] = (),
+        checks: Sequence[Check] = (),
     ) -> None:
         self.kernel = kernel
         self.options = options or SimulatorOptions()
@@ -87,9 +89,9 @@ class Program:
         self.notice = self._binder.notice
         self._late = Late(self.memory, self._binder, self.register_file)
         self.unwritten = Unwritten(self._late, kernel)
-        self._overwriting = Overwriting()
         own = (self.unwritten,) if self.unwritten.has_work else ()
-        self.observers: tuple[Observer, ...] = (*observers, self._overwriting, *own)
+        self._checks: tuple[Check, ...] = (Overwriting(), *checks)
+        self.observers: tuple[Observer, ...] = (*observers, *self._checks, *own)
         self._steps: list[Any] = []
         self._outside: list[_Outside] = []
         self._starting: dict[int, list[Storage]] = {}
@@ -271,7 +273,8 @@ class Program:
         self.trips_made = 0
         self._binder.notices.clear()
         self.unwritten.begin()
-        self._overwriting.begin()
+        for check in self._checks:
+            check.begin()
 
     def meetings(self) -> Iterator[Meeting]:
         """Run the steps, stopping at each place where it meets another core or rank."""
@@ -292,6 +295,8 @@ class Program:
         """Let go of the caller's arrays and of the results, which the next run puts in anew."""
         self.arrays.clear()
         self._copied_back = []
+        for check in self._checks:
+            check.begin()
         for key in self.memory.outside:
             self.memory.drop(key)
         for outside in self._outside:
@@ -314,11 +319,9 @@ class Program:
 
     def noticed(self) -> tuple[Finding, ...]:
         """Return what only the values of the last run could show."""
-        return (
-            *self._binder.noticed(),
-            *self._overwriting.noticed(),
-            *self.unwritten.noticed(self.kernel, self.trips),
-        )
+        shown = (finding for check in self._checks for finding in check.noticed())
+        unwritten = self.unwritten.findings(self.kernel, self.trips)
+        return (*self._binder.noticed(), *unwritten, *shown)
 
     def _bind_inputs(
         self, arrays: Sequence[np.ndarray], shared: Mapping[int, np.ndarray]

@@ -17,6 +17,7 @@ import numpy as np
 from nki_lab.errors import MissingPartner, NotModelled, RanksDiffer
 from nki_lab.ir.form_key import key_of
 from nki_lab.ir.instruction import READ, UPDATE, WRITE, Operand
+from nki_lab.ir.meetings import joins_cores
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.ir.unwritten import may_keep_elements
 from nki_lab.isa.numerics import FLOAT32, load_cast, store_cast
@@ -24,7 +25,6 @@ from nki_lab.isa.replica_groups import group_of
 from nki_lab.simulator.bind import wanted
 from nki_lab.simulator.rendezvous import Meeting, Place
 from nki_lab.source import Span
-from nki_lab.targets.spaces import SHARED_HBM
 
 
 class RankMeeting(Meeting):
@@ -48,14 +48,8 @@ class RankMeeting(Meeting):
         return group_of(i.definition.name, groups, self.place.rank)
 
     @cached_property
-    def together(self) -> bool:
-        """True where both cores of a rank take part in one act, on memory they share."""
-        views = (view for _, _, view in self.i.definition.tensors(self.i))
-        return any(view.buffer is SHARED_HBM for view in views)
-
-    @cached_property
     def _parties(self) -> tuple[Place, ...]:
-        cores = range(self.program.world.cores) if self.together else (self.place.core,)
+        cores = range(self.program.world.cores) if joins_cores(self.i) else (self.place.core,)
         return tuple(Place(rank, core) for rank in self.members for core in cores)
 
     def parties(self) -> tuple[Place, ...]:

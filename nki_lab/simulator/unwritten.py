@@ -220,7 +220,7 @@ class Unwritten:
                 make = partial(unwritten_result, view, missing)
                 self._findings.add(about, view.storage.stack, make)
 
-    def noticed(self, kernel: Kernel, trips: Sequence[int]) -> tuple[Finding, ...]:
+    def findings(self, kernel: Kernel, trips: Sequence[int]) -> tuple[Finding, ...]:
         """Return what the last run showed and the compiler did not."""
         found = self._findings.by_key()
         if not found:

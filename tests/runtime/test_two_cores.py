@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -87,10 +89,12 @@ def test_without_a_barrier_it_is_a_race_with_both_lines():
     found = [f for f in on_two(through_shared_memory, X, False).findings if f.kind == "hazard"]
     assert len(found) == 2  # each core reads what the other one writes
     assert all("core_barrier" in f.help for f in found)
-    lines = {word for f in found for word in f.message.replace(",", "").split() if word.isdigit()}
-    assert len(lines & {str(n) for n in range(50, 100)}) == 2, (
-        "the line of the write and of the read"
-    )
+    lines = {line for f in found for line in re.findall(r"line (\d+)", f.message)}
+    assert len(lines) == 2, "the line of the write and of the read"
+    assert {f.message.rpartition("touch ")[2] for f in found} == {
+        "rows 0 to 63 of `shared`",
+        "rows 64 to 127 of `shared`",
+    }
 
 
 def handed_over(x, passes, barriers):

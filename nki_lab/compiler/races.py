@@ -1,0 +1,275 @@
+"""Finds races between the two cores of a logical core: uses of one byte of shared HBM that nothing orders.
+
+What orders the uses of a tensor (a barrier on it, a collective of both cores) divides them into spans, per tensor. Span
+n of one core runs beside span n of the other. Where addresses are fixed, it is decided here, byte by byte; where values
+of the device decide about addresses or passes of loops, a run decides it (simulator/races.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nki_lab.ir.coverage import part_of
+from nki_lab.ir.footprint import byte_range, share_bytes
+from nki_lab.ir.instruction import Instruction
+from nki_lab.ir.meetings import ordered_by
+from nki_lab.ir.nodes import Finding, Kernel, Loop
+from nki_lab.ir.races import Places, Use, Watched, race, rows_text
+from nki_lab.ir.register import Register
+from nki_lab.ir.storage import Storage
+
+Pairs = Sequence[tuple[Storage, Storage]]
+#: Elements of tensors up to which the rows of a race are looked for.
+_ELEMENTS = 1 << 28
+
+
+class Races(NamedTuple):
+    """What two programs show about races.
+
+    Attributes:
+        findings: one per pair of places that race.
+        watched: tensors on which a run must decide.
+    """
+
+    findings: tuple[Finding, ...]
+    watched: tuple[Watched, ...]
+
+
+def may_need_a_run(*kernels: Kernel) -> bool:
+    """Tell whether values of the device may decide about races: which bytes are touched, or how often."""
+    return any(k.has_loops or any(form.dynamic for form in k.touches.forms) for k in kernels)
+
+
+def find_races(first: Kernel, second: Kernel, pairs: Pairs) -> Races:
+    """Return the races that the programs of two cores show; `pairs` are their shared tensors."""
+    shared = [*pairs, *zip(first.inputs, second.inputs, strict=True)]
+    shared = _written(first, second, shared)
+    if not shared:
+        return Races((), ())
+    events = [
+        _events(kernel, {pair[core].id: pair[0].id for pair in shared})
+        for core, kernel in enumerate((first, second))
+    ]
+    findings: list[Finding] = []
+    watched: list[Watched] = []
+    for pair in sorted(shared, key=lambda pair: pair[0].id):
+        key = pair[0].id
+        looked = _Look(events[0].get(key, []), events[1].get(key, []))
+        found = looked.races
+        findings += [race(a, b, _rows(a, b)) for a, b in found.values()]
+        if looked.undecided:
+            watched.append(Watched(pair, frozenset(found), tuple(looked.undecided)))
+    return Races(tuple(findings), tuple(watched))
+
+
+def _written(first: Kernel, second: Kernel, shared: Pairs) -> list[tuple[Storage, Storage]]:
+    """Return the shared tensors that both cores use and one of them writes."""
+    used, written = [], []
+    for kernel in (first, second):
+        touches = kernel.touches
+        used.append(set(np.unique(touches.storage).tolist()))
+        written.append(set(np.unique(touches.storage[touches.writes]).tolist()))
+    return [
+        (a, b)
+        for a, b in shared
+        if a.id in used[0] and b.id in used[1] and (a.id in written[0] or b.id in written[1])
+    ]
+
+
+# -- what a core does with a tensor, in order --------------------------------------------------------------------------
+
+_ORDERED = object()  # here the other core has come to the same place
+
+
+class _Passes(NamedTuple):
+    """What a pass of a device loop does with a tensor; `number` of passes, None where values of the device decide."""
+
+    number: int | None
+    events: list[Any]
+
+
+def _events(kernel: Kernel, shared: dict[int, int]) -> dict[int, list[Any]]:
+    """Return, per shared tensor, the uses of it, what orders them, and the loops with such, in order."""
+    touches = kernel.touches
+    touched = np.zeros(len(kernel.instructions), bool)
+    touched[touches.at[np.isin(touches.storage, list(shared))]] = True
+    return _events_of(kernel.body, iter(touched.tolist()), shared)
+
+
+def _events_of(
+    body: Iterable[Instruction | Loop], touched: Iterator[bool], shared: dict[int, int]
+) -> dict[int, list[Any]]:
+    events: dict[int, list[Any]] = {}
+    for node in body:
+        if isinstance(node, Loop):
+            for key, inner in _events_of(node.body, touched, shared).items():
+                events.setdefault(key, []).append(_Passes(_number_of_passes(node), inner))
+        elif next(touched):
+            ordered = {s.id for s in ordered_by(node)}
+            for storage in ordered & shared.keys():
+                events.setdefault(shared[storage], []).append(_ORDERED)
+            written = node.written()
+            updated = {id(view) for view in written}
+            for view in (*written, *(v for v in node.read() if id(v) not in updated)):
+                storage = view.storage.id
+                if storage in shared and storage not in ordered:
+                    use = Use(node, view, id(view) in updated)
+                    events.setdefault(shared[storage], []).append(use)
+    return events
+
+
+def _number_of_passes(loop: Loop) -> int | None:
+    if loop.kind != "for" or not all(type(bound) is int for bound in loop.bounds):
+        return None
+    return len(range(*loop.bounds))
+
+
+def _orders(events: Iterable[Any]) -> tuple[Any, ...]:
+    """Return what orders the uses of a tensor, in the loops it stands in."""
+    orders: list[Any] = []
+    for event in events:
+        if event is _ORDERED:
+            orders.append(event)
+        elif isinstance(event, _Passes) and event.number != 0 and (inner := _orders(event.events)):
+            orders.append((event.number, inner))
+    return tuple(orders)
+
+
+def _is_decided(orders: Iterable[Any]) -> bool:
+    """Tell whether no value of the device decides how often a place of order is passed."""
+    return all(
+        order is _ORDERED or (order[0] is not None and _is_decided(order[1])) for order in orders
+    )
+
+
+_Reasoned = tuple[Use, str]  # a use, and why it is not decided here; "" where it is
+
+
+def _spans(events: Iterable[Any], reason: str = "") -> list[list[_Reasoned]]:
+    """Return the uses between one place of order and the next.
+
+    Of a loop that holds such places there are two passes, if it makes several: the end of one runs beside the begin of
+    the next. More passes have the same spans again.
+    """
+    spans: list[list[_Reasoned]] = [[]]
+    for event in events:
+        if event is _ORDERED:
+            spans.append([])
+        elif isinstance(event, _Passes):
+            if event.number == 0:
+                continue
+            why = reason or ("" if event.number else "in a loop that a register ends")
+            inner = _spans(event.events, why)
+            for _ in range(2 if len(inner) > 1 and event.number != 1 else 1):
+                spans[-1] += inner[0]
+                spans += [list(span) for span in inner[1:]]
+        else:
+            spans[-1].append((event, _address_from(event) or reason))
+    return spans
+
+
+def _address_from(use: Use) -> str:
+    """Return what places the use, where that is a value of the device."""
+    dynamic = use.view.dynamic
+    if dynamic is None:
+        return ""
+    where = "a register" if isinstance(dynamic.index, Register) else "a tile of indices"
+    return f"address from {where}"
+
+
+# -- both cores beside each other --------------------------------------------------------------------------------------
+
+
+class _Look:
+    """What the uses of one tensor by two cores show.
+
+    Attributes:
+        races: the first two uses of each pair of places that race.
+        undecided: uses that may race, with their core and why that is not decided here.
+    """
+
+    def __init__(self, first: list[Any], second: list[Any]) -> None:
+        self.races: dict[Places, tuple[Use, Use]] = {}
+        self.undecided: list[tuple[int, Use, str]] = []
+        orders = _orders(first)
+        if orders == _orders(second) and _is_decided(orders):
+            for a, b in zip(_spans(first), _spans(second), strict=True):
+                self._compare(a, b)
+        else:
+            spans = _spans(first), _spans(second)
+            why = "the order depends on how often a loop runs"
+            self._compare(
+                *([(use, reason or why) for span in s for use, reason in span] for s in spans)
+            )
+
+    def _compare(self, first: list[_Reasoned], second: list[_Reasoned]) -> None:
+        """Take in two spans that run beside each other."""
+        fixed, others = ([u for u, reason in span if not reason] for span in (first, second))
+        for a, b in _candidates(_distinct(fixed), _distinct(others)):
+            places = (a.i.stack, b.i.stack)
+            if places not in self.races and share_bytes(a.view, b.view):
+                self.races[places] = a, b
+        for core, (mine, theirs) in enumerate(((first, second), (second, first))):
+            against = [use for use, _ in theirs]
+            self.undecided += [
+                (core, use, reason) for use, reason in mine if reason and _may_race(use, against)
+            ]
+
+
+def _may_race(use: Use, others: Iterable[Use]) -> bool:
+    """Tell whether a use can race with one of the others, as far as that is known before a run."""
+    return any(
+        (use.written or other.written)
+        and (
+            use.view.dynamic is not None
+            or other.view.dynamic is not None
+            or share_bytes(use.view, other.view)
+        )
+        for other in others
+    )
+
+
+def _distinct(uses: Iterable[Use]) -> list[Use]:
+    """Return the uses that differ in place, way or bytes; loops that were unrolled repeat many."""
+    distinct: dict[Any, Use] = {}
+    for use in uses:
+        view = use.view
+        key = use.i.stack, use.written, view.offset, view.shape, view.strides, view.dtype
+        distinct.setdefault(key, use)
+    return list(distinct.values())
+
+
+def _candidates(first: list[Use], second: list[Use]) -> Iterator[tuple[Use, Use]]:
+    """Yield the pairs with a write whose ranges of bytes meet, those by which something is written twice first."""
+    if not first or not second:
+        return
+    ranges = np.array([byte_range(use.view) for use in second])
+    order = np.argsort(ranges[:, 0], kind="stable")
+    low, high = ranges[order].T
+    highest = np.maximum.accumulate(high)
+    written = np.array([use.written for use in second])[order]
+    for use in sorted(first, key=lambda use: not use.written):
+        start, end = byte_range(use.view)
+        begin, stop = np.searchsorted(highest, start, "right"), np.searchsorted(low, end)
+        meets = high[begin:stop] > start
+        if not use.written:
+            meets &= written[begin:stop]
+        met = order[begin:stop][meets]
+        for n in sorted(met.tolist(), key=lambda n: (not second[n].written, n)):
+            yield use, second[n]
+
+
+def _rows(a: Use, b: Use) -> str:
+    """Return which rows two uses both touch."""
+    storage = a.view.storage
+    sizes = {a.view.dtype.itemsize, b.view.dtype.itemsize, storage.dtype.itemsize}
+    unit = sizes.pop() if len(sizes) == 1 else 1
+    if storage.nbytes // unit > _ELEMENTS:
+        return ""
+    marks = np.zeros((2, storage.nbytes // unit), bool)
+    for mark, use in zip(marks, (a, b), strict=True):
+        part_of(mark, unit, use.view)[...] = True
+    return rows_text(storage, marks[0] & marks[1])
