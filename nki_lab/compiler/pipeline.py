@@ -28,7 +28,7 @@ from nki_lab.compiler.passes.place_engines import place_engines
 from nki_lab.compiler.passes.remove_dead import remove_dead
 from nki_lab.compiler.passes.schedule import schedule
 from nki_lab.compiler.passes.settle_accumulate import settle_accumulate
-from nki_lab.compiler.races import find_races, may_need_a_run
+from nki_lab.compiler.races import find_races
 from nki_lab.compiler.reuse import Programs, reuse
 from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.compiler.trace import trace
@@ -115,10 +115,11 @@ class CompiledKernel:
     @cached_property
     def watched(self) -> tuple[Watched, ...]:
         """The tensors on which only a run can tell whether two cores race."""
-        if not self.others or not may_need_a_run(self.kernel, *self.others):
+        if not self.others:
             return ()
         (other,) = self.others
-        return find_races(self.kernel, other, pair_shared(self.kernel, other)).watched
+        pairs = pair_shared(self.kernel, other)
+        return find_races(self.kernel, other, pairs, to_watch=True).watched
 
     @property
     def findings_before_run(self) -> tuple[Finding, ...]:

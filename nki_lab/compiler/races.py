@@ -38,15 +38,16 @@ class Races(NamedTuple):
     watched: tuple[Watched, ...]
 
 
-def may_need_a_run(*kernels: Kernel) -> bool:
-    """Tell whether values of the device may decide about races: which bytes are touched, or how often."""
-    return any(k.has_loops or any(form.dynamic for form in k.touches.forms) for k in kernels)
+def find_races(first: Kernel, second: Kernel, pairs: Pairs, to_watch: bool = False) -> Races:
+    """Return the races that the programs of two cores show; `pairs` are their shared tensors.
 
-
-def find_races(first: Kernel, second: Kernel, pairs: Pairs) -> Races:
-    """Return the races that the programs of two cores show; `pairs` are their shared tensors."""
+    With `to_watch` only tensors are looked at that a run may have to decide on.
+    """
     shared = [*pairs, *zip(first.inputs, second.inputs, strict=True)]
+    meet = _meet_alike(first, second, shared)
     shared = _written(first, second, shared)
+    if to_watch and meet and not any(map(_has_values, (first, second))):
+        return Races((), ())
     if not shared:
         return Races((), ())
     events = [
@@ -56,13 +57,40 @@ def find_races(first: Kernel, second: Kernel, pairs: Pairs) -> Races:
     findings: list[Finding] = []
     watched: list[Watched] = []
     for pair in sorted(shared, key=lambda pair: pair[0].id):
-        key = pair[0].id
-        looked = _Look(events[0].get(key, []), events[1].get(key, []))
+        mine, theirs = (of_core.get(pair[0].id, []) for of_core in events)
+        looked = _Look(mine, theirs, meet)
         found = looked.races
-        findings += [race(a, b, _rows(a, b)) for a, b in found.values()]
+        if not to_watch:
+            findings += [race(a, b, _rows(a, b)) for a, b in found.values()]
         if looked.undecided:
             watched.append(Watched(pair, frozenset(found), tuple(looked.undecided)))
     return Races(tuple(findings), tuple(watched))
+
+
+def _has_values(kernel: Kernel) -> bool:
+    """Tell whether values of the device may decide which bytes are touched, or how often."""
+    return kernel.has_loops or any(form.dynamic for form in kernel.touches.forms)
+
+
+def _meet_alike(first: Kernel, second: Kernel, shared: Pairs) -> bool:
+    """Tell whether the cores come to the same places of order, for the same tensors."""
+    names = {b.id: a.id for a, b in shared}
+    of_first, of_second = (
+        _orders(_meetings(kernel.body, same))
+        for kernel, same in ((first, {a.id: a.id for a, _ in shared}), (second, names))
+    )
+    return of_first == of_second
+
+
+def _meetings(body: Iterable[Instruction | Loop], names: dict[int, int]) -> list[Any]:
+    """Return what orders tensors, each as the tensors it is about, and the loops with such."""
+    events: list[Any] = []
+    for node in body:
+        if isinstance(node, Loop):
+            events.append(_Passes(_number_of_passes(node), _meetings(node.body, names)))
+        elif node.definition.waits_for_others and (ordered := ordered_by(node)):
+            events.append(frozenset(names.get(s.id, -1) for s in ordered))
+    return events
 
 
 def _written(first: Kernel, second: Kernel, shared: Pairs) -> list[tuple[Storage, Storage]]:
@@ -81,7 +109,7 @@ def _written(first: Kernel, second: Kernel, shared: Pairs) -> list[tuple[Storage
 
 # -- what a core does with a tensor, in order --------------------------------------------------------------------------
 
-_ORDERED = object()  # here the other core has come to the same place
+_ORDERED: frozenset[int] = frozenset()  # here the other core has come to the same place
 
 
 class _Passes(NamedTuple):
@@ -128,10 +156,10 @@ def _number_of_passes(loop: Loop) -> int | None:
 
 
 def _orders(events: Iterable[Any]) -> tuple[Any, ...]:
-    """Return what orders the uses of a tensor, in the loops it stands in."""
+    """Return what orders the uses of tensors, in the loops it stands in."""
     orders: list[Any] = []
     for event in events:
-        if event is _ORDERED:
+        if isinstance(event, frozenset):
             orders.append(event)
         elif isinstance(event, _Passes) and event.number != 0 and (inner := _orders(event.events)):
             orders.append((event.number, inner))
@@ -141,7 +169,8 @@ def _orders(events: Iterable[Any]) -> tuple[Any, ...]:
 def _is_decided(orders: Iterable[Any]) -> bool:
     """Tell whether no value of the device decides how often a place of order is passed."""
     return all(
-        order is _ORDERED or (order[0] is not None and _is_decided(order[1])) for order in orders
+        isinstance(order, frozenset) or (order[0] is not None and _is_decided(order[1]))
+        for order in orders
     )
 
 
@@ -156,7 +185,7 @@ def _spans(events: Iterable[Any], reason: str = "") -> list[list[_Reasoned]]:
     """
     spans: list[list[_Reasoned]] = [[]]
     for event in events:
-        if event is _ORDERED:
+        if isinstance(event, frozenset):
             spans.append([])
         elif isinstance(event, _Passes):
             if event.number == 0:
@@ -189,18 +218,23 @@ class _Look:
     Attributes:
         races: the first two uses of each pair of places that race.
         undecided: uses that may race, with their core and why that is not decided here.
+
+    Args:
+        first, second: the events of the cores.
+        meet_alike: they come to the same places of order.
     """
 
-    def __init__(self, first: list[Any], second: list[Any]) -> None:
+    def __init__(self, first: list[Any], second: list[Any], meet_alike: bool) -> None:
         self.races: dict[Places, tuple[Use, Use]] = {}
         self.undecided: list[tuple[int, Use, str]] = []
-        orders = _orders(first)
-        if orders == _orders(second) and _is_decided(orders):
+        if meet_alike and _is_decided(_orders(first)):
             for a, b in zip(_spans(first), _spans(second), strict=True):
                 self._compare(a, b)
         else:
             spans = _spans(first), _spans(second)
-            why = "the order depends on how often a loop runs"
+            why = "the cores meet as often as values of the device say"
+            if not meet_alike:
+                why = "the cores meet for different tensors"
             self._compare(
                 *([(use, reason or why) for span in s for use, reason in span] for s in spans)
             )

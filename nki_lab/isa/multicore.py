@@ -77,6 +77,7 @@ def sendrecv(
 
     Both cores of a logical core call it; what one gives as `src` the other gets in `dst`. Calls with the same
     `pipe_id` belong together; calls with different ones do not wait for each other. `src` is the first parameter.
+    Only the tiles are exchanged: uses of HBM by the two cores are not ordered by it.
 
     Source: nki/api/nki/isa/__init__.py, sendrecv.
     """
@@ -124,8 +125,10 @@ def _waiting_engine(i, hw):
 def core_barrier(data, cores, engine=Engine.gpsimd, name=None) -> None:
     """Wait on one engine until the other core has come to the same barrier.
 
-    What either core wrote to `data`, a tensor in shared HBM, before the barrier, both can read after it. Only
-    `engine` waits; other engines go on with what does not touch `data`.
+    What either core wrote to `data`, a tensor in shared HBM, before the barrier, both can read after it, through
+    whatever view of it. Only `engine` waits; other engines go on with what does not touch `data`, so uses of other
+    tensors are not ordered. (The page also says that no core proceeds before all have come, which would order
+    everything; its text on `data` and `engine` and all published kernels mean `data` alone.)
 
     Source: nki/api/nki/isa/__init__.py, core_barrier.
     """

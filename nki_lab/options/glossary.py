@@ -146,8 +146,8 @@ inputs=[...]) runs the ranks of one node; how long data takes between them is no
         """\
 One or two physical NeuronCores that run one kernel. kernel[2](...) launches it on both: each runs the
 same program, nl.program_id(0) is 0 on one and 1 on the other, nl.num_programs(0) is 2, and they share
-what is in nl.shared_hbm. nisa.core_barrier lets one wait for the other; what both touch without a
-barrier is reported as a race.""",
+what is in nl.shared_hbm. nisa.core_barrier lets one wait for the other and orders what both do with
+its `data`; what both touch without an order, where one writes, is reported as a race.""",
         "nki/get-started/about/index.rst, Logical Neuron Cores",
         ("lnc_max", "cores_per_chip"),
     ),
@@ -162,8 +162,8 @@ Without it a kernel is traced before anything is computed, and print(tile) shows
         ("finding",),
         """\
 Something an author should know that does not stop a kernel. Kinds: uninitialized, capacity and
-hazard may make the result wrong on a device and are always printed; portability, deprecation and
-advice stand in the report. Where a kernel is called directly, kernel(x) or nki.simulate(kernel)(x),
+hazard may make the result wrong on a device and are always printed; portability, deprecation, advice
+and unchecked (a check that only a run can make) stand in the report. Where a kernel is called directly, kernel(x) or nki.simulate(kernel)(x),
 findings other than advice are warnings (nki_lab.NkiWarning) at their lines, each once. --strict makes
 findings errors; --allow makes a finding of what only later versions of NKI refuse.""",
     ),

@@ -66,19 +66,19 @@ class _Tensor:
 
     def begin(self) -> None:
         """Forget the last run."""
-        self._span = [0, 0]
+        self._span = 0
         self._sites: tuple[dict[object, _Site], ...] = ({}, {})  # by line and way
         self._site_of: dict[tuple[int, int, bool], _Site] = {}  # by instruction and operand
         self._settled: dict[int, int] = {}  # accesses at fixed places -> span they were noted in
         self._races: dict[tuple[_Site, _Site], np.ndarray] = {}
 
-    def order(self, core: int) -> None:
-        """Begin another span of a core."""
-        self._span[core] += 1
+    def order(self) -> None:
+        """Begin another span: both cores have come to a place of order."""
+        self._span += 1
 
     def use(self, core: int, i: Instruction, access: Access) -> None:
         """Look for uses by the other core that race with an access, and note it."""
-        span, unit, elements = self._span[core], self._unit, access.elements
+        span, unit, elements = self._span, self._unit, access.elements
         if not i.form.dynamic:  # what it touches is always the same object
             if self._settled.get(id(access)) == span:
                 return
@@ -146,14 +146,17 @@ class _Core(Check):
             self._watch.begin()
 
     def wants(self, i: Instruction) -> bool:
-        """Tell whether an instruction touches a tensor that is watched."""
+        """Tell whether an instruction touches a tensor that is watched, or may order the uses of one."""
+        if i.definition.waits_for_others and ordered_by(i):
+            return True
         return any(v.storage.id in self._tensors for v in (*i.read(), *i.written()))
 
     def before(self, i: Instruction, accesses: Sequence[Access]) -> None:
         """Take note of what an instruction is about to touch, or that it orders what follows."""
         ordered = {s.id for s in ordered_by(i)}
-        for storage in ordered & self._tensors.keys():
-            self._tensors[storage].order(self._core)
+        if ordered:
+            tensors = [self._tensors[key] for key in ordered & self._tensors.keys()]
+            self._watch.arrive(self._core, i.definition.meets, tensors)
         for access in accesses:
             storage = access.view.storage.id
             if storage in self._tensors and storage not in ordered:
@@ -179,6 +182,7 @@ class RaceWatch:
             {w.storages[core].id: t for w, t in zip(watched, self._tensors, strict=True)}
             for core in range(len(kernels))
         ]
+        self.begin()
 
     def checks(self, core: int) -> tuple[Check, ...]:
         """Return what follows the run of a core."""
@@ -188,6 +192,21 @@ class RaceWatch:
         """Forget the last run."""
         for tensor in self._tensors:
             tensor.begin()
+        self._waiting: dict[bool, list[tuple[int, list[_Tensor]]]] = {True: [], False: []}
+
+    def arrive(self, core: int, is_barrier: bool, tensors: list[_Tensor]) -> None:
+        """Note that a core comes to a place of order, where it waits for the other one.
+
+        Barriers meet barriers and collectives meet collectives, in their order. What both name is ordered.
+        """
+        waiting = self._waiting[is_barrier]
+        if not waiting or waiting[0][0] == core:
+            waiting.append((core, tensors))
+            return
+        _, others = waiting.pop(0)
+        for tensor in tensors:
+            if tensor in others:
+                tensor.order()
 
     def findings(self) -> tuple[Finding, ...]:
         """Return the races of the last run."""

@@ -412,7 +412,8 @@ class Writer:
         """Return what orders a tensor, or only looks like it."""
         name = self.random.choice(list(self.tensors))
         way = self.random.choice(
-            ["own", "own", "own", "view", "other", "sendrecv"] + ["collective"] * 2 * self.ranks
+            ["own", "own", "own", "view", "other", "sendrecv", "crossed"]
+            + ["collective"] * 2 * self.ranks
         )
         self.counts[f"order: {way}"] += 1
         both = (0, 1)
@@ -420,6 +421,10 @@ class Writer:
             others = ["z", *(n for n in self.tensors if n != name)]
             name = self.random.choice(others)
             return [Line(self.put(f"nisa.core_barrier({name}, (0, 1))"), both, orders=(name,))]
+        if way == "crossed":
+            second = self.random.choice([n for n in ["z", *self.tensors] if n != name])
+            text = f"nisa.core_barrier(({name}, {second})[core], (0, 1))"
+            return [Line(self.put(text), both)]
         if way == "sendrecv":
             a, b = self.name("t"), self.name("t")
             self.put(f"{a} = nl.zeros((2, 4), dtype=nl.float32, buffer=nl.sbuf)")

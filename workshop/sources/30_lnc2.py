@@ -204,8 +204,9 @@ def fractions(w):
 # written. On a device the numbers may be right a thousand times, and wrong when a transfer is late. So do not trust
 # the numbers: trust the finding, which compares what the two programs touch and what orders them.
 #
-# Its two line numbers are the write and the read. `nisa.core_barrier(data=sums, cores=(0, 1))` between them orders
-# them: both cores must come to it before either goes on, and what was written to `data` before it can be read after it.
+# Its two line numbers are the write and the read, and it says which rows both touch. `nisa.core_barrier(data=sums, cores=(0, 1))`
+# between them orders them: both cores must come to it before either goes on, and what was written to `data` before it can be
+# read after it. It orders `data` and no other tensor.
 
 # %% [markdown] id="shares-spec"
 # ## Your turn: 30.3 A sum over both cores
@@ -443,7 +444,7 @@ check("30.5", two_sums, cause=...)
 #
 # * `kernel[2]` runs on two cores; `nl.program_id(0)` says which one is being traced.
 # * `nl.shared_hbm` is shared; SBUF, PSUM and `nl.private_hbm` are not.
-# * Nothing orders two cores but a meeting: `core_barrier` for shared HBM, `sendrecv` from SBUF to SBUF.
+# * Nothing orders two cores but a meeting: `core_barrier` for one tensor in shared HBM, `sendrecv` for tiles in SBUF.
 # * A race may compute the right numbers. The finding tells it all the same, with both lines.
 # * What is used again needs a second meeting: before it is written over, the other must have read it.
 # * Two cores are worth it where there is enough to do for both, evenly, with little to tell each other.
