@@ -163,9 +163,10 @@ Without it a kernel is traced before anything is computed, and print(tile) shows
         """\
 Something an author should know that does not stop a kernel. Kinds: uninitialized, capacity and
 hazard may make the result wrong on a device and are always printed; portability, deprecation, advice
-and unchecked (a check that only a run can make) stand in the report. Where a kernel is called directly, kernel(x) or nki.simulate(kernel)(x),
-findings other than advice are warnings (nki_lab.NkiWarning) at their lines, each once. --strict makes
-findings errors; --allow makes a finding of what only later versions of NKI refuse.""",
+and unchecked (a check that only a run can make) stand in the report. Where a kernel is called directly,
+kernel(x) or nki.simulate(kernel)(x), findings other than advice are warnings (nki_lab.NkiWarning) at
+their lines, each once. --strict makes findings errors; --allow makes a finding of what only later
+versions of NKI refuse.""",
     ),
     Term(
         ("%%nki",),
