@@ -2,13 +2,13 @@
 
 install()           for the process; does nothing where the official package is installed
 with aliases(): ... for a block, e.g. while a notebook cell runs on the simulator; the official package is back after
+aliases()           for the process, also where the official package is installed
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -110,22 +110,30 @@ def uninstall() -> None:
             del sys.modules[name]
 
 
-@contextmanager
-def aliases() -> Iterator[None]:
-    """Make `import nki` find nki_lab inside a `with` block.
+class aliases:
+    """Make `import nki` find nki_lab: from now on, or inside a `with` block.
 
-    An installed official package is out of sight inside and back afterwards.
+    An installed official package is out of sight meanwhile, and back after the block.
     """
-    if _finder in sys.meta_path:
-        yield
-        return
-    hidden: dict[str, Any] = {name: sys.modules.pop(name) for name in _loaded()}
-    sys.meta_path.insert(0, _finder)
-    try:
-        yield
-    finally:
-        uninstall()
-        sys.modules.update(hidden)
+
+    def __init__(self) -> None:
+        self._begins = False
+        self._begin()
+
+    def _begin(self) -> None:
+        if _finder not in sys.meta_path:
+            self._begins = True  # what is inside others changes nothing
+            self._hidden: dict[str, Any] = {name: sys.modules.pop(name) for name in _loaded()}
+            sys.meta_path.insert(0, _finder)
+
+    def __enter__(self) -> None:
+        self._begin()
+
+    def __exit__(self, *error: object) -> None:
+        if self._begins:
+            self._begins = False
+            uninstall()
+            sys.modules.update(self._hidden)
 
 
 def _loaded() -> list[str]:

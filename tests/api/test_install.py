@@ -166,3 +166,34 @@ def test_a_folder_of_that_name_is_no_package(tmp_path):
         "from nki_lab.api.install import install; print(install()); import nki; print(nki.__name__)"
     )
     assert run_python(text, tmp_path) == ["True", "nki_lab.api.nki"]
+
+
+@pytest.mark.parametrize("before", ["import nki.language", ""])
+def test_without_a_block_the_aliases_hold_from_now_on(official, before):
+    text = f"""
+{before}
+import nki_lab
+nki_lab.aliases()
+import nki.language
+print(nki.language is __import__("nki_lab.language").language)
+with nki_lab.aliases():
+    pass
+import nki.isa
+print(nki.isa.__name__)
+"""
+    assert run_python(text, official) == ["True", "nki_lab.api.isa"]
+
+
+def test_a_block_may_be_used_again():
+    assert (
+        run_python("""
+import importlib.util, nki_lab
+block = nki_lab.aliases()
+for _ in range(2):
+    with block:
+        import nki.language
+        print(nki.language.__name__)
+    print(importlib.util.find_spec("nki"))
+""")
+        == ["nki_lab.language", "None"] * 2
+    )
