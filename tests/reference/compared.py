@@ -139,7 +139,8 @@ def _compare(right: Tensor, array: Array, counts: dict[str, int] | None) -> str:
     if right.dtype.kind == "p":
         a, b = bits[0].astype(float), bits[1].astype(float)
     else:
-        a, b = (x.view(right.dtype.np).astype(np.float64) for x in bits)
+        with np.errstate(all="ignore"):
+            a, b = (x.view(right.dtype.np).astype(np.float64) for x in bits)
     with np.errstate(all="ignore"):
         near = (np.abs(a - b) <= np.maximum(error, 0)) & (error > 0)
     fine = (

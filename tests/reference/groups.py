@@ -46,13 +46,8 @@ def _given(w: Writer, kind: str, rows: int, columns: int, buffer: str = "shared_
     """Return a tensor with data of its own on each rank."""
     t = w.array((rows, columns), kind, buffer, "h")
     a, b = w.pick.randint(0, 128 - rows), w.pick.randint(0, COLUMNS - columns)
-    w.call(
-        "dma_copy",
-        dst=t,
-        src=w.source(kind, w.style if w.style != "special" else "wide").then(
-            f"[{a}:{a + rows}, {b}:{b + columns}]"
-        ),
-    )
+    source = w.source(kind, w.style if w.style != "special" else "wide")
+    _only_core_0(w, [(t, source.then(f"[{a}:{a + rows}, {b}:{b + columns}]"))])
     return t
 
 
@@ -65,7 +60,9 @@ def _collective(w: Writer, name: str) -> None:
     pick, kind = w.pick, w.pick.choice(_KINDS)
     f = pick.choice((1, 4, 6, 12))
     group, n = _group(w)
-    buffer = pick.choice(("shared_hbm", "shared_hbm", "sbuf"))
+    buffer = (
+        pick.choice(("shared_hbm", "shared_hbm", "sbuf")) if w.program.cores == 1 else "shared_hbm"
+    )
     reduce = op(pick.choice(("add", "minimum", "maximum")))
     if name == "all_reduce":
         count = 1 if buffer == "sbuf" else pick.choice((1, 2))
@@ -230,20 +227,33 @@ def ranks_program(seed: int, only: str | None = None) -> Program:
     if only is None and pick.random() < 0.15:
         variable = pick.choice(VARIABLE)
     ranks = {None: pick.choice((2, 3, 4)), "all_gather_v": 4, "all_to_all_v": 8}[variable]
-    target = "trn3" if variable == "all_to_all_v" else pick.choice(("trn2", "trn3"))
-    w = Writer(target, seed, 2 if variable else 1, ranks)
-    if variable:
+    both = variable is not None or (only is None and pick.random() < 0.2)
+    target = (
+        "trn3"
+        if variable == "all_to_all_v"
+        else pick.choice(("trn2", "trn3") if both else ("trn1", "trn2", "trn3"))
+    )
+    w = Writer(target, seed, 2 if both else 1, ranks)
+    if both:
         w.line("c = nl.program_id(0)")
+    if variable:
         _variable(w, variable, pick.choice(_KINDS))
-        w.program.results += [
-            h.text for h in w.tiles if h.t.buffer == "shared_hbm" and h.text[0] in "hm"
+    else:
+        names = [
+            c
+            for c in COLLECTIVES
+            if not both or c not in ("rank_id", "collective_permute_implicit")
         ]
-        return w.program
-    for _ in range(pick.choice((1, 1, 2, 3))):
-        _collective(w, only or pick.choice(COLLECTIVES))
-        if only is None:
-            _some(w, 1)
-    return w.finish(8)
+        for _ in range(pick.choice((1, 1, 2, 3))):
+            _collective(w, only or pick.choice(names))
+            if only is None and not both:
+                _some(w, 1)
+    if not both:
+        return w.finish(8)
+    w.program.results += [
+        h.text for h in w.tiles if h.t.buffer == "shared_hbm" and h.text[0] in "hm"
+    ]
+    return w.program
 
 
 def cores_program(seed: int) -> Program:

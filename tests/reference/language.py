@@ -15,6 +15,7 @@ import numpy as np
 
 from tests.reference import instructions, machine, products
 from tests.reference import numbers as n
+from tests.reference.composites import FUNCTIONS
 from tests.reference.numbers import TYPES, DType
 from tests.reference.tensors import Refused, Register, Slice, Tensor, new
 
@@ -22,7 +23,10 @@ from tests.reference.tensors import Refused, Register, Slice, Tensor, new
 class Op(str):
     """An operator: a value for `op=`, and called a function of tiles that makes a tile in SBUF."""
 
-    def __call__(self, x: Any, y: Any = None, dtype: DType | None = None) -> Tensor:
+    def __call__(self, *args: Any, **options: Any) -> Tensor:
+        return FUNCTIONS.get(self, self._apply)(*args, **options)
+
+    def _apply(self, x: Any, y: Any = None, dtype: DType | None = None) -> Tensor:
         one = x if isinstance(x, Tensor) else y
         dst = new(one.shape, dtype or one.dtype)
         if y is None:
@@ -88,7 +92,17 @@ def _enum(*names: str) -> SimpleNamespace:
     return SimpleNamespace(**{name: name for name in names})
 
 
-_OPS = {*n.BINARY, *n.UNARY, *n.BITVEC, *n.ACTIVATIONS, "invert", "prelu", "bypass", "average"}
+_OPS = {
+    *FUNCTIONS,
+    *n.BINARY,
+    *n.UNARY,
+    *n.BITVEC,
+    *n.ACTIVATIONS,
+    "invert",
+    "prelu",
+    "bypass",
+    "average",
+}
 nl = SimpleNamespace(
     **{name: Op(name) for name in _OPS}, **TYPES, sbuf="sbuf", psum="psum", shared_hbm="shared_hbm",
     private_hbm="private_hbm", hbm="private_hbm", ndarray=ndarray, full=full,

@@ -232,7 +232,9 @@ def tensor_reduce(w: Writer) -> None:
             flag(w),
         )
     data = w.read(p, f, kind, mem(w))
-    dst = w.write(p, f[: len(f) - count] or (1,), out, avoid=(data,))
+    keeps = w.pick.random() < 0.2
+    shape = f[: len(f) - count] + (1,) * count if keeps else f[: len(f) - count] or (1,)
+    dst = w.write(p, shape, out, avoid=(data,))
     w.call(
         "tensor_reduce",
         dst=dst,
@@ -240,6 +242,7 @@ def tensor_reduce(w: Writer) -> None:
         data=data,
         axis=axes if w.pick.random() < 0.7 or count > 1 else axes[0],
         negate=negate,
+        keepdims=True if keeps else ...,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tests.reference import numbers as n
@@ -142,40 +144,107 @@ _FUNCTIONS = (
 )
 
 
-@recipe(weight=3)
-def composites(w: Writer) -> None:
-    """Call functions of nki.language that make a tile."""
-    p, f = rows(w), free(w)
-    name, form = w.name("t"), w.pick.random()
-    kind = dtype(w)
+def _function(w: Writer) -> tuple[str, list[Any], dict[str, Any]]:
+    """Return a function of nki.language with arguments."""
+    p, f, form = rows(w), free(w), w.pick.random()
+    if form < 0.25:
+        a, b = w.read(p, f, dtype(w), plain=True), w.read(p, f, dtype(w), plain=True)
+        return w.pick.choice((*ARITHMETIC, *n.COMPARES, "logical_and", "logical_or")), [a, b], {}
+    if form < 0.4:
+        return w.pick.choice(_FUNCTIONS), [w.read(p, f, dtype(w, True), plain=True)], {}
+    if form < 0.45:
+        return "load", [w.source("float32").then(f"[0:{p}, 1:9]")], {}
     if form < 0.5:
-        a, b = w.read(p, f, kind, plain=True), w.read(p, f, dtype(w), plain=True)
-        call, given = w.pick.choice((*ARITHMETIC, *n.COMPARES, "logical_and", "logical_or")), [a, b]
-    elif form < 0.75:
-        call, given = w.pick.choice(_FUNCTIONS), [w.read(p, f, dtype(w, True), plain=True)]
-    elif form < 0.85:
-        call, given = "load", [w.source("float32").then(f"[0:{p}, 1:9]")]
-    else:
-        call, given = (
+        return (
             "full",
             [(p, 8), w.pick.choice((0.0, 1.5, -2.0)), Name("nl.float32", TYPES["float32"])],
+            {},
         )
+    name = w.pick.choice((
+        "ceil", "floor", "trunc", "negative", "sin", "cos", "tan", "sum", "max", "min", "prod", "mean", "var",
+        "softmax", "rms_norm", "where", "transpose", "matmul", "gather_flattened", "broadcast_to", "load_transpose2d",
+    ))  # fmt: skip
+    if name in ("ceil", "floor", "trunc", "negative"):
+        return name, [w.read(p, f, w.pick.choice(FLOATS[:-1]), plain=True)], {}
+    if name in ("transpose", "load_transpose2d"):
+        style = "tame" if w.chip == 2 else None
+        return (
+            name,
+            [
+                w.read(32, 8, "float32", style=style)
+                if name == "transpose"
+                else w.source("float32").then("[3:35, 2:18]")
+            ],
+            {},
+        )
+    if name == "matmul":
+        turned = w.pick.random() < 0.5
+        x = w.read(*((32, 8) if turned else (8, 32)), "float32", style="tame")
+        return name, [x, w.read(32, 12, "float32", style="tame")], {"transpose_x": turned}
+    if name == "gather_flattened":
+        return (
+            name,
+            [
+                w.read(p, 8, "float32", plain=True),
+                w.index(w.numbers.integers(0, 8, (p, 5)), "uint32"),
+            ],
+            {},
+        )
+    if name == "broadcast_to":
+        return name, [w.read(p, 1, dtype(w, True), plain=True), (p, 6)], {}
+    x = w.read(
+        p,
+        (2, 4) if name in ("sum", "max", "min", "prod", "mean") and w.pick.random() < 0.4 else 8,
+        "float32",
+        plain=True,
+    )
+    if name == "where":
+        return (
+            name,
+            [
+                w.index(w.numbers.integers(0, 2, (p, 8)), "float32"),
+                x,
+                w.read(p, 8, "float32", plain=True),
+            ],
+            {},
+        )
+    if name == "rms_norm":
+        return name, [x, w.read(p, 8, "float32", plain=True)], {"axis": 1, "n": 8}
+    if name in ("sin", "cos", "tan"):
+        return name, [x], {}
+    axis = w.pick.choice((2, (1, 2))) if x.t.ndim == 3 else 1
     more = (
-        {"dtype": Name("nl.bfloat16", TYPES["bfloat16"])}
-        if call not in ("load", "full") and w.pick.random() < 0.3
+        {"keepdims": True}
+        if name in ("sum", "max", "min", "prod", "mean") and w.pick.random() < 0.4
         else {}
     )
+    return name, [x], {"axis": axis, **more}
+
+
+@recipe(weight=6)
+def composites(w: Writer) -> None:
+    """Call functions of nki.language that make a tile."""
     if w.dry:
         raise Refused("shapes come from the call")
+    call, given, options = _function(w)
+    if call not in ("load", "full", "matmul") and w.pick.random() < 0.15:
+        options["dtype"] = (
+            Name("nl.bfloat16", TYPES["bfloat16"])
+            if call != "transpose"
+            else Name("nl.float32", TYPES["float32"])
+        )
     values = [
         h.t if isinstance(h, Handle) else h.value if isinstance(h, Name) else h for h in given
     ]
-    result = getattr(w.env["nl"], call)(*values, **{k: v.value for k, v in more.items()})
+    named = {k: v.value if isinstance(v, Name) else v for k, v in options.items()}
+    result, name = getattr(w.env["nl"], call)(*values, **named), w.name("t")
     w.line(
-        f"{name} = nl.{call}({', '.join([*map(repr, given), *(f'{k}={v}' for k, v in more.items())])})"
+        f"{name} = nl.{call}({', '.join([*map(repr, given), *(f'{k}={v!r}' for k, v in options.items())])})"
     )
     w.env[name] = result
-    w.tiles.append(Handle(name, result))
+    handle = Handle(name, result)
+    w.tiles.append(handle)
+    w.changed.add(id(result.memory))
 
 
 @recipe(4, 4)

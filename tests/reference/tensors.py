@@ -397,6 +397,7 @@ class Tensor:
 
     def write(self, val: Val, keep: Array | None = None, group: int = 16) -> None:
         """Round float32 values to the type and store them."""
+        val = Val(val.v, np.where(np.isnan(val.e), FREE, val.e))
         v, open_ = rounded(val.v, self.dtype)
         soft = val.dirty
         if soft.any():

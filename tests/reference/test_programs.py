@@ -20,7 +20,7 @@ from tests.reference.groups import COLLECTIVES, VARIABLE, cores_program, ranks_p
 from tests.reference.recipes import RECIPES
 from tests.reference.tensors import Refused
 
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "100"))
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "50"))
 SEED = int(os.environ.get("FUZZ_SEED", "1"))
 CHUNK = 250
 COUNTS: Counter[str] = Counter()
