@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nki_lab.dtypes import bfloat16, float32
-from nki_lab.ir.footprint import covers, flat_range, footprint, overlap
+from nki_lab.ir import footprint as footprints
+from nki_lab.ir.footprint import byte_range, covers, flat_range, footprint, overlap, share_bytes
 from nki_lab.targets.spaces import PRIVATE_HBM, PSUM, SBUF
 from tests.ir.memory import tensor
 from tests.ir.views import storages, touched, views
@@ -48,6 +49,64 @@ def test_overlap_misses_no_shared_byte(pair):
     shared = bool((touched(a) & touched(b)).any())
     for x, y in ((a, b), (b, a)):
         assert overlap(footprint(x), footprint(y)) or not shared
+
+
+@pytest.mark.parametrize("tries", [footprints._TRIES, 0], ids=["tried", "marked"])
+def test_whether_views_share_a_byte_is_decided_exactly(monkeypatch, tries):
+    monkeypatch.setattr(footprints, "_TRIES", tries)
+    footprints._share.cache_clear()
+
+    @settings(max_examples=300)
+    @given(pairs())
+    def check(pair):
+        a, b = pair
+        shared = bool((touched(a) & touched(b)).any())
+        assert share_bytes(a, b) is share_bytes(b, a) is shared
+        where = np.flatnonzero(touched(a))
+        assert byte_range(a) == (where[0], where[-1] + 1)
+
+    check()
+    footprints._share.cache_clear()
+
+
+def _bytes_of(pattern, start):
+    """Return the bytes of a pattern that begins at byte `start`, one by one."""
+    shape, strides, size = pattern
+    places = (sum(map(np.multiply, index, strides)) for index in np.ndindex(*shape))
+    return {start + int(at) * size + byte for at in places for byte in range(size)}
+
+
+@pytest.mark.parametrize("tries", [footprints._TRIES, 2], ids=["tried", "marked"])
+def test_steps_of_any_length_and_direction(monkeypatch, tries):
+    """Steps that lie on each other, that share no divisor, that are 0 or go back; elements of several sizes."""
+    monkeypatch.setattr(footprints, "_TRIES", tries)
+    footprints._share.cache_clear()
+    rng = np.random.default_rng(17)
+    counts = [0, 0]
+    for _ in range(3000):
+        patterns = []
+        for _ in range(2):
+            rank = rng.integers(0, 4)
+            shape = tuple(rng.choice([1, 2, 3, 5, 7], rank).tolist())
+            strides = tuple(rng.choice([0, 1, 2, 3, 5, 8, 16, 7, -1, -4, -6], rank).tolist())
+            patterns.append((shape, strides, int(rng.choice([1, 2, 4]))))
+        a, b = patterns
+        first, second = (int(rng.integers(0, 40)) * size for _, _, size in patterns)
+        shared = not _bytes_of(a, first).isdisjoint(_bytes_of(b, second))
+        assert footprints._share(second - first, a, b) is shared, (first, a, second, b)
+        counts[shared] += 1
+    assert min(counts) > 300
+    footprints._share.cache_clear()
+
+
+def test_large_strided_views_are_told_apart():
+    whole = tensor((4096, 4096), PRIVATE_HBM, float32)
+    assert not share_bytes(whole[:, 0::2], whole[:, 1::2])
+    assert share_bytes(whole[:, 0::2], whole[4095:, 4094:])
+    assert not share_bytes(whole.permute((1, 0))[:2048], whole[:, 2048:])
+    columns = whole.reshape((4096 * 4096,)).ap([[4097, 4095]], offset=1)  # beside the diagonal
+    assert not share_bytes(columns, whole.ap([[4097, 4096]]))
+    assert share_bytes(columns, whole[4094:4095, 4095:])
 
 
 @settings(max_examples=600)
