@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nki_lab.ir.coverage import part_of
-from nki_lab.ir.footprint import byte_range, share_bytes
+from nki_lab.ir.footprint import byte_range, footprint, share_bytes
 from nki_lab.ir.instruction import Instruction
 from nki_lab.ir.meetings import ordered_by
 from nki_lab.ir.nodes import Finding, Kernel, Loop
@@ -277,7 +277,7 @@ def _distinct(uses: Iterable[Use]) -> list[Use]:
 
 
 def _candidates(first: list[Use], second: list[Use]) -> Iterator[tuple[Use, Use]]:
-    """Yield the pairs with a write whose ranges of bytes meet, those by which something is written twice first."""
+    """Yield the pairs with a write whose ranges of bytes and rectangles meet, those with two writes first."""
     if not first or not second:
         return
     ranges = np.array([byte_range(use.view) for use in second])
@@ -285,14 +285,22 @@ def _candidates(first: list[Use], second: list[Use]) -> Iterator[tuple[Use, Use]
     low, high = ranges[order].T
     highest = np.maximum.accumulate(high)
     written = np.array([use.written for use in second])[order]
+    boxes = np.array([footprint(use.view) for use in second])[order]
     for use in sorted(first, key=lambda use: not use.written):
         start, end = byte_range(use.view)
-        begin, stop = np.searchsorted(highest, start, "right"), np.searchsorted(low, end)
-        meets = high[begin:stop] > start
+        near = slice(np.searchsorted(highest, start, "right"), np.searchsorted(low, end))
+        meets = high[near] > start
         if not use.written:
-            meets &= written[begin:stop]
-        met = order[begin:stop][meets]
-        for n in sorted(met.tolist(), key=lambda n: (not second[n].written, n)):
+            meets &= written[near]
+        box = footprint(use.view)
+        pitch, first_row, end_row, first_byte, end_byte = boxes[near].T
+        meets &= (pitch != box.pitch) | (
+            (first_row < box.end_row)
+            & (box.first_row < end_row)
+            & (first_byte < box.end_byte)
+            & (box.first_byte < end_byte)
+        )
+        for n in sorted(order[near][meets].tolist(), key=lambda n: (not second[n].written, n)):
             yield use, second[n]
 
 
