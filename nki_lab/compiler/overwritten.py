@@ -10,6 +10,7 @@ from nki_lab.ir import overwritten as order
 from nki_lab.ir.findings import FindingsByPlace
 from nki_lab.ir.instruction import Form, Instruction
 from nki_lab.ir.nodes import Finding, Kernel
+from nki_lab.ir.tensor import NkiTensor
 
 
 def find_overwritten(kernel: Kernel) -> tuple[Finding, ...]:
@@ -19,6 +20,11 @@ def find_overwritten(kernel: Kernel) -> tuple[Finding, ...]:
     for n in kernel.touches.repeated():
         i = kernel.instructions[n]
         for pair in order.pairs_of(i):
+            a, b = i.args[pair.dst], i.args[pair.src]
+            if type(a) is type(b) is NkiTensor and (
+                a.storage is not b.storage or (a is b and pair.order is not order.Order.NONE)
+            ):
+                continue
             for dst, writes in order.touched(i, pair.dst, written=True):
                 for src, reads in order.touched(i, pair.src, written=False):
                     if dst.storage is not src.storage or dst.dynamic or src.dynamic:

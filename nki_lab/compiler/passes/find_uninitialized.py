@@ -132,7 +132,7 @@ def _look_at(kernel: Kernel, elsewhere: dict[int, _Elsewhere] | None = None) -> 
     set_states: set[State] = set()
     shared = elsewhere or {}
     uncertain = {key for key, other in shared.items() if other.uncertain}
-    loops = _Loops(kernel)
+    loops, looped = _Loops(kernel), kernel.has_loops
     filled = _filled(kernel, loops).tolist()
     if elsewhere is not None:
         filled = [done or key not in elsewhere for key, done in enumerate(filled)]
@@ -149,13 +149,13 @@ def _look_at(kernel: Kernel, elsewhere: dict[int, _Elsewhere] | None = None) -> 
         i = kernel.instructions[n]
         form = i.form
         facts = _facts(form)
-        if loops.never(n):
+        if looped and loops.never(n):
             continue
         for position, view in _reads(i, facts.read):
             storage = view.storage
             if storage.origin != "temporary" or filled[storage.id]:
                 continue
-            seen = covered(storage)
+            seen = coverage.get(storage.id) or covered(storage)
             if seen.whole:
                 continue
             # Which elements it touches may be known only while running: then all must be written.
@@ -184,10 +184,10 @@ def _look_at(kernel: Kernel, elsewhere: dict[int, _Elsewhere] | None = None) -> 
                 storage = view.storage
                 if filled[storage.id] or _only_ordered(i, storage):
                     continue
-                seen = covered(storage)
+                seen = coverage.get(storage.id) or covered(storage)
                 if seen.whole:
                     continue
-                if view.dynamic is not None or not loops.certain(n, storage):
+                if view.dynamic is not None or (looped and not loops.certain(n, storage)):
                     # A view placed by a value, or a loop that may not run at all: some of it may stay unwritten.
                     uncertain.add(storage.id)
                 elif position in facts.keeping:
