@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,8 @@ class CompiledFunction:
             except KernelArgument as error:
                 raise of_rank(rank, error) from None
         with binding(self.compiled, self._options, len(calls)) as (programs, pairs):
-            outputs = run_ranks(programs, [arrays for _, arrays in found], pairs)
+            with _told_before(programs):
+                outputs = run_ranks(programs, [arrays for _, arrays in found], pairs)
             self.runs += 1
             results = [
                 result_of(
@@ -129,15 +131,16 @@ class CompiledFunction:
         before = kept_inputs(self.compiled.kernel, arrays)
         with binding(self.compiled, self._options) as (programs, pairs):
             (cores,) = programs
-            if len(cores) > 1:
-                (outputs,) = run_ranks(programs, [arrays], pairs)
-            else:
-                try:
-                    outputs = cores[0].run(arrays)
-                except SimulationError as error:
-                    # An uninitialised read is an error of this run if it is strict, which steps need not be.
-                    error.can_be_stepped = not isinstance(error, UninitializedRead)
-                    raise
+            with _told_before(programs):
+                if len(cores) > 1:
+                    (outputs,) = run_ranks(programs, [arrays], pairs)
+                else:
+                    try:
+                        outputs = cores[0].run(arrays)
+                    except SimulationError as error:
+                        # An uninitialised read is an error of this run if it is strict, which steps need not be.
+                        error.can_be_stepped = not isinstance(error, UninitializedRead)
+                        raise
             self.runs += 1
             return result_of(
                 self.compiled, cores, values, arrays, outputs, self._options, self._retrace, before
@@ -219,6 +222,18 @@ def recorded(result: Result) -> Result:
     """Return a result after telling whoever collects runs."""
     record(result)
     return result
+
+
+@contextmanager
+def _told_before(programs: Sequence[Sequence[Program]]) -> Iterator[None]:
+    """Add to what ends a run what it read unwritten before: an index nobody wrote is often the cause."""
+    try:
+        yield
+    except SimulationError as error:
+        runs = [run for cores in programs for run in cores]
+        told = (finding for run in runs for finding in run.unwritten.findings(run.kernel, None))
+        error.notes = tuple(dict.fromkeys((*error.notes, *(f.message for f in told))))
+        raise
 
 
 def _noticed(runs: Sequence[Program | EagerRun]) -> tuple[Finding, ...]:

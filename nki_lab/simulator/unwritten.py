@@ -220,12 +220,12 @@ class Unwritten:
                 make = partial(unwritten_result, view, missing)
                 self._findings.add(about, view.storage.stack, make)
 
-    def findings(self, kernel: Kernel, trips: Sequence[int]) -> tuple[Finding, ...]:
-        """Return what the last run showed and the compiler did not."""
+    def findings(self, kernel: Kernel, trips: Sequence[int] | None) -> tuple[Finding, ...]:
+        """Return what the last run showed and the compiler did not; `trips` is None where it broke off."""
         found = self._findings.by_key()
         if not found:
             return ()
-        idle = idle_loops(kernel, trips)
+        idle = [] if trips is None else idle_loops(kernel, trips)
         # A run while tracing takes in what the compiler left out because nothing uses it, and what it has decided.
         places = {i.stack for i in kernel.instructions} if self._all else set()
         known = {(f.stack, _subject(f)) for f in kernel.findings if f.kind == KIND}

@@ -15,7 +15,7 @@ import nki_lab
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api.nki import simulate
-from nki_lab.errors import UninitializedRead
+from nki_lab.errors import AddressOutOfRange, UninitializedRead
 from nki_lab.ir.instruction import UPDATE, registry
 from nki_lab.runtime import NkiWarning, jit, run
 from nki_lab.source import Span
@@ -507,6 +507,22 @@ def test_a_program_without_doubt_tracks_nothing():
 
     result = run(jit(kernel), X, one(3))
     assert not result.kernel.tracked and not told(result)
+
+
+def test_an_error_tells_what_was_read_unwritten_before_it():
+    """The index is 4, which unwritten integers show: the error alone does not say where it comes from."""
+
+    def kernel(x, count, scale):
+        held = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
+        stop = in_register(tile_of(count))
+        nl.fori_loop(0, stop, lambda i: nisa.memset(held, 0) and None)
+        at = in_register(held)
+        return returned(tile_of(x[:, nl.ds(at, 3)]))
+
+    assert not told(run(jit(kernel), X, one(1), one(2)))
+    with pytest.raises(AddressOutOfRange, match="index 4 is out of range") as caught:
+        run(jit(kernel), X, one(0), one(2))
+    assert any("register_load: all elements of src = `held`" in n for n in caught.value.notes)
 
 
 def test_what_keeps_elements_needs_no_hidden_register():
