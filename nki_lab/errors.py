@@ -31,7 +31,9 @@ from nki_lab.source import (
     authors_traceback,
     blanks,
     headline,
+    printable,
     stack_in_cells,
+    text_of,
 )
 
 _CALLS_SHOWN = 20
@@ -51,8 +53,8 @@ class NkiError(Exception):
     code = "NKI000"
     #: The version of NKI that refuses this first. Before it, or where the code is allowed, it is a finding.
     refused_since = ""
-    # The message names what may be called anything, such as a file: it stays one line that no terminal obeys.
-    _is_one_line = False
+    # What an author's own exception says may have several lines. Other messages are one, whatever they name.
+    _is_one_line = True
 
     def __init__(
         self,
@@ -64,7 +66,7 @@ class NkiError(Exception):
         blame: Blame | None = None,
     ) -> None:
         if self._is_one_line:
-            message = "".join(c if c.isprintable() else repr(c)[1:-1] for c in message)
+            message = text_of([message])
         super().__init__(message)
         self.message = message
         self.stack = stack
@@ -94,16 +96,16 @@ class NkiError(Exception):
 
     def render(self, heading: bool = False) -> list[str]:
         """Return the error as lines; `heading` adds the cell number a notebook shows."""
-        lines = [f"error[{self.code}]: {self.message}"]
+        lines = [*map(printable, f"error[{self.code}]: {self.message}".split("\n"))]
         spans = self.spans
         if spans:
             where = spans[0]
             lines.append(f"  --> {where.heading() if heading else where}")
             lines += [f"   {line}" for line in where.excerpt()]
             lines += _calls([f"{s.heading() if heading else s} in {s.function}" for s in spans[1:]])
-        lines += [f"  note: {note}" for note in self.notes]
+        lines += [text_of([f"  note: {note}"]) for note in self.notes]
         if self.help:
-            lines.append(f"  help: {self.help}")
+            lines += [printable(line, "\t") for line in f"  help: {self.help}".split("\n")]
         return lines
 
     def __str__(self) -> str:
@@ -138,7 +140,7 @@ def _sent(kind: type[NkiError], args: tuple[Any, ...], kept: dict[str, Any]) -> 
 def _calls(places: Sequence[str]) -> list[str]:
     """Return the lines of a call stack; one call made again and again is one line, and a deep stack is cut."""
     counted = [(place, len(list(same))) for place, same in itertools.groupby(places)]
-    lines = [f"  called from {p}{f' ({n} times)' if n > 1 else ''}" for p, n in counted]
+    lines = [f"  called from {printable(p)}{f' ({n} times)' if n > 1 else ''}" for p, n in counted]
     if len(lines) > _CALLS_SHOWN:
         half = _CALLS_SHOWN // 2
         lines[half:-half] = [f"  ... {len(lines) - 2 * half} more calls"]
@@ -235,6 +237,7 @@ class KernelRaised(LanguageError):
     """The author's own Python raised while the kernel was traced."""
 
     code = "NKI109"
+    _is_one_line = False
 
 
 class NotAllowed(LanguageError):
@@ -410,14 +413,12 @@ class UnknownOption(UsageError):
     """An option that the magic or command does not have, or a value it cannot take."""
 
     code = "NKI603"
-    _is_one_line = True
 
 
 class BadFile(UsageError, ValueError):
     """A file that is not what it should be: corrupt, of another kind or from a newer version."""
 
     code = "NKI604"
-    _is_one_line = True
 
 
 class UnknownTarget(UsageError, ValueError):
@@ -455,8 +456,9 @@ class BadKernelText(BadFile):
         """Return the error as lines, the line of the text among them."""
         first, *rest = super().render(heading)
         gutter = f"   {self.line} | "
-        mark = f"{'| ':>{len(gutter)}}{blanks(self.text[: self.column - 1])}^"
-        return [first, f"{gutter}{self.text}", mark, *rest]
+        before = printable(self.text[: self.column - 1], "\t")
+        mark = f"{'| ':>{len(gutter)}}{blanks(before)}^"
+        return [first, gutter + printable(self.text, "\t"), mark, *rest]
 
 
 class NoKernel(UsageError):
@@ -518,7 +520,7 @@ def _place_lines() -> list[str]:
     if error is None:
         return []
     shown = NkiError("", stack=stack_in_cells(error)).render(heading=True)
-    return [headline(error), *shown[1:]]
+    return [*map(printable, headline(error).split("\n")), *shown[1:]]
 
 
 def without_our_frames(error: BaseException) -> None:

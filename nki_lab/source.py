@@ -15,7 +15,7 @@ import os
 import re
 import sysconfig
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from types import CodeType, FrameType, TracebackType
@@ -36,6 +36,11 @@ _LIBRARIES = tuple(f"{package}numpy{os.sep}" for package in _PACKAGES)
 # A cell that is gone takes its code objects with it.
 _seen: dict[int, tuple[bool, ref[CodeType], bool]] = {}
 
+_UNSHOWN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
+    "\U000e0000-\U000e007f]"
+)
+_LONGEST_LINE = 2000  # characters; the longest remarks of ours have some hundred
 _CELL_NAME = re.compile(r"(?:<ipython-input-(\d+)-[0-9a-f]+>|.*[\\/]ipykernel_\d+[\\/]\d+\.py)$")
 _cell_numbers: dict[str, int | None] = {}
 # Who knows the numbers of cells that were not declared, if anybody.
@@ -164,7 +169,7 @@ class Span:
     @property
     def file_label(self) -> str:
         """Name the file without its folder, or `cell`: the same on every machine and run."""
-        return "cell" if is_cell(self.filename) else os.path.basename(self.filename)
+        return "cell" if is_cell(self.filename) else printable(os.path.basename(self.filename))
 
     def __str__(self) -> str:
         return f"{self.file_label}, line {self.line}"
@@ -231,14 +236,18 @@ class Span:
         width = len(str(self.line))
         lines = []
         for number in range(first, self.line + 1):
-            lines.append(f"{number:>{width}} | {linecache.getline(self.filename, number).rstrip()}")
+            shown = printable(linecache.getline(self.filename, number).rstrip(), "\t")
+            lines.append(f"{number:>{width}} | {shown}")
         text = self.text
         if not text:
             return []
         if self.column is not None:
             end = self.end_column if self.end_line == self.line and self.end_column else len(text)
-            marks = "^" * max(1, len(blanks(text[self.column : end]).expandtabs(1)))
-            lines.append(f"{'':>{width}} | {blanks(text[: self.column])}{marks}")
+            before, marked = (
+                printable(part, "\t") for part in (text[: self.column], text[self.column : end])
+            )
+            marks = "^" * max(1, len(blanks(marked).expandtabs(1)))
+            lines.append(f"{'':>{width}} | {blanks(before)}{marks}")
         return lines
 
 
@@ -257,6 +266,27 @@ def _argument(call: ast.Call, name: str, position: int) -> ast.expr | None:
     if not 0 <= position < len(call.args) or any(isinstance(a, ast.Starred) for a in before):
         return None
     return call.args[position]
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Return a text as one line that no terminal obeys and no table breaks at.
+
+    Control characters, ends of lines, marks that turn the direction of writing, characters that cannot be seen and
+    halves of characters are written as Python writes them in a string, but for those in `keep`.
+    """
+    if text.isprintable():
+        return text
+    return _UNSHOWN.sub(lambda m: m[0] if m[0] in keep else repr(m[0])[1:-1], text)
+
+
+def text_of(lines: Iterable[str]) -> str:
+    """Return a text of lines, in each of which names of any kind may stand: every report and table is made here."""
+    return "\n".join(
+        line
+        if len(line) <= _LONGEST_LINE
+        else f"{line[:_LONGEST_LINE]} ... {len(line):,} characters"
+        for line in map(printable, lines)
+    )
 
 
 def blanks(text: str) -> str:

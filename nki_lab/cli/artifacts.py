@@ -22,6 +22,7 @@ from nki_lab.cli.kernel_call import (
     Strict,
     Target,
 )
+from nki_lab.source import text_of
 
 if TYPE_CHECKING:
     from nki_lab.ir.nodes import Kernel
@@ -85,11 +86,15 @@ def compile_(
     path = compiled.save(output or Path(f"{compiled.kernel.name}{SUFFIX}"), source)
     count = len(compiled.kernel.instructions)
     typer.echo(
-        f"{compiled.kernel.name} for {compiled.target.name}: {count} instructions, written to {path}"
+        text_of(
+            [
+                f"{compiled.kernel.name} for {compiled.target.name}: {count} instructions, written to {path}"
+            ]
+        )
     )
     for finding in compiled.findings_before_run:
         if finding.kind != "advice":
-            typer.echo(f"{finding.kind}: {finding.message}", err=True)
+            typer.echo(text_of([f"{finding.kind}: {finding.message}"]), err=True)
 
 
 def disasm(
@@ -128,7 +133,7 @@ def diff(
     if not lines:
         typer.echo("the programs are the same")
         return
-    typer.echo("\n".join(lines))
+    typer.echo(text_of(lines))
     raise typer.Exit(1)
 
 

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from nki_lab.errors import UsageError
+from nki_lab.source import text_of
 
 
 def execute(
@@ -42,7 +43,7 @@ def execute(
         if write:
             notebook_file.write(executed.notebook, path)
         seconds = time.perf_counter() - start
-        typer.echo(f"{path.name}: {executed.cells} cells ran in {seconds:.1f} s")
+        typer.echo(text_of([f"{path.name}: {executed.cells} cells ran in {seconds:.1f} s"]))
         if report:
             if not executed.report:
                 raise UsageError(f"{path.name}: no kernel ran, so there is nothing to report")

@@ -31,6 +31,7 @@ from nki_lab.cli.kernel_call import (
 )
 from nki_lab.errors import BadFile, UnknownOption
 from nki_lab.options.table import BY_NAME, Expression
+from nki_lab.source import text_of
 
 if TYPE_CHECKING:
     from nki_lab.profiler.profile import Profile
@@ -122,11 +123,11 @@ def profile(
         typer.echo(report(found))
         if output is not None:
             save(found, output)
-            typer.echo(f"\nprofile written to {output}")
+            typer.echo(text_of(["", f"profile written to {output}"]))
         if perfetto is not None:
             native = perfetto.suffix.lower() == ".pftrace"
             _write(save if native else save_chrome_trace, found, perfetto)
-            typer.echo(f"\ntrace for Perfetto written to {perfetto}")
+            typer.echo(text_of(["", f"trace for Perfetto written to {perfetto}"]))
         # After the files: a question that has no answer is an error.
         for answer in answers(found, analyse, what_if):
             typer.echo(f"\n{answer}")

@@ -10,6 +10,7 @@ import typer
 from nki_lab.cli.lab import open_lab
 from nki_lab.cli.workshop_files import Copied, copy_workshop, workshop_folder
 from nki_lab.errors import UnknownOption
+from nki_lab.source import text_of
 
 _FOLDER = Path("nki-workshop")
 
@@ -54,7 +55,7 @@ def workshop(
         found.require()
         return
     copied = copy_workshop(workshop_folder(), folder, update=update, solutions=solutions)
-    typer.echo("\n".join(_told(copied, folder)))
+    typer.echo(text_of(_told(copied, folder)))
     if not copy_only:
         open_lab(folder, context.args)
 

@@ -27,7 +27,7 @@ from nki_lab.ir.printer import print_kernel
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.ir.verify import verify
 from nki_lab.isa.reading import read_kernel
-from nki_lab.profiler.reading import beginning_of, read_document, write_whole
+from nki_lab.profiler.reading import MAX_NAME, MAX_TEXT, beginning_of, read_document, write_whole
 from nki_lab.source import Span, Stack, is_cell
 from nki_lab.targets import get_target
 from nki_lab.targets.spec import Target
@@ -271,6 +271,11 @@ def _read(stored: dict[str, Any], source: str) -> CompiledKernel:
     stacks = [
         tuple(Span(files[frame[0]], *frame[1:]) for frame in stack) for stack in stored["stacks"]
     ]
+    names = [stored["name"], *files, *(name for name, _ in stored["parameters"])]
+    _check_lengths(names, "name", MAX_NAME, source)
+    texts = [text for f in stored["findings"] for text in (f["message"], f["help"])]
+    texts += [text for lines in (stored["lines"] or {}).values() for text in lines.values()]
+    _check_lengths(texts, "text", MAX_TEXT, source)
     with collector_paused():
         kernels = [_placed(core, stacks, source) for core in stored["cores"]]
     findings = tuple(
@@ -290,6 +295,13 @@ def _read(stored: dict[str, Any], source: str) -> CompiledKernel:
     return CompiledKernel(kernel, (("loaded", kernel),), described, tuple(kernels[1:]))
 
 
+def _check_lengths(texts: Sequence[str], what: str, most: int, source: str) -> None:
+    """Raise BadFile where a text is longer than any view has room for."""
+    longest = max(map(len, texts), default=0)
+    if longest > most:
+        raise BadFile(f"{source} has a {what} of {longest:,} characters, more than {most:,}")
+
+
 def _placed(core: dict[str, Any], stacks: Sequence[Stack], source: str) -> Kernel:
     """Return the program of a core, with the places of its parts."""
     kernel = read_kernel(core["program"])
@@ -297,6 +309,7 @@ def _placed(core: dict[str, Any], stacks: Sequence[Stack], source: str) -> Kerne
     wrong = [error for error in verify(kernel) if not isinstance(error, OverCapacity)]
     if wrong:  # the file is intact: it was made so
         raise wrong[0] if len(wrong) == 1 else KernelErrors(wrong)
+    _check_lengths([kernel.name, *(s.name for s in kernel.storages)], "name", MAX_NAME, source)
     places = core["places"]
     parts = (
         ("instructions", kernel.instructions),

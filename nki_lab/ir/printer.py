@@ -37,7 +37,7 @@ from nki_lab.ir.literals import (
 from nki_lab.ir.nodes import Kernel, Loop, OutputRef
 from nki_lab.ir.storage import Storage
 from nki_lab.ir.tensor import NkiTensor
-from nki_lab.source import Span, Stack
+from nki_lab.source import Span, Stack, printable
 from nki_lab.targets.spaces import SHARED_HBM
 
 FORMAT = 1
@@ -150,7 +150,7 @@ class _Printer:
         if findings:
             for f in kernel.findings:
                 message = f"{f.kind}: {f.message}{f' ({f.help})' if f.help else ''}"
-                lines.append(Line(f"// {' '.join(message.split())}", f.stack))
+                lines.append(Line(printable(f"// {' '.join(message.split())}"), f.stack))
         return lines
 
     def storage(self, s: Storage) -> list[Line]:

@@ -39,6 +39,7 @@ from nki_lab.profiler.profile import Profile
 from nki_lab.runtime import Comparison, KernelFunction, Result
 from nki_lab.runtime.chosen import current_target
 from nki_lab.settings import Settings
+from nki_lab.source import text_of
 
 _CELL, _LINE = "%%nki", "%nki"
 
@@ -109,7 +110,7 @@ class NkiMagics(Magics):
             if not runs and not options.quiet:
                 for kernel in kernels:
                     parameters = ", ".join(kernel.__signature__.parameters)
-                    print(f"kernel {kernel.__name__}({parameters}) for {target}")
+                    print(text_of([f"kernel {kernel.__name__}({parameters}) for {target}"]))
         if editor is not None:
             editor.expected(printed)
 
@@ -199,12 +200,12 @@ class NkiMagics(Magics):
                 show(result, options.show, other, tells=False)
         else:
             if not options.quiet:
-                print("\n".join(lines))
+                print(text_of(lines))
             print(findings, end="")
             if not options.quiet:
                 _tell(result, other, options, locate)
         if kept and not options.quiet and not options.json:
-            print("\n".join(kept))
+            print(text_of(kept))
 
 
 def _tell(result: Result, other: Profile | None, options: Namespace, locate: Locate) -> None:

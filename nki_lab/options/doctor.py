@@ -18,6 +18,7 @@ import numpy as np
 from nki_lab import __version__
 from nki_lab.errors import NkiError
 from nki_lab.settings import Settings
+from nki_lab.source import text_of
 from nki_lab.targets import get_target
 
 _DISTRIBUTION = "nki-lab"
@@ -62,7 +63,7 @@ class Examination:
             lines.append(f"{marks[check.ok]:<7} {check.name:<20} {check.found}")
             if check.help and not check.ok:
                 lines.append(f"{'':<8}help: {check.help}")
-        return "\n".join(lines)
+        return text_of(lines)
 
     def require(self) -> None:
         """Raise an error that names what failed."""

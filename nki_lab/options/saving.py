@@ -11,6 +11,7 @@ from nki_lab.profiler import files
 
 if TYPE_CHECKING:
     from nki_lab.runtime import Result
+from nki_lab.source import printable
 
 
 def _page(result: Result, path: Path) -> None:
@@ -47,5 +48,5 @@ def keep(result: Result, paths: Sequence[Path]) -> list[str]:
     for path in paths:
         holds, write = _KINDS[path.suffix.lower()]
         write(result, path)
-        lines.append(f"{holds}: written to {path}")
+        lines.append(printable(f"{holds}: written to {path}"))
     return lines

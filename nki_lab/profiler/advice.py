@@ -6,6 +6,9 @@ import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from nki_lab.profiler.text_table import ANSWER_LINES, cut
+from nki_lab.source import text_of
+
 #: Category of advice in the table Warning.
 CATEGORY = "advice"
 #: What stands between what was found and what to write instead.
@@ -68,7 +71,7 @@ class Advices(tuple[Advice, ...]):
         lines = ["advice, the largest gain first", *listed(map(str, self[:_SHOWN]))]
         if len(self) > _SHOWN:
             lines.append(f"  ... {len(self) - _SHOWN} more")
-        return "\n".join(lines)
+        return text_of(cut(lines, ANSWER_LINES))
 
     __repr__ = __str__
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.source_lines import by_line
+from nki_lab.profiler.text_table import ANSWER_LINES, cut
 
 #: Rows of an answer that its plain form holds, the first ones; it tells how many there are.
 MOST_ROWS = 100
@@ -35,11 +36,11 @@ def _core(profile: Profile, name: str) -> int | None:
 
 def _text(name: str, profile: Profile) -> str:
     core = _core(profile, name)
-    heading = "" if core is None else f"core {core}, after which no other ends\n"
-    return f"{heading}{_FOUND[name][0](profile)}"
+    heading = [] if core is None else [f"core {core}, after which no other ends"]
+    return "\n".join(cut([*heading, *str(_FOUND[name][0](profile)).split("\n")], ANSWER_LINES))
 
 
-#: Name -> answer as text, the same on every run and machine, fewer than 40 lines.
+#: Name -> answer as text, the same on every run and machine, at most ANSWER_LINES.
 ANALYSES: dict[str, Callable[[Profile], str]] = {name: partial(_text, name) for name in _FOUND}
 
 

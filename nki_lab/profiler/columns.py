@@ -140,6 +140,10 @@ def _strings(values: Any, field: Field, rows: int) -> Strings:
 
 
 def _numbers(values: Any, field: Field) -> np.ndarray:
+    if isinstance(values, list | tuple):
+        is_bool = {type(value) is bool for value in values if value is not None}
+        if len(is_bool) > 1:  # NumPy would take True for 1
+            raise ValueError(f"column {field.name} must hold {field.type} values")
     if isinstance(values, list | tuple) and any(value is None for value in values):
         unknown = np.array([value is None for value in values])
         nothing = _DTYPES[field.type](0).item()
@@ -154,7 +158,21 @@ def _numbers(values: Any, field: Field) -> np.ndarray:
     safe = {"f": "iuf", "i": "iu", "b": "b"}[wanted.kind]
     if array.size and (array.dtype.kind not in safe or not _in_range(array, field)):
         raise ValueError(f"column {field.name} must hold {field.type} values")
+    _check_limits(array, field)
     return array.astype(wanted, copy=False)
+
+
+def _check_limits(array: np.ndarray, field: Field) -> None:
+    if field.least is None or field.most is None or not array.size:
+        return
+    seen = (
+        array[:1] if array.ndim == 1 and array.strides == (0,) else array
+    )  # one value for all rows
+    for value in (seen.min().item(), seen.max().item()):
+        if not field.least <= value <= field.most:  # no number, neither
+            raise ValueError(
+                f"column {field.name} holds {value}, and may hold {field.least:,} to {field.most:,}"
+            )
 
 
 def _in_range(array: np.ndarray, field: Field) -> bool:

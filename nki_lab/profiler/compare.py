@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from nki_lab.profiler.match_lines import same_lines
 from nki_lab.profiler.schema import ENGINES
 from nki_lab.profiler.source_lines import by_line
+from nki_lab.source import text_of
 
 if TYPE_CHECKING:
     from nki_lab.profiler.profile import Profile
@@ -93,7 +94,7 @@ class ProfileComparison:
             if len(shown) > _SHOWN:
                 lines.append(f"... {len(shown) - _SHOWN} more")
         lines += ["", *(f"{name:<24}{a:>14}{b:>14}" for name, a, b in self.figures)]
-        return "\n".join(line.rstrip() for line in lines)
+        return text_of(line.rstrip() for line in lines)
 
     __repr__ = __str__
 

@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from nki_lab.profiler.waits import REASONS, Waits
+from nki_lab.source import text_of
 
 if TYPE_CHECKING:
     from nki_lab.profiler.profile import Profile
@@ -105,7 +106,7 @@ class CriticalPath:
         if self.reasons:
             between = ", ".join(f"{name} {_us(ns)}" for name, ns in self.reasons.items())
             lines.append(f"between steps, us by what was waited for: {between}")
-        return "\n".join([*lines, *self._chain()])
+        return text_of([*lines, *self._chain()])
 
     __repr__ = __str__
 

@@ -19,7 +19,7 @@ from nki_lab.errors import BadFile
 from nki_lab.profiler.columns import Column, Strings, known
 from nki_lab.profiler.parquet_tables import arrow, arrow_errors, read_rows
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.reading import reading
+from nki_lab.profiler.reading import check_texts, reading
 from nki_lab.profiler.schema import TABLES, TRANSFERS, Field
 from nki_lab.profiler.span import (
     EVENTS,
@@ -81,6 +81,7 @@ def load_explorer_folder(
         for name in tables:  # what does not fit the schema is to be told here
             if name != "DmaPacket":
                 profile.table(name)
+        check_texts(profile, tables.keys() - {"DmaPacket"})
     return profile if span is None else cut(profile, span, whole, rows.get(TRANSFERS))
 
 

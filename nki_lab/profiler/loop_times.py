@@ -17,6 +17,8 @@ import numpy as np
 from nki_lab.profiler.columns import known
 from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.profiler.source_lines import issuers
+from nki_lab.profiler.text_table import ANSWER_LINES, cut
+from nki_lab.source import text_of
 
 if TYPE_CHECKING:
     from nki_lab.profiler.profile import Profile
@@ -69,7 +71,7 @@ class LoopIterations(tuple[Iteration, ...]):
         for iteration in self:
             loops.setdefault((iteration.place, iteration.variable), []).append(iteration)
         if len(loops) == 1:
-            return "\n".join(self._each())
+            return text_of(self._each())
         lines = [_HEAD.format("loop, mean of an iteration", "times", *_COLUMNS)]
         for (place, variable), found in loops.items():
             means = [
@@ -77,7 +79,7 @@ class LoopIterations(tuple[Iteration, ...]):
                 for values in zip(*((i.instructions, *_times(i)) for i in found), strict=True)
             ]
             lines.append(_row(f"{variable} ({place})", len(found), means))
-        return "\n".join(lines)
+        return text_of(cut(lines, ANSWER_LINES))
 
     __repr__ = __str__
 

@@ -68,7 +68,8 @@ from nki_lab.profiler.columns import (
     to_list,
 )
 from nki_lab.profiler.packets import Deals
-from nki_lab.profiler.schema import SBUF_PLACE, TABLES, TRANSFERS
+from nki_lab.profiler.schema import MOST_OF_EVENT, SBUF_PLACE, TABLES, TRANSFERS
+from nki_lab.source import printable
 from nki_lab.targets import Target
 
 if TYPE_CHECKING:
@@ -467,7 +468,7 @@ class Profile:
     def __repr__(self) -> str:
         kind = "modelled" if self.is_simulation else "measured"
         return (
-            f"<Profile {self.name or 'kernel'} on {self.target.name}: {kind}, "
+            f"<Profile {printable(self.name) or 'kernel'} on {self.target.name}: {kind}, "
             f"{self.total_ns / 1000:.3f} us, {self.count('Instruction')} instructions>"
         )
 
@@ -513,6 +514,8 @@ def _complete(table: str, source: Mapping[str, Any]) -> Table:
         negative = np.ma.filled(length < 0, False)
         if negative.any():
             raise BadTable(f"table {table}: row {int(np.argmax(negative))} ends before it starts")
+        if np.ma.filled(length > MOST_OF_EVENT, False).any():
+            raise BadTable(f"table {table}: a row takes more than {MOST_OF_EVENT:,} ns")
         if "duration_ns" in fields and "duration_ns" not in columns:
             columns["duration_ns"] = length
         if "throughput" in fields and "throughput" not in columns and "transfer_bytes" in columns:

@@ -21,7 +21,7 @@ from nki_lab.errors import BadFile
 from nki_lab.profiler.columns import Column, Strings, known, to_list
 from nki_lab.profiler.packets import Deals
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.reading import read_document, reading, write_whole
+from nki_lab.profiler.reading import check_texts, read_document, reading, write_whole
 from nki_lab.profiler.schema import SCHEMA_VERSION, TRANSFERS
 from nki_lab.targets import get_target
 
@@ -163,6 +163,7 @@ def with_head(
     )
     if lines is not None and len(lines) != profile.count(TRANSFERS):
         raise ValueError("the lines of some transfers are missing, or there are too many")
+    check_texts(profile, profile.supplied)
     _ = profile.deals, profile.summary  # what does not fit its table or column is to be told here
     return profile
 

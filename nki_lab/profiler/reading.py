@@ -12,10 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nki_lab.errors import BadFile, UnknownTarget
-from nki_lab.profiler.profile import BadTable
+from nki_lab.profiler.columns import Strings
+from nki_lab.profiler.profile import BadTable, Profile
 
 #: Larger files are refused before they are read.
 MAX_BYTES = 1 << 30
+#: Characters of a name, and of any other text, in a file of ours.
+MAX_NAME, MAX_TEXT = 10_000, 100_000
 _BEGINNING = 200  # bytes that tell what a file is
 _NAME_SHOWN = 80  # characters of a name that no file can have
 
@@ -63,6 +66,19 @@ def beginning_of(path: Path) -> bytes:
             return file.read(_BEGINNING)
     except (OSError, ValueError):  # also a name that no file can have
         return b""
+
+
+def check_texts(profile: Profile, tables: Iterable[str]) -> None:
+    """Raise BadTable where a file has a text that no list of a view has room for."""
+    if len(profile.name) > MAX_NAME:
+        raise BadTable(f"its name has {len(profile.name):,} characters, more than {MAX_NAME:,}")
+    for table in tables:
+        for name, column in profile.table(table).items():
+            longest = max(map(len, column.values), default=0) if isinstance(column, Strings) else 0
+            if longest > MAX_TEXT:
+                raise BadTable(
+                    f"table {table}: a text of column {name} has {longest:,} characters, more than {MAX_TEXT:,}"
+                )
 
 
 def write_whole(path: Path, content: str | Iterable[str | bytes]) -> None:

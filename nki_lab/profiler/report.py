@@ -18,6 +18,7 @@ from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import ENGINES
 from nki_lab.profiler.source_lines import by_line
 from nki_lab.progress import doing
+from nki_lab.source import text_of
 
 _TITLES = {
     "tensor": "Tensor",
@@ -35,7 +36,7 @@ _UNKNOWN = "-"
 def report(profile: Profile) -> str:
     """Return the report of a profile as text, without a final line break."""
     parts = ReportParts(profile)
-    return "\n".join([*parts.figures, *parts.lines(), *parts.advice(), *parts.limits()])
+    return text_of([*parts.figures, *parts.lines(), *parts.advice(), *parts.limits()])
 
 
 class ReportParts:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nki_lab.source import text_of
+
 if TYPE_CHECKING:
     from nki_lab.profiler.profile import Profile
 
@@ -100,7 +102,7 @@ class Roofline:
             lines.append(
                 f"attainable {reach:,.2f} TFLOP/s, reached {self.flops / self.total_ns / 1000:,.2f}"
             )
-        return "\n".join(lines)
+        return text_of(lines)
 
     __repr__ = __str__
 

@@ -8,6 +8,7 @@ Explorer calls a share of 1 "percent" and stores it as a fraction between 0 and 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,26 +17,52 @@ from types import MappingProxyType
 _FILE = Path(__file__).with_name("explorer_schema.json")
 
 
+#: What one event takes or moves at most, in ns, bytes or operations: so much of each of two million adds up in 64 bits.
+MOST_OF_EVENT = 1 << 42
+_MOST = 1 << 62
+#: Table and column, column alone, or type -> the least and the most that a number may be; the first that matches.
+_RANGES: tuple[tuple[str, int, int | float], ...] = (
+    (r".* (gap_time|dma_wait_time_ns|.*_delay) .*", -_MOST, _MOST),  # negative where two overlap
+    (r".* ((.*_)?ts|(.*_)?timestamp|trigger|completion) int\d+", 0, _MOST),
+    (r".* (pcore_idx|num_physical_cores) .*", 0, 1023),
+    (r".* ((.*_)?idx|(.*_)?index|(compiler_)?pc|partition|.*_partitions|.*_depth|line_number) .*", -1, 1 << 31),
+    (r"(Summary|OpcodeSummary|TensorInfo|DmaUsage|HbmUsage|NeffHeader|ThrottleSummary|ExecutionInfo)"
+     r" .*(_count|bytes|size|flops|cycles|_ns) int64", 0, _MOST),
+    (r".* .*(duration|_ns|bytes|_size|flops|elements|flops_transpose|_address|_transpose) int64", 0, MOST_OF_EVENT),
+    (r".* .*_percent float", 0, 1e6),  # of memory, more than 1 where it does not fit
+    (r".* float", 0, 1e30),
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Field:
-    """One column: its name, type (int64, int32, float, string, bool), unit and whether required."""
+    """One column: its name, type (int64, int32, float, string, bool), unit and whether required.
+
+    A number lies from `least` to `most`, both included; integers without limits have those of their type.
+    """
 
     name: str
     type: str
     unit: str
     required: bool
+    least: float | None = None
+    most: float | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Field:
-        """Read a field from its line in the schema file, such as `start_ts int64 ns!`."""
+    def parse(cls, text: str, table: str) -> Field:
+        """Read a field of a table from its line in the schema file, such as `start_ts int64 ns!`."""
         name, kind, unit = text.split(" ")
-        return cls(name, kind, unit.removesuffix("!"), unit.endswith("!"))
+        told = f"{table} {name} {kind}"
+        limits = next((r[1:] for r in _RANGES if re.fullmatch(r[0], told)), (None, None))
+        return cls(name, kind, unit.removesuffix("!"), unit.endswith("!"), *limits)
 
 
 def _read() -> tuple[str, dict[str, Mapping[str, Field]], dict[str, tuple[str, ...]]]:
     document = json.loads(_FILE.read_text(encoding="utf-8"))
     tables: dict[str, Mapping[str, Field]] = {
-        table: MappingProxyType({field.name: field for field in map(Field.parse, lines)})
+        table: MappingProxyType(
+            {field.name: field for field in (Field.parse(line, table) for line in lines)}
+        )
         for table, lines in document["tables"].items()
     }
     return document["schema_version"], tables, {k: tuple(v) for k, v in document["enums"].items()}

@@ -11,6 +11,7 @@ import numpy as np
 from nki_lab.profiler.columns import Strings
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TRANSFERS
+from nki_lab.source import text_of
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class LineTimes(list[LineTime]):
             lines.append(row.format(line.place, *shown, *counts))
         if len(self) > _SHOWN:
             lines.append(f"... {len(self) - _SHOWN} more")
-        return "\n".join(lines)
+        return text_of(lines)
 
     __repr__ = __str__
 

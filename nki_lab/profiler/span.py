@@ -358,7 +358,7 @@ def _cut_table(name: str, table: Mapping[str, Any], span: Span) -> dict[str, Any
     if name == "Warning" and "category" in columns:
         lasting = ~columns["category"].equal_to(ADVICE)
         return {field: take(c, lasting) for field, c in columns.items()} if lasting.any() else {}
-    if name in CURVES:
+    if name in CURVES and _MOMENT in columns:
         columns[_MOMENT] = np.maximum(columns[_MOMENT], span.start_ns)
     if not {BEGINS, ENDS} <= set(columns):
         return columns

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nki_lab.profiler.schema import ENGINES
+from nki_lab.profiler.text_table import ANSWER_LINES, cut
 from nki_lab.profiler.waits import REASONS, Waits
+from nki_lab.source import text_of
 
 if TYPE_CHECKING:
     from nki_lab.profiler.profile import Profile
@@ -94,7 +96,7 @@ class Stalls(tuple[Stall, ...]):
                 rest = own[_SHOWN_PER_LANE:]
                 waited = sum(stall.wait_ns for stall in rest)
                 lines.append(f"{waited / 1000:>22,.3f}  in {len(rest)} other ways")
-        return "\n".join(lines)
+        return text_of(cut(lines, ANSWER_LINES))
 
     __repr__ = __str__
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TABLES
+from nki_lab.source import text_of
 
 # Groups by how the names of their metrics begin; what begins otherwise is about the whole run.
 _RUN = "run"
@@ -55,7 +56,7 @@ def summary_text(profile: Profile) -> str:
                 zeros, _WIDTH, initial_indent="  0: ", subsequent_indent="     ",
                 break_long_words=False, break_on_hyphens=False,
             )  # fmt: skip
-    return "\n".join(lines)
+    return text_of(lines)
 
 
 def _is_told(value: Any) -> bool:

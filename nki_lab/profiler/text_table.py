@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from io import StringIO
 
-from rich.console import Console
-from rich.table import Table
+from nki_lab.source import printable
 
 _WIDTH = 110
+#: An answer about a run has fewer than 40 lines.
+ANSWER_LINES = 39
 
 
 def text_table(
@@ -18,6 +19,9 @@ def text_table(
     count: int | None = None,
 ) -> list[str]:
     """Return a table of at most `limit` lines, as a list of them; `count` is the number of rows there are in all."""
+    from rich.console import Console  # takes a while, and most of a session prints no table
+    from rich.table import Table
+
     count = len(rows) if count is None else count
     if limit is not None and 1 + len(rows) + (count > len(rows)) > limit:
         rows = rows[: max(limit - 2, 0)]
@@ -26,7 +30,7 @@ def text_table(
         right = head.endswith((" ns", " us", "partition", "moved"))
         table.add_column(head, justify="right" if right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(printable, row))
     # In a notebook rich would show the table itself, as HTML, and ipykernel asks for escape codes.
     console = Console(
         file=StringIO(),

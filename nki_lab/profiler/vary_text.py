@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from nki_lab.profiler.text_table import text_table
 from nki_lab.profiler.variants import Variant, Variants, value_words
+from nki_lab.source import text_of
 
 #: What is said where a profile is all that is known.
 NO_VARIANTS = (
@@ -33,7 +34,7 @@ def variants_text(
     )  # fmt: skip
     below = [*notes.lines, *_best(variants), *_rest(variants, len(found)), *_fixed(variants)]
     left = None if lines is None else lines - len(below)
-    return "\n".join([*text_table(heads, rows, left), *below])
+    return text_of([*text_table(heads, rows, left), *below])
 
 
 class _Notes:

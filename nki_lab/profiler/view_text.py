@@ -18,6 +18,7 @@ from nki_lab.profiler.step_text import stepper_text
 from nki_lab.profiler.text_table import cut, text_table
 from nki_lab.profiler.vary_text import NO_VARIANTS, variants_text
 from nki_lab.profiler.view_data import VIEWS, ViewData
+from nki_lab.source import text_of
 
 _EVENTS_SHOWN = 40
 _LIMITS_SHOWN = 12  # of the model, where a report is cut
@@ -49,14 +50,16 @@ def view_text(data: ViewData, view: str, lines: int | None = None) -> str:
         lines: at most so many lines, the last of which says how many more there are; None is no limit.
     """
     assert view in VIEWS
-    return "\n".join(_TEXTS[view](data, lines))
+    return text_of(_TEXTS[view](data, lines))
 
 
 def summary(data: ViewData) -> str:
     """Return one line on a run: which kernel ran, where, and for how long."""
     profile = data.profile
     how = "modelled" if profile.is_simulation else "measured"
-    return f"{data.name} on {profile.target.name}: {profile.total_ns / 1000:,.3f} us {how}"
+    return text_of(
+        [f"{data.name} on {profile.target.name}: {profile.total_ns / 1000:,.3f} us {how}"]
+    )
 
 
 def comparison_lines(first: ViewData, second: ViewData, limit: int | None = None) -> list[str]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from nki_lab.profiler.text_table import ANSWER_LINES, cut
+from nki_lab.source import text_of
+
 if TYPE_CHECKING:
     from nki_lab.profiler.advice import Advices
     from nki_lab.profiler.profile import Profile
@@ -65,7 +68,7 @@ class WhatIfs(tuple[WhatIf, ...]):
             f"{change(w.gain_share):>9}  {w.meaning}"
             for w in self
         ]
-        return "\n".join(lines)
+        return text_of(cut(lines, ANSWER_LINES))
 
     __repr__ = __str__
 

@@ -20,6 +20,7 @@ from nki_lab.runtime.chosen import within
 from nki_lab.runtime.jit import KernelFunction, jit
 from nki_lab.runtime.recording import warn_of_findings
 from nki_lab.settings import override
+from nki_lab.source import printable
 from nki_lab.targets.spec import Target
 from nki_lab.timing import TimingOptions, simulate_cores, simulate_time
 from nki_lab.timing.schedule import schedule
@@ -57,7 +58,7 @@ class Benchmark:
     findings: tuple[Finding, ...] = field(default=(), repr=False, compare=False)
 
     def __repr__(self) -> str:
-        return (
+        return printable(
             f"{self.name} on {self.target}: {self.latency_ns / 1000:,.3f} us for one call, "
             f"{self.steady_ns / 1000:,.3f} us for each further call right behind it (modelled, not measured)"
         )

@@ -12,7 +12,7 @@ from typing import Any
 
 from nki_lab.ir.nodes import Finding
 from nki_lab.runtime.result import Result
-from nki_lab.source import Span, is_internal
+from nki_lab.source import Span, is_internal, text_of
 
 
 class _Recording:
@@ -67,7 +67,7 @@ def warn_of_findings(findings: Iterable[Finding]) -> None:
     for finding in findings:
         if finding.kind == "advice":
             continue
-        text = finding.message + (f"; {finding.help}" if finding.help else "")
+        text = text_of([finding.message + (f"; {finding.help}" if finding.help else "")])
         filename, line = _place(finding)
         shown = _shown.setdefault(filename, {})
         key = text, NkiWarning, line

@@ -21,6 +21,7 @@ from nki_lab.profiler.span import EVENTS, refuse_more
 from nki_lab.profiler.view_data import VIEWS, ViewData
 from nki_lab.profiler.view_text import comparison_lines, view_text
 from nki_lab.progress import doing
+from nki_lab.source import text_of
 from nki_lab.widgets.head import view_head
 from nki_lab.widgets.open_views import open_views
 from nki_lab.widgets.parts import Parts
@@ -117,7 +118,7 @@ class Display:
 
     def __repr__(self) -> str:
         if self.other is not None:
-            return "\n".join(comparison_lines(self.other, self.data, TEXT_LINES))
+            return text_of(comparison_lines(self.other, self.data, TEXT_LINES))
         return "\n\n".join(view_text(self.data, name, TEXT_LINES) for name in self.text)
 
     @cached_property

@@ -255,6 +255,25 @@ def test_a_file_that_is_too_large_is_refused_unread(tmp_path):
         load(file)
 
 
+def test_names_and_texts_are_bounded(saved):
+    whole = json.loads(saved.read_text())
+    program = [
+        core | {"program": core["program"].replace("%x", "%x" + "y" * 20_000)}
+        for core in whole["cores"]
+    ]
+    assert program != whole["cores"]
+    finding = {"kind": "k", "message": "m" * 200_000, "place": 0, "help": "", "code": "NKI401"}
+    for changes, words in (
+        ({"name": "n" * 50_000_000}, "a name of 50,000,000 characters, more than 10,000"),
+        ({"cores": program}, r"a name of 20,00\d characters"),
+        ({"findings": [finding]}, "a text of 200,000 characters"),
+        ({"nki_lab": "9" * 50_000_000}, r"was compiled by nki_lab 999\d* *"),
+    ):  # fmt: skip
+        with pytest.raises(BadFile, match=words) as error:
+            from_json(rewritten(saved, **changes))
+        assert len(str(error.value)) < 3_000
+
+
 def test_another_version_or_chip_is_refused_with_what_to_do(saved, monkeypatch):
     with pytest.raises(NotOnTarget, match="was compiled for trn3, not for trn1"):
         load(saved, target="trn1")

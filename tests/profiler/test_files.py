@@ -17,7 +17,11 @@ from nki_lab.profiler.export_tables import table_csv, table_json
 from nki_lab.profiler.files import is_profile
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.profile_json import FORMAT_VERSION, from_json, load, save, to_json
+from nki_lab.profiler.report import report
 from nki_lab.profiler.schema import TABLES
+from nki_lab.profiler.summary_text import summary_text
+from nki_lab.server.file_page import PROFILE_VIEWS
+from nki_lab.widgets import display
 
 from .example import profile
 
@@ -135,3 +139,99 @@ def test_a_value_of_the_wrong_type_is_told_when_the_file_is_read(key, value) -> 
     document = json.loads(to_json(profile())) | {key: value}
     with pytest.raises(BadFile, match="is not a readable profile"):
         from_json(json.dumps(document), "changed.json")
+
+
+def changed(table: str, name: str, value: object) -> str:
+    """Return the example as a document in which the last row of a column holds another value."""
+    document = json.loads(to_json(profile()))
+    columns = document["tables"].setdefault(table, {})
+    rows = len(next(iter(columns.values()), [0]))
+    kept = columns.get(name) or [0] * rows
+    columns[name] = [*kept[:-1], value]
+    return json.dumps(document)
+
+
+OUTSIDE = [
+    ("Instruction", "start_ts", -1),
+    ("Instruction", "end_ts", 2**62 + 1),
+    ("DmaPacketAggregated", "start_ts", -5),
+    ("DmaPacketAggregated", "pcore_idx", 10**9),
+    ("Instruction", "pcore_idx", -1),
+    ("Instruction", "duration_ns", -3),
+    ("Instruction", "evt_wait_time_ns", -3),
+    ("Instruction", "raw_flops", 2**60),
+    ("DmaPacketAggregated", "read_bytes", -1),
+    ("DmaPacketAggregated", "transfer_bytes", 2**43),
+    ("DmaPacketAggregated", "throughput", "NaN"),
+    ("DmaPacketAggregated", "throughput", "-Infinity"),
+    ("SbufUsage", "timestamp", -1),
+    ("SbufUsage", "avg_util_percent", "Infinity"),
+    ("SbufUsage", "avg_util_percent", -0.5),
+    ("SbufAllocation", "start_address", -1),
+    ("SbufAllocation", "partition", 2**40),
+    ("Instruction", "id", True),
+    ("Instruction", "id", 1.5),
+    ("Instruction", "id", 2**70),
+    ("Metadata", "num_physical_cores", 10**9),
+    ("Metadata", "first_hw_timestamp", -1),
+    ("Summary", "total_time", "NaN"),
+    ("Summary", "dma_transfer_count", -1),
+]
+
+
+@pytest.mark.parametrize(("table", "name", "value"), OUTSIDE)
+def test_a_number_that_nothing_can_have_is_refused_in_one_line(table, name, value) -> None:
+    with pytest.raises(
+        BadFile, match=r"^error\[NKI604\]: run.json is not a readable profile"
+    ) as error:
+        from_json(changed(table, name, value), "run.json")
+    assert "\n" not in error.value.message
+    assert len(error.value.message) < 200
+
+
+@pytest.mark.parametrize("table", list(TABLES))
+def test_whatever_number_a_file_holds_it_is_refused_or_shown(table: str) -> None:
+    """Every column of numbers, at and beyond its ends: one line, or a report, a summary and a page."""
+    told: list[str] = []
+    for name, field in TABLES[table].items():
+        if field.type in ("string", "bool"):
+            continue
+        ends = [field.least, field.most] if field.least is not None else [-(2**31), 2**31 - 1]
+        values = (
+            [-1, 0, 2**63 - 1, -(2**63), *ends] if field.type != "float" else [-1.0, "NaN", *ends]
+        )
+        for value in values:
+            if value is None:
+                continue
+            exact = value if field.type == "float" or isinstance(value, str) else int(value)
+            try:
+                read = from_json(changed(table, name, exact), "run.json")
+            except BadFile as error:
+                told.append(error.message)
+                continue
+            assert "bound by" in report(read)
+            assert summary_text(read)
+            assert len(display(read, PROFILE_VIEWS).page()) < 3_000_000
+            part = read.between(500, 900)
+            assert report(part) and summary_text(part)
+    assert not any("\n" in message for message in told)
+
+
+def test_texts_of_files_are_bounded() -> None:
+    document = json.loads(to_json(profile()))
+    with pytest.raises(BadFile, match=r"its name has 50,000,000 characters, more than 10,000$"):
+        from_json(json.dumps(document | {"name": "n" * 50_000_000}), "run.json")
+    for table, name in (
+        ("Instruction", "opcode"),
+        ("Warning", "message"),
+        ("TensorInfo", "variable_name"),
+    ):
+        long = json.loads(to_json(profile()))
+        rows = len(next(iter(long["tables"].get(table, {"x": [0]}).values())))
+        rows = profile().count(table) or rows
+        long["tables"].setdefault(table, {})[name] = {
+            "codes": [0] * rows,
+            "values": ["x" * 200_000],
+        }
+        with pytest.raises(BadFile, match=f"a text of column {name} has 200,000 characters"):
+            from_json(json.dumps(long), "run.json")
