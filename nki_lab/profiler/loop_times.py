@@ -16,7 +16,7 @@ import numpy as np
 
 from nki_lab.profiler.columns import known
 from nki_lab.profiler.schema import TRANSFERS
-from nki_lab.profiler.source_lines import issuers
+from nki_lab.profiler.source_lines import ENGINE_SUM, issuers
 from nki_lab.profiler.text_table import ANSWER_LINES, cut
 from nki_lab.source import text_of
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nki_lab.profiler.profile import Profile
 
 _SHOWN = 24
-_HEAD = "{:<28}{:>8}{:>14}{:>13}{:>13}{:>13}"
+_HEAD = "{:<27}{:>8}{:>14}{:>14}{:>13}{:>13}"
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class LoopIterations(tuple[Iteration, ...]):
         return lines
 
 
-_COLUMNS = ("instructions", "engine us", "DMA us", "elapsed us")
+_COLUMNS = ("instructions", ENGINE_SUM, "DMA us", "elapsed us")
 
 
 def _times(i: Iteration) -> tuple[int, int, int]:

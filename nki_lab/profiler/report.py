@@ -16,7 +16,7 @@ from nki_lab.profiler.advice import listed
 from nki_lab.profiler.metrics import bound_by
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import ENGINES
-from nki_lab.profiler.source_lines import by_line
+from nki_lab.profiler.source_lines import ENGINE_SUM, by_line
 from nki_lab.progress import doing
 from nki_lab.source import text_of
 
@@ -66,7 +66,7 @@ class ReportParts:
         if not shown:
             return [f"lines        {len(self._by_line)}: print(result) has what they take"]
         row = "{:<32}{:>14}{:>14}{:>14}"
-        lines = ["", row.format("line", "engine us", "DMA us", "instructions")]
+        lines = ["", row.format("line", ENGINE_SUM, "DMA us", "instructions")]
         for line in self._by_line[:shown]:
             times = (f"{ns / 1000:,.3f}" for ns in (line.engine_ns, line.transfer_ns))
             lines.append(row.format(line.place, *times, f"{line.instructions:,}").rstrip())

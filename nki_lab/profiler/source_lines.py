@@ -13,6 +13,9 @@ from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.source import text_of
 
+#: Heading of the time of a line on all engines: where they work at the same time, each counts.
+ENGINE_SUM = "engine sum us"
+
 
 @dataclass(frozen=True)
 class LineTime:
@@ -41,8 +44,8 @@ class LineTimes(list[LineTime]):
     def __str__(self) -> str:
         if not self:
             return "no line is known"
-        row = "{:<32}{:>12}{:>12}{:>12}{:>15}{:>9}"
-        lines = [row.format("line", "engine us", "DMA us", "waiting us", "bytes moved", "count")]
+        row = "{:<30}{:>14}{:>12}{:>12}{:>15}{:>9}"
+        lines = [row.format("line", ENGINE_SUM, "DMA us", "waiting us", "bytes moved", "count")]
         for line in self[:_SHOWN]:
             times = (line.engine_ns, line.transfer_ns, line.wait_ns)
             shown = [f"{ns / 1000:,.3f}" for ns in times]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from nki_lab.profiler.known_advice import about_the_numbers, known_advice
 from nki_lab.profiler.line_costs import LineCost, line_costs
+from nki_lab.profiler.source_lines import ENGINE_SUM
 from nki_lab.profiler.text_table import cut
 from nki_lab.profiler.view_data import Remark, ViewData
 
 _BAR = 8
 _PLACES_SHOWN = 3
 _WIDTH = 110
-_ROW = "{:<{w}}  {:<8} {:>9} {:>9} {:>9} {:>11}  {}"
+_ROW = "{:<{w}}  {:<8} {:>13} {:>9} {:>9} {:>11}  {}"
 
 
 def source_text(data: ViewData, limit: int | None) -> list[str]:
@@ -31,7 +32,7 @@ def source_text(data: ViewData, limit: int | None) -> list[str]:
     rows += [_row(cost.place.label, cost.place.text, cost, most) for cost in rest]
     if limit is not None and len(rows) >= limit:
         rows = [row for row in rows if row[1]]
-    heads = ("line", "cost", "engine us", "DMA us", "wait us", "bytes moved", "text")
+    heads = ("line", "cost", ENGINE_SUM, "DMA us", "wait us", "bytes moved", "text")
     width = max(len(row[0]) for row in (heads, *rows))
     return cut([_ROW.format(*row, w=width).rstrip()[:_WIDTH] for row in (heads, *rows)], limit)
 

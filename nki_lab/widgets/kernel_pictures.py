@@ -72,7 +72,7 @@ def _engine_legend(picture: Paper, costs: list[LineCost]) -> None:
     for engine in (name for name in ENGINE_LABELS if name in used):
         picture.fill(x, y + 2, 14, 14, ENGINE_COLOURS[engine])
         x = picture.text(x + 20, y, f"{ENGINE_LABELS[engine]}  ")
-    picture.text(x, y, "added up over every time a line ran", FAINT)
+    picture.text(x, y, "added up over engines, and over every time a line ran", FAINT)
 
 
 def graph_picture(

@@ -51,7 +51,7 @@ def test_a_loop_of_the_device_costs_every_pass() -> None:
 
 def test_the_text_names_every_line_with_its_cost() -> None:
     lines = view_text(added().view_data, "source").splitlines()
-    assert lines[0].split() == "line cost engine us DMA us wait us bytes moved text".split()
+    assert lines[0].split() == "line cost engine sum us DMA us wait us bytes moved text".split()
     costly = [line for line in lines if "#" in line]
     assert len(costly) == 2 and all(len(line) <= 110 for line in lines)
     assert "total = nl.add(nl.load(x[:, part])" in costly[0]

@@ -33,7 +33,7 @@ function engines(meta, theme) {
 
 function lines(meta, theme) {
   const most = Math.max(...meta.lines.map((l) => l.engine_us + l.dma_us), 1e-9);
-  return table(["line", "by engine", "#engine us", "#DMA us", "#instructions"], meta.lines.map((l) => [
+  return table(["line", "by engine", "#engine sum us", "#DMA us", "#instructions"], meta.lines.map((l) => [
     sourceLine(l.place, l.source),
     stack(l, most, theme),
     microseconds(l.engine_us), microseconds(l.dma_us), number(l.count),
