@@ -10,10 +10,13 @@ from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any
 
+from nki_lab.widgets.static_page import picture_html
 from nki_lab.widgets.theme import INK_ON_ANY
 
 PLOTLY = "application/vnd.plotly.v1+json"
 #: Of an axis of a plotly figure.
+# Characters of a chart's text that stand for its picture.
+_WORDS_LENGTH = 400
 GRID = "rgba(128,128,128,0.3)"
 
 
@@ -30,7 +33,13 @@ class ChartForms(ABC):
 
     @cached_property
     def _bundle(self) -> dict[str, Any]:
-        bundle: dict[str, Any] = {"text/plain": repr(self), "image/svg+xml": self.to_svg()}
+        svg = self.to_svg()
+        words = " ".join(repr(self).split())[:_WORDS_LENGTH]
+        bundle: dict[str, Any] = {
+            "text/plain": repr(self),
+            "image/svg+xml": svg,
+            "text/html": picture_html(words, svg.encode(), "svg+xml"),
+        }
         try:
             bundle[PLOTLY] = self.figure().to_plotly_json()
         except ImportError:
@@ -57,6 +66,7 @@ def svg_opening(title: str, width: int, height: int) -> list[str]:
     """Return the beginning of a picture, with its title."""
     return [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12" fill="{INK_ON_ANY}">',
+        f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12" fill="{INK_ON_ANY}" role="img">',
+        f"<title>{html.escape(title)}</title>",
         f'<text x="8" y="17" font-size="13">{html.escape(title)}</text>',
     ]

@@ -5,7 +5,8 @@ One object in several forms, of which a front end takes the richest it knows:
     text/plain         the report (or the views that were asked for); the same on every run and machine
     image/png          the first view that is drawn, of a report the timeline; also in notebooks nobody trusts
     widget view        the live views, where a person runs the cell, in a front end with widgets
-    text/html          tables without a script, only where no live view can be made
+    text/html          the same picture with words for whoever does not see it, which exported notebooks need; tables
+                       without a script where no live view can be made
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from nki_lab.widgets.head import view_head
 from nki_lab.widgets.open_views import open_views
 from nki_lab.widgets.parts import Parts
 from nki_lab.widgets.picture import WIDTH
-from nki_lab.widgets.pictures import drawn_view, view_picture
+from nki_lab.widgets.pictures import drawn_view, picture_words, view_picture
 from nki_lab.widgets.saved_page import saved_page
-from nki_lab.widgets.static_page import static_html
+from nki_lab.widgets.static_page import picture_html, static_html
 from nki_lab.widgets.theme import theme_table
 
 _WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -121,12 +122,19 @@ class Display:
             return text_of(comparison_lines(self.other, self.data, TEXT_LINES))
         return "\n\n".join(view_text(self.data, name, TEXT_LINES) for name in self.text)
 
+    @property
+    def _words(self) -> str:
+        return picture_words(self._parts, drawn_view(self.tabs))
+
     @cached_property
     @doing("drawing")
     def _bundle(self) -> dict[str, Any]:
         bundle: dict[str, Any] = {"text/plain": repr(self)}
-        picture = self.to_image(view=drawn_view(self.tabs))
-        bundle["image/png"] = base64.b64encode(picture).decode()
+        view = drawn_view(self.tabs)
+        png, svg = (self.to_image(format, view) for format in ("png", "svg"))
+        bundle["image/png"] = base64.b64encode(png).decode()
+        kind, picture = min((("svg+xml", svg), ("png", png)), key=lambda form: len(form[1]))
+        bundle["text/html"] = picture_html(self._words, picture, kind, _SHOWN_WIDTH)
         if not open_views.are_watched():
             return bundle
         if self.widget is None:
@@ -142,7 +150,7 @@ class Display:
     def _repr_mimebundle_(
         self, include: Any = None, exclude: Any = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        return dict(self._bundle), {"image/png": {"width": _SHOWN_WIDTH}}
+        return dict(self._bundle), {"image/png": {"width": _SHOWN_WIDTH, "alt": self._words}}
 
 
 def display(

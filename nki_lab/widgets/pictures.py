@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import textwrap
 from collections.abc import Callable, Sequence
 
-from nki_lab.profiler.report import badge
+from nki_lab.profiler.report import badge, bound_sentence
 from nki_lab.profiler.view_data import ViewData
 from nki_lab.profiler.view_text import summary, view_text
 from nki_lab.widgets.kernel_pictures import graph_picture, source_picture
@@ -38,7 +39,19 @@ def view_picture(parts: Parts, view: str, format: str = "png", theme: str = "lig
         raise ValueError(
             f"pictures are {' or '.join(PAPERS)}, {' or '.join(_THEMES)}; found {format}, {theme}"
         )
-    return _DRAWINGS.get(view, _text)(parts, view, PAPERS[format], theme)
+    picture = _DRAWINGS.get(view, _text)(parts, view, PAPERS[format], theme)
+    if format == "svg":
+        title = html.escape(picture_words(parts, view))
+        picture = picture.replace(b">", f' role="img">\n<title>{title}</title>'.encode(), 1)
+    return picture
+
+
+def picture_words(parts: Parts, view: str) -> str:
+    """Return what the picture of a view shows, in words for whoever does not see it."""
+    data, other = parts.data, parts.other
+    with_another = other is not None and _DRAWINGS.get(view) is _timeline
+    beside = f", beside that of {summary(other)}" if other is not None and with_another else ""
+    return f"{_WORDS[view]} of {summary(data)}{beside}; bound by {bound_sentence(data.profile)}"
 
 
 def _timeline(parts: Parts, view: str, paper: PaperKind, theme: str) -> bytes:
@@ -73,6 +86,20 @@ def _wrapped(line: str, letters: int) -> list[str]:
     ) or [""]  # fmt: skip
 
 
+#: View -> what its picture shows.
+_WORDS = {
+    "report": "Timeline of the engines and DMA queues",
+    "findings": "Text with the findings",
+    "source": "Lines of the kernel, each with a bar of its time by engine,",
+    "ir": "Text of the compiled program",
+    "layout": "Places of the tensors in memory",
+    "array": "Multiplier array of the Tensor engine during a product",
+    "memory": "Tiles in SBUF and PSUM over the program",
+    "stepper": "Values of operands, instruction by instruction,",
+    "timeline": "Timeline of the engines and DMA queues",
+    "graph": "Flow of data between the lines",
+    "vary": "Times with other values of the parameters",
+}
 #: View -> what draws it; the others are shown as text.
 _DRAWINGS: dict[str, Callable[[Parts, str, PaperKind, str], bytes]] = {
     "array": _of_data(array_picture),

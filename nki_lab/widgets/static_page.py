@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import html
 
 from nki_lab.profiler.report import badge
@@ -9,6 +10,20 @@ from nki_lab.profiler.view_data import ViewData
 from nki_lab.profiler.view_text import known_text, summary
 
 _LINES_SHOWN = 40
+
+
+def picture_html(words: str, picture: bytes, kind: str, width: int | None = None) -> str:
+    """Return a picture as HTML with a text for whoever does not see it: templates of nbconvert have no other place.
+
+    Args:
+        words: what the picture shows.
+        picture: its file.
+        kind: "png" or "svg+xml".
+        width: in pixels of the page; by default its own.
+    """
+    packed = base64.b64encode(picture).decode()
+    size = "" if width is None else f' width="{width}"'
+    return f'<img alt="{html.escape(words)}"{size} src="data:image/{kind};base64,{packed}">'
 
 
 def static_html(data: ViewData, views: tuple[str, ...], note: str = "") -> str:

@@ -468,14 +468,14 @@ def test_an_exported_page_shows_picture_and_text_without_kernel_and_network(
     stored = nbformat.read(lab.root / "export.ipynb", as_version=4)
     forms = [o.data for cell in stored.cells[1:] for o in cell.outputs if "data" in o]
     for form in forms:
-        assert set(form) == {"text/plain", "image/png", WIDGET}
+        assert set(form) == {"text/plain", "image/png", "text/html", WIDGET}
         assert len(str(form)) < 100_000
         del form[WIDGET]  # as `nki-lab execute --write` stores it
     exported, _ = nbconvert.HTMLExporter(template_name="basic").from_notebook_node(stored)
     with browser(chromium) as page:
         console = Console().listen(page)
         page.set_content(exported)
-        pictures = page.locator("img[src^='data:image/png']")
+        pictures = page.locator("img[src^='data:image/'][alt*='us modelled']")
         assert pictures.count() == 2
         assert all(p.evaluate("(img) => img.naturalWidth") == 1200 for p in pictures.all())
         assert page.evaluate("window.pwned") is None

@@ -29,7 +29,7 @@ from tests.chromium import installed
 #: Bytes that one display may leave in a notebook.
 BYTES_MAX = 300_000
 #: What a notebook that any viewer shows may hold; plotly's data is only read by front ends that have plotly.
-STATIC = {"text/plain", "image/png", "image/svg+xml", "application/vnd.plotly.v1+json"}
+STATIC = {"text/plain", "text/html", "image/png", "image/svg+xml", "application/vnd.plotly.v1+json"}
 #: Mean difference of a pixel's colour, 0 to 255, up to which two pictures are the same one.
 SAME = 10.0
 
@@ -102,7 +102,9 @@ def faults(shown: Shown) -> Iterator[str]:
     if (size := len(str(forms))) > BYTES_MAX:
         yield f"takes {size:,} bytes"
     if re.search(
-        r"<script|javascript:|\son\w+=", str(forms.get("image/svg+xml", "")), re.IGNORECASE
+        r"<script|javascript:|\son\w+=",
+        f"{forms.get('image/svg+xml', '')} {forms.get('text/html', '')}",
+        re.IGNORECASE,
     ):
         yield "has a script"
 
@@ -139,17 +141,25 @@ def page_faults(page: Page, stored: list[Shown]) -> Iterator[str]:
         if box is None or box["width"] < 100 or box["height"] < 40:
             yield f"cell {shown.cell}: its picture cannot be seen"
         elif "image/svg+xml" not in shown.data:
-            seen = base64.b64encode(picture.screenshot()).decode()
-            difference = page.evaluate(_DIFFERENCE, [seen, shown.data["image/png"]])
+            seen = f"data:image/png;base64,{base64.b64encode(picture.screenshot()).decode()}"
+            stored_picture = _SOURCE.search(shown.data.get("text/html", ""))
+            expected = (
+                stored_picture[1]
+                if stored_picture
+                else f"data:image/png;base64,{shown.data['image/png']}"
+            )
+            difference = page.evaluate(_DIFFERENCE, [seen, expected])
             if difference > SAME:
                 yield f"cell {shown.cell}: its picture looks otherwise, by {difference:.1f} of 255"
 
 
+# Where a display of HTML has its picture.
+_SOURCE = re.compile(r'<img [^>]*src="([^"]*)"')
 # The mean difference of a colour, of both pictures made so small that how letters were scaled does not matter.
 _DIFFERENCE = """async (pictures) => {
   const images = await Promise.all(pictures.map(async (text) => {
     const image = new Image();
-    image.src = `data:image/png;base64,${text}`;
+    image.src = text;
     await image.decode();
     return image;
   }));
