@@ -45,7 +45,7 @@ def test_text_says_whether_it_is_modelled_and_draws_bars() -> None:
 
 def test_a_chart_is_small_and_has_a_picture() -> None:
     bundle = utilisation(by_hand())._repr_mimebundle_()
-    assert list(bundle) == ["text/plain", "image/svg+xml", PLOTLY]
+    assert list(bundle) == ["text/plain", "image/svg+xml", "text/html", PLOTLY]
     picture = ElementTree.fromstring(bundle["image/svg+xml"])
     bars = picture.findall("{*}rect")
     shares = utilisation(by_hand()).values
@@ -61,7 +61,7 @@ def test_a_name_with_markup_stays_text() -> None:
     title = utilisation(ViewData("x", profile)).figure().layout.title.text
     assert title.startswith("&lt;b onload=x&gt;: busy")
     picture = ElementTree.fromstring(utilisation(ViewData("x", profile)).to_svg())
-    assert {part.tag.split("}")[1] for part in picture.iter()} == {"svg", "text", "rect"}
+    assert {part.tag.split("}")[1] for part in picture.iter()} == {"svg", "title", "text", "rect"}
     assert picture.find("{*}text").text.startswith("<b onload=x>: busy")
 
 
