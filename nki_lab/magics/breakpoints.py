@@ -57,7 +57,14 @@ def _is_ours(frame: FrameType) -> bool:
     """Tell whether a frame belongs to nki_lab, or to a library that it calls."""
     at: FrameType | None = frame
     while at is not None and not is_internal(at.f_code):
-        if not at.f_code.co_filename.startswith((*_LIBRARIES, "<frozen")):
+        written = at.f_code.co_filename.startswith((*_LIBRARIES, "<frozen"))
+        if not written and not _is_generated(at):
             return False
         at = at.f_back
     return at is not None
+
+
+def _is_generated(frame: FrameType) -> bool:
+    """Tell whether Python has made a function itself: what makes a named tuple, or a dataclass of nki_lab."""
+    module = frame.f_globals.get("__name__") or ""
+    return frame.f_code.co_filename == "<string>" and module.startswith(("namedtuple_", "nki_lab."))
