@@ -160,31 +160,43 @@ def _is_sum(target: int, times: dict[int, int]) -> bool:
             merged[-1] = smaller, often + count * (step // smaller)
         else:
             merged.append((step, count))
-    reach = [0, *accumulate(step * count for step, count in merged)]
-    units = [0, *accumulate((step for step, _ in merged), gcd)]
-    tries = 0
-    seen: set[tuple[int, int]] = set()
+    sums = _Sums(merged)
+    try:
+        return sums.reach(len(merged), target // unit)
+    except _TooMany:
+        return _is_marked(target // unit, merged, sums.most[-1])
 
-    def reaches(kinds: int, rest: int) -> bool:
-        """Tell whether `rest` is a sum of the first `kinds` steps."""
-        nonlocal tries
-        if not 0 <= rest <= reach[kinds] or rest % units[kinds] or (kinds, rest) in seen:
+
+class _Sums:
+    """Sums of steps, each taken at most some times, tried one by one.
+
+    Attributes:
+        steps: (step, how often) in growing order.
+        most: the largest sum of the first so many steps.
+    """
+
+    def __init__(self, steps: list[tuple[int, int]]) -> None:
+        self.steps = steps
+        self.most = [0, *accumulate(step * count for step, count in steps)]
+        self._units = [0, *accumulate((step for step, _ in steps), gcd)]
+        self._tries = 0
+        self._seen: set[tuple[int, int]] = set()
+
+    def reach(self, kinds: int, rest: int) -> bool:
+        """Tell whether `rest` is a sum of the first `kinds` steps; raise _TooMany past _TRIES."""
+        below = self.most[kinds]
+        if not 0 <= rest <= below or rest % self._units[kinds] or (kinds, rest) in self._seen:
             return False
         if kinds == 1:
             return True
-        seen.add((kinds, rest))
-        step, count = merged[kinds - 1]
-        first = max(0, -((reach[kinds - 1] - rest) // step))
+        self._seen.add((kinds, rest))
+        step, count = self.steps[kinds - 1]
+        first = max(0, -((self.most[kinds - 1] - rest) // step))
         last = min(count, rest // step)
-        tries += 1 + last - first
-        if tries > _TRIES:
+        self._tries += 1 + last - first
+        if self._tries > _TRIES:
             raise _TooMany
-        return any(reaches(kinds - 1, rest - often * step) for often in range(first, last + 1))
-
-    try:
-        return reaches(len(merged), target // unit)
-    except _TooMany:
-        return _is_marked(target // unit, merged, reach[-1])
+        return any(self.reach(kinds - 1, rest - often * step) for often in range(first, last + 1))
 
 
 class _TooMany(Exception):
