@@ -44,13 +44,16 @@ def kernel({parameters}):
 class Bytes:
     """A view of a tensor: the numbers of its bytes, with those of one element along the last axis."""
 
-    def __init__(self, array: np.ndarray, whole: np.ndarray | None = None) -> None:
+    def __init__(
+        self, array: np.ndarray, whole: np.ndarray | None = None, skipped: int = 0
+    ) -> None:
         self.array = array
         self.whole = array if whole is None else whole
+        self.skipped = skipped  # elements of rows whose index is out of range
 
     @property
     def size(self) -> int:
-        return prod(self.array.shape[:-1])
+        return prod(self.array.shape[:-1]) + self.skipped
 
     def _of(self, array: np.ndarray) -> Bytes:
         return Bytes(array, self.whole)
@@ -99,7 +102,10 @@ class Bytes:
         return self._of(flat[places])
 
     def vector_select(self, dim: int, vector_offset: np.ndarray) -> Bytes:
-        return self._of(self.array.take(np.asarray(vector_offset).reshape(-1), axis=dim))
+        rows = np.asarray(vector_offset).reshape(-1)
+        valid = rows[rows < self.array.shape[dim]]
+        left_out = (len(rows) - len(valid)) * prod(self.array.shape[1:-1])
+        return Bytes(self.array.take(valid, axis=dim), self.whole, left_out)
 
 
 @dataclass
@@ -334,16 +340,19 @@ class Writer:
         if way == "gather":
             count = self.random.randint(1, min(len(rows_) for rows_ in mine))
             chosen = [self.random.sample(rows_, count) for rows_ in mine]
+            if self.chance(0.6):
+                if self.chance(0.3):  # a row that is skipped
+                    self.counts["skipped"] += 1
+                    chosen = [[*of_core[1:], 1000] for of_core in chosen]
+                return f"{t.name}.vector_select(0, {self._indices(chosen)})", way
             tile = self._indices(chosen)
-            if self.chance(0.5) and t.shape[1:]:
-                return f"{t.name}.vector_select(0, {tile})", way
             inner = self.random.randint(1, row)
             return (
                 f"{t.name}.ap([[{row}, {count}], [1, {inner}]], vector_offset={tile}, indirect_dim=0)",
                 way,
             )
         if way == "register":
-            by = self._register([self.random.choice(rows_) for rows_ in mine])
+            by = self._register([self.random.choice(rows_) for rows_ in mine], self.chance(0.3))
         else:
             variable, values = self.random.choice(self.loops)
             if self.chance(0.6) and max(values, default=0) < rows // 2:
@@ -383,11 +392,17 @@ class Writer:
             self.values[core][tile] = np.array(chosen[core])
         return tile
 
-    def _register(self, values: list[int]) -> str:
+    def _register(self, values: list[int], as_tile: bool = False) -> str:
+        """Return the name of a register, or of a tile of one element, with another value on each core."""
         given, tile, register = self.name("v"), self.name("t"), self.name("q")
         self.arguments[given] = np.array(values, np.int32)[:, None, None]
         self.put(f"{tile} = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)")
         self.put(f"nisa.dma_copy({tile}, {given}[core])")
+        if as_tile:
+            self.counts["scalar tile"] += 1
+            for core in range(2):
+                self.values[core][tile] = values[core]
+            return tile
         self.put(f"{register} = nisa.register_alloc()")
         self.put(f"nisa.register_load({register}, {tile})")
         for core in range(2):
@@ -498,14 +513,27 @@ class Writer:
         if is_written:
             values = f"w_{dtype}[0:{size}]"
             way = self.random.choice(["store", "store", "through a tile", "added"])
-            if way == "added" and (dynamic or dtype != "float32"):
-                way = "store"
+            if way == "added" and dynamic and ".vector_select" in text and len(set(sizes)) == 1:
+                way = "scattered sum"
+            if dtype != "float32" or (way == "added" and dynamic):
+                way = "store" if way in ("added", "scattered sum") else way
             if way == "through a tile":
                 tile = self.name("t")
                 self.put(f"{tile} = nl.ndarray((1, {size}), dtype=nl.{dtype}, buffer=nl.sbuf)")
                 self.put(f"nisa.dma_copy({tile}, {values})")
                 values = tile
-            call = f"nisa.dma_copy({text}, {values})"
+            skip = ", oob_mode=nisa.oob_mode.skip" if ".vector_select" in text else ""
+            call = f"nisa.dma_copy({text}, {values}{skip})"
+            if way == "scattered sum":
+                rows, tile = self.name("e"), self.name("t")
+                count = sizes[0] // prod(t.shape[1:])
+                self.put(
+                    f"{tile} = nl.ndarray(({count}, {sizes[0] // count}), dtype=nl.float32, buffer=nl.sbuf)"
+                )
+                self.put(f"nisa.dma_copy({tile}, w_float32[0:{size}])")
+                self.put(f"{rows} = {text}")
+                uses.append((t.name, text, False))
+                call = f"nisa.dma_compute({rows}, [{rows}, {tile}], nl.add{skip})"
             if way == "added":
                 uses.append((t.name, text, False))
                 call = f"nisa.dma_compute({text}, [{text}, {values}], nl.add)"
@@ -517,7 +545,8 @@ class Writer:
                 f"{result} = nl.ndarray((2, {max(sizes)}), dtype=nl.{dtype}, buffer=nl.shared_hbm)"
             )
             self.lines.insert(0, "    " + made)
-            call = f"nisa.dma_copy({result}[core, 0:{size}], {text})"
+            skip = ", oob_mode=nisa.oob_mode.skip" if ".vector_select" in text else ""
+            call = f"nisa.dma_copy({result}[core, 0:{size}], {text}{skip})"
         self.counts[way] += 1
         # The line of a result that is made above moves every other line down by one; see `_races`.
         guard = "" if len(cores) == 2 else f"if core == {cores[0]}: "
