@@ -16,6 +16,7 @@ from nki_lab.isa.catalog import (
     call_text,
     cost_lines,
     operand_facts,
+    order_sentences,
     rows,
     rule_sentences,
     targets_of,
@@ -72,6 +73,10 @@ def instruction_page(definition: Definition) -> str:
     ]
     if operands:
         parts += ["## Operands\n", table(("operand", "what it is"), operands)]
+    orders = order_sentences(definition)
+    if orders:
+        sentences = "".join(f"- {escaped(sentence)}\n" for sentence in orders)
+        parts += ["## In place\n", sentences]
     script = example_script(definition, get_target(having[-1]))
     if script is not None:
         parts += ["## In a kernel\n", fence(script, "python")]

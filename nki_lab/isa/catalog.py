@@ -11,10 +11,11 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from nki_lab.ir.cost import MicroOp, Transfer
-from nki_lab.ir.instruction import READ, UPDATE, WRITE, Definition, Operand, Rule
+from nki_lab.ir.instruction import READ, UPDATE, WRITE, Definition, Operand, Order, Rule
 from nki_lab.isa import registry
 from nki_lab.isa.example import describe_call, example_call
 from nki_lab.targets import ALL_TARGETS
@@ -64,6 +65,9 @@ def page(definition: Definition, target: Target) -> str:
     ]
     for name, operand in definition.operands.items():
         lines.append(f"  {name:<12} {', '.join(operand_facts(operand))}")
+    orders = order_sentences(definition)
+    if orders:
+        lines += ["", "in place", *chain(*(_wrapped(f"- {sentence}") for sentence in orders))]
     lines += ["", f"engines: {engines}", f"targets: {', '.join(targets_of(definition))}"]
     lines += [f"  needs {feature}: {FEATURES[feature]}" for feature in definition.requires]
     lines += ["", "rules"]
@@ -108,6 +112,27 @@ def operand_facts(operand: Operand) -> list[str]:
     if operand.rows:
         facts.append("also rows chosen by a tile of indices")
     return facts
+
+
+_ORDERS = {
+    Order.STREAM: "{} may take exactly the place of an operand, or follow behind it: each partition is a stream",
+    Order.LAST: "{} may lie over operands: everything is read before it is written",
+    Order.MOVES: "{} may take exactly the place of an operand, and lie over no other element",
+    Order.NONE: "{} must not lie over operands: no order of reads and writes is promised",
+}
+
+
+def order_sentences(definition: Definition) -> list[str]:
+    """Return where results may lie in memory that is read, a sentence per order; empty where they cannot meet."""
+    asked = inspect.signature(definition.facets["semantics"]).parameters
+    results = {n for n in definition.operands if ("out" if n == "dst" else f"out_{n}") in asked}
+    names: dict[Order, list[str]] = {}
+    for name in definition.operands:
+        spaces = set(definition.operands[name].spaces)
+        read = [o for n, o in definition.operands.items() if n not in results]
+        if name in results and any(not spaces.isdisjoint(o.spaces) for o in read):
+            names.setdefault(definition.order_of(name), []).append(f"`{name}`")
+    return [_ORDERS[order].format(" and ".join(own)) for order, own in names.items()]
 
 
 def rule_sentences(definition: Definition) -> Iterator[str]:

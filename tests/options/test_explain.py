@@ -194,3 +194,19 @@ def test_a_name_of_another_module_is_not_taken():
 def test_every_official_name_has_a_page(module: str):
     for name in API["names"][module]:
         assert explain(f"{module}.{name}", TRN2)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("tensor_tensor", "`dst` may take exactly the place of an operand"),
+        ("bn_stats", "`dst` may lie over operands"),
+        ("nc_n_gather", "`dst` must not lie over operands"),
+    ],
+)
+def test_a_page_says_where_results_may_lie(name, said):
+    assert f"in place\n  - {said}" in explain(name, TRN2)
+
+
+def test_a_page_says_nothing_where_results_lie_in_another_memory():
+    assert "in place\n" not in explain("nc_matmul", TRN2)
