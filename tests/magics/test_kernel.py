@@ -165,3 +165,22 @@ def test_a_debugger_started_after_an_error_stops_at_the_kernels_line(kernel: Ker
     text, shown = kernel.run("%debug", typed=("p tile", "q"))
     assert "<tensor `tile` [2, 2] float32 in sbuf>" in text
     assert "nki_lab" not in text
+
+
+def test_a_cell_that_runs_again_frees_what_it_replaces(kernel: Kernel) -> None:
+    count = (
+        "import gc\nfrom nki_lab.runtime import Result\nfrom nki_lab.simulator import Program\n"
+        "gc.collect()\nobjects = gc.get_objects()\n"
+        "print([sum(type(o) is kind for o in objects) for kind in (Result, Program)])\ndel objects"
+    )
+    text = cell("--run 'add(a, b)' --show none --quiet")
+    before = kernel.run(text + "\n")[1] + kernel.run(count)[0]
+    for number in range(6):
+        wrong = "--check 'a - b'" if number % 2 else "--check 'a + b'"
+        _, shown = kernel.run(cell(f"--run 'add(a, b)' {wrong} --show none --quiet"))
+        assert bool(shown) == bool(number % 2)
+        kernel.run(cell("--timeout 0.3 --run 'endless(a)'", ENDLESS))
+    assert kernel.run(count)[0] == before
+    kernel.run("del add_result, _nki, add")
+    runs, _ = eval(kernel.run(count)[0])
+    assert runs == eval(before)[0] - 1
