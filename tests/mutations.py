@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ("isa", "simulator", "compiler", "timing", "ir")
-TESTS = tuple(f"tests/{r}" for r in (*ROOMS, "language", "runtime", "fuzz"))
+TESTS = tuple(f"tests/{r}" for r in (*ROOMS, "language", "runtime", "profiler", "widgets", "fuzz"))
 COPIED = (
     "nki_lab",
     "tests",
