@@ -38,6 +38,7 @@ COPIED = (
     "Makefile",
 )
 _FILES, _CLOSEST = 3, 100  # files, and tests of theirs, that are tried before all others
+_OTHERS = 1500
 
 
 class Mutation(NamedTuple):
@@ -251,19 +252,18 @@ class Chosen:
 
 
 def executing(lines: Any, mutation: Mutation, seed: int) -> list[str]:
-    """Return the tests that execute the place, or anything of the file, those of the same subject first."""
+    """Return the tests that execute the place, those of the same subject first; none when nothing does."""
     path = next((p for p in lines.measured_files() if p.endswith("/" + mutation.path)), None)
     by_line = lines.contexts_by_lineno(path) if path else {}
     first, last = mutation.lines
-    # What is executed by no test is executed while the file is imported, for whatever uses it.
-    for names in (
-        set(by_line.get(mutation.line, ())),
-        {c for at in range(first, last + 1) for c in by_line.get(at, ())},
-        {c for contexts in by_line.values() for c in contexts},
-        set(lines.measured_contexts()),
-    ):
-        if names - {""}:
-            break
+    names = set(by_line.get(mutation.line, ()))
+    names |= (
+        {c for at in range(first, last + 1) for c in by_line.get(at, ())} if not names else set()
+    )
+    if names == {""}:  # while the file is imported: for whatever uses it
+        names = {c for contexts in by_line.values() for c in contexts}
+    if names == {""}:
+        names = set(lines.measured_contexts())
     tests = sorted(names - {""})
     random.Random(seed).shuffle(tests)
     room, subject = Path(mutation.path).parts[1], Path(mutation.path).stem
@@ -283,10 +283,11 @@ def outcome(tree: Path, tests: list[str], limit_s: float) -> str:
     names = tree / "chosen-tests"
     files = list(dict.fromkeys(name.partition("::")[0] for name in tests))[:_FILES]
     closest = [name for name in tests if name.partition("::")[0] in files][:_CLOSEST]
-    others = [name for name in tests if name not in set(closest)]
-    for part, seconds in ((closest, limit_s / 4), (others, limit_s)):
+    others = [name for name in tests if name not in set(closest)][:_OTHERS]
+    for part in (closest, others):
         if not part:
             continue
+        seconds = limit_s + 0.2 * len(part)
         names.write_text("\n".join(part))
         files = list(dict.fromkeys(name.partition("::")[0] for name in part))
         command = [sys.executable, "-m", "tests.mutations", "--run", str(names), *files]

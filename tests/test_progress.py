@@ -12,6 +12,7 @@ import pytest
 import nki_lab
 import nki_lab.language as nl
 from nki_lab import progress
+from nki_lab.api import isa as nisa
 from nki_lab.progress import counted, forget, listen, phase
 
 
@@ -159,3 +160,30 @@ def test_timing_tells_how_much_is_settled(shown: Shown):
     for n, done in enumerate(board.done):
         board.done[n] = -1 if n > len(board.done) // 2 else done
     assert board.settled() == len(board.done) // 2 + 1
+
+
+def halved(x):
+    left = nl.load(x)
+    register = nisa.register_alloc()
+    nisa.register_load(register, left)
+    while register:
+        nisa.tensor_scalar(left, left, op0=nl.right_shift, operand0=1)
+        nisa.register_load(register, left)
+    out = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.shared_hbm)
+    nl.store(out, left)
+    return out
+
+
+def test_every_part_of_a_run_says_what_it_is_and_how_far(monkeypatch: pytest.MonkeyPatch):
+    parts: list[phase] = []
+    enter = phase.__enter__
+    monkeypatch.setattr(phase, "__enter__", lambda part: enter(parts.append(part) or part))
+    result = nki_lab.run(long, np.ones((128, 8), np.float32), 5)
+    board = result.profile.model._timeline.board
+    ends = {p.what: (p.done() if p.done else p.at, p.total) for p in parts}
+    assert {"tracing", "simulating", "timing"} <= set(ends)
+    assert ends["timing"] == (len(board.done), len(board.done))
+    assert ends[""][1] == 5, "the loop of the device"
+    parts.clear()
+    np.testing.assert_array_equal(nki_lab.run(halved, np.int32([[37]])).outputs[0], [[0]])
+    assert [p.total for p in parts if p.what == ""] == [0], "values decide how often it runs"

@@ -111,6 +111,7 @@ def test_blocks_that_make_up_a_tensor_are_told_from_all_but_one(shape, left_out)
         if n != left_out:
             coverage.write(block)
     assert coverage.written(t) is (Written.ALL if left_out is None else Written.SOME)
+    assert (coverage._mask is None) == (left_out is None)
     assert coverage.missing(t) == (0 if left_out is None else 30)
 
 

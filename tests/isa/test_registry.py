@@ -15,6 +15,7 @@ from nki_lab.ir.rule_errors import rule_error
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa import registry
 from nki_lab.targets import ALL_TARGETS
+from nki_lab.targets.features import FEATURES
 from nki_lab.targets.spaces import PSUM, SBUF, SHARED_HBM
 from tests.isa.case import Case, Traced
 from tests.isa.cases import ALL
@@ -93,6 +94,14 @@ def test_every_rule_of_an_instruction_is_broken_by_a_case():
         f"{d.name}: {r.text}" for d in DEFINITIONS for r in d.rules if (d.name, r) not in broken
     ]
     assert missing == []
+
+
+def test_rules_speak_of_parameters_and_abilities_of_targets():
+    for definition in DEFINITIONS:
+        words = {*definition.signature.parameters, *FEATURES, "hwdge"}
+        for rule in definition.all_rules():
+            assert set(re.findall("`([^`]*)`", rule.text)) <= words, rule.text
+            assert set(rule.about) <= set(definition.signature.parameters), rule.text
 
 
 # -- rules that follow from operands ---------------------------------------------------------------------------

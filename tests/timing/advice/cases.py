@@ -413,7 +413,7 @@ CASES = (
     Case("PSUM conflict", from_psum("own bank"), from_psum("sbuf"), (((128, 256), "bfloat16"),),
          ("one at a time on this chip",), targets=("trn1",), exact=False),
     Case("table reloads", functions_in_turns, function_by_function, (((128, 1024), "float32"),),
-         ("8 loads of 2 activation tables", "take turns")),
+         ("8 loads of 2 activation tables", "nl.gelu and nl.exp take turns")),
     Case("ramp-up", few_products(8), few_products(400), (((128, 128), "bfloat16"), ((128, 512), "bfloat16")),
          ("at the full rate took", "without gaps"), targets=("trn2", "trn3"), exact=False),
 )  # fmt: skip

@@ -9,7 +9,7 @@ from nki_lab.targets.engines import VECTOR
 from nki_lab.timing.advice import LEAST_GAIN, RULES, advise
 from tests.timing.timed import timed
 
-from .cases import CASES, Case, dma_copy, result, tensor_scalar, tile
+from .cases import CASES, FP32, Case, dma_copy, nc_matmul, result, tensor_copy, tensor_scalar, tile
 
 RUNS = [(case, target) for case in CASES for target in case.targets]
 
@@ -50,6 +50,28 @@ def test_every_rule_has_a_case() -> None:
             "ramp-up",  # trn1 has no current limit
         }
     )
+
+
+@pytest.mark.parametrize("added", [True, False])
+def test_only_products_that_are_added_up_could_contract_more_rows(added: bool) -> None:
+    def kernel(lhs_t, rhs):
+        out = result((128, 2048), FP32)
+        held, copy = tile((128, 2048), FP32, nl.psum), tile((128, 2048), FP32)
+        a, b = tile((32, 4, 128)), tile((32, 4, 128))
+        dma_copy(a, lhs_t)
+        dma_copy(b, rhs)
+        for n in range(16):
+            part = slice(0, 128) if added else slice(128 * n, 128 * n + 128)
+            nc_matmul(held[:, part], a[:, n // 4, :], b[:, n % 4, :], accumulate=added and n > 0)
+        used = slice(0, 128) if added else slice(0, 2048)
+        tensor_copy(copy[:, used], held[:, used])
+        dma_copy(out[:, used], copy[:, used])
+        return out
+
+    run = timed(kernel, ((32, 4, 128), "bfloat16"), ((32, 4, 128), "bfloat16"))
+    text = "\n".join(map(str, advise(run.timeline).of("under-filled array")))
+    assert ("contract up to 128 rows" in text) == added
+    assert ("side by side in parts of the array" in text) != added
 
 
 def late_tiles(at_once: bool):
