@@ -102,6 +102,7 @@ def test_rules_speak_of_parameters_and_abilities_of_targets():
         for rule in definition.all_rules():
             assert set(re.findall("`([^`]*)`", rule.text)) <= words, rule.text
             assert set(rule.about) <= set(definition.signature.parameters), rule.text
+            assert not re.search(r"\b(\w+) or \1\b", rule.text), rule.text
 
 
 # -- rules that follow from operands ---------------------------------------------------------------------------

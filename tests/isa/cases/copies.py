@@ -216,6 +216,13 @@ CHOICES = [
     choose("reversed", tile(OLD), tile(NEW), tile(MASK), np.where(MASK, OLD, NEW), True),
     choose("a number", tile(OLD), -2.5, tile(MASK), np.where(MASK, -2.5, OLD)),
     choose(
+        "a number where PSUM says",
+        tile(OLD),
+        -2.5,
+        tile(MASK, space=PSUM),
+        np.where(MASK, -2.5, OLD),
+    ),
+    choose(
         "integers of another shape",
         tile(np.arange(64 * 12).reshape(64, 12), "int32"),
         tile(-np.arange(64 * 12).reshape(64, 3, 4), "int32"),
