@@ -59,11 +59,11 @@ def find_races(first: Kernel, second: Kernel, pairs: Pairs, to_watch: bool = Fal
     for pair in sorted(shared, key=lambda pair: pair[0].id):
         mine, theirs = (of_core.get(pair[0].id, []) for of_core in events)
         looked = _Look(mine, theirs, meet)
-        found = looked.races
+        racing = looked.races
         if not to_watch:
-            findings += [race(a, b, _rows(a, b)) for a, b in found.values()]
+            findings += [race(a, b, _rows(a, b)) for a, b in racing.values()]
         if looked.undecided:
-            watched.append(Watched(pair, frozenset(found), tuple(looked.undecided)))
+            watched.append(Watched(pair, frozenset(racing), tuple(looked.undecided)))
     return Races(tuple(findings), tuple(watched))
 
 
@@ -254,7 +254,7 @@ class _Look:
 
 
 def _may_race(use: Use, others: Iterable[Use]) -> bool:
-    """Tell whether a use can race with one of the others, as far as that is known before a run."""
+    """Tell whether a use can race with one of the others, as far as the program tells before a run."""
     return any(
         (use.written or other.written)
         and (

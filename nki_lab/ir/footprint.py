@@ -125,7 +125,7 @@ _Pattern = tuple[tuple[int, ...], tuple[int, ...], int]
 def _share(distance: int, a: _Pattern, b: _Pattern) -> bool:
     """Tell whether two patterns (shape, strides, bytes of an element) meet; `b` begins `distance` bytes behind `a`.
 
-    A byte of `a` lies at a sum of its steps, one of `b` at `distance` and a sum of its own. So they meet where
+    A byte of `a` lies at a sum of its steps, one of `b` at `distance` and a sum of its steps. So they meet where
     `distance` is a sum of steps of `a` less steps of `b`.
     """
     times: dict[int, int] = {}  # step -> how often it may be taken

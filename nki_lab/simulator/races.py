@@ -139,6 +139,7 @@ class _Core(Check):
         self._watch = watch
         self._core = core
         self._tensors = tensors
+        self._orders: dict[int, set[int]] = {}  # what instructions order, by id
 
     def begin(self) -> None:
         """Forget the last run."""
@@ -147,15 +148,16 @@ class _Core(Check):
 
     def wants(self, i: Instruction) -> bool:
         """Tell whether an instruction touches a tensor that is watched, or may order the uses of one."""
-        if i.definition.waits_for_others and ordered_by(i):
+        if i.definition.waits_for_others and (ordered := ordered_by(i)):
+            self._orders[id(i)] = {s.id for s in ordered}
             return True
         return any(v.storage.id in self._tensors for v in (*i.read(), *i.written()))
 
     def before(self, i: Instruction, accesses: Sequence[Access]) -> None:
         """Take note of what an instruction is about to touch, or that it orders what follows."""
-        ordered = {s.id for s in ordered_by(i)}
+        ordered = self._orders.get(id(i), ())
         if ordered:
-            tensors = [self._tensors[key] for key in ordered & self._tensors.keys()]
+            tensors = [self._tensors[key] for key in ordered if key in self._tensors]
             self._watch.arrive(self._core, i.definition.meets, tensors)
         for access in accesses:
             storage = access.view.storage.id

@@ -475,12 +475,12 @@ class Writer:
         )
         self.counts[f"loop: {kind}"] += 1
         if kind == "while":
-            tile, left = self.name("t"), self.name("q")
-            self.arguments[left + "_n"] = np.array([[count]], np.int32)
-            self.put(f"{tile} = nl.load({left}_n)")
-            self.put(f"{left} = nisa.register_alloc()")
-            self.put(f"nisa.register_load({left}, {tile})")
-            self.put(f"while {left}:")
+            tile, counter = self.name("t"), self.name("q")
+            self.arguments[counter + "_n"] = np.array([[count]], np.int32)
+            self.put(f"{tile} = nl.load({counter}_n)")
+            self.put(f"{counter} = nisa.register_alloc()")
+            self.put(f"nisa.register_load({counter}, {tile})")
+            self.put(f"while {counter}:")
         else:
             stop: Any = start + count * step
             if kind == "register":
@@ -491,7 +491,7 @@ class Writer:
         body = self._body(self.random.randint(1, 3), depth + 1)
         if kind == "while":
             self.put(f"nisa.tensor_scalar({tile}, {tile}, nl.subtract, 1)")
-            self.put(f"nisa.register_load({left}, {tile})")
+            self.put(f"nisa.register_load({counter}, {tile})")
         else:
             self.put("pass")
             self.loops.pop()
@@ -541,10 +541,10 @@ class Writer:
             way = "load"
             result = self.name("r")
             self.results.append(result)
-            made = (
+            creation = (
                 f"{result} = nl.ndarray((2, {max(sizes)}), dtype=nl.{dtype}, buffer=nl.shared_hbm)"
             )
-            self.lines.insert(0, "    " + made)
+            self.lines.insert(0, "    " + creation)
             skip = ", oob_mode=nisa.oob_mode.skip" if ".vector_select" in text else ""
             call = f"nisa.dma_copy({result}[core, 0:{size}], {text}{skip})"
         self.counts[way] += 1
@@ -570,16 +570,16 @@ class Writer:
         spans: list[dict[tuple[str, int], list[Event]]] = []
         for core in range(2):
             number: dict[str, int] = defaultdict(int)
-            found: dict[tuple[str, int], list[Event]] = defaultdict(list)
+            touching: dict[tuple[str, int], list[Event]] = defaultdict(list)
             for line, loops in _executed(body, core, {}):
                 for name in line.orders:
                     number[name] += 1
                 for name, text, is_written in line.uses:
                     touched = self._evaluate(text, core, loops).array.reshape(-1).tolist()
-                    found[name, number[name]].append(
+                    touching[name, number[name]].append(
                         (self._number(line, head), is_written, frozenset(touched))
                     )
-            spans.append(found)
+            spans.append(touching)
         races = set()
         for key in spans[0].keys() & spans[1].keys():
             for line, is_written, touched in spans[0][key]:
@@ -608,8 +608,8 @@ def kernels(
 ) -> Iterator[Written]:
     """Yield `count` kernels that `accept` takes, from a seed on."""
     while count:
-        made = Writer(seed, kind, ranks).write()
+        written = Writer(seed, kind, ranks).write()
         seed += 1
-        if accept(made):
+        if accept(written):
             count -= 1
-            yield made
+            yield written
