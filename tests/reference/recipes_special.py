@@ -88,6 +88,8 @@ def _scales(w: Writer, p: int, f: int, kind: str) -> Handle:
     """Return a tile for scales; up to four tensors share one, 4 partitions apart."""
     apart = w.pick.choice((0, 0, 4, 8, 12))
     tile = w.array((p // 8 + apart if p <= 32 else p, f), kind)
+    if w.pick.random() < 0.7:  # what is not written stays
+        w.fill(tile)
     return tile.then(f"[{apart}:{tile.t.shape[0]}, 0:{f}]") if apart else tile
 
 
@@ -232,8 +234,8 @@ def topk(w: Writer) -> None:
     src = w.read(p, -(-count // 16), "bfloat16", plain=True)
     w.call(
         "topk",
-        val_dst=w.array((p, k), "bfloat16"),
-        idx_dst=w.array((p, k), "uint32"),
+        val_dst=fresh(w, p, (k,), "bfloat16"),
+        idx_dst=fresh(w, p, (k,), "uint32"),
         src=src,
         n=count,
     )

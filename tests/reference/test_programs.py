@@ -6,10 +6,12 @@ kernel that still has it; `random_program(seed)` writes the whole one again.
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -79,3 +81,19 @@ def test_every_instruction_takes_part():
 
 def test_a_seed_writes_one_program():
     assert random_program(7).text == random_program(7).text
+
+
+def test_the_reference_knows_nothing_of_nki_lab():
+    folder = Path(__file__).parent
+    tools = {"compared.py", "test_faults.py", "test_programs.py"}
+    for file in folder.glob("*.py"):
+        if file.name not in tools:
+            imports = [
+                k
+                for k in ast.walk(ast.parse(file.read_text()))
+                if isinstance(k, ast.Import | ast.ImportFrom)
+            ]
+            names = {getattr(k, "module", None) or k.names[0].name for k in imports}
+            assert not [name for name in names if name.split(".")[0] in ("nki_lab", "nki")], (
+                file.name
+            )
