@@ -441,7 +441,7 @@ def views(w: Writer) -> None:
         ".slice(1, 2, 22, 5)", f".reshape(({p}, 4, 6)).select(1, 2)", ".reshape_dim(1, (2, -1, 3)).flatten_dims(1, 2)",
         f".reshape(({p}, 2, 3, 4)).permute((0, 3, 1, 2))", ".expand_dim(1).squeeze_dim(1)",
         f".reshape(({p}, 4, 6))[:, 1:3, 0:6:2]",
-        f".reshape(({p}, 4, 6))[:, -1]", "[..., 3:9]",
+        f".reshape(({p}, 4, 6))[:, -1]", "[..., 3:9]", "[:, 5]", "[:, -3]",
         ".rearrange(('p', ('a', 'b', 'c')), ('p', ('c', 'a'), 'b'), {'a': 1, 'b': 4})",
         "[:, nl.ds(4, 8)]", f".ap(pattern=[[24, {p}], [6, 4], [2, 3]], offset=1)",
         f".ap(pattern=[[24, {p}], [-3, 8]], offset=23)",
@@ -454,7 +454,8 @@ def views(w: Writer) -> None:
         w.call(w.pick.choice(("tensor_copy", "dma_copy")), dst=view, src=w.read(p, f, kind))
     source = w.source(kind)
     h = w.pick.choice((
-        "[0:32:2, 0:8]", "[5, 0:16]", "[7]", ".reshape((16, 8, 96)).permute((1, 0, 2))[3, 0:4, 0:8]",
+        "[0:32:2, 0:8]", "[5, 0:16]", "[7]", "[-2]", "[3:-4:9, -6:]",
+        ".reshape((16, 8, 96)).permute((1, 0, 2))[3, 0:4, 0:8]",
         "[0:4].reshape((4, 2, 48)).select(1, 1)",
         ".rearrange((('a', 'b'), 'c'), ('b', 'a', 'c'), {'a': 8})[2, 0:8, 3:7]",
         ".ap(pattern=[[0, 16], [3, 4]], offset=193)",
