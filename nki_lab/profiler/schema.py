@@ -19,7 +19,7 @@ _FILE = Path(__file__).with_name("explorer_schema.json")
 
 #: What one event takes or moves at most, in ns, bytes or operations: so much of each of two million adds up in 64 bits.
 MOST_OF_EVENT = 1 << 42
-_MOST = 1 << 62
+_MOST = 3 << 61
 #: Table and column, column alone, or type -> the least and the most that a number may be; the first that matches.
 _RANGES: tuple[tuple[str, int, int | float], ...] = (
     (r".* (gap_time|dma_wait_time_ns|.*_delay) .*", -_MOST, _MOST),  # negative where two overlap

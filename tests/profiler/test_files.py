@@ -153,7 +153,7 @@ def changed(table: str, name: str, value: object) -> str:
 
 OUTSIDE = [
     ("Instruction", "start_ts", -1),
-    ("Instruction", "end_ts", 2**62 + 1),
+    ("Instruction", "end_ts", 2**63 - 1),
     ("DmaPacketAggregated", "start_ts", -5),
     ("DmaPacketAggregated", "pcore_idx", 10**9),
     ("Instruction", "pcore_idx", -1),
