@@ -26,7 +26,7 @@ from nki_lab.compiler.passes.find_uninitialized import find_uninitialized
 from nki_lab.compiler.passes.insert_waits import insert_waits
 from nki_lab.compiler.passes.place_engines import place_engines
 from nki_lab.compiler.passes.remove_dead import remove_dead
-from nki_lab.compiler.passes.schedule import schedule
+from nki_lab.compiler.passes.schedule import modelled_ns, schedule
 from nki_lab.compiler.passes.settle_accumulate import settle_accumulate
 from nki_lab.compiler.races import find_races
 from nki_lab.compiler.reuse import Programs, reuse
@@ -176,16 +176,31 @@ def _passed(
     traced: Sequence[Kernel], options: CompileOptions
 ) -> tuple[list[tuple[str, Kernel]], list[Kernel]]:
     """Return the program of the first core after each pass, and those of all cores after the last."""
-    stages = list(_stages(traced[0], options))
+    of_cores = [list(_stages(kernel, options)) for kernel in traced]
+    if len(traced) > 1 and "schedule" not in options.skip_passes:
+        _keep_order_where_faster(of_cores, options)
+    stages, *others = of_cores
     kernel = stages[-1][1]
-    others = []
-    for other in traced[1:]:
-        *_, (_, last) = _stages(other, options)
-        kernel, last = join_cores(kernel, last)
-        others.append(last)
+    kernels = []
+    for other in others:
+        kernel, last = join_cores(kernel, other[-1][1])
+        kernels.append(last)
     check_names(options.schedule, traced)
     stages[-1] = (stages[-1][0], kernel)
-    return stages, [kernel, *others]
+    return stages, [kernel, *kernels]
+
+
+def _keep_order_where_faster(
+    of_cores: Sequence[list[tuple[str, Kernel]]], options: CompileOptions
+) -> None:
+    """Go back to program order on both cores where their schedules, each faster alone, are slower together."""
+    at = [name for name, _ in of_cores[0]].index("schedule")
+    written, ordered = ([stages[k][1] for stages in of_cores] for k in (at - 1, at))
+    meets = any(form.definition.meets for kernel in written for form in kernel.forms.values())
+    moved = any(a.body is not b.body for a, b in zip(written, ordered, strict=True))
+    if meets and moved and modelled_ns(*ordered) > modelled_ns(*written):
+        for stages, kernel in zip(of_cores, written, strict=True):
+            stages[at:] = [("schedule", kernel), ("insert_waits", insert_waits(kernel, options))]
 
 
 def _stages(kernel: Kernel, options: CompileOptions) -> Iterator[tuple[str, Kernel]]:

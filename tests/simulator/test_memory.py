@@ -71,6 +71,20 @@ def test_rows_that_hold_no_whole_number_of_wider_elements(options):
     assert found.tobytes() == bytes(range(8, 12))
 
 
+@pytest.mark.parametrize("buffer", [SBUF, PSUM])
+def test_rows_past_the_end_of_a_memory_are_rows_of_one_partition(buffer):
+    """Where capacity is only a finding, a tile may lie past the last byte: it must not reach the next partition."""
+    b = Builder(TRN2)
+    first = b.allocate((4, 16), uint8, buffer, "first")
+    last = b.allocate((4, 16), uint8, buffer, "last")
+    rows = {SBUF: TRN2.sbuf_bytes_per_partition, PSUM: TRN2.psum_bytes_per_partition}
+    places = {0: Address(0, 0), 1: Address(0, rows[buffer] - 8)}
+    memory = Memory.of(Kernel("k", TRN2, storages=tuple(b.storages), addresses=places), SHARED)
+    memory.array(first)[...] = 1
+    memory.array(last)[...] = 2
+    assert (memory.array(first) == 1).all() and (memory.array(last) == 2).all()
+
+
 # -- overlaps -----------------------------------------------------------------------------------------------------
 
 

@@ -22,7 +22,6 @@ from nki_lab.targets.engines import DMA, Engine
 from nki_lab.targets.spec import Target
 
 _GAIN = 0.01  # share of the kernel's time, as estimated, that has to be gained
-_WORTH_IT = 0.05  # share of the busiest engine's time that has to move
 
 
 def balance_engines(kernel: Kernel, options: CompileOptions) -> Kernel:
@@ -50,7 +49,7 @@ def balance_engines(kernel: Kernel, options: CompileOptions) -> Kernel:
         there = sum(counts[f] * record_of(moved[f], target, 1.0).interval for f in open_forms)
         limit = max((time for queue, time in busy.items() if queue not in (source, way)), default=0)
         share = min((busy[source] - busy[way]) / (here + there), (busy[source] - limit) / here, 1.0)
-        if share * here < _WORTH_IT * busy[source]:
+        if share <= 0:  # nothing would move
             continue
         shared = _with_share(kernel, {f: moved[f] for f in open_forms}, share)
         if _estimate(shared) < _estimate(kernel) * (1 - _GAIN):

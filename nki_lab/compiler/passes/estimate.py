@@ -94,13 +94,66 @@ class Piece:
         """Return the time in picoseconds if the queues take their instructions in the order given."""
         return _Queues(self, in_order=True).fill()[1]
 
-    def order_by_readiness(self) -> tuple[list[int], int]:
+    def order_by_readiness(self, ranks: Sequence[int] | None = None) -> tuple[list[int], int]:
         """Return an order in which no queue waits while it has something to do, and its time in picoseconds.
 
-        List scheduling: of the queues, the one that can start something first takes the earliest instruction (in the
-        order given) that can start by then. A Scalar engine first takes what needs the activation table it has.
+        List scheduling: of the queues, the one that can start something first takes, of the instructions that can start
+        by then, the one of the lowest rank. A Scalar engine first takes what needs the activation table it has.
+
+        Args:
+            ranks: a permutation of the nodes' numbers; by default the order given.
         """
-        return _Queues(self, in_order=False).fill()
+        return _Queues(self, in_order=False, ranks=ranks).fill()
+
+    def ranks_by_path(self, lane: int | None = None) -> list[int]:
+        """Return the ranks of nodes by the work that has to follow each of them, the most first.
+
+        Args:
+            lane: count only the work of one queue, such as the busiest; by default the time of all, with the signals
+                between them: the critical path.
+        """
+        nodes = len(self.lane_of)
+        work = [0] * nodes
+        for n, record in enumerate(self.records):
+            if record is not None and (lane is None or self.lane_of[n] == lane):
+                transfer = isinstance(record.queue, RingKey)
+                work[n] = record.work + record.issue if transfer else _occupied(record)
+        path = work.copy()
+        # Steps behind the last instruction are followed by instructions, so numbers do not order the nodes: each is
+        # done when all its followers are.
+        before: list[list[int]] = [[] for _ in range(nodes)]
+        open_followers = [0] * nodes
+        for n in range(nodes):
+            for follower in self.followers[self.ends[n] : self.ends[n + 1]]:
+                before[follower].append(n)
+                open_followers[n] += 1
+        waiting = [n for n in range(nodes) if not open_followers[n]]
+        while waiting:
+            n = waiting.pop()
+            for earlier in before[n]:
+                path[earlier] = max(path[earlier], work[earlier] + path[n])
+                open_followers[earlier] -= 1
+                if not open_followers[earlier]:
+                    waiting.append(earlier)
+        ranks = [0] * nodes
+        for rank, n in enumerate(sorted(range(nodes), key=lambda n: (-path[n], n))):
+            ranks[n] = rank
+        return ranks
+
+    def busiest(self) -> int:
+        """Return the queue with the most work."""
+        return max(range(len(self.lanes)), key=self._busy().__getitem__)
+
+    def _busy(self) -> list[int]:
+        busy = [0] * len(self.lanes)
+        for record, lane in zip(self.records, self.lane_of, strict=False):
+            if record is not None:
+                busy[lane] += (
+                    record.issue + record.work
+                    if isinstance(record.queue, RingKey)
+                    else _occupied(record)
+                )
+        return busy
 
 
 def _occupied(record: Record) -> int:
@@ -112,8 +165,11 @@ def _occupied(record: Record) -> int:
 class _Queues:
     """The queues of one core while they are filled from the start of time on; each list has an entry per queue."""
 
-    def __init__(self, piece: Piece, in_order: bool) -> None:
+    def __init__(self, piece: Piece, in_order: bool, ranks: Sequence[int] | None = None) -> None:
         self.piece = piece
+        nodes = range(len(piece.left))
+        self.rank: Sequence[int] = nodes if ranks is None else ranks
+        self.node: Sequence[int] = nodes if ranks is None else sorted(nodes, key=ranks.__getitem__)
         self.in_order = in_order
         self.left = piece.left.copy()  # per node: how many it follows are still to be run
         self.could = [0] * len(piece.left)  # per node: when those that were run let it start
@@ -165,7 +221,7 @@ class _Queues:
             heappush(self.aside, n)
             return
         if not self.in_order:
-            heappush(self.coming[lane], (self.could[n], n))
+            heappush(self.coming[lane], (self.could[n], self.rank[n]))
         elif self.line[lane][-1] != n:
             return
         time = max(self.could[n], self.free[lane])
@@ -222,17 +278,17 @@ class _Queues:
         while coming and coming[0][0] <= now:
             heappush(ready, heappop(coming)[1])
         passed: list[int] = []
-        found = -1
+        chosen = -1
         while ready and len(passed) < _LOOKED_AT:
-            n = heappop(ready)
-            record = self.piece.records[n]
+            rank = heappop(ready)
+            record = self.piece.records[self.node[rank]]
             assert record is not None
             if record.table is None or record.table == self.table[lane]:
-                found = n
+                chosen = rank
                 break
-            passed.append(n)
-        if found < 0:
-            found = passed.pop(0)
-        for n in passed:
-            heappush(ready, n)
-        return found
+            passed.append(rank)
+        if chosen < 0:
+            chosen = passed.pop(0)
+        for rank in passed:
+            heappush(ready, rank)
+        return self.node[chosen]

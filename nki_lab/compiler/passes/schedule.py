@@ -1,4 +1,4 @@
-"""In which order does each engine find its work without waiting longer than it must?
+"""List scheduling: finds an order in which engines wait less, and keeps it only where the timing model agrees.
 
 Engines take their instructions in order, so an instruction that waits holds up those behind it. Where another one is
 ready, it goes first: the loads of the next tile, the first steps of the next row. The order of the author stays where
@@ -12,20 +12,26 @@ documented (nki/guides/how-to-scheduling-apis.rst; nki/deep-dives/nki-compiler.r
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 
 import numpy as np
 
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.dependences import dependences_of
 from nki_lab.compiler.passes.estimate import Edges, Piece
+from nki_lab.compiler.passes.insert_waits import insert_waits
 from nki_lab.compiler.passes.occupants import Occupants
 from nki_lab.compiler.passes.straight_parts import in_new_order, straight_parts
 from nki_lab.ir.dependences import Dependences
 from nki_lab.ir.distinct import distinct
+from nki_lab.ir.execution import Execution
 from nki_lab.ir.form_times import Record, record_of
-from nki_lab.ir.instruction import Form
-from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.instruction import Form, Instruction
+from nki_lab.ir.nodes import Kernel, Loop
 from nki_lab.targets.spaces import PSUM, SBUF
+from nki_lab.timing.options import TimingOptions
+from nki_lab.timing.schedule import schedule as timed
+from nki_lab.timing.two_cores import schedule_cores
 
 _WORTH_A_NODE = (
     64  # uses before times uses after, from which on one step between them stands for all
@@ -34,7 +40,7 @@ _GAIN = 0.01  # share of the time that another order has to gain before the auth
 
 
 def schedule(kernel: Kernel, options: CompileOptions) -> Kernel:
-    """Return the kernel with its instructions in an order that keeps every dependence and is estimated to end sooner.
+    """Return the kernel with its instructions in an order that keeps every dependence and ends sooner, as modelled.
 
     Instructions move between the loops the device runs and within a body, never into, out of or past a loop; nor past a
     meeting of cores or ranks. Nothing moves in a kernel whose tiles lie on each other.
@@ -46,17 +52,72 @@ def schedule(kernel: Kernel, options: CompileOptions) -> Kernel:
         return kernel
     records = records_of(kernel)
     pairs = dependences_of(kernel)
-    moved = []
+    orders: list[list[tuple[int, range, list[int]]]] = []
     for part, edges in zip(parts, edges_within(kernel, parts, pairs), strict=True):
         piece = Piece(records[part.start : part.stop], edges, kernel.target)
         wanted = piece.time_in_order() * (1 - _GAIN)
         if piece.least_time() >= wanted:  # as it is, some engine hardly ever waits
             continue
-        found, after = piece.order_by_readiness()
-        if after < wanted:
-            moved.append((part, [part.start + n for n in found]))
+        better = [
+            (time, part, [part.start + n for n in order])
+            for order, time in _orders(piece)
+            if time < wanted
+        ]
+        if better:
+            orders.append(sorted(better, key=itemgetter(0)))
     # Who follows whom is the same in every order that keeps it: the waits need not look for it again.
-    return in_new_order(kernel.with_(dependences=pairs), moved)
+    kernel = kernel.with_(dependences=pairs)
+    if not orders:
+        return kernel
+    # The estimate leaves out what the queues share, so an order that looks better may take longer (list scheduling has
+    # such anomalies): the timing model has the last word.
+    limit = modelled_ns(kernel)
+    for choice in range(max(map(len, orders))):
+        moved = [better[min(choice, len(better) - 1)] for better in orders]
+        reordered = in_new_order(kernel, [(part, order) for _, part, order in moved])
+        if modelled_ns(reordered) <= limit:
+            return reordered
+    return kernel
+
+
+def _orders(piece: Piece) -> Iterator[tuple[list[int], int]]:
+    """Yield orders of a piece with their estimated times: of what is ready, each takes something else first.
+
+    First what the author wrote first; then what has the longest critical path behind it; then what has the most work
+    of the busiest queue behind it.
+    """
+    yield piece.order_by_readiness()
+    yield piece.order_by_readiness(piece.ranks_by_path())
+    yield piece.order_by_readiness(piece.ranks_by_path(piece.busiest()))
+
+
+def modelled_ns(*kernels: Kernel) -> int:
+    """Return the modelled time of the programs of a logical core's cores, in their present order, in nanoseconds.
+
+    Device loops whose trips are registers are taken to run twice, and long ones eight times: from then on each pass
+    adds the same time.
+    """
+    executions = []
+    for kernel in kernels:
+        trips: list[int] = []
+        _assume_trips(kernel.body, trips)
+        executions.append(Execution.of(insert_waits(kernel, CompileOptions()), trips))
+    if len(executions) > 1:
+        return max(t.total_ns for t in schedule_cores(executions, TimingOptions()))
+    return timed(executions[0], TimingOptions()).total_ns
+
+
+def _assume_trips(body: Sequence[Instruction | Loop], trips: list[int]) -> None:
+    """Append how often the loops of a body are taken to run, in the order they are entered."""
+    for loop in body:
+        if not isinstance(loop, Loop):
+            continue
+        count = 2
+        if loop.kind == "for" and all(type(bound) is int for bound in loop.bounds):
+            count = min(len(range(*loop.bounds)), 8)
+        trips.append(count)
+        for _ in range(count):
+            _assume_trips(loop.body, trips)
 
 
 def records_of(kernel: Kernel) -> list[Record | None]:
