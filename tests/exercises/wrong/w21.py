@@ -192,11 +192,6 @@ def overwritten(a_t, b, deep):
 
 
 @nki.jit
-def whole_depth(a_t, b, deep):
-    return deep_blocks(a_t, b, max(deep, a_t.shape[0] // 128))
-
-
-@nki.jit
 def without_the_last_steps(a_t, b, deep):
     return deep_blocks(a_t, b, deep, whole=True)
 
@@ -234,8 +229,7 @@ WRONG = {
     },
     "21.5": {
         "mistake": overwritten,
-        "limit": whole_depth,
-        "limit-2": tile_by_tile,
+        "limit": tile_by_tile,
         "values": without_the_last_steps,
         "time": in_order,
     },
