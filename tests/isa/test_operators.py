@@ -56,6 +56,15 @@ SINGLE = {
 }
 
 
+@pytest.mark.parametrize("name", [n for n, row in ALU.items() if row.identity is not None])
+def test_the_identity_changes_no_value(name):
+    values = np.array(VALUES, np.float32)
+    start = np.full_like(values, ALU[name].identity)
+    result = np.empty_like(values)
+    ALU[name].apply(values, start, result)
+    np.testing.assert_array_equal(result, values)
+
+
 def test_every_row_has_a_meaning_here():
     assert ALU.keys() == {*MEANINGS, *PATTERNS, *SINGLE, "power", "invert"}
 

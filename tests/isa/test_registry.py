@@ -103,6 +103,8 @@ def test_rules_speak_of_parameters_and_abilities_of_targets():
             assert set(re.findall("`([^`]*)`", rule.text)) <= words, rule.text
             assert set(rule.about) <= set(definition.signature.parameters), rule.text
             assert not re.search(r"\b(\w+) or \1\b", rule.text), rule.text
+            if together := re.search("must not (both|all) be", rule.text):
+                assert (together[1] == "both") == (len(rule.about) == 2), rule.text
 
 
 # -- rules that follow from operands ---------------------------------------------------------------------------
