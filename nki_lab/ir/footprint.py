@@ -142,7 +142,7 @@ def _share(distance: int, a: _Pattern, b: _Pattern) -> bool:
             return False
         for count, stride in zip(shape, strides, strict=True):
             take(sign * stride * size, count)
-    if a[2] != b[2] or distance % a[2]:  # else elements meet as a whole or not at all
+    if a[2] != b[2]:  # else elements meet as a whole or not at all
         take(1, a[2])
         take(-1, b[2])
     return _is_sum(distance, times)

@@ -217,10 +217,10 @@ class RaceWatch:
 
 
 def _unit(kernels: Sequence[Kernel], watched: Watched) -> int:
-    """Return the bytes that one mark stands for: those of an element, or one where views have other elements."""
+    """Return the bytes that one mark stands for: those of the smallest element that a view has."""
     sizes = {watched.storages[0].dtype.itemsize}
     for kernel, storage in zip(kernels, watched.storages, strict=True):
         touches = kernel.touches
         views = np.flatnonzero(touches.storage == storage.id).tolist()
         sizes |= {touches.views[n].dtype.itemsize for n in views}
-    return sizes.pop() if len(sizes) == 1 else 1
+    return min(sizes)

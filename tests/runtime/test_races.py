@@ -108,6 +108,8 @@ def handed_over(x, way):
         nisa.core_barrier(other, (0, 1))
     elif way == "crossed":
         nisa.core_barrier((note, other)[core], (0, 1))
+    elif way == "crossed back":
+        nisa.core_barrier((other, note)[core], (0, 1))
     elif way == "sendrecv":
         got = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.sbuf)
         nisa.sendrecv(tile, got, 1 - core, 1 - core, pipe_id=0)
@@ -122,7 +124,8 @@ def handed_over(x, way):
 
 @pytest.mark.parametrize(
     ("way", "is_ordered"),
-    [("own", True), ("view", True), ("nothing", False), ("other", False), ("sendrecv", False), ("crossed", False)],
+    [("own", True), ("view", True)]
+    + [(way, False) for way in ("nothing", "other", "sendrecv", "crossed", "crossed back")],
 )  # fmt: skip
 def test_only_a_barrier_on_the_tensor_itself_orders_it(way, is_ordered):
     found = races(on_two(handed_over, X, way))
@@ -320,3 +323,50 @@ def test_loops_that_meet_as_often_as_a_register_says():
     (message,) = races(on_two(kernel, X, count, True))
     assert lines_of(message) == (place("# this pass"), place("# beside it"))
     assert races(on_two(kernel, X, 0 * count, True)) == []
+
+
+@pytest.mark.parametrize("passes", [0, 2])
+def test_a_loop_that_may_not_run_orders_only_where_it_runs(passes):
+    def kernel(x, count):
+        note, out = shared_like(x, name="note"), shared_like(x)
+        tile = nl.load(x)
+        stop = nisa.register_alloc()
+        nisa.register_load(stop, nl.load(count))
+        if nl.program_id() == 0:
+            nisa.dma_copy(note[5:7], tile[5:7])  # before the loop
+        for _ in nl.dynamic_range(0, stop):
+            nisa.core_barrier(note, (0, 1))
+        if nl.program_id() == 1:
+            nisa.dma_copy(out, note)  # behind the loop
+        return out
+
+    messages = races(on_two(kernel, X, np.array([[passes]], np.int32)))
+    assert [rows_of(message) for message in messages] == [{5, 6}] * (passes == 0)
+
+
+def test_what_was_touched_many_passes_ago_does_not_race():
+    """Core 1 reads in each pass the row that core 0 wrote 255 passes before: marks of one byte are the same again."""
+    table = np.zeros((700, 8), np.float32)
+    written = np.arange(700, dtype=np.int32).reshape(-1, 1)
+    read = (written - 255) % 700
+    assert races(on_two(in_many_passes, table, written, read, True)) == []
+
+
+@pytest.mark.parametrize(("first", "is_racy"), [(0, False), (6, False), (7, True)])
+def test_views_of_other_element_sizes(first, is_racy):
+    """Core 0 writes a float32 of a row that a register selects, core 1 reads halves of it."""
+
+    def kernel(x, index):
+        note, out = (
+            shared_like(x, name="note"),
+            nl.ndarray((1, 2), dtype=nl.bfloat16, buffer=nl.shared_hbm),
+        )
+        row = nisa.register_alloc()
+        nisa.register_load(row, nl.load(index))
+        if nl.program_id() == 0:
+            nisa.dma_copy(note[nl.ds(row, 1), 4:5], nl.load(x[0:1, 0:1]))
+        else:
+            nisa.dma_copy(out, note.view(nl.bfloat16)[nl.ds(row, 1), first : first + 2])
+        return out
+
+    assert bool(races(on_two(kernel, X, np.array([[9]], np.int32)))) is is_racy
