@@ -456,7 +456,12 @@ def copy_elements(dst: Tensor, src: Tensor, keep_bits: bool = True, skip: bool =
     if src.dtype is dst.dtype and keep_bits:
         dst.put(raw, error, to, keep)
         return
-    v = (raw != 0).astype(float) if src.dtype.kind == "b" else raw.astype(np.float32).astype(float)
+    with np.errstate(all="ignore"):
+        v = (
+            (raw != 0).astype(float)
+            if src.dtype.kind == "b"
+            else raw.astype(np.float32).astype(float)
+        )
     plain = Val(v.reshape(dst.shape), np.where(error == NAN, 0.0, error).reshape(dst.shape))
     dst.write(plain, None if keep is None else keep)
 
