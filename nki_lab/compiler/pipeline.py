@@ -26,8 +26,9 @@ from nki_lab.compiler.passes.find_uninitialized import find_uninitialized
 from nki_lab.compiler.passes.insert_waits import insert_waits
 from nki_lab.compiler.passes.place_engines import place_engines
 from nki_lab.compiler.passes.remove_dead import remove_dead
-from nki_lab.compiler.passes.schedule import modelled_ns, schedule
+from nki_lab.compiler.passes.schedule import schedule
 from nki_lab.compiler.passes.settle_accumulate import settle_accumulate
+from nki_lab.compiler.passes.timed import modelled_ns
 from nki_lab.compiler.races import find_races
 from nki_lab.compiler.reuse import Programs, reuse
 from nki_lab.compiler.stored_source import StoredSource
@@ -48,10 +49,10 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("find_uninitialized", find_uninitialized),
     ("remove_dead", remove_dead),
     ("place_engines", place_engines),
-    ("balance_engines", balance_engines),
     ("allocate_sbuf", allocate_sbuf),
     ("allocate_psum", allocate_psum),
     ("find_reloads", find_reloads),
+    ("balance_engines", balance_engines),
     ("schedule", schedule),
     ("insert_waits", insert_waits),
 )

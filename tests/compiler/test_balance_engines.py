@@ -1,5 +1,6 @@
 """Does work leave the busiest engine only where the documentation lets the compiler choose, and does that gain time?"""
 
+import random
 from collections import Counter
 
 import numpy as np
@@ -12,7 +13,7 @@ from nki_lab.compiler.check_schedule import check_schedule
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.isa import registry
 from nki_lab.simulator import Program
-from nki_lab.targets import TRN1, TRN2
+from nki_lab.targets import TRN1, TRN2, TRN3
 from nki_lab.targets.engines import GPSIMD, SCALAR, VECTOR, Engine
 from tests.compiler.programs import compiled
 from tests.compiler.test_schedule import latency
@@ -76,7 +77,81 @@ def test_attention_gets_faster_and_computes_the_same():
     arrays = measured.arrays(np.random.default_rng(0))
     found = compiled(measured.kernel, *arrays)
     plain = compiled(measured.kernel, *arrays, options=AS_PREFERRED)
-    assert latency(found.kernel) < 0.97 * latency(plain.kernel)
+    assert latency(found.kernel) < 0.99 * latency(plain.kernel)
     assert check_schedule(found.stages[0][1], found.kernel) == []
     (mine,), (theirs,) = (Program(k.kernel, None).run(arrays) for k in (found, plain))
     np.testing.assert_array_equal(mine, theirs)
+
+
+def summed(x, sums=0, busy=0):
+    """Copy a tile after so many sums, which only Vector and GpSimd compute, and so many functions of Scalar's."""
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    t, u, v, w = (nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf) for _ in range(4))
+    nisa.memset(dst=t, value=1)
+    for _ in range(sums):
+        nisa.tensor_tensor(dst=u, data1=t, data2=t, op=nl.add)
+    for _ in range(busy):
+        nisa.activation(dst=v, op=nl.exp, data=t)
+    nisa.tensor_copy(dst=w, src=t)
+    nisa.dma_copy(dst=out[:, 0:1], src=w[:, 0:1])
+    return out
+
+
+@pytest.mark.parametrize(
+    ("facts", "engine"),
+    [
+        ({"sums": 24}, SCALAR),  # a gain of some percent
+        ({"sums": 200}, VECTOR),  # not worth it
+        ({"sums": 24, "busy": 40}, VECTOR),  # Scalar is busier
+    ],
+)
+def test_how_much_has_to_move(facts, engine):
+    options = CompileOptions(skip_passes=("remove_dead",))
+    kernel = compiled(summed, X[:, :2048], options=options, **facts).kernel
+    assert [i.form.engine for i in kernel.instructions if i.definition.name == "tensor_copy"] == [engine]  # fmt: skip
+
+
+def mixed(x, seed):
+    """Do random things with a few tiles, most of all copy them."""
+    pick = random.Random(seed)
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    tiles = [nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf) for _ in range(pick.randint(2, 6))]
+    for t in tiles:
+        nisa.dma_copy(dst=t, src=x)
+    often = ("copy", "copy", "copy", "copy", "sum", "relu", "load", "store")
+    kinds = [kind for kind in often if pick.random() < 0.6] + ["copy"]
+    for _ in range(pick.randint(10, 40)):
+        a, b, c = (pick.choice(tiles) for _ in range(3))
+        kind, w = pick.choice(kinds), pick.choice((64, 256, 512))
+        if kind == "copy":
+            nisa.tensor_copy(dst=a[:, 0:w], src=b[:, 0:w])
+        elif kind == "sum":
+            nisa.tensor_tensor(dst=a[:, 0:w], data1=b[:, 0:w], data2=c[:, 0:w], op=nl.maximum)
+        elif kind == "relu":
+            nisa.activation(dst=a[:, 0:w], op=nl.relu, data=b[:, 0:w])
+        elif kind == "load":
+            nisa.dma_copy(dst=a[:, 0:w], src=x[:, 0:w])
+        else:
+            nisa.dma_copy(dst=out[:, 0:w], src=a[:, 0:w])
+    for n, t in enumerate(tiles):
+        nisa.dma_copy(dst=out[n : n + 1], src=t[n : n + 1])
+    return out
+
+
+@pytest.mark.parametrize("order", [(), ("schedule",)], ids=["scheduled", "as written"])
+def test_no_random_kernel_gets_slower(order):
+    """Going by an estimate alone, 21 and 143 get slower as written, and 194 scheduled."""
+    faster = 0
+    for seed in (*range(40), 143, 194):
+        took, before = (
+            latency(
+                compiled(
+                    mixed, X[:, :512], seed, target=(TRN2, TRN3)[seed % 2],
+                    options=CompileOptions(skip_passes=(*order, *skipped)),
+                ).kernel
+            )
+            for skipped in ((), ("balance_engines",))
+        )  # fmt: skip
+        assert took <= before, seed
+        faster += took < before
+    assert faster >= 3

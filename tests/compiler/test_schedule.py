@@ -21,24 +21,29 @@ from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
 from nki_lab.compiler.passes.dependences import dependences_of
 from nki_lab.compiler.passes.estimate import Edges, Piece
-from nki_lab.compiler.passes.schedule import edges_within, modelled_ns, records_of, schedule
+from nki_lab.compiler.passes.schedule import edges_within, records_of, schedule
 from nki_lab.compiler.passes.settle_accumulate import settle_accumulate
+from nki_lab.compiler.passes.timed import modelled_ns
 from nki_lab.compiler.pipeline import PASSES, SKIPPABLE, compile_kernel
 from nki_lab.compiler.reuse import reuse
 from nki_lab.errors import OverCapacity, UnknownOption
+from nki_lab.ir.builder import Builder
 from nki_lab.ir.execution import Execution
-from nki_lab.targets import TRN1, TRN2, TRN3
+from nki_lab.ir.nodes import Kernel
+from nki_lab.targets import ALL_TARGETS, TRN1, TRN2, TRN3
 from nki_lab.targets.engines import DMA
 from nki_lab.timing import schedule as timeline
 from nki_lab.timing.options import TimingOptions
 from tests.compiler.programs import (
     SMALL,
+    RandomProgram,
     check_placement,
     compiled,
     integers,
     passed,
     random_program,
     simulated,
+    traced,
 )
 
 AS_WRITTEN = CompileOptions(skip_passes=("schedule",))
@@ -77,6 +82,45 @@ def test_random_programs_compute_the_same_in_another_order(pick, target):
         np.testing.assert_array_equal(mine, theirs)
 
 
+def random_loop(seed: int, stop: int | None) -> Kernel:
+    """Return a program with a device loop in a loop of so many trips; None for as many as a register says."""
+    pick = random.Random(seed)
+    b = Builder(ALL_TARGETS[seed % 3])
+    with b.active():
+        made = RandomProgram(pick, b, tiles=8)
+        bound = b.register("bound")
+        nisa.register_move(bound, 2)
+        made.steps(8)
+        for name, most in (("outer", bound if stop is None else stop), ("inner", 2)):
+            b.open_loop("for", (0, most, 1), b.register(name, frozen=True))
+            made.steps(10)
+        b.close_loop()
+        made.steps(6)
+        b.close_loop()
+        made.steps(6)
+        made.store_some()
+    assert not b.errors, b.errors[0]
+    return traced(b, [made.out])
+
+
+def test_no_random_loop_gets_slower():
+    """However often it runs, also where a register decides, and where it runs too often to be timed as it is."""
+    faster = 0
+    for seed in range(12):
+        for stop in (None, 1, 4, 80):
+            before = random_loop(seed, stop)
+            kernel, written = passed(before), in_author_order(before)
+            for trips in (0, 1, 2, 3, 5) if stop is None else (stop,):
+                counts = (trips, *[2] * trips)
+                took, plain = (
+                    timeline(Execution.of(k, counts), TimingOptions()).total_ns
+                    for k in (kernel, written)
+                )
+                assert took <= plain, (seed, stop, trips)
+                faster += took < plain
+    assert faster >= 20
+
+
 def test_most_random_programs_are_moved():
     moved = 0
     for seed in range(20):
@@ -107,7 +151,7 @@ def test_an_order_that_only_looks_faster_is_not_kept(seed, target, monkeypatch):
     written = latency(in_author_order(before))
     assert latency(passed(before)) <= written
     monkeypatch.setattr(
-        "nki_lab.compiler.passes.schedule.modelled_ns", lambda kernel: 0
+        "nki_lab.compiler.passes.schedule.fastest", lambda kernel, others: others[0]
     )  # the estimate alone
     assert latency(passed(before)) > written
 

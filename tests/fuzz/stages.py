@@ -13,12 +13,15 @@ from nki_lab.compiler.passes.author_order import apply_schedule
 from nki_lab.compiler.pipeline import PASSES, CompiledKernel
 from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.errors import KernelArgument, NotModelled, OverCapacity
+from nki_lab.ir.execution import Execution
 from nki_lab.ir.nodes import Kernel
 from nki_lab.ir.printer import print_kernel
 from nki_lab.ir.verify import verify
 from nki_lab.isa.reading import read_kernel
 from nki_lab.simulator import Program, SimulatorOptions
 from nki_lab.targets import ALL_TARGETS
+from nki_lab.timing.options import TimingOptions
+from nki_lab.timing.schedule import schedule as timeline
 from tests.fuzz.kernels import Rejected, Written
 
 _SOURCE = StoredSource("fuzz", (), {}, "<fuzz>", 1, "")
@@ -117,6 +120,27 @@ def check_stages(w: Written) -> Kernel:
     return last
 
 
+def check_times(w: Written, last: Kernel) -> None:
+    """Check that a kernel takes no more time by any of the passes that are there to gain time."""
+    if w.choices.overlaps:
+        return
+    program = Program(last)
+    program.run([a.copy() for a in w.arrays])
+    for name in ("schedule", "balance_engines"):
+        if name not in w.choices.skips:
+            without = _stages(w, skips=(*w.choices.skips, name))[-1][1]
+            took, before = (time_of(kernel, program.trips) for kernel in (last, without))
+            assert took <= before, f"{name} takes {took - before} ps more than {before}"
+            w.counts[f"{name}: faster"] += took < before
+            w.counts["timed"] += 1
+
+
+def time_of(kernel: Kernel, trips: Sequence[int]) -> int:
+    """Return the modelled time of a kernel whose loops run so often, in picoseconds."""
+    board = timeline(Execution.of(kernel, tuple(trips)), TimingOptions()).board
+    return max(board.end, default=0)
+
+
 def _ran(kernel: Kernel, w: Written) -> list[np.ndarray]:
     try:
         return run(kernel, w.arrays)
@@ -126,10 +150,11 @@ def _ran(kernel: Kernel, w: Written) -> list[np.ndarray]:
         raise Rejected(f"NotModelled: {error.message}") from error
 
 
-def _stages(w: Written) -> list[tuple[str, Kernel]]:
+def _stages(w: Written, skips: Sequence[str] | None = None) -> list[tuple[str, Kernel]]:
     """Return the kernel after each pass, the traced one first."""
+    skips = w.choices.skips if skips is None else skips
     capacity = "finding" if w.choices.overlaps else "error"
-    options = CompileOptions(schedule=w.schedule, capacity=capacity)
+    options = CompileOptions(schedule=w.schedule, capacity=capacity, skip_passes=tuple(skips))
     stages = [("trace", w.kernel)]
     if w.schedule:
         try:
@@ -141,7 +166,7 @@ def _stages(w: Written) -> list[tuple[str, Kernel]]:
         ):  # edges against what the kernel reads and writes, or around loops
             w.counts["rejected: schedule"] += 1
     for name, run_pass in PASSES:
-        if name in w.choices.skips:
+        if name in skips:
             continue
         try:
             stages.append((name, run_pass(stages[-1][1], options)))

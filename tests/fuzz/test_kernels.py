@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tests.fuzz.kernels import KINDS, TARGETS, Recipe, Rejected, described, written
 from tests.fuzz.reordered import check_orders
-from tests.fuzz.stages import check_stages
+from tests.fuzz.stages import check_stages, check_times
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "40"))
 SEED = int(os.environ.get("FUZZ_SEED", "1"))
@@ -46,6 +46,7 @@ def check(recipe: Recipe) -> None:
         COUNTS["rejected: " + str(reason).partition(":")[0]] += 1
         return
     check_orders(made, last, random.Random(recipe.seed))
+    check_times(made, last)
     COUNTS["kernels"] += 1
     if COUNTS["kernels"] % 25 == 0:
         gc.collect()  # instructions and their forms know each other, and hold large arrays

@@ -1,9 +1,9 @@
-"""Which instructions can take work off the busiest engine?
+"""Moves instructions off the busiest engine to another one that can run them.
 
 Only where the documentation says that the compiler chooses by workload (`Definition.balanced`: tensor_copy,
 nki/api/nki/isa/__init__.py:428) and the author left `engine` open. Where another engine, the DMA engines included, is
 busier than the preferred one, or instructions have to follow each other anyway, moving work gains nothing and
-everything stays.
+everything stays. It also stays unless the program, in the order it is then given, takes less time by the timing model.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from collections import Counter
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.dependences import dependences_of
 from nki_lab.compiler.passes.estimate import Piece
-from nki_lab.compiler.passes.schedule import edges_within, records_of
+from nki_lab.compiler.passes.schedule import edges_within, records_of, schedule
+from nki_lab.compiler.passes.timed import fastest
+from nki_lab.ir.dependences import Dependences
 from nki_lab.ir.form_times import Queue, RingKey, record_of
 from nki_lab.ir.instruction import Form, Instruction
 from nki_lab.ir.nodes import Kernel
@@ -27,9 +29,12 @@ _GAIN = 0.01  # share of the kernel's time, as estimated, that has to be gained
 def balance_engines(kernel: Kernel, options: CompileOptions) -> Kernel:
     """Return the kernel with some of the open instructions of its busiest engine on another one, evenly spread.
 
-    Kernels with loops of the device are left as they are: how often those run is not known.
+    Kernels with loops of the device are left as they are: how often those run is not known. So are those whose tiles
+    lie on each other.
     """
-    if kernel.has_loops or not any(form.definition.balanced for form in kernel.forms.values()):
+    if kernel.has_loops or kernel.overlaps:
+        return kernel
+    if not any(form.definition.balanced for form in kernel.forms.values()):
         return kernel
     target = kernel.target
     counts = Counter(i.form for i in kernel.instructions)
@@ -37,6 +42,9 @@ def balance_engines(kernel: Kernel, options: CompileOptions) -> Kernel:
     moved = {form: other for form, other in others.items() if other is not None}
     if not moved:
         return kernel
+    # The same on whatever engines; nobody needs to look for them again.
+    pairs = dependences_of(kernel)
+    kernel = kernel.with_(dependences=pairs)
     busy: Counter[Queue] = Counter()
     for form, count in counts.items():
         if not form.definition.observes:
@@ -49,17 +57,23 @@ def balance_engines(kernel: Kernel, options: CompileOptions) -> Kernel:
         there = sum(counts[f] * record_of(moved[f], target, 1.0).interval for f in open_forms)
         limit = max((time for queue, time in busy.items() if queue not in (source, way)), default=0)
         share = min((busy[source] - busy[way]) / (here + there), (busy[source] - limit) / here, 1.0)
-        if share <= 0:  # nothing would move
+        if share <= 0:  # the other engine, or a third one, is as busy
             continue
         shared = _with_share(kernel, {f: moved[f] for f in open_forms}, share)
-        if _estimate(shared) < _estimate(kernel) * (1 - _GAIN):
-            return shared
+        shared = shared.with_(dependences=pairs)
+        if _estimate(shared, pairs) < _estimate(kernel, pairs) * (1 - _GAIN):
+            before, after = (
+                k if "schedule" in options.skip_passes else schedule(k, options)
+                for k in (kernel, shared)
+            )
+            if fastest(before, [after]) is after:
+                return shared
     return kernel
 
 
-def _estimate(kernel: Kernel) -> int:
-    """Return the time of a kernel without loops whose tiles all have places of their own, in picoseconds."""
-    (edges,) = edges_within(kernel, [range(len(kernel.instructions))], dependences_of(kernel))
+def _estimate(kernel: Kernel, pairs: Dependences) -> int:
+    """Return about how long a kernel without loops takes, in picoseconds."""
+    (edges,) = edges_within(kernel, [range(len(kernel.instructions))], pairs)
     return Piece(records_of(kernel), edges, kernel.target).order_by_readiness()[1]
 
 

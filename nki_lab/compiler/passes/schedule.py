@@ -19,19 +19,15 @@ import numpy as np
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.dependences import dependences_of
 from nki_lab.compiler.passes.estimate import Edges, Piece
-from nki_lab.compiler.passes.insert_waits import insert_waits
 from nki_lab.compiler.passes.occupants import Occupants
 from nki_lab.compiler.passes.straight_parts import in_new_order, straight_parts
+from nki_lab.compiler.passes.timed import fastest
 from nki_lab.ir.dependences import Dependences
 from nki_lab.ir.distinct import distinct
-from nki_lab.ir.execution import Execution
 from nki_lab.ir.form_times import Record, record_of
-from nki_lab.ir.instruction import Form, Instruction
-from nki_lab.ir.nodes import Kernel, Loop
+from nki_lab.ir.instruction import Form
+from nki_lab.ir.nodes import Kernel
 from nki_lab.targets.spaces import PSUM, SBUF
-from nki_lab.timing.options import TimingOptions
-from nki_lab.timing.schedule import schedule as timed
-from nki_lab.timing.two_cores import schedule_cores
 
 _WORTH_A_NODE = (
     64  # uses before times uses after, from which on one step between them stands for all
@@ -51,7 +47,7 @@ def schedule(kernel: Kernel, options: CompileOptions) -> Kernel:
     if not parts:
         return kernel
     records = records_of(kernel)
-    pairs = dependences_of(kernel)
+    pairs = kernel.dependences or dependences_of(kernel)
     orders: list[list[tuple[int, range, list[int]]]] = []
     for part, edges in zip(parts, edges_within(kernel, parts, pairs), strict=True):
         piece = Piece(records[part.start : part.stop], edges, kernel.target)
@@ -67,17 +63,13 @@ def schedule(kernel: Kernel, options: CompileOptions) -> Kernel:
             orders.append(sorted(better, key=itemgetter(0)))
     # Who follows whom is the same in every order that keeps it: the waits need not look for it again.
     kernel = kernel.with_(dependences=pairs)
-    if not orders:
-        return kernel
     # The estimate leaves out what the queues share, so an order that looks better may take longer (list scheduling has
     # such anomalies): the timing model has the last word.
-    limit = modelled_ns(kernel)
-    for choice in range(max(map(len, orders))):
+    others = []
+    for choice in range(max(map(len, orders), default=0)):
         moved = [better[min(choice, len(better) - 1)] for better in orders]
-        reordered = in_new_order(kernel, [(part, order) for _, part, order in moved])
-        if modelled_ns(reordered) <= limit:
-            return reordered
-    return kernel
+        others.append(in_new_order(kernel, [(part, order) for _, part, order in moved]))
+    return fastest(kernel, others)
 
 
 def _orders(piece: Piece) -> Iterator[tuple[list[int], int]]:
@@ -89,35 +81,6 @@ def _orders(piece: Piece) -> Iterator[tuple[list[int], int]]:
     yield piece.order_by_readiness()
     yield piece.order_by_readiness(piece.ranks_by_path())
     yield piece.order_by_readiness(piece.ranks_by_path(piece.busiest()))
-
-
-def modelled_ns(*kernels: Kernel) -> int:
-    """Return the modelled time of the programs of a logical core's cores, in their present order, in nanoseconds.
-
-    Device loops whose trips are registers are taken to run twice, and long ones eight times: from then on each pass
-    adds the same time.
-    """
-    executions = []
-    for kernel in kernels:
-        trips: list[int] = []
-        _assume_trips(kernel.body, trips)
-        executions.append(Execution.of(insert_waits(kernel, CompileOptions()), trips))
-    if len(executions) > 1:
-        return max(t.total_ns for t in schedule_cores(executions, TimingOptions()))
-    return timed(executions[0], TimingOptions()).total_ns
-
-
-def _assume_trips(body: Sequence[Instruction | Loop], trips: list[int]) -> None:
-    """Append how often the loops of a body are taken to run, in the order they are entered."""
-    for loop in body:
-        if not isinstance(loop, Loop):
-            continue
-        count = 2
-        if loop.kind == "for" and all(type(bound) is int for bound in loop.bounds):
-            count = min(len(range(*loop.bounds)), 8)
-        trips.append(count)
-        for _ in range(count):
-            _assume_trips(loop.body, trips)
 
 
 def records_of(kernel: Kernel) -> list[Record | None]:
