@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from nki_lab.source import Span
+from nki_lab.source import Span, printable
 
 _CLOSE, _SHOWN = 0.6, 3
 _OPERAND = re.compile(r"\{([ab])\}")
@@ -79,7 +79,7 @@ def close_matches(name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, dict.fromkeys(known), n=_SHOWN, cutoff=_CLOSE)
     if not near:
         return ""
-    asked = "did you mean " + " or ".join(f"`{n}`" for n in near) + "?"
+    asked = "did you mean " + " or ".join(f"`{printable(n)}`" for n in near) + "?"
     return Hint(asked, *(Rewrite(name, n) for n in near))
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from nki_lab.profiler import view_text as texts
 from nki_lab.profiler.analyses import ANALYSES
+from nki_lab.source import text_of
 
 if TYPE_CHECKING:
     from nki_lab.profiler.profile import Profile
@@ -58,4 +59,4 @@ def findings_lines(
         ]
         if any(meant):
             lines |= dict.fromkeys(itertools.compress(run.view_data.findings, meant))
-    return [line for remark in lines for line in texts.remark_lines(remark)]
+    return [text_of([line]) for remark in lines for line in texts.remark_lines(remark)]

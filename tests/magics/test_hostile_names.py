@@ -13,6 +13,7 @@ import pytest
 import nki_lab
 import nki_lab.language as nl
 from nki_lab.errors import BadFile, NkiError, UsageError
+from nki_lab.options.views import findings_lines
 from nki_lab.profiler.analyses import ANALYSES
 from nki_lab.profiler.compare import compare_profiles
 from nki_lab.profiler.profile import Profile
@@ -21,6 +22,7 @@ from nki_lab.profiler.report import report
 from nki_lab.profiler.summary_text import summary_text
 from nki_lab.profiler.view_data import VIEWS
 from nki_lab.profiler.view_text import view_text
+from nki_lab.rewrite import close_matches
 from nki_lab.source import printable, text_of
 from nki_lab.widgets import display
 from tests.cli.conftest import Command
@@ -143,6 +145,18 @@ def fails(x):
 
 def raises(x):
     raise ValueError(f"first\x1b[2J {x.name}\nsecond\u202e")
+
+
+def test_findings_of_every_run_are_text():
+    result = nki_lab.run(named, np.ones((4, 8), np.float32))
+    lines = findings_lines([result])
+    assert any("\\x1b[2J" in line for line in lines)
+    assert [fault for line in lines for fault in faults(line)] == []
+
+
+def test_a_name_that_is_proposed_is_one_line():
+    near = HOSTILE.replace("\ud800", "")
+    assert faults(str(UsageError("none", help=close_matches(near + "x", [near])))) == []
 
 
 def test_errors_are_text():
