@@ -7,6 +7,7 @@ and small pictures. Widgets live in a kernel, so their state and ids are left ou
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -72,6 +73,16 @@ def _report_hidden_errors(shell):
 _report_hidden_errors(get_ipython())
 del _report_hidden_errors
 """
+
+
+# What IPython colours its tracebacks with.
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class CellFailed(UsageError):
+    """A cell of a notebook raised; the traceback follows in the lines below the first."""
+
+    _is_one_line = False
 
 
 @dataclass(frozen=True)
@@ -142,7 +153,7 @@ def execute(path: Path, seconds: int) -> Executed:
         except CellExecutionError as error:
             shown = _traceback(notebook) or f"{error.ename}: {error.evalue}"
             number = sum(_has_run(cell) for cell in notebook.cells)
-            raise UsageError(
+            raise CellFailed(
                 f"{path.name}: cell [{number}] raises {error.ename}\n\n{shown}"
             ) from None
         except CellTimeoutError:
@@ -198,4 +209,5 @@ def _has_run(cell: Any) -> bool:
 
 def _traceback(notebook: Any) -> str:
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
-    return "\n".join("\n".join(o.traceback) for o in outputs if o.output_type == "error")
+    told = "\n".join("\n".join(o.traceback) for o in outputs if o.output_type == "error")
+    return _COLOURS.sub("", told)
