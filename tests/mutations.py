@@ -1,6 +1,7 @@
 """Measures the tests: changes single places of the package, and counts the changes that a test notices.
 
 python -m tests.mutations --record lines.db               # once: which test executes which line
+python -m tests.mutations --record lines.db tests/isa     # with these tests only
 python -m tests.mutations --lines lines.db --seed 14 --count 200
 python -m tests.mutations --lines lines.db --seed 14 --only 3,17   # some of the same sample again
 
@@ -372,7 +373,9 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--record", metavar="FILE", help="run all tests once and record which line they execute"
+        "--record",
+        metavar="FILE",
+        help="run the tests once, all or those named, and record which line they execute",
     )
     parser.add_argument("--lines", metavar="FILE", help="what --record wrote")
     parser.add_argument("--seed", type=int, default=0)
@@ -384,7 +387,7 @@ def main() -> int:
     parser.add_argument("--run", metavar="FILE", help=argparse.SUPPRESS)
     options, files = parser.parse_known_args()
     if options.record:
-        return run_tests(list(TESTS), Recorder(options.record))
+        return run_tests(files or list(TESTS), Recorder(options.record))
     if options.run:
         return run_tests(["-x", *files], Chosen(Path(options.run).read_text().splitlines()))
     return measure(options)

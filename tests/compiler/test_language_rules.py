@@ -74,7 +74,7 @@ def test_what_one_front_end_refuses_is_a_finding_and_an_error_under_strict(
     text = module_of(row.example)
     (finding,) = told(row, findings_of(text, tmp_path))
     assert row.instead in finding.help
-    if row.level == PORTABILITY and not row.traced:
+    if row.level == PORTABILITY and row is not CONSTRUCTS["truth of a tensor"]:  # has an own code
         assert finding.message.endswith(": NKI's tracer takes it, its parser does not")
     assert finding.stack
     kernel = kernel_of(text, tmp_path)
@@ -106,7 +106,7 @@ def test_what_is_refused_has_its_code_and_its_line(row: Construct, tmp_path: Pat
     assert error.span.filename.endswith("rule.py")
     head = module_of("pass").count("\n", 0, module_of("pass").index("@nki.jit"))
     assert head < error.span.line <= text.count("\n")
-    if not row.traced and row.code == "NKI110":
+    if row.code == "NKI110":
         assert error.message == f"{row.what} is not supported in a kernel"
         assert error.help == row.instead
 

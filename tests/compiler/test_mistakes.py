@@ -46,7 +46,7 @@ def test_a_missing_destination_where_another_argument_took_its_place():
 
 
 def assigned_by_keyword(tile):
-    tile[:, 0:2] = nisa.tensor_copy(src=tile[:, 2:4])
+    tile[:, 0:2] = nisa.activation(op=nl.exp, data=tile[:, 2:4])
 
 
 def assigned_by_position(tile):
@@ -56,7 +56,10 @@ def assigned_by_position(tile):
 @pytest.mark.parametrize(
     ("use", "help"),
     [
-        (assigned_by_keyword, "write nisa.tensor_copy(dst=tile[:, 0:2], src=tile[:, 2:4])"),
+        (
+            assigned_by_keyword,
+            "write nisa.activation(dst=tile[:, 0:2], op=nl.exp, data=tile[:, 2:4])",
+        ),
         (assigned_by_position, "write nisa.activation(tile[...], nl.exp, tile)"),
     ],
 )

@@ -224,7 +224,7 @@ CALLS: dict[str, Construct] = {
             assert Sizes(row=128)
             return stored(nl.load(x))
         """,
-        code="NKI113", traced=True,
+        code="NKI113",
     ),
     "builtins": Construct(
         "isinstance, type, slice, print, min, max, abs, str, bool, int, float, divmod, tuple, list, dict, len, range",
@@ -278,12 +278,12 @@ CALLS: dict[str, Construct] = {
         "a name that nki.language or nki.isa does not have", ERROR, "take one of the close matches",
         "KLR KLR/Trace/NKI.lean",
         "nisa.memsett(dst=t, value=1.0)",
-        code="NKI108", traced=True,
+        code="NKI108",
     ),
     "call of a number": Construct(
         "a call of what is no function", ERROR, "call a function, or a class with `__call__`",
         "KLR KLR/Trace/NKI.lean",
-        "size = 4\nsize()", code="NKI109", traced=True,
+        "size = 4\nsize()", code="NKI109",
     ),
     "wrong arguments": Construct(
         "a call of a function with missing, extra or unknown arguments", ERROR,
@@ -298,12 +298,12 @@ CALLS: dict[str, Construct] = {
             filled(t, value=1.0)
             return stored(t)
         """,
-        code="NKI109", traced=True,
+        code="NKI109",
     ),
     "wrong argument of an instruction": Construct(
         "a call of an instruction with missing, extra or unknown arguments, such as `mask`", ERROR,
         "take the arguments that `explain` shows", f"{_MIGRATION}, NKI 0.2.0",
-        "nisa.memset(dst=t, value=1.0, mask=None)", code="NKI201", traced=True,
+        "nisa.memset(dst=t, value=1.0, mask=None)", code="NKI201",
     ),
     "call in a grid": Construct(
         "a launch on more than two cores, kernel[3]", ERROR, "write kernel[1] or kernel[2]",
@@ -317,17 +317,17 @@ CALLS: dict[str, Construct] = {
         def kernel(x):
             return inner[3](x)
         """,
-        code="NKI112", traced=True,
+        code="NKI112",
     ),
     "platform_target": Construct(
         "nki.jit(platform_target=...)", ERROR,
         "set NEURON_PLATFORM_TARGET_OVERRIDE, or use %%nki --target / nki_lab.run(..., target=...)",
         f"{_MIGRATION}, NKI 0.3.0",
-        "nki.jit(stored, platform_target='trn2')", code="NKI112", traced=True,
+        "nki.jit(stored, platform_target='trn2')", code="NKI112",
     ),
     "older dialect": Construct(
         "a module of neuronxcc.nki, the older dialect", ERROR, "import nki, and write today's form",
         f"{_MIGRATION}, NKI 0.2.0",
-        "import neuronxcc.nki.language as old", code="NKI114", traced=True,
+        "import neuronxcc.nki.language as old", code="NKI114",
     ),
 }  # fmt: skip

@@ -48,7 +48,6 @@ class Construct:
         example: lines of a kernel that has loaded its argument `x` into the tile `t`, or a module with `kernel`.
         better: the same, rewritten as `instead` says.
         code: of the error.
-        traced: found when the kernel is run on symbolic tiles, not in its text.
     """
 
     what: str
@@ -58,7 +57,6 @@ class Construct:
     example: str
     better: str = ""
     code: str = "NKI110"
-    traced: bool = False
 
     def message(self, subject: str = "") -> str:
         """Return what an author is told; `subject` names what was found where the row is about many."""

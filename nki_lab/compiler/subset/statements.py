@@ -28,7 +28,7 @@ STATEMENTS: dict[str, Construct] = {
         "mask with nl.where or nisa.tensor_copy_predicated, or run the branch in nl.while_loop",
         "nki/api/nki/isa/__init__.py, VirtualRegister",
         "r = nisa.register_alloc(1)\nif r:\n    nisa.memset(dst=t, value=1.0)",
-        code="NKI117", traced=True,
+        code="NKI117",
     ),
     "for": Construct(
         "`for` over a range, list or tuple", ACCEPTED, "the loop is unrolled", _FLOW,
@@ -62,7 +62,6 @@ STATEMENTS: dict[str, Construct] = {
         "write nl.fori_loop(lower, upper, body, step)", f"{_MIGRATION}, NKI 0.6.0",
         "for i in nl.dynamic_range(3):\n    nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)",
         "def body(i):\n    nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)\n\nnl.fori_loop(0, 3, body)",
-        traced=True,
     ),
     "while register": Construct(
         "`while` on a register", DEPRECATED,
@@ -70,32 +69,31 @@ STATEMENTS: dict[str, Construct] = {
         "r = nisa.register_alloc(1)\nwhile r:\n    nisa.register_move(r, 0)",
         "def body(r):\n    nisa.register_move(r, 0)\n    return r\n\n"
         "nl.while_loop(nisa.register_alloc(1), body)",
-        traced=True,
     ),
     "leave device loop": Construct(
         "`break`, `continue` or `return` in a loop that the device runs", ERROR,
         "let the loop end by its bound or condition; mask what must not happen",
         "KLR KLR/Trace/NKI.lean",
         "for i in nl.dynamic_range(3):\n    nisa.memset(dst=t, value=1.0)\n    break",
-        code="NKI118", traced=True,
+        code="NKI118",
     ),
     "loop in no_reorder": Construct(
         "a device loop inside nl.no_reorder", ERROR,
         "put the no_reorder block inside the loop's body", _LOOPS,
         "with nl.no_reorder():\n    nl.fori_loop(0, 3, lambda i: nisa.memset(dst=t, value=1.0))",
-        code="NKI118", traced=True,
+        code="NKI118",
     ),
     "induction variable": Construct(
         "a write to the induction register of nl.dynamic_range", ERROR,
         "keep a value of your own in a register from nisa.register_alloc()", _DYNAMIC,
         "for i in nl.dynamic_range(3):\n    nisa.register_move(i, 1)",
-        code="NKI117", traced=True,
+        code="NKI117",
     ),
     "register step": Construct(
         "a step of a device loop that is no positive integer", ERROR,
         "give the step as a number", _LOOPS,
         "nl.fori_loop(0, 3, lambda i: nisa.memset(dst=t, value=1.0), nisa.register_alloc(1))",
-        code="NKI118", traced=True,
+        code="NKI118",
     ),
     "for target": Construct(
         "a target of a `for` other than one name", PORTABILITY,
@@ -149,13 +147,13 @@ STATEMENTS: dict[str, Construct] = {
         "fill it by nisa.memset(dst=tile[...], value=...), or give the view as dst of an instruction",
         "KLR KLR/NKI/SimplifyOperators.lean",
         "t[:, 0:2] = 1.0", "nisa.memset(dst=t[:, 0:2], value=1.0)",
-        code="NKI104", traced=True,
+        code="NKI104",
     ),
     "instruction to tile": Construct(
         "`tile[...] = nisa.op(...)` without `dst`, as in NKI 0.1", ERROR,
         "give the view as dst: nisa.op(dst=tile[...], ...)", f"{_MIGRATION}, NKI 0.2.0",
         "t[:, 0:2] = nisa.tensor_copy(src=t[:, 2:4])", "nisa.tensor_copy(dst=t[:, 0:2], src=t[:, 2:4])",
-        code="NKI201", traced=True,
+        code="NKI201",
     ),
     "no_reorder": Construct(
         "`with nl.no_reorder():`", ACCEPTED,
@@ -189,7 +187,7 @@ STATEMENTS: dict[str, Construct] = {
     "failed assert": Construct(
         "an `assert` that does not hold", ERROR,
         "correct what it claims, or the arguments", "KLR KLR/Trace/NKI.lean",
-        "assert x.shape[0] > 128, 'more than one tile'", code="NKI109", traced=True,
+        "assert x.shape[0] > 128, 'more than one tile'", code="NKI109",
     ),
     "nested def": Construct(
         "a function inside a function, except as the body of a device loop", PORTABILITY,

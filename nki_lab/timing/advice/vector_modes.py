@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nki_lab.ir.form_times import Record
 from nki_lab.ir.layout import contiguous_strides
@@ -84,17 +84,21 @@ LEAST_READERS = 3
 def _find(evidence: Evidence) -> Iterator[Proposal]:
     for group in (*evidence.groups_of(VECTOR), *evidence.groups_of(SCALAR)):
         for ways in _WAYS:
-            if _MEMORY in ways and _readers(evidence, group) < LEAST_READERS:
-                continue
             faster = _faster(evidence, group.record, ways)
-            if faster is not None:
-                yield _proposal(evidence, group, faster, ways)
+            if faster is None:
+                continue
+            entries = group.entries
+            if _MEMORY in ways:
+                often = [_readers(evidence, n) >= LEAST_READERS for n in entries.tolist()]
+                entries = entries[often]
+            if len(entries):
+                yield _proposal(replace(group, entries=entries), faster, ways)
                 break
 
 
-def _readers(evidence: Evidence, group: Group) -> int:
-    """Return how many instructions read the tile in PSUM that the first instruction of a group reads."""
-    tiles = evidence.instruction(int(group.entries[0])).read()
+def _readers(evidence: Evidence, entry: int) -> int:
+    """Return how many instructions read the tile in PSUM that an instruction reads."""
+    tiles = evidence.instruction(entry).read()
     return max((int(evidence.readers[t.storage.id]) for t in tiles if t.buffer is PSUM), default=0)
 
 
@@ -110,7 +114,7 @@ def _faster(evidence: Evidence, record: Record, ways: tuple[_Way, ...]) -> Recor
     return made if made.interval < record.interval else None
 
 
-def _proposal(evidence: Evidence, group: Group, faster: Record, ways: tuple[_Way, ...]) -> Proposal:
+def _proposal(group: Group, faster: Record, ways: tuple[_Way, ...]) -> Proposal:
     record = group.record
     return Proposal(
         f"{counted(len(group.entries), 'instruction')} of {record.form.engine.name} "

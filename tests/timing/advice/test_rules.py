@@ -7,9 +7,22 @@ import pytest
 import nki_lab.language as nl
 from nki_lab.targets.engines import VECTOR
 from nki_lab.timing.advice import LEAST_GAIN, RULES, advise
+from nki_lab.timing.advice.evidence import Evidence
+from nki_lab.timing.advice.vector_modes import RULE as SLOW_MODE
 from tests.timing.timed import timed
 
-from .cases import CASES, FP32, Case, dma_copy, nc_matmul, result, tensor_copy, tensor_scalar, tile
+from .cases import (
+    BF16,
+    CASES,
+    FP32,
+    Case,
+    dma_copy,
+    nc_matmul,
+    result,
+    tensor_copy,
+    tensor_scalar,
+    tile,
+)
 
 RUNS = [(case, target) for case in CASES for target in case.targets]
 
@@ -101,3 +114,32 @@ def test_one_store_for_several_waits_for_the_last_of_their_tiles(target: str) ->
     promised = sum(advice.gain_ns for advice in advise(bad.timeline).of("small DMAs"))
     # Before the last tile is there nothing can be stored: little is to be had, whatever the other stores cost.
     assert promised <= max(0, bad.total - good.total) + LEAST_GAIN * bad.total
+
+
+@pytest.mark.parametrize("often", [(0,), (1,), (0, 1), ()])
+def test_only_tiles_in_psum_that_are_read_often_are_worth_a_copy(often: tuple[int, ...]) -> None:
+    """One line reads two tiles in PSUM; the advice is about those of its reads whose tile is read again."""
+
+    def kernel(x):
+        out, a, made = result((128, 3, 2, 512)), tile((128, 512)), tile((128, 3, 2, 512))
+        held = [tile((128, 512), BF16, nl.psum) for _ in range(2)]
+        dma_copy(a, x)
+        for one in held:
+            tensor_copy(one, a)
+        for k, one in enumerate(held):
+            tensor_scalar(made[:, 0, k], one, op0=nl.multiply, operand0=2.0, engine=VECTOR)
+        for k in often:
+            tensor_scalar(made[:, 1, k], held[k], op0=nl.add, operand0=1.0, engine=VECTOR)
+            tensor_scalar(made[:, 2, k], held[k], op0=nl.add, operand0=-1.0, engine=VECTOR)
+        dma_copy(out[:, 0], made[:, 0])
+        for k in often:
+            dma_copy(out[:, 1:3, k], made[:, 1:3, k])
+        return out
+
+    evidence = Evidence(timed(kernel, ((128, 512), "bfloat16")).timeline)
+    told = [
+        evidence.instruction(entry).written()[0].offset
+        for proposal in SLOW_MODE.find(evidence)
+        for entry in proposal.entries.tolist()
+    ]
+    assert sorted(told) == sorted(512 * (2 * n + k) for n in range(3) for k in often)
