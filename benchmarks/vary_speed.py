@@ -21,7 +21,6 @@ from benchmarks.kernels import matmul
 from benchmarks.stopwatch import quiet
 from nki_lab.compiler.reuse import reuse
 from nki_lab.runtime import run, vary
-from nki_lab.settings import override
 from nki_lab.widgets.parts import Parts
 
 _BAR_MS = 100
@@ -40,7 +39,7 @@ def _print_size(size: int) -> None:
     arrays = [np.ones(shape, ml_dtypes.bfloat16) for shape in ((k, m), (k, n))]
 
     first, again, whole = [], [], []
-    with override(store="none"), quiet():
+    with quiet():
         for _ in range(_ROUNDS):
             reuse.clear()
             variants = vary(matmul, *arrays, target=["trn2", "trn1"])

@@ -29,7 +29,6 @@ from nki_lab.magics.safe_statements import defines, is_safe_call, written_names
 from nki_lab.options.parsing import parse_line
 from nki_lab.options.session import session
 from nki_lab.runtime import KernelFunction, jit
-from nki_lab.settings import override
 from nki_lab.source import stack_of_traceback
 
 MAGIC = "%%nki"
@@ -167,7 +166,7 @@ class Draft:
         scope = dict(self.scope)
         self._options.timeout = None  # the copy has a limit of its own
         try:
-            with override(store="none"), session(self._options):
+            with session(self._options):
                 for name in READY:
                     scope.setdefault(name, import_module(READY[name]))
                 if not self._define(scope):

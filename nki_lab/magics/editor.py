@@ -234,7 +234,12 @@ class Editor:
             return
 
         def compile_() -> Any:
-            draft.compile()
+            try:
+                draft.compile()
+            except (
+                Exception
+            ) as error:  # a fault of ours, which must not pass for a kernel that takes long
+                return [[], f"nki_lab failed while it compiled the cell: {headline(error)}"]
             marks = diagnostics(ids, cell, draft.errors, draft.findings, text)
             return [marks, draft.unseen]
 

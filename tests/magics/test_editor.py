@@ -338,3 +338,16 @@ def copied(a):
     (status,) = of_kind(kernel.run(cell("--run 'copied(a)' --show none", body), "e"), "status")
     assert [m["peak"] for m in status["runs"][0]["memory"]] == [0, 0]
     kernel.run(cell(), "e")
+
+
+def test_a_check_that_fails_in_nki_lab_says_so(kernel: EditorKernel) -> None:
+    """A fault of ours must not pass for a kernel that takes long to compile."""
+    kernel.run("from nki_lab.magics.check_cell import Draft; compile_ = Draft.compile")
+    kernel.run("def fault(self):\n    raise ZeroDivisionError('by a fault')\nDraft.compile = fault")
+    try:
+        answer = kernel.check(cell("--run 'add(a, a)'"), "w")
+    finally:
+        kernel.run("Draft.compile = compile_")
+    assert not answer["compiled"]
+    assert answer["unseen"].startswith("nki_lab failed while it compiled the cell: ")
+    assert "by a fault" in answer["unseen"]
