@@ -8,6 +8,7 @@ import pytest
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.pipeline import PASSES
 from nki_lab.dtypes import DTYPES
+from nki_lab.errors import NkiError
 from nki_lab.ir.nodes import OutputRef
 from nki_lab.ir.printer import print_kernel
 from nki_lab.ir.verify import verify
@@ -30,6 +31,12 @@ def compiled(case: Case):
     return kernel, traced
 
 
+def said(error: NkiError):
+    """Return the words of an error without those on the author's variables, which text does not hold."""
+    notes = [note for note in error.notes if not note.startswith("here ")]
+    return error.message, notes, error.help
+
+
 @pytest.mark.parametrize("case", ALL, ids=str)
 def test_every_use_of_an_instruction_survives_as_text(case: Case):
     kernel, traced = compiled(case)
@@ -40,8 +47,7 @@ def test_every_use_of_an_instruction_survives_as_text(case: Case):
         return
     assert facts(again) == facts(kernel)
     assert print_kernel(again, comments=False) == print_kernel(kernel, comments=False)
-    broken = [(e.message, e.notes, e.help) for e in verify(again)]
-    assert broken == [(e.message, e.notes, e.help) for e in traced.errors]
+    assert list(map(said, verify(again))) == list(map(said, traced.errors))
     if case.breaks:
         return
     # A program needs neither the author's text nor the compiler to run.
