@@ -220,6 +220,23 @@ def test_bits_do_not_depend_on_the_cpu():
     assert any_float32 in {d[1] for d in others.values()}
 
 
+@pytest.mark.parametrize("depth", sorted({shape[0] for shape in products._TRIED}))
+def test_the_first_vectors_that_are_tried_tell_other_orders_by_themselves(depth):
+    a, b, expected = next(products._vectors(depth))
+
+    def summed(terms):
+        total = np.float32(0)
+        for term in terms:
+            total += term
+        return total
+
+    terms = a * b
+    assert summed(terms) == expected
+    even, odd = summed(terms[::2]), summed(terms[1::2])  # the two sums of OpenBLAS for AVX2
+    for other in (summed(terms[::-1]), even + odd, np.float32(fsum(terms))):
+        assert other != expected
+
+
 def test_a_blas_that_never_sums_in_order_is_not_used(rng, monkeypatch):
     left, right = operands(rng, 140, 33, 65, "bfloat16")
     expected = multiplied(left, right)

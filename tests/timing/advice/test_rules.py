@@ -8,6 +8,7 @@ import nki_lab.language as nl
 from nki_lab.targets.engines import VECTOR
 from nki_lab.timing.advice import LEAST_GAIN, RULES, advise
 from nki_lab.timing.advice.evidence import Evidence
+from nki_lab.timing.advice.small_transfers import RULE as SMALL_TRANSFERS
 from nki_lab.timing.advice.vector_modes import RULE as SLOW_MODE
 from tests.timing.timed import timed
 
@@ -143,3 +144,20 @@ def test_only_tiles_in_psum_that_are_read_often_are_worth_a_copy(often: tuple[in
         for entry in proposal.entries.tolist()
     ]
     assert sorted(told) == sorted(512 * (2 * n + k) for n in range(3) for k in often)
+
+
+@pytest.mark.parametrize(("tensors", "each"), [(2, 1), (1, 2), (2, 2), (1, 1)])
+def test_one_small_transfer_of_a_tensor_has_none_to_go_with(tensors: int, each: int) -> None:
+    def kernel(*inputs):
+        out, made = result((128, 16 * tensors * each)), tile((128, 16 * tensors * each))
+        for k, x in enumerate(each * inputs):
+            dma_copy(
+                made[:, 16 * k : 16 * k + 16], x[:, 16 * (k // tensors) : 16 * (k // tensors) + 16]
+            )
+        dma_copy(out, made)
+        return out
+
+    run = timed(kernel, *(((128, 32), "bfloat16") for _ in range(tensors)))
+    told = [proposal.help for proposal in SMALL_TRANSFERS.find(Evidence(run.timeline))]
+    assert len(told) == (tensors if each > 1 else 0)
+    assert all(help.startswith("move 2 of these tiles") for help in told)
