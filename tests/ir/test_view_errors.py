@@ -120,3 +120,38 @@ def test_a_step_beyond_the_axis_takes_its_first_element():
     memory = memory_of((128, 4, 8), float32)
     t = tensor((128, 4, 8))
     assert elements(t[:, 1 :: 10**30], memory).tobytes() == memory[:, 1:2].tobytes()
+
+
+@pytest.mark.parametrize("partitions", [8, 16, 24, 32, 64, 128])
+def test_an_indirect_view_takes_as_many_offsets_as_a_group_holds(partitions):
+    t, index = tensor((partitions, 40)), tensor((partitions, 3), dtype=int16)
+    most = 3 * min(partitions, 32)
+    assert t.indirect(index).shape == (partitions, 3 * min(partitions, 16))
+    for count in (1, most):
+        assert t.indirect(index, count).shape == (partitions, count)
+    for count in (-1, 0, most + 1):
+        with pytest.raises(ViewError, match=f"num_elem={count}, the index holds {most} offsets"):
+            t.indirect(index, count)
+
+
+def chosen_rows():
+    return tensor((6, 8), PRIVATE_HBM).vector_select(0, tensor((3, 1), dtype=int16))
+
+
+@pytest.mark.parametrize(
+    "key", [np.s_[:], np.s_[0:3], np.s_[-3:], np.s_[:, 2:5], np.s_[0:3, 1], np.s_[..., 1::3]]
+)
+def test_a_view_of_chosen_rows_may_be_cut_along_the_others(key):
+    memory = memory_of((6, 8), float32)
+    part = chosen_rows()[key]
+    assert elements(part, memory).tobytes() == memory[:3][key].tobytes()
+    assert part.shape == memory[:3][key].shape
+    assert part.is_indirect()
+
+
+@pytest.mark.parametrize(
+    "key", [0, np.s_[0:2], np.s_[1:], np.s_[1:3, 2:5], np.s_[::2], np.s_[2, 1]]
+)
+def test_rows_that_indices_choose_are_not_cut(key):
+    with pytest.raises(ViewError, match="addressed by a tile of indices: that axis cannot be"):
+        chosen_rows()[key]
