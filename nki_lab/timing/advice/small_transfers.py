@@ -9,6 +9,7 @@ from math import ceil
 import numpy as np
 
 from nki_lab.ir.form_times import Record
+from nki_lab.targets.engines import DMA
 from nki_lab.targets.spec import Target
 from nki_lab.timing.advice.evidence import (
     TRANSPOSED,
@@ -26,13 +27,13 @@ MOST_MERGED = 16
 
 
 def _find(evidence: Evidence) -> Iterator[Proposal]:
-    stores = set(evidence.stores.tolist())
-    moving = stores | set(evidence.loads.tolist())
-    for group in evidence.groups:
+    for group in evidence.groups_of(DMA):
         record = group.record
-        if len(group.entries) < 2 or int(group.entries[0]) not in moving or len(record.moves) != 1:
+        if len(record.moves) != 1:
             continue
         (move,) = record.moves
+        if {move.source, move.destination} != {"hbm", "sbuf"}:
+            continue
         row = move.bytes_read // move.partitions
         enough = _enough(evidence.target, record.issue, move.partitions)
         if row >= enough or move.opcode == TRANSPOSED:
@@ -47,7 +48,7 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
                 bytes_read=move.bytes_read * merged,
                 bytes_written=move.bytes_written * merged,
             )
-            taken = _taken(len(entries), merged, last=int(entries[0]) in stores)
+            taken = _taken(len(entries), merged, last=move.destination == "hbm")
             changes = (
                 (entries[taken], evidence.costing(record, [larger])),
                 (entries[~taken], None),

@@ -53,6 +53,9 @@ SPREAD[[3, 9]] = np.nan
 SPREAD[9, 7] = -np.inf
 WORDS = np.random.default_rng(3).integers(-(2**31), 2**31, (30, 17), np.int32)
 BYTES = np.random.default_rng(4).integers(0, 256, (30, 24), np.uint8)
+FEW8 = tile(X[:1, :24], "float8_e4m3")
+EVERY_SECOND = empty((24, 30, 2), "float8_e4m3").data
+EVERY_SECOND[:, :, 0] = tile(X[:30, :24], "float8_e4m3").data.T
 
 
 def _run_bytes(t):
@@ -86,6 +89,11 @@ RUNS = [
         tiles={"data": Tile(BYTES.view(dtype_of("float8_e4m3").np), dtype_of("float8_e4m3")),
                "dst": empty((24, 30), "uint8")},
         run=_run_bytes, expected={"dst": BYTES.T}, targets=NEW,
+    ),
+    turned("one row of 8-bit floats", FEW8, empty((24, 1), "float8_e4m3", PSUM), FEW8.data.T, NEW),
+    turned(
+        "every second byte, and an axis of one", tile(X[:30, :24], "float8_e4m3"),
+        empty((24, 30, 2), "float8_e4m3", PSUM, lambda t: t[:, :, 0:1]), EVERY_SECOND, NEW,
     ),
 ]  # fmt: skip
 
