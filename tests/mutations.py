@@ -27,7 +27,10 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ("isa", "simulator", "compiler", "timing", "ir")
-TESTS = tuple(f"tests/{r}" for r in (*ROOMS, "language", "runtime", "profiler", "widgets", "fuzz"))
+TESTS = tuple(
+    f"tests/{r}"
+    for r in (*ROOMS, "language", "runtime", "reference", "profiler", "widgets", "magics", "fuzz")
+)
 COPIED = (
     "nki_lab",
     "tests",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import nki_lab.language as nl
 from nki_lab.targets.engines import VECTOR
 from nki_lab.timing.advice import LEAST_GAIN, RULES, advise
 from nki_lab.timing.advice.evidence import Evidence
+from nki_lab.timing.advice.ramp_up import RULE as RAMP_UP
 from nki_lab.timing.advice.small_transfers import RULE as SMALL_TRANSFERS
 from nki_lab.timing.advice.vector_modes import RULE as SLOW_MODE
 from tests.timing.timed import timed
@@ -18,6 +21,7 @@ from .cases import (
     FP32,
     Case,
     dma_copy,
+    few_products,
     nc_matmul,
     result,
     tensor_copy,
@@ -161,3 +165,21 @@ def test_one_small_transfer_of_a_tensor_has_none_to_go_with(tensors: int, each: 
     told = [proposal.help for proposal in SMALL_TRANSFERS.find(Evidence(run.timeline))]
     assert len(told) == (tensors if each > 1 else 0)
     assert all(help.startswith("move 2 of these tiles") for help in told)
+
+
+def in_ns(text: str, unit: str) -> float:
+    return float(text.replace(",", "")) * {"ns": 1, "us": 1000}[unit]
+
+
+@pytest.mark.parametrize("target", ["trn2", "trn3"])
+@pytest.mark.parametrize("count", [4, 8, 12])
+def test_products_after_idling_take_up_to_twice_their_time(count: int, target: str) -> None:
+    """The page says about half of the rate (overview-summary-page.rst:131)."""
+    specs = (((128, 128), "bfloat16"), ((128, 512), "bfloat16"))
+    run = timed(few_products(count), *specs, target=target)
+    (told,) = RAMP_UP.find(Evidence(run.timeline))
+    words = re.search(r"take ([\d.,]+) (\w+) at the full rate took ([\d.,]+) (\w+):", told.message)
+    assert words is not None
+    work, took = in_ns(*words.group(1, 2)), in_ns(*words.group(3, 4))
+    assert 1.05 * work < took <= 2.05 * work  # they are written with two digits
+    assert "50 % of its rate, and needs 3 us of work" in told.message
