@@ -231,11 +231,11 @@ def test_psum_over_capacity_counts_banks():
 # -- PSUM banks ----------------------------------------------------------------------------------
 
 
-def psum_tiles(x, count, columns):
+def psum_tiles(x, count, columns, dtype=nl.float32):
     out = nl.ndarray((128, count * columns), dtype=nl.float32, buffer=nl.shared_hbm)
-    tiles = [nl.ndarray((128, columns), dtype=nl.float32, buffer=nl.psum) for _ in range(count)]
+    tiles = [nl.ndarray((128, columns), dtype=dtype, buffer=nl.psum) for _ in range(count)]
     for n, t in enumerate(tiles):
-        nisa.memset(dst=t, value=float(n))
+        nisa.memset(dst=t, value=n)
     whole = nl.ndarray((128, count * columns), dtype=nl.float32, buffer=nl.sbuf)
     for n, t in enumerate(tiles):
         nisa.tensor_copy(dst=whole[:, n * columns : (n + 1) * columns], src=t)
@@ -244,15 +244,18 @@ def psum_tiles(x, count, columns):
 
 
 @pytest.mark.parametrize(
-    ("count", "columns", "expected"),
+    ("count", "columns", "dtype", "expected"),
     [
-        (8, 100, [2048 * n for n in range(8)]),  # a bank each while they last
-        (32, 100, [512 * n for n in range(32)]),  # then parts of a bank
-        (4, 1024, [4096 * n for n in range(4)]),  # two banks each
+        (8, 100, nl.float32, [2048 * n for n in range(8)]),  # a bank each while they last
+        (32, 100, nl.float32, [512 * n for n in range(32)]),  # then parts of a bank
+        (4, 1024, nl.float32, [4096 * n for n in range(4)]),  # two banks each
+        (32, 256, nl.uint8, [256 * n for n in range(32)]),
+        (32, 257, nl.uint8, [512 * n for n in range(32)]),  # a byte more than a part
+        (16, 513, nl.uint8, [1024 * n for n in range(16)]),
     ],
 )
-def test_psum_tiles_and_banks(count, columns, expected):
-    kernel = compiled(psum_tiles, X, count=count, columns=columns).kernel
+def test_psum_tiles_and_banks(count, columns, dtype, expected):
+    kernel = compiled(psum_tiles, X, count=count, columns=columns, dtype=dtype).kernel
     check_placement(kernel)
     assert [
         a.byte for k, a in kernel.addresses.items() if kernel.storages[k].buffer is PSUM
