@@ -79,8 +79,20 @@ class _AliasFinder(MetaPathFinder):
         package = any(other.startswith(f"{name}.") for other in _MODULES)
         return ModuleSpec(name, _AliasLoader(_MODULES[name]), is_package=package)
 
+    def in_sight(self) -> aliases:
+        """Return a block in which `import nki` finds nki_lab, for kernels that come from another process."""
+        return aliases()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _received, ()  # sent with kernels to a process whose modules have the same imports
+
 
 _finder = _AliasFinder()
+
+
+def _received() -> _AliasFinder:
+    install()
+    return _finder
 
 
 def install() -> bool:

@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from importlib import import_module
 from pickle import PicklingError
@@ -277,8 +277,10 @@ def pickled(kernel: KernelFunction) -> tuple[Any, ...]:
     cloudpickle takes the function with its text where a name leads nowhere, as from a notebook.
     """
     choices = {name: getattr(kernel, name) for name in _CHOICES}
+    # What finds `import nki` here comes first: it is there before anything else is made again.
+    finder = next((f for f in sys.meta_path if hasattr(f, "in_sight")), None)
     if kernel._bound is not None:
-        return _method, (kernel._bound[0], kernel.func.__name__, choices)
+        return _method, (finder, kernel._bound[0], kernel.func.__name__, choices)
     module, name = kernel.func.__module__, kernel.func.__qualname__
     named = _named(module, name)
     there = getattr(named, "func", named) is kernel.func
@@ -292,7 +294,7 @@ def pickled(kernel: KernelFunction) -> tuple[Any, ...]:
             f"the kernel {name} cannot go to another process by its name: {_why_not(module, name, named)}."
             " Define it with `def` in a module that can be imported, under the name of the function, or use cloudpickle"
         )
-    return _by_name, (module, name, choices)
+    return _by_name, (finder, module, name, choices)
 
 
 def _why_not(module: str, name: str, named: Any) -> str:
@@ -313,12 +315,17 @@ def _named(module: str, name: str) -> Any:
     return found
 
 
-def _by_name(module: str, name: str, choices: dict[str, Any]) -> KernelFunction:
-    import_module(module)
-    found = _named(module, name)
-    if not isinstance(found, (KernelFunction, FunctionType)):
+def _by_name(finder: Any, module: str, name: str, choices: dict[str, Any]) -> KernelFunction:
+    try:
+        if module not in sys.modules:
+            with finder.in_sight() if finder is not None else nullcontext():
+                import_module(module)
+    except Exception as error:
+        return _Absent(module, name, f", whose import ends with {headline(error)}")
+    named = _named(module, name)
+    if not isinstance(named, (KernelFunction, FunctionType)):
         return _Absent(module, name)
-    return (found if isinstance(found, KernelFunction) else KernelFunction(found))._with(**choices)
+    return (named if isinstance(named, KernelFunction) else KernelFunction(named))._with(**choices)
 
 
 class _Absent(KernelFunction):
@@ -327,26 +334,30 @@ class _Absent(KernelFunction):
     Whoever uses it is told; an error here would end a worker process before it can tell anybody.
     """
 
-    def __init__(self, module: str, name: str) -> None:
-        self._module, self._name = module, name
+    def __init__(self, module: str, name: str, why: str = "") -> None:
+        self._module, self._name, self._why = module, name, why
 
     def __getattr__(self, attribute: str) -> Any:
         if attribute.startswith("__") and attribute != "__name__":
             raise AttributeError(attribute)
         raise KernelArgument(
-            f"this process has no kernel `{self._name}` in {self._module}: kernels go to other processes by their name",
-            help="define it with `def` in a file, and import it from there in both processes; what a notebook defines"
-            " goes with cloudpickle",
+            f"this process has no kernel `{self._name}` in {self._module}{self._why}: kernels go to other processes by"
+            " their name",
+            help="define it with `def` in a file that both processes can import, and import it from there; what a"
+            " notebook defines goes with cloudpickle",
         )
 
     def _with(self, **choices: Any) -> KernelFunction:
         return self
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Absent, (self._module, self._name, self._why)
+
     def __repr__(self) -> str:
         return f"<absent NKI kernel {self._name} of {self._module}>"
 
 
-def _method(owner: Any, name: str, choices: dict[str, Any]) -> KernelFunction:
+def _method(finder: Any, owner: Any, name: str, choices: dict[str, Any]) -> KernelFunction:
     return getattr(owner, name)._with(**choices)
 
 

@@ -257,3 +257,78 @@ def test_what_the_authors_code_raises_can_be_sent():
     again = pickle.loads(pickle.dumps(raised.value))
     assert isinstance(again, NkiError)
     assert str(again) == str(raised.value)
+
+
+_WITH_ALIASES = """
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+    import numpy as np
+    import nki_lab
+
+    if __name__ == "__main__":
+        {names}
+        import kernels_by_alias as kernels
+        x = np.full((2, 3), 4, np.float32)
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("{method}")) as pool:
+            run = lambda f, *args: pool.submit(f, *args).result(timeout=100)
+            print(run(kernels.doubled, x).sum(), run(kernels.Layer(3.0).forward, x).sum())
+            print(run(kernels.doubled[2], x).sum())
+    """
+_BY_ALIAS = """
+    import nki
+    import nki.isa as nisa
+    import nki.language as nl
+
+    @nki.jit
+    def doubled(x):
+        import nki.isa  # again, where the kernel runs
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.multiply(nl.load(x), 2.0))
+        return out
+
+    class Layer:
+        def __init__(self, factor):
+            self.factor = factor
+
+        @nki.jit
+        def forward(self, x):
+            out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+            nl.store(out, nl.multiply(nl.load(x), self.factor))
+            return out
+    """
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.parametrize("names", ["nki_lab.install()", "nki_lab.aliases()"])
+def test_a_kernel_whose_module_imports_nki(tmp_path, method, names):
+    """The worker has the names that the process had which sent the kernel."""
+    (tmp_path / "kernels_by_alias.py").write_text(textwrap.dedent(_BY_ALIAS))
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(_WITH_ALIASES.format(names=names, method=method)))
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.split() == ["48.0", "72.0", "48.0"], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [("misses_one", "import no_such_package"), ("divides", "1 / 0"), ("no_python", "def")],
+)
+def test_a_module_that_the_worker_cannot_import_is_told_by_an_error(
+    pool, monkeypatch, tmp_path, name, fault
+):
+    text = "from tests.runtime.sent_kernels import plain\nfrom nki_lab.runtime import jit\n"
+    module = ModuleType(name)
+    exec("def kernel(x):\n    return x", vars(module))
+    source = tmp_path / f"{name}.py"
+    source.write_text(f"{text}{fault}\n")
+    monkeypatch.setitem(sys.modules, name, module)
+    module.kernel.__module__ = name
+    kernel = KernelFunction(module.kernel)
+    in_pool(pool, sys.path.insert, 0, str(tmp_path))
+    with pytest.raises(
+        KernelArgument, match=rf"no kernel `kernel` in {name}, whose import ends with"
+    ):
+        in_pool(pool, sent.called, kernel, X)
+    np.testing.assert_array_equal(in_pool(pool, sent.called, sent.scaled, X), 3 * X)
