@@ -106,9 +106,7 @@ class _LoopReader(Builder):
         """Append an instruction and note the values of all loop variables around it."""
         made = super().emit(definition, args)
         self._traced[made.ident] = made
-        entry = self._read(sys._getframe(1))
-        if entry >= 0:
-            self._innermost[made.ident] = entry
+        self._innermost[made.ident] = self._read(sys._getframe(1))
         return made
 
     def _read(self, frame: FrameType | None) -> int:

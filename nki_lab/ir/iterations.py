@@ -30,7 +30,7 @@ class Iterations:
 
     Attributes:
         entries: every variable and value, what is around it before it.
-        innermost: `ident` of an instruction -> position in `entries`; instructions outside all loops are left out.
+        innermost: `ident` of an instruction -> position in `entries`; -1 outside all loops.
     """
 
     entries: tuple[Iteration, ...]

@@ -47,7 +47,6 @@ class AluOperator:
         identity: the value a reduction starts from, None where there is none.
         engines: engines that have it in element-wise instructions.
         feature: ability a target must have, or an empty string.
-        commutative: whether the order of the operands does not matter.
     """
 
     kind: OpClass
@@ -57,7 +56,6 @@ class AluOperator:
     identity: float | None = None
     engines: tuple[Engine, ...] = (VECTOR, GPSIMD)
     feature: str = ""
-    commutative: bool = False
 
 
 class Op:
@@ -124,34 +122,14 @@ class Op:
         return self.alu is not None and self.alu.kind is OpClass.BITVEC
 
     @property
-    def is_arithmetic(self) -> bool:
-        """Whether it computes in float32: every ALU operator that is not bitvec."""
-        return self.alu is not None and self.alu.kind is not OpClass.BITVEC
-
-    @property
     def gives_truth(self) -> bool:
         """Whether it compares or joins truth values, with 1.0 or 0.0 as the result."""
         return self.alu is not None and self.alu.kind in (OpClass.COMPARE, OpClass.LOGICAL)
 
     @property
-    def is_compare(self) -> bool:
-        """Whether it compares, with 1.0 or 0.0 as the result."""
-        return self.alu is not None and self.alu.kind is OpClass.COMPARE
-
-    @property
     def is_unary(self) -> bool:
         """Whether it takes one operand."""
         return self.alu is not None and self.alu.operands == 1
-
-    @property
-    def is_binary(self) -> bool:
-        """Whether it takes two operands."""
-        return self.alu is not None and self.alu.operands == 2
-
-    @property
-    def is_commutative(self) -> bool:
-        """Whether the order of its operands does not matter."""
-        return self.alu is not None and self.alu.commutative
 
     @property
     def can_reduce(self) -> bool:
@@ -274,16 +252,8 @@ def _bits(ufunc: np.ufunc) -> Callable[..., None]:
     return apply
 
 
-def _row(kind: OpClass, ufunc: np.ufunc, **facts: Any) -> AluOperator:
-    return AluOperator(kind, ufunc, commutative=facts.pop("commutative", True), **facts)
-
-
 def _bit_row(ufunc: np.ufunc, **facts: Any) -> AluOperator:
     return AluOperator(OpClass.BITVEC, _bits(ufunc), engines=(VECTOR,), **facts)
-
-
-def _compare_row(ufunc: np.ufunc, commutative: bool = False) -> AluOperator:
-    return _row(OpClass.COMPARE, ufunc, commutative=commutative)
 
 
 def _unary_row(apply: Callable[..., Any], **facts: Any) -> AluOperator:
@@ -295,43 +265,42 @@ _INF = float("inf")
 #: Rows of nki/api/nki.api.shared.rst, "Supported Math Operators for NKI ISA".
 ALU: dict[str, AluOperator] = {
     "invert": AluOperator(OpClass.BITVEC, np.invert, operands=1, engines=(VECTOR,)),
-    "bitwise_and": _bit_row(np.bitwise_and, reduction=np.bitwise_and.reduce, commutative=True),
-    "bitwise_or": _bit_row(np.bitwise_or, reduction=np.bitwise_or.reduce, commutative=True),
-    "bitwise_xor": _bit_row(np.bitwise_xor, reduction=np.bitwise_xor.reduce, commutative=True),
+    "bitwise_and": _bit_row(np.bitwise_and, reduction=np.bitwise_and.reduce),
+    "bitwise_or": _bit_row(np.bitwise_or, reduction=np.bitwise_or.reduce),
+    "bitwise_xor": _bit_row(np.bitwise_xor, reduction=np.bitwise_xor.reduce),
     "left_shift": _bit_row(np.left_shift),
     "right_shift": _bit_row(np.right_shift),
-    "add": _row(OpClass.ARITHMETIC, np.add, reduction=np.add.reduce, identity=0.0),
-    "subtract": _row(
+    "add": AluOperator(OpClass.ARITHMETIC, np.add, reduction=np.add.reduce, identity=0.0),
+    "subtract": AluOperator(
         OpClass.ARITHMETIC,
         np.subtract,
         reduction=_subtract_all,
         identity=0.0,
-        commutative=False,
     ),
-    "multiply": _row(OpClass.ARITHMETIC, np.multiply, reduction=np.multiply.reduce, identity=1.0),
+    "multiply": AluOperator(
+        OpClass.ARITHMETIC, np.multiply, reduction=np.multiply.reduce, identity=1.0
+    ),
     "maximum": AluOperator(
         OpClass.ARITHMETIC,
         _maximum,
         reduction=np.maximum.reduce,
         identity=-_INF,
-        commutative=True,
     ),
     "minimum": AluOperator(
         OpClass.ARITHMETIC,
         _minimum,
         reduction=np.minimum.reduce,
         identity=_INF,
-        commutative=True,
     ),
-    "equal": _compare_row(np.equal, commutative=True),
-    "not_equal": _compare_row(np.not_equal, commutative=True),
-    "greater_equal": _compare_row(np.greater_equal),
-    "greater": _compare_row(np.greater),
-    "less_equal": _compare_row(np.less_equal),
-    "less": _compare_row(np.less),
-    "logical_and": _row(OpClass.LOGICAL, np.logical_and, reduction=np.logical_and.reduce),
-    "logical_or": _row(OpClass.LOGICAL, np.logical_or, reduction=np.logical_or.reduce),
-    "logical_xor": _row(OpClass.LOGICAL, np.logical_xor, reduction=np.logical_xor.reduce),
+    "equal": AluOperator(OpClass.COMPARE, np.equal),
+    "not_equal": AluOperator(OpClass.COMPARE, np.not_equal),
+    "greater_equal": AluOperator(OpClass.COMPARE, np.greater_equal),
+    "greater": AluOperator(OpClass.COMPARE, np.greater),
+    "less_equal": AluOperator(OpClass.COMPARE, np.less_equal),
+    "less": AluOperator(OpClass.COMPARE, np.less),
+    "logical_and": AluOperator(OpClass.LOGICAL, np.logical_and, reduction=np.logical_and.reduce),
+    "logical_or": AluOperator(OpClass.LOGICAL, np.logical_or, reduction=np.logical_or.reduce),
+    "logical_xor": AluOperator(OpClass.LOGICAL, np.logical_xor, reduction=np.logical_xor.reduce),
     # Only GpSimd has it (page of tensor_tensor).
     "power": AluOperator(OpClass.ARITHMETIC, _power, engines=(GPSIMD,)),
     "abs_max": AluOperator(

@@ -72,7 +72,7 @@ class Origins:
         if iterations is None:
             return [None] * rows, [None] * rows
         depths = np.array([iterations.depth(n) for n in range(len(iterations.entries))] + [0])
-        found = [iterations.innermost.get(i.ident, -1) for i in self._kernel.instructions]
+        found = [iterations.innermost[i.ident] for i in self._kernel.instructions]
         entry = np.array(found, dtype=np.int64)
         return _ids(entry), depths[entry]
 
