@@ -11,11 +11,23 @@ import ast
 import functools
 import inspect
 import linecache
+import random
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from types import CodeType, FrameType, FunctionType, MemberDescriptorType, MethodType
+from itertools import count, islice
+from types import (
+    CodeType,
+    FrameType,
+    FunctionType,
+    GeneratorType,
+    MemberDescriptorType,
+    MethodType,
+)
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.source import Span, Stack, is_internal, is_of_library
@@ -23,16 +35,20 @@ from nki_lab.source import Span, Stack, is_internal, is_of_library
 if TYPE_CHECKING:
     from nki_lab.ir.builder import Builder
 
-Path = tuple[str, ...]
+# Names of attributes behind the name of a variable, or a _Root; _ITEM stands for every item of what is before it.
+Path = tuple[Any, ...]
+_ITEM = "[]"
 _ADDS = frozenset("append appendleft extend extendleft insert add update".split())
 _CHANGES = frozenset(
     "clear discard difference_update intersection_update pop popitem popleft remove reverse rotate sort"
-    " symmetric_difference_update".split()
+    " symmetric_difference_update fill itemset partition put resize send __next__".split()
 )
 _CONTAINERS = (list, dict, set, deque)
 _PLAIN = (bool, int, float, str, bytes, type(None), tuple)
 _MISSING = object()
 _DEEPEST = 3  # calls of the author's functions that are looked into
+_MOST = 10_000  # items that are looked at
+_LARGEST = 1 << 24  # bytes of an array that are looked at
 _Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -50,34 +66,73 @@ class _Event(NamedTuple):
     code: CodeType
 
 
+class _Root(NamedTuple):
+    """A name in the text of a function that a body calls: of its closure or module, or a default of a parameter."""
+
+    function: Any
+    name: str
+
+    def value(self) -> Any:
+        given = inspect.signature(self.function).parameters.get(self.name)
+        return _around(self.function, {}, self.name) if given is None else given.default
+
+
 class _Reader:
     """Reads a text in the order in which Python runs it."""
 
     def __init__(self, code: CodeType, hidden: Iterable[str], renamed: Mapping[str, Path]) -> None:
         self.code = code
         self.hidden = set(hidden)  # names of its own
-        self.renamed = renamed  # parameters -> what was passed
+        self.renamed = dict(renamed)  # parameters -> what was passed
+        self.also: dict[str, Path] = {}  # names that the text gives to what stands elsewhere
         self.events: list[_Event] = []
         self.calls: list[tuple[Path, ast.Call]] = []
 
     def path(self, node: Any) -> Path | None:
-        """Return the names of `a.b.c` whose first one is from outside the text."""
+        """Return the names of `a.b[0].c` whose first one is from outside the text."""
         names: list[str] = []
-        while isinstance(node, ast.Attribute):
-            names.append(node.attr)
+        whole = node
+        while isinstance(node, (ast.Attribute, ast.Subscript)):
+            names.append(node.attr if isinstance(node, ast.Attribute) else _ITEM)
             node = node.value
         if not isinstance(node, ast.Name):
             return None
+        if node.id in self.also and node is not whole:
+            return (*self.also[node.id], *reversed(names))
         if node.id in self.renamed:
             return (*self.renamed[node.id], *reversed(names))
         return None if node.id in self.hidden else (node.id, *reversed(names))
 
     def note(self, kind: str, node: Any, place: Any) -> None:
         path = self.path(node)
+        if isinstance(node, ast.Name) and node.id in self.also:
+            if kind == "store":
+                del self.also[node.id]
+            else:
+                self.events.append(_Event(kind, self.also[node.id], place, self.code))
         if path is not None:
+            if kind == "store" and _ITEM in path:  # an attribute of an item
+                kind = "item"
             self.events.append(_Event(kind, path, place, self.code))
         elif kind == "load" and isinstance(node, ast.Attribute):
             self.visit(node.value)
+
+    def rename(self, target: Any, value: Any, item: bool = False) -> None:
+        """Note that a name is given to what stands at another place, or to an item of it."""
+        if isinstance(target, (ast.Tuple, ast.List)):
+            values: list[Any] = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
+            if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
+                values = value.args if value.func.id == "zip" else [None, *value.args[:1]]
+            if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+                values = [None, value.func.value]
+            for part, of in zip(target.elts, values, strict=False):
+                self.rename(part, of, item)
+            return
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+            value = value.func.value if value.func.attr == "values" else None
+        path = None if value is None else self.path(value)
+        if isinstance(target, ast.Name) and path is not None:
+            self.also[target.id] = (*path, _ITEM) if item else path
 
     def visit(self, node: Any) -> None:
         if isinstance(node, (ast.Name, ast.Attribute)):
@@ -90,22 +145,29 @@ class _Reader:
                 self.visit(node.value)
             for target in node.targets if isinstance(node, ast.Assign) else (node.target,):
                 self.visit(target)
+            for target in node.targets if isinstance(node, ast.Assign) else (node.target,):
+                self.rename(target, node.value)
         elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
             self.visit(node.slice)
             self.note("item", node.value, node)
         elif isinstance(node, (ast.For, ast.AsyncFor)):
-            for part in (node.iter, node.target, *node.body, *node.orelse):
-                self.visit(part)
+            self.visit(node.iter)
+            self.visit(node.target)
+            self.rename(node.target, node.iter, item=True)
+            for statement in (*node.body, *node.orelse):
+                self.visit(statement)
         elif isinstance(node, ast.Call):
             self._call(node)
         elif isinstance(
             node, (*_COMPREHENSIONS, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
         ):
-            before = self.hidden
-            self.hidden = before | set(_names_of(node))
+            before, also = self.hidden, self.also
+            names = set(_names_of(node))
+            self.hidden = before | names
+            self.also = {name: path for name, path in also.items() if name not in names}
             for part in ast.iter_child_nodes(node):
                 self.visit(part)
-            self.hidden = before
+            self.hidden, self.also = before, also
         else:
             for part in ast.iter_child_nodes(node):
                 self.visit(part)
@@ -116,6 +178,10 @@ class _Reader:
             self.note("change", node.target.value, node)
         else:
             self.note("load", node.target, node)
+            if isinstance(node.target, ast.Name) and node.target.id in self.also:
+                self.note(
+                    "change", node.target, node
+                )  # of a list or an array: what stands elsewhere
             self.note("store", node.target, node)
 
     def _call(self, node: ast.Call) -> None:
@@ -125,6 +191,8 @@ class _Reader:
         path = self.path(function)
         if path is not None:
             self.calls.append((path, node))
+        if path == ("next",) and node.args:
+            self.note("change", node.args[0], node)
         if isinstance(function, ast.Attribute) and function.attr in (_ADDS | _CHANGES):
             self.note("add" if function.attr in _ADDS else "change", function.value, node)
         else:
@@ -148,39 +216,73 @@ class LoopState:
     ) -> None:
         self._value_of = value_of
         self._suspects = list(_suspects(events, read_after))
+        self._suspects += [
+            e._replace(path=e.path[:end])
+            for e in events
+            if e.kind == "load"
+            for end in range(1, len(e.path) + 1)
+            if self._advances(e.path[:end])
+        ]
+        self._made = {e.path for e in events if e.kind == "item"}
         self._before = [self._state(event.path) for event in self._suspects]
 
     def tell(self, builder: Builder) -> None:
         """Record a finding for each thing that the body has changed."""
-        told: set[Path] = set()
+        told: set[str] = set()
         stack = builder.stack()
         for event, before in zip(self._suspects, self._before, strict=True):
-            if event.path in told or before is _MISSING:
+            name = _name_of(event.path)
+            if name in told:
                 continue
             after = self._state(event.path)
-            if after is _MISSING or not _changed(before, after, event.kind == "item"):
+            keys = before if event.path[:-1] in self._made or _ITEM not in event.path else after
+            by_items = event.kind == "item"
+            changed = [
+                key
+                for key in keys
+                if key in after
+                and (key not in before or _changed(before[key], after[key], by_items))
+            ]
+            if not changed:
                 continue
-            told.add(event.path)
-            value = before[0]
+            told.add(name)
+            value = before[changed[0]][0] if changed[0] in before else _MISSING
             what = f": {value!r}" if type(value) in _PLAIN and len(repr(value)) < 40 else ""
             builder.find(
                 "hazard",
-                f"`{'.'.join(event.path)}` changes in the body of a device loop, which is traced once: every pass sees"
+                f"`{name}` changes in the body of a device loop, which is traced once: every pass sees"
                 f" what it was before the loop{what}",
                 "keep what changes from pass to pass in a tensor in SBUF or HBM, or unroll the loop with range()",
                 stack=(Span.of_node(event.node, event.code), *_callers(event.code, stack)),
             )
 
-    def _state(self, path: Path) -> Any:
-        """Return (value, its contents) of what a path stands for now."""
-        value = self._value_of(path[0])
+    def _advances(self, path: Path) -> bool:
+        return any(_state_of_iterator(v) is not None for v in self._values(path).values())
+
+    def _values(self, path: Path) -> dict[tuple[Any, ...], Any]:
+        """Return what a path stands for now, by the keys of the items on the way."""
+        root = path[0].value() if isinstance(path[0], _Root) else self._value_of(path[0])
+        values: dict[tuple[Any, ...], Any] = {(): root}
         for name in path[1:]:
-            value = _attribute(value, name)
-        if value is _MISSING:
-            return value
-        if type(value) is dict:
-            return value, dict(value)
-        return value, list(value) if isinstance(value, _CONTAINERS) else None
+            if name == _ITEM:
+                values = {
+                    (*at, key): item for at, v in values.items() for key, item in _items(v).items()
+                }
+            else:
+                values = {at: _attribute(v, name) for at, v in values.items()}
+        return {at: v for at, v in values.items() if v is not _MISSING}
+
+    def _state(self, path: Path) -> dict[tuple[Any, ...], tuple[Any, Any]]:
+        """Return (value, its contents) of each value that a path stands for now."""
+        return {at: (v, _contents(v)) for at, v in self._values(path).items()}
+
+
+def _name_of(path: Path) -> str:
+    """Return a path as an author writes it."""
+    root = path[0]
+    first = f"{root.function.__name__}: {root.name}" if isinstance(root, _Root) else root
+    names = ("[...]" if name == _ITEM else f".{name}" for name in path[1:])
+    return "".join([first, *names]).removesuffix("[...]")
 
 
 def _callers(code: CodeType, stack: Stack) -> Stack:
@@ -231,7 +333,7 @@ def _suspects(events: list[_Event], read_after: Callable[[str], bool]) -> Iterat
         elif event.kind == "add" and (
             any(e.kind == "load" and _reads(e.path, event.path) for e in events)
             or len(event.path) > 1
-            or read_after(event.path[0])
+            or (isinstance(event.path[0], str) and read_after(event.path[0]))
         ):
             yield event
 
@@ -246,7 +348,7 @@ def _changed(before: Any, after: Any, by_items: bool) -> bool:
     (old, old_items), (new, new_items) = before, after
     if old is not new:
         return not (_same(old, new) or _same_bytes(old, new))
-    if old_items is None:
+    if old_items is None or new_items is None:
         return False
     if isinstance(old_items, dict):
         # A new key is how tiles are kept by name; nothing was there that a pass could miss.
@@ -256,7 +358,13 @@ def _changed(before: Any, after: Any, by_items: bool) -> bool:
 
 
 def _same(old: Any, new: Any) -> bool:
-    return old is new or (type(old) is type(new) and type(old) in _PLAIN and bool(old == new))
+    if old is new:
+        return True
+    if type(old) is not type(new):
+        return False
+    if isinstance(old, (list, tuple, deque)):
+        return len(old) == len(new) and all(map(_same, old, new))
+    return (type(old) in _PLAIN and bool(old == new)) or _same_bytes(old, new)
 
 
 def _same_bytes(old: Any, new: Any) -> bool:
@@ -266,6 +374,65 @@ def _same_bytes(old: Any, new: Any) -> bool:
         and old.storage is new.storage
         and (old.offset, old.size, old.dynamic) == (new.offset, new.size, new.dynamic)
     )
+
+
+def _contents(value: Any) -> Any:
+    """Return what a value holds, copied: a dict, a list, or None where it holds nothing that could change."""
+    if isinstance(value, dict):
+        return dict(value)
+    if isinstance(value, _CONTAINERS):
+        return list(value)
+    if isinstance(value, np.ndarray) and value.nbytes <= _LARGEST:
+        return [value.shape, value.tolist() if value.dtype.hasobject else value.tobytes()]
+    return _state_of_iterator(value)
+
+
+def _items(value: Any) -> dict[Any, Any]:
+    """Return the items of a container by their keys; an array has all of its elements in itself."""
+    if isinstance(value, np.ndarray):
+        return {0: value}
+    if isinstance(value, dict):
+        return dict(islice(value.items(), _MOST))
+    return dict(enumerate(islice(value, _MOST))) if isinstance(value, (list, tuple, deque)) else {}
+
+
+def _state_of_iterator(value: Any, depth: int = 0) -> list[Any] | None:
+    """Return how far an iterator, a generator or a generator of random numbers has come; None for anything else."""
+    if isinstance(value, GeneratorType):
+        frame = value.gi_frame
+        if frame is None:
+            return [None]
+        names = sorted(frame.f_locals.items())
+        return [frame.f_lasti, *((name, _copied(v, depth)) for name, v in names)]
+    if isinstance(value, np.random.Generator):
+        return [repr(value.bit_generator.state)]
+    if isinstance(value, (np.random.RandomState, random.Random)):
+        return [repr(value.get_state() if hasattr(value, "get_state") else value.getstate())]
+    if type(value) is count:
+        return [repr(value)]
+    if isinstance(value, Iterator) and type(value).__module__ in ("builtins", "itertools"):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter(
+                    "ignore"
+                )  # older Pythons say that newer ones do not copy these
+                state = value.__reduce__()
+        except TypeError:
+            return None
+        return [_copied(part, depth) for part in state[1:]]  # type: ignore[index]
+    return None
+
+
+def _copied(value: Any, depth: int) -> Any:
+    """Return a value, or what is in it where that may change."""
+    if depth >= _DEEPEST:
+        return value
+    inner = _state_of_iterator(value, depth + 1)
+    if inner is not None:
+        return inner
+    if isinstance(value, (list, tuple)):
+        return [_copied(part, depth + 1) for part in islice(value, _MOST)]
+    return value
 
 
 # -- values -----------------------------------------------------------------------------------------------------------
@@ -290,17 +457,17 @@ def _around(function: FunctionType, given: Mapping[str, Any], name: str) -> Any:
 
 
 def _attribute(value: Any, name: str) -> Any:
-    """Return an attribute that is kept in an object, without running code of its class."""
+    """Return an attribute that is kept in an object or its class, without running code of the class."""
     kept = getattr(value, "__dict__", None)
     if isinstance(kept, Mapping) and name in kept:
         return kept[name]
-    slot = inspect.getattr_static(type(value), name, None)
+    slot = inspect.getattr_static(value if isinstance(value, type) else type(value), name, _MISSING)
     if isinstance(slot, MemberDescriptorType):
         try:
             return slot.__get__(value)
         except AttributeError:
             return _MISSING
-    return _MISSING
+    return _MISSING if hasattr(type(slot), "__get__") else slot
 
 
 def _function_of(body: Any) -> tuple[FunctionType | None, dict[str, Any]]:
@@ -358,17 +525,27 @@ def _of_callees(reader: _Reader, value_of: Callable[[str], Any], depth: int = 0)
             continue
         names = [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
         passed = [*zip(names, call.args, strict=False), *((k.arg, k.value) for k in call.keywords)]
-        given = {n: p for n, a in passed if n is not None and (p := reader.path(a)) is not None}
+        given: dict[str, Path] = {
+            n: p for n, a in passed if n is not None and (p := reader.path(a)) is not None
+        }
+        named = {n for n, _ in passed}
+        for parameter in inspect.signature(function).parameters.values():
+            if parameter.name not in named and parameter.default is not parameter.empty:
+                given[parameter.name] = (_Root(function, parameter.name),)
         inner = _read(function, node, given)
         around = functools.partial(_around, function, {})
-        # Names of the callee's module that mean something else here cannot be told by their path.
-        shared = [
-            e
-            for e in (*inner.events, *_of_callees(inner, around, depth + 1))
-            if (e.kind != "store" or (len(e.path) == 1 and e.path not in given.values()))
-            and (_given(e.path, given) or value_of(e.path[0]) is around(e.path[0]))
-        ]
-        events += shared
+        for e in (*inner.events, *_of_callees(inner, around, depth + 1)):
+            if e.kind == "store" and (len(e.path) > 1 or e.path in given.values()):
+                continue
+            name = e.path[0]
+            if isinstance(name, _Root) or _given(e.path, given):
+                events.append(e)
+                continue
+            here, there = value_of(name), around(name)
+            if here is there:
+                events.append(e)
+            elif there is not _MISSING:  # the name means something else here
+                events.append(e._replace(path=(_Root(function, name), *e.path[1:])))
     return events
 
 
