@@ -61,6 +61,8 @@ class Operand:
         part: `(i, tensor) -> view` of the elements that are really read or written, where the instruction passes over
             others of the tensor; None: all of them.
         part_written: the same of those that are written, where they are others than those that are read.
+        chosen: other operands, or a mask, choose which of the elements go into `dst`, at most one into each of its
+            own; the others are not used.
         indirect: the view may be one of `.indirect()` (Tensor Indirection).
         rows: a tile of indices may choose the rows of the view (DMA).
         axes: what the instruction calls the partition axis and the free axes, for views; one name stands for axes that
@@ -78,6 +80,7 @@ class Operand:
     dtypes: frozenset[DType] | None = None
     part: Callable[[Instruction, NkiTensor], NkiTensor] | None = None
     part_written: Callable[[Instruction, NkiTensor], NkiTensor] | None = None
+    chosen: bool = False
     indirect: bool = False
     rows: bool = False
     axes: tuple[str, str] = ("", "")

@@ -199,7 +199,7 @@ def _source_fits(i, hw):
 @instruction(
     engine=(VECTOR,),
     dst=updates(SBUF, PSUM, indirect=True),
-    src=reads(SBUF, PSUM, scalar=True),
+    src=reads(SBUF, PSUM, scalar=True, chosen=True),
     predicate=reads(SBUF, PSUM, dtypes=frozenset((uint8, uint16, uint32)), indirect=True),
     rules=(
         same_partitions("dst", "src", "predicate"),

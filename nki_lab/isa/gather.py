@@ -101,7 +101,7 @@ def _gathered_size(i, hw):
 @instruction(
     engine=(GPSIMD,),
     dst=writes(SBUF, shape=Shape.FLAT),
-    src_buffer=reads(SBUF, shape=Shape.FLAT),
+    src_buffer=reads(SBUF, shape=Shape.FLAT, chosen=True),
     index=reads(SBUF, shape=Shape.FLAT, dtypes=frozenset((uint16,))),
     rules=(
         _piece,
@@ -171,7 +171,7 @@ _GROUP = 512
 @instruction(
     engine=(GPSIMD,),
     dst=writes(SBUF, shape=Shape.FLAT),
-    data=reads(SBUF, shape=Shape.FLAT),
+    data=reads(SBUF, shape=Shape.FLAT, chosen=True),
     indices=reads(SBUF, shape=Shape.FLAT, dtypes=frozenset((uint32,))),
     rules=(
         same_dtype("dst", "data"),
@@ -290,7 +290,7 @@ def _shuffle_role(i: Instruction) -> str:
 @instruction(
     engine=(VECTOR,),
     dst=writes(SBUF, PSUM, role=_shuffle_role, shape=Shape.FLAT),
-    src=reads(SBUF, PSUM, shape=Shape.FLAT),
+    src=reads(SBUF, PSUM, shape=Shape.FLAT, chosen=True),
     rules=(
         same_dtype("dst", "src"),
         same_free_size("dst", "src"),

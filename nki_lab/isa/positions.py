@@ -143,7 +143,7 @@ def _selected_type(i: Instruction) -> Mapping[str, Any]:
 @instruction(
     engine=(GPSIMD,),
     dst=writes(SBUF, shape=Shape.FLAT),
-    on_true_tile=reads(SBUF, shape=Shape.FLAT),
+    on_true_tile=reads(SBUF, shape=Shape.FLAT, chosen=True),
     rules=(
         not_packed("dst", "on_true_tile"),
         _pattern,

@@ -89,7 +89,7 @@ _RANGE_OPS = ("equal", "less", "less_equal", "greater", "greater_equal")
 @instruction(
     engine=(VECTOR,),
     dst=writes(SBUF, PSUM, along=into_result("reduce_res")),
-    on_true_tile=reads(SBUF, PSUM, dtypes=_FLOATS),
+    on_true_tile=reads(SBUF, PSUM, dtypes=_FLOATS, chosen=True),
     bound0=reads(SBUF, PSUM, shape=Shape.VECTOR, dtypes=frozenset((float32,))),
     bound1=reads(SBUF, PSUM, shape=Shape.VECTOR, dtypes=frozenset((float32,))),
     reduce_res=writes(SBUF, PSUM, shape=Shape.VECTOR, optional=True),
@@ -176,8 +176,8 @@ def _(i, hw):
     engine=(VECTOR,),
     dst=writes(SBUF, PSUM, along=into_result("reduce_res")),
     predicate=reads(SBUF, PSUM, dtypes=frozenset((int8, uint8, int16, uint16, bool_))),
-    on_true=reads(SBUF, PSUM, dtypes=_SELECTED),
-    on_false=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True),
+    on_true=reads(SBUF, PSUM, dtypes=_SELECTED, chosen=True),
+    on_false=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True, chosen=True),
     reduce_res=writes(SBUF, PSUM, shape=Shape.VECTOR, optional=True, dtypes=_FLOATS),
     rules=(
         not_packed("dst", "on_true", "on_false"),

@@ -56,6 +56,10 @@ class RegisterFile:
         ]
 
 
+#: A byte that, repeated, is no zero of any type, and a small number of floats, which no cast makes 0.
+_MARK = 0x43
+
+
 class _Skipped(Exception):
     """An address is out of range, and the whole instruction is to be skipped."""
 
@@ -193,6 +197,51 @@ class Late:
             self._drop_made()
         one, other = (a.view(f"u{a.itemsize}") for a in results)
         return np.asarray(one != other)
+
+    def chosen(
+        self, i: Instruction, position: int, view: NkiTensor, unwritten: np.ndarray
+    ) -> np.ndarray:
+        """Return which of the unwritten elements of an operand an instruction puts into `dst`.
+
+        It is run on copies. What differs in `dst` between two values of all unwritten elements comes from one of them;
+        where it does, the bits of that one's number are read off: each in a run in which those elements that have it
+        set hold the one value, and the others the other.
+        """
+        number = np.cumsum(unwritten).reshape(unwritten.shape) - 1
+        operands = self._placed(i)
+        registers = {
+            s: self.binder.registers[s] for s, _ in i.form.state if s in self.binder.registers
+        }
+        before = {s: r.copy() for s, r in registers.items()}
+
+        def result(marked: np.ndarray) -> np.ndarray:
+            given: dict[int, list[NkiTensor]] = {}
+            try:
+                for o in operands:
+                    tensor = o.static
+                    if o.places is not None:
+                        tensor = self._gathered(o.view, o.places, True)
+                    array = np.array(self.memory.array(tensor), order="C")
+                    if o.view is view and o.position == position:
+                        held = array.view(np.uint8).reshape(*array.shape, array.itemsize)
+                        held[unwritten] = 0
+                        held[unwritten & marked] = _MARK
+                    given.setdefault(o.position, []).append(self._adopt(o.view, array))
+                run_steps(self.binder.bind(self._at_places(i, given)))
+                dst = self.memory.array(given[i.definition.position["dst"]][0])
+                return dst.reshape(-1).view(f"u{dst.itemsize}").copy()
+            finally:
+                self._drop_made()
+                for s, values in before.items():
+                    registers[s][...] = values
+
+        without, marked = result(np.zeros_like(unwritten)), result(unwritten)
+        differs = without != marked
+        numbers = np.zeros(np.count_nonzero(differs), np.int64)
+        for bit in range(int(number.max()).bit_length() if numbers.size else 0):
+            some = result(number >> bit & 1 == 1)
+            numbers |= (some[differs] == marked[differs]).astype(np.int64) << bit
+        return unwritten & np.isin(number, numbers)
 
     def _run(self, i: Instruction) -> None:
         ready, self._ready = self._ready, None

@@ -167,7 +167,14 @@ class Unwritten:
             return
         if elements.window.dtype.itemsize > mask.unit:
             part = np.asarray(part.all(axis=-1))
+        if (
+            not access.is_index
+            and i.definition.operands[i.definition.params[access.position]].chosen
+        ):
+            part = ~self._late.chosen(i, access.position, access.view, ~part)
         missing = part.size - int(np.count_nonzero(part))
+        if not missing:
+            return
         first = tuple(int(n) for n in np.unravel_index(int(np.argmin(part)), part.shape))
         if elements.rows is not None:
             first = (int(elements.rows[first[0]]), *first[1:])

@@ -167,7 +167,8 @@ def _look_at(kernel: Kernel, elsewhere: dict[int, _Elsewhere] | None = None) -> 
                 continue
             if elsewhere is None and _others_write(kernel, storage):
                 continue
-            if view.dynamic is not None or storage.id in uncertain:
+            chosen = position in facts.chosen
+            if view.dynamic is not None or storage.id in uncertain or chosen:
                 tracked.add(storage.id)
                 continue
             findings.add(position, i.stack, partial(_finding, i, position, view, seen))
@@ -261,11 +262,13 @@ class _Facts(NamedTuple):
 
     Attributes:
         updated: operands that are updated.
+        chosen: operands of which only some elements are used, which a run decides.
         keeping: those of which some elements may keep their values.
         read, written: functions that give the part of an operand that is touched, where that is not all of it.
     """
 
     updated: frozenset[int]
+    chosen: frozenset[int]
     keeping: frozenset[int]
     read: dict[int, Part]
     written: dict[int, Part]
@@ -289,7 +292,9 @@ def _facts_of(i: Instruction) -> _Facts:
     roles = i.definition.roles(i)
     updated = frozenset(position for position, role in roles if role == UPDATE)
     keeping = frozenset(p for p, role in roles if may_keep_elements(i, p, role))
-    return _Facts(updated, keeping, read, written)
+    operands = i.definition.operands.items()
+    chosen = frozenset(i.definition.position[name] for name, o in operands if o.chosen)
+    return _Facts(updated, chosen, keeping, read, written)
 
 
 def _filled(kernel: Kernel, loops: _Loops) -> np.ndarray:
