@@ -79,12 +79,6 @@ del _report_hidden_errors
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
-class CellFailed(UsageError):
-    """A cell of a notebook raised; the traceback follows in the lines below the first."""
-
-    _is_one_line = False
-
-
 @dataclass(frozen=True)
 class Executed:
     """A notebook whose cells have run.
@@ -153,9 +147,9 @@ def execute(path: Path, seconds: int) -> Executed:
         except CellExecutionError as error:
             shown = _traceback(notebook) or f"{error.ename}: {error.evalue}"
             number = sum(_has_run(cell) for cell in notebook.cells)
-            raise CellFailed(
-                f"{path.name}: cell [{number}] raises {error.ename}\n\n{shown}"
-            ) from None
+            failed = UsageError(f"{path.name}: cell [{number}] raises {error.ename}")
+            failed.message += f"\n\n{shown}"  # a traceback has lines, which a message has not
+            raise failed from None
         except CellTimeoutError:
             raise UsageError(f"{path.name}: a cell took more than {seconds} seconds") from None
         except DeadKernelError:

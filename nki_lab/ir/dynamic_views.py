@@ -159,7 +159,7 @@ class DynamicViews:
             raise NotModelled(
                 f"{what} of {self.describe()} by {index.describe()}: where the index lies depends on a value of the"
                 " device, too",
-                help="copy the index into a tile of its own first, with nisa.tensor_copy",
+                help="copy the index into a tile first: with nl.load from HBM, with nisa.tensor_copy on chip",
             )
 
     def _by_scalar(
@@ -175,16 +175,32 @@ class DynamicViews:
         if dim == 0 and self.storage.on_chip:
             raise ViewError(
                 f"{what} of {self.describe()}: the partition axis cannot be addressed by a value of the device",
-                help="address a free axis, or move the rows through HBM",
+                help="address a free axis; to choose rows, copy the tile to HBM with nisa.dma_copy, and gather them"
+                " from there with nisa.dma_copy(dst=rows, src=tensor.vector_select(0, index))",
             )
         good = hasattr(index, "storage") and index.buffer is SBUF and index.dtype.is_integer
         if not isinstance(index, Register) and not (good and index.size == 1):
             raise ViewError(
                 f"{what} of {self.describe()} by {_shown(index)}: the index must be one integer in SBUF,"
                 " shape [1, 1], or a register",
-                help="slice one element: index[0:1, 0:1]",
+                help=self._index_help(dim, index),
             )
         return Dynamic(Addressing.SCALAR, index, step, limit)
+
+    def _index_help(self: Any, dim: int, index: Any) -> str:
+        """Return what to write for an index that is not one integer in SBUF."""
+        if not hasattr(index, "storage"):
+            return "load the index into a tile of integers in SBUF first, with nl.load"
+        if not index.dtype.is_integer:
+            return f"use a tile of integers: `{index.name}` holds {index.dtype}"
+        if not index.storage.on_chip:
+            return f"load the index first: tile = nl.load({index.name})"
+        if dim == 0 and index.free_size == 1:
+            return (
+                f"gather rows with nisa.dma_copy(dst=rows, src={self.name}.vector_select(0, {index.name})); for one"
+                f" element write {index.name}[0:1, 0:1]"
+            )
+        return f"slice one element: {index.name}[0:1, 0:1]"
 
     def _by_vector(
         self: Any,

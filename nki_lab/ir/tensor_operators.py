@@ -117,7 +117,15 @@ def _binary(symbol: str, instead: str, reflected: bool) -> Callable[..., Any]:
         written = f"divmod({a}, {b})" if symbol == "divmod" else f"{a} {symbol} {b}"
         advice = _with_column(left, symbol, right) if number == "" else ""
         call = "" if advice or symbol == "divmod" else _call_in(instead)
-        help = advice or instead.format(a=a, b=b, i=instruction, n=number)
+        if number and symbol in ("/", "//"):  # nl.reciprocal takes no numbers
+            call = (
+                "nl.multiply(nl.reciprocal({b}), {a})" if reflected else "nl.multiply({a}, 1 / {b})"
+            )
+            call = f"nl.floor({call})" if symbol == "//" else call
+            instead_ = f"{call}: no engine divides"
+        else:
+            instead_ = instead
+        help = advice or instead_.format(a=a, b=b, i=instruction, n=number)
         _refuse(written, help, call, left, right)
 
     return operator

@@ -20,13 +20,13 @@ from nki_lab.profiler.advice import Advices
 from nki_lab.profiler.critical_path import CriticalPath
 from nki_lab.profiler.loop_times import LoopIterations
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.report import report
 from nki_lab.profiler.roofline import Roofline
 from nki_lab.profiler.source_lines import LineTimes
 from nki_lab.profiler.stalls import Stalls
 from nki_lab.profiler.step_data import Steps
 from nki_lab.profiler.variants import Variants
 from nki_lab.profiler.view_data import ViewData
+from nki_lab.profiler.view_text import view_text
 from nki_lab.profiler.what_if import WhatIf, WhatIfs
 from nki_lab.progress import phase
 from nki_lab.runtime.steps import VIEWS_ROOM, steps_of_run
@@ -236,7 +236,7 @@ class Result:
         return import_module(VIEWS_ROOM).display(self, views or None, compare)
 
     def __repr__(self) -> str:
-        return report(self.profile)
+        return view_text(self.view_data, "report")
 
 
 def _variants(

@@ -12,7 +12,7 @@ import pytest
 
 from nki_lab.cli import class_check, lab
 from nki_lab.cli import workshop_files as files
-from nki_lab.cli.notebook_file import CellFailed, Executed
+from nki_lab.cli.notebook_file import Executed
 from nki_lab.cli.workshop_files import copy_workshop
 from nki_lab.errors import UsageError
 from nki_lab.options.doctor import Examination
@@ -207,7 +207,9 @@ def test_a_server_that_does_not_start_and_a_notebook_that_fails_are_told(tmp_pat
     assert (class_check._server().ok, class_check._server().help) == (False, "no such option")
 
     def fail(path: Path, seconds: int) -> Executed:
-        raise CellFailed("cell [2] raises ValueError\n\ntraceback")
+        failed = UsageError("cell [2] raises ValueError")
+        failed.message += "\n\ntraceback"
+        raise failed
 
     monkeypatch.setattr("nki_lab.cli.notebook_file.execute", fail)
     made = class_check._notebook()

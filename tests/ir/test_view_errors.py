@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 
+import nki_lab.language as nl
+from nki_lab.api import isa as nisa
 from nki_lab.dtypes import float32, int16, uint8
-from nki_lab.errors import NotModelled, OutOfBounds, TileAssignment, ViewError
+from nki_lab.errors import NotModelled, OutOfBounds, TensorOperator, TileAssignment, ViewError
 from nki_lab.ir.register import Register
 from nki_lab.ir.tensor import DynamicSlice, NkiTensor
+from nki_lab.runtime import jit
 from nki_lab.targets.spaces import PRIVATE_HBM
 from tests.ir.memory import elements, memory_of, tensor
 
@@ -155,3 +158,66 @@ def test_a_view_of_chosen_rows_may_be_cut_along_the_others(key):
 def test_rows_that_indices_choose_are_not_cut(key):
     with pytest.raises(ViewError, match="addressed by a tile of indices: that axis cannot be"):
         chosen_rows()[key]
+
+
+# -- the way out of an index that is not one integer in SBUF -----------------------------------------------------------
+
+
+def _rows_by(x, index, how):
+    out = nl.ndarray((5, 6), x.dtype, buffer=nl.shared_hbm)
+    tile = nl.load(index)
+    if how == "HBM":
+        nisa.dma_copy(out[0:1], x[index[0:1, 0:1]])
+    elif how == "rows":
+        nl.load(x[tile])
+    elif how == "as told for HBM":
+        nisa.dma_copy(out[0:1], x.select(0, tile[0:1, 0:1]).reshape((1, 6)))
+    elif how == "as told for rows":
+        rows = nl.ndarray((5, 6), x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=rows, src=x.vector_select(0, tile))
+        nisa.dma_copy(out, rows)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("how", "help"),
+    [
+        ("HBM", "load the index first: tile = nl.load(index)"),
+        ("rows", "gather rows with nisa.dma_copy(dst=rows, src=x.vector_select(0, tile))"),
+    ],
+)
+def test_the_way_out_of_a_wrong_index_works(how, help):
+    x = np.random.default_rng(0).standard_normal((9, 6)).astype(np.float32)
+    index = np.array([[4], [0], [8], [4], [2]], np.int32)
+    kernel = jit(_rows_by)
+    with pytest.raises(ViewError) as error:
+        kernel(x, index, how)
+    assert help in error.value.help
+    count = 5 if how == "rows" else 1
+    np.testing.assert_array_equal(
+        kernel(x, index, f"as told for {how}")[:count], x[index[:count, 0]]
+    )
+
+
+@pytest.mark.parametrize(
+    ("divide", "help", "told", "expected"),
+    [
+        (lambda t: t / 4, "nl.multiply(t, 1 / 4)", lambda t: nl.multiply(t, 1 / 4), lambda x: x / 4),
+        (lambda t: t // 4, "nl.floor(nl.multiply(t, 1 / 4))", lambda t: nl.floor(nl.multiply(t, 1 / 4)),
+         lambda x: x // 4),
+        (lambda t: 3 / t, "nl.multiply(nl.reciprocal(t), 3)", lambda t: nl.multiply(nl.reciprocal(t), 3),
+         lambda x: 3 / x),
+    ],
+)  # fmt: skip
+def test_the_way_out_of_a_division_by_a_number_works(divide, help, told, expected):
+    def kernel(x, how):
+        t = nl.load(x)
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, how(t))
+        return out
+
+    x = np.random.default_rng(0).standard_normal((9, 6)).astype(np.float32)
+    with pytest.raises(TensorOperator) as error:
+        jit(kernel)(x, divide)
+    assert help in str(error.value.help)
+    np.testing.assert_allclose(jit(kernel)(x, told), expected(x), rtol=1e-6)

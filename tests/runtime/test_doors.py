@@ -384,3 +384,14 @@ def test_none_is_the_dtype_of_the_other_tensor_where_there_is_one():
         return stored(nl.add(nl.load(x, dtype=None), 1.0, dtype=None))
 
     assert np.array_equal(jit(kernel)(X), X + 1)
+
+
+def test_the_text_of_a_result_has_its_findings():
+    def unwritten(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        tile = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=out, src=tile)
+        return out
+
+    result = nki_lab.run(unwritten, np.ones((4, 8), np.float32))
+    assert "elements of src = `tile`" in str(result) and "never written" in str(result)
