@@ -73,7 +73,7 @@ def _help(target: Target, rows: int, columns: int, stream: int, sums: bool) -> s
         parts.append(
             f"contract up to {target.pe_rows} rows at a time (stack tiles along the partitions)"
         )
-    elif _tile(target, rows) * 2 <= target.pe_rows:
+    elif _tile(target, rows) < target.pe_rows:
         parts.append(
             "let products work side by side in parts of the array (tile_position, tile_size)"
         )

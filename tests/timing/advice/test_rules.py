@@ -7,8 +7,9 @@ import re
 import pytest
 
 import nki_lab.language as nl
+from nki_lab.targets import get_target
 from nki_lab.targets.engines import VECTOR
-from nki_lab.timing.advice import LEAST_GAIN, RULES, advise
+from nki_lab.timing.advice import LEAST_GAIN, RULES, advise, array_fill
 from nki_lab.timing.advice.evidence import Evidence
 from nki_lab.timing.advice.ramp_up import RULE as RAMP_UP
 from nki_lab.timing.advice.small_transfers import RULE as SMALL_TRANSFERS
@@ -183,3 +184,13 @@ def test_products_after_idling_take_up_to_twice_their_time(count: int, target: s
     work, took = in_ns(*words.group(1, 2)), in_ns(*words.group(3, 4))
     assert 1.05 * work < took <= 2.05 * work  # they are written with two digits
     assert "50 % of its rate, and needs 3 us of work" in told.message
+
+
+@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
+def test_products_of_up_to_64_rows_can_work_side_by_side(target: str) -> None:
+    """Parts of the array have 32 or 64 of its 128 rows (tile_size of nc_matmul)."""
+    offered = {
+        rows: "side by side" in array_fill._help(get_target(target), rows, 128, 512, sums=False)
+        for rows in range(1, 129)
+    }
+    assert offered == {rows: rows <= 64 for rows in range(1, 129)}
