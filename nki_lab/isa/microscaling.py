@@ -119,7 +119,7 @@ def scales_fit(scale: str, data: str, source: str = "") -> tuple[Rule, ...]:
 
     def adjacent(i: Instruction, hw: object) -> bool:
         t = getattr(i, scale)
-        return t.shape[0] == 1 or t.strides[0] * t.dtype.itemsize == t.storage.row_bytes
+        return t.strides[0] * t.dtype.itemsize == t.storage.row_bytes
 
     def place(i: Instruction, hw: object) -> bool:
         first = _first_partition(getattr(i, scale)) - _first_partition(getattr(i, near))
