@@ -9,6 +9,7 @@ import pytest
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
+from nki_lab.compiler.check_language import errors_of
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.errors import KernelErrors, NotAllowed, RuleBroken, UnknownName
 from nki_lab.runtime.jit import jit
@@ -248,6 +249,14 @@ def test_lambdas_are_kernels():
     assert len(pair[1](X)) == 2
     with pytest.raises(UnknownName, match="`nowhere`"):
         jit(lambda x: nowhere(x))(X)  # noqa: F821
+
+
+def test_the_text_of_a_lambda_is_looked_at_where_it_is_the_only_one_of_its_statement():
+    one = lambda x: (yield x)  # noqa: E731
+    several = (lambda x: (yield x)), (lambda x: [x])
+    (error,) = errors_of(SourceKernel.of(one))
+    assert error.message == "`yield` is not supported in a kernel"
+    assert [errors_of(SourceKernel.of(function)) for function in several] == [[], []]
 
 
 def test_decorators_and_comments_do_not_shift_lines(module):
