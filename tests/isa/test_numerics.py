@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nki_lab.dtypes import DTYPES
 from nki_lab.errors import NotModelled
-from nki_lab.isa.numerics import BITS, FLOAT32, bits_of, load_cast, store_cast
+from nki_lab.isa.numerics import BITS, FLOAT32, bits_of, load_cast, overflows, store_cast
 
 NARROW = ("float16", "bfloat16", "float8_e4m3", "float8_e5m2", "float8_e4m3fn")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
@@ -238,3 +238,21 @@ def test_packed_types_have_no_value():
         load_cast(DTYPES["float8_e5m2_x4"], FLOAT32)
     with pytest.raises(NotModelled, match="no conversion"):
         store_cast(FLOAT32, DTYPES["float4_e2m1fn_x4"])
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_what_an_8_bit_float_cannot_hold_is_counted(name):
+    count = overflows(DTYPES[name])
+    if name not in ("float8_e4m3", "float8_e5m2", "float8_e4m3fn"):
+        assert count is None
+        return
+    codes = np.arange(256, dtype=np.uint8)[None]
+    values = codes.view(DTYPES[name].np).astype(np.float32)
+    lost = int((~np.isfinite(values)).sum())
+    assert lost > 0
+    ones = np.ones_like(values)  # numbers, whatever was stored for them
+    assert count(ones, codes.view(DTYPES[name].np)) == lost
+    assert count(values, codes.view(DTYPES[name].np)) == 0  # infinity and NaN came from before
+    for n in range(256):
+        one = codes[:, n : n + 1].view(DTYPES[name].np)
+        assert count(ones[:, :1], one) == (not np.isfinite(values[0, n]))
