@@ -279,6 +279,36 @@ def test_a_circle_names_its_instructions_and_why_each_waits(wire, reads, reason)
     assert "first.depends_on(second)" in str(error.value)
 
 
+@pytest.mark.parametrize("past", [True, False])
+def test_nothing_moves_past_a_meeting_of_two_cores(past, rng):
+    @nki.jit
+    def met(x):
+        core, tile = nl.program_id(), nl.load(x)
+        a, b = (nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf) for _ in range(2))
+        out = nl.ndarray((2, 2, *x.shape), x.dtype, buffer=nl.shared_hbm)
+        meeting = nl.ndarray((2, *x.shape), x.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=meeting[core], src=tile)
+        first = nisa.tensor_scalar(dst=a, data=tile, op0=nl.multiply, operand0=2.0, name="double")
+        if past:
+            nisa.core_barrier(meeting, (0, 1))
+        second = nisa.tensor_scalar(dst=b, data=tile, op0=nl.multiply, operand0=3.0, name="triple")
+        if not past:
+            nisa.core_barrier(meeting, (0, 1))
+        first.depends_on(second)
+        nisa.dma_copy(dst=out[core, 0], src=a)
+        nisa.dma_copy(dst=out[core, 1], src=b)
+        return out
+
+    x = rng.standard_normal((4, 30)).astype(np.float32)
+    if not past:
+        np.testing.assert_array_equal(met[2](x), np.stack([np.stack([2 * x, 3 * x])] * 2))
+        return
+    with pytest.raises(InstructionError) as error:
+        met[2](x)
+    assert "`double` of met cannot wait for `triple`" in str(error.value)
+    assert any("nothing moves past a meeting of the cores" in note for note in error.value.notes)
+
+
 def _out_of_a_loop(x, tile, a, b, kept):
     nl.fori_loop(0, 3, lambda k: kept.append(nisa.memset(dst=a, value=1.0, name="inside")))
     kept.append(nisa.memset(dst=b, value=1.0, name="outside"))

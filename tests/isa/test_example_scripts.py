@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,22 @@ def test_the_script_runs_and_uses_the_instruction(name: str, target: Target, tmp
         assert [f.message for f in result.findings if f.kind != "portability"] == []
         assert f" {name}(" in result.ir["trace"]
         assert len(result.outputs) >= 1
+
+
+@pytest.mark.parametrize("name", registry)
+def test_arguments_that_have_their_default_are_left_out(name: str):
+    definition = registry[name]
+    (target,) = [t for t in ALL_TARGETS if t.name in targets_of(definition)][-1:]
+    calls = [
+        node
+        for node in ast.walk(ast.parse(example_script(definition, target) or ""))
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == name
+    ]
+    parameters = definition.signature.parameters
+    assert calls
+    for keyword in (k for call in calls for k in call.keywords):
+        if keyword.arg in parameters and isinstance(keyword.value, ast.Constant):
+            assert keyword.value.value != parameters[keyword.arg].default, keyword.arg
 
 
 @pytest.mark.parametrize(
