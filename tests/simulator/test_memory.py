@@ -1,6 +1,9 @@
 """Does a tensor have exactly the bytes its address says, and nothing of a former tensor's?"""
 
 import tracemalloc
+from itertools import product
+from operator import mul
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +19,7 @@ from nki_lab.ir.builder import Builder
 from nki_lab.ir.nodes import Kernel
 from nki_lab.ir.storage import Address
 from nki_lab.simulator import Program, SimulatorOptions
+from nki_lab.simulator.bind import _shares_places
 from nki_lab.simulator.memory import Memory, fill_unwritten
 from nki_lab.targets import TRN2
 from nki_lab.targets.spaces import PRIVATE_HBM, PSUM, SBUF
@@ -219,3 +223,14 @@ def test_tiles_that_follow_each_other_share_arrays():
     assert peak < 4 * 128 * 2048 * 4, "one tile of 1 MiB at a time, not sixty"
     (found,) = program.run([X])
     assert (found == 1.0).all()
+
+
+def test_elements_that_lie_on_each_other_are_never_overlooked():
+    """Every view of up to 3 x 4 elements and steps up to 7, its places counted one by one."""
+    for sizes in product(range(1, 4), range(1, 5)):
+        for steps in product(range(8), repeat=2):
+            places = [sum(map(mul, steps, at)) for at in np.ndindex(*sizes)]
+            told = _shares_places(SimpleNamespace(shape=sizes, strides=steps))
+            assert told or len(set(places)) == len(places), (sizes, steps)
+            if sorted(places) == list(range(len(places))):  # one after the other, without a gap
+                assert not told, (sizes, steps)
