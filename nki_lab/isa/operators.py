@@ -161,11 +161,56 @@ class Op:
 # -- meanings that are not one ufunc ---------------------------------------------------------------------------
 
 
-def _subtract_all(array: np.ndarray, axis: Any, out: np.ndarray) -> None:
-    # ((x0 - x1) - x2) - ...: the documents allow subtract as a reduction without saying which element is the
-    # minuend; the first one is, as in a left fold. Reduced axes are the last ones of every instruction.
+def _vectors(array: np.ndarray, axis: int | tuple[int, ...], gaps: bool) -> np.ndarray:
+    """Return `array` with its reduced axes as one, the last, laid out so that NumPy reduces one vector after the other.
+
+    NumPy walks along the axis with the smallest step. Where that is a kept axis, where the elements of a vector have
+    gaps or are cast in blocks, it may take a sum in another order, and another of two zeros as the largest.
+
+    Args:
+        array: the data.
+        axis: the last axes of it, or axis 0.
+        gaps: whether elements of a vector may have the same gap between them.
+    """
     count = 1 if isinstance(axis, int) else len(axis)
-    np.subtract.reduce(array.reshape((*array.shape[:-count], -1)), axis=-1, out=out)
+    if axis == 0:
+        array = array.transpose((*range(1, array.ndim), 0))
+    rows = array.reshape((*array.shape[:-count], -1))  # a view wherever there is one
+    if _in_order(rows, gaps):
+        return rows
+    packed = scratch(rows.shape, rows.dtype, "vectors")
+    if rows.ndim == 2 and 0 < rows.strides[0] < rows.strides[1]:
+        # Columns whose distance is a power of two would meet in a few lines of the cache.
+        across = scratch((rows.shape[1], rows.shape[0] + 16), rows.dtype, "across")[:, : len(rows)]
+        np.copyto(across, rows.T)
+        rows = across.T
+    np.copyto(packed, rows)
+    return packed
+
+
+def _in_order(rows: np.ndarray, gaps: bool) -> bool:
+    if not rows.flags.aligned:
+        return False
+    if rows.flags.c_contiguous or rows.shape[-1] == 1:
+        return True
+    step = rows.strides[-1]
+    kept = zip(rows.strides[:-1], rows.shape[:-1], strict=True)
+    return (step > 0 if gaps else step == rows.itemsize) and all(
+        s > step or n == 1 for s, n in kept
+    )
+
+
+def _reduction(ufunc: np.ufunc, gaps: bool = True) -> Callable[..., None]:
+    """Return a reduction whose results depend on their vectors alone, not on where those lie or beside what."""
+
+    def reduction(array: np.ndarray, axis: int | tuple[int, ...], out: np.ndarray) -> None:
+        ufunc.reduce(_vectors(array, axis, gaps), axis=-1, out=out)
+
+    return reduction
+
+
+#: Writes sums: `total(array, axis, out)`.
+total = _reduction(np.add)
 
 
 def _by_magnitude(compare: np.ufunc) -> Callable[..., None]:
@@ -270,26 +315,28 @@ ALU: dict[str, AluOperator] = {
     "bitwise_xor": _bit_row(np.bitwise_xor, reduction=np.bitwise_xor.reduce),
     "left_shift": _bit_row(np.left_shift),
     "right_shift": _bit_row(np.right_shift),
-    "add": AluOperator(OpClass.ARITHMETIC, np.add, reduction=np.add.reduce, identity=0.0),
+    "add": AluOperator(OpClass.ARITHMETIC, np.add, reduction=total, identity=0.0),
+    # ((x0 - x1) - x2) - ...: the documents allow it as a reduction without saying which element is the minuend; the
+    # first one is, as in a left fold.
     "subtract": AluOperator(
         OpClass.ARITHMETIC,
         np.subtract,
-        reduction=_subtract_all,
+        reduction=_reduction(np.subtract),
         identity=0.0,
     ),
     "multiply": AluOperator(
-        OpClass.ARITHMETIC, np.multiply, reduction=np.multiply.reduce, identity=1.0
+        OpClass.ARITHMETIC, np.multiply, reduction=_reduction(np.multiply), identity=1.0
     ),
     "maximum": AluOperator(
         OpClass.ARITHMETIC,
         _maximum,
-        reduction=np.maximum.reduce,
+        reduction=_reduction(np.maximum, gaps=False),
         identity=-_INF,
     ),
     "minimum": AluOperator(
         OpClass.ARITHMETIC,
         _minimum,
-        reduction=np.minimum.reduce,
+        reduction=_reduction(np.minimum, gaps=False),
         identity=_INF,
     ),
     "equal": AluOperator(OpClass.COMPARE, np.equal),

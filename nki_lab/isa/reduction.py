@@ -13,7 +13,7 @@ from nki_lab.isa import numerics
 from nki_lab.isa.axes import REDUCED, over_partitions
 from nki_lab.isa.indirection import indirection
 from nki_lab.isa.negation import change_sign
-from nki_lab.isa.operators import OPS, Op
+from nki_lab.isa.operators import OPS, Op, total
 from nki_lab.isa.rules import (
     flag,
     integers_for_bitvec,
@@ -205,7 +205,7 @@ def tensor_partition_reduce(
 @tensor_partition_reduce.semantics
 def _(out, op, data):
     if op is OPS["average"]:
-        np.add.reduce(data, axis=0, out=out[0])
+        total(data, 0, out[0])
         np.divide(out, len(data), out=out)
     else:
         op.reduce(data, 0, out[0])

@@ -9,6 +9,7 @@ import numpy as np
 from nki_lab.ir.instruction import Order, Shape, instruction, reads, rule, writes
 from nki_lab.ir.tensor import NkiTensor
 from nki_lab.isa.axes import REDUCED, over_free_axes
+from nki_lab.isa.operators import total
 from nki_lab.isa.rules import at_most, not_packed, same_partitions
 from nki_lab.isa.scratch import scratch
 from nki_lab.isa.streaming import stream
@@ -65,12 +66,12 @@ def _(out, data):
         if count == 0:
             out[:, 1 + 3 * k :] = 0
             continue
-        np.add.reduce(part, axis=1, keepdims=True, out=mean)
+        total(part, 1, mean[:, 0])
         np.divide(mean, count, out=mean)
         deviation = scratch(part.shape, part.dtype, "deviation")
         np.subtract(part, mean, out=deviation)
         np.square(deviation, out=deviation)
-        np.add.reduce(deviation, axis=1, out=spread)
+        total(deviation, 1, spread)
 
 
 @bn_stats.cost
@@ -127,7 +128,8 @@ def bn_aggr(dst: NkiTensor, data: NkiTensor, name: str | None = None) -> Any:
 @bn_aggr.semantics
 def _(out, data):
     count, mean, spread = data[:, 0::3], data[:, 1::3], data[:, 2::3]
-    total = np.add.reduce(count, axis=1, keepdims=True)
+    counts = scratch((len(data), 1), data.dtype, "counts")
+    total(count, 1, counts[:, 0])
     counted = (
         count != 0
     )  # the others hold a mean of nothing, whose distance from the merged one may overflow
@@ -135,14 +137,14 @@ def _(out, data):
     work[...] = 0
     np.multiply(count, mean, out=work, where=counted)
     merged, variance = out[:, 0:1], out[:, 1:2]
-    np.add.reduce(work, axis=1, keepdims=True, out=merged)
-    np.divide(merged, total, out=merged)
+    total(work, 1, merged[:, 0])
+    np.divide(merged, counts, out=merged)
     np.subtract(mean, merged, out=work, where=counted)
     np.square(work, out=work, where=counted)
     np.multiply(work, count, out=work, where=counted)
     np.add(work, spread, out=work, where=counted)
-    np.add.reduce(work, axis=1, keepdims=True, out=variance)
-    np.divide(variance, total, out=variance)
+    total(work, 1, variance[:, 0])
+    np.divide(variance, counts, out=variance)
 
 
 @bn_aggr.cost
