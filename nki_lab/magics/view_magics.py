@@ -99,6 +99,8 @@ class ViewMagics(Magics):
 
         %nki_summary                the last run
         %nki_summary add.json       a stored profile
+
+        Every metric stands there, however long the kernel is: their list is Neuron Explorer's, and none is left out.
         """
         print(summary_text(profile_of(self._part(line, "%nki_summary"))))
 

@@ -10,6 +10,8 @@ from nki_lab.source import printable
 _WIDTH = 110
 #: An answer about a run has fewer than 40 lines.
 ANSWER_LINES = 39
+#: So has a view below the line on its run that a cell begins with.
+VIEW_LINES = ANSWER_LINES - 1
 
 
 def text_table(

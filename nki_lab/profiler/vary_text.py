@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nki_lab.profiler.text_table import text_table
+from nki_lab.profiler.text_table import cut, text_table
 from nki_lab.profiler.variants import Variant, Variants, value_words
 from nki_lab.source import text_of
 
@@ -33,8 +33,8 @@ def variants_text(
         "total us", "vs start", "bound by", "SBUF B/partition", "PSUM banks", "instructions",
     )  # fmt: skip
     below = [*notes.lines, *_best(variants), *_rest(variants, len(found)), *_fixed(variants)]
-    left = None if lines is None else lines - len(below)
-    return text_of([*text_table(heads, rows, left), *below])
+    left = None if lines is None else max(lines - len(below), lines // 2)
+    return text_of(cut([*text_table(heads, rows, left), *below], lines))
 
 
 class _Notes:

@@ -14,6 +14,7 @@ import numpy as np
 from nki_lab.compiler.retrace import Retrace, forgotten
 from nki_lab.compiler.trace import bind_arguments, is_array, map_arguments
 from nki_lab.errors import NkiError, UnknownOption
+from nki_lab.profiler.text_table import ANSWER_LINES
 from nki_lab.profiler.variants import MOST_COMBINATIONS, Parameter, Variants
 from nki_lab.profiler.vary_text import variants_text
 from nki_lab.profiler.view_data import ViewData
@@ -45,7 +46,7 @@ class KernelVariants(Variants):
         return self.show()._repr_mimebundle_(include, exclude)
 
     def __repr__(self) -> str:
-        return variants_text(self)
+        return variants_text(self, ANSWER_LINES)
 
 
 def vary(

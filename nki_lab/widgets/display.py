@@ -19,6 +19,7 @@ from typing import Any
 
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.span import EVENTS, refuse_more
+from nki_lab.profiler.text_table import VIEW_LINES
 from nki_lab.profiler.view_data import VIEWS, ViewData
 from nki_lab.profiler.view_text import comparison_lines, view_text
 from nki_lab.progress import doing
@@ -35,8 +36,6 @@ from nki_lab.widgets.theme import theme_table
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 #: Pixels of a page that the picture takes: fewer than it has, for fine screens.
 _SHOWN_WIDTH = WIDTH * 3 // 4
-#: Lines of text that each view leaves in a notebook.
-TEXT_LINES = 40
 _TIMELINE_FIRST = ("timeline", *(name for name in VIEWS if name != "timeline"))
 
 
@@ -119,8 +118,8 @@ class Display:
 
     def __repr__(self) -> str:
         if self.other is not None:
-            return text_of(comparison_lines(self.other, self.data, TEXT_LINES))
-        return "\n\n".join(view_text(self.data, name, TEXT_LINES) for name in self.text)
+            return text_of(comparison_lines(self.other, self.data, VIEW_LINES))
+        return "\n\n".join(view_text(self.data, name, VIEW_LINES) for name in self.text)
 
     @property
     def _words(self) -> str:

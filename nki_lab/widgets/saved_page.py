@@ -12,13 +12,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nki_lab.profiler.text_table import VIEW_LINES
 from nki_lab.profiler.view_text import known_text
 from nki_lab.widgets.modules import page_text, style_text
 from nki_lab.widgets.parts import Parts
 
 #: Bytes of data that one page holds, compressed.
 PAGE_BYTES = 16_000_000
-_TEXT_LINES = 40
 # Nothing may be fetched, from nowhere: the page is complete.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 # A page that was made for a theme says so as JupyterLab's own does, which the views look at, too.
@@ -57,7 +57,7 @@ def saved_page(
     }
     # A script element ends at "</script", whatever stands around it.
     data = json.dumps(state, separators=(",", ":")).replace("<", "\\u003c")
-    text = "\n\n".join(known_text(parts.data, tab, _TEXT_LINES) for tab in tabs)
+    text = "\n\n".join(known_text(parts.data, tab, VIEW_LINES) for tab in tabs)
     themed = "" if theme is None else f' data-jp-theme-light="{str(theme == "light").lower()}"'
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

@@ -9,6 +9,7 @@ import pytest
 from nki_lab import errors as e
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TABLES
+from nki_lab.profiler.view_data import VIEWS
 from tests.magics.notebook import Notebook, cell
 
 RUN = cell("--run 'add(a, b)' --quiet --target trn2")
@@ -208,3 +209,39 @@ def test_the_number_of_cores(notebook: Notebook):
     assert isinstance(notebook.bad(f"{run} --lnc 3\n{body}").error, e.UnknownOption)
     outcome = notebook.bad(f"{run.replace('trn2', 'trn1')} --lnc 2\n{body}")
     assert isinstance(outcome.error, e.NotOnTarget)
+
+
+LONG = """
+@nki.jit
+def long(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.load(x)
+    for n in range(60):
+        other = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf, name=f"t{n}")
+        nisa.tensor_scalar(dst=other, data=tile, op0=nl.add, operand0=float(n))
+        product = nl.ndarray((32, 32), dtype=nl.float32, buffer=nl.psum, name=f"p{n}")
+        nisa.nc_matmul(dst=product, stationary=other, moving=other)
+        nisa.tensor_copy(dst=tile, src=product)
+    nl.store(out, tile)
+    return out
+"""
+CALL = "--run 'long(np.full((32, 32), 0.01, np.float32))' --target trn2"
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_no_view_of_a_long_kernel_has_40_lines(notebook: Notebook, view: str):
+    told = notebook.good(f"%%nki {CALL} --show {view}\n{LONG}").rstrip("\n").split("\n")
+    assert len(told) < 40
+    if view in ("ir", "timeline", "layout", "memory"):
+        assert len(told) > 20, "it is too short for this test"
+    text = repr(notebook["long_result"].show(view))
+    assert len(text.split("\n")) < 40
+
+
+def test_no_magic_on_a_long_kernel_prints_40_lines(notebook: Notebook):
+    notebook.good(f"%%nki {CALL} --quiet\n{LONG}")
+    for magic in ("ir", "layout", "profile", "timeline", "vary", "compare long_result"):
+        text = notebook.good(f"%nki_{magic} long_result").rstrip("\n")
+        assert 1 < len(text.split("\n")) < 40, magic
+    told = notebook.good("%nki_summary")
+    assert all(name in told for name in notebook["long_result"].profile.summary)  # none is cut off

@@ -334,3 +334,21 @@ def test_silence_is_about_one_thread_only():
         kept.write("kept by somebody\n")
     thread.join()
     assert heard.getvalue() == "from elsewhere\nafterwards\nkept by somebody\n"
+
+
+def test_the_text_of_many_variants_is_cut():
+    def kernel(x, times=1):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.multiply(nl.load(x), float(times)))
+        return out
+
+    variants = nki_lab.vary(kernel, np.ones((8, 8), np.float32), times=[*range(1, 60)])
+
+    def refuses(x, times=1):
+        if times > 1:
+            raise ValueError(f"{times} is too much")
+        return kernel(x, times)
+
+    refused = nki_lab.vary(refuses, np.ones((8, 8), np.float32), times=[*range(1, 60)])
+    for text in map(repr, (variants, variants.show(), refused, refused.show())):
+        assert 20 < len(text.split("\n")) < 40
