@@ -66,9 +66,8 @@ def called_kernel(
     rtol: float | None = None,
     atol: float | None = None,
     tell_failed: Callable[[Any, Any], None] | None = None,
-    all_findings: bool = False,
 ) -> Iterator[tuple[Any, tuple[Any, ...]]]:
-    """Load a kernel, call it, and compare with the reference; say on stderr what is seriously wrong.
+    """Load a kernel, call it, and compare with the reference; say on stderr what a direct call would warn of.
 
     The options act, and the time limit holds, in the whole `with` block.
 
@@ -78,9 +77,8 @@ def called_kernel(
         options: target, lnc, timeout, capacity, skip, strict, allow, max_trips and debug.
         call: expression that calls the kernel, instead of a call with all arguments.
         check: the reference.
-        tells_findings: the caller prints the findings of the last run.
+        tells_findings: the caller prints the report of the last run, which lists its findings.
         rtol, atol: tolerances of the comparison, instead of those of the dtype.
-        all_findings: print findings that are not serious as well, but no advice.
         tell_failed: called with the run and the error where the check fails, before it is raised.
 
     Yields:
@@ -121,9 +119,7 @@ def called_kernel(
                 tell_failed(runs[-1], error)
             raise
         finally:
-            told, reported = (runs[:-1], runs[-1:]) if tells_findings else (runs, [])
-            in_full = told if reported or all_findings else []
-            for line in findings_lines(told, in_full, *reported):
+            for line in findings_lines(runs, runs[-1] if runs and tells_findings else None):
                 typer.echo(line, err=True)
         yield runs[-1], comparisons
 

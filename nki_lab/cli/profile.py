@@ -118,7 +118,7 @@ def profile(
             _refuse_unused(kernel, options, inputs, args, seed, call)
             found = load(kernel, target, start, end)
         else:
-            called = called_kernel(kernel, inputs, args, seed, options, call, all_findings=True)
+            called = called_kernel(kernel, inputs, args, seed, options, call)
             found = running.enter_context(called)[0].profile.between(start, end)
         typer.echo(report(found))
         if output is not None:

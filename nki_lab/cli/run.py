@@ -66,7 +66,7 @@ def run(
     from nki_lab.options.parsing import check_together
     from nki_lab.options.run_json import run_json
     from nki_lab.options.saving import keep
-    from nki_lab.options.views import answers, summary, view_text
+    from nki_lab.options.views import answers, lists_findings, summary, view_text
 
     options = Namespace(
         target=target,
@@ -80,7 +80,7 @@ def run(
         debug=debug,
     )
     views = () if quiet else ("report",) if show is None else show
-    reported = "report" in views
+    reported = lists_findings(views)
     asked = Namespace(
         quiet=quiet, show=show, analyse=analyse, what_if=what_if, bench=bench, json=json
     )

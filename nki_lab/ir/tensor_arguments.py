@@ -30,6 +30,7 @@ def memory_of(buffer: MemoryRegion | str | None) -> MemoryRegion:
 
 
 # The nearest element type for NumPy types that no memory of the chip holds.
+_NUMBERS = {"float": "float32", "int": "int32", "bool": "bool_"}
 _NEAREST = {"bool": "bool_", "float64": "float32", "int64": "int32", "uint64": "uint32"}
 
 
@@ -54,6 +55,10 @@ def element_of(dtype: Any, error: type[NkiError] = TensorArgument) -> DType:
     except TypeError:
         name = str(dtype)
     name = name.rpartition(".")[2]  # torch.float16
+    if callable(dtype) and not isinstance(
+        dtype, type
+    ):  # a function in the place of a type, such as that of a tile
+        name = _NUMBERS.get(getattr(dtype, "__name__", ""), "")
     name = _NEAREST.get(name, name)
     raise error(
         f"dtype {_written(dtype)} is not an NKI dtype",
@@ -68,7 +73,12 @@ def _written(dtype: Any) -> str:
     if isinstance(dtype, type):
         module = dtype.__module__.replace("numpy", "np").replace("builtins", "")
         return f"{module}.{dtype.__name__}".lstrip(".")
-    return repr(dtype)
+    if callable(dtype):
+        return getattr(dtype, "__name__", type(dtype).__name__)
+    text = repr(dtype)
+    return (
+        f"of type {type(dtype).__name__}" if " at 0x" in text else text
+    )  # an address says nothing
 
 
 def shape_of(shape: Any) -> tuple[int, ...]:

@@ -33,7 +33,7 @@ from nki_lab.options.run_json import run_json
 from nki_lab.options.saving import keep
 from nki_lab.options.session import session
 from nki_lab.options.table import options_of
-from nki_lab.options.views import answers, findings_lines, summary
+from nki_lab.options.views import answers, findings_lines, lists_findings, summary
 from nki_lab.profiler.compare import compare_profiles
 from nki_lab.profiler.profile import Profile
 from nki_lab.runtime import Comparison, KernelFunction, Result
@@ -166,8 +166,6 @@ class NkiMagics(Magics):
         name = options.name or f"{result.name}_result"
         self.ip.push({name: result, "_nki": result})
         comparisons: Sequence[Comparison] = ()
-        in_full = [] if options.quiet or options.show == () else runs[:-1]
-        findings = "".join(f"{line}\n" for line in findings_lines(runs, in_full, result))
         if options.check is not None:
             value = value.value if isinstance(value, Result) else value
             try:
@@ -182,7 +180,7 @@ class NkiMagics(Magics):
                 if options.json:
                     print(_document(result, options, locate, other, failed=error))
                 else:
-                    print(findings, end="")
+                    _print_findings(runs)
                 error.notes += (f"the run is in `{name}`",)
                 raise
         try:
@@ -201,11 +199,17 @@ class NkiMagics(Magics):
         else:
             if not options.quiet:
                 print(text_of(lines))
-            print(findings, end="")
+            listed = not options.quiet and lists_findings(options.show)
+            _print_findings(runs, result if listed else None)
             if not options.quiet:
                 _tell(result, other, options, locate)
         if kept and not options.quiet and not options.json:
             print(text_of(kept))
+
+
+def _print_findings(runs: list[Result], reported: Result | None = None) -> None:
+    for line in findings_lines(runs, reported):
+        print(line)
 
 
 def _tell(result: Result, other: Profile | None, options: Namespace, locate: Locate) -> None:

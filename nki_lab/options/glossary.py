@@ -162,11 +162,11 @@ Without it a kernel is traced before anything is computed, and print(tile) shows
         ("finding",),
         """\
 Something an author should know that does not stop a kernel. Kinds: uninitialized, capacity and
-hazard may make the result wrong on a device and are always printed; portability, deprecation, advice
-and unchecked (a check that only a run can make) stand in the report. Where a kernel is called directly,
-kernel(x) or nki.simulate(kernel)(x), findings other than advice are warnings (nki_lab.NkiWarning) at
-their lines, each once. --strict makes findings errors; --allow makes a finding of what only later
-versions of NKI refuse.""",
+hazard may make the result wrong on a device; the others are portability, deprecation, advice and
+unchecked (a check that only a run can make). They stand in the report; where none is shown, all but
+advice are printed. Where a kernel is called directly, kernel(x) or nki.simulate(kernel)(x), they are
+warnings (nki_lab.NkiWarning) at their lines, each once. --strict makes findings errors; --allow makes
+a finding of what only later versions of NKI refuse.""",
     ),
     Term(
         ("%%nki",),

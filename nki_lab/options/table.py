@@ -301,8 +301,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "show",
         "VIEWS",
-        f"views of the run, separated by commas: {', '.join(VIEWS)}; or none. Findings that may make"
-        " the result wrong on a device are always printed",
+        f"views of the run, separated by commas: {', '.join(VIEWS)}; or none. What a direct call would"
+        " warn of is always printed where no report lists it",
         (*_NOTEBOOK, _RUN),
         _views,
         (*VIEWS, "none"),
@@ -319,8 +319,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "quiet",
         "",
-        "print and show nothing but errors, checks that fail, and findings that may make the result"
-        " wrong on a device",
+        "print and show nothing but errors, checks that fail, and what a direct call would warn of",
         (*_NOTEBOOK, _RUN),
         default=False,
         against=dict.fromkeys(

@@ -37,26 +37,27 @@ def answers(
     return [*found, str(profile.what_if(*what_if))] if what_if else found
 
 
-def findings_lines(
-    runs: Sequence[Result], in_full: Sequence[Result] = (), reported: Result | None = None
-) -> list[str]:
-    """Return lines on what the author should know about runs, each fact once.
+def lists_findings(views: tuple[str, ...] | None) -> bool:
+    """Tell whether the views that are shown list the findings; None is the choice of the display."""
+    return views is None or "report" in views or "findings" in views
 
-    What may make a device refuse a kernel or compute other values is printed whatever else is shown: what was asked to
-    be quiet may still be wrong.
+
+def findings_lines(runs: Sequence[Result], reported: Result | None = None) -> list[str]:
+    """Return lines on what the author should know about runs, each fact once: what a direct call would warn of.
 
     Args:
-        runs: those whose serious findings are told.
-        in_full: those of them whose other findings are told as well, except advice.
-        reported: the run whose report lists its findings that are not serious.
+        runs: those whose findings are told, advice left out.
+        reported: the run whose report is shown: it lists its findings.
     """
-    listed = () if reported is None else reported.findings
+    listed = set() if reported is None else set(reported.view_data.findings)
     lines: dict[Remark, None] = {}
     for run in runs:
-        meant = [
-            f.is_serious or (run in in_full and f.kind != "advice" and f not in listed)
-            for f in run.findings
-        ]
+        meant = [f.kind != "advice" for f in run.findings]
         if any(meant):
             lines |= dict.fromkeys(itertools.compress(run.view_data.findings, meant))
-    return [text_of([line]) for remark in lines for line in texts.remark_lines(remark)]
+    return [
+        text_of([line])
+        for remark in lines
+        if remark not in listed
+        for line in texts.remark_lines(remark)
+    ]

@@ -77,7 +77,7 @@ def comparison_lines(first: ViewData, second: ViewData, limit: int | None = None
 def _report(data: ViewData, limit: int | None) -> list[str]:
     parts = ReportParts(data.profile)
     findings = ["", "findings"] if data.findings else []
-    for finding in data.findings:
+    for finding in sorted(data.findings, key=lambda f: not f.is_serious):  # as this may be cut
         findings += [f"  {line}" for line in remark_lines(finding)]
     told = [*parts.figures, *parts.lines(), *parts.advice()]
     if limit is None:

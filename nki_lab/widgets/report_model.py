@@ -26,6 +26,7 @@ def report_parts(data: ViewData) -> bytes:
     """Return headline, figures, engines, lines and findings, packed."""
     profile = data.profile
     target = profile.target
+    findings = sorted(data.findings, key=lambda remark: not remark.is_serious)
     meta = {
         "name": data.name,
         "target": f"{target.name} ({target.core_name})",
@@ -34,7 +35,7 @@ def report_parts(data: ViewData) -> bytes:
         "figures": _figures(profile),
         "engines": engine_rows(profile),
         "lines": _lines(data),
-        "findings": [remark_entry(remark) for remark in data.findings[:REMARKS_SHOWN]],
+        "findings": [remark_entry(remark) for remark in findings[:REMARKS_SHOWN]],
         "more_findings": max(0, len(data.findings) - REMARKS_SHOWN),
         "advice": _advice(profile),
         "warnings": [

@@ -301,6 +301,12 @@ def test_a_tensor_is_what_was_asked_for():
     assert s.owner is h.owner is b
 
 
+def _float(x):
+    return x
+
+
+_float.__name__ = "float"
+
 BAD_TENSORS = [
     (((8, 0), float32), "shape (8, 0) must be positive integers"),
     (((8, -1), float32), "must be positive integers"),
@@ -309,6 +315,10 @@ BAD_TENSORS = [
     (("8x4", float32), "must be positive integers"),
     (((8, 4), "float33"), "dtype 'float33' is not an NKI dtype"),
     (((8, 4), np.float64), "is not an NKI dtype"),
+    (((8, 4), float), "dtype float is not an NKI dtype"),
+    (((8, 4), _float), "dtype float is not an NKI dtype"),
+    (((8, 4), abs), "dtype abs is not an NKI dtype"),
+    (((8, 4), object()), "dtype of type object is not an NKI dtype"),
     (((8, 4), float32, "sbuf"), "buffer must be a memory of nki.language, found 'sbuf'"),
     (((8,), float32, SBUF), "SBUF and PSUM tensors have a partition axis and a free axis"),
     (((129, 4), float32, PSUM), "129 partitions, the memory has 128"),
@@ -321,6 +331,9 @@ def test_tensors_nki_does_not_have_are_refused(args, message):
     with pytest.raises(TensorArgument) as caught:
         Builder(TRN2).allocate(*args)
     assert message in caught.value.message
+    assert " at 0x" not in caught.value.message
+    if "dtype float " in message:
+        assert caught.value.help == "write nl.float32"
 
 
 BAD_ADDRESSES = [

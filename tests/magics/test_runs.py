@@ -150,11 +150,11 @@ def test_strict_makes_findings_errors(notebook: Notebook):
 )
 def test_serious_findings_are_printed_whatever_is_shown(notebook: Notebook, quiet: str):
     text = notebook.good(cell(f"--run 'unwritten(a)' {quiet}", UNWRITTEN))
-    assert "\ncell, line 5: uninitialized: " in f"\n{text}"
+    assert "cell, line 5: uninitialized: " in text
     if quiet == "--quiet":
         assert [line[:8] for line in text.splitlines()] == ["cell, li", "  help: "]
     line = notebook.good(f"%nki --run 'unwritten(a)' {quiet}")
-    assert "\ncell, line 5: uninitialized: " in f"\n{line}"
+    assert "cell, line 5: uninitialized: " in line
     notebook.good("x = np.ones((128, 70_000), np.float32)")
     text = notebook.good(cell(f"--run 'large(x)' --capacity finding {quiet}", LARGE))
     assert "capacity: " in text
@@ -187,8 +187,22 @@ def test_other_findings_of_runs_without_a_report_are_printed(notebook: Notebook)
     assert notebook.good(both).count(deprecated) == 1
     assert notebook.good(cell("--run '(add(a, a), older(a))'", OLDER)).count(deprecated) == 1
     assert notebook.good(cell("--run '(older(a), older(a))'", OLDER)).count(deprecated) == 1
-    for quiet in ("--quiet", "--show none"):
-        assert deprecated not in notebook.good(cell(f"--run 'older(a)' {quiet}", OLDER))
+    others = ("--show timeline", "--show report,layout", "--show findings", "--check 'a + 2'")
+    for quiet in ("--quiet", "--show none", *others):
+        text = notebook.good(cell(f"--run 'older(a)' {quiet}", OLDER))
+        assert text.count(deprecated) == 1
+    outcome = notebook.bad(cell("--run 'older(a)' --check a", OLDER))
+    assert outcome.text.count(deprecated) == 1
+
+
+@pytest.mark.parametrize("shown", ["", "--show report", "--show none", "--show layout", "--quiet"])
+def test_a_serious_finding_is_printed_once(notebook: Notebook, shown: str):
+    text = notebook.good(cell(f"--run 'unwritten(a)' {shown}", UNWRITTEN))
+    assert text.count("uninitialized: ") == 1
+    both = UNWRITTEN.lstrip() + UNWRITTEN.replace("unwritten", "other")
+    body = both.replace("def ", "@nki.jit\ndef ")
+    text = notebook.good(cell(f"--run '(unwritten(a), other(a))' {shown}", body))
+    assert text.count("uninitialized: ") == 2
 
 
 def test_serious_findings_are_printed_when_the_check_fails(notebook: Notebook):
