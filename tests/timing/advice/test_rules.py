@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 import nki_lab.language as nl
 from nki_lab.targets import get_target
-from nki_lab.targets.engines import VECTOR
+from nki_lab.targets.engines import SCALAR, VECTOR, Engine
 from nki_lab.timing.advice import LEAST_GAIN, RULES, advise, array_fill
+from nki_lab.timing.advice.balance import RULE as IMBALANCE
 from nki_lab.timing.advice.evidence import Evidence
 from nki_lab.timing.advice.ramp_up import RULE as RAMP_UP
 from nki_lab.timing.advice.small_transfers import RULE as SMALL_TRANSFERS
@@ -24,6 +26,7 @@ from .cases import (
     dma_copy,
     few_products,
     nc_matmul,
+    on_engines,
     result,
     tensor_copy,
     tensor_scalar,
@@ -194,3 +197,18 @@ def test_products_of_up_to_64_rows_can_work_side_by_side(target: str) -> None:
         for rows in range(1, 129)
     }
     assert offered == {rows: rows <= 64 for rows in range(1, 129)}
+
+
+@pytest.mark.parametrize("engines", [(VECTOR,), *((*[VECTOR] * n, SCALAR) for n in (2, 3, 5))])
+def test_how_busy_engines_are_said_to_be(engines: tuple[Engine, ...]) -> None:
+    run = timed(on_engines(*engines), ((128, 2048), "float32"))
+    evidence = Evidence(run.timeline)
+    percent = {SCALAR: "0", VECTOR: "0"}
+    for engine in engines:  # copies that follow each other without a gap begin at equal distances
+        entries = np.concatenate([group.entries for group in evidence.groups_of(engine)])
+        starts = np.sort(run.timeline.start[entries])
+        distance = np.median(np.diff(starts)) / 1000
+        percent[engine] = f"{100 * distance * len(starts) / run.total:.0f}"
+    told = [p.message for p in IMBALANCE.find(evidence)]
+    words = f"vector is busy {percent[VECTOR]} % of the time, scalar {percent[SCALAR]} %; "
+    assert [message for message in told if message.startswith(words)]
