@@ -67,4 +67,7 @@ def refuse_findings(findings: Iterable[Finding]) -> None:
         if f.kind != "advice"
     ]
     if errors:
-        raise joined(errors)
+        try:
+            raise joined(errors)
+        finally:
+            del errors  # this frame, which the error holds, would hold the error

@@ -261,7 +261,7 @@ class Stepper:
                     self._perform(bound)
                     bound = None
         except NkiError as error:
-            self.error = error
+            self.error = error.with_traceback(None)  # whose frames hold the stepper
         self._fails = len(order) - 1 if bound is not None else None
         self.order = np.frombuffer(order, dtype=np.uint32) if order else np.zeros(0, np.uint32)
         self.trips = tuple(self._program.trips)

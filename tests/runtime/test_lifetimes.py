@@ -16,7 +16,8 @@ import nki_lab
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.compiler.reuse import reuse
-from nki_lab.errors import AddressOutOfRange
+from nki_lab.errors import AddressOutOfRange, NkiError
+from nki_lab.ir.nodes import Kernel
 from nki_lab.isa.reading import read_kernel
 from nki_lab.runtime import bindings, jit, run
 from nki_lab.runtime.recording import record_runs
@@ -319,3 +320,38 @@ def test_a_context_that_outlives_a_recording_keeps_no_run():
     with record_runs() as again:
         kept.run(launch, scaled)  # of the block that has ended
     assert not again
+
+
+def unwritten(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(tile[0:1], x[0:1])
+    nisa.dma_copy(out, tile)
+    return out
+
+
+@pytest.mark.parametrize(
+    "fails",
+    [
+        lambda: nki_lab.run(unwritten, x(), strict=True),
+        lambda: nki_lab.run(row_of, x(), np.array([[99]], np.int32)),
+        lambda: nki_lab.step(row_of, x(), np.array([[99]], np.int32)),
+    ],
+    ids=["strict", "run", "step"],
+)
+def test_no_program_waits_for_a_collection_after_a_failure(fails):
+    def failed() -> bool:
+        try:
+            return fails().error is not None
+        except NkiError:
+            return True
+
+    assert failed()  # the first time fills caches
+    gc.collect()
+    gc.disable()
+    try:
+        before = sum(type(o) is Kernel for o in gc.get_objects())
+        assert failed()
+        assert sum(type(o) is Kernel for o in gc.get_objects()) == before
+    finally:
+        gc.enable()
