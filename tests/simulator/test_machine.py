@@ -5,12 +5,13 @@ import pytest
 from threadpoolctl import ThreadpoolController, threadpool_info
 
 import nki_lab.language as nl
+from nki_lab.api import collectives as ncc
 from nki_lab.api import isa as nisa
 from nki_lab.errors import KernelArgument
 from nki_lab.ir.cost import MicroOp
 from nki_lab.ir.instruction import instruction, registry, updates
 from nki_lab.runtime.jit import jit
-from nki_lab.simulator import Program, SimulatorOptions
+from nki_lab.simulator import Program, SimulatorOptions, simulate
 from nki_lab.targets import ALL_TARGETS
 from nki_lab.targets.engines import VECTOR
 from nki_lab.targets.spaces import SBUF
@@ -278,3 +279,15 @@ def test_without_precise_fp_floats_are_not_rounded_and_integers_are(rng):
     np.testing.assert_array_equal(wide, x + np.clip(np.rint(x), -128, 127).astype(np.float32))
     (narrow,) = Program(kernel).run([x])
     assert np.abs(narrow - wide).max() > 0.1
+
+
+def test_a_program_alone_is_rank_0(rng):
+    def chosen(x):
+        out = nl.ndarray((1, x.shape[2]), dtype=x.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(out, x.select(0, ncc.rank_id()))
+        return out
+
+    x = rng.standard_normal((3, 1, 50)).astype(np.float32)
+    kernel = compiled(chosen, x).kernel
+    for (found,) in (Program(kernel).run([x]), simulate(kernel, [x])):
+        np.testing.assert_array_equal(found, x[0])
