@@ -410,6 +410,20 @@ def test_trips_of_all_loops_count(monkeypatch):
     compiled(X)  # each run counts anew
 
 
+def test_a_later_loop_with_too_many_trips_for_what_remains_ends_before_it_begins():
+    def kernel(x):
+        t = nl.load(x)
+        for trips in (60, 50):
+            nl.fori_loop(
+                0, trips, lambda i: nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)
+            )
+        return stored(t)
+
+    assert np.array_equal(run(kernel, np.zeros_like(X), max_trips=110).value, np.full_like(X, 110))
+    with pytest.raises(TooManyTrips, match="is to make 50 trips"):
+        run(kernel, X, max_trips=109)
+
+
 def test_a_loop_with_too_many_trips_ends_before_it_begins():
     def kernel(x):
         t = nl.load(x)
