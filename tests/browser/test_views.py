@@ -254,7 +254,7 @@ def test_the_timeline_zooms_moves_and_explains(lab: Lab, chromium: str) -> None:
         page.keyboard.press("]")
         detail = panel.locator(".nki-detail")
         detail.get_by_text("transfer_bytes").wait_for()
-        assert "a = nl.load(aT[k*128:(k+1)*128, m*128:(m+1)*128])" in detail.inner_text()
+        assert "w = nl.load(b[k*128:(k+1)*128, n*512:(n+1)*512])" in detail.inner_text()
         notebook.screenshot("timeline_event", view)
 
         # Hovering names the event; its line is the author's.
@@ -332,7 +332,7 @@ def test_memory_names_the_tile_under_the_pointer(lab: Lab, chromium: str) -> Non
         lowest = (
             box["y"] + box["height"] - 48 - 8
         )  # above the numbers and the curve of what is in use
-        for x in range(int(box["x"]) + 76, int(box["x"]) + 300, 4):
+        for x in range(int(box["x"]) + 76, int(box["x"] + box["width"]) - 8, 4):
             page.mouse.move(x, lowest)
             if panel.locator(".nki-tip").nth(1).is_visible():
                 break
