@@ -443,3 +443,27 @@ def test_each_core_has_its_own_share_of_the_hbm_stack():
     wide = np.zeros((128, 8192), np.float32)
     alone, both = (run(jit(kernel)[cores], wide, target="trn2") for cores in (1, 2))
     assert both.profile.total_ns == alone.profile.total_ns > 2 * wide.nbytes / 400
+
+
+@pytest.mark.parametrize("core", [0, 1])
+@pytest.mark.parametrize("to_itself", [True, False])
+def test_cores_that_send_and_receive_other_things_are_told(core, to_itself):
+    def kernel(x):
+        out = result_like(x)
+        here = nl.program_id()
+        mine = nl.load(half(x))
+        odd = here == core
+        columns = mine.shape[1] - (2 if odd and not to_itself else 0)
+        got = nl.ndarray((64, columns), dtype=mine.dtype, buffer=nl.sbuf)
+        sent = mine[:, 0:columns]
+        source = here if odd and to_itself else 1 - here
+        nisa.sendrecv(sent, got, send_to_rank=1 - here, recv_from_rank=source, pipe_id=0)
+        nisa.dma_copy(half(out)[:, 0:columns], got)
+        return out
+
+    nowhere = (
+        f"core {core} sends to rank {1 - core} and receives from rank {core}, so .* goes nowhere"
+    )
+    words = nowhere if to_itself else r"core \d sends .* expects"
+    with pytest.raises(MissingPartner, match=words):
+        on_two(kernel, X)
