@@ -25,7 +25,7 @@ REFUSED = {
     "2 - x": (lambda: 2 - X, r"nl.subtract\(2, x\), or .*reverse0=True, op0=nl.subtract"),
     "x * y": (lambda: X * Y, r"nl.multiply\(x, y\)"),
     "x / y": (lambda: X / Y, r"nl.multiply\(x, nl.reciprocal\(y\)\)"),
-    "1.0 / x": (lambda: 1.0 / X, r"nl.multiply\(1.0, nl.reciprocal\(x\)\)"),
+    "1.0 / x": (lambda: 1.0 / X, r"nl.multiply\(nl.reciprocal\(x\), 1.0\)"),
     "x // y": (lambda: X // Y, "nl.floor"),
     "x % 2": (lambda: X % 2, "nl.floor"),
     "divmod(x, 2)": (lambda: divmod(X, 2), "nl.floor"),
