@@ -136,9 +136,11 @@ def rms_norm(
     with np.errstate(all="ignore"):
         scale = np.sqrt((val.v**2).sum(1, keepdims=True) / n + epsilon)
         y = val.v / scale * weight.v
+        # Below the normal numbers nothing is left before the weights multiply it.
         leave = (
             ~np.isfinite(y)
             | (np.abs(val.v) > 1e15).any(1, keepdims=True)
+            | (np.abs(val.v / scale) < 2e-38)
             | (val.e > 0).any(1, keepdims=True)
         )
     return _made(
