@@ -256,8 +256,9 @@ def run_steps(steps: Iterable[Callable[[], Any]]) -> None:
         i = getattr(step, "instruction", None)
         if isinstance(error, NkiError):
             tell_where(error, i)
-        elif i is not None:  # an interrupt, or the end of the time that a run may take
-            came_at(error, i.stack)
+        # An interrupt, or the end of the time that a run may take; between two passes its place is the loop.
+        elif (node := i or getattr(step, "loop", None)) is not None:
+            came_at(error, node.stack)
         raise
 
 

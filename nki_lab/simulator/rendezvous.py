@@ -20,7 +20,7 @@ from nki_lab.ir.nodes import Loop
 from nki_lab.ir.register import Register
 from nki_lab.progress import phase
 from nki_lab.simulator.bind import run_steps, tell_where
-from nki_lab.source import Span
+from nki_lab.source import Span, came_at
 
 if TYPE_CHECKING:
     from nki_lab.simulator.late import Late, RegisterFile
@@ -204,8 +204,13 @@ def run_to_meetings(steps: Iterable[Callable[[], Any]]) -> Iterator[Meeting]:
         if isinstance(step, Meeting):
             yield step
         elif isinstance(step, DeviceLoop):
-            for _ in step.passes():
-                yield from run_to_meetings(step.steps)
+            try:
+                for _ in step.passes():
+                    yield from run_to_meetings(step.steps)
+            except BaseException as error:
+                if not isinstance(error, NkiError):  # as in run_steps
+                    came_at(error, step.loop.stack)
+                raise
         else:
             run_steps((step,))
 

@@ -123,7 +123,7 @@ def counting(x):
 """
     _, shown = kernel.run(cell("--timeout 1.5 --run 'counting(a)'", body))
     assert shown.startswith("TimedOut\nerror[NKI602]: not finished after 1.5 seconds")
-    assert "line 6" in shown or "line 7" in shown
+    assert re.search(r"line [567]\b", shown)
 
 
 def test_source_and_tracebacks_have_the_lines_of_the_cell(kernel: Kernel):

@@ -14,6 +14,8 @@ from nki_lab.ir.printer import print_kernel
 from nki_lab.isa.reading import read_kernel
 from nki_lab.runtime import jit, run
 from nki_lab.simulator import Program, SimulatorOptions
+from nki_lab.simulator.rendezvous import DeviceLoop
+from nki_lab.source import Span, stack_in_cells
 
 ROWS = np.random.default_rng(3).standard_normal((512, 64)).astype(np.float32)
 
@@ -489,3 +491,30 @@ def test_writing_the_register_of_a_fori_loop_changes_its_body_only():
     assert [f.kind for f in result.findings if "no effect on its loop" in f.message] == [
         "portability"
     ]
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_an_interrupt_between_two_passes_has_the_line_of_the_loop(
+    cores: int, monkeypatch: pytest.MonkeyPatch
+):
+    def kernel(x):
+        out = nl.ndarray((128, 64), dtype=x.dtype, buffer=nl.shared_hbm)
+        tile = nl.load(x[:128])
+        for _ in nl.dynamic_range(4):
+            nisa.tensor_scalar(tile, tile, nl.add, 1.0)
+        if nl.program_id(0) == 0:
+            nl.store(out, tile)
+        return out
+
+    begins = DeviceLoop.begins
+    monkeypatch.setattr(DeviceLoop, "begins", lambda loop, p: begins(loop, p) and _second(loop))
+    with pytest.raises(KeyboardInterrupt) as error:
+        run(jit(kernel)[cores], ROWS)
+    first = kernel.__code__.co_firstlineno
+    assert next(Span.of(p).line for p in stack_in_cells(error.value)) == first + 3
+
+
+def _second(loop: DeviceLoop) -> bool:
+    if loop.program.trips[-1] == 2:
+        raise KeyboardInterrupt
+    return True
