@@ -14,9 +14,9 @@ from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.pipeline import compile_kernel
 from nki_lab.compiler.trace import TensorSpec
 from nki_lab.dtypes import dtype_of
-from nki_lab.ir.cost import Stage
-from nki_lab.ir.execution import Execution
-from nki_lab.ir.form_times import Record, RingKey
+from nki_lab.ir.definition.cost import Stage
+from nki_lab.ir.definition.form_times import Record, RingKey
+from nki_lab.ir.program.execution import Execution
 from nki_lab.profiler.profile import Profile
 from nki_lab.targets import get_target
 from nki_lab.targets.engines import DMA, TENSOR

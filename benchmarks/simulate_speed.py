@@ -18,7 +18,7 @@ from nki_lab.api import isa as nisa
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.pipeline import compile_kernel
-from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.program.nodes import Kernel
 from nki_lab.simulator import Program
 from nki_lab.targets import TRN2
 

@@ -18,7 +18,7 @@ from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.pipeline import compile_kernel
 from nki_lab.compiler.trace import TensorSpec
 from nki_lab.dtypes import bfloat16
-from nki_lab.ir.execution import Execution
+from nki_lab.ir.program.execution import Execution
 from nki_lab.targets import TRN2
 from nki_lab.timing.options import TimingOptions
 from nki_lab.timing.schedule import schedule

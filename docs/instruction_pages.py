@@ -9,7 +9,7 @@ from itertools import groupby
 import nki_lab.language as nl
 from docs.markdown import contents, escaped, fence, page, prose, table
 from nki_lab.dtypes import DType
-from nki_lab.ir.instruction import Definition
+from nki_lab.ir.definition.instruction import Definition
 from nki_lab.isa import registry
 from nki_lab.isa.catalog import (
     SHORT,

@@ -48,7 +48,7 @@ def _no_display_stays() -> Iterator[None]:
 @pytest.fixture(autouse=True, scope="session")
 def _every_program_reads_back() -> Iterator[None]:
     """Write each compiled program as text, read it back, and write it again: the texts must be the same."""
-    from nki_lab.ir.printer import print_kernel
+    from nki_lab.ir.text.printer import print_kernel
     from nki_lab.isa import registry
     from nki_lab.isa.reading import read_kernel
 

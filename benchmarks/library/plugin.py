@@ -22,7 +22,7 @@ from benchmarks.library.rows import SIZES, Goal, agrees, name_of
 from benchmarks.running import Run
 from benchmarks.scoring import PARTS
 from nki_lab.dtypes import dtype_of
-from nki_lab.ir.execution import Execution
+from nki_lab.ir.program.execution import Execution
 from nki_lab.runtime import simulate
 from nki_lab.timing.options import TimingOptions
 from nki_lab.timing.schedule import schedule

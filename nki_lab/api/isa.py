@@ -7,8 +7,8 @@ from typing import Any
 from nki_lab.api import isa_constants
 from nki_lab.api.absent import Absent
 from nki_lab.errors import NkiError, UnknownName, close_matches
-from nki_lab.ir.instruction import Instruction
-from nki_lab.ir.register import Register
+from nki_lab.ir.definition.instruction import Instruction
+from nki_lab.ir.tensor.register import Register
 from nki_lab.isa import registry
 from nki_lab.isa.control import register_alloc
 from nki_lab.isa.enums import (

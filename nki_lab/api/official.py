@@ -20,7 +20,7 @@ from typing import Any
 from nki_lab.api.absent import Absent
 from nki_lab.api.install import ALIASES
 from nki_lab.errors import NkiError
-from nki_lab.ir.instruction import Definition
+from nki_lab.ir.definition.instruction import Definition
 from nki_lab.isa.catalog import STARS
 
 API: dict[str, Any] = json.loads(

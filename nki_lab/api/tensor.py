@@ -1,5 +1,5 @@
 """What does `nki.tensor` offer? The class of tensors."""
 
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.tensor.view import NkiTensor
 
 __all__ = ["NkiTensor"]

@@ -25,7 +25,7 @@ from nki_lab.cli.kernel_call import (
 from nki_lab.source import text_of
 
 if TYPE_CHECKING:
-    from nki_lab.ir.nodes import Kernel
+    from nki_lab.ir.program.nodes import Kernel
 
 # How the text of a program begins.
 _TEXT = re.compile(rb"\s*nkir")
@@ -107,7 +107,7 @@ def disasm(
 
     nki-lab disasm add.nkic
     """
-    from nki_lab.ir.printer import print_kernel
+    from nki_lab.ir.text.printer import print_kernel
 
     typer.echo("\n".join(print_kernel(k, comments=comments) for k in _programs(file)), nl=False)
 
@@ -121,7 +121,7 @@ def diff(
 
     nki-lab diff before.nkic after.nkic
     """
-    from nki_lab.ir.printer import print_kernel
+    from nki_lab.ir.text.printer import print_kernel
 
     before, after = (
         "\n".join(print_kernel(k, comments=False) for k in _programs(file)).splitlines()

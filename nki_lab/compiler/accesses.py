@@ -1,7 +1,7 @@
 """Which bytes of a memory does each operand of a program touch, and which operands meet there?
 
 The plain answer, by enumeration: the checker of schedules relies on it. The passes have a faster one of their own
-(ir/footprint.py, compiler/passes/uses.py).
+(ir/tensor/footprint.py, compiler/passes/uses.py).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nki_lab.ir.nodes import Kernel
-from nki_lab.ir.storage import Address
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.program.nodes import Kernel
+from nki_lab.ir.tensor.storage import Address
+from nki_lab.ir.tensor.view import NkiTensor
 
 _PITCH = 1 << 32  # more than any partition holds
 

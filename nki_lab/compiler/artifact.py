@@ -21,11 +21,11 @@ from nki_lab.compiler.artifact_form import is_complete
 from nki_lab.compiler.stored_source import StoredSource, show_lines
 from nki_lab.compiler.trace import is_container, map_arguments
 from nki_lab.errors import BadFile, KernelErrors, OverCapacity
-from nki_lab.ir.literals import value_text
-from nki_lab.ir.nodes import Finding, Kernel, Loop
-from nki_lab.ir.printer import print_kernel
-from nki_lab.ir.tensor import NkiTensor
-from nki_lab.ir.verify import verify
+from nki_lab.ir.program.nodes import Finding, Kernel, Loop
+from nki_lab.ir.program.verify import verify
+from nki_lab.ir.tensor.view import NkiTensor
+from nki_lab.ir.text.literals import value_text
+from nki_lab.ir.text.printer import print_kernel
 from nki_lab.isa.reading import read_kernel
 from nki_lab.profiler.reading import MAX_NAME, MAX_TEXT, beginning_of, read_document, write_whole
 from nki_lab.source import Span, Stack, is_cell

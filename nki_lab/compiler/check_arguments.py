@@ -12,7 +12,7 @@ import numpy as np
 
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.subset import CONSTRUCTS
-from nki_lab.ir.builder import Builder
+from nki_lab.ir.building.builder import Builder
 from nki_lab.language.nkiobject import NKIObject
 
 _PLAIN = (type(None), bool, float, str, np.ndarray, slice, type(...), FunctionType, ModuleType)

@@ -26,8 +26,8 @@ from nki_lab.compiler.function_text import FunctionText, text_of
 from nki_lab.compiler.subset import ACCEPTED, CONSTRUCTS, ERROR, Construct
 from nki_lab.compiler.subset.calls import BUILTINS, DECORATORS, LOOPING, MATH
 from nki_lab.errors import NkiError, NotAllowed, UnknownName, joined
-from nki_lab.ir.builder import Builder
-from nki_lab.ir.nodes import Finding
+from nki_lab.ir.building.builder import Builder
+from nki_lab.ir.program.nodes import Finding
 from nki_lab.source import (
     Span,
     Stack,

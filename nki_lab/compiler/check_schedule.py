@@ -13,9 +13,9 @@ import numpy as np
 
 from nki_lab.compiler.accesses import Access, by_memory, meeting, share_bytes, shared_bytes
 from nki_lab.errors import BrokenProgram, NkiError
-from nki_lab.ir.instruction import READ, UPDATE, WRITE, Instruction
-from nki_lab.ir.nodes import Kernel, Loop
-from nki_lab.ir.register import Register
+from nki_lab.ir.definition.instruction import READ, UPDATE, WRITE, Instruction
+from nki_lab.ir.program.nodes import Kernel, Loop
+from nki_lab.ir.tensor.register import Register
 from nki_lab.source import Span
 from nki_lab.targets.engines import DMA
 

@@ -11,9 +11,9 @@ from typing import Any
 from nki_lab.compiler.passes.find_uninitialized import look_at_shared
 from nki_lab.compiler.races import find_races
 from nki_lab.errors import CoresDiffer
-from nki_lab.ir.nodes import Kernel, Loop
-from nki_lab.ir.storage import Storage
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.program.nodes import Kernel, Loop
+from nki_lab.ir.tensor.storage import Storage
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.targets.spaces import SHARED_HBM
 
 

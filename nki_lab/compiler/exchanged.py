@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from nki_lab.ir.findings import FindingsByPlace
-from nki_lab.ir.instruction import Instruction
-from nki_lab.ir.nodes import Finding, Kernel
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.instruction import Instruction
+from nki_lab.ir.program.findings import FindingsByPlace
+from nki_lab.ir.program.nodes import Finding, Kernel
+from nki_lab.ir.tensor.view import NkiTensor
 
 
 def find_exchanged(kernel: Kernel) -> Kernel:

@@ -12,7 +12,7 @@ from nki_lab.errors import (
     error_classes,
     joined,
 )
-from nki_lab.ir.nodes import Finding
+from nki_lab.ir.program.nodes import Finding
 
 #: The version of NKI whose rules kernels are held to.
 NKI_VERSION = "0.6"

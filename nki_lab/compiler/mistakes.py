@@ -22,9 +22,9 @@ from nki_lab.errors import (
     WrongCall,
     close_matches,
 )
-from nki_lab.ir.author_text import call_at, call_of_attribute, parsed, text_of, value
-from nki_lab.ir.instruction import Definition, registry
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.author_text import call_at, call_of_attribute, parsed, text_of, value
+from nki_lab.ir.definition.instruction import Definition, registry
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.former import instead_of
 from nki_lab.isa.operators import Op
 from nki_lab.rewrite import Hint, Rewrite

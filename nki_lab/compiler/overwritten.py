@@ -6,11 +6,11 @@ from collections.abc import Hashable
 from functools import partial
 from itertools import combinations
 
-from nki_lab.ir import overwritten as order
-from nki_lab.ir.findings import FindingsByPlace
-from nki_lab.ir.instruction import Form, Instruction
-from nki_lab.ir.nodes import Finding, Kernel
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.instruction import Form, Instruction
+from nki_lab.ir.program import overwritten as order
+from nki_lab.ir.program.findings import FindingsByPlace
+from nki_lab.ir.program.nodes import Finding, Kernel
+from nki_lab.ir.tensor.view import NkiTensor
 
 
 def find_overwritten(kernel: Kernel) -> tuple[Finding, ...]:

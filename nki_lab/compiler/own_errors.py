@@ -9,7 +9,7 @@ from types import FrameType, FunctionType
 from typing import Any
 
 from nki_lab.errors import close_matches
-from nki_lab.ir.author_text import call_at, expression_at, held, value, values_in
+from nki_lab.ir.definition.author_text import call_at, expression_at, held, value, values_in
 from nki_lab.source import Stack, headline
 
 

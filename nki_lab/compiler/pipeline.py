@@ -34,11 +34,11 @@ from nki_lab.compiler.reuse import Programs, reuse
 from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.compiler.trace import trace
 from nki_lab.errors import UnknownOption, close_matches
-from nki_lab.ir.builder import Builder
-from nki_lab.ir.nodes import Finding, Kernel
-from nki_lab.ir.races import Watched
-from nki_lab.ir.unwritten import left_to_a_run
-from nki_lab.ir.watch import Watch
+from nki_lab.ir.building.builder import Builder
+from nki_lab.ir.program.nodes import Finding, Kernel
+from nki_lab.ir.program.races import Watched
+from nki_lab.ir.program.unwritten import left_to_a_run
+from nki_lab.ir.tensor.watch import Watch
 from nki_lab.progress import phase
 from nki_lab.targets.spec import Target
 

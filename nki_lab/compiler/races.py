@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nki_lab.ir.coverage import part_of
-from nki_lab.ir.footprint import byte_range, footprint, share_bytes
-from nki_lab.ir.instruction import Instruction
-from nki_lab.ir.meetings import ordered_by
-from nki_lab.ir.nodes import Finding, Kernel, Loop
-from nki_lab.ir.races import Places, Use, Watched, race, rows_text
-from nki_lab.ir.register import Register
-from nki_lab.ir.storage import Storage
+from nki_lab.ir.definition.instruction import Instruction
+from nki_lab.ir.program.meetings import ordered_by
+from nki_lab.ir.program.nodes import Finding, Kernel, Loop
+from nki_lab.ir.program.races import Places, Use, Watched, race, rows_text
+from nki_lab.ir.tensor.coverage import part_of
+from nki_lab.ir.tensor.footprint import byte_range, footprint, share_bytes
+from nki_lab.ir.tensor.register import Register
+from nki_lab.ir.tensor.storage import Storage
 
 Pairs = Sequence[tuple[Storage, Storage]]
 #: Elements of tensors up to which the rows of a race are looked for.

@@ -20,10 +20,10 @@ from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.silence import silence
 from nki_lab.compiler.trace import TensorSpec, map_arguments, trace
 from nki_lab.dtypes import dtype_of
-from nki_lab.ir.builder import Builder
-from nki_lab.ir.instruction import Definition, Instruction
-from nki_lab.ir.iterations import Iteration, Iterations
-from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.building.builder import Builder
+from nki_lab.ir.definition.instruction import Definition, Instruction
+from nki_lab.ir.program.iterations import Iteration, Iterations
+from nki_lab.ir.program.nodes import Kernel
 from nki_lab.language.loops import fori_loop
 from nki_lab.progress import doing
 from nki_lab.source import Place, Span, is_internal

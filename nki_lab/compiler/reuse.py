@@ -13,8 +13,8 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from nki_lab.compiler.options import CompileOptions
-from nki_lab.ir.nodes import Kernel
-from nki_lab.ir.same_program import same_program
+from nki_lab.ir.program.nodes import Kernel
+from nki_lab.ir.program.same_program import same_program
 from nki_lab.source import Span
 
 

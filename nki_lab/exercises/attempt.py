@@ -12,7 +12,7 @@ from nki_lab.dtypes import dtype_of
 from nki_lab.errors import NkiError
 from nki_lab.exercises.draw import Draw
 from nki_lab.exercises.problem import Sizes, Task
-from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.program.nodes import Kernel
 from nki_lab.runtime import Comparison, KernelFunction, Result, run
 from nki_lab.runtime.check import compare_arrays, relative_tolerance
 

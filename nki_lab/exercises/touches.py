@@ -7,9 +7,9 @@ import numpy as np
 from nki_lab.errors import NotModelled
 from nki_lab.exercises.attempt import Attempt, shown
 from nki_lab.exercises.reasons import Reason
-from nki_lab.ir.instruction import READ, WRITE
-from nki_lab.ir.storage import Storage
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.instruction import READ, WRITE
+from nki_lab.ir.tensor.storage import Storage
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.profiler.view_operands import element_numbers
 from nki_lab.runtime import Result
 from nki_lab.runtime.view_operands import operand_views

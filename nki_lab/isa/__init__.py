@@ -5,7 +5,7 @@ Importing this package fills `registry`. A new family adds its import below.
 
 from __future__ import annotations
 
-from nki_lab.ir.instruction import registry
+from nki_lab.ir.definition.instruction import registry
 from nki_lab.isa import (  # noqa: F401
     activate2,
     activation,

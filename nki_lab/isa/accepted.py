@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from nki_lab.dtypes import DTYPES
-from nki_lab.ir.instruction import Definition, Instruction, Rule
+from nki_lab.ir.definition.instruction import Definition, Instruction, Rule
 from nki_lab.isa import enums
 from nki_lab.isa.example import example_call
 from nki_lab.isa.operators import OPS

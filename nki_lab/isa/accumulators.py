@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.ir.instruction import READ, SPOIL, UPDATE, WRITE, Instruction, State, rule
+from nki_lab.ir.definition.instruction import READ, SPOIL, UPDATE, WRITE, Instruction, State, rule
 from nki_lab.isa.enums import reduce_cmd
 from nki_lab.isa.negation import change_sign
 from nki_lab.isa.operators import Op

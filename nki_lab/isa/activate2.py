@@ -7,8 +7,16 @@ from typing import Any
 import numpy as np
 
 from nki_lab.errors import WrongOperand
-from nki_lab.ir.instruction import READ, Instruction, Shape, instruction, reads, rule, writes
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.instruction import (
+    READ,
+    Instruction,
+    Shape,
+    instruction,
+    reads,
+    rule,
+    writes,
+)
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.accumulators import (
     IDLE,
     REDUCE,

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from nki_lab.errors import NotOnTarget, WrongOperand
-from nki_lab.ir.cost import MicroOp
-from nki_lab.ir.instruction import (
+from nki_lab.ir.definition.cost import MicroOp
+from nki_lab.ir.definition.instruction import (
     WRITE,
     Instruction,
     Rule,
@@ -20,7 +20,7 @@ from nki_lab.ir.instruction import (
     rule,
     writes,
 )
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.accumulators import (
     IDLE,
     REDUCE,

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from nki_lab.errors import CheckFailed
-from nki_lab.ir.instruction import Shape, instruction, reads
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.instruction import Shape, instruction, reads
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.numerics import stored
 from nki_lab.targets.engines import Engine
 from nki_lab.targets.spaces import HBM, PSUM, SBUF

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nki_lab.ir.instruction import Instruction
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.instruction import Instruction
+from nki_lab.ir.tensor.view import NkiTensor
 
 Along = Callable[[Instruction, NkiTensor], dict[int, str]]
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from nki_lab.ir.cost import MicroOp, Transfer
-from nki_lab.ir.instruction import READ, UPDATE, WRITE, Definition, Operand, Order, Rule
+from nki_lab.ir.definition.cost import MicroOp, Transfer
+from nki_lab.ir.definition.instruction import READ, UPDATE, WRITE, Definition, Operand, Order, Rule
 from nki_lab.isa import registry
 from nki_lab.isa.example import describe_call, example_call
 from nki_lab.targets import ALL_TARGETS

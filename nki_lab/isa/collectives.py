@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nki_lab.ir.instruction import Order, Shape, instruction, reads, rule, writes
+from nki_lab.ir.definition.instruction import Order, Shape, instruction, reads, rule, writes
 from nki_lab.isa.numerics import stored
 from nki_lab.isa.replica_groups import (
     EQUAL_LISTS,

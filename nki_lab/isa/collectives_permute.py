@@ -10,9 +10,17 @@ from __future__ import annotations
 import numpy as np
 
 from nki_lab.errors import WrongOperand
-from nki_lab.ir.cost import MicroOp
-from nki_lab.ir.instruction import Order, Shape, instruction, reads, rule, updates, writes
-from nki_lab.ir.register import Register
+from nki_lab.ir.definition.cost import MicroOp
+from nki_lab.ir.definition.instruction import (
+    Order,
+    Shape,
+    instruction,
+    reads,
+    rule,
+    updates,
+    writes,
+)
+from nki_lab.ir.tensor.register import Register
 from nki_lab.isa.numerics import stored
 from nki_lab.isa.replica_groups import (
     GROUP_RULES,

@@ -12,7 +12,16 @@ from itertools import pairwise
 
 from nki_lab.dtypes import uint32
 from nki_lab.errors import AddressOutOfRange, NotOnTarget
-from nki_lab.ir.instruction import READ, UPDATE, Order, Shape, instruction, reads, rule, updates
+from nki_lab.ir.definition.instruction import (
+    READ,
+    UPDATE,
+    Order,
+    Shape,
+    instruction,
+    reads,
+    rule,
+    updates,
+)
 from nki_lab.isa.numerics import stored
 from nki_lab.isa.replica_groups import (
     EQUAL_LISTS,

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from nki_lab.errors import KernelArgument, WrongOperand
-from nki_lab.ir.builder import current
-from nki_lab.ir.cost import MicroOp
-from nki_lab.ir.instruction import Shape, instruction, reads, rule, writes
-from nki_lab.ir.register import Register
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.building.builder import current
+from nki_lab.ir.definition.cost import MicroOp
+from nki_lab.ir.definition.instruction import Shape, instruction, reads, rule, writes
+from nki_lab.ir.tensor.register import Register
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.numerics import stored
 from nki_lab.targets.engines import SYNC
 from nki_lab.targets.facts import ISA

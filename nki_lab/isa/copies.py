@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from nki_lab.dtypes import uint8, uint16, uint32
-from nki_lab.ir.form_key import LARGEST
-from nki_lab.ir.instruction import instruction, reads, rule, updates, writes
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.form_key import LARGEST
+from nki_lab.ir.definition.instruction import instruction, reads, rule, updates, writes
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa import numerics
 from nki_lab.isa.indirection import indirection, is_indirect, no_scatter_to_psum
 from nki_lab.isa.masks import overlay

@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 
 from nki_lab.errors import NotOnTarget
-from nki_lab.ir.access import runs
-from nki_lab.ir.cost import Transfer
-from nki_lab.ir.dynamic import Addressing
-from nki_lab.ir.instruction import (
+from nki_lab.ir.definition.cost import Transfer
+from nki_lab.ir.definition.instruction import (
     UPDATE,
     WRITE,
     Instruction,
@@ -22,7 +20,9 @@ from nki_lab.ir.instruction import (
     rule,
     writes,
 )
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.tensor.access import runs
+from nki_lab.ir.tensor.dynamic import Addressing
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.enums import dge_mode, oob_mode
 from nki_lab.isa.rules import choice, engine_in, named, same_element_count, same_grouping
 from nki_lab.targets.engines import DMA, GPSIMD, SCALAR, SYNC, Engine

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from nki_lab.ir.access import runs
-from nki_lab.ir.cost import Transfer
-from nki_lab.ir.dynamic import identity
-from nki_lab.ir.instruction import Instruction, Order, Shape, instruction, reads, rule, writes
+from nki_lab.ir.definition.cost import Transfer
+from nki_lab.ir.definition.instruction import (
+    Instruction,
+    Order,
+    Shape,
+    instruction,
+    reads,
+    rule,
+    writes,
+)
+from nki_lab.ir.tensor.access import runs
+from nki_lab.ir.tensor.dynamic import identity
 from nki_lab.isa.dma import by_rows, one_index_per_row, place_name, role_of_dst, tensors
 from nki_lab.isa.enums import dge_mode, oob_mode
 from nki_lab.isa.rules import choice, flag, one_of_operators

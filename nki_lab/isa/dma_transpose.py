@@ -6,8 +6,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nki_lab.ir.instruction import Instruction, Order, Rule, Shape, instruction, reads, rule, writes
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.instruction import (
+    Instruction,
+    Order,
+    Rule,
+    Shape,
+    instruction,
+    reads,
+    rule,
+    writes,
+)
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.dma import (
     AS_STORED,
     DMA_RULES,

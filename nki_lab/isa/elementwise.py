@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from nki_lab.errors import NotOnTarget, WrongOperand
-from nki_lab.ir.instruction import Shape, instruction, reads, rule, writes
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.instruction import Shape, instruction, reads, rule, writes
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa import numerics
 from nki_lab.isa.indirection import indirection, is_indirect, no_scatter_to_psum
 from nki_lab.isa.operators import OPS, Op, OpClass

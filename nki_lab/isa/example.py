@@ -11,10 +11,10 @@ from itertools import product
 from typing import Any
 
 from nki_lab.dtypes import DType, bfloat16, float32, uint8, uint32
-from nki_lab.ir.builder import Builder
-from nki_lab.ir.instruction import READ, Definition, Instruction, Operand, Rule, Shape
-from nki_lab.ir.register import Register
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.building.builder import Builder
+from nki_lab.ir.definition.instruction import READ, Definition, Instruction, Operand, Rule, Shape
+from nki_lab.ir.tensor.register import Register
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.operators import OPS
 from nki_lab.targets.spaces import PSUM, SBUF, SHARED_HBM
 from nki_lab.targets.spec import Target

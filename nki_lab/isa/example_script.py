@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from nki_lab.dtypes import DTYPES, DType, uint32
-from nki_lab.ir.instruction import READ, UPDATE, WRITE, Definition, Instruction
-from nki_lab.ir.register import Register
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.instruction import READ, UPDATE, WRITE, Definition, Instruction
+from nki_lab.ir.tensor.register import Register
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.example import example_call
 from nki_lab.targets.spaces import PSUM
 from nki_lab.targets.spec import Target

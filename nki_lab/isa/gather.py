@@ -6,8 +6,8 @@ import numpy as np
 
 from nki_lab.dtypes import uint16, uint32
 from nki_lab.errors import SimulationError
-from nki_lab.ir.cost import MicroOp
-from nki_lab.ir.instruction import (
+from nki_lab.ir.definition.cost import MicroOp
+from nki_lab.ir.definition.instruction import (
     UPDATE,
     WRITE,
     Instruction,
@@ -18,7 +18,7 @@ from nki_lab.ir.instruction import (
     rule,
     writes,
 )
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.numerics import BITS
 from nki_lab.isa.rules import same_dtype, same_free_size, same_partitions
 from nki_lab.isa.search_gpsimd import PARTITIONS_PER_CORE, whole_cores

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nki_lab.ir.dynamic import Addressing, first_partition
-from nki_lab.ir.instruction import Instruction, Rule, rule
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.instruction import Instruction, Rule, rule
+from nki_lab.ir.tensor.dynamic import Addressing, first_partition
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.rules import named
 from nki_lab.targets.engines import SCALAR
 from nki_lab.targets.facts import ISA

@@ -8,7 +8,7 @@ import numpy as np
 
 from nki_lab.dtypes import float32
 from nki_lab.errors import SimulationError
-from nki_lab.ir.instruction import (
+from nki_lab.ir.definition.instruction import (
     UPDATE,
     WRITE,
     Order,

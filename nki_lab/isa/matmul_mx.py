@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from nki_lab.dtypes import bfloat16, float32
-from nki_lab.ir.dynamic import identity
-from nki_lab.ir.instruction import (
+from nki_lab.ir.definition.instruction import (
     UPDATE,
     WRITE,
     Instruction,
@@ -20,7 +19,8 @@ from nki_lab.ir.instruction import (
     rule,
     writes,
 )
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.tensor.dynamic import identity
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.indirection import is_indirect
 from nki_lab.isa.matmul_rules import (
     ACCUMULATE_RULE,

@@ -7,9 +7,9 @@ from typing import Any
 
 from nki_lab.dtypes import bfloat16, float8_e4m3, float8_e4m3fn, float16
 from nki_lab.errors import NotOnTarget
-from nki_lab.ir.footprint import footprint
-from nki_lab.ir.instruction import Instruction, Rule, rule
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.instruction import Instruction, Rule, rule
+from nki_lab.ir.tensor.footprint import footprint
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.enums import matmul_perf_mode
 from nki_lab.isa.indirection import (
     gathered_from,

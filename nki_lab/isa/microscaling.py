@@ -19,8 +19,8 @@ from nki_lab.dtypes import (
     float8_e8m0fnu,
     uint8,
 )
-from nki_lab.ir.instruction import Instruction, Rule, rule
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.instruction import Instruction, Rule, rule
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.scratch import scratch
 from nki_lab.targets.facts import ISA
 

@@ -5,8 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from nki_lab.errors import NotOnTarget
-from nki_lab.ir.cost import MicroOp, Transfer
-from nki_lab.ir.instruction import Order, Shape, instruction, reads, rule, updates, writes
+from nki_lab.ir.definition.cost import MicroOp, Transfer
+from nki_lab.ir.definition.instruction import (
+    Order,
+    Shape,
+    instruction,
+    reads,
+    rule,
+    updates,
+    writes,
+)
 from nki_lab.isa.enums import dma_engine
 from nki_lab.isa.numerics import stored
 from nki_lab.isa.rules import choice, same_dtype

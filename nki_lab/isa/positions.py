@@ -7,8 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.ir.instruction import Instruction, Order, Rule, Shape, instruction, reads, rule, writes
-from nki_lab.ir.register import Register
+from nki_lab.ir.definition.instruction import (
+    Instruction,
+    Order,
+    Rule,
+    Shape,
+    instruction,
+    reads,
+    rule,
+    writes,
+)
+from nki_lab.ir.tensor.register import Register
 from nki_lab.isa.masks import overlay
 from nki_lab.isa.numerics import FLOAT32
 from nki_lab.isa.operators import OPS

@@ -13,8 +13,8 @@ import numpy as np
 
 from nki_lab.dtypes import DType
 from nki_lab.errors import WrongOperand
-from nki_lab.ir.instruction import Shape, instruction, reads, rule
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.instruction import Shape, instruction, reads, rule
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.numerics import stored
 from nki_lab.targets.engines import Engine
 from nki_lab.targets.facts import LANGUAGE

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nki_lab.dtypes import bfloat16, float8_e4m3fn_x4, float8_e5m2_x4, float16
-from nki_lab.ir.instruction import (
+from nki_lab.ir.definition.instruction import (
     UPDATE,
     WRITE,
     Instruction,

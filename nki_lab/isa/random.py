@@ -25,7 +25,7 @@ from nki_lab.dtypes import (
     uint16,
     uint32,
 )
-from nki_lab.ir.instruction import (
+from nki_lab.ir.definition.instruction import (
     UPDATE,
     Order,
     Shape,
@@ -35,7 +35,7 @@ from nki_lab.ir.instruction import (
     rule,
     writes,
 )
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa import xorwow
 from nki_lab.isa.accumulators import column
 from nki_lab.isa.numerics import BITS

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nki_lab.dtypes import float32, int32, tfloat32, uint32
-from nki_lab.ir.instruction import (
+from nki_lab.ir.definition.instruction import (
     READ,
     WRITE,
     Instruction,
@@ -20,7 +20,7 @@ from nki_lab.ir.instruction import (
     rule,
     writes,
 )
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa import numerics, xorwow
 from nki_lab.isa.accumulators import Use
 from nki_lab.isa.numerics import BITS

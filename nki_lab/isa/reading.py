@@ -5,8 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from nki_lab.ir.nodes import Kernel
-from nki_lab.ir.parser import parse_kernel
+from nki_lab.ir.program.nodes import Kernel
+from nki_lab.ir.text.parser import parse_kernel
 from nki_lab.isa import enums, registry
 from nki_lab.isa.asserting import assert_true
 from nki_lab.isa.operators import OPS

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.ir.instruction import Order, Shape, instruction, reads, rule, writes
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.instruction import Order, Shape, instruction, reads, rule, writes
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa import numerics
 from nki_lab.isa.axes import REDUCED, over_partitions
 from nki_lab.isa.indirection import indirection

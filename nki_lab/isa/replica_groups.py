@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from nki_lab.errors import RanksDiffer, WrongOperand
-from nki_lab.ir.cost import Transfer
-from nki_lab.ir.form_key import plain_value
-from nki_lab.ir.instruction import Instruction, Rule, rule
-from nki_lab.ir.literals import Opaque
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.cost import Transfer
+from nki_lab.ir.definition.form_key import plain_value
+from nki_lab.ir.definition.instruction import Instruction, Rule, rule
+from nki_lab.ir.tensor.view import NkiTensor
+from nki_lab.ir.text.literals import Opaque
 from nki_lab.isa.dma import PRIORITY_RULES
 from nki_lab.isa.operators import Op
 from nki_lab.isa.rules import named, one_of_operators

@@ -1,7 +1,7 @@
 """Which constraints do several instructions share?
 
 Each function makes a Rule: one sentence for the documentation and the error, and its check. What an operand's
-declaration implies (memory, dtype, partitions, shape of vectors) is derived in ir/operand_rules.py.
+declaration implies (memory, dtype, partitions, shape of vectors) is derived in ir/definition/operand_rules.py.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from operator import mul
 from typing import Any
 
 from nki_lab.errors import NotOnTarget, RuleBroken, WrongOperand
-from nki_lab.ir.instruction import Instruction, Rule, rule
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.instruction import Instruction, Rule, rule
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.operators import ALU, Op, OpClass, suggested_name
 from nki_lab.targets.engines import GPSIMD, VECTOR, Engine
 from nki_lab.targets.facts import ISA, LANGUAGE, NKI_RELEASES, SHARED_API

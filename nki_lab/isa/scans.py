@@ -18,8 +18,8 @@ from nki_lab.dtypes import (
     uint8,
     uint16,
 )
-from nki_lab.ir.instruction import Order, Shape, instruction, reads, rule, writes
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.instruction import Order, Shape, instruction, reads, rule, writes
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.accumulators import (
     LOAD_REDUCE,
     REDUCE,

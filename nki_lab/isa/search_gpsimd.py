@@ -8,8 +8,8 @@ import numpy as np
 
 from nki_lab.dtypes import bfloat16, float32, int32, uint32
 from nki_lab.errors import SimulationError
-from nki_lab.ir.cost import MicroOp
-from nki_lab.ir.instruction import (
+from nki_lab.ir.definition.cost import MicroOp
+from nki_lab.ir.definition.instruction import (
     Instruction,
     Order,
     Rule,
@@ -20,7 +20,7 @@ from nki_lab.ir.instruction import (
     updates,
     writes,
 )
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.axes import SEARCHED, over_free_axes
 from nki_lab.isa.rules import same_free_size, same_partitions
 from nki_lab.isa.streaming import ports, stored_bytes, stream

@@ -16,7 +16,7 @@ from nki_lab.dtypes import (
     uint16,
     uint32,
 )
-from nki_lab.ir.instruction import Shape, instruction, reads, rule, writes
+from nki_lab.ir.definition.instruction import Shape, instruction, reads, rule, writes
 from nki_lab.isa.accumulators import (
     IDLE,
     REDUCE,

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.ir.instruction import Order, Shape, instruction, reads, rule, writes
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.instruction import Order, Shape, instruction, reads, rule, writes
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.axes import REDUCED, over_free_axes
 from nki_lab.isa.operators import total
 from nki_lab.isa.rules import at_most, not_packed, same_partitions

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nki_lab.ir.cost import MicroOp, Port
-from nki_lab.ir.instruction import Instruction
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.cost import MicroOp, Port
+from nki_lab.ir.definition.instruction import Instruction
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.targets.engines import GPSIMD, SCALAR, VECTOR, Engine
 from nki_lab.targets.spaces import PSUM, SBUF
 from nki_lab.targets.spec import Target

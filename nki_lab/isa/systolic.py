@@ -17,8 +17,8 @@ from nki_lab.dtypes import (
     float32,
     tfloat32,
 )
-from nki_lab.ir.cost import MicroOp, Stage
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.cost import MicroOp, Stage
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.scratch import scratch
 from nki_lab.targets.spec import Target
 

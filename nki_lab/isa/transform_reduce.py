@@ -20,9 +20,9 @@ from nki_lab.dtypes import (
     uint16,
     uint32,
 )
-from nki_lab.ir.cost import MicroOp
-from nki_lab.ir.instruction import Shape, instruction, reads, rule, writes
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.cost import MicroOp
+from nki_lab.ir.definition.instruction import Shape, instruction, reads, rule, writes
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.accumulators import (
     IDLE,
     LOAD_REDUCE,

@@ -6,7 +6,15 @@ import numpy as np
 
 from nki_lab.dtypes import float8_e4m3fn, tfloat32
 from nki_lab.errors import NotOnTarget
-from nki_lab.ir.instruction import Instruction, Order, Shape, instruction, reads, rule, writes
+from nki_lab.ir.definition.instruction import (
+    Instruction,
+    Order,
+    Shape,
+    instruction,
+    reads,
+    rule,
+    writes,
+)
 from nki_lab.isa.products import product
 from nki_lab.isa.rules import engine_in, same_dtype
 from nki_lab.isa.scratch import scratch

@@ -31,7 +31,7 @@ from nki_lab.dtypes import (
     uint32,
 )
 from nki_lab.errors import UnknownName, close_matches
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.operators import OPS
 from nki_lab.language.creation import (
     empty_like,

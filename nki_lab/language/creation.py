@@ -10,9 +10,9 @@ import numpy as np
 
 from nki_lab.dtypes import DType, dtype_of, uint8
 from nki_lab.errors import TensorArgument
-from nki_lab.ir.builder import current
-from nki_lab.ir.tensor import NkiTensor
-from nki_lab.ir.tensor_arguments import portable_address
+from nki_lab.ir.building.builder import current
+from nki_lab.ir.tensor.arguments import portable_address
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.copies import memset
 from nki_lab.isa.dma import dma_copy
 from nki_lab.targets.spaces import SBUF, SHARED_HBM, MemoryRegion

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from nki_lab.dtypes import DType
 from nki_lab.errors import NotOnTarget, WrongOperand
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.activation import activation
 from nki_lab.isa.elementwise import reciprocal, tensor_scalar, tensor_tensor
 from nki_lab.isa.operators import OPS, Op

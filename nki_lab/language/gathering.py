@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nki_lab.dtypes import DType
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.copies import tensor_copy
 from nki_lab.isa.gather import nc_n_gather
 from nki_lab.language.operands import new_tile, not_modelled, on_chip

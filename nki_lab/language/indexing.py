@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nki_lab.errors import TensorArgument
-from nki_lab.ir.tensor import DynamicSlice
+from nki_lab.ir.tensor.view import DynamicSlice
 from nki_lab.targets.spaces import HBM, PSUM, SBUF, MemoryRegion
 
 

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from nki_lab.errors import LoopControl, RemovedLoop
-from nki_lab.ir.builder import Builder, current
-from nki_lab.ir.device_loops import check_body, find_loop, position_of
-from nki_lab.ir.instruction import Instruction
-from nki_lab.ir.loop_state import LoopState, state_of_block, state_of_body
-from nki_lab.ir.register import REGISTER_VALUES, Register
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.building.builder import Builder, current
+from nki_lab.ir.building.device_loops import check_body, find_loop, position_of
+from nki_lab.ir.building.loop_state import LoopState, state_of_block, state_of_body
+from nki_lab.ir.definition.instruction import Instruction
+from nki_lab.ir.tensor.register import REGISTER_VALUES, Register
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.control import register_move
 from nki_lab.source import Blame
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from nki_lab.dtypes import DType
 from nki_lab.errors import WrongOperand
-from nki_lab.ir.builder import current
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.building.builder import current
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.copies import tensor_copy
 from nki_lab.isa.dma import dma_copy
 from nki_lab.isa.dma_transpose import dma_transpose

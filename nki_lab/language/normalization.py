@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nki_lab.dtypes import DType
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.activation import activation
 from nki_lab.isa.elementwise import reciprocal, tensor_scalar, tensor_tensor
 from nki_lab.isa.operators import OPS

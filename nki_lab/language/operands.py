@@ -11,8 +11,8 @@ from typing import Any
 
 from nki_lab.dtypes import DType
 from nki_lab.errors import NotModelled, RuleBroken, WrongOperand
-from nki_lab.ir.builder import current
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.building.builder import current
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.targets.spaces import SBUF, MemoryRegion
 
 #: Intermediate values are kept in the type that the engines compute in.

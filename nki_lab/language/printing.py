@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nki_lab.ir.builder import current
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.building.builder import current
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa import printing
 from nki_lab.isa.asserting import assert_true
 

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from nki_lab.errors import OutOfBounds
-from nki_lab.ir.builder import current
+from nki_lab.ir.building.builder import current
 
 
 def program_id(axis: int = 0) -> int:

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from nki_lab.dtypes import DType
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.elementwise import tensor_scalar, tensor_tensor
 from nki_lab.isa.operators import OPS
 from nki_lab.isa.reduction import tensor_reduce

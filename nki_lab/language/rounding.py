@@ -8,7 +8,7 @@ No engine has floor, ceil or trunc. The cast from float32 to int32 rounds to the
 from __future__ import annotations
 
 from nki_lab.dtypes import DType
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.activation import activation
 from nki_lab.isa.copies import tensor_copy, tensor_copy_predicated
 from nki_lab.isa.elementwise import tensor_scalar, tensor_tensor

@@ -7,8 +7,8 @@ from typing import Any
 
 from nki_lab.dtypes import DType
 from nki_lab.errors import RuleBroken, WrongOperand
-from nki_lab.ir.builder import current
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.building.builder import current
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.copies import memset, tensor_copy, tensor_copy_predicated
 from nki_lab.isa.elementwise import tensor_scalar
 from nki_lab.isa.matmul import nc_matmul

@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from nki_lab.dtypes import DType
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.activation import activation
 from nki_lab.isa.copies import tensor_copy
 from nki_lab.isa.elementwise import reciprocal, scalar_tensor_tensor, tensor_scalar, tensor_tensor

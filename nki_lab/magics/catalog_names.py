@@ -17,7 +17,7 @@ from typing import Any
 
 from nki_lab.api.install import ALIASES
 from nki_lab.dtypes import DTYPES, DType
-from nki_lab.ir.instruction import Definition
+from nki_lab.ir.definition.instruction import Definition
 from nki_lab.isa import registry
 from nki_lab.isa.accepted import accepted_values, alternatives
 from nki_lab.isa.catalog import (

@@ -22,7 +22,7 @@ from nki_lab.api.install import aliases
 from nki_lab.compiler.check_language import remarks_of
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.errors import KernelErrors, NkiError, UnknownName
-from nki_lab.ir.nodes import Finding
+from nki_lab.ir.program.nodes import Finding
 from nki_lab.magics.cells import Cell
 from nki_lab.magics.define import READY, no_only_function, parsed
 from nki_lab.magics.safe_statements import defines, is_safe_call, written_names

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from nki_lab.errors import KernelErrors, NkiError
-from nki_lab.ir.nodes import Finding
+from nki_lab.ir.program.nodes import Finding
 from nki_lab.rewrite import Edit, edits_of
 from nki_lab.source import Span, headline, stack_in_cells
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nki_lab.ir.nodes import Finding
+from nki_lab.ir.program.nodes import Finding
 from nki_lab.magics.diagnostics import CellIds, diagnostics
 from nki_lab.profiler.metrics import bound_by
 from nki_lab.profiler.occupancy import occupancy, usable_bytes

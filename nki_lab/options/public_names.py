@@ -19,7 +19,7 @@ import nki_lab.language as nl
 from nki_lab.api import collectives, isa, nki
 from nki_lab.api.official import API
 from nki_lab.dtypes import DType
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa import registry
 from nki_lab.isa.catalog import call_text
 from nki_lab.language.sizes import TileSize

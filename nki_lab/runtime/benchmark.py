@@ -11,9 +11,9 @@ import numpy as np
 
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.insert_waits import insert_waits
-from nki_lab.ir.execution import Execution
-from nki_lab.ir.nodes import Finding
-from nki_lab.ir.repeat import repeated
+from nki_lab.ir.program.execution import Execution
+from nki_lab.ir.program.nodes import Finding
+from nki_lab.ir.program.repeat import repeated
 from nki_lab.profiler.profile import Profile
 from nki_lab.progress import doing
 from nki_lab.runtime.chosen import within

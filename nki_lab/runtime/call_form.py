@@ -12,8 +12,8 @@ import numpy as np
 from nki_lab.compiler.stored_source import AS_COMPILED, StoredSource
 from nki_lab.compiler.trace import is_container, map_arguments
 from nki_lab.errors import KernelArgument
-from nki_lab.ir.literals import value_text
-from nki_lab.ir.storage import Storage
+from nki_lab.ir.tensor.storage import Storage
+from nki_lab.ir.text.literals import value_text
 
 _ARRAY = object()  # stands for an array, whose values may differ from call to call
 _ABSENT = object()

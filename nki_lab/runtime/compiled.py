@@ -24,8 +24,8 @@ from nki_lab.errors import (
     UninitializedRead,
     without_our_frames,
 )
-from nki_lab.ir.execution import Execution
-from nki_lab.ir.nodes import Finding
+from nki_lab.ir.program.execution import Execution
+from nki_lab.ir.program.nodes import Finding
 from nki_lab.runtime.arrays import argument_array, is_foreign_array, library_of, to_library
 from nki_lab.runtime.bindings import binding
 from nki_lab.runtime.call_form import CallForm, StoredForm

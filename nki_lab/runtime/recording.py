@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from nki_lab.ir.nodes import Finding
+from nki_lab.ir.program.nodes import Finding
 from nki_lab.runtime.result import Result
 from nki_lab.source import Span, is_internal, text_of
 

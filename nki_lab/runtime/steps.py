@@ -11,9 +11,9 @@ import numpy as np
 
 from nki_lab.compiler.pipeline import CompiledKernel
 from nki_lab.errors import KernelArgument, NkiError, NotModelled
-from nki_lab.ir.execution import Execution
-from nki_lab.ir.literals import view_text
-from nki_lab.ir.nodes import Finding, Kernel
+from nki_lab.ir.program.execution import Execution
+from nki_lab.ir.program.nodes import Finding, Kernel
+from nki_lab.ir.text.literals import view_text
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.step_data import NoSteps, Step, StepOperand, StepPass, Steps
 from nki_lab.profiler.view_data import ViewData

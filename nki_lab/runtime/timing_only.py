@@ -23,9 +23,9 @@ from nki_lab.compiler.retrace import Retrace
 from nki_lab.compiler.silence import silence
 from nki_lab.compiler.trace import is_array, is_container
 from nki_lab.errors import NkiError, NotModelled
-from nki_lab.ir.builder import Builder
-from nki_lab.ir.execution import Execution, known_trips
-from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.building.builder import Builder
+from nki_lab.ir.program.execution import Execution, known_trips
+from nki_lab.ir.program.nodes import Kernel
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.view_data import ViewData
 from nki_lab.runtime.bindings import binding

@@ -12,11 +12,11 @@ from functools import cached_property, partial
 import numpy as np
 
 from nki_lab.compiler.pipeline import CompiledKernel
-from nki_lab.ir.footprint import footprint
-from nki_lab.ir.literals import view_text
-from nki_lab.ir.nodes import Finding, Kernel
-from nki_lab.ir.printer import print_instruction, print_lines
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.program.nodes import Finding, Kernel
+from nki_lab.ir.tensor.footprint import footprint
+from nki_lab.ir.tensor.view import NkiTensor
+from nki_lab.ir.text.literals import view_text
+from nki_lab.ir.text.printer import print_instruction, print_lines
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.step_data import NoSteps, Steps
 from nki_lab.profiler.view_data import (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.stored_source import StoredSource
-from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.program.nodes import Kernel
 from nki_lab.profiler.view_operands import Listing
 from nki_lab.source import Span, Stack
 

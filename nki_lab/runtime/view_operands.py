@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from nki_lab.ir.dynamic import Dynamic
-from nki_lab.ir.instruction import READ, WRITE, Definition, Instruction, Operand, Shape
-from nki_lab.ir.literals import leaf_text, view_text
-from nki_lab.ir.nodes import Kernel
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.instruction import READ, WRITE, Definition, Instruction, Operand, Shape
+from nki_lab.ir.program.nodes import Kernel
+from nki_lab.ir.tensor.dynamic import Dynamic
+from nki_lab.ir.tensor.view import NkiTensor
+from nki_lab.ir.text.literals import leaf_text, view_text
 from nki_lab.profiler.view_operands import Access, Gather
 
 _WAYS = {READ: "reads", WRITE: "writes"}

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from nki_lab.errors import NkiError
-from nki_lab.ir.dynamic import Addressing
-from nki_lab.ir.nodes import Kernel
-from nki_lab.ir.storage import Storage
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.program.nodes import Kernel
+from nki_lab.ir.tensor.dynamic import Addressing
+from nki_lab.ir.tensor.storage import Storage
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.profiler.step_data import Steps
 from nki_lab.profiler.view_operands import Held
 from nki_lab.runtime.view_operands import operand_views

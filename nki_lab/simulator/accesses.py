@@ -12,10 +12,10 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from nki_lab.ir.coverage import part_of
-from nki_lab.ir.instruction import READ, UPDATE, WRITE, Instruction
-from nki_lab.ir.nodes import Finding
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.instruction import READ, UPDATE, WRITE, Instruction
+from nki_lab.ir.program.nodes import Finding
+from nki_lab.ir.tensor.coverage import part_of
+from nki_lab.ir.tensor.view import NkiTensor
 
 
 class Elements(NamedTuple):

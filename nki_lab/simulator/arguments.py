@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from nki_lab.errors import KernelArgument
-from nki_lab.ir.nodes import Kernel
-from nki_lab.ir.storage import Storage
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.program.nodes import Kernel
+from nki_lab.ir.tensor.storage import Storage
+from nki_lab.ir.tensor.view import NkiTensor
 
 
 def elements_of(

@@ -17,10 +17,10 @@ import numpy as np
 
 from nki_lab.dtypes import DType, float8_e4m3fn
 from nki_lab.errors import NkiError, NotModelled
-from nki_lab.ir.instruction import READ, UPDATE, Definition, Instruction, Shape
-from nki_lab.ir.layout import reshape_strides
-from nki_lab.ir.nodes import Finding
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.instruction import READ, UPDATE, Definition, Instruction, Shape
+from nki_lab.ir.program.nodes import Finding
+from nki_lab.ir.tensor.layout import reshape_strides
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.numerics import BITS, FLOAT32, bits_of, load_cast, overflows, store_cast
 from nki_lab.simulator.memory import Memory
 from nki_lab.source import Stack, came_at

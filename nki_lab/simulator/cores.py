@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nki_lab.errors import MissingPartner
-from nki_lab.ir.instruction import Instruction
-from nki_lab.ir.meetings import may_pass, meets_itself, pipe_of
+from nki_lab.ir.definition.instruction import Instruction
+from nki_lab.ir.program.meetings import may_pass, meets_itself, pipe_of
 from nki_lab.simulator.rendezvous import Meeting, Place
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from nki_lab.errors import NotModelled
-from nki_lab.ir.builder import Builder
-from nki_lab.ir.instruction import Instruction
-from nki_lab.ir.nodes import Finding, Kernel, Loop
-from nki_lab.ir.register import Register
-from nki_lab.ir.storage import Storage
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.building.builder import Builder
+from nki_lab.ir.definition.instruction import Instruction
+from nki_lab.ir.program.nodes import Finding, Kernel, Loop
+from nki_lab.ir.tensor.register import Register
+from nki_lab.ir.tensor.storage import Storage
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.printing import values_text
 from nki_lab.simulator.arguments import check_writable, elements_of, output_of
 from nki_lab.simulator.bind import Binder

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nki_lab.errors import AddressOutOfRange, UnwrittenRegister
-from nki_lab.ir.bounds import leaves_storage
-from nki_lab.ir.dynamic import Addressing
-from nki_lab.ir.instruction import READ, WRITE, Instruction
-from nki_lab.ir.nodes import Loop
-from nki_lab.ir.register import REGISTER_VALUES, Register
-from nki_lab.ir.storage import Address, Storage
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.instruction import READ, WRITE, Instruction
+from nki_lab.ir.program.nodes import Loop
+from nki_lab.ir.tensor.bounds import leaves_storage
+from nki_lab.ir.tensor.dynamic import Addressing
+from nki_lab.ir.tensor.register import REGISTER_VALUES, Register
+from nki_lab.ir.tensor.storage import Address, Storage
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.simulator.accesses import Access, Elements, indices_read, operand_accesses
 from nki_lab.simulator.bind import Binder, run_steps, wanted
 from nki_lab.simulator.memory import Base, Memory

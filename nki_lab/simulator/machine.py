@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from nki_lab.ir.instruction import Instruction
-from nki_lab.ir.nodes import Finding, Kernel, Loop
-from nki_lab.ir.storage import Storage
+from nki_lab.ir.definition.instruction import Instruction
+from nki_lab.ir.program.nodes import Finding, Kernel, Loop
+from nki_lab.ir.tensor.storage import Storage
 from nki_lab.progress import counted, grown, phase
 from nki_lab.simulator.accesses import Check, Observer, fixed_accesses
 from nki_lab.simulator.arguments import check_writable, elements_of, output_of

@@ -11,10 +11,10 @@ import numpy as np
 
 from nki_lab.dtypes import DType, dtype_of
 from nki_lab.errors import NotModelled
-from nki_lab.ir.footprint import footprint, overlap
-from nki_lab.ir.nodes import Kernel
-from nki_lab.ir.storage import Address, Storage
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.program.nodes import Kernel
+from nki_lab.ir.tensor.footprint import footprint, overlap
+from nki_lab.ir.tensor.storage import Address, Storage
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.simulator.options import SimulatorOptions
 from nki_lab.targets.spaces import PSUM, SBUF, SHARED_HBM, MemoryRegion
 from nki_lab.targets.spec import Target

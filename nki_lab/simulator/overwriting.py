@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
 
-from nki_lab.ir import overwritten as order
-from nki_lab.ir.findings import FindingsByPlace
-from nki_lab.ir.instruction import READ, WRITE, Instruction
-from nki_lab.ir.nodes import Finding
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.instruction import READ, WRITE, Instruction
+from nki_lab.ir.program import overwritten as order
+from nki_lab.ir.program.findings import FindingsByPlace
+from nki_lab.ir.program.nodes import Finding
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.simulator.accesses import Access, Elements
 
 

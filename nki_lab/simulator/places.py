@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from nki_lab.errors import AddressOutOfRange
-from nki_lab.ir.dynamic import Addressing
-from nki_lab.ir.instruction import Instruction
-from nki_lab.ir.layout import contiguous_strides
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.instruction import Instruction
+from nki_lab.ir.tensor.dynamic import Addressing
+from nki_lab.ir.tensor.layout import contiguous_strides
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.targets.engines import TENSOR
 
 _GROUP, _GROUP_TENSOR = 16, 32  # nki/api/nki/language/__init__.py, NkiTensor.indirect

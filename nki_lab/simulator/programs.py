@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nki_lab.errors import KernelArgument
-from nki_lab.ir.storage import Storage
+from nki_lab.ir.tensor.storage import Storage
 from nki_lab.progress import phase
 from nki_lab.simulator.machine import Program, one_blas_thread
 from nki_lab.simulator.rendezvous import run_together

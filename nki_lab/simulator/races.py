@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from nki_lab.ir.footprint import byte_range
-from nki_lab.ir.instruction import READ, Instruction
-from nki_lab.ir.meetings import ordered_by
-from nki_lab.ir.nodes import Finding, Kernel
-from nki_lab.ir.races import Places, Use, Watched, race, rows_text
-from nki_lab.ir.storage import Storage
+from nki_lab.ir.definition.instruction import READ, Instruction
+from nki_lab.ir.program.meetings import ordered_by
+from nki_lab.ir.program.nodes import Finding, Kernel
+from nki_lab.ir.program.races import Places, Use, Watched, race, rows_text
+from nki_lab.ir.tensor.footprint import byte_range
+from nki_lab.ir.tensor.storage import Storage
 from nki_lab.simulator.accesses import Access, Check, Elements
 
 _NUMBERS = 255  # spans that a mark of one byte tells apart

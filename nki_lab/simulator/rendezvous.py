@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from nki_lab.errors import MissingPartner, NkiError
-from nki_lab.ir.execution import too_many_trips
-from nki_lab.ir.instruction import Instruction
-from nki_lab.ir.nodes import Loop
-from nki_lab.ir.register import Register
+from nki_lab.ir.definition.instruction import Instruction
+from nki_lab.ir.program.execution import too_many_trips
+from nki_lab.ir.program.nodes import Loop
+from nki_lab.ir.tensor.register import Register
 from nki_lab.progress import phase
 from nki_lab.simulator.bind import run_steps, tell_where
 from nki_lab.source import Span, came_at

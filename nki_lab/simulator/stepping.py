@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nki_lab.errors import NkiError, NotModelled
-from nki_lab.ir.instruction import READ, WRITE, Instruction
-from nki_lab.ir.nodes import Finding, Kernel, Loop
-from nki_lab.ir.storage import Storage
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.instruction import READ, WRITE, Instruction
+from nki_lab.ir.program.nodes import Finding, Kernel, Loop
+from nki_lab.ir.tensor.storage import Storage
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.simulator.arguments import elements_of
 from nki_lab.simulator.bind import run_steps
 from nki_lab.simulator.machine import Program, one_blas_thread

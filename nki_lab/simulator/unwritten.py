@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nki_lab.ir.execution import Execution, loops_run
-from nki_lab.ir.findings import FindingsByPlace
-from nki_lab.ir.instruction import READ, SPOIL, UPDATE, WRITE, Instruction
-from nki_lab.ir.nodes import Finding, Kernel, Loop
-from nki_lab.ir.state import State
-from nki_lab.ir.storage import Storage
-from nki_lab.ir.tensor import NkiTensor
-from nki_lab.ir.unwritten import (
+from nki_lab.ir.definition.instruction import READ, SPOIL, UPDATE, WRITE, Instruction
+from nki_lab.ir.definition.state import State
+from nki_lab.ir.program.execution import Execution, loops_run
+from nki_lab.ir.program.findings import FindingsByPlace
+from nki_lab.ir.program.nodes import Finding, Kernel, Loop
+from nki_lab.ir.program.unwritten import (
     KIND,
     may_keep_elements,
     old_value_is_read,
@@ -29,6 +27,8 @@ from nki_lab.ir.unwritten import (
     unwritten_read,
     unwritten_result,
 )
+from nki_lab.ir.tensor.storage import Storage
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.simulator.accesses import Access, Elements
 from nki_lab.source import Span
 from nki_lab.targets.spaces import SHARED_HBM

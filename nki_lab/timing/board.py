@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from nki_lab.ir.cost import Port
+from nki_lab.ir.definition.cost import Port
 from nki_lab.targets.spec import Target
 from nki_lab.timing.program import Program
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.ir.instruction import Instruction
+from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.profiler.profile import to_ns
 from nki_lab.timing.timeline import Timeline
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nki_lab.ir.dynamic import Addressing
-from nki_lab.ir.form_times import Record
+from nki_lab.ir.definition.form_times import Record
+from nki_lab.ir.tensor.dynamic import Addressing
 from nki_lab.targets.engines import DMA, GPSIMD, SCALAR, TENSOR, VECTOR
 from nki_lab.targets.facts import Status
 from nki_lab.targets.spaces import PSUM

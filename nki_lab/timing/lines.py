@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.program.nodes import Kernel
 from nki_lab.source import Span
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.ir.form_times import RingKey
-from nki_lab.ir.lifetimes import Lifetime
+from nki_lab.ir.definition.form_times import RingKey
+from nki_lab.ir.program.lifetimes import Lifetime
 from nki_lab.profiler import usage
 from nki_lab.profiler.columns import Strings, Texts
 from nki_lab.profiler.profile import to_ns

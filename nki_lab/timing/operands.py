@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nki_lab.ir.cost import Stage
-from nki_lab.ir.form_times import RingKey
-from nki_lab.ir.instruction import Instruction
-from nki_lab.ir.literals import value_text
-from nki_lab.ir.nodes import Kernel
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.cost import Stage
+from nki_lab.ir.definition.form_times import RingKey
+from nki_lab.ir.definition.instruction import Instruction
+from nki_lab.ir.program.nodes import Kernel
+from nki_lab.ir.tensor.view import NkiTensor
+from nki_lab.ir.text.literals import value_text
 from nki_lab.isa.operators import Op
 from nki_lab.targets.spaces import PSUM, MemoryRegion
 from nki_lab.targets.spec import Target

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.ir.iterations import Iterations
-from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.program.iterations import Iterations
+from nki_lab.ir.program.nodes import Kernel
 from nki_lab.profiler.columns import Strings, Texts
 from nki_lab.source import Place, Span
 from nki_lab.timing.lines import kernel_lines, label_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nki_lab.ir.form_times import Record, busiest_engine, engines_used
+from nki_lab.ir.definition.form_times import Record, busiest_engine, engines_used
 from nki_lab.profiler.packets import Deal, Deals
 from nki_lab.targets.spec import Target
 from nki_lab.timing.timeline import Timeline

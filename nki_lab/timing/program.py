@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nki_lab.errors import BrokenProgram
-from nki_lab.ir.execution import Execution
-from nki_lab.ir.form_times import Queue, Record, RingKey, record_of
-from nki_lab.ir.instruction import Form
-from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.definition.form_times import Queue, Record, RingKey, record_of
+from nki_lab.ir.definition.instruction import Form
+from nki_lab.ir.program.execution import Execution
+from nki_lab.ir.program.nodes import Kernel
 from nki_lab.targets.spec import Target
 
 #: Position of an entry that is no instruction: branch and barrier between two trips of a loop.

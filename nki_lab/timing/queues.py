@@ -6,7 +6,7 @@ when that entry's time is known.
 
 from __future__ import annotations
 
-from nki_lab.ir.cost import Port
+from nki_lab.ir.definition.cost import Port
 from nki_lab.targets.engines import Engine
 from nki_lab.timing.board import NEVER, Board, Running, last_unknown
 

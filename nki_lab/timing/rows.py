@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nki_lab.ir.cost import MicroOp, Stage
-from nki_lab.ir.form_times import Record, RingKey
+from nki_lab.ir.definition.cost import MicroOp, Stage
+from nki_lab.ir.definition.form_times import Record, RingKey
 from nki_lab.targets.engines import DMA, TENSOR, Engine
 from nki_lab.timing.program import LOOP_TRIP
 from nki_lab.timing.timeline import Timeline

@@ -8,9 +8,9 @@ is known to happen; what is not known yet depends on something that has still to
 from __future__ import annotations
 
 from nki_lab.errors import BrokenProgram
-from nki_lab.ir.cost import Port
-from nki_lab.ir.execution import Execution
-from nki_lab.ir.form_times import SOFTWARE, RingKey, shared_ports
+from nki_lab.ir.definition.cost import Port
+from nki_lab.ir.definition.form_times import SOFTWARE, RingKey, shared_ports
+from nki_lab.ir.program.execution import Execution
 from nki_lab.progress import phase
 from nki_lab.targets.engines import GPSIMD, TENSOR, Engine
 from nki_lab.targets.spec import Target

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import sqrt
 
-from nki_lab.ir.form_times import picoseconds
+from nki_lab.ir.definition.form_times import picoseconds
 from nki_lab.targets.engines import TENSOR
 from nki_lab.targets.spec import Target
 from nki_lab.timing.board import Board, Running, last_unknown

@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from nki_lab.ir.execution import Execution
-from nki_lab.ir.form_times import Record
+from nki_lab.ir.definition.form_times import Record
+from nki_lab.ir.program.execution import Execution
 from nki_lab.timing.board import Board
 from nki_lab.timing.options import TimingOptions
 from nki_lab.timing.program import LOOP_TRIP, Program

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.ir.distinct import distinct
-from nki_lab.ir.instruction import Instruction
-from nki_lab.ir.nodes import Kernel
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.instruction import Instruction
+from nki_lab.ir.program.nodes import Kernel
+from nki_lab.ir.tensor.distinct import distinct
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.profiler.columns import Strings, Texts
 
 Ends = Callable[[Instruction], tuple[NkiTensor, NkiTensor]]

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.ir.form_times import Record, RingKey
-from nki_lab.ir.instruction import Instruction
-from nki_lab.ir.nodes import Kernel
-from nki_lab.ir.storage import Storage
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.form_times import Record, RingKey
+from nki_lab.ir.definition.instruction import Instruction
+from nki_lab.ir.program.nodes import Kernel
+from nki_lab.ir.tensor.storage import Storage
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.profiler.columns import Strings
 from nki_lab.profiler.profile import to_ns
 from nki_lab.profiler.schema import SBUF_PLACE

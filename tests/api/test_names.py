@@ -9,8 +9,8 @@ import pytest
 from nki_lab.api import collectives, compiler, dtype, isa, isa_constants, nki, tensor, typing
 from nki_lab.api.install import ALIASES
 from nki_lab.errors import NkiError, NotModelled, OutsideKernel, RuleBroken, UnknownName
-from nki_lab.ir.builder import Builder
-from nki_lab.ir.instruction import Instruction, registry
+from nki_lab.ir.building.builder import Builder
+from nki_lab.ir.definition.instruction import Instruction, registry
 from nki_lab.targets import get_target
 from tests.official_api import (
     ATTRIBUTES,

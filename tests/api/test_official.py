@@ -6,7 +6,7 @@ import nki_lab.language as nl
 from nki_lab.api import collectives, isa
 from nki_lab.api.absent import Absent
 from nki_lab.api.official import API, coverage, same_signature
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.tensor.view import NkiTensor
 
 
 def missing() -> dict[tuple[str, str], tuple[str, ...]]:

@@ -22,9 +22,9 @@ from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.pipeline import PASSES, CompiledKernel, compile_kernel
 from nki_lab.errors import NkiError
-from nki_lab.ir.builder import Builder
-from nki_lab.ir.nodes import Kernel, OutputRef
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.building.builder import Builder
+from nki_lab.ir.program.nodes import Kernel, OutputRef
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.operators import OPS
 from nki_lab.simulator import Program, SimulatorOptions
 from nki_lab.targets import TRN2

@@ -13,8 +13,8 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.errors import AddressConflict, OverCapacity, TensorArgument
-from nki_lab.ir.execution import Execution
-from nki_lab.ir.storage import Address
+from nki_lab.ir.program.execution import Execution
+from nki_lab.ir.tensor.storage import Address
 from nki_lab.targets import TRN1, TRN2, TRN3
 from nki_lab.targets.spaces import PSUM
 from nki_lab.timing import schedule as timeline

@@ -7,7 +7,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.errors import InstructionError, KernelArgument, OutsideKernel
-from nki_lab.ir.verify import verify
+from nki_lab.ir.program.verify import verify
 from nki_lab.timing import simulate_time
 
 

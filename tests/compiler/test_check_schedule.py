@@ -17,8 +17,8 @@ from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
 from nki_lab.compiler.passes.insert_waits import insert_waits
 from nki_lab.compiler.passes.remove_dead import remove_dead
 from nki_lab.errors import OverCapacity
-from nki_lab.ir.builder import Builder
-from nki_lab.ir.storage import Address
+from nki_lab.ir.building.builder import Builder
+from nki_lab.ir.tensor.storage import Address
 from nki_lab.isa.operators import OPS
 from nki_lab.language.program import no_reorder
 from nki_lab.targets import TRN2

@@ -14,7 +14,7 @@ from nki_lab.compiler.passes.insert_waits import insert_waits
 from nki_lab.compiler.passes.schedule import edges_within, records_of, schedule
 from nki_lab.compiler.passes.settle_accumulate import settle_accumulate
 from nki_lab.compiler.passes.whole_places import whole_places
-from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.program.nodes import Kernel
 from nki_lab.targets import TRN2
 from tests.compiler.programs import SMALL, random_program
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nki_lab.compiler.passes.free_places import FreePlaces, lowest_places
-from nki_lab.ir.lifetimes import Lifetime
+from nki_lab.ir.program.lifetimes import Lifetime
 
 SIZES = st.sampled_from((1, 2, 4, 8, 12, 16, 32))
 ALIGN = st.sampled_from((1, 2, 4))

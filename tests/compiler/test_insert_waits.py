@@ -19,8 +19,8 @@ from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
 from nki_lab.compiler.passes.dependences import dependences
 from nki_lab.compiler.passes.insert_waits import insert_waits
 from nki_lab.errors import OverCapacity
-from nki_lab.ir.builder import Builder
-from nki_lab.ir.instruction import READ
+from nki_lab.ir.building.builder import Builder
+from nki_lab.ir.definition.instruction import READ
 from nki_lab.isa.operators import OPS
 from nki_lab.targets import TRN2
 from nki_lab.targets.engines import DMA, GPSIMD

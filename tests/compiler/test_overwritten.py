@@ -5,7 +5,7 @@ import pytest
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
-from nki_lab.ir.instruction import Order, Shape, instruction, reads, registry, writes
+from nki_lab.ir.definition.instruction import Order, Shape, instruction, reads, registry, writes
 from nki_lab.runtime import jit, run
 from nki_lab.source import Span
 from nki_lab.targets.engines import VECTOR

@@ -27,9 +27,9 @@ from nki_lab.compiler.passes.timed import modelled_ns
 from nki_lab.compiler.pipeline import PASSES, SKIPPABLE, compile_kernel
 from nki_lab.compiler.reuse import reuse
 from nki_lab.errors import OverCapacity, UnknownOption
-from nki_lab.ir.builder import Builder
-from nki_lab.ir.execution import Execution
-from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.building.builder import Builder
+from nki_lab.ir.program.execution import Execution
+from nki_lab.ir.program.nodes import Kernel
 from nki_lab.targets import ALL_TARGETS, TRN1, TRN2, TRN3
 from nki_lab.targets.engines import DMA
 from nki_lab.timing import schedule as timeline

@@ -6,7 +6,7 @@ import pytest
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.errors import NotModelled
-from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.program.nodes import Kernel
 from nki_lab.simulator import Program
 from nki_lab.source import Span
 from nki_lab.targets import TRN1, TRN2, TRN3

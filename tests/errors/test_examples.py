@@ -10,8 +10,8 @@ from nki_lab import errors
 from nki_lab.api.install import aliases
 from nki_lab.compiler.subset import module_of
 from nki_lab.errors import NkiError, error_classes
-from nki_lab.ir.parser import parse_kernel
-from nki_lab.ir.verify import verify
+from nki_lab.ir.program.verify import verify
+from nki_lab.ir.text.parser import parse_kernel
 from nki_lab.options.run_examples import EXAMPLES
 from nki_lab.runtime.run import run
 from nki_lab.source import is_cell

@@ -14,11 +14,11 @@ from math import prod
 from typing import Any
 
 from nki_lab.dtypes import DTYPES, DType
-from nki_lab.ir.dynamic import Addressing
-from nki_lab.ir.instruction import READ, Definition, Form, Instruction, Operand, Shape
-from nki_lab.ir.register import Register
-from nki_lab.ir.storage import Storage
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.instruction import READ, Definition, Form, Instruction, Operand, Shape
+from nki_lab.ir.tensor.dynamic import Addressing
+from nki_lab.ir.tensor.register import Register
+from nki_lab.ir.tensor.storage import Storage
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa import registry
 from nki_lab.isa.operators import OPS
 from nki_lab.targets.engines import Engine

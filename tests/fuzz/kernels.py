@@ -18,12 +18,12 @@ from nki_lab.api import isa as nisa
 from nki_lab.compiler.pipeline import SKIPPABLE
 from nki_lab.dtypes import DTYPES
 from nki_lab.errors import NkiError
-from nki_lab.ir.builder import Builder
-from nki_lab.ir.dynamic import Addressing
-from nki_lab.ir.instruction import Instruction
-from nki_lab.ir.nodes import Kernel, OutputRef
-from nki_lab.ir.printer import print_kernel
-from nki_lab.ir.storage import Storage
+from nki_lab.ir.building.builder import Builder
+from nki_lab.ir.definition.instruction import Instruction
+from nki_lab.ir.program.nodes import Kernel, OutputRef
+from nki_lab.ir.tensor.dynamic import Addressing
+from nki_lab.ir.tensor.storage import Storage
+from nki_lab.ir.text.printer import print_kernel
 from nki_lab.isa.operators import OPS
 from nki_lab.language.program import no_reorder
 from nki_lab.simulator.eager import EagerRun

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from nki_lab.compiler.check_schedule import check_schedule
-from nki_lab.ir.instruction import READ, Instruction
-from nki_lab.ir.nodes import Kernel, Loop
-from nki_lab.ir.register import Register
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.instruction import READ, Instruction
+from nki_lab.ir.program.nodes import Kernel, Loop
+from nki_lab.ir.tensor.register import Register
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.simulator import Program, SimulatorOptions
 from nki_lab.simulator.bind import run_steps
 from nki_lab.simulator.machine import one_blas_thread

@@ -13,10 +13,10 @@ from nki_lab.compiler.passes.author_order import apply_schedule
 from nki_lab.compiler.pipeline import PASSES, CompiledKernel
 from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.errors import KernelArgument, NotModelled, OverCapacity
-from nki_lab.ir.execution import Execution
-from nki_lab.ir.nodes import Kernel
-from nki_lab.ir.printer import print_kernel
-from nki_lab.ir.verify import verify
+from nki_lab.ir.program.execution import Execution
+from nki_lab.ir.program.nodes import Kernel
+from nki_lab.ir.program.verify import verify
+from nki_lab.ir.text.printer import print_kernel
 from nki_lab.isa.reading import read_kernel
 from nki_lab.simulator import Program, SimulatorOptions
 from nki_lab.targets import ALL_TARGETS

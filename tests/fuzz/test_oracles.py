@@ -7,8 +7,8 @@ import random
 import pytest
 
 from nki_lab.errors import NkiError
-from nki_lab.ir.builder import Builder
-from nki_lab.ir.storage import Address
+from nki_lab.ir.building.builder import Builder
+from nki_lab.ir.tensor.storage import Address
 from nki_lab.isa import registry
 from nki_lab.targets import ALL_TARGETS
 from nki_lab.targets.spaces import SBUF

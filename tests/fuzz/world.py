@@ -18,12 +18,12 @@ import numpy as np
 
 from nki_lab.api import isa as nisa
 from nki_lab.dtypes import DTYPES, DType
-from nki_lab.ir.builder import Builder
-from nki_lab.ir.instruction import Instruction
-from nki_lab.ir.layout import contiguous_strides
-from nki_lab.ir.register import Register
-from nki_lab.ir.storage import Address, Storage
-from nki_lab.ir.tensor import DynamicSlice, NkiTensor
+from nki_lab.ir.building.builder import Builder
+from nki_lab.ir.definition.instruction import Instruction
+from nki_lab.ir.tensor.layout import contiguous_strides
+from nki_lab.ir.tensor.register import Register
+from nki_lab.ir.tensor.storage import Address, Storage
+from nki_lab.ir.tensor.view import DynamicSlice, NkiTensor
 from nki_lab.targets.spaces import PRIVATE_HBM, PSUM, SBUF, SHARED_HBM, MemoryRegion
 
 ROWS, COLUMNS = 128, 48

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from nki_lab.dtypes import float32
-from nki_lab.ir.storage import Storage
+from nki_lab.ir.tensor.storage import Storage
 from nki_lab.targets.spaces import SBUF
 
 

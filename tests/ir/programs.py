@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from nki_lab.dtypes import bfloat16, float32
 from nki_lab.errors import RuleBroken
-from nki_lab.ir.builder import Builder
-from nki_lab.ir.cost import MicroOp
-from nki_lab.ir.instruction import (
+from nki_lab.ir.building.builder import Builder
+from nki_lab.ir.definition.cost import MicroOp
+from nki_lab.ir.definition.instruction import (
     READ,
     UPDATE,
     Instruction,
@@ -18,10 +18,10 @@ from nki_lab.ir.instruction import (
     updates,
     writes,
 )
-from nki_lab.ir.nodes import Kernel, Loop, OutputRef, Param
-from nki_lab.ir.register import Register
-from nki_lab.ir.storage import Address, Storage
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.program.nodes import Kernel, Loop, OutputRef, Param
+from nki_lab.ir.tensor.register import Register
+from nki_lab.ir.tensor.storage import Address, Storage
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.targets import TRN2
 from nki_lab.targets.engines import DMA, GPSIMD, TENSOR, VECTOR, Engine
 from nki_lab.targets.spaces import PRIVATE_HBM, PSUM, SBUF, SHARED_HBM

@@ -8,8 +8,8 @@ import pytest
 
 from nki_lab.dtypes import bfloat16, float32, uint8
 from nki_lab.errors import InstructionError
-from nki_lab.ir.access import Runs, runs
-from nki_lab.ir.storage import Storage
+from nki_lab.ir.tensor.access import Runs, runs
+from nki_lab.ir.tensor.storage import Storage
 from nki_lab.targets.spaces import PRIVATE_HBM, SBUF
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from nki_lab.dtypes import bfloat16, float32
 from nki_lab.errors import InstructionError, OutsideKernel, TensorArgument
-from nki_lab.ir.builder import Builder, current
+from nki_lab.ir.building.builder import Builder, current
 from nki_lab.source import Span
 from nki_lab.targets import TRN1, TRN2, TRN3
 from nki_lab.targets.spaces import PRIVATE_HBM, PSUM, SBUF, SHARED_HBM

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nki_lab.errors import WrongOperand
-from nki_lab.ir.builder import Builder
+from nki_lab.ir.building.builder import Builder
 from nki_lab.isa.dma import dma_copy
 from nki_lab.isa.enums import dge_mode, matmul_perf_mode
 from nki_lab.isa.matmul import nc_matmul

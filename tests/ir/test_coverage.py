@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nki_lab.dtypes import bfloat16, float32, uint8
-from nki_lab.ir.coverage import Coverage, Written, covers_once
+from nki_lab.ir.tensor.coverage import Coverage, Written, covers_once
 from nki_lab.targets.spaces import PRIVATE_HBM
 from tests.ir.memory import elements, tensor
 from tests.ir.views import byte_numbers, storages, touched, views

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from nki_lab.ir import parser
-from nki_lab.ir.dynamic import Addressing
-from nki_lab.ir.printer import FORMAT, print_kernel
-from nki_lab.ir.verify import verify
+from nki_lab.ir.program.verify import verify
+from nki_lab.ir.tensor.dynamic import Addressing
+from nki_lab.ir.text import parser
+from nki_lab.ir.text.printer import FORMAT, print_kernel
 from nki_lab.isa.reading import read_kernel
 from nki_lab.targets.spaces import MemoryRegion
 

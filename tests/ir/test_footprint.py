@@ -8,8 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nki_lab.dtypes import bfloat16, float32
-from nki_lab.ir import footprint as footprints
-from nki_lab.ir.footprint import byte_range, covers, flat_range, footprint, overlap, share_bytes
+from nki_lab.ir.tensor import footprint as footprints
+from nki_lab.ir.tensor.footprint import (
+    byte_range,
+    covers,
+    flat_range,
+    footprint,
+    overlap,
+    share_bytes,
+)
 from nki_lab.targets.spaces import PRIVATE_HBM, PSUM, SBUF
 from tests.ir.memory import tensor
 from tests.ir.views import storages, touched, views

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nki_lab.ir.builder import Builder
-from nki_lab.ir.lifetimes import Lifetime, lifetimes
-from nki_lab.ir.touches import Touches
+from nki_lab.ir.building.builder import Builder
+from nki_lab.ir.program.lifetimes import Lifetime, lifetimes
+from nki_lab.ir.program.touches import Touches
 from nki_lab.targets import TRN2
 from nki_lab.targets.spaces import SBUF, SHARED_HBM
 from tests.ir.programs import probe_join, probe_move, probe_scale

@@ -5,8 +5,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nki_lab.errors import BadKernelText
-from nki_lab.ir.parser import parse_kernel
-from nki_lab.ir.printer import print_kernel
+from nki_lab.ir.text.parser import parse_kernel
+from nki_lab.ir.text.printer import print_kernel
 from nki_lab.targets import TRN2
 from tests.ir.programs import DEFINITIONS, NAMES, facts, finished
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from nki_lab.dtypes import bfloat16, float32, int16, uint8
 from nki_lab.errors import ViewError
-from nki_lab.ir.bounds import leaves_storage
-from nki_lab.ir.storage import Storage
-from nki_lab.ir.tensor import DynamicSlice, NkiTensor
+from nki_lab.ir.tensor.bounds import leaves_storage
+from nki_lab.ir.tensor.storage import Storage
+from nki_lab.ir.tensor.view import DynamicSlice, NkiTensor
 from nki_lab.targets.spaces import PRIVATE_HBM, PSUM, SBUF, SHARED_HBM
 from tests.ir.memory import elements, memory_of, tensor
 

@@ -7,8 +7,8 @@ import pytest
 
 from nki_lab.dtypes import float32
 from nki_lab.errors import TensorOperator
-from nki_lab.ir.builder import Builder
-from nki_lab.ir.storage import Storage
+from nki_lab.ir.building.builder import Builder
+from nki_lab.ir.tensor.storage import Storage
 from nki_lab.targets import get_target
 from nki_lab.targets.spaces import SBUF
 

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nki_lab.dtypes import DTYPES, bfloat16, float32, int32, uint8
-from nki_lab.ir.builder import Builder
-from nki_lab.ir.literals import Opaque, value_text, view_text
-from nki_lab.ir.nodes import Kernel, Loop, OutputRef, Param
-from nki_lab.ir.parser import parse_kernel
-from nki_lab.ir.printer import print_instruction, print_kernel
-from nki_lab.ir.storage import Address, Storage
+from nki_lab.ir.building.builder import Builder
+from nki_lab.ir.program.nodes import Kernel, Loop, OutputRef, Param
+from nki_lab.ir.tensor.storage import Address, Storage
+from nki_lab.ir.text.literals import Opaque, value_text, view_text
+from nki_lab.ir.text.parser import parse_kernel
+from nki_lab.ir.text.printer import print_instruction, print_kernel
 from nki_lab.targets import TRN1, TRN2
 from nki_lab.targets.engines import Engine
 from nki_lab.targets.spaces import PRIVATE_HBM, PSUM, SBUF, SHARED_HBM

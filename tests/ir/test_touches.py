@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from nki_lab.ir.nodes import Kernel
-from nki_lab.ir.touches import NEVER, Touches
+from nki_lab.ir.program.nodes import Kernel
+from nki_lab.ir.program.touches import NEVER, Touches
 from tests.compiler.programs import random_program
 from tests.fuzz.kernels import Recipe, written
 

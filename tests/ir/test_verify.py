@@ -15,11 +15,11 @@ from nki_lab.errors import (
     RuleBroken,
     WrongOperand,
 )
-from nki_lab.ir.builder import Builder
-from nki_lab.ir.nodes import Kernel, Loop, OutputRef
-from nki_lab.ir.parser import parse_kernel
-from nki_lab.ir.storage import Address, Storage
-from nki_lab.ir.verify import verify
+from nki_lab.ir.building.builder import Builder
+from nki_lab.ir.program.nodes import Kernel, Loop, OutputRef
+from nki_lab.ir.program.verify import verify
+from nki_lab.ir.tensor.storage import Address, Storage
+from nki_lab.ir.text.parser import parse_kernel
 from nki_lab.targets import TRN2
 from nki_lab.targets.spaces import PRIVATE_HBM, PSUM, SBUF, SHARED_HBM
 from tests.ir.programs import (

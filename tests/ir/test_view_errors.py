@@ -7,8 +7,8 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.dtypes import float32, int16, uint8
 from nki_lab.errors import NotModelled, OutOfBounds, TensorOperator, TileAssignment, ViewError
-from nki_lab.ir.register import Register
-from nki_lab.ir.tensor import DynamicSlice, NkiTensor
+from nki_lab.ir.tensor.register import Register
+from nki_lab.ir.tensor.view import DynamicSlice, NkiTensor
 from nki_lab.runtime import jit
 from nki_lab.targets.spaces import PRIVATE_HBM
 from tests.ir.memory import elements, memory_of, tensor

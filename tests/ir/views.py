@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nki_lab.dtypes import bfloat16, float32, uint8
 from nki_lab.errors import NkiError
-from nki_lab.ir.storage import Storage
+from nki_lab.ir.tensor.storage import Storage
 from nki_lab.targets.spaces import PRIVATE_HBM, PSUM, SBUF
 
 

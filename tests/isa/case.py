@@ -25,10 +25,10 @@ from nki_lab.compiler.cores import pair_shared
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
 from nki_lab.dtypes import DType, dtype_of
-from nki_lab.ir.builder import Builder
-from nki_lab.ir.instruction import Instruction
-from nki_lab.ir.nodes import Kernel
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.building.builder import Builder
+from nki_lab.ir.definition.instruction import Instruction
+from nki_lab.ir.program.nodes import Kernel
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa import registry
 from nki_lab.isa.operators import OPS
 from nki_lab.simulator import Program, SimulatorOptions, run_ranks, simulate

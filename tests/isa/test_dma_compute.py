@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from nki_lab.ir.builder import Builder
-from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.building.builder import Builder
+from nki_lab.ir.program.nodes import Kernel
 from nki_lab.isa import registry
 from nki_lab.isa.operators import OPS
 from nki_lab.simulator import Program

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import nki_lab.language as nlang
-from nki_lab.ir.builder import Builder
-from nki_lab.ir.tensor import DynamicSlice
+from nki_lab.ir.building.builder import Builder
+from nki_lab.ir.tensor.view import DynamicSlice
 from nki_lab.isa.control import register_alloc
 from nki_lab.isa.enums import dge_mode, reduce_cmd
 from nki_lab.runtime import jit, run

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from nki_lab.errors import NkiError
-from nki_lab.ir.instruction import registry
-from nki_lab.ir.tensor import DynamicSlice
+from nki_lab.ir.definition.instruction import registry
+from nki_lab.ir.tensor.view import DynamicSlice
 from nki_lab.isa.control import register_alloc
 from nki_lab.targets.spaces import PSUM, SBUF
 from tests.isa.case import Case, Tile, Traced, check

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from nki_lab.ir.cost import Port
+from nki_lab.ir.definition.cost import Port
 from nki_lab.isa.enums import reduce_cmd
 from nki_lab.targets.engines import GPSIMD, SCALAR
 from nki_lab.targets.spaces import PSUM

@@ -5,7 +5,7 @@ import pytest
 
 from nki_lab.api.install import aliases
 from nki_lab.errors import RuleBroken, SimulationError
-from nki_lab.ir.cost import Stage
+from nki_lab.ir.definition.cost import Stage
 from nki_lab.isa.enums import matmul_perf_mode
 from nki_lab.runtime import use_target
 from nki_lab.targets.engines import TENSOR, VECTOR

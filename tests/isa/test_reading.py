@@ -9,9 +9,9 @@ from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.pipeline import PASSES
 from nki_lab.dtypes import DTYPES
 from nki_lab.errors import NkiError
-from nki_lab.ir.nodes import OutputRef
-from nki_lab.ir.printer import print_kernel
-from nki_lab.ir.verify import verify
+from nki_lab.ir.program.nodes import OutputRef
+from nki_lab.ir.program.verify import verify
+from nki_lab.ir.text.printer import print_kernel
 from nki_lab.isa import enums
 from nki_lab.isa.operators import OPS
 from nki_lab.isa.reading import dotted_names, read_kernel

@@ -8,11 +8,11 @@ import pytest
 
 from nki_lab.dtypes import DTYPES
 from nki_lab.errors import NotOnTarget
-from nki_lab.ir.builder import Builder
-from nki_lab.ir.cost import MicroOp, Transfer
-from nki_lab.ir.operand_rules import operand_rules
-from nki_lab.ir.rule_errors import rule_error
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.building.builder import Builder
+from nki_lab.ir.definition.cost import MicroOp, Transfer
+from nki_lab.ir.definition.operand_rules import operand_rules
+from nki_lab.ir.definition.rule_errors import rule_error
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa import registry
 from nki_lab.targets import ALL_TARGETS
 from nki_lab.targets.features import FEATURES

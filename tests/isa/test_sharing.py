@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.tensor.view import NkiTensor
 from tests.isa.case import Case, Tile, Traced, check, empty, isa, nl, sample, tile
 from tests.isa.cases import ALL
 

@@ -6,7 +6,7 @@ import pytest
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.errors import CheckFailed, TensorOperator
-from nki_lab.ir.printer import print_kernel
+from nki_lab.ir.text.printer import print_kernel
 from nki_lab.isa.reading import read_kernel
 from nki_lab.runtime import run
 from nki_lab.runtime.jit import jit

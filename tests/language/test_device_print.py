@@ -9,7 +9,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.compiler.passes.dependences import dependences
 from nki_lab.errors import WrongOperand
-from nki_lab.ir.printer import print_kernel
+from nki_lab.ir.text.printer import print_kernel
 from nki_lab.isa.reading import read_kernel
 from nki_lab.runtime import jit, run
 from nki_lab.simulator import Program

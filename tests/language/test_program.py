@@ -5,7 +5,7 @@ import pytest
 
 import nki_lab.language as nl
 from nki_lab.errors import LoopControl, NotAllowed, OutOfBounds, OutsideKernel
-from nki_lab.ir.builder import Builder
+from nki_lab.ir.building.builder import Builder
 from nki_lab.targets import get_target
 from tests.language.evaluate import evaluate, run_kernel, stored
 

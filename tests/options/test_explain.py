@@ -8,8 +8,8 @@ import pytest
 from nki_lab import errors
 from nki_lab.api.official import API
 from nki_lab.errors import UnknownTopic
-from nki_lab.ir.instruction import Instruction, Operand
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.instruction import Instruction, Operand
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa import registry
 from nki_lab.isa.catalog import rows
 from nki_lab.isa.example import example_call

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nki_lab.errors import NkiError
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa import numerics, registry, xorwow
 from nki_lab.isa.operators import ALU, OPS
 from nki_lab.simulator import bind, late

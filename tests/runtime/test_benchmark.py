@@ -11,8 +11,8 @@ import nki_lab
 import nki_lab.language as nl
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.insert_waits import insert_waits
-from nki_lab.ir.execution import Execution
-from nki_lab.ir.repeat import repeated
+from nki_lab.ir.program.execution import Execution
+from nki_lab.ir.program.repeat import repeated
 from nki_lab.isa import registry
 from nki_lab.targets import ALL_TARGETS
 from tests.timing import kernels

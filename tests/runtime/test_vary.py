@@ -20,7 +20,7 @@ import nki_lab.language as nl
 from nki_lab import errors as e
 from nki_lab.api import isa as nisa
 from nki_lab.compiler.silence import silence
-from nki_lab.ir.execution import known_trips
+from nki_lab.ir.program.execution import known_trips
 from nki_lab.profiler import variants as variants_module
 from nki_lab.runtime.vary_parameters import proposals
 

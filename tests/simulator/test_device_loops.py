@@ -9,8 +9,8 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.compiler.check_schedule import check_schedule
 from nki_lab.errors import KernelResult, LoopControl, NkiError, RegisterValue, UnwrittenRegister
-from nki_lab.ir.nodes import Loop
-from nki_lab.ir.printer import print_kernel
+from nki_lab.ir.program.nodes import Loop
+from nki_lab.ir.text.printer import print_kernel
 from nki_lab.isa.reading import read_kernel
 from nki_lab.runtime import jit, run
 from nki_lab.simulator import Program, SimulatorOptions

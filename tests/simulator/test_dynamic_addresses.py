@@ -8,8 +8,8 @@ import pytest
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.errors import AddressOutOfRange, NkiError, NotModelled, OutOfBounds, ViewError
-from nki_lab.ir.printer import print_kernel
-from nki_lab.ir.verify import verify
+from nki_lab.ir.program.verify import verify
+from nki_lab.ir.text.printer import print_kernel
 from nki_lab.isa.reading import read_kernel
 from nki_lab.runtime import jit, run
 

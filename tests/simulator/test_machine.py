@@ -8,8 +8,8 @@ import nki_lab.language as nl
 from nki_lab.api import collectives as ncc
 from nki_lab.api import isa as nisa
 from nki_lab.errors import KernelArgument
-from nki_lab.ir.cost import MicroOp
-from nki_lab.ir.instruction import instruction, registry, updates
+from nki_lab.ir.definition.cost import MicroOp
+from nki_lab.ir.definition.instruction import instruction, registry, updates
 from nki_lab.runtime.jit import jit
 from nki_lab.simulator import Program, SimulatorOptions, simulate
 from nki_lab.targets import ALL_TARGETS

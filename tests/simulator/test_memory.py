@@ -15,9 +15,9 @@ from nki_lab.api import isa as nisa
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.dtypes import bfloat16, float32, uint8
 from nki_lab.errors import NotModelled
-from nki_lab.ir.builder import Builder
-from nki_lab.ir.nodes import Kernel
-from nki_lab.ir.storage import Address
+from nki_lab.ir.building.builder import Builder
+from nki_lab.ir.program.nodes import Kernel
+from nki_lab.ir.tensor.storage import Address
 from nki_lab.simulator import Program, SimulatorOptions
 from nki_lab.simulator.bind import _shares_places
 from nki_lab.simulator.memory import Memory, fill_unwritten

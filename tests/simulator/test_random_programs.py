@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from nki_lab.errors import OverCapacity
-from nki_lab.ir.builder import Builder
-from nki_lab.ir.verify import verify
+from nki_lab.ir.building.builder import Builder
+from nki_lab.ir.program.verify import verify
 from nki_lab.language.loops import fori_loop
 from nki_lab.targets import TRN2
 from tests.compiler.programs import (

@@ -12,7 +12,7 @@ import pytest
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.errors import AddressOutOfRange, NotModelled
-from nki_lab.ir.nodes import Loop
+from nki_lab.ir.program.nodes import Loop
 from nki_lab.runtime import jit, run
 from nki_lab.simulator import EagerRun, Program, SimulatorOptions
 from nki_lab.simulator.stepping import Around, Stepper

@@ -16,7 +16,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api.nki import simulate
 from nki_lab.errors import AddressOutOfRange, UninitializedRead
-from nki_lab.ir.instruction import UPDATE, registry
+from nki_lab.ir.definition.instruction import UPDATE, registry
 from nki_lab.runtime import NkiWarning, jit, run
 from nki_lab.source import Span
 from tests.simulator.test_dynamic_addresses import in_register, returned, tile_of

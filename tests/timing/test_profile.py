@@ -8,7 +8,7 @@ import pytest
 import nki_lab
 import nki_lab.language as nl
 from nki_lab.errors import BrokenProgram, UnknownOption
-from nki_lab.ir.execution import Execution
+from nki_lab.ir.program.execution import Execution
 from nki_lab.isa import registry
 from nki_lab.profiler.metrics import bound_by
 from nki_lab.profiler.profile_json import from_json, to_json

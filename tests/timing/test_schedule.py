@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import pytest
 
 from nki_lab.errors import InstructionError
-from nki_lab.ir.cost import MicroOp, Port, Stage, Transfer
-from nki_lab.ir.form_times import Record, RingKey, record_of
+from nki_lab.ir.definition.cost import MicroOp, Port, Stage, Transfer
+from nki_lab.ir.definition.form_times import Record, RingKey, record_of
 from nki_lab.targets import TRN2
 from nki_lab.targets.engines import DMA, GPSIMD, SCALAR, SYNC, TENSOR, VECTOR
 from nki_lab.timing.program import Program, queues_of

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nki_lab.language as nl
-from nki_lab.ir.cost import Transfer
-from nki_lab.ir.form_times import busiest_engine, engines_used, service_ns
+from nki_lab.ir.definition.cost import Transfer
+from nki_lab.ir.definition.form_times import busiest_engine, engines_used, service_ns
 from nki_lab.isa import registry
 from nki_lab.isa.enums import dge_mode
 from nki_lab.targets import get_target

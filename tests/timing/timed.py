@@ -11,8 +11,8 @@ from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.pipeline import compile_kernel
 from nki_lab.compiler.trace import TensorSpec
 from nki_lab.dtypes import dtype_of
-from nki_lab.ir.execution import Execution
-from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.program.execution import Execution
+from nki_lab.ir.program.nodes import Kernel
 from nki_lab.profiler.profile import Profile
 from nki_lab.targets import get_target
 from nki_lab.timing.options import TimingOptions

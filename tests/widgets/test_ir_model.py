@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from nki_lab.ir.printer import print_kernel
+from nki_lab.ir.text.printer import print_kernel
 from nki_lab.profiler.view_data import VIEWS, Stage
 from nki_lab.widgets import ir_model
 from nki_lab.widgets.ir_model import Passes

@@ -20,9 +20,9 @@ from nki_lab.compiler.passes.explicit_addresses import (
 from nki_lab.compiler.passes.free_places import FreePlaces, lowest_places
 from nki_lab.compiler.passes.shorten_lifetimes import shorter_lifetimes
 from nki_lab.errors import KernelErrors, NkiError
-from nki_lab.ir.lifetimes import Lifetime, peak_of
-from nki_lab.ir.nodes import Finding, Kernel
-from nki_lab.ir.storage import Address, Storage
+from nki_lab.ir.program.lifetimes import Lifetime, peak_of
+from nki_lab.ir.program.nodes import Finding, Kernel
+from nki_lab.ir.tensor.storage import Address, Storage
 from nki_lab.targets.spaces import PSUM, SBUF, MemoryRegion
 from nki_lab.targets.spec import Target
 

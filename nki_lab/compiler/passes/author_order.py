@@ -24,10 +24,10 @@ from nki_lab.compiler.passes.explicit_addresses import (
     share_bytes,
 )
 from nki_lab.errors import InstructionError, KernelArgument, NkiError, close_matches
-from nki_lab.ir.execution import size_of
-from nki_lab.ir.instruction import Instruction
-from nki_lab.ir.nodes import Kernel, Loop
-from nki_lab.ir.register import Register
+from nki_lab.ir.definition.instruction import Instruction
+from nki_lab.ir.program.execution import size_of
+from nki_lab.ir.program.nodes import Kernel, Loop
+from nki_lab.ir.tensor.register import Register
 from nki_lab.source import Span, Stack
 
 Edges = tuple[tuple[str, tuple[str, ...]], ...]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from nki_lab.compiler.passes.fitting import Fits, changes_of_lines, changes_that_fit
 from nki_lab.errors import OverCapacity
-from nki_lab.ir.lifetimes import peak_of
-from nki_lab.ir.nodes import Kernel
-from nki_lab.ir.storage import Storage
+from nki_lab.ir.program.lifetimes import peak_of
+from nki_lab.ir.program.nodes import Kernel
+from nki_lab.ir.tensor.storage import Storage
 from nki_lab.source import Span
 from nki_lab.targets.spaces import PSUM, MemoryRegion
 

@@ -1,7 +1,8 @@
 """How long does a straight piece of a program take, in its own order or in the order of readiness?
 
-The estimate knows what the timing model's queues know of each instruction (ir/form_times.py) and leaves out what they
-share: ports, GpSimd writing descriptors, and the DMA engines serving two rings at once (here one after the other).
+The estimate knows what the queues of the timing model know of each instruction (ir/definition/form_times.py) and
+leaves out what they share: ports, GpSimd writing descriptors, and the DMA engines serving two rings at once (here one
+after the other).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nki_lab.ir.form_times import Queue, Record, RingKey
+from nki_lab.ir.definition.form_times import Queue, Record, RingKey
 from nki_lab.targets.engines import TENSOR
 from nki_lab.targets.spec import Target
 

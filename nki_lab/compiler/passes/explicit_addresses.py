@@ -6,8 +6,8 @@ from bisect import bisect_left, insort
 from heapq import heappop, heappush
 
 from nki_lab.errors import AddressConflict, NkiError
-from nki_lab.ir.nodes import Kernel
-from nki_lab.ir.storage import Address, Storage
+from nki_lab.ir.program.nodes import Kernel
+from nki_lab.ir.tensor.storage import Address, Storage
 from nki_lab.source import Blame, Span
 from nki_lab.targets.spaces import SBUF, MemoryRegion
 

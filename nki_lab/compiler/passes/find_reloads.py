@@ -15,10 +15,10 @@ import numpy as np
 
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.occupants import Occupants
-from nki_lab.ir.footprint import footprint, overlap
-from nki_lab.ir.instruction import Form, Instruction
-from nki_lab.ir.nodes import Finding, Kernel
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.instruction import Form, Instruction
+from nki_lab.ir.program.nodes import Finding, Kernel
+from nki_lab.ir.tensor.footprint import footprint, overlap
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.source import Span, Stack
 from nki_lab.targets.engines import DMA
 from nki_lab.targets.spaces import PSUM, SBUF

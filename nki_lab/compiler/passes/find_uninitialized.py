@@ -17,20 +17,20 @@ import numpy as np
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.overwritten import find_overwritten
 from nki_lab.errors import KernelResult
-from nki_lab.ir.coverage import Coverage, Written, is_whole
-from nki_lab.ir.findings import FindingsByPlace
-from nki_lab.ir.instruction import READ, SPOIL, UPDATE, WRITE, Form, Instruction
-from nki_lab.ir.nodes import Finding, Kernel, Loop, LoopRange
-from nki_lab.ir.state import State
-from nki_lab.ir.storage import Storage
-from nki_lab.ir.tensor import NkiTensor
-from nki_lab.ir.unwritten import (
+from nki_lab.ir.definition.instruction import READ, SPOIL, UPDATE, WRITE, Form, Instruction
+from nki_lab.ir.definition.state import State
+from nki_lab.ir.program.findings import FindingsByPlace
+from nki_lab.ir.program.nodes import Finding, Kernel, Loop, LoopRange
+from nki_lab.ir.program.unwritten import (
     may_keep_elements,
     old_value_is_read,
     unset_state,
     unwritten_read,
     unwritten_result,
 )
+from nki_lab.ir.tensor.coverage import Coverage, Written, is_whole
+from nki_lab.ir.tensor.storage import Storage
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.targets.spaces import SHARED_HBM
 
 Part = Callable[[Instruction, NkiTensor], NkiTensor]

@@ -9,9 +9,9 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from nki_lab.ir.lifetimes import Use, peak_of
-from nki_lab.ir.nodes import Kernel
-from nki_lab.ir.storage import Storage
+from nki_lab.ir.program.lifetimes import Use, peak_of
+from nki_lab.ir.program.nodes import Kernel
+from nki_lab.ir.tensor.storage import Storage
 from nki_lab.source import Span
 from nki_lab.targets.spaces import SBUF
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from nki_lab.ir.lifetimes import Lifetime
+from nki_lab.ir.program.lifetimes import Lifetime
 
 _NEVER = -1
 

@@ -13,7 +13,7 @@ import numpy as np
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.dependences import dependences_of
 from nki_lab.compiler.passes.implied_waits import ImpliedWaits
-from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.program.nodes import Kernel
 from nki_lab.targets.engines import DMA
 
 

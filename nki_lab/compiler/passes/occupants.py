@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from nki_lab.ir.storage import Address, Storage
+from nki_lab.ir.tensor.storage import Address, Storage
 
 Occupant = tuple[Storage, Address]
 

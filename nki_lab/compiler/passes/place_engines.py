@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nki_lab.compiler.options import CompileOptions
-from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.program.nodes import Kernel
 
 
 def place_engines(kernel: Kernel, options: CompileOptions) -> Kernel:

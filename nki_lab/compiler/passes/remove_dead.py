@@ -9,9 +9,9 @@ import numpy as np
 
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.explicit_addresses import explicit_addresses, groups, overlapping
-from nki_lab.ir.findings import FindingsByPlace
-from nki_lab.ir.instruction import READ, Form, Instruction
-from nki_lab.ir.nodes import Finding, Kernel
+from nki_lab.ir.definition.instruction import READ, Form, Instruction
+from nki_lab.ir.program.findings import FindingsByPlace
+from nki_lab.ir.program.nodes import Finding, Kernel
 
 
 def remove_dead(kernel: Kernel, options: CompileOptions) -> Kernel:

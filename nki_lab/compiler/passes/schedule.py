@@ -22,11 +22,11 @@ from nki_lab.compiler.passes.estimate import Edges, Piece
 from nki_lab.compiler.passes.occupants import Occupants
 from nki_lab.compiler.passes.straight_parts import in_new_order, straight_parts
 from nki_lab.compiler.passes.timed import fastest
-from nki_lab.ir.dependences import Dependences
-from nki_lab.ir.distinct import distinct
-from nki_lab.ir.form_times import Record, record_of
-from nki_lab.ir.instruction import Form
-from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.definition.form_times import Record, record_of
+from nki_lab.ir.definition.instruction import Form
+from nki_lab.ir.program.dependences import Dependences
+from nki_lab.ir.program.nodes import Kernel
+from nki_lab.ir.tensor.distinct import distinct
 from nki_lab.targets.spaces import PSUM, SBUF
 
 _WORTH_A_NODE = (

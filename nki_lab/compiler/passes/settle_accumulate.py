@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.psum_values import find_values_under_products
-from nki_lab.ir.coverage import Coverage, Written
-from nki_lab.ir.instruction import Form, Instruction
-from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.definition.instruction import Form, Instruction
+from nki_lab.ir.program.nodes import Kernel
+from nki_lab.ir.tensor.coverage import Coverage, Written
 from nki_lab.targets.spaces import PSUM
 
 _ACCUMULATE = "accumulate"

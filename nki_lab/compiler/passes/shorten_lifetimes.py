@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator, Sequence
 from nki_lab.compiler.passes.dependences import dependences
 from nki_lab.compiler.passes.explicit_addresses import explicit_addresses, groups, overlapping
 from nki_lab.compiler.passes.straight_parts import in_new_order, straight_parts
-from nki_lab.ir.instruction import Instruction
-from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.definition.instruction import Instruction
+from nki_lab.ir.program.nodes import Kernel
 from nki_lab.targets.spaces import PSUM
 
 

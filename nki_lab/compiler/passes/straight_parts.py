@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nki_lab.ir.execution import size_of
-from nki_lab.ir.nodes import Instruction, Kernel, Loop
+from nki_lab.ir.program.execution import size_of
+from nki_lab.ir.program.nodes import Instruction, Kernel, Loop
 
 
 def straight_parts(kernel: Kernel) -> Iterator[range]:

@@ -15,8 +15,8 @@ import numpy as np
 
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.insert_waits import insert_waits
-from nki_lab.ir.execution import Execution
-from nki_lab.ir.nodes import Instruction, Kernel, Loop
+from nki_lab.ir.program.execution import Execution
+from nki_lab.ir.program.nodes import Instruction, Kernel, Loop
 from nki_lab.timing import total_ns
 from nki_lab.timing.options import TimingOptions
 from nki_lab.timing.program import LOOP_TRIP, program_of

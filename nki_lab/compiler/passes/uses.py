@@ -10,8 +10,8 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable
 
-from nki_lab.ir.footprint import Footprint, covers, flat_range, overlap
-from nki_lab.ir.storage import Address, Storage
+from nki_lab.ir.tensor.footprint import Footprint, covers, flat_range, overlap
+from nki_lab.ir.tensor.storage import Address, Storage
 
 Use = tuple[Footprint, int]  # the bytes, and the position of the instruction
 Rectangle = tuple[int, int, int, int]  # first row, end row, first byte, end byte

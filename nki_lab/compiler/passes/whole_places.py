@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from nki_lab.ir.dependences import Dependences
-from nki_lab.ir.footprint import footprint
-from nki_lab.ir.nodes import Kernel
+from nki_lab.ir.program.dependences import Dependences
+from nki_lab.ir.program.nodes import Kernel
+from nki_lab.ir.tensor.footprint import footprint
 from nki_lab.targets.spaces import PSUM, SBUF
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from nki_lab.ir.form_times import Record
+from nki_lab.ir.definition.form_times import Record
 from nki_lab.targets.engines import TENSOR
 from nki_lab.targets.spec import Target
 from nki_lab.timing.advice.evidence import Evidence, Group, Proposal, Rule, counted

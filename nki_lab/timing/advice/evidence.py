@@ -9,10 +9,10 @@ from functools import cached_property
 
 import numpy as np
 
-from nki_lab.ir.cost import MicroOp, Transfer
-from nki_lab.ir.form_times import Record, record_of, record_with
-from nki_lab.ir.instruction import Form, Instruction
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.cost import MicroOp, Transfer
+from nki_lab.ir.definition.form_times import Record, record_of, record_with
+from nki_lab.ir.definition.instruction import Form, Instruction
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.profiler.intervals import merge
 from nki_lab.profiler.profile import to_ns
 from nki_lab.targets.engines import COMPUTE, DMA, Engine

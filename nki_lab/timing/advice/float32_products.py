@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nki_lab.dtypes import bfloat16, float32
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.targets.engines import TENSOR
 from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, counted, duration
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from nki_lab.ir.cost import Port
-from nki_lab.ir.distinct import distinct
+from nki_lab.ir.definition.cost import Port
+from nki_lab.ir.tensor.distinct import distinct
 from nki_lab.profiler.intervals import merge
 from nki_lab.profiler.profile import to_ns
 from nki_lab.targets.engines import SCALAR, VECTOR, Engine

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from nki_lab.ir.storage import Storage
+from nki_lab.ir.tensor.storage import Storage
 from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, counted, size
 
 #: Loaded bytes over distinct ones: below, a few parts overlap, as at the edges of a window.

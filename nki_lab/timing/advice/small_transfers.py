@@ -8,7 +8,7 @@ from math import ceil
 
 import numpy as np
 
-from nki_lab.ir.form_times import Record
+from nki_lab.ir.definition.form_times import Record
 from nki_lab.targets.engines import DMA
 from nki_lab.targets.spec import Target
 from nki_lab.timing.advice.evidence import (

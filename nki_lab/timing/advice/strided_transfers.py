@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from nki_lab.ir.cost import Transfer
+from nki_lab.ir.definition.cost import Transfer
 from nki_lab.targets.spec import Target
 from nki_lab.timing.advice.evidence import (
     TRANSPOSED,

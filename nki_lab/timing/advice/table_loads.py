@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from nki_lab.ir.form_times import Record
+from nki_lab.ir.definition.form_times import Record
 from nki_lab.isa.operators import Op
 from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, counted, duration
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from nki_lab.ir.cost import Stage
-from nki_lab.ir.form_times import Record
+from nki_lab.ir.definition.cost import Stage
+from nki_lab.ir.definition.form_times import Record
 from nki_lab.timing.advice.evidence import (
     TRANSPOSED,
     Evidence,

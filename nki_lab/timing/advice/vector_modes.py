@@ -10,9 +10,9 @@ import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from nki_lab.ir.form_times import Record
-from nki_lab.ir.layout import contiguous_strides
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.definition.form_times import Record
+from nki_lab.ir.tensor.layout import contiguous_strides
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.targets.engines import SCALAR, VECTOR
 from nki_lab.targets.spaces import PSUM, SBUF
 from nki_lab.timing.advice.evidence import Evidence, Group, Proposal, Rule, counted, duration

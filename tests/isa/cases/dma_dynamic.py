@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.ir.tensor import DynamicSlice
+from nki_lab.ir.tensor.view import DynamicSlice
 from nki_lab.isa.control import register_alloc
 from nki_lab.isa.enums import dge_mode, oob_mode
 from nki_lab.targets.spaces import PRIVATE_HBM, SHARED_HBM

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nki_lab.dtypes import dtype_of
-from nki_lab.ir.builder import current
+from nki_lab.ir.building.builder import current
 from nki_lab.isa.enums import matmul_perf_mode
 from nki_lab.targets.spaces import PSUM
 from tests.isa.case import Case, Tile, View, empty, isa, rounded, sample, tile

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.ir.builder import current
+from nki_lab.ir.building.builder import current
 from nki_lab.targets.spaces import PSUM
 from tests.isa.case import Case, Tile, empty, isa, rounded, tile
 from tests.isa.microscaling import VALUES, packed, spread

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nki_lab.dtypes import dtype_of
-from nki_lab.ir.builder import current
+from nki_lab.ir.building.builder import current
 from nki_lab.targets.engines import SCALAR, TENSOR, VECTOR
 from nki_lab.targets.spaces import PSUM, SBUF
 from tests.isa.case import Case, Tile, empty, isa, sample, tile

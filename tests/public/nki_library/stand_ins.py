@@ -17,7 +17,7 @@ import numpy as np
 
 from nki_lab.api import install as aliases
 from nki_lab.dtypes import dtype_of
-from nki_lab.ir.tensor import NkiTensor
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa import quantize
 from nki_lab.runtime import simulate
 from nki_lab.simulator import machine, memory

@@ -90,7 +90,7 @@ def test_the_same_advice_every_time() -> None:
 def test_nothing_is_said_of_nothing() -> None:
     run = timed(kernels.chain, ((128, 64), "bfloat16"))
     empty = run.timeline.execution.kernel.with_(body=(), waits=())
-    from nki_lab.ir.execution import Execution
+    from nki_lab.ir.program.execution import Execution
     from nki_lab.timing.options import TimingOptions
     from nki_lab.timing.schedule import schedule
 

@@ -1,0 +1,1 @@
+"""Builds a program while a kernel is traced."""

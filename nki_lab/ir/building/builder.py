@@ -1,0 +1,569 @@
+"""How does a program grow while a kernel is traced?"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from types import CodeType, FrameType
+from typing import Any
+
+import numpy as np
+
+from nki_lab.dtypes import DType
+from nki_lab.errors import (
+    InstructionError,
+    LoopControl,
+    NkiError,
+    NotAllowed,
+    OutsideKernel,
+    OverCapacity,
+    RawEnum,
+    RegisterValue,
+    TensorArgument,
+)
+from nki_lab.ir.building.kept_order import KeptOrder
+from nki_lab.ir.building.loop_state import LoopState
+from nki_lab.ir.definition.author_text import variable_of
+from nki_lab.ir.definition.form_key import (
+    DEFAULT,
+    LARGEST,
+    SIMPLE,
+    alike,
+    check_integer,
+    check_name,
+    key_of,
+    note_simple,
+    plain_value,
+)
+from nki_lab.ir.definition.instruction import (
+    NAME,
+    OPAQUE,
+    Definition,
+    Form,
+    Instruction,
+    Rule,
+    active,
+    is_binding,
+)
+from nki_lab.ir.definition.rule_errors import foreign_register, foreign_tensor, rule_error
+from nki_lab.ir.program.nodes import Finding, Loop
+from nki_lab.ir.tensor.arguments import address_of, element_of, memory_of, shape_of
+from nki_lab.ir.tensor.layout import contiguous_strides
+from nki_lab.ir.tensor.register import Register
+from nki_lab.ir.tensor.storage import Storage
+from nki_lab.ir.tensor.view import NkiTensor
+from nki_lab.ir.tensor.watch import Watch
+from nki_lab.rewrite import Hint, Rewrite
+from nki_lab.source import Blame, Stack, is_internal, key_of_frame, stack_of_frame
+from nki_lab.targets.spaces import MemoryRegion
+from nki_lab.targets.spec import Target
+
+
+def current() -> Builder:
+    """Return the builder of the kernel being traced; an error outside one."""
+    builder = active.builder
+    if builder is None:
+        raise OutsideKernel(
+            "a nki.language function was called outside a kernel",
+            stack=stack_of_frame(sys._getframe(1))[:1],
+            help="call it in a function decorated with @nki.jit, and call that function with arrays",
+        )
+    return builder
+
+
+class Builder:
+    """Collects storages, instructions, loops, errors and findings of one trace.
+
+    Attributes:
+        target: the machine traced for.
+        program: (program_id, num_programs) of the core.
+        grid: the kernel was launched on a grid.
+        strict: findings become errors.
+        watch: runs what is traced, at once; None where nothing does.
+        met: the author's functions that were called -> their global names, and where they were called first.
+        identities: the identity matrices of shared HBM, by size and dtype.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        root: Any = None,
+        program: tuple[int, int] = (0, 1),
+        grid: bool = False,
+        strict: bool = False,
+        watch: Watch | None = None,
+    ) -> None:
+        self.target = target
+        self.watch = watch
+        self.root = root
+        self.program = program
+        self.grid = grid
+        self.strict = strict
+        self.storages: list[Storage] = []
+        self.registers: list[Register] = []
+        self.open_whiles: list[Any] = []
+        self.loop_states: list[LoopState] = []  # of the open `while` loops
+        self.kept_order = KeptOrder()
+        self._outer: list[tuple[list[Any], Loop]] = []
+        self._loops = 0
+        self._hbm_bytes = 0
+        self._open_loops: set[int] = set()
+        self._count = 0
+        self.body: list[Instruction | Loop] = []
+        self.forms: dict[Any, Form] = {}
+        self.errors: list[NkiError] = []
+        self.findings: dict[tuple[str, str, Any], Finding] = {}
+        self._names: dict[str, int] = {}
+        self._given: set[str] = set()  # names that the author gave to tensors
+        self._stacks: dict[tuple[int, ...], Stack] = {}
+        self.met: dict[CodeType, tuple[dict[str, Any], Stack]] = {}
+        self._assigned: dict[int, str] = {}  # by identity of the stack
+        self._reported: set[tuple[Any, Stack]] = set()
+        # For holds_comparison: whether each storage holds truth values, after so much of the current body.
+        self._truths: dict[Storage, bool] = {}
+        self._looked_at = 0
+        self.identities: dict[tuple[int, DType], NkiTensor] = {}
+        # Where `depends_on` was called, by the idents of the instruction that waits and of its producer.
+        self.edges: dict[tuple[int, int], Stack] = {}
+
+    def release(self) -> None:
+        """Forget what was collected, when the trace has ended.
+
+        Tensors know their builder, which would hold them in a circle, and all that the trace has made with them.
+        """
+        Builder.__init__(self, self.target, program=self.program, strict=self.strict)
+
+    # -- places --------------------------------------------------------------------------------------------------
+
+    def stack(self, depth: int = 2) -> Stack:
+        """Return the author's places from `depth` frames up to the kernel, innermost first; equal ones are one."""
+        frame = sys._getframe(depth)
+        key = key_of_frame(frame, self.root)
+        known = self._stacks.get(key)
+        if known is None:
+            known = self._stacks[key] = stack_of_frame(frame, self.root)
+            self._meet(frame, known)
+        return known
+
+    def _meet(self, frame: Any, stack: Stack) -> None:
+        """Note the functions that a new place is the first to show; called once per place, not per instruction."""
+        for depth, (code, _) in enumerate(stack):  # type: ignore[misc]
+            while frame.f_code is not code:
+                frame = frame.f_back
+            if code not in self.met:
+                self.met[code] = (frame.f_globals, stack[depth + 1 :])
+            frame = frame.f_back
+
+    # -- tensors -------------------------------------------------------------------------------------------------
+
+    def allocate(
+        self,
+        shape: Any,
+        dtype: DType,
+        buffer: MemoryRegion | str | None = None,
+        name: str | None = "",
+        *,
+        address: tuple[int, int] | None = None,
+        origin: str = "temporary",
+        data: np.ndarray | None = None,
+    ) -> NkiTensor:
+        """Create a tensor and return the view of all of it.
+
+        Args:
+            shape: positive integers; in SBUF and PSUM the partition axis first, at least two axes.
+            dtype: NKI dtype.
+            buffer: memory; None is SBUF.
+            name: for errors, IR and profiles; by default the variable it is assigned to.
+            address: start partition and byte within the partition, on chip only.
+            origin: "input", "constant" or "temporary".
+            data: contents of a constant.
+        """
+        stack = self.stack() if origin == "temporary" else ()
+        space = memory_of(buffer)
+        sizes = shape_of(shape)
+        element = element_of(dtype)
+        if space.on_chip:
+            if sizes == (1,):
+                # The pages of register_load and register_store make their tensor so; on chip it has two axes.
+                sizes = (1, 1)
+            if len(sizes) < 2:
+                raise TensorArgument(
+                    f"shape {sizes} in {space.name}: SBUF and PSUM tensors have a partition axis and a free axis",
+                    help=f"write shape ({sizes[0]}, 1) for one value per partition, or (1, {sizes[0]}) for one row",
+                    blame=Blame.of("shape", 0),
+                )
+            if sizes[0] > self.target.partitions:
+                raise TensorArgument(
+                    f"shape {sizes} in {space.name}: {sizes[0]} partitions, the memory has {self.target.partitions}",
+                    help="split axis 0 into tiles of 128, or put the extra rows on a free axis",
+                    blame=Blame.of("shape", 0),
+                )
+        place = None
+        if address is not None:
+            place = address_of(address, space, sizes, element, self.target)
+        if name is None:  # published kernels pass on a name that may be missing
+            name = ""
+        if not isinstance(name, str):
+            raise TensorArgument(f"name must be a string, found {type(name).__name__}")
+        storage = Storage(
+            len(self.storages), self._unique(name or self._variable(stack)), sizes, element, space,
+            address=place, origin=origin, data=data, stack=stack, owner=self, loop=self.loop,
+            named=bool(name),
+        )  # fmt: skip
+        self.storages.append(storage)
+        if not space.on_chip:
+            self._count_hbm(storage)
+        return NkiTensor._make(storage, sizes, contiguous_strides(sizes), 0, element)
+
+    def _count_hbm(self, storage: Storage) -> None:
+        self._hbm_bytes += storage.nbytes
+        if self._hbm_bytes > self.target.hbm_bytes_per_chip:
+            raise OverCapacity(
+                f"with {storage.describe()} the kernel's tensors in HBM need {self._hbm_bytes:,} bytes; a chip of"
+                f" {self.target.name} has {self.target.hbm_bytes_per_chip:,}",
+                stack=storage.stack,
+                help="make the tensor smaller: are its sizes meant?",
+            )
+
+    def _unique(self, name: str) -> str:
+        seen = self._names.get(name)
+        if seen is None:
+            self._names[name] = 0
+            return name
+        while True:
+            seen += 1
+            candidate = f"{name}.{seen}"
+            if candidate not in self._names:
+                self._names[name] = seen
+                self._names[candidate] = 0
+                return candidate
+
+    def note_name(self, name: str) -> None:
+        """Note a name that the author gave to a tensor; nki.language names its own tiles as it likes."""
+        if name in self._given:
+            self.find(
+                "portability",
+                f"two tensors with name={name!r}: NKI's tracer takes it, its parser does not",
+                help="give each tensor a name of its own, or none",
+            )
+        self._given.add(name)
+
+    def _variable(self, stack: Stack) -> str:
+        name = self._assigned.get(id(stack))
+        if name is None:
+            name = self._assigned[id(stack)] = variable_of(stack) or "tile"
+        return name
+
+    # -- instructions --------------------------------------------------------------------------------------------
+
+    def emit(self, definition: Definition, args: tuple[Any, ...]) -> Instruction:
+        """Append an instruction and return it; broken rules are collected, not raised."""
+        # One entry per argument, in a loop without calls for the common kinds: this runs once per instruction.
+        key: list[Any] = [definition]
+        changed: dict[int, Any] | None = None
+        foreign: NkiTensor | None = None
+        for value, keyed, default in zip(args, definition.keyed, definition.defaults, strict=True):
+            if value is default:
+                key.append(DEFAULT)
+                continue
+            kind = type(value)
+            if keyed is NAME:
+                if value is not None:
+                    check_name(definition.name, value)
+                key.append(None)
+            elif kind is NkiTensor:
+                storage = value.storage
+                if storage.owner is not self or (
+                    storage.loop and storage.loop not in self._open_loops
+                ):
+                    foreign = value
+                first = value.offset and value.offset * value.dtype.itemsize // storage.form_bytes
+                if storage.address is not None:
+                    first += storage.address.partition * (storage.row_bytes // storage.form_bytes)
+                seen = (value.shape, value.strides, value.dtype, storage.buffer, first)
+                if value.dynamic is None:
+                    key.append(seen)
+                else:
+                    key.append((seen, value.dynamic.key))
+                    foreign = self._check_index(definition, value) or foreign
+            elif kind is Register:
+                key.append(kind)
+                self._check_register(definition, len(key) - 2, value)
+            elif kind is float:
+                if not -LARGEST < value < LARGEST:
+                    self._check_number(definition, len(key) - 1, value)
+                key.append(kind if keyed is OPAQUE else (kind, value))
+            elif (kind is int or kind is str) and isinstance(keyed, type):
+                value = self._member(definition, len(key) - 1, value, keyed)
+                changed = {**(changed or {}), len(key) - 1: value}
+                key.append(key_of(value))
+            elif kind is int or kind is bool:
+                if not -0x80000000 <= value <= 0xFFFFFFFF:
+                    check_integer(definition.name, value)
+                    self._check_number(definition, len(key) - 1, value)
+                key.append(kind if keyed is OPAQUE else (kind, value))
+            elif kind in SIMPLE:
+                key.append(value)
+            else:
+                if kind is tuple or kind is list or isinstance(value, (np.generic, np.ndarray)):
+                    plain = plain_value(value)
+                    changed = {**(changed or {}), len(key) - 1: plain}
+                    foreign = foreign or self._foreign(definition, plain)
+                    self._check_number(definition, len(key) - 1, plain)
+                else:
+                    note_simple(value)
+                key.append(key_of(value))
+        if changed:
+            args = tuple(changed.get(n, v) for n, v in enumerate(args))
+        if definition.identities:
+            key.append(alike(args))
+        stack = self.stack(3)
+        made = Instruction(definition, args, stack)
+        if "lnc2" in definition.requires and self.program[1] == 1:
+            raise InstructionError(
+                f"{definition.name} needs both cores of a logical core, and the kernel runs on one",
+                stack=stack,
+                help="launch the kernel on two cores, kernel[2](...), or ask nl.num_programs() first",
+            )
+        if foreign is not None:
+            raise foreign_tensor(made, foreign, foreign.storage.owner is self)
+        identity = tuple(key)
+        form = self.forms.get(identity)
+        if form is None:
+            form = self.forms[identity] = Form(made, self.target)
+        made.form = form
+        made.ident = self._count
+        self._count += 1
+        if self.kept_order.blocks:
+            self.kept_order.note(made)
+        if form.broken:
+            self._report(form.broken, made)
+        if form.remarks:
+            self._remark(form.remarks, made)
+        self.body.append(made)
+        if self.watch is not None:
+            if form.broken:  # without its result nothing that follows can be run
+                raise self.errors.pop()
+            self.watch.emitted(made)
+        return made
+
+    def note_edges(self, later: Instruction, producers: Iterable[Instruction]) -> None:
+        """Note where the author asked an instruction to wait for others."""
+        stack = self.stack(3)
+        for producer in producers:
+            self.edges.setdefault((later.ident, producer.ident), stack)
+
+    def _member(self, definition: Definition, position: int, value: Any, kind: type[Any]) -> Any:
+        """Take a raw value for the enum member it stands for; one that stands for none breaks a rule."""
+        try:
+            member = kind(value)
+        except ValueError:
+            return value
+        name = definition.params[position]
+        # Integers are refused since 0.3 (nki/migration/index.rst); of strings no page says so. Published kernels pass
+        # both, and their meaning is not in doubt.
+        refused = not isinstance(value, str)
+        self.find(
+            "portability",
+            f"{definition.name}: {name}={value!r} is a raw value of {kind.__name__}, which NKI"
+            f" {'refuses since 0.3' if refused else 'documents by its members only'}",
+            help=Hint(f"write {name}={member!r}", Rewrite("", repr(member))),
+            code=RawEnum.code if refused else "",
+            blame=Blame(definition.name, ((name, position),)),
+        )
+        return member
+
+    def _report(self, broken: tuple[Rule, ...], made: Instruction) -> None:
+        frame = _author_frame(sys._getframe(2))
+        for rule in broken:
+            # An unrolled loop makes the same mistake in every trip; it is told once.
+            if (rule, made.stack) not in self._reported:
+                self._reported.add((rule, made.stack))
+                self.errors.append(rule_error(rule, made, frame))
+
+    def _remark(self, remarks: tuple[Rule, ...], made: Instruction) -> None:
+        for rule in remarks:
+            error = rule_error(rule, made)
+            found = f"{error.message} ({'; '.join(error.notes)})"
+            self.find(rule.finding, found, error.help, error.code, made.stack)
+
+    def _check_number(self, definition: Definition, position: int, value: Any) -> None:
+        """Record numbers, also in lists, that scalars of the chip cannot hold: they have 32 bits."""
+        for item in value if type(value) is tuple else (value,):
+            if type(item) is tuple:
+                self._check_number(definition, position, item)
+            elif type(item) is int and not -0x80000000 <= item <= 0xFFFFFFFF:
+                self._find_number(definition, position, item, "an integer of more than 32 bits")
+            elif type(item) is float and LARGEST <= abs(item) < math.inf:
+                self._find_number(definition, position, item, "infinite as float32")
+
+    def _find_number(self, definition: Definition, position: int, value: Any, what: str) -> None:
+        name = definition.params[position]
+        self.find(
+            "hazard",
+            f"{definition.name}: {name}={value!r} is {what}; scalars of NKI have 32 bits",
+            help=f"keep it below {LARGEST:.8g}, or write float('inf') where that is meant"
+            if type(value) is float
+            else "write an integer of 32 bits, or a float, which is rounded to float32",
+            blame=Blame(definition.name, ((name, position),)),
+        )
+
+    def _check_register(self, definition: Definition, position: int, register: Register) -> None:
+        name = definition.params[position]
+        if register.owner is not self:
+            raise foreign_register(definition, register)
+        if register.frozen and name in definition.sets:
+            raise RegisterValue(
+                f"{definition.name}: register `{register.name}` is the induction variable of a device loop, which"
+                " only the loop changes",
+                help="keep a value of your own in a register from nisa.register_alloc()",
+                blame=Blame(definition.name, ((name, position),)),
+            )
+        if register.by_value and name in definition.sets:
+            self.find(
+                "portability",
+                f"{definition.name}: writing register `{register.name}` has no effect on its loop, which gives the body"
+                " a copy in each pass; not every NKI compiler takes it",
+                help="keep a value of your own in a register from nisa.register_alloc()",
+            )
+
+    def _check_index(self, definition: Definition, view: NkiTensor) -> NkiTensor | None:
+        """Return the tile of indices of a view when it belongs to another trace or an ended loop."""
+        assert view.dynamic is not None
+        index = view.dynamic.index
+        if isinstance(index, Register):
+            if index.owner is not self:
+                raise foreign_register(definition, index)
+            return None
+        storage = index.storage
+        known = storage.owner is self and (not storage.loop or storage.loop in self._open_loops)
+        return None if known else index
+
+    def _foreign(self, definition: Definition, value: Any) -> NkiTensor | None:
+        """Return a tensor inside a list that belongs to another trace."""
+        for item in value if type(value) is tuple else ():
+            if type(item) is NkiTensor:
+                if item.storage.owner is not self:
+                    return item
+                if item.dynamic is not None and (index := self._check_index(definition, item)):
+                    return index
+        return None
+
+    def reform(self, made: Instruction) -> Instruction:
+        """Give an instruction whose arguments a pass changed its form."""
+        made.form = Form(made, self.target)
+        return made
+
+    # -- registers and loops --------------------------------------------------------------------------------------
+
+    @property
+    def loop(self) -> int:
+        """Number of the innermost device loop that is open, from 1 on; 0 outside all."""
+        return self._outer[-1][1].number if self._outer else 0
+
+    def register(self, name: str = "", frozen: bool = False) -> Register:
+        """Return a new register, named after the variable it is assigned to."""
+        called = name or variable_of(self.stack()) or "register"
+        made = Register(len(self.registers), self._unique(called), self, frozen)
+        self.registers.append(made)
+        return made
+
+    def open_loop(self, kind: str, bounds: tuple[Any, ...], register: Register) -> None:
+        """Begin a loop that the device runs; what follows is its body until `close_loop`."""
+        if self.kept_order.blocks:
+            raise LoopControl(
+                "a device loop cannot stand inside nl.no_reorder",
+                help="put the no_reorder block inside the loop's body",
+            )
+        self._loops += 1
+        loop = Loop(kind, bounds, register, (), self.stack(), self._loops)
+        self._outer.append((self.body, loop))
+        self._open_loops.add(loop.number)
+        self._look_for_truths()
+        self.body, self._looked_at = [], 0
+        if self.watch is not None:
+            self.watch.opened(loop)
+
+    def close_loop(self) -> None:
+        """End the innermost open loop."""
+        outer, loop = self._outer.pop()
+        self._open_loops.discard(loop.number)
+        outer.append(replace(loop, body=tuple(self.body)))
+        self._look_for_truths()
+        self.body, self._looked_at = outer, len(outer)
+        if self.watch is not None:
+            self.watch.closed(outer[-1])
+
+    @contextmanager
+    def inside_loop(self, number: int) -> Iterator[None]:
+        """Allow tensors of a device loop whose body is not collected here."""
+        self._open_loops.add(number)
+        try:
+            yield
+        finally:
+            self._open_loops.discard(number)
+
+    def check_closed(self) -> None:
+        """Refuse a trace that ended inside a device loop, or with an order that was asked for in no block."""
+        for block in self.kept_order.not_entered:
+            raise NotAllowed(
+                "nl.no_reorder() without `with` orders nothing",
+                stack=block.stack,
+                help="write `with nl.no_reorder():` and put the instructions into its block",
+            )
+        if self._outer:
+            raise LoopControl(
+                "a device loop was left before its end",
+                stack=self._outer[-1][1].stack,
+                help="do not return from, or raise in, the body of a device loop",
+            )
+
+    def holds_comparison(self, tensor: NkiTensor) -> bool:
+        """Tell whether the last instruction that wrote into a tensor's storage compared values."""
+        self._look_for_truths()
+        return tensor.storage.origin == "temporary" and self._truths.get(tensor.storage, False)
+
+    def _look_for_truths(self) -> None:
+        # Kernels ask in every trip of long unrolled loops: each instruction is looked at once.
+        for made in self.body[self._looked_at :]:
+            if type(made) is Instruction:
+                gives = [a.gives_truth for a in made.args if hasattr(a, "gives_truth")]
+                self._truths.update((t.storage, bool(gives) and gives[-1]) for t in made.written())
+        self._looked_at = len(self.body)
+
+    # -- findings ------------------------------------------------------------------------------------------------
+
+    def find(
+        self,
+        kind: str,
+        message: str,
+        help: str = "",
+        code: str = "",
+        stack: Stack | None = None,
+        blame: Blame | None = None,
+    ) -> None:
+        """Record a finding once per place."""
+        where = self.stack() if stack is None else stack
+        finding = Finding(kind, message, where, help, code, blame)
+        self.findings.setdefault((kind, message, where), finding)
+
+    @contextmanager
+    def active(self) -> Iterator[Builder]:
+        """Make this the builder that instructions and tensor creation use."""
+        previous = active.builder
+        active.builder = self
+        try:
+            yield self
+        finally:
+            active.builder = previous
+
+
+def _author_frame(frame: Any) -> FrameType | None:
+    """Return the frame that calls an instruction, seen from `emit`'s caller, where that is the author's."""
+    while frame is not None and is_binding(frame.f_code):
+        frame = frame.f_back
+    return None if frame is None or is_internal(frame.f_code) else frame

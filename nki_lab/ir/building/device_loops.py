@@ -1,0 +1,153 @@
+"""How does Python's control flow become a loop that the device runs?
+
+The body is traced once. `while register:` is recognised when Python asks the register for its truth value: the first
+time at a place opens the loop, the second time there closes it. The text is read to make sure that the place is the
+test of a `while`, and that the body is left only at its end.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import sys
+from functools import lru_cache
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any
+
+from nki_lab.errors import LoopControl, RegisterValue, RemovedLoop
+from nki_lab.ir.building.loop_state import state_of_block
+from nki_lab.ir.definition.instruction import active
+from nki_lab.source import Span
+
+if TYPE_CHECKING:
+    from nki_lab.ir.tensor.register import Register
+
+Position = tuple[int | None, int | None, int | None, int | None]
+
+
+def while_test(register: Register) -> bool:
+    """Answer Python's test of a register: True opens the device loop, False closes it."""
+    frame = sys._getframe(2)  # past Register.__bool__
+    builder = active.builder
+    position = position_of(frame)
+    loop = find_loop(frame.f_code, position, ast.While)
+    if builder is None or loop is None:
+        raise RegisterValue(
+            f"the value of register `{register.name}` is known only while the kernel runs, so `if` cannot test it",
+            help="mask with nl.where or nisa.tensor_copy_predicated, or run the branch in nl.while_loop",
+        )
+    key = (frame, position, register.id)
+    if builder.open_whiles and builder.open_whiles[-1] == key:
+        builder.open_whiles.pop()
+        builder.close_loop()
+        builder.loop_states.pop().tell(builder)
+        return False
+    check_body(loop, frame.f_code)
+    builder.find(
+        "deprecation",
+        "`while` over a register is deprecated since NKI 0.6",
+        help="write nl.while_loop(register, body)",
+        code=RemovedLoop.code,
+    )
+    builder.loop_states.append(state_of_block(loop, frame))
+    builder.open_loop("while", (), register)
+    builder.open_whiles.append(key)
+    return True
+
+
+def position_of(frame: FrameType) -> Position:
+    """Return the place in the text that a frame is evaluating."""
+    positions = list(frame.f_code.co_positions())
+    return positions[frame.f_lasti // 2]
+
+
+def find_loop(code: CodeType, position: Position, kind: type[ast.AST]) -> Any:
+    """Return the `while` whose test, or `for` whose iterable, holds a place; None where there is none."""
+    line, end_line, column, end_column = position
+    if line is None or end_line is None or column is None or end_column is None:
+        return None
+    text = "".join(linecache.getlines(code.co_filename))
+    nodes: tuple[Any, ...] = _loops(text)
+    for node in nodes:
+        if not _is(node, kind):
+            continue
+        part = node.test if kind is ast.While else node.iter
+        end = (part.end_lineno, part.end_col_offset)
+        whole = (node.end_lineno, node.end_col_offset)
+        start = (node.lineno, node.col_offset)
+        # Python 3.11 places the jump of a `while` on the whole statement, later versions on the test.
+        if start <= (line, column) and (
+            (end_line, end_column) <= end
+            or ((line, column), (end_line, end_column)) == (start, whole)
+        ):
+            return node
+    return None
+
+
+def _is(node: Any, kind: Any) -> bool:
+    return type(node) is kind
+
+
+@lru_cache(maxsize=64)
+def _loops(text: str) -> tuple[Any, ...]:
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return ()
+    return tuple(n for n in ast.walk(tree) if isinstance(n, (ast.While, ast.For)))
+
+
+def check_body(loop: Any, code: CodeType) -> None:
+    """Refuse `break`, `continue` and `return` in the body of a device loop, and an `else` of it."""
+    found = next(_leaving(loop.body), None)
+    what = {ast.Break: "break", ast.Continue: "continue", ast.Return: "return"}
+    if found is None and loop.orelse:
+        found, word = loop.orelse[0], "else"
+    elif found is not None:
+        word = what[type(found)]
+    if found is None:
+        return
+    stack = () if active.builder is None else active.builder.stack()
+    raise LoopControl(
+        f"`{word}` is not allowed in a loop that the device runs",
+        stack=(Span.of_node(found, code), *stack[1:]),
+        notes=(f"the loop at line {loop.lineno}",),
+        help="let the loop end by its bound or condition; mask what must not happen",
+    )
+
+
+def _leaving(body: list[Any], inner: bool = False) -> Any:
+    for node in body:
+        if isinstance(node, ast.Return) or (
+            not inner and isinstance(node, (ast.Break, ast.Continue))
+        ):
+            yield node
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            continue
+        elif isinstance(node, (ast.For, ast.While)):
+            # `break` in a loop inside belongs to that one; it is an unrolled one, or checked when it opens.
+            yield from _leaving([*node.body, *node.orelse], inner=True)
+        else:
+            for name in ("body", "orelse", "finalbody"):
+                yield from _leaving(getattr(node, name, []), inner)
+            for handler in getattr(node, "handlers", []):
+                yield from _leaving(handler.body, inner)
+            for case in getattr(node, "cases", []):
+                yield from _leaving(case.body, inner)
+
+
+def loops_for_ever(frame: FrameType) -> bool:
+    """Tell whether what a frame asks for is the test of a `while` that nothing in its body can end."""
+    loop = find_loop(frame.f_code, position_of(frame), ast.While)
+    if loop is None:
+        return False
+    inside = [node for statement in loop.body for node in ast.walk(statement)]
+    asked = list(ast.walk(loop.test))
+    names = {node.id for node in asked if isinstance(node, ast.Name)}
+    changed = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    leaves = any(isinstance(node, (ast.Break, ast.Return, ast.Raise)) for node in inside)
+    plain = all(
+        isinstance(node, (ast.Name, ast.Subscript, ast.Slice, ast.Constant, ast.Tuple, ast.Load))
+        for node in asked
+    )
+    return plain and not leaves and not names & changed

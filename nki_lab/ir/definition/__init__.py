@@ -1,0 +1,1 @@
+"""Definitions of instructions: operands, rules, cost, and the form of a call."""

@@ -1,0 +1,80 @@
+"""Errors of an instruction that breaks a rule, or uses what belongs elsewhere."""
+
+from __future__ import annotations
+
+from types import FrameType
+from typing import Any
+
+from nki_lab.errors import InstructionError, LoopControl, NkiError
+from nki_lab.ir.definition.author_text import values_of_arguments
+from nki_lab.ir.definition.instruction import Definition, Instruction, Rule
+from nki_lab.ir.tensor.dynamic import first_partition
+from nki_lab.ir.tensor.register import Register
+from nki_lab.ir.tensor.view import NkiTensor
+from nki_lab.source import Blame
+
+
+def rule_error(rule: Rule, i: Instruction, frame: FrameType | None = None) -> NkiError:
+    """Return the error of a broken rule, describing what the rule is about.
+
+    Args:
+        rule: the rule that does not hold.
+        i: the instruction that breaks it.
+        frame: the author's, where their line calls the instruction itself: its arguments can be marked there, and what
+            names in them stand for is told.
+    """
+    definition = i.definition
+    notes = []
+    for name in rule.about:
+        value = i.args[definition.position[name]]
+        for v in (
+            value if type(value) is tuple and value and type(value[0]) is NkiTensor else (value,)
+        ):
+            notes.append(f"{name} = {_shown(v)}")
+    advice = rule.help(i) if callable(rule.help) else rule.help
+    about = tuple((name, definition.position[name]) for name in rule.about)
+    blame = None
+    if frame is not None:
+        blame = Blame(definition.name, about)
+        values = [v for v in values_of_arguments(i.stack, blame, frame) if v not in notes]
+        notes += [f"here {', '.join(values)}"] if values else []
+    message = f"{definition.name}: {rule.text}"
+    return rule.error(message, stack=i.stack, notes=notes, help=advice, blame=blame)
+
+
+def _shown(value: Any) -> str:
+    if type(value) is NkiTensor:
+        first = first_partition(value) if value.storage.on_chip else 0
+        return value.describe() + (f", from partition {first} on" if first else "")
+    shown = repr(value)
+    if " at 0x" in shown:  # an address differs from run to run; errors do not
+        return f"{getattr(value, '__name__', '')} ({type(value).__name__})".strip()
+    return shown
+
+
+def foreign_tensor(i: Instruction, tensor: NkiTensor, ended: bool) -> NkiError:
+    """Return the error of an operand of another trace, or (`ended`) of a device loop that is over."""
+    definition = i.definition
+    holding = ((name, n) for n, name in enumerate(definition.params) if i.args[n] is tensor)
+    blame = Blame(definition.name, tuple(holding))
+    if ended:
+        return LoopControl(
+            f"{definition.name}: {tensor.describe()} was made in a device loop that has ended",
+            stack=i.stack,
+            help="make the tensor before the loop, so that it lives on after it",
+            blame=blame,
+        )
+    return InstructionError(
+        f"{definition.name}: {tensor.describe()} was made by another kernel call",
+        stack=i.stack,
+        help="make every tensor inside the kernel that uses it",
+        blame=blame,
+    )
+
+
+def foreign_register(definition: Definition, register: Register) -> InstructionError:
+    """Return the error of a register of another trace."""
+    return InstructionError(
+        f"{definition.name}: register `{register.name}` was made by another kernel call",
+        help="allocate it inside the kernel with nisa.register_alloc()",
+    )

@@ -1,0 +1,1 @@
+"""Programs: kernels and loops, live ranges, accesses, and what is verified."""

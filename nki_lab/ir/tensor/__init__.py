@@ -1,0 +1,1 @@
+"""Tensors: storage, views and their layout, addresses from registers. Knows no instruction."""

@@ -1,0 +1,161 @@
+"""What may a tensor be created with?"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from nki_lab.dtypes import DTYPES, DType
+from nki_lab.errors import AddressConflict, NkiError, TensorArgument, close_matches
+from nki_lab.ir.tensor.storage import Address
+from nki_lab.rewrite import Hint, Rewrite
+from nki_lab.source import Blame
+from nki_lab.targets.spaces import ARGUMENT_HBM, SBUF, SHARED_HBM, MemoryRegion
+from nki_lab.targets.spec import Target
+
+
+def memory_of(buffer: MemoryRegion | str | None) -> MemoryRegion:
+    """Return the memory a tensor is to live in; None is SBUF."""
+    if buffer is None:
+        return SBUF
+    if isinstance(buffer, MemoryRegion):
+        return SHARED_HBM if buffer is ARGUMENT_HBM else buffer
+    raise TensorArgument(
+        f"buffer must be a memory of nki.language, found {buffer!r}",
+        help="use nl.sbuf, nl.psum, nl.hbm, nl.private_hbm or nl.shared_hbm",
+        blame=Blame.of("buffer"),
+    )
+
+
+# The nearest element type for NumPy types that no memory of the chip holds.
+_NUMBERS = {"float": "float32", "int": "int32", "bool": "bool_"}
+_NEAREST = {"bool": "bool_", "float64": "float32", "int64": "int32", "uint64": "uint32"}
+
+
+def element_of(dtype: Any, error: type[NkiError] = TensorArgument) -> DType:
+    """Return the element type an author asked for; types of NumPy and PyTorch are refused with the name to write.
+
+    The official API says `DType = str` (nki/api/nki/language/__init__.py).
+    """
+    if type(dtype) is DType:
+        return dtype
+    if isinstance(dtype, str):
+        found = DTYPES.get("bool_" if dtype == "bool" else dtype)
+        if found is not None:
+            return found
+        raise error(
+            f"dtype {dtype!r} is not an NKI dtype",
+            help=close_matches(dtype, DTYPES) or "use one of nki.language, e.g. nl.float32",
+            blame=Blame.of("dtype"),
+        )
+    try:
+        name = "" if dtype is None else np.dtype(dtype).name  # which takes None for float64
+    except TypeError:
+        name = str(dtype)
+    name = name.rpartition(".")[2]  # torch.float16
+    if callable(dtype) and not isinstance(
+        dtype, type
+    ):  # a function in the place of a type, such as that of a tile
+        name = _NUMBERS.get(getattr(dtype, "__name__", ""), "")
+    name = _NEAREST.get(name, name)
+    raise error(
+        f"dtype {_written(dtype)} is not an NKI dtype",
+        help=Hint(f"write nl.{name}", Rewrite("", f"nl.{name}"))
+        if name in DTYPES
+        else "use one of nki.language, e.g. nl.float32",
+        blame=Blame.of("dtype"),
+    )
+
+
+def _written(dtype: Any) -> str:
+    if isinstance(dtype, type):
+        module = dtype.__module__.replace("numpy", "np").replace("builtins", "")
+        return f"{module}.{dtype.__name__}".lstrip(".")
+    if callable(dtype):
+        return getattr(dtype, "__name__", type(dtype).__name__)
+    text = repr(dtype)
+    return (
+        f"of type {type(dtype).__name__}" if " at 0x" in text else text
+    )  # an address says nothing
+
+
+def shape_of(shape: Any) -> tuple[int, ...]:
+    """Return a shape as plain positive integers."""
+    if type(shape) is tuple and shape:
+        for n in shape:
+            if type(n) is not int or n < 1:
+                break
+        else:
+            return shape
+    sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
+    try:
+        plain = tuple(n.__index__() for n in sizes)
+    except (AttributeError, TypeError):
+        raise TensorArgument(
+            f"shape {shape!r} must be positive integers", blame=Blame.of("shape", 0)
+        ) from None
+    if not plain or min(plain) < 1:
+        raise TensorArgument(f"shape {plain} must be positive integers", blame=Blame.of("shape", 0))
+    return plain
+
+
+def address_of(
+    address: Any, space: MemoryRegion, shape: tuple[int, ...], dtype: DType, target: Target
+) -> Address | None:
+    """Return the address an author asked for, or None; it must lie in the memory."""
+    if address is None:
+        return None
+    blame = Blame.of("address")
+    if not space.on_chip:
+        raise TensorArgument(
+            f"address={address} in {space.name}: only SBUF and PSUM have addresses", blame=blame
+        )
+    try:
+        partition, byte = (n.__index__() for n in address)
+    except (AttributeError, TypeError, ValueError):
+        raise TensorArgument(
+            f"address must be (start partition, byte within the partition), found {address!r}",
+            blame=blame,
+        ) from None
+    if not 0 <= partition < target.partitions or partition + shape[0] > target.partitions:
+        raise TensorArgument(
+            f"address {tuple(address)} with {shape[0]} partitions does not fit {target.partitions} partitions",
+            blame=blame,
+        )
+    if byte < 0:
+        raise TensorArgument(
+            f"address {tuple(address)}: the byte must not be negative", blame=blame
+        )
+    if (
+        space is MemoryRegion.psum
+        and byte % target.psum_bank_bytes
+        and (
+            byte % target.psum_bank_bytes + prod(shape[1:]) * dtype.itemsize
+            > target.psum_bank_bytes
+        )
+    ):
+        raise TensorArgument(
+            f"address {tuple(address)} in psum: the tensor crosses a bank of {target.psum_bank_bytes} bytes",
+            help=f"start it at a multiple of {target.psum_bank_bytes}, or so that it ends before the next one",
+            blame=blame,
+        )
+    step = target.sbuf_min_align_bytes if space is SBUF else target.psum_min_align_bytes
+    if byte % step:
+        raise AddressConflict(
+            f"address {tuple(address)} in {space.name}: the byte must be a multiple of {step},"
+            f" nl.tile_size.{space.name}_min_align",
+            help=f"write ({partition}, {byte // step * step}) or ({partition}, {-(-byte // step) * step})",
+            blame=blame,
+        )
+    return Address(partition, byte)
+
+
+def portable_address(address: Any) -> bool:
+    """Tell whether NKI's parser takes an address: an even byte, from partition 0, 32, 64 or 96 on.
+
+    (KLR KLR/Trace/Term.lean, pointerAccess)
+    """
+    partition, byte = address
+    return partition in (0, 32, 64, 96) and byte % 2 == 0

@@ -1,0 +1,68 @@
+"""What is a register, and what may Python do with one while a kernel is traced?
+
+A register holds a 32-bit integer known only while the kernel runs (nki.isa.VirtualRegister). It can bound a device
+loop, be its condition, and address tensors; Python control flow on it can only be the `while` of a device loop.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from nki_lab.errors import RegisterValue
+from nki_lab.ir.tensor.watch import watch_of
+
+#: What a register holds: it has 32 bits, and its value a sign.
+REGISTER_VALUES = range(-(1 << 31), 1 << 31)
+
+
+class Register:
+    """A 32-bit integer of the device: `nki.isa.register_alloc()` makes one.
+
+    Attributes:
+        id: position among the kernel's registers.
+        name: variable it was assigned to.
+        frozen: an induction variable, which only its loop changes.
+        by_value: an induction variable that the body of its loop gets a copy of in each pass.
+        owner: the builder of the trace it belongs to.
+    """
+
+    __slots__ = ("id", "name", "frozen", "by_value", "owner")
+
+    def __init__(self, id: int, name: str, owner: Any = None, frozen: bool = False) -> None:
+        self.id = id
+        self.name = name
+        self.owner = owner
+        self.frozen = frozen
+        self.by_value = False
+
+    def __repr__(self) -> str:
+        watch = watch_of(self.owner)
+        if watch is None:
+            return f"<register {self.name}>"
+        value = watch.value(self)
+        return f"<register {self.name} = {'not set' if value is None else value}>"
+
+    def __bool__(self) -> bool:
+        """Open or close the device loop of a `while register:`; an error anywhere else."""
+        from nki_lab.ir.building.device_loops import while_test
+
+        return while_test(self)
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise RegisterValue(
+            f"the value of register `{self.name}` is known only while the kernel runs",
+            help="bound a loop by it with nl.fori_loop(lower, upper, body), or address a tensor with"
+            " t.ap(..., scalar_offset=register) or t.select(dim, register)",
+        )
+
+    __int__ = __index__ = __float__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __neg__ = _refuse
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __truediv__ = __rtruediv__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = _refuse
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, (int, float)):
+            self._refuse()
+        return self is other
+
+    __hash__ = object.__hash__

@@ -1,0 +1,98 @@
+"""Which memory lies behind a tensor?"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from nki_lab.dtypes import DType
+from nki_lab.ir.tensor.layout import contiguous_strides
+from nki_lab.source import Stack
+from nki_lab.targets.spaces import MemoryRegion
+
+if TYPE_CHECKING:
+    from nki_lab.ir.tensor.view import NkiTensor
+
+
+class Address(NamedTuple):
+    """A place in SBUF or PSUM: start partition and byte within the partition."""
+
+    partition: int
+    byte: int
+
+
+class Storage:
+    """Memory behind one or more views.
+
+    Attributes:
+        id: position among the kernel's storages.
+        shape, dtype, buffer: as created.
+        address: the place the author asked for, or None.
+        origin: "input", "constant" or "temporary".
+        data: initial contents of a constant (NumPy array), else None.
+        row_bytes: bytes of one partition on chip; all bytes in HBM.
+        form_bytes: views that begin so far apart may have different forms: a row, and in PSUM, which has banks, a byte.
+        stack: where it was created.
+        named: the author gave the name.
+        loop: number of the device loop it was made in (from 1 on), or 0; it is dead after that loop.
+        owner: the builder of the trace it belongs to; a tensor kept from another trace is an error.
+    """
+
+    __slots__ = (
+        "id", "name", "shape", "dtype", "buffer", "address", "origin", "data",
+        "on_chip", "partitions", "row_bytes", "form_bytes", "nbytes", "stack", "owner", "loop", "named",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        id: int,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: DType,
+        buffer: MemoryRegion,
+        *,
+        address: Address | None = None,
+        origin: str = "temporary",
+        data: np.ndarray | None = None,
+        stack: Stack = (),
+        owner: Any = None,
+        loop: int = 0,
+        named: bool = False,
+    ) -> None:
+        self.id = id
+        self.name = name
+        self.shape = shape
+        self.dtype = dtype
+        self.buffer = buffer
+        self.address = address
+        self.origin = origin
+        self.data = data
+        self.on_chip = on_chip = buffer.on_chip
+        self.partitions, self.row_bytes, self.nbytes = _sizes(shape, dtype.itemsize, on_chip)
+        self.form_bytes = 1 if buffer is MemoryRegion.psum else self.row_bytes
+        self.stack = stack
+        self.owner = owner
+        self.loop = loop
+        self.named = named
+
+    def whole(self) -> NkiTensor:
+        """Return the view of all elements in row-major order."""
+        from nki_lab.ir.tensor.view import NkiTensor
+
+        return NkiTensor._make(self, self.shape, contiguous_strides(self.shape), 0, self.dtype)
+
+    def describe(self) -> str:
+        """Return name, shape, dtype and memory as errors show them."""
+        return f"`{self.name}` {list(self.shape)} {self.dtype} in {self.buffer.name}"
+
+
+@lru_cache(maxsize=4096)  # kernels make thousands of tiles of few shapes
+def _sizes(shape: tuple[int, ...], itemsize: int, on_chip: bool) -> tuple[int, int, int]:
+    """Return partitions, bytes of a partition, and bytes of all."""
+    all_bytes = prod(shape) * itemsize
+    return (
+        (shape[0], prod(shape[1:]) * itemsize, all_bytes) if on_chip else (1, all_bytes, all_bytes)
+    )
