@@ -14,10 +14,8 @@ from docs.markdown import escaped, fence, page, prose, table
 from nki_lab.cli.main import app
 from nki_lab.errors import NkiError, error_classes
 from nki_lab.magics.extension import MAGICS
-from nki_lab.options.error_pages import PAGES
-from nki_lab.options.explain import explain, shown
+from nki_lab.options.explain import explain, setting, shown
 from nki_lab.options.glossary import TERMS
-from nki_lab.options.run_examples import EXAMPLES
 from nki_lab.options.table import OPTIONS
 from nki_lab.settings import VARIABLES
 from nki_lab.targets import ALL_TARGETS, get_target
@@ -32,24 +30,23 @@ def error_page() -> str:
         "Every error has a code, a place in your cell or file, and a line that says what to write instead."
         " `%nki_explain NKI203` and `nki-lab explain NKI203` print what stands here. Each example is run by a test.\n"
     ]
-    for kind in sorted(error_classes(), key=lambda kind: kind.code):
+    for kind in error_classes():
         parts += [
             f"## {kind.code} {kind.__name__}\n",
             prose((kind.__doc__ or "").partition("\n\n    Args:")[0]),
+            prose(kind.page),
+            *_examples(kind),
         ]
-        parts += [prose(PAGES[kind])] if kind in PAGES else []
-        parts += _examples(kind)
     return page("Errors", *parts)
 
 
 def _examples(kind: type[NkiError]) -> list[str]:
-    example = EXAMPLES.get(kind)
-    if example is None:
+    if not kind.wrong:
         return []
-    parts = [f"Wrong{escaped(example.setting)}:\n", fence(example.wrong, _language(example.wrong))]
+    parts = [f"Wrong{escaped(setting(kind))}:\n", fence(kind.wrong, _language(kind.wrong))]
     message = _MESSAGES / f"{kind.code}.txt"
     parts += [fence(message.read_text("utf-8"))] if message.is_file() else []
-    return [*parts, "Right:\n", fence(example.right, _language(example.right))]
+    return [*parts, "Right:\n", fence(kind.right, _language(kind.right))]
 
 
 def _language(text: str) -> str:

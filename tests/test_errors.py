@@ -1,31 +1,31 @@
-"""Is the tree of errors complete, numbered and documented, and is each message the same everywhere?"""
+"""The tree of errors is complete, numbered and documented, and each message is the same everywhere."""
 
-import ast
+import gc
 import linecache
 import re
 import sys
-from pathlib import Path
 
 import pytest
 
+from docs.use_pages import error_page
 from nki_lab import errors
 from nki_lab.errors import (
     BadKernelText,
     KernelErrors,
     NkiError,
     RuleBroken,
+    UsageError,
     ViewError,
     close_matches,
+    error_classes,
     in_order,
 )
+from nki_lab.magics.catalog import catalog
+from nki_lab.options.explain import explain
 from nki_lab.source import register_cell, stack_of_frame
+from nki_lab.targets import TRN2
 
-PACKAGE = Path(errors.__file__).parent
-CLASSES = [
-    value
-    for value in vars(errors).values()
-    if isinstance(value, type) and issubclass(value, NkiError)
-]
+CLASSES = error_classes()
 FAMILIES = NkiError.__subclasses__()
 
 
@@ -54,17 +54,69 @@ def test_codes_are_unique():
     assert len({error.code for error in CLASSES}) == len(CLASSES) > 20
 
 
-def test_errors_are_defined_in_one_file():
-    known = {error.__name__ for error in CLASSES}
-    elsewhere = [
-        f"{file.relative_to(PACKAGE)}: {node.name}"
-        for file in sorted(PACKAGE.rglob("*.py"))
-        if file != Path(errors.__file__)
-        for node in ast.walk(ast.parse(file.read_text("utf-8")))
-        if isinstance(node, ast.ClassDef)
-        and known & {getattr(base, "attr", getattr(base, "id", "")) for base in node.bases}
-    ]
-    assert elsewhere == []
+def test_every_stage_has_its_file():
+    assert {kind.__module__.rpartition(".")[2] for kind in FAMILIES if kind is not KernelErrors} == {
+        "language", "instruction", "resource", "simulation", "toolchain", "usage",
+    }  # fmt: skip
+    for kind in CLASSES:
+        family = next((f for f in FAMILIES if issubclass(kind, f)), kind)
+        assert kind.__module__ == family.__module__
+
+
+def test_an_error_is_one_block_wherever_it_stands():
+    class Misplaced(UsageError):
+        """Something was put where it does not belong."""
+
+        code = "NKI699"
+        page = """
+            Put it back.
+
+                here
+            """
+        wrong = "nisa.misplaced(t)"
+        right = wrong.replace("misplaced", "placed")
+
+    assert error_classes()[-1] is Misplaced
+    assert explain("NKI699", TRN2) == explain("Misplaced", TRN2)
+    assert explain("nki699", TRN2).splitlines() == [
+        "NKI699 Misplaced", "", "Something was put where it does not belong.", "", "Put it back.", "", "    here", "",
+        "one kind of UsageError (NKI600)", "",
+        "wrong (lines of a kernel that has loaded its argument `x` [128, 4] into the tile `t`):", "",
+        "    nisa.misplaced(t)", "", "right:", "", "    nisa.placed(t)",
+    ]  # fmt: skip
+    assert "## NKI699 Misplaced\n" in error_page()
+    assert catalog()["codes"]["NKI699"] == "Something was put where it does not belong."
+    del Misplaced
+    gc.collect()
+    assert error_classes() == CLASSES
+
+
+def test_a_code_belongs_to_one_class():
+    with pytest.raises(
+        TypeError, match=r"usage\.UsageError and .*Other have the same code, NKI600"
+    ):
+
+        class Other(UsageError):
+            code = "NKI600"
+
+    def cell():
+        class Again(UsageError):
+            code = "NKI698"
+
+        return Again
+
+    first, second = cell(), cell()  # as a cell that is run again does
+    assert first is not second
+    assert error_classes()[-1] is second
+
+
+def test_a_class_without_a_code_is_no_kind():
+    class Special(UsageError):
+        pass
+
+    assert Special.code == "NKI600"
+    assert UsageError in error_classes()
+    assert Special not in error_classes()
 
 
 def test_errors_are_also_the_python_errors_an_author_would_expect():

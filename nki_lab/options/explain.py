@@ -17,11 +17,9 @@ from nki_lab.dtypes import DTYPES, DType
 from nki_lab.errors import NkiError, UnknownTopic, close_matches, error_classes
 from nki_lab.isa import registry
 from nki_lab.isa.catalog import SHORT, call_text, page
-from nki_lab.options.error_pages import PAGES
 from nki_lab.options.glossary import TERMS, Term
 from nki_lab.options.parsing import option_help
 from nki_lab.options.public_names import bare_names, find, page_of
-from nki_lab.options.run_examples import EXAMPLES
 from nki_lab.options.table import OPTIONS, Option
 from nki_lab.settings import VARIABLES, Variable
 from nki_lab.targets import ALL_TARGETS, Target, get_target, target_names
@@ -102,21 +100,29 @@ def topics() -> tuple[str, ...]:
 def _error(name: str, target: Target) -> str | None:
     for kind in error_classes():
         if name.upper() == kind.code or name == kind.__name__:
-            bases = [b for b in kind.__mro__[1:] if b in PAGES and b is not NkiError]
+            bases = [b for b in kind.__mro__[1:] if b in error_classes() and b is not NkiError]
             lines = [f"{kind.code} {kind.__name__}", "", inspect.cleandoc(kind.__doc__ or "")]
-            lines += ["", PAGES[kind]] if kind in PAGES else []
-            lines += ["", *(f"one kind of {b.__name__} ({b.code})" for b in bases[:1])]
-            lines += _examples(kind)
+            lines += [
+                "",
+                kind.page,
+                "",
+                *(f"one kind of {b.__name__} ({b.code})" for b in bases[:1]),
+            ]
+            if kind.wrong:
+                wrong, right = (
+                    textwrap.indent(t.rstrip(), "    ") for t in (kind.wrong, kind.right)
+                )
+                lines += [f"\nwrong{setting(kind)}:\n", wrong, "\nright:\n", right]
             return "\n".join(lines).rstrip()
     return None
 
 
-def _examples(kind: type[NkiError]) -> list[str]:
-    example = EXAMPLES.get(kind)
-    if example is None:
-        return []
-    wrong, right = (textwrap.indent(text.rstrip(), "    ") for text in example)
-    return [f"\nwrong{example.setting}:\n", wrong, "\nright:\n", right]
+def setting(kind: type[NkiError]) -> str:
+    """Return what a reader must know of the lines around the examples of an error; "" where they are whole."""
+    whole = ("%%nki", "$ ", "nkir", "import ", "from ")
+    if kind.wrong.startswith(whole) or "def kernel(" in kind.wrong:
+        return ""
+    return " (lines of a kernel that has loaded its argument `x` [128, 4] into the tile `t`)"
 
 
 def _option(name: str, target: Target) -> str | None:

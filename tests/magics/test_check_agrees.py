@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from nki_lab.compiler.subset import CONSTRUCTS, module_of
-from nki_lab.options.error_examples import KERNEL_EXAMPLES
+from nki_lab.errors import error_classes
 from tests.magics.editor_kernel import EditorKernel
 
 pytestmark = [pytest.mark.notebook, pytest.mark.slow]
@@ -58,8 +58,10 @@ def test_of_every_construct(kernel: EditorKernel) -> None:
 
 def test_of_every_mistake(kernel: EditorKernel) -> None:
     kernel.run("x = np.arange(512, dtype=np.float32).reshape(128, 4)", "x")
-    texts = [text for pair in KERNEL_EXAMPLES.values() for text in pair]
-    modules = [t for t in texts if not t.startswith(("%%nki", "$ ", "nkir", "import "))]
+    texts = [
+        text for kind in error_classes() if kind.code < "NKI4" for text in (kind.wrong, kind.right)
+    ]
+    modules = [t for t in texts if t and not t.startswith(("%%nki", "$ ", "nkir", "import "))]
     assert len(modules) > 20
     missed = [text for text in modules if not agree(kernel, text)]
     assert missed == []

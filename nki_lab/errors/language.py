@@ -1,0 +1,418 @@
+"""Errors NKI1xx: what the text of a kernel may say."""
+
+from __future__ import annotations
+
+from nki_lab.errors.nki_error import NkiError
+
+
+class LanguageError(NkiError):
+    """The kernel's text says something NKI does not allow."""
+
+    code = "NKI100"
+    page = """
+        The text of the kernel says something that NKI does not allow, or that nki_lab cannot trace. Nothing
+        has run.
+        """
+
+
+class OutsideKernel(LanguageError):
+    """An instruction or nki.language function was called outside a kernel."""
+
+    code = "NKI101"
+    page = """
+        Instructions and the functions of nki.language describe what a NeuronCore does; they mean something
+        only while a kernel is traced. Put the call into a function decorated with @nki.jit, and call that
+        function with arrays. A helper function needs no decorator, as long as a kernel calls it.
+        """
+    wrong = """
+        import nki.language as nl
+
+        tile = nl.zeros((128, 4), dtype=nl.float32)
+        """
+    right = """
+        @nki.jit
+        def kernel(x):
+            tile = nl.zeros((128, 4), dtype=nl.float32)
+            return stored(tile)
+        """
+
+
+class NotModelled(LanguageError):
+    """A real NKI feature that this version does not model."""
+
+    code = "NKI102"
+    page = """
+        The feature exists in NKI, and this version of nki_lab has no model of it. It refuses the feature by
+        name, since a wrong result would be worse. The help line says what can be used in its place.
+        """
+    wrong = """
+        import nki.compiler
+
+        nki.compiler.enable_stack_allocator
+        """
+    right = "import nki.isa"
+
+
+class TensorOperator(LanguageError, TypeError):
+    """A Python operator was applied to a tensor."""
+
+    code = "NKI103"
+    page = """
+        NKI tensors have no Python operators: `a + b` does not say which engine adds, or where the result
+        goes. Write nl.add(a, b), or the instruction with the destination you mean.
+        """
+    wrong = "nisa.tensor_copy(dst=t, src=t + t)"
+    right = "nisa.tensor_tensor(dst=t, data1=t, data2=t, op=nl.add)"
+
+
+class TileAssignment(LanguageError, TypeError):
+    """What is no tensor was assigned by `t[...] = value`, or an attribute of a tensor was."""
+
+    code = "NKI104"
+    page = """
+        `tile[...] = value` copies a tensor, as nisa.tensor_copy(dst=tile[...], src=value) does; numbers and
+        arrays of Python cannot be assigned. Fill a tile with nisa.memset. To save the copy, give the view
+        as `dst` to the instruction that makes the value.
+        """
+    wrong = "t[:, 0:2] = 1.0"
+    right = "nisa.memset(dst=t[:, 0:2], value=1.0)"
+
+
+class ViewError(LanguageError, ValueError):
+    """A view of a tensor was asked for that its layout cannot give."""
+
+    code = "NKI105"
+    page = """
+        Slices, reshapes and permutations of a tensor only change how its bytes are walked through. What was
+        asked for would need other bytes, such as a reshape across partitions. Copy the data instead.
+        """
+    wrong = "nisa.memset(dst=t.reshape((128, 3)), value=1.0)"
+    right = "nisa.memset(dst=t.reshape((128, 2, 2)), value=1.0)"
+
+
+class OutOfBounds(LanguageError, IndexError):
+    """An index or slice reaches outside its tensor."""
+
+    code = "NKI106"
+    page = """
+        An index or slice reaches past the end of its axis. Unlike NumPy, NKI does not shorten slices. Where
+        the last tile is smaller, compute its size: min(tile, size - start).
+        """
+    wrong = "nisa.memset(dst=t[:, 2:6], value=1.0)"
+    right = "nisa.memset(dst=t[:, 2:4], value=1.0)"
+
+
+class TensorArgument(LanguageError, ValueError):
+    """A tensor was created with a shape, dtype, buffer or address NKI does not have."""
+
+    code = "NKI107"
+    page = """
+        A tensor needs a shape of positive integers, an NKI dtype, and a memory. In SBUF and PSUM, axis 0 is
+        the partition axis with at most 128 elements, and there is at least one more axis.
+        """
+    wrong = """
+        row = nl.ndarray((256, 4), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.memset(dst=row, value=1.0)
+        """
+    right = """
+        row = nl.ndarray((128, 2, 4), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.memset(dst=row, value=1.0)
+        nisa.tensor_copy(dst=t, src=row[:, 0, :])
+        """
+
+
+class UnknownName(LanguageError, AttributeError):
+    """A name that NKI does not have; close matches are offered."""
+
+    code = "NKI108"
+    page = """
+        The kernel reads a name that neither the notebook (or file), nor Python, nor NKI has. It is checked
+        when the kernel is defined, so define helpers and constants before the kernel. Or it asks a tensor
+        for an attribute of NumPy arrays: what computes is a function of nki.language, nl.sum(t, axis=1).
+        """
+    wrong = "nisa.tensor_coppy(dst=t, src=t)"
+    right = "nisa.tensor_copy(dst=t[:, 0:2], src=t[:, 2:4])"
+
+
+class KernelRaised(LanguageError):
+    """The author's own Python raised while the kernel was traced."""
+
+    code = "NKI109"
+    _is_one_line = False
+    page = """
+        A kernel is run once by Python while it is traced, and its own Python raised: an `assert` that does
+        not hold, a missing key, a division by zero. The note names the exception; the line is yours.
+        """
+    wrong = """
+        sizes = [2, 4]
+        nisa.memset(dst=t[:, 0 : sizes[2]], value=1.0)
+        """
+    right = wrong.replace("sizes[2]", "sizes[1]")
+
+
+class NotAllowed(LanguageError):
+    """A Python construct that no NKI front end compiles."""
+
+    code = "NKI110"
+    page = """
+        No NKI compiler takes this Python construct in a kernel: `try`, `yield`, `global` and the like have
+        no meaning in a program for the engines. They may be used outside kernels, to prepare arguments.
+        """
+    wrong = """
+        @nki.jit
+        def kernel(x):
+            yield stored(nl.load(x))
+        """
+    right = wrong.replace("yield", "return")
+
+
+class KernelResult(LanguageError):
+    """A kernel returned nothing, or something that is not a tensor in shared HBM."""
+
+    code = "NKI111"
+    page = """
+        What a kernel returns are tensors in shared HBM, made with nl.ndarray(..., buffer=nl.shared_hbm).
+        Tiles in SBUF or PSUM are gone when the kernel ends; copy them out with nisa.dma_copy. A kernel may
+        return nothing only if it writes one of its inputs.
+        """
+    wrong = """
+        @nki.jit
+        def kernel(x):
+            return nl.load(x)
+        """
+    right = """
+        @nki.jit
+        def kernel(x):
+            out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+            nl.store(out, nl.load(x))
+            return out
+        """
+
+
+class KernelArgument(LanguageError, TypeError):
+    """A kernel was called with an argument it cannot take."""
+
+    code = "NKI112"
+    page = """
+        A kernel takes arrays (NumPy, PyTorch on the CPU, JAX) of dtypes NKI has, and Python values that
+        are constants of the program. NumPy makes float64 and int64 by default: cast them.
+        """
+    wrong = """
+        import numpy as np
+        import nki
+        import nki.language as nl
+
+        @nki.jit
+        def kernel(x):
+            out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+            nl.store(out, nl.load(x))
+            return out
+
+        kernel(np.zeros((128, 4)))
+        """
+    right = wrong.replace("np.zeros((128, 4))", "np.zeros((128, 4), dtype=np.float32)")
+
+
+class ObjectFields(LanguageError, TypeError):
+    """An NKIObject was built with fields that its class does not have."""
+
+    code = "NKI113"
+    page = """
+        An NKIObject takes its annotated fields as keywords, and no others. Fields that are left out are
+        None unless the class gives them a value.
+        """
+    wrong = """
+        class Sizes(nl.NKIObject):
+            rows: int = 128
+
+        @nki.jit
+        def kernel(x):
+            sizes = Sizes(row=64)
+            return stored(nl.load(x[0 : sizes.rows]))
+        """
+    right = wrong.replace("row=64", "rows=64")
+
+
+class OlderDialect(LanguageError, ImportError):
+    """A module of the older dialect, neuronxcc.nki, was imported."""
+
+    code = "NKI114"
+    page = """
+        neuronxcc.nki is the older dialect, in which instructions return tiles. In today's NKI,
+        `import nki`, they write to `dst`. The migration guide of NKI lists every change.
+        """
+    wrong = "import neuronxcc.nki.language as nl"
+    right = "import nki.language as nl"
+
+
+class StrictFinding(LanguageError):
+    """A finding, where `strict` asks for none."""
+
+    code = "NKI115"
+    page = """
+        Findings are facts an author should know that do not stop a kernel: a read of memory nothing wrote,
+        something another NKI compiler refuses. --strict and NKI_LAB_STRICT=1 make each one an error.
+        """
+    wrong = """
+        %%nki --run "kernel(x)" --strict
+        def kernel(x):
+            t = nl.load(x)
+            for k, value in enumerate((1.0, 2.0)):
+                nisa.memset(dst=t[:, k : k + 1], value=value)
+            out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+            nl.store(out, t)
+            return out
+        """
+    right = """
+        %%nki --run "kernel(x)" --strict
+        def kernel(x):
+            t = nl.load(x)
+            for k in range(2):
+                nisa.memset(dst=t[:, k : k + 1], value=k + 1.0)
+            out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+            nl.store(out, t)
+            return out
+        """
+
+
+class BadSyntax(LanguageError):
+    """The text of a cell is not Python."""
+
+    code = "NKI116"
+    page = """
+        A `%%nki` cell is Python below its first line. The mark shows where Python stopped reading; the
+        mistake may stand a little earlier, such as a bracket that is never closed. Other magics and shell
+        commands need cells of their own.
+        """
+    wrong = """
+        %%nki
+        def kernel(x):
+            return nl.load(x
+        """
+    right = wrong.replace("nl.load(x", "nl.load(x)")
+
+
+class RegisterValue(LanguageError, TypeError):
+    """Python asked for the value of a register, which is known only while the kernel runs."""
+
+    code = "NKI117"
+    page = """
+        A register holds a value that only the device knows, so Python cannot test it, convert it or compute
+        with it while the kernel is traced. Use it as a bound of nl.fori_loop, as the condition of
+        nl.while_loop, or as an index: t.select(dim, register), t.ap(..., scalar_offset=register).
+        """
+    wrong = """
+        n = nisa.register_alloc(2)
+        for k in range(n):
+            nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)
+        """
+    right = """
+        n = nisa.register_alloc(2)
+
+        def body(k):
+            nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)
+
+        nl.fori_loop(0, n, body)
+        """
+
+
+class LoopControl(LanguageError):
+    """A device loop is left with break, continue or return, or written where it cannot be."""
+
+    code = "NKI118"
+    page = """
+        A loop that the device runs is traced once and ends by its bound or condition: break, continue and
+        return cannot leave it, tensors made in its body end with it, and it cannot stand in a no_reorder
+        block. Loops over range() are unrolled and have none of these limits.
+        """
+    wrong = """
+        made = []
+
+        def body(k):
+            made.append(nl.load(x))
+
+        nl.fori_loop(0, 2, body)
+        nisa.tensor_copy(dst=t, src=made[0])
+        """
+    right = """
+        made = nl.ndarray((128, 4), dtype=nl.float32, buffer=nl.sbuf)
+
+        def body(k):
+            nisa.dma_copy(dst=made, src=x)
+
+        nl.fori_loop(0, 2, body)
+        nisa.tensor_copy(dst=t, src=made)
+        """
+
+
+class CoresDiffer(LanguageError):
+    """The programs of the two cores of a logical core do not fit together."""
+
+    code = "NKI119"
+    page = """
+        A kernel launched on two cores, kernel[2](...), is traced once per core. The cores may issue other
+        instructions, but their device loops must be the same, shared_hbm tensors must pair by name or by
+        order of creation, with one shape and dtype, and both must return the same tensors.
+        """
+    wrong = """
+        import numpy as np
+        import nki
+        import nki.language as nl
+
+        @nki.jit
+        def kernel(x):
+            rows = 64 * (1 + nl.program_id(0))
+            out = nl.ndarray((rows, 4), dtype=x.dtype, buffer=nl.shared_hbm)
+            nl.store(out, nl.load(x[0:rows]))
+            return out
+
+        kernel[2](np.ones((128, 4), dtype=np.float32))
+        """
+    right = """
+        import numpy as np
+        import nki
+        import nki.language as nl
+
+        @nki.jit
+        def kernel(x):
+            first = 64 * nl.program_id(0)
+            out = nl.ndarray((128, 4), dtype=x.dtype, buffer=nl.shared_hbm)
+            nl.store(out[first : first + 64], nl.load(x[first : first + 64]))
+            return out
+
+        kernel[2](np.ones((128, 4), dtype=np.float32))
+        """
+
+
+class RemovedLoop(LanguageError):
+    """A form of a device loop that a later NKI no longer has."""
+
+    code = "NKI120"
+    refused_since = "0.7"
+    page = """
+        NKI 0.6 deprecates loops over nl.dynamic_range and `while` over a register; a later NKI has them no
+        longer. Until then they are findings. Write nl.fori_loop and nl.while_loop.
+        """
+    wrong = """
+        %%nki --run "kernel(x)" --strict
+        def kernel(x):
+            t = nl.load(x)
+            for i in nl.dynamic_range(4):
+                nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)
+            out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+            nl.store(out, t)
+            return out
+        """
+    right = """
+        %%nki --run "kernel(x)" --strict
+        def kernel(x):
+            t = nl.load(x)
+
+            def body(i):
+                nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)
+
+            nl.fori_loop(0, 4, body)
+            out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+            nl.store(out, t)
+            return out
+        """
