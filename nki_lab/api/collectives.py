@@ -1,19 +1,12 @@
-"""What does `import nki.collectives as ncc` offer? The instructions of the registry by which ranks work together."""
+"""The module `nki.collectives`: the instructions by which ranks work together, as the registry defines them."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from nki_lab.errors import UnknownName, close_matches
-from nki_lab.isa import registry
+from nki_lab.isa import instructions_of
 from nki_lab.language.nkiobject import NKIObject
-
-# nki/api/nki/collectives/__init__.py of NKI 0.6.0, in the order of its page.
-_FUNCTIONS = (
-    "all_reduce all_gather all_gather_v reduce_scatter all_to_all all_to_all_v collective_permute"
-    " collective_permute_implicit collective_permute_implicit_reduce"
-    " collective_permute_implicit_current_processing_rank_id rank_id"
-).split()
 
 
 class ReplicaGroup(NKIObject):
@@ -25,7 +18,8 @@ class ReplicaGroup(NKIObject):
     replica_groups: Any
 
 
-globals().update({n: registry[n] for n in _FUNCTIONS})
+_FUNCTIONS = instructions_of("nki.collectives")
+globals().update(_FUNCTIONS)
 
 __all__ = ["ReplicaGroup", *_FUNCTIONS]
 

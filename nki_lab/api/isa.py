@@ -1,17 +1,17 @@
-"""What does `import nki.isa as nisa` offer? Every instruction of the registry, and the named choices they take."""
+"""The module `nki.isa`: its instructions, as the registry defines them, and the named choices that they take."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from nki_lab.api import isa_constants
-from nki_lab.api.absent import Absent
 from nki_lab.errors import NkiError, UnknownName, close_matches
 from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.tensor.register import Register
-from nki_lab.isa import registry
+from nki_lab.isa import instructions_of
 from nki_lab.isa.control import register_alloc
 from nki_lab.isa.enums import (
+    Generation,
     dge_mode,
     dma_engine,
     matmul_perf_mode,
@@ -40,7 +40,7 @@ VirtualRegister = Register
 NkiValidationError = NkiError
 
 
-def get_nc_version() -> nc_version:
+def get_nc_version() -> Generation:
     """Return the generation of the NeuronCore that the kernel is compiled for.
 
     Outside a kernel it is that of the chip the environment names.
@@ -53,21 +53,9 @@ def get_nc_sub_version() -> int:
     return 0
 
 
-# nki/api/nki/isa/__init__.py of NKI 0.6.0, in the order of its page.
-_INSTRUCTIONS = (
-    "dma_copy tensor_copy memset tensor_copy_predicated nc_matmul nc_matmul_mx nc_transpose dma_transpose"
-    " tensor_tensor tensor_scalar tensor_reduce tensor_partition_reduce tensor_scalar_cumulative activation"
-    " activation_reduce activate2 iota affine_select local_gather nc_n_gather bn_stats bn_aggr tensor_tensor_scan"
-    " nc_stream_shuffle rng dropout set_rng_seed rand_set_state rand_get_state rand2 exponential reciprocal max8"
-    " sequence_bounds scalar_tensor_tensor tensor_scalar_reduce core_barrier dma_compute quantize_mx range_select"
-    " select_reduce sendrecv register_alloc register_move register_load register_store nc_find_index8"
-    " nc_match_replace8 nonzero_with_count topk"
-).split()
-# The one function here that is no instruction: it only names a register.
-_FUNCTIONS = {"register_alloc": register_alloc}
-globals().update(
-    {n: _FUNCTIONS.get(n) or registry.get(n) or Absent("nki.isa", n) for n in _INSTRUCTIONS}
-)
+# `register_alloc` is a function that only names a register.
+_INSTRUCTIONS = instructions_of("nki.isa") | {"register_alloc": register_alloc}
+globals().update(_INSTRUCTIONS)
 
 __all__ = [
     "NkiInstruction", "NkiValidationError", "VirtualRegister", "dge_mode", "dma_engine", "engine",

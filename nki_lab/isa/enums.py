@@ -1,7 +1,10 @@
-"""Which named choices do instructions take? Names and values of nki/api/nki/isa/__init__.py."""
+"""Named choices that instructions take, with the names and values of nki/api/nki/isa/__init__.py."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from nki_lab.targets import ALL_TARGETS
 from nki_lab.targets.choice import Choice
 
 
@@ -38,24 +41,24 @@ class matmul_perf_mode(Choice):
     double_row = "double_row"  # two FP8 rows at a time
 
 
-class nc_version(Choice):
+class Generation(Choice):
     """Generation of a NeuronCore; published kernels compare them by age, e.g. `<= nc_version.gen2`."""
 
-    gen2 = 2
-    gen3 = 3
-    gen4 = 4
-
     def __lt__(self, other: object) -> bool:
-        return self.value < other.value if isinstance(other, nc_version) else NotImplemented
+        return self.value < other.value if isinstance(other, Generation) else NotImplemented
 
     def __le__(self, other: object) -> bool:
-        return self.value <= other.value if isinstance(other, nc_version) else NotImplemented
+        return self.value <= other.value if isinstance(other, Generation) else NotImplemented
 
     def __gt__(self, other: object) -> bool:
-        return self.value > other.value if isinstance(other, nc_version) else NotImplemented
+        return self.value > other.value if isinstance(other, Generation) else NotImplemented
 
     def __ge__(self, other: object) -> bool:
-        return self.value >= other.value if isinstance(other, nc_version) else NotImplemented
+        return self.value >= other.value if isinstance(other, Generation) else NotImplemented
+
+
+_GENERATIONS = {f"gen{target.generation}": target.generation for target in ALL_TARGETS}
+nc_version: Any = Generation("nc_version", _GENERATIONS, module=__name__)  # type: ignore[call-arg]
 
 
 class dma_engine(Choice):

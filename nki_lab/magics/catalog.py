@@ -1,7 +1,7 @@
-"""What must an editor know to colour, complete and explain NKI cells without asking a kernel?
+"""The catalogue of the JupyterLab extension: what it colours, completes and explains without asking a kernel.
 
-The extension of JupyterLab is built with this as `extension/src/catalog.json`; a test compares the
-two, so that a new name or option cannot be forgotten there.
+The extension is built with this as `extension/src/catalog.json`; a test compares the two, so that a new name or option
+cannot be forgotten there.
 """
 
 from __future__ import annotations
@@ -55,6 +55,14 @@ def catalog() -> dict[str, Any]:
     }
 
 
+def with_chips(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of the extension with today's chips to choose from."""
+    properties = settings["properties"]
+    chips = ["", *(target.name for target in ALL_TARGETS)]
+    chosen = properties["defaultTarget"] | {"enum": chips}
+    return settings | {"properties": properties | {"defaultTarget": chosen}}
+
+
 def _magics() -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for magics in MAGICS:
@@ -73,15 +81,15 @@ def _magic(magic: str, method: Any) -> dict[str, Any]:
         return entry | {"options": options}
     # The lines of a docstring that start with the magic show how it is used.
     uses = [line.strip() for line in doc.splitlines()[1:] if line.strip().startswith(magic)]
-    words = _WORDS.get(magic, ())
-    return entry | {"uses": uses} | ({"words": list(words)} if words else {})
+    words = _words(magic)
+    return entry | {"uses": uses} | ({"words": words} if words else {})
 
 
-# The words a line magic takes, where they can be listed.
-_WORDS = {
-    "%nki_target": tuple(target.name for target in ALL_TARGETS),
-    "%nki_explain": tuple(dict.fromkeys(topics())),
-}
+def _words(magic: str) -> list[str]:
+    """Return the words a line magic takes, where they can be listed."""
+    if magic == "%nki_target":
+        return [target.name for target in ALL_TARGETS]
+    return list(dict.fromkeys(topics())) if magic == "%nki_explain" else []
 
 
 def _in_cells(option: Option) -> bool:

@@ -1,6 +1,10 @@
-"""What is the machine? Numbers only, each with the page it came from."""
+"""The chips: numbers only, each with the page it came from. A chip is one file here that builds a Target."""
 
 from __future__ import annotations
+
+import copyreg
+import os
+from importlib import import_module
 
 from nki_lab.errors import UnknownTarget, close_matches
 from nki_lab.targets.facts import Fact, Status
@@ -21,8 +25,21 @@ __all__ = [
     "target_names",
 ]
 
+
+def _chips() -> tuple[Target, ...]:
+    """Return the targets that the files of this folder build, oldest first."""
+    names = [
+        file[:-3]
+        for file in os.listdir(__path__[0])
+        if file.endswith(".py") and file != "__init__.py"
+    ]
+    modules = [import_module(f"{__name__}.{name}") for name in names]
+    values = {v for module in modules for v in vars(module).values() if isinstance(v, Target)}
+    return tuple(sorted(values, key=lambda target: target.generation))
+
+
 #: Every chip, oldest first.
-ALL_TARGETS: tuple[Target, ...] = (TRN1, TRN2, TRN3)
+ALL_TARGETS: tuple[Target, ...] = _chips()
 
 _BY_NAME = {name: target for target in ALL_TARGETS for name in (target.name, *target.aliases)}
 
@@ -33,7 +50,7 @@ def target_names() -> tuple[str, ...]:
 
 
 def get_target(name: str | Target) -> Target:
-    """Return the target called `name`: trn1, inf2, gen2, trn2, gen3, trn3 or gen4.
+    """Return the target of this name, such as trn2, or of an alias, such as gen3.
 
     Upper and lower case are the same; a Target is returned as it is. Raises UnknownTarget.
     """
@@ -46,3 +63,7 @@ def get_target(name: str | Target) -> Target:
             help=close_matches(name.lower(), _BY_NAME),
         )
     return target
+
+
+# One object per chip: copies and child processes get the same one by name.
+copyreg.pickle(Target, lambda target: (get_target, (target.name,)))

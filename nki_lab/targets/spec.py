@@ -1,11 +1,10 @@
-"""What must be known about a chip to compile for it, simulate it and time it?"""
+"""Target: the numbers of one chip that compiling, simulating and timing read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Any
 
 from nki_lab.targets.engines import Engine
 from nki_lab.targets.facts import Fact
@@ -24,7 +23,7 @@ class Target:
     # --- identity ---
     name: str
     aliases: tuple[str, ...]
-    generation: int  # 2, 3, 4: `nki.isa.get_nc_version()`
+    generation: int  # of `nki.isa.get_nc_version()`: 3 is gen3
     core_name: str  # "NeuronCore-v3"
     cores_per_chip: int
     lnc_max: int  # physical cores one logical core may have
@@ -211,12 +210,6 @@ class Target:
 
     def __repr__(self) -> str:
         return f"<Target {self.name} ({self.core_name})>"
-
-    def __reduce__(self) -> tuple[Any, tuple[str]]:
-        # One object per chip: copies and child processes get the same one by name.
-        from nki_lab.targets import get_target
-
-        return get_target, (self.name,)
 
 
 def build_target(facts: Mapping[str, Fact], features: Mapping[str, Fact]) -> Target:

@@ -3,9 +3,8 @@
 import pytest
 
 import nki_lab.language as nl
-from nki_lab.api import collectives, isa
-from nki_lab.api.absent import Absent
-from nki_lab.api.official import API, coverage, same_signature
+from nki_lab.api import isa
+from nki_lab.api.official import coverage, same_signature
 from nki_lab.ir.tensor.view import NkiTensor
 
 
@@ -29,13 +28,6 @@ def test_every_kind_of_name_is_counted():
 
 def test_all_names_can_be_used():
     assert {key: names for key, names in missing().items() if names} == {}
-
-
-def test_a_placeholder_counts_as_missing(monkeypatch):
-    functions = API["functions"]["nki.collectives"]
-    for name in functions:
-        monkeypatch.setitem(vars(collectives), name, Absent("nki.collectives", name))
-    assert missing()["nki.collectives", "functions"] == tuple(functions)
 
 
 def test_another_signature_counts_as_missing(monkeypatch):
