@@ -13,10 +13,10 @@ import typer
 from docs.markdown import escaped, fence, page, prose, table
 from nki_lab.cli.main import app
 from nki_lab.errors import NkiError, error_classes
+from nki_lab.explain.glossary import TERMS
+from nki_lab.explain.pages import explain, setting, shown
 from nki_lab.magics.extension import MAGICS
-from nki_lab.options.explain import explain, setting, shown
-from nki_lab.options.glossary import TERMS
-from nki_lab.options.table import OPTIONS
+from nki_lab.session.table import OPTIONS
 from nki_lab.settings import VARIABLES
 from nki_lab.targets import ALL_TARGETS, get_target
 

@@ -18,7 +18,7 @@ from docs.markdown import escaped, prose, table
 from nki_lab.cli.main import app
 from nki_lab.errors import error_classes
 from nki_lab.isa import registry
-from nki_lab.options.table import OPTIONS
+from nki_lab.session.table import OPTIONS
 from nki_lab.settings import VARIABLES
 
 ROOT = Path(__file__).parents[1]

@@ -20,8 +20,8 @@ from nki_lab.errors import (
     error_classes,
     in_order,
 )
+from nki_lab.explain.pages import explain
 from nki_lab.magics.catalog import catalog
-from nki_lab.options.explain import explain
 from nki_lab.source import register_cell, stack_of_frame
 from nki_lab.targets import TRN2
 

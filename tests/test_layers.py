@@ -15,8 +15,9 @@ LINT = (
 )
 
 ROOMS = (
-    "api cli compiler dtypes errors exercises frameworks hardware ir isa kernels language magics "
-    "options profiler progress rewrite runtime server settings simulator source targets timing widgets"
+    "api cli compiler dtypes errors exercises explain frameworks hardware ir isa kernels "
+    "language magics profiler progress rewrite runtime server session settings simulator source "
+    "targets timing widgets"
 ).split()
 
 
@@ -47,7 +48,7 @@ def test_contracts_hold() -> None:
 
 
 ALLOWED = {
-    "cli/main": "import rich, typer, nki_lab.options, nki_lab.runtime",
+    "cli/main": "import rich, typer, nki_lab.session, nki_lab.runtime",
     "frameworks/torch_op": "import torch, nki_lab.api",
     "isa/matmul": "import numpy, ml_dtypes, functools, nki_lab.ir, nki_lab.targets",
     "magics/cells": "import IPython.core.magic, nki_lab.widgets",

@@ -63,8 +63,8 @@ def compile_(
     from nki_lab.cli.kernel_file import check_outputs, prepare_call
     from nki_lab.compiler.artifact import SUFFIX
     from nki_lab.errors import NoKernel
-    from nki_lab.options.session import session
     from nki_lab.runtime import KernelFunction
+    from nki_lab.session.within import session
 
     check_outputs(kernel, output=output)
     options = Namespace(

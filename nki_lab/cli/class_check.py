@@ -24,7 +24,7 @@ from pathlib import Path
 from nki_lab.cli.lab import jupyter_command
 from nki_lab.cli.workshop_files import SOLUTIONS, copy_workshop, workshop_folder
 from nki_lab.errors import NkiError
-from nki_lab.options.doctor import Check, Examination, examine, install_command
+from nki_lab.explain.doctor import Check, Examination, examine, install_command
 from nki_lab.settings import VARIABLES
 
 #: The notebook that is run: short, with kernels, checks and solved exercises.

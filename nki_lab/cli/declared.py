@@ -6,8 +6,8 @@ from typing import Any
 
 import typer
 
-from nki_lab.options.parsing import read_value
-from nki_lab.options.table import BY_NAME
+from nki_lab.session.parsing import read_value
+from nki_lab.session.table import BY_NAME
 
 
 def declared(name: str) -> Any:

@@ -7,7 +7,7 @@ import typer
 
 def doctor() -> None:
     """Test this installation: versions, the JupyterLab extension, one run on the simulator."""
-    from nki_lab.options.doctor import examine
+    from nki_lab.explain.doctor import examine
 
     found = examine()
     typer.echo(found.text())

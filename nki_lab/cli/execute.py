@@ -32,7 +32,7 @@ def execute(
     nki-lab execute workshop/solutions/01_first_kernel.ipynb --report
     """
     if find_spec("nbclient") is None:
-        from nki_lab.options.doctor import install_command
+        from nki_lab.explain.doctor import install_command
 
         raise UsageError("nbclient is not installed", help=install_command("nbclient"))
     from nki_lab.cli import notebook_file

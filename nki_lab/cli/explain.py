@@ -37,7 +37,7 @@ def explain(
 
     nki-lab explain --check
     """
-    from nki_lab.options.explain import explain as page
+    from nki_lab.explain.pages import explain as page
     from nki_lab.runtime.chosen import current_target, within
     from nki_lab.settings import Settings
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from nki_lab.cli.declared import declared
-from nki_lab.options.table import BY_NAME, Expression
+from nki_lab.session.table import BY_NAME, Expression
 
 Place = Annotated[
     str,
@@ -86,9 +86,9 @@ def called_kernel(
     """
     from nki_lab.cli.kernel_file import prepare_call
     from nki_lab.errors import CheckFailed, NoKernel, UnknownOption
-    from nki_lab.options.evaluate import check_value, evaluate, reference
-    from nki_lab.options.session import session
-    from nki_lab.options.views import findings_lines
+    from nki_lab.session.evaluate import check_value, evaluate, reference
+    from nki_lab.session.views import findings_lines
+    from nki_lab.session.within import session
 
     if check is None and (rtol is not None or atol is not None):
         raise UnknownOption(

@@ -41,7 +41,7 @@ def open_lab(root: Path, extra: list[str]) -> None:
     Raises UsageError where JupyterLab is not installed.
     """
     if find_spec("jupyterlab") is None:
-        from nki_lab.options.doctor import install_command
+        from nki_lab.explain.doctor import install_command
 
         raise UsageError("JupyterLab is not installed", help=install_command("jupyterlab"))
     # Ctrl-C is JupyterLab's to answer, which asks first and then ends its kernels too. A handler that

@@ -30,7 +30,7 @@ from nki_lab.cli.kernel_call import (
     called_kernel,
 )
 from nki_lab.errors import BadFile, UnknownOption
-from nki_lab.options.table import BY_NAME, Expression
+from nki_lab.session.table import BY_NAME, Expression
 from nki_lab.source import text_of
 
 if TYPE_CHECKING:
@@ -94,10 +94,10 @@ def profile(
     nki-lab profile add.py:add --input a=randn:128x512 --input b=randn:128x512 --analyse path,stalls
     """
     from nki_lab.cli.kernel_file import check_outputs
-    from nki_lab.options.views import answers
     from nki_lab.profiler.export_chrome import save_chrome_trace
     from nki_lab.profiler.files import check_ending, is_profile, load, save
     from nki_lab.profiler.report import report
+    from nki_lab.session.views import answers
 
     check_outputs(kernel, output=output, perfetto=perfetto)
     if output is not None:

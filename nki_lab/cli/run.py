@@ -63,10 +63,10 @@ def run(
     Expressions may use the parameters of the kernel, the names of the file, and np.
     """
     from nki_lab.errors import UnknownOption
-    from nki_lab.options.parsing import check_together
-    from nki_lab.options.run_json import run_json
-    from nki_lab.options.saving import keep
-    from nki_lab.options.views import answers, lists_findings, summary, view_text
+    from nki_lab.session.parsing import check_together
+    from nki_lab.session.run_json import run_json
+    from nki_lab.session.saving import keep
+    from nki_lab.session.views import answers, lists_findings, summary, view_text
 
     options = Namespace(
         target=target,

@@ -77,7 +77,7 @@ def validate(
         return
     for package in ("nbval", *(["xdist"] if workers > 1 else [])):
         if find_spec(package) is None:
-            from nki_lab.options.doctor import install_command
+            from nki_lab.explain.doctor import install_command
 
             name = {"xdist": "pytest-xdist"}.get(package, package)
             raise UsageError(f"{name} is not installed", help=install_command(name))

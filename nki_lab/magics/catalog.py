@@ -12,12 +12,12 @@ from typing import Any
 
 from nki_lab.api.install import ALIASES
 from nki_lab.errors import error_classes
+from nki_lab.explain.pages import topics
 from nki_lab.isa.catalog import common_rules
 from nki_lab.magics.catalog_names import Names
 from nki_lab.magics.define import EXAMPLE, READY
 from nki_lab.magics.extension import MAGICS
-from nki_lab.options.explain import topics
-from nki_lab.options.table import OPTIONS, BadValue, Option, options_of
+from nki_lab.session.table import OPTIONS, BadValue, Option, options_of
 from nki_lab.targets import ALL_TARGETS
 from nki_lab.timing.what_if import CHANGES
 

@@ -17,6 +17,8 @@ from typing import Any
 
 from nki_lab.api.install import ALIASES
 from nki_lab.dtypes import DTYPES, DType
+from nki_lab.explain.glossary import TERMS
+from nki_lab.explain.pages import explain
 from nki_lab.ir.definition.instruction import Definition
 from nki_lab.isa import registry
 from nki_lab.isa.accepted import accepted_values, alternatives
@@ -30,8 +32,6 @@ from nki_lab.isa.catalog import (
 )
 from nki_lab.isa.operators import Op
 from nki_lab.language.sizes import TileSize
-from nki_lab.options.explain import explain
-from nki_lab.options.glossary import TERMS
 from nki_lab.settings import override
 from nki_lab.targets import ALL_TARGETS
 from nki_lab.targets.engines import Engine

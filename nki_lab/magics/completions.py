@@ -10,7 +10,7 @@ from IPython.core.completer import (
 )
 
 from nki_lab.exercises.catalog import all_problems
-from nki_lab.options.table import options_of
+from nki_lab.session.table import options_of
 
 
 @context_matcher()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand
 
 from nki_lab.errors import UnknownTopic
-from nki_lab.options.doctor import Check, examine
-from nki_lab.options.explain import explain
-from nki_lab.options.parsing import parse_line
+from nki_lab.explain.doctor import Check, examine
+from nki_lab.explain.pages import explain
 from nki_lab.runtime.chosen import choose_target, current_target, whose_choice
+from nki_lab.session.parsing import parse_line
 from nki_lab.settings import Settings
 
 

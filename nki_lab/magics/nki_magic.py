@@ -26,18 +26,18 @@ from nki_lab.magics.cells import Cell, typed_stack
 from nki_lab.magics.define import EXAMPLE, define_kernels
 from nki_lab.magics.editor import editor_of
 from nki_lab.magics.show import profile_of, show
-from nki_lab.options.evaluate import check_value, evaluate, reference
-from nki_lab.options.expect import expected
-from nki_lab.options.parsing import Locate, option_help, parse_line
-from nki_lab.options.run_json import run_json
-from nki_lab.options.saving import keep
-from nki_lab.options.session import session
-from nki_lab.options.table import options_of
-from nki_lab.options.views import answers, findings_lines, lists_findings, summary
 from nki_lab.profiler.compare import compare_profiles
 from nki_lab.profiler.profile import Profile
 from nki_lab.runtime import Comparison, KernelFunction, Result
 from nki_lab.runtime.chosen import current_target
+from nki_lab.session.evaluate import check_value, evaluate, reference
+from nki_lab.session.expect import expected
+from nki_lab.session.parsing import Locate, option_help, parse_line
+from nki_lab.session.run_json import run_json
+from nki_lab.session.saving import keep
+from nki_lab.session.table import options_of
+from nki_lab.session.views import answers, findings_lines, lists_findings, summary
+from nki_lab.session.within import session
 from nki_lab.settings import Settings
 from nki_lab.source import text_of
 

@@ -6,7 +6,7 @@ import nbformat
 import pytest
 from playwright.sync_api import Locator
 
-from nki_lab.options.table import VIEWS
+from nki_lab.session.table import VIEWS
 from tests.browser.lab import ROOT, Console, Lab, browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

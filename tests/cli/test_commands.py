@@ -13,7 +13,7 @@ from nki_lab.api.official import coverage
 from nki_lab.cli import lab
 from nki_lab.cli.main import app
 from nki_lab.isa import registry
-from nki_lab.options.table import OPTIONS, options_of
+from nki_lab.session.table import OPTIONS, options_of
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 

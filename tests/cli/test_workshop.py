@@ -15,7 +15,7 @@ from nki_lab.cli import workshop_files as files
 from nki_lab.cli.notebook_file import Executed
 from nki_lab.cli.workshop_files import copy_workshop
 from nki_lab.errors import UsageError
-from nki_lab.options.doctor import Examination
+from nki_lab.explain.doctor import Examination
 from tests.cli.conftest import Command
 
 OWN, NEWER = "my answer", "a better question"

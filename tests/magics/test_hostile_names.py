@@ -13,7 +13,6 @@ import pytest
 import nki_lab
 import nki_lab.language as nl
 from nki_lab.errors import BadFile, NkiError, UsageError
-from nki_lab.options.views import findings_lines
 from nki_lab.profiler.analyses import ANALYSES
 from nki_lab.profiler.compare import compare_profiles
 from nki_lab.profiler.profile import Profile
@@ -23,6 +22,7 @@ from nki_lab.profiler.summary_text import summary_text
 from nki_lab.profiler.view_data import VIEWS
 from nki_lab.profiler.view_text import view_text
 from nki_lab.rewrite import close_matches
+from nki_lab.session.views import findings_lines
 from nki_lab.source import printable, text_of
 from nki_lab.widgets import display
 from tests.cli.conftest import Command

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nki_lab import errors as e
-from nki_lab.options.table import options_of
+from nki_lab.session.table import options_of
 from tests.magics.notebook import ADD, Notebook, cell
 
 RUN = "--run 'add(a, b)'"

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from nki_lab.magics import nki_magic
-from nki_lab.options import session
-from nki_lab.options.table import BY_NAME, options_of
+from nki_lab.session import within as session
+from nki_lab.session.table import BY_NAME, options_of
 from tests.magics.notebook import Notebook, cell
 
 

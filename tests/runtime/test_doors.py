@@ -12,9 +12,9 @@ import nki_lab.language as nl
 from nki_lab import NkiWarning
 from nki_lab.api import isa as nisa
 from nki_lab.errors import NkiError, RawEnum, RemovedLoop, UnknownOption, error_classes
-from nki_lab.options.parsing import parse_line
-from nki_lab.options.session import session
 from nki_lab.runtime import jit, launch, run, simulate, step
+from nki_lab.session.parsing import parse_line
+from nki_lab.session.within import session
 
 X = np.random.default_rng(5).standard_normal((32, 6)).astype(np.float32)
 

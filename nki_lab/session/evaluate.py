@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from nki_lab.errors import CheckFailed, NkiError, UsageError
-from nki_lab.options.parsing import Locate, nowhere
-from nki_lab.options.table import BY_NAME, Expression
 from nki_lab.runtime.arrays import is_foreign_array, to_numpy
 from nki_lab.runtime.check import Comparison, compare_arrays
+from nki_lab.session.parsing import Locate, nowhere
+from nki_lab.session.table import BY_NAME, Expression
 from nki_lab.source import Place, Span, Stack, headline, keep_lines, stack_of_traceback
 
 

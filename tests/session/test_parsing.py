@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nki_lab.errors import RuleBroken, UnknownOption
-from nki_lab.options.parsing import option_help, parse_line
-from nki_lab.options.table import VIEWS, options_of
+from nki_lab.session.parsing import option_help, parse_line
+from nki_lab.session.table import VIEWS, options_of
 from nki_lab.source import Span
 
 MAGIC = "%%nki"

@@ -12,8 +12,8 @@ from nki_lab.errors import (
     WrongCall,
     WrongOperand,
 )
-from nki_lab.options.expect import expected
-from nki_lab.options.parsing import parse_line
+from nki_lab.session.expect import expected
+from nki_lab.session.parsing import parse_line
 from nki_lab.source import Span
 
 

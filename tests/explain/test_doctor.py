@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from nki_lab.errors import NkiError
-from nki_lab.options import doctor
-from nki_lab.options.doctor import Check, examine
+from nki_lab.explain import doctor
+from nki_lab.explain.doctor import Check, examine
 
 
 def found(name: str) -> Check:

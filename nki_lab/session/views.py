@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def view_text(result: Result, view: str) -> str:
-    """Return one view of a run (see `nki_lab.options.table.VIEWS`) as plain text."""
+    """Return one view of a run (see `nki_lab.session.table.VIEWS`) as plain text."""
     return texts.view_text(result.view_data, view)
 
 

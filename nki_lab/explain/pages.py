@@ -15,12 +15,12 @@ from nki_lab.compiler.subset import CONSTRUCTS
 from nki_lab.compiler.subset.page import explain_construct
 from nki_lab.dtypes import DTYPES, DType
 from nki_lab.errors import NkiError, UnknownTopic, close_matches, error_classes
+from nki_lab.explain.glossary import TERMS, Term
+from nki_lab.explain.public_names import bare_names, find, page_of
 from nki_lab.isa import registry
 from nki_lab.isa.catalog import SHORT, call_text, page
-from nki_lab.options.glossary import TERMS, Term
-from nki_lab.options.parsing import option_help
-from nki_lab.options.public_names import bare_names, find, page_of
-from nki_lab.options.table import OPTIONS, Option
+from nki_lab.session.parsing import option_help
+from nki_lab.session.table import OPTIONS, Option
 from nki_lab.settings import VARIABLES, Variable
 from nki_lab.targets import ALL_TARGETS, Target, get_target, target_names
 from nki_lab.targets.engines import Engine

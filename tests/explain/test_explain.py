@@ -8,14 +8,14 @@ import pytest
 from nki_lab import errors
 from nki_lab.api.official import API
 from nki_lab.errors import UnknownTopic, error_classes
+from nki_lab.explain.glossary import TERMS, Term
+from nki_lab.explain.pages import explain, topics
 from nki_lab.ir.definition.instruction import Instruction, Operand
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa import registry
 from nki_lab.isa.catalog import rows
 from nki_lab.isa.example import example_call
-from nki_lab.options.explain import explain, topics
-from nki_lab.options.glossary import TERMS, Term
-from nki_lab.options.table import options_of
+from nki_lab.session.table import options_of
 from nki_lab.targets import ALL_TARGETS, TRN2
 from nki_lab.targets.engines import Engine
 from nki_lab.targets.spaces import MemoryRegion

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from nki_lab.errors import UnknownOption, close_matches
-from nki_lab.options.table import BY_NAME, OPTIONS, BadValue, Option, options_of
+from nki_lab.session.table import BY_NAME, OPTIONS, BadValue, Option, options_of
 from nki_lab.source import Stack
 
 #: Gives the place of a part of the line: (text of the option or word, column in it, width).

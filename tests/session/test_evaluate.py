@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from nki_lab.errors import CheckFailed, OutsideKernel, UsageError
-from nki_lab.options.evaluate import check_value, evaluate, reference
-from nki_lab.options.table import BY_NAME
+from nki_lab.session.evaluate import check_value, evaluate, reference
+from nki_lab.session.table import BY_NAME
 
 
 def expression(text: str, option: str = "check"):

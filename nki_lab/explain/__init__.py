@@ -1,0 +1,1 @@
+"""Explains codes, instructions, names, options and words, and examines an installation."""

@@ -1,0 +1,1 @@
+"""Tests of explain: pages about a topic, and the examination of an installation."""

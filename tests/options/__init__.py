@@ -1,1 +1,0 @@
-"""Tests of what magics and the command line share."""
