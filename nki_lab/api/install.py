@@ -1,4 +1,4 @@
-"""How does `import nki` find nki_lab, without ever hiding a really installed official package?
+"""Makes `import nki` find nki_lab, and never hides an official package that is installed.
 
 install()           for the process; does nothing where the official package is installed
 with aliases(): ... for a block, e.g. while a notebook cell runs on the simulator; the official package is back after
@@ -15,24 +15,11 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, NoReturn
 
+from nki_lab.dialects import DIALECTS, Dialect
 from nki_lab.errors import OlderDialect, close_matches
 
-ALIASES = {
-    "nki": "nki_lab.api.nki",
-    "nki.collectives": "nki_lab.api.collectives",
-    "nki.compiler": "nki_lab.api.compiler",
-    "nki.dtype": "nki_lab.api.dtype",
-    "nki.isa": "nki_lab.api.isa",
-    "nki.isa.constants": "nki_lab.api.isa_constants",
-    "nki.language": "nki_lab.language",
-    "nki.tensor": "nki_lab.api.tensor",
-    "nki.typing": "nki_lab.api.typing",
-}
-# Modules that pages import and that have nothing to offer here.
-_REFUSING = {"nki.compiler.kernel_builder": "nki_lab.api.kernel_builder"}
-_MODULES = ALIASES | _REFUSING
-_ROOTS = ("nki", "neuronxcc")
-
+# The package of a dialect that is not covered.
+_OLDER = "neuronxcc"
 
 class _AliasLoader(Loader):
     """Gives the module of nki_lab itself, so that both names mean one object."""
@@ -68,16 +55,16 @@ class _AliasFinder(MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        root = name.partition(".")[0]
-        if root == "neuronxcc":
-            return None if _installed(root) else ModuleSpec(name, _OlderDialectLoader())
-        if root != "nki":
-            return None
-        if name not in _MODULES:
-            near = close_matches(name, ALIASES)
+        dialect = _dialect_of(name)
+        if dialect is None:
+            older = name.partition(".")[0] == _OLDER and not _installed(_OLDER)
+            return ModuleSpec(name, _OlderDialectLoader()) if older else None
+        modules = {**dialect.modules, **dialect.refusing}
+        if name not in modules:
+            near = close_matches(name, dialect.modules)
             raise ModuleNotFoundError(f"nki_lab has no module {name!r}; {near}".rstrip("; "), name=name)  # fmt: skip
-        package = any(other.startswith(f"{name}.") for other in _MODULES)
-        return ModuleSpec(name, _AliasLoader(_MODULES[name]), is_package=package)
+        package = any(other.startswith(f"{name}.") for other in modules)
+        return ModuleSpec(name, _AliasLoader(modules[name]), is_package=package)
 
     def in_sight(self) -> aliases:
         """Return a block in which `import nki` finds nki_lab, for kernels that come from another process."""
@@ -103,7 +90,7 @@ def install() -> bool:
     """
     if _finder in sys.meta_path:
         return True
-    if _installed("nki") or "nki" in sys.modules:
+    if any(_installed(d.root) or d.root in sys.modules for d in DIALECTS):
         return False
     sys.meta_path.insert(0, _finder)
     return True
@@ -149,11 +136,15 @@ class aliases:
 
 
 def _loaded() -> list[str]:
-    return [n for n in sys.modules if n == "nki" or n.startswith("nki.")]
+    return [name for name in sys.modules if _dialect_of(name) is not None]
+
+
+def _dialect_of(name: str) -> Dialect | None:
+    root = name.partition(".")[0]
+    return next((d for d in DIALECTS if d.root == root), None)
 
 
 def _installed(root: str) -> bool:
-    assert root in _ROOTS
     for finder in sys.meta_path:
         if finder is not _finder and hasattr(finder, "find_spec"):
             spec = finder.find_spec(root, None)

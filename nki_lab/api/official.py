@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from nki_lab.api.install import ALIASES
+from nki_lab.dialects import NKI
 from nki_lab.errors import NkiError
 from nki_lab.ir.definition.instruction import Definition
 from nki_lab.isa.catalog import STARS
@@ -76,7 +76,7 @@ def coverage() -> list[Coverage]:
 
 def _counted() -> Iterator[Coverage]:
     names = dict.fromkeys([*API["functions"], *API["drop_in"]])
-    modules = {name: import_module(ALIASES[name]) for name in names if name in ALIASES}
+    modules = {name: import_module(NKI.modules[name]) for name in names if name in NKI.modules}
     yield _count("nki", "modules", {name: name in modules for name in names})
     for module, functions in API["functions"].items():
         room = modules[module]

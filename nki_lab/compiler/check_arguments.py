@@ -1,4 +1,4 @@
-"""Does NKI's compiler take what a kernel is called with, and what do the arguments bring into it?"""
+"""Checks what a kernel is called with against the arguments that its dialect takes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from nki_lab.compiler.frontend import SourceKernel
-from nki_lab.compiler.subset import CONSTRUCTS
 from nki_lab.ir.building.builder import Builder
 from nki_lab.language.nkiobject import NKIObject
 
@@ -21,6 +20,7 @@ _DEEPEST = 20
 
 def find_arguments(builder: Builder, source: SourceKernel, bound: Mapping[str, Any]) -> None:
     """Record what NKI's compiler does not take as an argument of a kernel, or inside one."""
+    rows = source.dialect.subset.rows
     for name, value in bound.items():
         kept: list[str] = []  # objects, whose fields may be lists
         for path, part in parts_of(name, value):
@@ -28,7 +28,9 @@ def find_arguments(builder: Builder, source: SourceKernel, bound: Mapping[str, A
                 kept.append(f"{path}.")
             key, subject = refused(part)
             if key and not (key == "list argument" and path.startswith(tuple(kept))):
-                row = CONSTRUCTS[key]
+                row = rows.get(key)
+                if row is None:
+                    continue
                 message = row.message(f"argument `{path}` of {source.name}, {subject}")
                 builder.find("portability", message, row.instead, stack=(source.place,))
 

@@ -1,4 +1,4 @@
-"""Is a kernel, with all it calls, written in the Python that NKI has?
+"""Checks that a kernel, with all it calls, is written in the Python of its dialect.
 
 The text is read of the kernel, of every function that a call stack of the trace showed, and of the author's functions
 and classes that these name: NKI's parser reads them all. A function is looked at once, whatever it emits.
@@ -11,9 +11,9 @@ import functools
 import inspect
 import math
 import sys
-from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import CodeType, FunctionType, ModuleType, TracebackType
 from typing import Any
 
@@ -23,9 +23,9 @@ from nki_lab.compiler.check_arguments import is_internal_object, is_nki_class, p
 from nki_lab.compiler.class_text import constructs_of_class, text_of_class
 from nki_lab.compiler.frontend import SourceKernel, unknown_names
 from nki_lab.compiler.function_text import FunctionText, text_of
-from nki_lab.compiler.subset import ACCEPTED, CONSTRUCTS, ERROR, Construct
-from nki_lab.compiler.subset.calls import BUILTINS, DECORATORS, LOOPING, MATH
-from nki_lab.errors import NkiError, NotAllowed, UnknownName, joined
+from nki_lab.dialects import NKI, Dialect, dialects_of
+from nki_lab.dialects.construct import ACCEPTED, ERROR, Construct, Subset
+from nki_lab.errors import MixedDialects, NkiError, NotAllowed, UnknownName, joined
 from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.program.nodes import Finding
 from nki_lab.source import (
@@ -52,6 +52,22 @@ class _Function:
     scope: Scope
     callers: Stack
     called: bool = True
+
+    @cached_property
+    def dialects(self) -> dict[Dialect, str]:
+        """The dialects its names come from, each with the first such name."""
+        return dialects_of(self.code, self.scope)
+
+    @property
+    def subset(self) -> Subset:
+        """The Python that its dialect has."""
+        return next(iter(self.dialects), NKI).subset
+
+    def row(self, key: str) -> Construct | None:
+        """Return the row of its dialect's language table; None for what needs none."""
+        if key == "yield" and (self.callers or not self.called):
+            key = "yield in a helper"
+        return self.subset.rows.get(key)
 
 
 def errors_of(source: SourceKernel) -> list[NkiError]:
@@ -81,8 +97,8 @@ def remarks_of(
         grouped.setdefault(key, []).append(node)
     findings = []
     for key, nodes in grouped.items():
-        row = _row(key, function)
-        if row.level not in (ERROR, ACCEPTED):
+        row = function.row(key)
+        if row is not None and row.level not in (ERROR, ACCEPTED):
             message, places = _said(row, "", function.text, nodes)
             findings.append(Finding("portability", message, (places[0],), row.instead))
     return errors, findings
@@ -106,8 +122,12 @@ def check_called(
     """
     errors: list[NkiError] = []
     classes: dict[type, tuple[str, Stack]] = {}
+    dialect = source.dialect
     for function in _reached(source, builder, bound):
         if function.called and function.code is not source.code:
+            if function.dialects and dialect not in function.dialects:
+                # What follows from a call between dialects helps nobody.
+                return [_another_dialect(function, source)]
             errors += _errors(function)
         if failed and function.called:
             errors += _unknown_members(function)
@@ -124,7 +144,8 @@ def check_called(
         text = text_of_class(kind, near) if _is_own_class(kind) else None
         for key, node in () if text is None else constructs_of_class(text.node):
             assert text is not None
-            _find(builder, CONSTRUCTS[key], "", text, [node], callers)
+            if row := dialect.subset.rows.get(key):
+                _find(builder, row, "", text, [node], callers)
     return errors
 
 
@@ -169,20 +190,7 @@ def _kernel(source: SourceKernel) -> _Function | None:
     text = source.function_text
     if text is None:
         return None
-    function = source.function
-    scope: Scope = function.__globals__
-    if function.__closure__:
-        cells = zip(source.code.co_freevars, function.__closure__, strict=True)
-        scope = ChainMap(dict(_contents(cells)), function.__globals__)
-    return _Function(text, source.code, scope, ())
-
-
-def _contents(cells: Any) -> Iterator[tuple[str, Any]]:
-    for name, cell in cells:
-        try:
-            yield name, cell.cell_contents
-        except ValueError:  # not assigned yet
-            continue
+    return _Function(text, source.code, source.scope, ())
 
 
 def _reached(
@@ -307,9 +315,16 @@ def _errors(function: _Function) -> Iterator[NkiError]:
     # The names are first looked for in the text, which is cheap; the code says exactly which are global.
     if any(name not in scope and not hasattr(builtins, name) for name in reads):
         yield from unknown_names(function.code, scope, function.callers)
+    if len(function.dialects) > 1:
+        named = " and ".join(f"`{name}` of {d.title}" for d, name in function.dialects.items())
+        yield MixedDialects(
+            f"`{function.code.co_name}` uses two dialects: {named}",
+            stack=(function.text.place(function.text.node), *function.callers),
+            help="take all of its names from the modules of one dialect",
+        )
     for key, node in function.text.facts.constructs:
-        row = _row(key, function)
-        if row.level == ERROR:
+        row = function.row(key)
+        if row is not None and row.level == ERROR:
             yield NotAllowed(
                 row.message(),
                 stack=(function.text.place(node), *function.callers),
@@ -335,10 +350,14 @@ def _unknown_members(function: _Function) -> Iterator[NkiError]:
             continue
 
 
-def _row(key: str, function: _Function) -> Construct:
-    if key == "yield" and (function.callers or not function.called):
-        key = "yield in a helper"
-    return CONSTRUCTS[key]
+def _another_dialect(function: _Function, source: SourceKernel) -> MixedDialects:
+    dialect, name = next(iter(function.dialects.items()))
+    return MixedDialects(
+        f"`{function.code.co_name}` is written in {dialect.title}, and the kernel {source.name} in"
+        f" {source.dialect.title}: `{name}` is a name of the former",
+        stack=function.callers or (source.place,),
+        help="write a kernel and all that it calls in one dialect; each may be a kernel of its own",
+    )
 
 
 def _grouped(function: _Function) -> Iterator[tuple[Construct, str, list[Any]]]:
@@ -349,20 +368,22 @@ def _grouped(function: _Function) -> Iterator[tuple[Construct, str, list[Any]]]:
     for key, subject, node in _by_name(function):
         found.setdefault((key, subject), []).append(node)
     for (key, subject), nodes in found.items():
-        yield _row(key, function), subject, nodes
+        if (row := function.row(key)) is not None:
+            yield row, subject, nodes
 
 
 def _by_name(function: _Function) -> Iterator[tuple[str, str, Any]]:
     """Yield what only the values of global names show."""
     facts, scope = function.text.facts, function.scope
+    subset = function.subset
     local = function.code.co_freevars
     called = {name for name, _ in facts.calls}
     read = ((name, node) for name, node in facts.reads.items() if name not in called)
     for name, node in (*facts.calls, *read):
-        if name in facts.reads and name not in scope and name not in local and _is_builtin(name):
-            yield "builtin" if name in LOOPING else "other builtin", f"`{name}`", node
+        if name in facts.reads and name not in scope and name not in local and _is_builtin(name, subset):
+            yield "builtin" if name in subset.looping else "other builtin", f"`{name}`", node
     for name, node in facts.reads.items():
-        if _is_other_math(name, scope):
+        if _is_other_math(name, scope, subset):
             yield "other math", f"`{name}`", node
     for name, node in facts.calls:
         if name in facts.reads and _is_library(name, scope):
@@ -376,7 +397,7 @@ def _by_name(function: _Function) -> Iterator[tuple[str, str, Any]]:
         if key and key != "list argument":
             yield key, f"`{name}`, {what}", node
     for name, node in facts.decorators:
-        known = name.split(".")[-1] in DECORATORS or is_internal_object(_value(name, scope))
+        known = name.split(".")[-1] in subset.decorators or is_internal_object(_value(name, scope))
         if not known:
             yield "decorator", f"decorator `{name}`", node
 
@@ -391,12 +412,12 @@ def _globals(function: _Function) -> Iterator[tuple[str, Any]]:
             yield first, node
 
 
-def _is_other_math(name: str, scope: Scope) -> bool:
+def _is_other_math(name: str, scope: Scope, subset: Subset) -> bool:
     module, _, member = name.rpartition(".")
     if module:
-        return _value(module, scope) is math and member not in MATH
+        return _value(module, scope) is math and member not in subset.math
     value = _value(name, scope)
-    return getattr(value, "__module__", None) == "math" and value.__name__ not in MATH
+    return getattr(value, "__module__", None) == "math" and value.__name__ not in subset.math
 
 
 def _is_library(name: str, scope: Scope) -> bool:
@@ -417,10 +438,10 @@ def _is_library(name: str, scope: Scope) -> bool:
     return package in _ARRAYS or package in sys.stdlib_module_names
 
 
-def _is_builtin(name: str) -> bool:
+def _is_builtin(name: str, subset: Subset) -> bool:
     value = getattr(builtins, name, None)
     is_error = isinstance(value, type) and issubclass(value, BaseException)
-    return callable(value) and not is_error and name not in BUILTINS
+    return callable(value) and not is_error and name not in subset.builtins
 
 
 def _is_own_class(value: type) -> bool:

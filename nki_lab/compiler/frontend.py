@@ -1,4 +1,4 @@
-"""What did the author write?
+"""The source of a kernel: its text, its names, and the dialect it is written in.
 
 The text is read, never rewritten. A kernel keeps its source from the moment it is defined, since a worker process or
 a later look finds neither the cell nor the file.
@@ -12,6 +12,7 @@ import dis
 import inspect
 import linecache
 import textwrap
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,6 +20,8 @@ from types import CodeType
 from typing import Any
 
 from nki_lab.compiler.function_text import FunctionText
+from nki_lab.dialects import NKI, Dialect, dialects_of
+from nki_lab.dialects.dialect import codes_of
 from nki_lab.errors import NkiError, UnknownName, close_matches
 from nki_lab.rewrite import import_of
 from nki_lab.source import Span, Stack, lines_of
@@ -64,6 +67,20 @@ class SourceKernel:
     def code(self) -> CodeType:
         """Code object of the function."""
         return self.function.__code__
+
+    @property
+    def scope(self) -> Mapping[str, Any]:
+        """What the names that the function does not bind stand for: its globals, and what its closure holds."""
+        names: Mapping[str, Any] = self.function.__globals__
+        if self.function.__closure__:
+            cells = zip(self.code.co_freevars, self.function.__closure__, strict=True)
+            return ChainMap(dict(_contents(cells)), names)  # type: ignore[arg-type]
+        return names
+
+    @property
+    def dialect(self) -> Dialect:
+        """The dialect whose modules the function's names come from; the first of them where there are several."""
+        return next(iter(dialects_of(self.code, self.scope)), NKI)
 
     @cached_property
     def signature(self) -> inspect.Signature:
@@ -130,6 +147,14 @@ class SourceKernel:
         linecache.cache[self.filename] = (sum(map(len, lines)), changed, lines, self.filename)
 
 
+def _contents(cells: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    for name, cell in cells:
+        try:
+            yield name, cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+
+
 def _statements(text: str) -> list[ast.stmt]:
     for before in (
         "",
@@ -158,7 +183,7 @@ def unknown_names(
     code: CodeType, scope: Mapping[str, Any], callers: Stack = ()
 ) -> Iterator[NkiError]:
     """Yield an error for each global name the function reads that does not exist."""
-    for inner in _codes(code):
+    for inner in codes_of(code):
         for instruction in _loads(inner):
             name = instruction.argval
             if name in scope or hasattr(builtins, name):
@@ -176,13 +201,6 @@ def unknown_name(name: str, known: Iterable[str], stack: Stack) -> UnknownName:
         or close_matches(name, known)
         or "define it in this cell or an earlier one, or import it",
     )
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _codes(constant)
 
 
 def _loads(code: CodeType) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""Which choices change what the compiler does?"""
+"""The choices that change what the compiler does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class CompileOptions:
         capacity: "error", or "finding" to run a kernel that does not fit in addresses past the end.
         strict: findings are errors.
         allow: codes of what today's NKI refuses and this kernel may do.
-        grid: the kernel is launched on a grid, `kernel[1]` or `kernel[2]`, not called without one.
+        grid: shape of the launch grid, `(2,)` for `kernel[2]`; `()` where the kernel is called without one.
         record: keep the program as it was after each pass.
         skip_passes: names of passes to leave out, of those that may be.
         schedule: (name, names it waits for) of instructions, as `kernel.with_schedule` was given them.
@@ -24,7 +24,7 @@ class CompileOptions:
     capacity: str = "error"
     strict: bool = False
     allow: tuple[str, ...] = ()
-    grid: bool = False
+    grid: tuple[int, ...] = ()
     record: bool = True
     skip_passes: tuple[str, ...] = ()
     schedule: tuple[tuple[str, tuple[str, ...]], ...] = ()

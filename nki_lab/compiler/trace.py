@@ -1,4 +1,4 @@
-"""What does a kernel do? Run it once, on symbolic tiles, and write down every instruction.
+"""Traces a kernel: runs it once, on symbolic tiles, and writes down every instruction.
 
 The author's own function is run by CPython, so helpers, methods, closures and other modules work alike, and `print`,
 `assert` and a debugger act while tracing.
@@ -31,6 +31,7 @@ from nki_lab.dtypes import DType, dtype_of
 from nki_lab.errors import (
     KernelArgument,
     KernelResult,
+    MixedDialects,
     NkiError,
     close_matches,
     joined,
@@ -86,7 +87,7 @@ def trace(
         target,
         root=source.code,
         program=program,
-        grid=options.grid or program[1] > 1,
+        grid=options.grid or (program[1],) * (program[1] > 1),
         strict=options.strict,
         watch=watch,
     )
@@ -118,13 +119,13 @@ def _traced(
     traced = phase("tracing", lambda: len(builder.body), unit="instructions")
     with traced, builder.active(), _marked_output(program):
         try:
-            result = source.function(*positional, **keywords)
+            result = source.dialect.run(source.function, positional, keywords, builder)
         except Exception as error:
             told = what_was_meant(error, source.code)
             meet(builder, source, error.__traceback__)
             called = check_called(source, builder, bound, failed=True)
             refused = refusals(builder.findings.values(), options.allow)
-            explained = joined([*text_errors, *called, *builder.errors, *refused, told])
+            explained = joined(_told([*text_errors, *called, *builder.errors, *refused, told]))
             # A debugger started afterwards stops at the author's line, where the tiles are.
             explained = explained.with_traceback(authors_traceback(error.__traceback__))
     if explained is not None:
@@ -133,7 +134,7 @@ def _traced(
     errors = [*text_errors, *check_called(source, builder, bound), *builder.errors]
     errors += refusals(builder.findings.values(), options.allow)
     if errors:
-        raise joined(errors)
+        raise joined(_told(errors))
     builder.check_closed()
     outputs: list[NkiTensor] = []
     structure = _outputs(result, outputs, source, builder)
@@ -152,6 +153,11 @@ def _traced(
     )
     _check_result(kernel, result, source)
     return find_exchanged(order_dependent(kernel, builder.edges))
+
+
+def _told(errors: list[NkiError]) -> list[NkiError]:
+    """Return the errors to tell: where dialects are mixed, all others follow from that."""
+    return [e for e in errors if isinstance(e, MixedDialects)] or errors
 
 
 class _Marked(io.TextIOBase):

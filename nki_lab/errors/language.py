@@ -166,6 +166,10 @@ class NotAllowed(LanguageError):
     right = wrong.replace("yield", "return")
 
 
+class MixedDialects(NotAllowed):
+    """A kernel, with what it calls, takes its names from the modules of two dialects."""
+
+
 class KernelResult(LanguageError):
     """A kernel returned nothing, or something that is not a tensor in shared HBM."""
 

@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 
 import nki_lab.language as nl
-from nki_lab.compiler.subset import CONSTRUCTS
-from nki_lab.compiler.subset.page import explain_construct
+from docs.language_page import explain_construct
+from nki_lab.dialects.nki_subset import CONSTRUCTS
 from nki_lab.dtypes import DTYPES, DType
 from nki_lab.errors import NkiError, UnknownTopic, close_matches, error_classes
 from nki_lab.explain.glossary import TERMS, Term

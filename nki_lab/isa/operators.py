@@ -1,4 +1,4 @@
-"""Which operators can an instruction apply, what do they mean, and which of them may it be given?
+"""The operators that instructions apply: their names, their meaning, and which instructions take them.
 
 `nl.add` is the object OPS["add"]: instructions take it as `op=`, and called inside a kernel it is the composite that
 `nki_lab.language` registers. The table ALU has one row per operator of nki/api/nki.api.shared.rst (nki-aluop);
@@ -58,6 +58,10 @@ class AluOperator:
     feature: str = ""
 
 
+#: Every operator that the text of a program can name, by its repr.
+NAMED: dict[str, Op] = {}
+
+
 class Op:
     """An operator of nki.language: a value for `op=` of instructions, and a function inside kernels.
 
@@ -68,14 +72,19 @@ class Op:
         alu: its row in the table of ALU operators, or None.
         activation: its row in the table of activation functions, or None.
         refusal: for operators no instruction takes: the reason, as a sentence.
+        home: what stands before the name in the text of a program; a dialect's operator has another row than `nl.name`.
     """
 
-    def __init__(self, name: str, alu: AluOperator | None = None, refusal: str = "") -> None:
+    def __init__(
+        self, name: str, alu: AluOperator | None = None, refusal: str = "", home: str = "nl"
+    ) -> None:
         self.name = self.__name__ = name
+        self.home = home
         self.alu = alu
         self.activation: Activation | None = None
         self.refusal = refusal
         self._expand: Callable[..., Any] | None = None
+        NAMED[repr(self)] = self
 
     def facts(self) -> list[str]:
         """Return what it is as a value of `op=`, one phrase for each of its rows."""
@@ -89,10 +98,10 @@ class Op:
         return facts
 
     def __repr__(self) -> str:
-        return f"nl.{self.name}"
+        return f"{self.home}.{self.name}"
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
-        return op_named, (self.name,)
+        return op_named, (repr(self),)
 
     @property
     def expand(self) -> Callable[..., Any] | None:
@@ -384,9 +393,9 @@ OPS |= {
 }
 
 
-def op_named(name: str) -> Op:
-    """Return the operator nki.language calls `name`; KeyError where there is none."""
-    return OPS[name]
+def op_named(text: str) -> Op:
+    """Return the operator whose repr is `text`; KeyError where there is none."""
+    return NAMED[text]
 
 
 def suggested_name(value: object) -> str | None:

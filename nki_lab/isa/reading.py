@@ -1,4 +1,4 @@
-"""How is a kernel's text read with the real instructions?"""
+"""Reads the text of a kernel with the real instructions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nki_lab.ir.program.nodes import Kernel
 from nki_lab.ir.text.parser import parse_kernel
 from nki_lab.isa import enums, registry
 from nki_lab.isa.asserting import assert_true
-from nki_lab.isa.operators import OPS
+from nki_lab.isa.operators import NAMED
 from nki_lab.isa.printing import device_print
 
 
@@ -17,7 +17,7 @@ def dotted_names() -> dict[str, Any]:
     """Return what names such as `nl.add` and `nisa.reduce_cmd.idle` stand for in a kernel's text."""
     choices = [v for v in vars(enums).values() if isinstance(v, type) and issubclass(v, Enum)]
     members = [member for choice in choices for member in choice]
-    return {repr(value): value for value in (*OPS.values(), *members)}
+    return {repr(value): value for value in (*NAMED.values(), *members)}
 
 
 def read_kernel(text: str) -> Kernel:

@@ -1,4 +1,4 @@
-"""Which of the cores of a launch does the kernel run on, and in which order are its instructions kept?
+"""The place of a program in the launch grid, and the order of its instructions.
 
 The grid of `kernel[cores](...)` has one axis of one or two cores (nki/api/nki/language/__init__.py: program_id).
 """
@@ -31,7 +31,7 @@ def program_ndim() -> int:
 
     It is 1 under `kernel[1]` and `kernel[2]`, and 0 where the kernel is called without a grid.
     """
-    return int(current().grid)
+    return len(current().grid)
 
 
 def no_reorder() -> AbstractContextManager[None]:

@@ -1,4 +1,4 @@
-"""What is a kernel object, and what happens when it is called?"""
+"""Kernel objects: a decorated function, and the call that compiles and runs it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import copy
 import functools
 import inspect
 import sys
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -22,6 +21,7 @@ from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.author_order import Edges, edges_of
 from nki_lab.compiler.pipeline import CompiledKernel, compile_kernel
 from nki_lab.compiler.retrace import Retrace
+from nki_lab.dialects import NKI, Dialect
 from nki_lab.errors import KernelArgument, NkiError, NotModelled, ToolchainError
 from nki_lab.ir.definition.instruction import active
 from nki_lab.ir.tensor.watch import Watch
@@ -52,7 +52,7 @@ class KernelFunction:
     Attributes:
         func: the author's function, unchanged.
         source: its text as it was when it was defined.
-        launched_on: number of cores that `kernel[...]` chose; None leaves it to `use_cores`.
+        launched_on: shape of the grid that `kernel[...]` chose; `()` leaves the cores to `use_cores`.
         simulated: run on the simulator even where NKI_SIMULATOR asks for the device.
         debug: run instructions while they are traced.
         allow: codes of errors that are findings of this kernel, besides those of NKI_LAB_ALLOW.
@@ -62,7 +62,7 @@ class KernelFunction:
     #: Programs of the latest calls that a kernel object keeps, so that a loop of calls compiles each once.
     _KEPT = 4
 
-    launched_on: int | None = None
+    launched_on: tuple[int, ...] = ()
     simulated = False
     debug = False
     allow: tuple[str, ...] = ()
@@ -115,19 +115,18 @@ class KernelFunction:
         return pickled(self)
 
     def __getitem__(self, grid: Any) -> KernelFunction:
-        """Choose the number of cores: `kernel[1](...)` or `kernel[2](...)`."""
-        cores = grid[0] if isinstance(grid, tuple) and len(grid) == 1 else grid
-        if type(cores) is not int or cores not in (1, 2):
-            raise KernelArgument(
-                f"{self.__name__}[{grid!r}]: a kernel is launched on 1 or 2 cores",
-                help="write kernel[1](...) or kernel[2](...)",
-            )
-        return self._with(launched_on=cores)
+        """Choose the launch grid, such as the number of cores: `kernel[1](...)` or `kernel[2](...)`."""
+        return self._with(launched_on=self.source.dialect.grid(self.__name__, grid))
 
     @property
     def grid(self) -> int:
         """Number of cores a call launches on."""
-        return self.launched_on or chosen_cores() or 1
+        return self.source.dialect.cores(self._grid)
+
+    @property
+    def _grid(self) -> tuple[int, ...]:
+        cores = chosen_cores()
+        return self.launched_on or (() if cores is None else (cores,))
 
     def with_schedule(self, schedule: Sequence[tuple[str, str | Sequence[str]]]) -> KernelFunction:
         """Return the kernel with waits between instructions: `[("second", "first"), ("third", ["first", ...])]`.
@@ -202,12 +201,11 @@ class KernelFunction:
 
     def options(self, settings: Settings) -> CompileOptions:
         """Return the choices of a compilation: those of the environment, and of this kernel."""
-        has_grid = (self.launched_on or chosen_cores()) is not None
         return replace(
             CompileOptions.from_settings(settings),
             schedule=self.schedule,
             allow=(*settings.allow, *self.allow),
-            grid=has_grid,
+            grid=self._grid,
         )
 
     def _target(self, settings: Settings) -> Target:
@@ -392,20 +390,19 @@ def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
     Two arguments are ours. `debug=True` runs instructions while they are traced: `print(tile)` and `breakpoint()` see
     values. `allow="NKI206"` has codes of errors that are findings instead, for kernels written for an older NKI.
     """
-    if "platform_target" in kwargs:
-        raise KernelArgument(
-            "nki.jit(platform_target=...) has been removed from NKI",
-            help="set NEURON_PLATFORM_TARGET_OVERRIDE, or use %%nki --target / nki_lab.run(..., target=...)",
-        )
-    debug = bool(kwargs.get("debug", False))
-    allow = kwargs.get("allow")
-    ignored = set(kwargs) - {"allow", "debug", "mode", "debug_kernel", "show_compiler_tb"}
-    if ignored:
-        warnings.warn(f"nki.jit ignores {', '.join(sorted(ignored))}", stacklevel=2)
-    if fn is None:
-        return functools.partial(jit, debug=debug, allow=allow)
+    return decorated(NKI, fn, kwargs)
+
+
+def decorated(dialect: Dialect, fn: Any, keywords: dict[str, Any]) -> Any:
+    """Make a function a kernel, or return the decorator where there is none: what the `jit` of a dialect does."""
+    choices = dialect.choices(keywords)
+    choices["allow"] = names_in(choices.get("allow"))
+    return functools.partial(_kernel_of, choices) if fn is None else _kernel_of(choices, fn)
+
+
+def _kernel_of(choices: dict[str, Any], fn: Any) -> KernelFunction:
     if isinstance(fn, KernelFunction):
-        return fn._with(simulated=False, debug=debug, allow=names_in(allow))
+        return fn._with(simulated=False, **choices)
     if not inspect.isfunction(fn):
         of_kernel = isinstance(fn, functools.partial)
         raise KernelArgument(
@@ -414,7 +411,7 @@ def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
             if of_kernel
             else "write a `def` that returns its output tensors",
         )
-    return KernelFunction(fn)._with(debug=debug, allow=names_in(allow))
+    return KernelFunction(fn)._with(**choices)
 
 
 def simulate(kernel: Any) -> KernelFunction:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nki_lab.api import collectives, compiler, dtype, isa, isa_constants, nki, tensor, typing
-from nki_lab.api.install import ALIASES
+from nki_lab.dialects import NKI
 from nki_lab.errors import NkiError, NotModelled, OutsideKernel, RuleBroken, UnknownName
 from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.definition.instruction import Instruction, registry
@@ -69,7 +69,7 @@ def test_attributes_of_tensors():
 
 def test_names_that_kernels_import_undocumented():
     for module, names in DROP_IN.items():
-        ours = importlib.import_module(ALIASES[module])
+        ours = importlib.import_module(NKI.modules[module])
         assert [n for n in names if getattr(ours, n, None) is None] == []
 
 

@@ -1,7 +1,7 @@
 """Is the documentation page of the language what the table says?"""
 
-from nki_lab.compiler.subset import CONSTRUCTS, SECTIONS
-from nki_lab.compiler.subset.page import explain_construct, language_page
+from docs.language_page import explain_construct, language_page
+from nki_lab.dialects.nki_subset import CONSTRUCTS, SECTIONS
 from tests.golden import Golden
 
 

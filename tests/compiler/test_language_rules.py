@@ -9,7 +9,7 @@ import pytest
 
 from nki_lab import errors
 from nki_lab.api.install import aliases
-from nki_lab.compiler.subset import (
+from nki_lab.dialects.nki_subset import (
     ACCEPTED,
     CONSTRUCTS,
     DEPRECATED,

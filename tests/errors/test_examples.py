@@ -8,7 +8,7 @@ import pytest
 
 from nki_lab import errors
 from nki_lab.api.install import aliases
-from nki_lab.compiler.subset import module_of
+from nki_lab.dialects.nki_subset import module_of
 from nki_lab.errors import NkiError, error_classes
 from nki_lab.ir.program.verify import verify
 from nki_lab.ir.text.parser import parse_kernel

@@ -47,7 +47,7 @@ def test_one_core():
 
 
 def test_two_cores():
-    with Builder(get_target("trn2"), program=(1, 2), grid=True).active():
+    with Builder(get_target("trn2"), program=(1, 2), grid=(2,)).active():
         assert [nl.program_id(0), nl.num_programs(0), nl.program_ndim()] == [1, 2, 1]
 
 

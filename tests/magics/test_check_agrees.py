@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nki_lab.compiler.subset import CONSTRUCTS, module_of
+from nki_lab.dialects.nki_subset import CONSTRUCTS, module_of
 from nki_lab.errors import error_classes
 from tests.magics.editor_kernel import EditorKernel
 

@@ -71,8 +71,8 @@ def test_a_kernel_comes_back_as_itself_with_its_choices():
     chosen = jit(sent.scaled, debug=True)
     chosen = chosen[2].with_schedule(edges)
     again = pickle.loads(pickle.dumps(chosen))
-    assert (again.launched_on, again.debug, again.schedule) == (2, True, chosen.schedule)
-    assert (sent.scaled.launched_on, sent.scaled.debug) == (None, False)
+    assert (again.launched_on, again.debug, again.schedule) == ((2,), True, chosen.schedule)
+    assert (sent.scaled.launched_on, sent.scaled.debug) == ((), False)
 
 
 def test_copies_stay_in_their_process():

@@ -80,7 +80,7 @@ class Builder:
     Attributes:
         target: the machine traced for.
         program: (program_id, num_programs) of the core.
-        grid: the kernel was launched on a grid.
+        grid: shape of the launch grid; `()` where the kernel was called without one.
         strict: findings become errors.
         watch: runs what is traced, at once; None where nothing does.
         met: the author's functions that were called -> their global names, and where they were called first.
@@ -93,7 +93,7 @@ class Builder:
         *,
         root: Any = None,
         program: tuple[int, int] = (0, 1),
-        grid: bool = False,
+        grid: tuple[int, ...] = (),
         strict: bool = False,
         watch: Watch | None = None,
     ) -> None:

@@ -1,6 +1,6 @@
-"""Which functions, classes and calls may a kernel have?"""
+"""Rows about functions, classes and calls."""
 
-from nki_lab.compiler.subset.construct import (
+from nki_lab.dialects.construct import (
     ACCEPTED,
     ERROR,
     PORTABILITY,

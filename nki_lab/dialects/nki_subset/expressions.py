@@ -1,6 +1,6 @@
-"""Which expressions may a kernel have?"""
+"""Rows about expressions."""
 
-from nki_lab.compiler.subset.construct import (
+from nki_lab.dialects.construct import (
     ACCEPTED,
     ERROR,
     PORTABILITY,

@@ -1,6 +1,6 @@
-"""Which statements may a kernel have?"""
+"""Rows about statements."""
 
-from nki_lab.compiler.subset.construct import (
+from nki_lab.dialects.construct import (
     ACCEPTED,
     DEPRECATED,
     ERROR,

@@ -1,6 +1,6 @@
-"""What may a kernel do with values, tensors and registers?"""
+"""Rows about values, tensors and registers."""
 
-from nki_lab.compiler.subset.construct import (
+from nki_lab.dialects.construct import (
     ACCEPTED,
     ERROR,
     PORTABILITY,

@@ -1,21 +1,22 @@
-"""What does the documentation page of the language say? It is written from the table."""
+"""Writes the documentation page of the language from its table."""
 
 from __future__ import annotations
 
-import textwrap
+from collections.abc import Mapping
 
-from nki_lab.compiler.subset.construct import (
+from nki_lab.dialects.construct import (
     ACCEPTED,
     DEPRECATED,
     ERROR,
     PORTABILITY,
     Construct,
+    Subset,
 )
 
 _HEAD = """\
 # The Python of kernels
 
-<!-- Written from nki_lab/compiler/subset by `pytest tests/compiler/test_language_page.py --update-golden`. -->
+<!-- Written from nki_lab/dialects/nki_subset by `pytest tests/compiler/test_language_page.py --update-golden`. -->
 
 NKI has two front ends: the *tracer* runs a kernel as Python, the *parser* reads its text. nki_lab traces, and reads
 the text to check it: that of the kernel, of every function it calls, and of the functions and classes these name.
@@ -33,23 +34,12 @@ Sources are pages of the [AWS Neuron documentation](https://github.com/aws-neuro
 _ORDER = (ACCEPTED, PORTABILITY, DEPRECATED, ERROR)
 
 
-def language_page(sections: dict[str, dict[str, Construct]]) -> str:
+def language_page(subset: Subset) -> str:
     """Return the page, in Markdown."""
-    return "\n".join([_HEAD, *(_section(title, rows) for title, rows in sections.items())])
+    return "\n".join([_HEAD, *(_section(title, rows) for title, rows in subset.sections.items())])
 
 
-def explain_construct(row: Construct) -> str:
-    """Return what `explain` says about a construct."""
-    level = f"error {row.code}" if row.level == ERROR else row.level
-    label = "meaning" if row.level == ACCEPTED else "instead"
-    lines = [f"{row.what} in a kernel: {level}", "", f"{label}: {row.instead}", ""]
-    for title, text in (("written", row.example), ("better", row.better)):
-        if text:
-            lines += [f"{title}:", "", textwrap.indent(textwrap.dedent(text).strip(), "    "), ""]
-    return "\n".join([*lines, f"Source: {row.source}"])
-
-
-def _section(title: str, rows: dict[str, Construct]) -> str:
+def _section(title: str, rows: Mapping[str, Construct]) -> str:
     lines = [
         f"## {title}",
         "",

@@ -1,0 +1,18 @@
+"""The dialects that kernels are written in, one file each; every function is of the one that its names come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import CodeType
+from typing import Any
+
+from nki_lab.dialects.dialect import Dialect, dialects_in
+from nki_lab.dialects.nki import NKI
+
+#: All dialects; a new one is added here. The first is that of a function whose names tell nothing.
+DIALECTS: list[Dialect] = [NKI]
+
+
+def dialects_of(code: CodeType, scope: Mapping[str, Any]) -> dict[Dialect, str]:
+    """Return the dialects whose modules a function's names come from, each with the first such name."""
+    return dialects_in(DIALECTS, code, scope)

@@ -1,0 +1,118 @@
+"""What a dialect of NKI decides, and which dialect a function is written in.
+
+Which operators have a row in the table of ALU operators is said by the `Op` objects in its modules (isa/operators.py):
+a dialect with a row that others do not have, or without one that they have, offers an `Op` that only it has.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import CodeType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+from nki_lab.dialects.construct import Subset
+
+if TYPE_CHECKING:
+    from nki_lab.ir.building.builder import Builder
+
+Grid = tuple[int, ...]
+
+
+def _called(
+    function: Callable[..., Any],
+    positional: Sequence[Any],
+    keywords: Mapping[str, Any],
+    builder: Builder,
+) -> Any:
+    return function(*positional, **keywords)
+
+
+@dataclass(frozen=True, eq=False)
+class Dialect:
+    """One way in which kernels are written: its names, its call form, and its rules.
+
+    Attributes:
+        title: what errors call it.
+        root: the official package that all its modules are in, such as "nki".
+        modules: official module -> the module that offers its names. It is not imported before a kernel's file does.
+        refusing: the same for modules whose names cannot be used; no list of modules names them.
+        ready: name that a notebook cell may use without importing it -> official module.
+        subset: the Python of its kernels.
+        choices: `(keywords) -> choices` of the decorator: takes its keyword arguments, refuses or warns of others.
+        grid: `(kernel's name, key) -> shape` of the launch grid in `kernel[key]`.
+        cores: `(shape of the grid) -> number` of cores of the launch; `()` is a call without a grid.
+        run: `(function, positional, keywords, builder) -> result`: runs a kernel on symbolic tensors. A dialect with
+            tiles of another kind wraps the arguments and unwraps the results here; one whose grid is a sequence of
+            programs runs the function once for each (`builder.grid`).
+    """
+
+    title: str
+    root: str
+    modules: Mapping[str, str]
+    subset: Subset
+    choices: Callable[[dict[str, Any]], dict[str, Any]]
+    grid: Callable[[str, Any], Grid]
+    cores: Callable[[Grid], int]
+    run: Callable[
+        [Callable[..., Any], Sequence[Any], Mapping[str, Any], Builder], Any
+    ] = _called
+    refusing: Mapping[str, str] = field(default_factory=dict)
+    ready: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"<dialect {self.title}>"
+
+    def namespaces(self) -> Iterator[ModuleType]:
+        """Yield the modules of the dialect that are loaded."""
+        for home in self.modules.values():
+            if home in sys.modules:
+                yield sys.modules[home]
+
+    def members(self) -> set[int]:
+        """Return the identities of all that its loaded modules offer, and of these modules."""
+        members = set()
+        for module in self.namespaces():
+            members.add(id(module))
+            space = vars(module)
+            members.update(id(space[n]) for n in space.get("__all__", ()) if n in space)
+        return members
+
+
+def codes_of(code: CodeType) -> Iterator[CodeType]:
+    """Yield the code of a function and of those inside it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from codes_of(constant)
+
+
+def dialects_in(
+    dialects: Iterable[Dialect], code: CodeType, scope: Mapping[str, Any]
+) -> dict[Dialect, str]:
+    """Return the dialects whose modules a function's names come from, each with the first such name.
+
+    Args:
+        dialects: those to look for.
+        code: of the function; functions inside it count.
+        scope: its globals, and what its closure holds.
+    """
+    loaded = [d for d in dialects if any(d.namespaces())]
+    if len(loaded) < 2:
+        return dict.fromkeys(loaded, "")
+    members = [(d, d.members()) for d in loaded]
+    dialects_named: dict[Dialect, str] = {}
+    for inner in codes_of(code):
+        for i in dis.get_instructions(inner):
+            if i.opname == "IMPORT_NAME":
+                owners = [d for d in loaded if i.argval.partition(".")[0] == d.root]
+            elif i.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF") and i.argval in scope:
+                identity = id(scope[i.argval])
+                owners = [d for d, ids in members if identity in ids]
+            else:
+                continue
+            if len(owners) == 1:  # what several dialects offer, such as a dtype, tells nothing
+                dialects_named.setdefault(owners[0], i.argval)
+    return dialects_named
