@@ -21,6 +21,7 @@ from nki_lab.errors import OlderDialect, close_matches
 # The package of a dialect that is not covered.
 _OLDER = "neuronxcc"
 
+
 class _AliasLoader(Loader):
     """Gives the module of nki_lab itself, so that both names mean one object."""
 

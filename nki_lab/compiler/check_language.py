@@ -144,8 +144,8 @@ def check_called(
         text = text_of_class(kind, near) if _is_own_class(kind) else None
         for key, node in () if text is None else constructs_of_class(text.node):
             assert text is not None
-            if row := dialect.subset.rows.get(key):
-                _find(builder, row, "", text, [node], callers)
+            if construct := dialect.subset.rows.get(key):
+                _find(builder, construct, "", text, [node], callers)
     return errors
 
 
@@ -380,7 +380,12 @@ def _by_name(function: _Function) -> Iterator[tuple[str, str, Any]]:
     called = {name for name, _ in facts.calls}
     read = ((name, node) for name, node in facts.reads.items() if name not in called)
     for name, node in (*facts.calls, *read):
-        if name in facts.reads and name not in scope and name not in local and _is_builtin(name, subset):
+        if (
+            name in facts.reads
+            and name not in scope
+            and name not in local
+            and _is_builtin(name, subset)
+        ):
             yield "builtin" if name in subset.looping else "other builtin", f"`{name}`", node
     for name, node in facts.reads.items():
         if _is_other_math(name, scope, subset):

@@ -10,7 +10,6 @@ from functools import cached_property
 ACCEPTED, PORTABILITY, DEPRECATED, ERROR = "accepted", "portability", "deprecation", "error"
 
 
-
 @dataclass(frozen=True)
 class Construct:
     """A construct of Python, and what becomes of it in a kernel.

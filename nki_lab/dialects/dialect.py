@@ -56,9 +56,7 @@ class Dialect:
     choices: Callable[[dict[str, Any]], dict[str, Any]]
     grid: Callable[[str, Any], Grid]
     cores: Callable[[Grid], int]
-    run: Callable[
-        [Callable[..., Any], Sequence[Any], Mapping[str, Any], Builder], Any
-    ] = _called
+    run: Callable[[Callable[..., Any], Sequence[Any], Mapping[str, Any], Builder], Any] = _called
     refusing: Mapping[str, str] = field(default_factory=dict)
     ready: Mapping[str, str] = field(default_factory=dict)
 

@@ -11,8 +11,7 @@ from functools import partial
 from typing import Any
 
 import nki_lab.language as nl
-from docs.language_page import explain_construct
-from nki_lab.dialects.nki_subset import CONSTRUCTS
+from nki_lab.dialects import NKI
 from nki_lab.dtypes import DTYPES, DType
 from nki_lab.errors import NkiError, UnknownTopic, close_matches, error_classes
 from nki_lab.explain.glossary import TERMS, Term
@@ -92,7 +91,7 @@ def topics() -> tuple[str, ...]:
         *variables,
         *target_names(),
         *(name for term in TERMS for name in term.names),
-        *CONSTRUCTS,
+        *NKI.subset.rows,
         *bare_names(),
     )
 
@@ -201,8 +200,8 @@ def _term(name: str, target: Target) -> str | None:
 
 
 def _construct(name: str, target: Target) -> str | None:
-    row = CONSTRUCTS.get(name)
-    return None if row is None else explain_construct(row)
+    row = NKI.subset.rows.get(name)
+    return None if row is None else row.page()
 
 
 def _public(name: str, target: Target, written: str) -> str | None:

@@ -84,7 +84,7 @@ class Op:
         self.activation: Activation | None = None
         self.refusal = refusal
         self._expand: Callable[..., Any] | None = None
-        NAMED[repr(self)] = self
+        NAMED.setdefault(repr(self), self)
 
     def facts(self) -> list[str]:
         """Return what it is as a value of `op=`, one phrase for each of its rows."""

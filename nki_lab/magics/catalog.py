@@ -10,12 +10,12 @@ import inspect
 import textwrap
 from typing import Any
 
-from nki_lab.api.install import ALIASES
+from nki_lab.dialects import NKI
 from nki_lab.errors import error_classes
 from nki_lab.explain.pages import topics
 from nki_lab.isa.catalog import common_rules
 from nki_lab.magics.catalog_names import Names
-from nki_lab.magics.define import EXAMPLE, READY
+from nki_lab.magics.define import EXAMPLE
 from nki_lab.magics.extension import MAGICS
 from nki_lab.session.table import OPTIONS, BadValue, Option, options_of
 from nki_lab.targets import ALL_TARGETS
@@ -46,8 +46,8 @@ def catalog() -> dict[str, Any]:
         "codes": {kind.code: _sentence(kind) for kind in error_classes()},
         "targets": [target.name for target in ALL_TARGETS],
         "example": textwrap.dedent(EXAMPLE),
-        "ready": dict(READY),
-        "homes": {home: name for name, home in ALIASES.items()},
+        "ready": dict(NKI.ready),
+        "homes": {home: name for name, home in NKI.modules.items()},
         "modules": names.modules,
         "entries": names.entries,
         "sets": names.sets,

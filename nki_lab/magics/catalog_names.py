@@ -15,7 +15,7 @@ from enum import Enum, EnumMeta
 from importlib import import_module
 from typing import Any
 
-from nki_lab.api.install import ALIASES
+from nki_lab.dialects import NKI
 from nki_lab.dtypes import DTYPES, DType
 from nki_lab.explain.glossary import TERMS
 from nki_lab.explain.pages import explain
@@ -65,10 +65,12 @@ class Names:
         """Go through the modules of the official package; the second name of a thing refers to the first."""
         names = cls()
         first: dict[int, str] = {}
-        modules = sorted(ALIASES, key=lambda name: (name.count("."), _ORDER.get(name, 9), name))
+        modules = sorted(NKI.modules, key=lambda name: (name.count("."), _ORDER.get(name, 9), name))
         for module in modules:
-            submodules = {n.rpartition(".")[2] for n in ALIASES if n.rpartition(".")[0] == module}
-            public = import_module(ALIASES[module])
+            submodules = {
+                n.rpartition(".")[2] for n in NKI.modules if n.rpartition(".")[0] == module
+            }
+            public = import_module(NKI.modules[module])
             names.modules[module] = sorted({*public.__all__, *submodules})
             for name in names.modules[module]:
                 full = f"{module}.{name}"
@@ -177,7 +179,7 @@ def _annotated(parameter: inspect.Parameter) -> list[str]:
 
 
 def _regions() -> Iterator[str]:
-    language = import_module(ALIASES["nki.language"])
+    language = import_module(NKI.modules["nki.language"])
     return (n for n in language.__all__ if isinstance(getattr(language, n), MemoryRegion))
 
 

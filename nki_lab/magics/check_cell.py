@@ -21,10 +21,11 @@ from typing import Any
 from nki_lab.api.install import aliases
 from nki_lab.compiler.check_language import remarks_of
 from nki_lab.compiler.frontend import SourceKernel
+from nki_lab.dialects import DIALECTS, NKI
 from nki_lab.errors import KernelErrors, NkiError, UnknownName
 from nki_lab.ir.program.nodes import Finding
 from nki_lab.magics.cells import Cell
-from nki_lab.magics.define import READY, no_only_function, parsed
+from nki_lab.magics.define import no_only_function, parsed
 from nki_lab.magics.safe_statements import defines, is_safe_call, written_names
 from nki_lab.runtime import KernelFunction, jit
 from nki_lab.session.parsing import parse_line
@@ -112,8 +113,8 @@ class Draft:
         """Return the names that the cell's functions will see, and the functions, without running anything."""
         scope = dict(self.scope)
         with aliases():
-            for name in READY:
-                scope.setdefault(name, import_module(READY[name]))
+            for name in NKI.ready:
+                scope.setdefault(name, import_module(NKI.ready[name]))
             scope |= dict.fromkeys(written_names(tree))
             scope |= _modules(tree)
         functions = {}
@@ -167,8 +168,8 @@ class Draft:
         self._options.timeout = None  # the copy has a limit of its own
         try:
             with session(self._options):
-                for name in READY:
-                    scope.setdefault(name, import_module(READY[name]))
+                for name in NKI.ready:
+                    scope.setdefault(name, import_module(NKI.ready[name]))
                 if not self._define(scope):
                     return
                 names = {n.id for n in ast.walk(self._call.func) if isinstance(n, ast.Name)}
@@ -265,15 +266,16 @@ def _loaded(node: ast.AST) -> set[str]:
 def _modules(tree: ast.Module) -> dict[str, Any]:
     """Return the modules of NKI that a cell imports by name."""
     found: dict[str, Any] = {}
+    roots = {dialect.root for dialect in DIALECTS}
     for node in tree.body:
         if isinstance(node, ast.Import):
             for alias in node.names:
-                if alias.name.partition(".")[0] == "nki":
-                    name = alias.name if alias.asname else "nki"
-                    value = _module(name)
+                root = alias.name.partition(".")[0]
+                if root in roots:
+                    value = _module(alias.name if alias.asname else root)
                     if value is not None:
-                        found[alias.asname or "nki"] = value
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "nki":
+                        found[alias.asname or root] = value
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in roots:
             for alias in node.names:
                 value = _module(f"{node.module}.{alias.name}")
                 if value is not None:

@@ -12,14 +12,11 @@ from typing import Any
 from IPython.core.interactiveshell import InteractiveShell
 
 from nki_lab.compiler.check_language import check_text
+from nki_lab.dialects import NKI
 from nki_lab.errors import NkiError, NoKernel
 from nki_lab.magics.cells import Cell
 from nki_lab.runtime import KernelFunction, jit
 from nki_lab.source import Span, Stack, stack_of_traceback
-
-#: Names a cell may use without importing them; they are bound only where it reads them and they
-#: are missing, and stay bound, since the kernel needs them whenever it is called.
-READY = {"nki": "nki", "nl": "nki.language", "nisa": "nki.isa"}
 
 EXAMPLE = """\
     %%nki --run "double(a)"
@@ -91,9 +88,10 @@ def _show_from_cell(shell: InteractiveShell, code: CodeType, error: Exception) -
 
 
 def _bind_ready_names(shell: InteractiveShell, code: CodeType) -> None:
+    """Bind the names a cell reads and may use without importing them; they stay, since the kernel needs them later."""
     read = set(_names(code))
-    missing = [name for name in READY if name in read and name not in shell.user_ns]
-    shell.push({name: import_module(READY[name]) for name in missing}, interactive=False)
+    missing = [name for name in NKI.ready if name in read and name not in shell.user_ns]
+    shell.push({name: import_module(NKI.ready[name]) for name in missing}, interactive=False)
 
 
 def _names(code: CodeType) -> Iterator[str]:

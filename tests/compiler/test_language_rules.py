@@ -9,19 +9,13 @@ import pytest
 
 from nki_lab import errors
 from nki_lab.api.install import aliases
-from nki_lab.dialects.nki_subset import (
-    ACCEPTED,
-    CONSTRUCTS,
-    DEPRECATED,
-    ERROR,
-    PORTABILITY,
-    Construct,
-    module_of,
-)
+from nki_lab.dialects import NKI
+from nki_lab.dialects.construct import ACCEPTED, DEPRECATED, ERROR, PORTABILITY, Construct
 from nki_lab.errors import StrictFinding
 from nki_lab.runtime.run import run
 
 X = np.random.default_rng(7).standard_normal((128, 4)).astype(np.float32)
+CONSTRUCTS, module_of = NKI.subset.rows, NKI.subset.module_of
 CODES = {kind.code: kind for kind in errors.error_classes()}
 TODAY = {key: row for key, row in CONSTRUCTS.items() if key != "type alias"}  # needs Python 3.12
 

@@ -8,7 +8,7 @@ import pytest
 
 from nki_lab import errors
 from nki_lab.api.install import aliases
-from nki_lab.dialects.nki_subset import module_of
+from nki_lab.dialects import NKI
 from nki_lab.errors import NkiError, error_classes
 from nki_lab.ir.program.verify import verify
 from nki_lab.ir.text.parser import parse_kernel
@@ -66,7 +66,7 @@ class Runner:
                 raise error
             return
         script = text.startswith(("import ", "from "))
-        module = text if script else module_of(text)
+        module = text if script else NKI.subset.module_of(text)
         file = self.folder / "example.py"
         file.write_text(module)
         space = {"__name__": "example"}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nki_lab.dialects.nki_subset import CONSTRUCTS, module_of
+from nki_lab.dialects import NKI
 from nki_lab.errors import error_classes
 from tests.magics.editor_kernel import EditorKernel
 
@@ -33,7 +33,7 @@ def errors(told: dict) -> set[tuple[str, int]]:
 
 def agree(kernel: EditorKernel, text: str) -> bool:
     """Compare check and run of a module with `kernel`; tell whether the check compiled it, or said what is wrong."""
-    cell = f'%%nki --show none --run "kernel(x)"\n{module_of(text)}'
+    cell = f'%%nki --show none --run "kernel(x)"\n{NKI.subset.module_of(text)}'
     checked = kernel.check(cell, "c")
     told = [m for m in kernel.run(cell, "c") if m["kind"] == "diagnostics"]
     ran = set().union(*map(errors, told))
@@ -49,7 +49,7 @@ def test_of_every_construct(kernel: EditorKernel) -> None:
     kernel.run("x = np.ones((128, 512), np.float32)", "x")
     missed = {
         key
-        for key, row in CONSTRUCTS.items()
+        for key, row in NKI.subset.rows.items()
         for text in (row.example, row.better)
         if text and not agree(kernel, text)
     }
