@@ -86,11 +86,11 @@ def _measured(size: int, way: str) -> Row:
             kernel = trace(source, arguments, {}, TRN2, options)
             stages["trace"] = time.process_time() - before
             recorded = [kernel]
-            for name, run in PASSES:
-                if name not in options.skip_passes:
+            for run_pass in PASSES:
+                if run_pass.name not in options.skip_passes:
                     before = time.process_time()
-                    kernel = run(kernel, options)
-                    stages[name] = time.process_time() - before
+                    kernel = run_pass(kernel, options)
+                    stages[run_pass.name] = time.process_time() - before
                     recorded.append(kernel)
             peak_mb = peak_mb or _peak_mb()
             if not found or sum(stages.values()) < sum(found.values()):

@@ -1,6 +1,6 @@
-"""Which passes make a program that can run, and in which order?
+"""The passes that make a program that can run, in their order.
 
-The list is flat: a pass is one file, named once, and its result is recorded so that a viewer can step through it.
+The program after each of them is recorded, so that a viewer can step through them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from nki_lab.compiler.cores import join_cores, pair_shared
 from nki_lab.compiler.findings import check_allowed, refuse_findings
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.options import CompileOptions
+from nki_lab.compiler.passes import Pass
 from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
 from nki_lab.compiler.passes.author_order import apply_schedule, check_names
 from nki_lab.compiler.passes.balance_engines import balance_engines
@@ -42,22 +43,19 @@ from nki_lab.ir.tensor.watch import Watch
 from nki_lab.progress import phase
 from nki_lab.targets.spec import Target
 
-Pass = Callable[[Kernel, CompileOptions], Kernel]
-
-PASSES: tuple[tuple[str, Pass], ...] = (
-    ("settle_accumulate", settle_accumulate),
-    ("find_uninitialized", find_uninitialized),
-    ("remove_dead", remove_dead),
-    ("place_engines", place_engines),
-    ("allocate_sbuf", allocate_sbuf),
-    ("allocate_psum", allocate_psum),
-    ("find_reloads", find_reloads),
-    ("balance_engines", balance_engines),
-    ("schedule", schedule),
-    ("insert_waits", insert_waits),
+PASSES: tuple[Pass, ...] = (
+    settle_accumulate,
+    find_uninitialized,
+    remove_dead,
+    place_engines,
+    allocate_sbuf,
+    allocate_psum,
+    find_reloads,
+    balance_engines,
+    schedule,
+    insert_waits,
 )
-#: Passes a program can run without; the others give it addresses, waits, or what its values depend on.
-SKIPPABLE = ("remove_dead", "balance_engines", "find_reloads", "schedule")
+SKIPPABLE = tuple(each.name for each in PASSES if each.skippable)
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,7 +176,7 @@ def _passed(
 ) -> tuple[list[tuple[str, Kernel]], list[Kernel]]:
     """Return the program of the first core after each pass, and those of all cores after the last."""
     of_cores = [list(_stages(kernel, options)) for kernel in traced]
-    if len(traced) > 1 and "schedule" not in options.skip_passes:
+    if len(traced) > 1 and schedule.name not in options.skip_passes:
         _keep_order_where_faster(of_cores, options)
     stages, *others = of_cores
     kernel = stages[-1][1]
@@ -195,13 +193,14 @@ def _keep_order_where_faster(
     of_cores: Sequence[list[tuple[str, Kernel]]], options: CompileOptions
 ) -> None:
     """Go back to program order on both cores where their schedules, each faster alone, are slower together."""
-    at = [name for name, _ in of_cores[0]].index("schedule")
+    at = [name for name, _ in of_cores[0]].index(schedule.name)
     written, ordered = ([stages[k][1] for stages in of_cores] for k in (at - 1, at))
     meets = any(form.definition.meets for kernel in written for form in kernel.forms.values())
     moved = any(a.body is not b.body for a, b in zip(written, ordered, strict=True))
     if meets and moved and modelled_ns(*ordered) > modelled_ns(*written):
         for stages, kernel in zip(of_cores, written, strict=True):
-            stages[at:] = [("schedule", kernel), ("insert_waits", insert_waits(kernel, options))]
+            waiting = insert_waits(kernel, options)
+            stages[at:] = [(schedule.name, kernel), (insert_waits.name, waiting)]
 
 
 def _stages(kernel: Kernel, options: CompileOptions) -> Iterator[tuple[str, Kernel]]:
@@ -210,20 +209,20 @@ def _stages(kernel: Kernel, options: CompileOptions) -> Iterator[tuple[str, Kern
     if options.schedule:
         kernel = apply_schedule(kernel, options)
         yield "apply_schedule", kernel
-    for at, (name, run) in enumerate(PASSES):
-        if name not in options.skip_passes:
-            with phase(f"compiling ({name})", lambda at=at: at, len(PASSES)):  # type: ignore[misc]
-                kernel = run(kernel, options)
-            yield name, kernel
+    for at, each in enumerate(PASSES):
+        if each.name not in options.skip_passes:
+            with phase(f"compiling ({each.name})", lambda at=at: at, len(PASSES)):  # type: ignore[misc]
+                kernel = each(kernel, options)
+            yield each.name, kernel
 
 
 def check_skipped(names: Iterable[str]) -> None:
     """Raise UnknownOption for a pass that cannot be left out, or that there is not."""
-    known = [name for name, _ in PASSES]
     for name in names:
         if name in SKIPPABLE:
             continue
-        why = "no program can run without it" if name in known else "there is no such pass"
+        exists = any(each.name == name for each in PASSES)
+        why = "no program can run without it" if exists else "there is no such pass"
         raise UnknownOption(
             f"the pass `{name}` cannot be left out: {why}",
             help=close_matches(name, SKIPPABLE) or f"leave out some of {', '.join(SKIPPABLE)}",

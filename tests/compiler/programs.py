@@ -77,7 +77,7 @@ def line_of(file: str, text: str) -> int:
 
 def passed(kernel: Kernel, options: CompileOptions | None = None) -> Kernel:
     """Return a traced kernel after every pass."""
-    for _, run_pass in PASSES:
+    for run_pass in PASSES:
         kernel = run_pass(kernel, options or CompileOptions())
     return kernel
 

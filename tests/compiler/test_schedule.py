@@ -24,7 +24,7 @@ from nki_lab.compiler.passes.estimate import Edges, Piece
 from nki_lab.compiler.passes.schedule import edges_within, records_of, schedule
 from nki_lab.compiler.passes.settle_accumulate import settle_accumulate
 from nki_lab.compiler.passes.timed import modelled_ns
-from nki_lab.compiler.pipeline import PASSES, SKIPPABLE, compile_kernel
+from nki_lab.compiler.pipeline import PASSES, compile_kernel
 from nki_lab.compiler.reuse import reuse
 from nki_lab.errors import OverCapacity, UnknownOption
 from nki_lab.ir.building.builder import Builder
@@ -51,8 +51,8 @@ AS_WRITTEN = CompileOptions(skip_passes=("schedule",))
 
 def in_author_order(kernel):
     """Return a traced kernel after every pass but scheduling."""
-    for name, run_pass in PASSES:
-        kernel = kernel if name == "schedule" else run_pass(kernel, AS_WRITTEN)
+    for run_pass in PASSES:
+        kernel = kernel if run_pass is schedule else run_pass(kernel, AS_WRITTEN)
     return kernel
 
 
@@ -287,7 +287,7 @@ def test_the_program_after_it_is_a_stage_of_its_own():
     ]
 
 
-@pytest.mark.parametrize("name", [n for n, _ in PASSES if n not in SKIPPABLE])
+@pytest.mark.parametrize("name", [p.name for p in PASSES if not p.skippable])
 def test_a_pass_that_values_depend_on_cannot_be_left_out(name):
     with pytest.raises(UnknownOption, match="no program can run without it"):
         compiled(rows_of(unrolled), X, options=CompileOptions(skip_passes=(name,)))

@@ -165,11 +165,11 @@ def _stages(w: Written, skips: Sequence[str] | None = None) -> list[tuple[str, K
             NotModelled,
         ):  # edges against what the kernel reads and writes, or around loops
             w.counts["rejected: schedule"] += 1
-    for name, run_pass in PASSES:
-        if name in skips:
+    for run_pass in PASSES:
+        if run_pass.name in skips:
             continue
         try:
-            stages.append((name, run_pass(stages[-1][1], options)))
+            stages.append((run_pass.name, run_pass(stages[-1][1], options)))
         except OverCapacity as error:
             raise Rejected("OverCapacity") from error
     return stages

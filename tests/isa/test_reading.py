@@ -26,8 +26,8 @@ def compiled(case: Case):
     results = tuple(OutputRef(k) for k in range(len(traced.kernel.outputs)))
     kernel = traced.kernel.with_(result=results)
     if not case.breaks:
-        for _, run in PASSES:
-            kernel = run(kernel, CompileOptions())
+        for run_pass in PASSES:
+            kernel = run_pass(kernel, CompileOptions())
     return kernel, traced
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from nki_lab.compiler.options import CompileOptions
+from nki_lab.compiler.passes import compiler_pass
 from nki_lab.compiler.passes.capacity import over_capacity
 from nki_lab.compiler.passes.explicit_addresses import (
     address_errors,
@@ -30,11 +31,13 @@ Rounding = Callable[[Storage, Target], tuple[int, int]]  # -> (bytes to take, al
 Places = dict[int, Address]  # by storage
 
 
+@compiler_pass()
 def allocate_sbuf(kernel: Kernel, options: CompileOptions) -> Kernel:
     """Return the kernel with an address for every SBUF tile that is used."""
     return _allocate(kernel, options, SBUF)
 
 
+@compiler_pass()
 def allocate_psum(kernel: Kernel, options: CompileOptions) -> Kernel:
     """Return the kernel with an address for every PSUM tile that is used.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 
 from nki_lab.compiler.options import CompileOptions
+from nki_lab.compiler.passes import compiler_pass
 from nki_lab.compiler.passes.dependences import dependences_of
 from nki_lab.compiler.passes.estimate import Piece
 from nki_lab.compiler.passes.schedule import edges_within, records_of, schedule
@@ -26,6 +27,7 @@ from nki_lab.targets.spec import Target
 _GAIN = 0.01  # share of the kernel's time, as estimated, that has to be gained
 
 
+@compiler_pass(skippable=True)
 def balance_engines(kernel: Kernel, options: CompileOptions) -> Kernel:
     """Return the kernel with some of the open instructions of its busiest engine on another one, evenly spread.
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nki_lab.compiler.options import CompileOptions
+from nki_lab.compiler.passes import compiler_pass
 from nki_lab.compiler.passes.occupants import Occupants
 from nki_lab.ir.definition.instruction import Form, Instruction
 from nki_lab.ir.program.nodes import Finding, Kernel
@@ -44,6 +45,7 @@ class _Again:
     bytes: int = 0
 
 
+@compiler_pass(skippable=True)
 def find_reloads(kernel: Kernel, options: CompileOptions) -> Kernel:
     """Return the kernel with a finding per line that loads what is there already: how often, how many bytes."""
     touches = kernel.touches

@@ -16,6 +16,7 @@ import numpy as np
 
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.overwritten import find_overwritten
+from nki_lab.compiler.passes import compiler_pass
 from nki_lab.errors import KernelResult
 from nki_lab.ir.definition.instruction import READ, SPOIL, UPDATE, WRITE, Form, Instruction
 from nki_lab.ir.definition.state import State
@@ -59,6 +60,7 @@ class _Elsewhere(NamedTuple):
     uncertain: bool
 
 
+@compiler_pass()
 def find_uninitialized(kernel: Kernel, options: CompileOptions) -> Kernel:
     """Return the kernel with a finding per unwritten read, the storages to fill before use, and those to track."""
     sight = _look_at(kernel)

@@ -11,12 +11,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from nki_lab.compiler.options import CompileOptions
+from nki_lab.compiler.passes import compiler_pass
 from nki_lab.compiler.passes.dependences import dependences_of
 from nki_lab.compiler.passes.implied_waits import ImpliedWaits
 from nki_lab.ir.program.nodes import Kernel
 from nki_lab.targets.engines import DMA
 
 
+@compiler_pass()
 def insert_waits(kernel: Kernel, options: CompileOptions) -> Kernel:
     """Return the kernel with, for every instruction, the positions of those it waits for.
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from nki_lab.compiler.options import CompileOptions
+from nki_lab.compiler.passes import compiler_pass
 from nki_lab.ir.program.nodes import Kernel
 
 
+@compiler_pass()
 def place_engines(kernel: Kernel, options: CompileOptions) -> Kernel:
     """Return the kernel with its placement made visible.
 

@@ -8,12 +8,14 @@ from functools import partial
 import numpy as np
 
 from nki_lab.compiler.options import CompileOptions
+from nki_lab.compiler.passes import compiler_pass
 from nki_lab.compiler.passes.explicit_addresses import explicit_addresses, groups, overlapping
 from nki_lab.ir.definition.instruction import READ, Form, Instruction
 from nki_lab.ir.program.findings import FindingsByPlace
 from nki_lab.ir.program.nodes import Finding, Kernel
 
 
+@compiler_pass(skippable=True)
 def remove_dead(kernel: Kernel, options: CompileOptions) -> Kernel:
     """Return the kernel without instructions that only write on-chip tiles nobody reads later.
 

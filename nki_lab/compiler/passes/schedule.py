@@ -17,6 +17,7 @@ from operator import itemgetter
 import numpy as np
 
 from nki_lab.compiler.options import CompileOptions
+from nki_lab.compiler.passes import compiler_pass
 from nki_lab.compiler.passes.dependences import dependences_of
 from nki_lab.compiler.passes.estimate import Edges, Piece
 from nki_lab.compiler.passes.occupants import Occupants
@@ -35,6 +36,7 @@ _WORTH_A_NODE = (
 _GAIN = 0.01  # share of the time that another order has to gain before the author's is left
 
 
+@compiler_pass(skippable=True)
 def schedule(kernel: Kernel, options: CompileOptions) -> Kernel:
     """Return the kernel with its instructions in an order that keeps every dependence and ends sooner, as modelled.
 
