@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from nki_lab.ir.definition.instruction import Instruction
-from nki_lab.ir.program.findings import FindingsByPlace
-from nki_lab.ir.program.nodes import Finding, Kernel
+from nki_lab.ir.program.nodes import Finding, FindingsByPlace, Kernel
 from nki_lab.ir.tensor.view import NkiTensor
 
 

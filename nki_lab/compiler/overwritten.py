@@ -8,8 +8,7 @@ from itertools import combinations
 
 from nki_lab.ir.definition.instruction import Form, Instruction
 from nki_lab.ir.program import overwritten as order
-from nki_lab.ir.program.findings import FindingsByPlace
-from nki_lab.ir.program.nodes import Finding, Kernel
+from nki_lab.ir.program.nodes import Finding, FindingsByPlace, Kernel
 from nki_lab.ir.tensor.view import NkiTensor
 
 

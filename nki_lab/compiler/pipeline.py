@@ -35,11 +35,10 @@ from nki_lab.compiler.reuse import Programs, reuse
 from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.compiler.trace import trace
 from nki_lab.errors import UnknownOption, close_matches
-from nki_lab.ir.building.builder import Builder
+from nki_lab.ir.building.builder import Builder, Watch
+from nki_lab.ir.program.logical_core import Watched
 from nki_lab.ir.program.nodes import Finding, Kernel
-from nki_lab.ir.program.races import Watched
 from nki_lab.ir.program.unwritten import left_to_a_run
-from nki_lab.ir.tensor.watch import Watch
 from nki_lab.progress import phase
 from nki_lab.targets.spec import Target
 

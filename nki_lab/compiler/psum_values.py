@@ -11,8 +11,7 @@ from functools import partial
 import numpy as np
 
 from nki_lab.ir.definition.instruction import Instruction
-from nki_lab.ir.program.findings import FindingsByPlace
-from nki_lab.ir.program.nodes import Finding, Kernel
+from nki_lab.ir.program.nodes import Finding, FindingsByPlace, Kernel
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.source import Span
 from nki_lab.targets.engines import TENSOR

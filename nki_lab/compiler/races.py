@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nki_lab.ir.definition.instruction import Instruction
-from nki_lab.ir.program.meetings import ordered_by
+from nki_lab.ir.program.logical_core import Places, Use, Watched, ordered_by, race, rows_text
 from nki_lab.ir.program.nodes import Finding, Kernel, Loop
-from nki_lab.ir.program.races import Places, Use, Watched, race, rows_text
 from nki_lab.ir.tensor.coverage import part_of
 from nki_lab.ir.tensor.footprint import byte_range, footprint, share_bytes
 from nki_lab.ir.tensor.register import Register

@@ -22,7 +22,7 @@ from nki_lab.compiler.trace import TensorSpec, map_arguments, trace
 from nki_lab.dtypes import dtype_of
 from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.definition.instruction import Definition, Instruction
-from nki_lab.ir.program.iterations import Iteration, Iterations
+from nki_lab.ir.program.execution import Iteration, Iterations
 from nki_lab.ir.program.nodes import Kernel
 from nki_lab.language.loops import fori_loop
 from nki_lab.progress import doing

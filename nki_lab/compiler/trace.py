@@ -36,11 +36,10 @@ from nki_lab.errors import (
     close_matches,
     joined,
 )
-from nki_lab.ir.building.builder import Builder
+from nki_lab.ir.building.builder import Builder, Watch
 from nki_lab.ir.program.nodes import Kernel, OutputRef, Param
 from nki_lab.ir.program.verify import not_shared, result_error
 from nki_lab.ir.tensor.view import NkiTensor
-from nki_lab.ir.tensor.watch import Watch
 from nki_lab.language.nkiobject import NKIObject
 from nki_lab.progress import phase
 from nki_lab.source import authors_traceback

@@ -21,7 +21,7 @@ from nki_lab.ir.definition.instruction import (
     writes,
 )
 from nki_lab.ir.tensor.access import runs
-from nki_lab.ir.tensor.dynamic import Addressing
+from nki_lab.ir.tensor.fields import Addressing
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.enums import dge_mode, oob_mode
 from nki_lab.isa.rules import choice, engine_in, named, same_element_count, same_grouping

@@ -15,7 +15,7 @@ from nki_lab.ir.definition.instruction import (
     writes,
 )
 from nki_lab.ir.tensor.access import runs
-from nki_lab.ir.tensor.dynamic import identity
+from nki_lab.ir.tensor.fields import identity
 from nki_lab.isa.dma import by_rows, one_index_per_row, place_name, role_of_dst, tensors
 from nki_lab.isa.enums import dge_mode, oob_mode
 from nki_lab.isa.rules import choice, flag, one_of_operators

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from nki_lab.ir.definition.instruction import Instruction, Rule, rule
-from nki_lab.ir.tensor.dynamic import Addressing, first_partition
+from nki_lab.ir.tensor.fields import Addressing, first_partition
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.rules import named
 from nki_lab.targets.engines import SCALAR

@@ -19,7 +19,7 @@ from nki_lab.ir.definition.instruction import (
     rule,
     writes,
 )
-from nki_lab.ir.tensor.dynamic import identity
+from nki_lab.ir.tensor.fields import identity
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.indirection import is_indirect
 from nki_lab.isa.matmul_rules import (

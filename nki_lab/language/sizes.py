@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nki_lab.ir.definition.instruction import active
+from nki_lab.ir.tensor.trace import active
 from nki_lab.settings import Settings
 from nki_lab.targets import Target, get_target
 

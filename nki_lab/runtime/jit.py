@@ -23,8 +23,8 @@ from nki_lab.compiler.pipeline import CompiledKernel, compile_kernel
 from nki_lab.compiler.retrace import Retrace
 from nki_lab.dialects import NKI, Dialect
 from nki_lab.errors import KernelArgument, NkiError, NotModelled, ToolchainError
-from nki_lab.ir.definition.instruction import active
-from nki_lab.ir.tensor.watch import Watch
+from nki_lab.ir.building.builder import Watch
+from nki_lab.ir.tensor.trace import active
 from nki_lab.progress import phase
 from nki_lab.runtime.arrays import refuse_compiler
 from nki_lab.runtime.call_form import CallForm

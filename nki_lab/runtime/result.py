@@ -12,8 +12,7 @@ import numpy as np
 
 from nki_lab.compiler.pipeline import CompiledKernel
 from nki_lab.compiler.retrace import Retrace
-from nki_lab.ir.program.execution import Execution
-from nki_lab.ir.program.iterations import Iterations
+from nki_lab.ir.program.execution import Execution, Iterations
 from nki_lab.ir.program.nodes import Finding, Kernel
 from nki_lab.ir.text.printer import print_kernel
 from nki_lab.profiler.advice import Advices

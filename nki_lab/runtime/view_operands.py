@@ -6,7 +6,7 @@ import numpy as np
 
 from nki_lab.ir.definition.instruction import READ, WRITE, Definition, Instruction, Operand, Shape
 from nki_lab.ir.program.nodes import Kernel
-from nki_lab.ir.tensor.dynamic import Dynamic
+from nki_lab.ir.tensor.fields import Dynamic
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.ir.text.literals import leaf_text, view_text
 from nki_lab.profiler.view_operands import Access, Gather

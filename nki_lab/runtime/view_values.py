@@ -11,7 +11,7 @@ import numpy as np
 
 from nki_lab.errors import NkiError
 from nki_lab.ir.program.nodes import Kernel
-from nki_lab.ir.tensor.dynamic import Addressing
+from nki_lab.ir.tensor.fields import Addressing
 from nki_lab.ir.tensor.storage import Storage
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.profiler.step_data import Steps

@@ -9,7 +9,7 @@ import numpy as np
 from nki_lab.errors import KernelArgument
 from nki_lab.ir.program.nodes import Kernel
 from nki_lab.ir.tensor.storage import Storage
-from nki_lab.ir.tensor.view import NkiTensor
+from nki_lab.ir.tensor.view import NkiTensor, whole_view
 
 
 def elements_of(
@@ -72,7 +72,7 @@ def output_of(
 
 def _is_whole(view: NkiTensor) -> bool:
     """Tell whether a view shows all of its storage as it was made."""
-    whole = view.storage.whole()
+    whole = whole_view(view.storage)
     return (view.shape, view.strides, view.offset, view.dtype) == (
         whole.shape,
         whole.strides,

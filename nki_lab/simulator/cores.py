@@ -12,7 +12,8 @@ import numpy as np
 
 from nki_lab.errors import MissingPartner
 from nki_lab.ir.definition.instruction import Instruction
-from nki_lab.ir.program.meetings import may_pass, meets_itself, pipe_of
+from nki_lab.ir.program.logical_core import may_pass, meets_itself, pipe_of
+from nki_lab.ir.tensor.view import whole_view
 from nki_lab.simulator.rendezvous import Meeting, Place
 
 if TYPE_CHECKING:
@@ -106,4 +107,4 @@ def _check_data(a: CoreMeeting, b: CoreMeeting) -> None:
 
 
 def _whole(meeting: CoreMeeting) -> np.ndarray:
-    return meeting.program.memory.array(meeting.tensors["data"].storage.whole())
+    return meeting.program.memory.array(whole_view(meeting.tensors["data"].storage))

@@ -17,11 +17,10 @@ import numpy as np
 from nki_lab.errors import AddressOutOfRange, UnwrittenRegister
 from nki_lab.ir.definition.instruction import READ, WRITE, Instruction
 from nki_lab.ir.program.nodes import Loop
-from nki_lab.ir.tensor.bounds import leaves_storage
-from nki_lab.ir.tensor.dynamic import Addressing
+from nki_lab.ir.tensor.fields import Addressing
 from nki_lab.ir.tensor.register import REGISTER_VALUES, Register
-from nki_lab.ir.tensor.storage import Address, Storage
-from nki_lab.ir.tensor.view import NkiTensor
+from nki_lab.ir.tensor.storage import Address, Storage, leaves_storage
+from nki_lab.ir.tensor.view import NkiTensor, whole_view
 from nki_lab.simulator.accesses import Access, Elements, indices_read, operand_accesses
 from nki_lab.simulator.bind import Binder, run_steps, wanted
 from nki_lab.simulator.memory import Base, Memory
@@ -313,6 +312,7 @@ class Late:
         if isinstance(index, Register):
             value = self.registers.get(index, i)
         else:
+            assert isinstance(index, NkiTensor)
             value = int(self.memory.array(index).reshape(-1)[0])
         offset = view.offset + value * dynamic.step
         outside = (dynamic.limit and not 0 <= value < dynamic.limit) or leaves_storage(
@@ -400,7 +400,7 @@ class Late:
         )  # fmt: skip
         pitch = array.nbytes // storage.partitions
         self.memory.adopt(storage, Base(array.reshape(-1).view(np.uint8), 0, pitch))
-        return storage.whole()
+        return whole_view(storage)
 
 
 def skips(i: Instruction) -> bool:

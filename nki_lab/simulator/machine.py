@@ -16,6 +16,7 @@ from threadpoolctl import ThreadpoolController
 from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.program.nodes import Finding, Kernel, Loop
 from nki_lab.ir.tensor.storage import Storage
+from nki_lab.ir.tensor.view import whole_view
 from nki_lab.progress import counted, grown, phase
 from nki_lab.simulator.accesses import Check, Observer, fixed_accesses
 from nki_lab.simulator.arguments import check_writable, elements_of, output_of
@@ -157,7 +158,7 @@ class Program:
 
     def _renew_storage(self, storage: Storage, steps: list[Any]) -> None:
         if storage.id in self.kernel.poisoned and storage.id not in self.memory.outside:
-            array = self.memory.array(storage.whole())
+            array = self.memory.array(whole_view(storage))
             steps.append(partial(fill_unwritten, array=array, dtype=storage.dtype))
         if storage.loop and storage.id in self.unwritten.masks:
             steps.append(partial(self.unwritten.renew, storage.id))

@@ -14,7 +14,7 @@ from nki_lab.errors import NotModelled
 from nki_lab.ir.program.nodes import Kernel
 from nki_lab.ir.tensor.footprint import footprint, overlap
 from nki_lab.ir.tensor.storage import Address, Storage
-from nki_lab.ir.tensor.view import NkiTensor
+from nki_lab.ir.tensor.view import NkiTensor, whole_view
 from nki_lab.simulator.options import SimulatorOptions
 from nki_lab.targets.spaces import PSUM, SBUF, SHARED_HBM, MemoryRegion
 from nki_lab.targets.spec import Target
@@ -196,7 +196,7 @@ class Memory:
 
     def fill_unwritten(self, storage: Storage) -> np.ndarray:
         """Return the whole array of a storage and fill it with what unwritten memory reads as."""
-        array = self.array(storage.whole())
+        array = self.array(whole_view(storage))
         fill_unwritten(array, storage.dtype)
         return array
 

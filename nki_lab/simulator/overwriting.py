@@ -7,8 +7,7 @@ from functools import partial
 
 from nki_lab.ir.definition.instruction import READ, WRITE, Instruction
 from nki_lab.ir.program import overwritten as order
-from nki_lab.ir.program.findings import FindingsByPlace
-from nki_lab.ir.program.nodes import Finding
+from nki_lab.ir.program.nodes import Finding, FindingsByPlace
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.simulator.accesses import Access, Elements
 

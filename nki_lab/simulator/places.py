@@ -8,7 +8,7 @@ import numpy as np
 
 from nki_lab.errors import AddressOutOfRange
 from nki_lab.ir.definition.instruction import Instruction
-from nki_lab.ir.tensor.dynamic import Addressing
+from nki_lab.ir.tensor.fields import Addressing
 from nki_lab.ir.tensor.layout import contiguous_strides
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.targets.engines import TENSOR

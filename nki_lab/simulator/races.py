@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from nki_lab.ir.definition.instruction import READ, Instruction
-from nki_lab.ir.program.meetings import ordered_by
+from nki_lab.ir.program.logical_core import Places, Use, Watched, ordered_by, race, rows_text
 from nki_lab.ir.program.nodes import Finding, Kernel
-from nki_lab.ir.program.races import Places, Use, Watched, race, rows_text
 from nki_lab.ir.tensor.footprint import byte_range
 from nki_lab.ir.tensor.storage import Storage
 from nki_lab.simulator.accesses import Access, Check, Elements

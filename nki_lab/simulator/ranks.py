@@ -17,7 +17,7 @@ import numpy as np
 from nki_lab.errors import MissingPartner, NotModelled, RanksDiffer
 from nki_lab.ir.definition.form_key import key_of
 from nki_lab.ir.definition.instruction import READ, UPDATE, WRITE, Operand
-from nki_lab.ir.program.meetings import joins_cores
+from nki_lab.ir.program.logical_core import joins_cores
 from nki_lab.ir.program.unwritten import may_keep_elements
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.numerics import FLOAT32, load_cast, store_cast

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nki_lab.ir.definition.state import State
+from nki_lab.ir.definition.operands import State
 from nki_lab.isa import xorwow
 from nki_lab.targets.spec import Target
 

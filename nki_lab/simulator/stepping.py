@@ -21,7 +21,7 @@ from nki_lab.errors import NkiError, NotModelled
 from nki_lab.ir.definition.instruction import READ, WRITE, Instruction
 from nki_lab.ir.program.nodes import Finding, Kernel, Loop
 from nki_lab.ir.tensor.storage import Storage
-from nki_lab.ir.tensor.view import NkiTensor
+from nki_lab.ir.tensor.view import NkiTensor, whole_view
 from nki_lab.simulator.arguments import elements_of
 from nki_lab.simulator.bind import run_steps
 from nki_lab.simulator.machine import Program, one_blas_thread
@@ -209,9 +209,9 @@ class Stepper:
             position = int(self.order[number - 1]) if number else 0
             if life is None or (storage.on_chip and not life.first <= position <= life.last):
                 return None
-            if self._written(number, WRITE, storage.whole()) is False:
+            if self._written(number, WRITE, whole_view(storage)) is False:
                 return None
-            return self._program.memory.array(storage.whole()).copy()
+            return self._program.memory.array(whole_view(storage)).copy()
 
     def next_not_finite(self, start: int, stop: int | None = None) -> int | None:
         """Return the first executed instruction from `start` on, before `stop`, that writes a NaN or an infinity."""

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nki_lab.ir.definition.instruction import READ, SPOIL, UPDATE, WRITE, Instruction
-from nki_lab.ir.definition.state import State
+from nki_lab.ir.definition.operands import State
 from nki_lab.ir.program.execution import Execution, loops_run
-from nki_lab.ir.program.findings import FindingsByPlace
-from nki_lab.ir.program.nodes import Finding, Kernel, Loop
+from nki_lab.ir.program.nodes import Finding, FindingsByPlace, Kernel, Loop
 from nki_lab.ir.program.unwritten import (
     KIND,
     may_keep_elements,

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from nki_lab.errors import NotModelled
-from nki_lab.ir.program.execution import Execution
-from nki_lab.ir.program.iterations import Iterations
+from nki_lab.ir.program.execution import Execution, Iterations
 from nki_lab.profiler.cores import join_cores
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.span import MOST_EVENTS

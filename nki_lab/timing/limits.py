@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nki_lab.ir.definition.form_times import Record
-from nki_lab.ir.tensor.dynamic import Addressing
+from nki_lab.ir.tensor.fields import Addressing
 from nki_lab.targets.engines import DMA, GPSIMD, SCALAR, TENSOR, VECTOR
 from nki_lab.targets.facts import Status
 from nki_lab.targets.spaces import PSUM

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 
-from nki_lab.ir.program.iterations import Iterations
+from nki_lab.ir.program.execution import Iterations
 from nki_lab.profiler.advice import Advices
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.what_if import WhatIf, WhatIfs

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.ir.program.iterations import Iterations
+from nki_lab.ir.program.execution import Iterations
 from nki_lab.ir.program.nodes import Kernel
 from nki_lab.profiler.columns import Strings, Texts
 from nki_lab.source import Place, Span

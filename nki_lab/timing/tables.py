@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nki_lab.ir.definition.cost import MicroOp
-from nki_lab.ir.program.iterations import Iterations
+from nki_lab.ir.program.execution import Iterations
 from nki_lab.profiler.advice import CATEGORY
 from nki_lab.profiler.columns import Strings, Texts
 from nki_lab.profiler.drawing import ENGINE_TRACKS

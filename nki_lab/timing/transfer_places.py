@@ -14,7 +14,7 @@ import numpy as np
 
 from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.program.nodes import Kernel
-from nki_lab.ir.tensor.distinct import distinct
+from nki_lab.ir.program.touches import distinct
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.profiler.columns import Strings, Texts
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from nki_lab.errors import BrokenProgram
 from nki_lab.ir.definition.form_times import Record, RingKey
 from nki_lab.ir.program.execution import Execution
-from nki_lab.ir.program.meetings import meets_itself, pipe_of
+from nki_lab.ir.program.logical_core import meets_itself, pipe_of
 from nki_lab.targets.engines import TENSOR
 from nki_lab.timing.options import TimingOptions
 from nki_lab.timing.program import LOOP_TRIP, Program, no_instruction, program_of

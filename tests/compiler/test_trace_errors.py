@@ -22,7 +22,7 @@ from nki_lab.errors import (
     WrongCall,
     WrongOperand,
 )
-from nki_lab.ir.definition.instruction import active
+from nki_lab.ir.tensor.trace import active
 from nki_lab.runtime.jit import jit
 from nki_lab.targets import TRN1
 from tests.compiler.programs import compiled, failing, line_of, scaled

@@ -15,10 +15,10 @@ from typing import Any
 
 from nki_lab.dtypes import DTYPES, DType
 from nki_lab.ir.definition.instruction import READ, Definition, Form, Instruction, Operand, Shape
-from nki_lab.ir.tensor.dynamic import Addressing
+from nki_lab.ir.tensor.fields import Addressing
 from nki_lab.ir.tensor.register import Register
 from nki_lab.ir.tensor.storage import Storage
-from nki_lab.ir.tensor.view import NkiTensor
+from nki_lab.ir.tensor.view import NkiTensor, whole_view
 from nki_lab.isa import registry
 from nki_lab.isa.operators import OPS
 from nki_lab.targets.engines import Engine
@@ -287,7 +287,7 @@ class Drawing:
                 s = pick.choice(fitting)
                 first = pick.randint(0, s.shape[1] - size)
                 index = world.index_tile(rows, 1, "int32", distinct=written)
-                return s.whole()[:, first : first + size].vector_select(0, index)
+                return whole_view(s)[:, first : first + size].vector_select(0, index)
         elif operand.indirect and self.target.supports("tensor_indirection") and not written:
             fitting = [
                 s for s in world.tensors

@@ -21,8 +21,9 @@ from nki_lab.errors import NkiError
 from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.program.nodes import Kernel, OutputRef
-from nki_lab.ir.tensor.dynamic import Addressing
+from nki_lab.ir.tensor.fields import Addressing
 from nki_lab.ir.tensor.storage import Storage
+from nki_lab.ir.tensor.view import whole_view
 from nki_lab.ir.text.printer import print_kernel
 from nki_lab.isa.operators import OPS
 from nki_lab.language.program import no_reorder
@@ -255,15 +256,15 @@ class _Writer:
         for s in pick.sample(alive, min(len(alive), 6)):
             if not world.may_touch({s}) or s.id in world.retired:
                 continue
-            if not (world.choices.raw or world.is_written(s.whole())):
+            if not (world.choices.raw or world.is_written(whole_view(s))):
                 continue
             if s.buffer is SHARED_HBM:
-                outputs.append(s.whole())
+                outputs.append(whole_view(s))
                 continue
-            held = s.whole()
+            held = whole_view(s)
             if s.buffer is PSUM:
                 held = builder.allocate(s.shape, s.dtype, SBUF, f"t{len(builder.storages)}")
-                world.note(nisa.tensor_copy(dst=held, src=s.whole()))
+                world.note(nisa.tensor_copy(dst=held, src=whole_view(s)))
             out = shared(s)
             world.note(nisa.dma_copy(dst=out, src=held))
             outputs.append(out)

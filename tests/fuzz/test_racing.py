@@ -10,7 +10,7 @@ import re
 
 import pytest
 
-from nki_lab.ir.program.races import RACE
+from nki_lab.ir.program.logical_core import RACE
 from nki_lab.runtime import jit, launch, run
 from tests.fuzz.racing import DYNAMIC, STATIC, kernels
 

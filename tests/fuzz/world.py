@@ -23,7 +23,7 @@ from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.tensor.layout import contiguous_strides
 from nki_lab.ir.tensor.register import Register
 from nki_lab.ir.tensor.storage import Address, Storage
-from nki_lab.ir.tensor.view import DynamicSlice, NkiTensor
+from nki_lab.ir.tensor.view import DynamicSlice, NkiTensor, whole_view
 from nki_lab.targets.spaces import PRIVATE_HBM, PSUM, SBUF, SHARED_HBM, MemoryRegion
 
 ROWS, COLUMNS = 128, 48
@@ -257,7 +257,7 @@ class World:
 
     def fill(self, storage: Storage) -> None:
         """Write all of a tensor."""
-        pick, whole = self.pick, storage.whole()
+        pick, whole = self.pick, whole_view(storage)
         if storage.dtype.kind in ("packed", "scale") and str(storage.dtype) not in self.inputs:
             whole = whole.view(
                 DTYPES[{1: "uint8", 2: "uint16", 4: "uint32"}[storage.dtype.itemsize]]
@@ -268,7 +268,7 @@ class World:
                 storage.shape, storage.dtype, SBUF, f"t{len(self.builder.storages)}"
             )
             self.fill(tile.storage)
-            self.note(nisa.tensor_copy(dst=storage.whole(), src=tile))
+            self.note(nisa.tensor_copy(dst=whole_view(storage), src=tile))
         elif (
             storage.on_chip and whole.dtype.kind not in ("packed", "scale") and pick.random() < 0.4
         ):
@@ -301,7 +301,7 @@ class World:
             and (s.id in self.distinct_ids) == distinct
         ]  # fmt: skip
         if fitting and self.pick.random() < 0.7:
-            return self.pick.choice(fitting).whole()
+            return whole_view(self.pick.choice(fitting))
         made = self.builder.allocate(
             (rows, columns), DTYPES[dtype], SBUF, f"i{len(self.builder.storages)}"
         )
@@ -411,7 +411,7 @@ class World:
         axis = pick.choice(axes)
         key = [slice(0, n) for n in view.shape]
         key[axis] = DynamicSlice(self._mover(), view.shape[axis])  # type: ignore[call-overload]
-        return s.whole()[tuple(key)]
+        return whole_view(s)[tuple(key)]
 
     def _mover(self) -> Any:
         known = [*self.registers, *(r for _, r in self.loops)]

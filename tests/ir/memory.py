@@ -5,11 +5,12 @@ from numpy.lib.stride_tricks import as_strided
 
 from nki_lab.dtypes import float32
 from nki_lab.ir.tensor.storage import Storage
+from nki_lab.ir.tensor.view import whole_view
 from nki_lab.targets.spaces import SBUF
 
 
 def tensor(shape, buffer=SBUF, dtype=float32):
-    return Storage(0, "t", tuple(shape), dtype, buffer).whole()
+    return whole_view(Storage(0, "t", tuple(shape), dtype, buffer))
 
 
 def elements(view, memory):

@@ -21,7 +21,7 @@ from nki_lab.ir.definition.instruction import (
 from nki_lab.ir.program.nodes import Kernel, Loop, OutputRef, Param
 from nki_lab.ir.tensor.register import Register
 from nki_lab.ir.tensor.storage import Address, Storage
-from nki_lab.ir.tensor.view import NkiTensor
+from nki_lab.ir.tensor.view import NkiTensor, whole_view
 from nki_lab.targets import TRN2
 from nki_lab.targets.engines import DMA, GPSIMD, TENSOR, VECTOR, Engine
 from nki_lab.targets.spaces import PRIVATE_HBM, PSUM, SBUF, SHARED_HBM
@@ -131,7 +131,7 @@ def kernel_of(b: Builder, name: str = "probe", **facts) -> Kernel:
 def finished() -> Kernel:
     """Return `scaled` as a whole kernel, with what every pass adds."""
     b = scaled()
-    x, out = b.storages[0].whole(), b.storages[1].whole()
+    x, out = whole_view(b.storages[0]), whole_view(b.storages[1])
     return kernel_of(
         b, "scale", params=(Param("x", x), Param("factor", 2.0)), outputs=(out,), result=OutputRef(0), placed=True,
         addresses={2: Address(0, 0), 3: Address(0, 1024)}, waits=((), (0,), (1,), (), (3,), (4,)),

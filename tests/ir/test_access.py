@@ -10,11 +10,12 @@ from nki_lab.dtypes import bfloat16, float32, uint8
 from nki_lab.errors import InstructionError
 from nki_lab.ir.tensor.access import Runs, runs
 from nki_lab.ir.tensor.storage import Storage
+from nki_lab.ir.tensor.view import whole_view
 from nki_lab.targets.spaces import PRIVATE_HBM, SBUF
 
 
 def tensor(shape, buffer=PRIVATE_HBM, dtype=float32):
-    return Storage(0, "t", tuple(shape), dtype, buffer).whole()
+    return whole_view(Storage(0, "t", tuple(shape), dtype, buffer))
 
 
 def addresses(view):

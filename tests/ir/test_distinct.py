@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nki_lab.ir.tensor.distinct import distinct
+from nki_lab.ir.program.touches import distinct
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 7, 1000])

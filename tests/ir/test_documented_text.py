@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from nki_lab.ir.program.verify import verify
-from nki_lab.ir.tensor.dynamic import Addressing
+from nki_lab.ir.tensor.fields import Addressing
 from nki_lab.ir.text import parser
 from nki_lab.ir.text.printer import FORMAT, print_kernel
 from nki_lab.isa.reading import read_kernel

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from nki_lab.dtypes import bfloat16, float32, int16, uint8
 from nki_lab.errors import ViewError
-from nki_lab.ir.tensor.bounds import leaves_storage
-from nki_lab.ir.tensor.storage import Storage
-from nki_lab.ir.tensor.view import DynamicSlice, NkiTensor
+from nki_lab.ir.tensor.storage import Storage, leaves_storage
+from nki_lab.ir.tensor.view import DynamicSlice, NkiTensor, whole_view
 from nki_lab.targets.spaces import PRIVATE_HBM, PSUM, SBUF, SHARED_HBM
 from tests.ir.memory import elements, memory_of, tensor
 
@@ -321,4 +320,4 @@ def test_hbm_axes_have_no_partition_axis():
 
 def test_the_view_of_all_bytes_behind_a_storage_handle():
     storage = Storage(0, "t", (8, 4), float32, SBUF)
-    assert NkiTensor((8, 4), float32, storage).get_pattern() == storage.whole().get_pattern()
+    assert NkiTensor((8, 4), float32, storage).get_pattern() == whole_view(storage).get_pattern()

@@ -9,12 +9,13 @@ from nki_lab.dtypes import float32
 from nki_lab.errors import TensorOperator
 from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.tensor.storage import Storage
+from nki_lab.ir.tensor.view import whole_view
 from nki_lab.targets import get_target
 from nki_lab.targets.spaces import SBUF
 
 
 def tensor(name):
-    return Storage(0, name, (4, 8), float32, SBUF).whole()
+    return whole_view(Storage(0, name, (4, 8), float32, SBUF))
 
 
 X, Y = tensor("x"), tensor("y")
@@ -60,7 +61,7 @@ def test_operators_name_the_function(written):
     assert isinstance(caught.value, TypeError)
 
 
-COLUMN = Storage(0, "c", (4, 1), float32, SBUF).whole()
+COLUMN = whole_view(Storage(0, "c", (4, 1), float32, SBUF))
 
 
 @pytest.mark.parametrize(

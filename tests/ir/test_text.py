@@ -13,6 +13,7 @@ from nki_lab.dtypes import DTYPES, bfloat16, float32, int32, uint8
 from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.program.nodes import Kernel, Loop, OutputRef, Param
 from nki_lab.ir.tensor.storage import Address, Storage
+from nki_lab.ir.tensor.view import whole_view
 from nki_lab.ir.text.literals import Opaque, value_text, view_text
 from nki_lab.ir.text.parser import parse_kernel
 from nki_lab.ir.text.printer import print_instruction, print_kernel
@@ -326,7 +327,7 @@ def test_white_space_comments_and_labels_are_free():
 
 def test_results_hold_their_outputs_where_they_stand():
     b = scaled()
-    x, out, *_ = (s.whole() for s in b.storages)
+    x, out, *_ = (whole_view(s) for s in b.storages)
     result = {"mean": OutputRef(0), "both": (OutputRef(1), 3), "rest": [None, OutputRef(2)]}
     text = round_trip(kernel_of(b, outputs=(x, out, out[0:1]), result=result))
     assert '  return {"mean": %x, "both": (%out, 3), "rest": [None, %out[0:1, 0:512]]}\n' in text

@@ -19,6 +19,7 @@ from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.program.nodes import Kernel, Loop, OutputRef
 from nki_lab.ir.program.verify import verify
 from nki_lab.ir.tensor.storage import Address, Storage
+from nki_lab.ir.tensor.view import whole_view
 from nki_lab.ir.text.parser import parse_kernel
 from nki_lab.targets import TRN2
 from nki_lab.targets.spaces import PRIVATE_HBM, PSUM, SBUF, SHARED_HBM
@@ -214,7 +215,7 @@ def test_an_instruction_depends_on_earlier_ones_or_on_what_was_removed():
 
 def test_results_are_outputs_in_shared_memory():
     b = scaled()
-    x, out, part, _ = (s.whole() for s in b.storages)
+    x, out, part, _ = (whole_view(s) for s in b.storages)
     assert found(kernel_of(b, outputs=(part,), result=OutputRef(0))) == [
         (KernelResult, "probe returns `part` [128, 512] bfloat16 in sbuf: a result must be in shared_hbm")
     ]  # fmt: skip

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from nki_lab.dtypes import bfloat16, float32, uint8
 from nki_lab.errors import NkiError
 from nki_lab.ir.tensor.storage import Storage
+from nki_lab.ir.tensor.view import whole_view
 from nki_lab.targets.spaces import PRIVATE_HBM, PSUM, SBUF
 
 
@@ -42,7 +43,7 @@ def storages(draw):
 @st.composite
 def views(draw, storage):
     """Draw a view of `storage`: a chain of up to four steps, those that its layout refuses left out."""
-    view = storage.whole()
+    view = whole_view(storage)
     for step in draw(st.lists(st.sampled_from(STEPS), max_size=4)):
         try:
             view = step(draw, view)

@@ -10,7 +10,7 @@ from nki_lab.dtypes import DTYPES
 from nki_lab.errors import NotOnTarget
 from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.definition.cost import MicroOp, Transfer
-from nki_lab.ir.definition.operand_rules import operand_rules
+from nki_lab.ir.definition.operands import operand_rules
 from nki_lab.ir.definition.rule_errors import rule_error
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa import registry

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from nki_lab.errors import TimedOut, UsageError
-from nki_lab.ir.definition.instruction import active
+from nki_lab.ir.tensor.trace import active
 from nki_lab.runtime.time_limit import time_limit
 from nki_lab.settings import Settings
 from tests.magics.notebook import Notebook, cell

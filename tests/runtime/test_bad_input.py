@@ -12,7 +12,7 @@ import pytest
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.errors import NkiError
-from nki_lab.ir.definition.instruction import active
+from nki_lab.ir.tensor.trace import active
 from nki_lab.runtime import jit, run
 
 X = np.random.default_rng(5).standard_normal((128, 6)).astype(np.float32)

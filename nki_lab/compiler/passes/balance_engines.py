@@ -18,8 +18,7 @@ from nki_lab.compiler.passes.schedule import edges_within, records_of, schedule
 from nki_lab.compiler.passes.timed import fastest
 from nki_lab.ir.definition.form_times import Queue, RingKey, record_of
 from nki_lab.ir.definition.instruction import Form, Instruction
-from nki_lab.ir.program.dependences import Dependences
-from nki_lab.ir.program.nodes import Kernel
+from nki_lab.ir.program.nodes import Dependences, Kernel
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.targets.engines import DMA, Engine
 from nki_lab.targets.spec import Target

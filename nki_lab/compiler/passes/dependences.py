@@ -15,8 +15,7 @@ from nki_lab.compiler.passes.occupants import Occupants
 from nki_lab.compiler.passes.uses import Uses
 from nki_lab.compiler.passes.whole_places import dependences_in, whole_places
 from nki_lab.ir.definition.instruction import READ, WRITE, Form
-from nki_lab.ir.program.dependences import Dependences
-from nki_lab.ir.program.nodes import Kernel
+from nki_lab.ir.program.nodes import Dependences, Kernel
 from nki_lab.ir.tensor.footprint import Footprint, footprint
 from nki_lab.ir.tensor.storage import Storage
 from nki_lab.ir.tensor.view import NkiTensor

@@ -19,9 +19,8 @@ from nki_lab.compiler.overwritten import find_overwritten
 from nki_lab.compiler.passes import compiler_pass
 from nki_lab.errors import KernelResult
 from nki_lab.ir.definition.instruction import READ, SPOIL, UPDATE, WRITE, Form, Instruction
-from nki_lab.ir.definition.state import State
-from nki_lab.ir.program.findings import FindingsByPlace
-from nki_lab.ir.program.nodes import Finding, Kernel, Loop, LoopRange
+from nki_lab.ir.definition.operands import State
+from nki_lab.ir.program.nodes import Finding, FindingsByPlace, Kernel, Loop, LoopRange
 from nki_lab.ir.program.unwritten import (
     may_keep_elements,
     old_value_is_read,
@@ -31,7 +30,7 @@ from nki_lab.ir.program.unwritten import (
 )
 from nki_lab.ir.tensor.coverage import Coverage, Written, is_whole
 from nki_lab.ir.tensor.storage import Storage
-from nki_lab.ir.tensor.view import NkiTensor
+from nki_lab.ir.tensor.view import NkiTensor, whole_view
 from nki_lab.targets.spaces import SHARED_HBM
 
 Part = Callable[[Instruction, NkiTensor], NkiTensor]
@@ -161,7 +160,7 @@ def _look_at(kernel: Kernel, elsewhere: dict[int, _Elsewhere] | None = None) -> 
             if seen.whole:
                 continue
             # Which elements it touches may be known only while running: then all must be written.
-            sought = view if view.dynamic is None else storage.whole()
+            sought = view if view.dynamic is None else whole_view(storage)
             if seen.written(sought) is Written.ALL:
                 continue
             poisoned.add(storage.id)

@@ -11,8 +11,7 @@ from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes import compiler_pass
 from nki_lab.compiler.passes.explicit_addresses import explicit_addresses, groups, overlapping
 from nki_lab.ir.definition.instruction import READ, Form, Instruction
-from nki_lab.ir.program.findings import FindingsByPlace
-from nki_lab.ir.program.nodes import Finding, Kernel
+from nki_lab.ir.program.nodes import Finding, FindingsByPlace, Kernel
 
 
 @compiler_pass(skippable=True)

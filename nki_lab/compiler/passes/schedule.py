@@ -25,9 +25,8 @@ from nki_lab.compiler.passes.straight_parts import in_new_order, straight_parts
 from nki_lab.compiler.passes.timed import fastest
 from nki_lab.ir.definition.form_times import Record, record_of
 from nki_lab.ir.definition.instruction import Form
-from nki_lab.ir.program.dependences import Dependences
-from nki_lab.ir.program.nodes import Kernel
-from nki_lab.ir.tensor.distinct import distinct
+from nki_lab.ir.program.nodes import Dependences, Kernel
+from nki_lab.ir.program.touches import distinct
 from nki_lab.targets.spaces import PSUM, SBUF
 
 _WORTH_A_NODE = (

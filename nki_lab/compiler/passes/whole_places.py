@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nki_lab.ir.program.dependences import Dependences
-from nki_lab.ir.program.nodes import Kernel
+from nki_lab.ir.program.nodes import Dependences, Kernel
 from nki_lab.ir.tensor.footprint import footprint
 from nki_lab.targets.spaces import PSUM, SBUF
 

@@ -1,14 +1,14 @@
-"""How does a program grow while a kernel is traced?"""
+"""Builder: collects the program while a kernel is traced."""
 
 from __future__ import annotations
 
 import math
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from nki_lab.errors import (
     RegisterValue,
     TensorArgument,
 )
-from nki_lab.ir.building.kept_order import KeptOrder
+from nki_lab.ir.building.device_loops import loops_for_ever, while_test
 from nki_lab.ir.building.loop_state import LoopState
 from nki_lab.ir.definition.author_text import variable_of
 from nki_lab.ir.definition.form_key import (
@@ -45,7 +45,6 @@ from nki_lab.ir.definition.instruction import (
     Form,
     Instruction,
     Rule,
-    active,
     is_binding,
 )
 from nki_lab.ir.definition.rule_errors import foreign_register, foreign_tensor, rule_error
@@ -54,12 +53,37 @@ from nki_lab.ir.tensor.arguments import address_of, element_of, memory_of, shape
 from nki_lab.ir.tensor.layout import contiguous_strides
 from nki_lab.ir.tensor.register import Register
 from nki_lab.ir.tensor.storage import Storage
+from nki_lab.ir.tensor.trace import active
 from nki_lab.ir.tensor.view import NkiTensor
-from nki_lab.ir.tensor.watch import Watch
 from nki_lab.rewrite import Hint, Rewrite
 from nki_lab.source import Blame, Stack, is_internal, key_of_frame, stack_of_frame
 from nki_lab.targets.spaces import MemoryRegion
 from nki_lab.targets.spec import Target
+
+
+class Watch(Protocol):
+    """Runs instructions while they are traced; the builder tells it what it appends."""
+
+    def begin(self, builder: Builder) -> None:
+        """Take the builder, which holds the kernel's arguments and nothing else yet."""
+
+    def emitted(self, i: Instruction) -> None:
+        """Follow an instruction that breaks no rule."""
+
+    def opened(self, loop: Loop) -> None:
+        """Follow the beginning of a device loop, whose body is still empty."""
+
+    def closed(self, loop: Loop) -> None:
+        """Follow the end of a device loop, with its body."""
+
+    def values(self, tensor: NkiTensor) -> np.ndarray:
+        """Return a copy of what a view holds now."""
+
+    def shown(self, tensor: NkiTensor) -> str:
+        """Return what a view holds now, as text."""
+
+    def value(self, register: Register) -> int | None:
+        """Return what a register holds now; None where it was never set."""
 
 
 def current() -> Builder:
@@ -439,6 +463,7 @@ class Builder:
             if index.owner is not self:
                 raise foreign_register(definition, index)
             return None
+        assert isinstance(index, NkiTensor)
         storage = index.storage
         known = storage.owner is self and (not storage.loop or storage.loop in self._open_loops)
         return None if known else index
@@ -522,6 +547,14 @@ class Builder:
                 help="do not return from, or raise in, the body of a device loop",
             )
 
+    def while_test(self, register: Register, frame: FrameType) -> bool | None:
+        """Answer the test of a register: open or close the device loop of a `while`; None for any other test."""
+        return while_test(self, register, frame)
+
+    def loops_for_ever(self, frame: FrameType) -> bool:
+        """Tell whether what a frame tests is a `while` over a tensor that nothing in its body can end."""
+        return loops_for_ever(frame)
+
     def holds_comparison(self, tensor: NkiTensor) -> bool:
         """Tell whether the last instruction that wrote into a tensor's storage compared values."""
         self._look_for_truths()
@@ -567,3 +600,50 @@ def _author_frame(frame: Any) -> FrameType | None:
     while frame is not None and is_binding(frame.f_code):
         frame = frame.f_back
     return None if frame is None or is_internal(frame.f_code) else frame
+
+
+class KeptOrder:
+    """The `nl.no_reorder` blocks of a trace: in a block, each instruction waits for the one before it.
+
+    A block in a block is part of it. What only looks (`Definition.observes`) comes after what was before it, and
+    nothing waits for it.
+    """
+
+    def __init__(self) -> None:
+        self.blocks = 0  # how many are open
+        self.not_entered: list[_Block] = []
+        self._last: Instruction | None = None
+
+    def block(self, stack: Stack) -> AbstractContextManager[None]:
+        """Return a context manager that keeps the order of what is emitted in its `with` block."""
+        made = _Block(self, stack)
+        self.not_entered.append(made)
+        return made
+
+    def end(self) -> None:
+        """Forget the block that ends, if it is the outermost."""
+        self.blocks -= 1
+        if not self.blocks:
+            self._last = None
+
+    def note(self, made: Instruction) -> None:
+        """Let an instruction wait for the one before it in its block."""
+        if self._last is not None:
+            made.after += (self._last,)
+        if not made.definition.observes:
+            self._last = made
+
+
+class _Block(AbstractContextManager[None]):
+    """A block of a trace, made at a place in the author's text."""
+
+    def __init__(self, order: KeptOrder, stack: Stack) -> None:
+        self.order, self.stack = order, stack
+
+    def __enter__(self) -> None:
+        if self in self.order.not_entered:
+            self.order.not_entered.remove(self)
+        self.order.blocks += 1
+
+    def __exit__(self, *error: object) -> None:
+        self.order.end()

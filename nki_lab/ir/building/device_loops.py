@@ -1,4 +1,4 @@
-"""How does Python's control flow become a loop that the device runs?
+"""Device loops: turns Python's control flow into loops that the device runs.
 
 The body is traced once. `while register:` is recognised when Python asks the register for its truth value: the first
 time at a place opens the loop, the second time there closes it. The text is read to make sure that the place is the
@@ -9,33 +9,25 @@ from __future__ import annotations
 
 import ast
 import linecache
-import sys
 from functools import lru_cache
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from nki_lab.errors import LoopControl, RegisterValue, RemovedLoop
+from nki_lab.errors import LoopControl, RemovedLoop
 from nki_lab.ir.building.loop_state import state_of_block
-from nki_lab.ir.definition.instruction import active
+from nki_lab.ir.tensor.register import Register
+from nki_lab.ir.tensor.trace import active
 from nki_lab.source import Span
-
-if TYPE_CHECKING:
-    from nki_lab.ir.tensor.register import Register
 
 Position = tuple[int | None, int | None, int | None, int | None]
 
 
-def while_test(register: Register) -> bool:
-    """Answer Python's test of a register: True opens the device loop, False closes it."""
-    frame = sys._getframe(2)  # past Register.__bool__
-    builder = active.builder
+def while_test(builder: Any, register: Register, frame: FrameType) -> bool | None:
+    """Answer the test of a register in a frame: True opens the device loop, False closes it; None for other tests."""
     position = position_of(frame)
     loop = find_loop(frame.f_code, position, ast.While)
-    if builder is None or loop is None:
-        raise RegisterValue(
-            f"the value of register `{register.name}` is known only while the kernel runs, so `if` cannot test it",
-            help="mask with nl.where or nisa.tensor_copy_predicated, or run the branch in nl.while_loop",
-        )
+    if loop is None:
+        return None
     key = (frame, position, register.id)
     if builder.open_whiles and builder.open_whiles[-1] == key:
         builder.open_whiles.pop()

@@ -25,15 +25,12 @@ from types import (
     MemberDescriptorType,
     MethodType,
 )
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.source import Span, Stack, is_internal, is_of_library
-
-if TYPE_CHECKING:
-    from nki_lab.ir.building.builder import Builder
 
 # Names of attributes behind the name of a variable, or a _Root; _ITEM stands for every item of what is before it.
 Path = tuple[Any, ...]
@@ -226,8 +223,8 @@ class LoopState:
         self._made = {e.path for e in events if e.kind == "item"}
         self._before = [self._state(event.path) for event in self._suspects]
 
-    def tell(self, builder: Builder) -> None:
-        """Record a finding for each thing that the body has changed."""
+    def tell(self, builder: Any) -> None:
+        """Record a finding in the builder for each thing that the body has changed."""
         told: set[str] = set()
         stack = builder.stack()
         for event, before in zip(self._suspects, self._before, strict=True):

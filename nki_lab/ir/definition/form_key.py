@@ -13,7 +13,7 @@ import numpy as np
 
 from nki_lab.dtypes import DType
 from nki_lab.errors import WrongOperand
-from nki_lab.ir.tensor.dynamic import first_place, identity
+from nki_lab.ir.tensor.fields import first_place, identity
 from nki_lab.ir.tensor.view import NkiTensor
 
 _BEYOND = 1 << 128  # what float32 cannot hold

@@ -1,4 +1,4 @@
-"""How is an instruction defined, once, for every part of the project?
+"""Definitions of instructions: signature, text, operands, rules and facets in one block.
 
     @instruction(engine=(VECTOR,), dst=writes(SBUF, PSUM), data=reads(SBUF, PSUM), rules=(...))
     def reciprocal(dst, data, name=None):
@@ -17,10 +17,10 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from types import CodeType
+from typing import Any, NoReturn
 
 from nki_lab.errors import InstructionError, OutsideKernel
-from nki_lab.ir.definition.calls import active, binder, is_binding  # noqa: F401
 from nki_lab.ir.definition.cost import at_least
 from nki_lab.ir.definition.operands import (  # noqa: F401
     READ,
@@ -31,20 +31,20 @@ from nki_lab.ir.definition.operands import (  # noqa: F401
     Order,
     Rule,
     Shape,
+    State,
+    operand_rules,
     reads,
     rule,
     updates,
     writes,
 )  # fmt: skip
-from nki_lab.ir.definition.state import State
-from nki_lab.ir.tensor.dynamic import Addressing, Dynamic
+from nki_lab.ir.tensor.fields import Addressing, Dynamic
 from nki_lab.ir.tensor.register import Register
+from nki_lab.ir.tensor.trace import active
 from nki_lab.ir.tensor.view import NkiTensor
+from nki_lab.source import Stack
 from nki_lab.targets.engines import COMPUTE, DMA, Engine
-
-if TYPE_CHECKING:
-    from nki_lab.source import Stack
-    from nki_lab.targets.spec import Target
+from nki_lab.targets.spec import Target
 
 
 class Form:
@@ -423,8 +423,6 @@ class Definition:
 
     def all_rules(self) -> tuple[Rule, ...]:
         """Return every rule in the order it is checked: operands first, then the instruction's own."""
-        from nki_lab.ir.definition.operand_rules import operand_rules
-
         return (*operand_rules(self), *self.rules)
 
     def broken_rules(self, i: Instruction, target: Target) -> list[Rule]:
@@ -469,6 +467,50 @@ class Definition:
             if n not in self.position
         ]
         return problems + self._order_problems()
+
+
+# How the file names of generated binders begin (source.is_internal).
+_BINDER = "<nki_lab binder"
+
+
+def _refuse(definition: Definition) -> NoReturn:
+    raise OutsideKernel(
+        f"{definition.module}.{definition.name} was called outside a kernel",
+        help="call it in a function decorated with @nki.jit, and call that function with arrays",
+    )
+
+
+def is_binding(code: CodeType) -> bool:
+    """Tell whether `code` lies between the author's call of an instruction and the builder."""
+    return code.co_filename.startswith(_BINDER)
+
+
+def binder(
+    name: str, signature: inspect.Signature, takes: Mapping[str, Callable[[Any], Any]], gives: str
+) -> Any:
+    """Make the function that binds the arguments of a call and emits the instruction.
+
+    Args:
+        name: the instruction.
+        signature: its parameters.
+        takes: functions from what authors give to what a program holds, by parameter.
+        gives: the parameter whose register the call makes and returns, or "".
+    """
+    asked = [p for p in signature.parameters.values() if p.name != gives]
+    scope = {"_active": active, "_refuse": _refuse}
+    scope |= {f"_{p.name}": p.default for p in asked} | {f"_take_{n}": f for n, f in takes.items()}
+    head = ", ".join(p.name if p.default is p.empty else f"{p.name}=_{p.name}" for p in asked)
+    bound = {n: f"_take_{n}({n})" if n in takes else n for n in signature.parameters}
+    if gives:
+        bound[gives] = "_builder.register()"
+    returned = f".args[{list(bound).index(gives)}]" if gives else ""
+    values = ", ".join(bound.values())
+    code = (
+        f"def {name}(self, {head}):\n    _builder = _active.builder or _refuse(self)\n"
+        f"    return _builder.emit(self, ({values},)){returned}\n"
+    )
+    exec(compile(code, f"{_BINDER} of {name}>", "exec"), scope)
+    return scope[name]
 
 
 registry: dict[str, Definition] = {}

@@ -1,20 +1,26 @@
-"""What does an instruction do with its operands, and what must hold for them?"""
+"""Operands: what an instruction does with each, and the rules that follow from how it is declared."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from nki_lab.dtypes import DType
-from nki_lab.errors import InstructionError, RuleBroken
-from nki_lab.targets.spaces import MemoryRegion
+from nki_lab.errors import InstructionError, NotOnTarget, RuleBroken, WrongOperand
+from nki_lab.ir.tensor.fields import Addressing
+from nki_lab.ir.tensor.view import NkiTensor
+from nki_lab.targets import ALL_TARGETS
+from nki_lab.targets.facts import DGE, LANGUAGE
+from nki_lab.targets.spaces import PSUM, MemoryRegion
+from nki_lab.targets.spec import Target
 
 if TYPE_CHECKING:
-    from nki_lab.ir.definition.instruction import Instruction
-    from nki_lab.ir.tensor.view import NkiTensor
-    from nki_lab.targets.spec import Target
+    from nki_lab.ir.definition.instruction import Definition, Instruction
 
 READ, WRITE, UPDATE = "read", "write", "update"
 SPOIL = "spoil"  # of hidden registers: what they hold afterwards is undefined
@@ -40,6 +46,38 @@ class Order(Enum):
     LAST = "last"  # everything is read before the result is written
     MOVES = "moves"  # each element is written after the one that it comes from is read; nothing else is promised
     NONE = "none"  # nothing is promised: results must not lie over what is read
+
+
+class State(Enum):
+    """Hidden registers of an engine, a row per partition, that outlive an instruction and that no operand names.
+
+    Attributes:
+        parameter: the name under which `.semantics` asks for the rows of its partitions.
+        title: what an author knows them as.
+        words: registers per partition.
+        dtype: their NumPy type.
+    """
+
+    # One per partition on Scalar and on Vector (nki/api/nki/isa/__init__.py:1351, 2349).
+    ACT_ACCUMULATOR = ("act_accumulator", "the accumulator of Scalar", 1, np.float32)
+    DVE_ACCUMULATOR = ("dve_accumulator", "the accumulator of Vector", 1, np.float32)
+    # XORWOW states of six words: four on Vector (nki/guides/architecture/trainium3_arch.rst:208), one on GpSimd
+    # (nki/api/nki/isa/__init__.py:2197).
+    DVE_RNG = ("dve_rng", "the random state of Vector", 24, np.uint32)
+    POOL_RNG = ("pool_rng", "the random state of GpSimd", 6, np.uint32)
+
+    def __init__(self, parameter: str, title: str, words: int, dtype: Any) -> None:
+        self.parameter = parameter
+        self.title = title
+        self.words = words
+        self.dtype = np.dtype(dtype)
+
+    @property
+    def is_accumulator(self) -> bool:
+        """Whether it collects values, which mean nothing until it is reset."""
+        return self.dtype.kind == "f"
+
+    __hash__ = object.__hash__  # members are singletons; Enum's hash costs a Python call
 
 
 RoleOf = Callable[["Instruction"], "str | None"]
@@ -135,3 +173,252 @@ def rule(
 ) -> Callable[[Callable[[Instruction, Target], bool]], Rule]:
     """Turn a predicate of (instruction, target) into a rule."""
     return lambda holds: Rule(text, about, holds, help, error, source, finding)
+
+
+# -- rules that follow from a declaration ----------------------------------------------------------
+
+_INDIRECT = f"{LANGUAGE}:546"
+_INDIRECT_DMA = f"{DGE}:102"
+
+
+@cache
+def operand_rules(definition: Definition) -> tuple[Rule, ...]:
+    """Return the rules of availability, kind, memory, element type, rank and partitions."""
+    rules = [_available(feature) for feature in definition.requires]
+    for name, operand in definition.operands.items():
+        rules.append(_kind(name, operand))
+        rules.append(_memory(name, operand))
+        if operand.dtypes is not None:
+            rules.append(_dtypes(name, operand))
+        rules += (_rank(name), _partitions(name), _start(name), _adjacent(name), _free_axes(name))
+        rules += _dynamic(name, operand)
+        if operand.shape is Shape.VECTOR:
+            rules.append(_vector(name))
+        elif operand.role != READ:
+            rules.append(_spread(name))
+    return tuple(rules)
+
+
+def _values(i, name):
+    value = i.args[i.definition.position[name]]
+    return value if type(value) is tuple else (value,)
+
+
+def _tensors(i, name, on_chip=False):
+    return [
+        t for t in _values(i, name) if type(t) is NkiTensor and (not on_chip or t.storage.on_chip)
+    ]
+
+
+def _available(feature: str) -> Rule:
+    names = " or ".join(t.name for t in ALL_TARGETS if t.supports(feature))
+    return Rule(
+        f"needs a target with `{feature}`",
+        (),
+        lambda i, hw: hw.supports(feature),
+        help=f"choose {names}, e.g. by %nki_target or NEURON_PLATFORM_TARGET_OVERRIDE",
+        error=NotOnTarget,
+    )
+
+
+def _kind(name: str, operand: Operand) -> Rule:
+    allowed = ["a list of tensors" if operand.many else "a tensor"]
+    if operand.nested:
+        allowed = ["a list of lists of one tensor"]
+    if operand.scalar:
+        allowed.append("a number")
+    if operand.optional:
+        allowed.append("None")
+
+    def holds(i, hw):
+        value = i.args[i.definition.position[name]]
+        if operand.many:
+            return type(value) is tuple and all(type(v) is NkiTensor for v in value)
+        return (
+            type(value) is NkiTensor
+            or (operand.scalar and type(value) in (int, float, bool))
+            or (operand.optional and value is None)
+        )
+
+    return Rule(
+        f"`{name}` must be {' or '.join(allowed)}",
+        (name,),
+        holds,
+        help="write [[tensor]], or [[first], [second]]"
+        if operand.nested
+        else "make tensors with nl.ndarray",
+        error=WrongOperand,
+    )
+
+
+def _memory(name: str, operand: Operand) -> Rule:
+    if operand.spaces == (PSUM,):
+        advice = "make it with nl.ndarray(shape, dtype, buffer=nl.psum)"
+    elif all(s.on_chip for s in operand.spaces):
+        advice = "load it into an SBUF tile first with nisa.dma_copy"
+    else:
+        advice = "move it through SBUF with nisa.tensor_copy first"
+    return Rule(
+        f"`{name}` must be in {' or '.join(sorted({s.name for s in operand.spaces}))}",
+        (name,),
+        lambda i, hw: all(t.storage.buffer in operand.spaces for t in _tensors(i, name)),
+        help=advice,
+        error=WrongOperand,
+    )
+
+
+def _dtypes(name: str, operand: Operand) -> Rule:
+    allowed = operand.dtypes
+    assert allowed is not None
+    return Rule(
+        f"`{name}` must have dtype {' or '.join(sorted(allowed))}",
+        (name,),
+        lambda i, hw: all(t.dtype in allowed for t in _tensors(i, name)),
+        help="cast it with nisa.tensor_copy into a tile of an allowed dtype",
+    )
+
+
+def _rank(name: str) -> Rule:
+    return Rule(
+        f"`{name}` in SBUF or PSUM must have a partition axis and at least one free axis",
+        (name,),
+        lambda i, hw: all(len(t.shape) >= 2 for t in _tensors(i, name, on_chip=True)),
+        help="index with a slice of size 1 instead of an integer",
+    )
+
+
+def _partitions(name: str) -> Rule:
+    return Rule(
+        f"`{name}` must have at most 128 partitions",
+        (name,),
+        lambda i, hw: all(t.shape[0] <= hw.partitions for t in _tensors(i, name, on_chip=True)),
+        help="split axis 0 into tiles of 128",
+        source="nki/guides/architecture/trainium_inferentia2_arch.rst",
+    )
+
+
+def _start(name: str) -> Rule:
+    # trainium_inferentia2_arch.rst: more than 64 partitions start at 0, more than 32 at 0 or 64, others at 0/32/64/96.
+    def holds(i, hw):
+        for t in _tensors(i, name, on_chip=True):
+            if name in i.definition.any_start:
+                continue
+            step = 128 if t.shape[0] > 64 else 64 if t.shape[0] > 32 else 32
+            address = t.storage.address
+            first = t.start_partition + (address.partition if address else 0)
+            if first % step or first + t.shape[0] > hw.partitions:
+                return False
+        return True
+
+    return Rule(
+        f"`{name}` must start at partition 0, 32, 64 or 96 (over 32 partitions: 0 or 64; over 64: 0)",
+        (name,),
+        holds,
+        help="copy the rows with nisa.dma_copy, which may start at any partition",
+        source="nki/guides/architecture/trainium_inferentia2_arch.rst",
+    )
+
+
+def _adjacent(name: str) -> Rule:
+    def holds(i, hw):
+        return name in i.definition.any_start or all(
+            t.shape[0] == 1 or t.strides[0] * t.dtype.itemsize == t.storage.row_bytes
+            for t in _tensors(i, name, on_chip=True)
+        )
+
+    return Rule(
+        f"`{name}` must be on adjacent partitions",
+        (name,),
+        holds,
+        help="copy every other row with nisa.dma_copy, which may step over partitions",
+        source="nki/deep-dives/nki-aps.rst",
+    )
+
+
+def _free_axes(name: str) -> Rule:
+    return Rule(
+        f"`{name}` may have at most 4 free axes with different strides",
+        (name,),
+        lambda i, hw: all(
+            len(t.shape) - 1 <= hw.access_pattern_free_dims_max
+            for t in _tensors(i, name, on_chip=True)
+        ),
+        help="merge axes with flatten_dims or reshape",
+        source="nki/deep-dives/nki-aps.rst",
+    )
+
+
+def _spread(name: str) -> Rule:
+    def holds(i, hw):
+        return all(
+            n == 1 or step
+            for t in _tensors(i, name)
+            for n, step in zip(t.shape, t.strides, strict=True)
+        )
+
+    return Rule(
+        f"each element of `{name}` should be written once: an axis of stride 0 writes it again and again, and here the"
+        " last value stays",
+        (name,),
+        holds,
+        help="write one slice of the axis, or reduce over it first",
+        finding="hazard",
+    )
+
+
+def _dynamic(name: str, operand: Operand) -> Iterator[Rule]:
+    """Yield which forms of dynamic addresses the operand takes, in the memories it may live in."""
+    gather = "gather it into an SBUF tile first, with nisa.dma_copy"
+    if any(space.on_chip for space in operand.spaces):
+        yield _addressing(
+            name, Addressing.ELEMENTS, operand.indirect, "be a view of .indirect()",
+            "tensor_indirection", "gather it into a tile first, with nisa.tensor_copy", _INDIRECT,
+        )  # fmt: skip
+    if not all(space.on_chip for space in operand.spaces):
+        yield _addressing(
+            name, Addressing.VECTOR, operand.rows, "choose its rows by a tile of indices",
+            "dma_indirect", gather, _INDIRECT_DMA,
+        )  # fmt: skip
+
+
+def _addressing(
+    name: str,
+    kind: Addressing,
+    taken: bool,
+    words: str,
+    feature: str,
+    instead: str,
+    source: str,
+) -> Rule:
+    def uses(i):
+        return any(t.dynamic is not None and t.dynamic.kind is kind for t in _tensors(i, name))
+
+    if not taken:
+        return Rule(
+            f"`{name}` must not {words}", (name,), lambda i, hw: not uses(i), help=instead,
+            source=source,
+        )  # fmt: skip
+    return Rule(
+        f"`{name}` may {words} only on a target with `{feature}`",
+        (name,),
+        lambda i, hw: hw.supports(feature) or not uses(i),
+        help="choose another target, or address it with integers",
+        error=NotOnTarget,
+        source=source,
+    )
+
+
+def _vector(name: str) -> Rule:
+    def holds(i, hw):
+        dst = i.args[i.definition.position["dst"]]
+        return all(
+            t.free_size == 1 and (type(dst) is not NkiTensor or t.shape[0] == dst.shape[0])
+            for t in _tensors(i, name)
+        )
+
+    return Rule(
+        f"`{name}` must be one value per partition, shape [partitions of `dst`, 1]",
+        (name,),
+        holds,
+        help="slice one column: t[:, 0:1]",
+    )

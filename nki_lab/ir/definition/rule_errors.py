@@ -8,7 +8,7 @@ from typing import Any
 from nki_lab.errors import InstructionError, LoopControl, NkiError
 from nki_lab.ir.definition.author_text import values_of_arguments
 from nki_lab.ir.definition.instruction import Definition, Instruction, Rule
-from nki_lab.ir.tensor.dynamic import first_partition
+from nki_lab.ir.tensor.fields import first_partition
 from nki_lab.ir.tensor.register import Register
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.source import Blame

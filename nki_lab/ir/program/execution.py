@@ -1,4 +1,4 @@
-"""Which instructions ran, in which order?
+"""Executions: which instructions ran, in which order, and in which iterations of the author's loops they were traced.
 
 Timing and profiling read this and never the simulator. A program without device loops runs in program order, so its
 execution is known without computing a value.
@@ -6,7 +6,7 @@ execution is known without computing a value.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from nki_lab.errors import TooManyTrips
@@ -122,3 +122,42 @@ def _note_run(body: tuple[Instruction | Loop, ...], trips: Iterator[int], ran: s
 def size_of(body: tuple[Instruction | Loop, ...]) -> int:
     """Return how many instructions a body holds, loop bodies once."""
     return sum(size_of(n.body) if isinstance(n, Loop) else 1 for n in body)
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """A loop variable and its value in one iteration.
+
+    Attributes:
+        name: the variable.
+        value: a whole number; None where it is something else, or known only while the kernel runs.
+        filename, line: where the loop stands.
+        parent: position of the variable around it in `Iterations.entries`, -1 for the outermost.
+    """
+
+    name: str
+    value: int | None
+    filename: str
+    line: int
+    parent: int
+
+
+@dataclass(frozen=True)
+class Iterations:
+    """The loop variables of a traced kernel.
+
+    Attributes:
+        entries: every variable and value, what is around it before it.
+        innermost: `ident` of an instruction -> position in `entries`; -1 outside all loops.
+    """
+
+    entries: tuple[Iteration, ...]
+    innermost: Mapping[int, int]
+
+    def depth(self, entry: int) -> int:
+        """Return how many loop variables an entry stands for, with those around it."""
+        found = 0
+        while entry >= 0:
+            found += 1
+            entry = self.entries[entry].parent
+        return found

@@ -1,4 +1,4 @@
-"""What is a program?
+"""Programs: kernels, loops, parameters and findings.
 
     Kernel       = name, target, params, storages, body, outputs, and what passes found out
     body         = tuple of Instruction | Loop
@@ -10,22 +10,21 @@ A kernel is never changed: a pass returns another one (`with_`), which shares wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from nki_lab.ir.definition.instruction import Form, Instruction
-from nki_lab.ir.program.dependences import Dependences
 from nki_lab.ir.program.lifetimes import Lifetime, lifetimes
 from nki_lab.ir.program.touches import Touches
 from nki_lab.ir.tensor.storage import Address, Storage
 from nki_lab.ir.tensor.view import NkiTensor
-
-if TYPE_CHECKING:
-    from nki_lab.source import Blame, Span, Stack
-    from nki_lab.targets.engines import Engine
-    from nki_lab.targets.spec import Target
+from nki_lab.source import Blame, Span, Stack
+from nki_lab.targets.engines import Engine
+from nki_lab.targets.spec import Target
 
 
 @dataclass(frozen=True)
@@ -98,6 +97,26 @@ class Finding:
     def is_serious(self) -> bool:
         """True where a device may refuse the kernel or compute other values than the simulator."""
         return self.kind in ("uninitialized", "capacity", "hazard")
+
+
+class Dependences(NamedTuple):
+    """Pairs of instructions that must keep their order, by position; in no particular order, and some more than once.
+
+    Attributes:
+        before: the earlier instruction of each pair.
+        after: the one that must follow it.
+        result: it needs a result of the earlier one, and not only the bytes that one uses.
+    """
+
+    before: np.ndarray
+    after: np.ndarray
+    result: np.ndarray
+
+    def moved(self, order: Sequence[int]) -> Dependences:
+        """Return the same pairs where `order` gives the former position of each instruction."""
+        place = np.empty(len(order), np.int32)
+        place[np.array(order, np.int64)] = np.arange(len(order), dtype=np.int32)
+        return Dependences(place[self.before], place[self.after], self.result)
 
 
 @dataclass(frozen=True)
@@ -281,3 +300,38 @@ def _walk(body: tuple[Instruction | Loop, ...]) -> Iterator[Instruction]:
             yield from _walk(node.body)
         else:
             yield node  # type: ignore[misc]
+
+
+class FindingsByPlace:
+    """Findings of which, about one thing at one place, the first is kept, and how many there were."""
+
+    def __init__(self, known: Iterable[Finding]) -> None:
+        self._known = tuple(known)
+        self._first: dict[tuple[Hashable, Stack], Finding] = {}
+        self._times: dict[tuple[Hashable, Stack], int] = {}
+
+    def add(self, about: Hashable, stack: Stack, make: Callable[[], Finding]) -> None:
+        """Note a finding about `about`; `make` is called for the first one at its place."""
+        key = about, stack
+        times = self._times[key] = self._times.get(key, 0) + 1
+        if times == 1:
+            self._first[key] = make()
+
+    def by_key(self) -> list[tuple[Any, Finding]]:
+        """Return the findings added, in order, each with what it is about."""
+        return [
+            (about, _counted(f, self._times[about, stack]))
+            for (about, stack), f in self._first.items()
+        ]
+
+    def all(self) -> tuple[Finding, ...]:
+        """Return the findings known before and those added, in order."""
+        return (*self._known, *(finding for _, finding in self.by_key()))
+
+
+def _counted(finding: Finding, times: int) -> Finding:
+    if times == 1:
+        return finding
+    return replace(
+        finding, message=f"{finding.message} (and {times - 1:,} more times at this line)"
+    )

@@ -14,7 +14,7 @@ import numpy as np
 
 from nki_lab.ir.definition.instruction import READ, WRITE, Instruction, Order
 from nki_lab.ir.program.nodes import Finding
-from nki_lab.ir.tensor.dynamic import Addressing, identity
+from nki_lab.ir.tensor.fields import Addressing, identity
 from nki_lab.ir.tensor.footprint import footprint, overlap
 from nki_lab.ir.tensor.view import NkiTensor
 

@@ -1,4 +1,4 @@
-"""Which tensors does each instruction of a program touch, as columns over the whole program?
+"""Touches: which tensors each instruction of a program touches, as columns over the whole program.
 
 A pass that looks for something rare asks the columns first, and then only the instructions that may have it.
 """
@@ -114,3 +114,15 @@ def _roles(form: Form, take: _Take) -> list[tuple[bool, bool]]:
         found += [(k in form.reads, k in form.writes)] * many
     indices = len(take(args)) - len(found)
     return found + [(True, False)] * indices
+
+
+def distinct(values: np.ndarray) -> np.ndarray:
+    """Return the distinct integers of an array, sorted, as np.unique does.
+
+    From NumPy 2.3 on that looks them up in a hash table first, which takes a hundred times as long as sorting where
+    nearly all of them differ: seconds for some millions, in which nothing can be interrupted.
+    """
+    found = np.sort(values, axis=None)
+    is_first = np.ones(len(found), bool)
+    np.not_equal(found[1:], found[:-1], out=is_first[1:])
+    return found[is_first]

@@ -6,7 +6,7 @@ A compiler pass decides it where addresses are fixed, the simulator where values
 from __future__ import annotations
 
 from nki_lab.ir.definition.instruction import UPDATE, WRITE, Instruction
-from nki_lab.ir.definition.state import State
+from nki_lab.ir.definition.operands import State
 from nki_lab.ir.program.nodes import Finding, Kernel
 from nki_lab.ir.tensor.view import NkiTensor
 

@@ -21,9 +21,8 @@ from nki_lab.errors import (
 from nki_lab.ir.definition.instruction import Form, Instruction
 from nki_lab.ir.definition.rule_errors import rule_error
 from nki_lab.ir.program.nodes import Kernel, OutputRef
-from nki_lab.ir.tensor.bounds import leaves_storage
-from nki_lab.ir.tensor.dynamic import Addressing
-from nki_lab.ir.tensor.storage import Address, Storage
+from nki_lab.ir.tensor.fields import Addressing
+from nki_lab.ir.tensor.storage import Address, Storage, leaves_storage
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.source import Stack
 from nki_lab.targets.spaces import PRIVATE_HBM, SBUF, SHARED_HBM

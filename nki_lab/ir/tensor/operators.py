@@ -1,6 +1,6 @@
-"""What happens when a kernel applies a Python operator to a tensor?
+"""Python operators on tensors: each is an error that names the function to write.
 
-NKI has no operators on tensors (the compiler rejects them); each error names the function to write. Presence tests
+NKI has no operators on tensors; its compiler rejects them. Presence tests
 are the exception: kernels in the field ask `if tile:` and `tile == None`.
 """
 
@@ -12,17 +12,15 @@ import re
 import sys
 from collections.abc import Callable
 from numbers import Number
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
 from nki_lab.errors import TensorOperator
-from nki_lab.ir.tensor.watch import watch_of
+from nki_lab.ir.tensor.fields import TensorFields
+from nki_lab.ir.tensor.trace import active, watch_of
 from nki_lab.rewrite import Hint, Rewrite
 from nki_lab.source import Span, Stack
-
-if TYPE_CHECKING:
-    from nki_lab.ir.tensor.view import NkiTensor
 
 # Dunder name -> (symbol, what to write for two tensors or a tensor and a number; {i} is the instruction).
 _BINARY = {
@@ -174,7 +172,7 @@ def _is_asserted(stack: Stack) -> bool:
     return isinstance(statement, ast.Assert) and isinstance(statement.test, (ast.Call, ast.Name))
 
 
-class TensorOperators:
+class TensorOperators(TensorFields):
     """Base of NkiTensor: answers Python's operators with what to write instead."""
 
     __slots__ = ()
@@ -183,25 +181,14 @@ class TensorOperators:
     __eq__ = _equality("==", "nl.equal", False)
     __ne__ = _equality("!=", "nl.not_equal", True)
 
-    if TYPE_CHECKING:  # what NkiTensor has
-        storage: Any
-        _assert_true: ClassVar[Callable[..., Any]]
-
-        @property
-        def name(self) -> str:  # noqa: D102
-            ...
-
-        def describe(self) -> str:  # noqa: D102
-            ...
+    # What `assert nl.equal(t, other)` does; nki_lab.language gives it.
+    _assert_true: ClassVar[Callable[..., Any]]
 
     def __bool__(self) -> bool:
         """Answer a presence test: a tensor is there, whatever its values are.
 
         The result of a comparison is refused, unless it is all that an `assert` asks for: a run looks at it then.
         """
-        from nki_lab.ir.building.device_loops import loops_for_ever
-        from nki_lab.ir.definition.instruction import active
-
         builder = active.builder
         if builder is not None:
             if builder.holds_comparison(self):
@@ -213,7 +200,7 @@ class TensorOperators:
                     help="choose between values with nl.where(mask, a, b), or load a value into a register and loop"
                     " with nl.while_loop",
                 )
-            if loops_for_ever(sys._getframe(1)):
+            if builder.loops_for_ever(sys._getframe(1)):
                 raise TensorOperator(
                     f"`while` over {self.describe()} never ends: a tensor is there, whatever its values are",
                     help="load the value into a register with nisa.register_load and loop with"
@@ -263,7 +250,7 @@ class TensorOperators:
             f"np.asarray of {self.describe()}: only a debug run knows its values; any other refuses this",
             help="take the line out when you have seen enough",
         )
-        return np.asarray(watch.values(cast("NkiTensor", self)), dtype)
+        return np.asarray(watch.values(self), dtype)
 
     def __array_ufunc__(self, ufunc: Any, *_: Any, **__: Any) -> Any:
         self._array(f"np.{ufunc.__name__}")

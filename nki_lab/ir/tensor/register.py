@@ -1,15 +1,16 @@
-"""What is a register, and what may Python do with one while a kernel is traced?
+"""Registers of the device, and what Python may do with one while a kernel is traced.
 
-A register holds a 32-bit integer known only while the kernel runs (nki.isa.VirtualRegister). It can bound a device
-loop, be its condition, and address tensors; Python control flow on it can only be the `while` of a device loop.
+A register holds a 32-bit integer whose value only a run shows (nki.isa.VirtualRegister). It can bound a device loop, be
+its condition, and address tensors; Python control flow on it can only be the `while` of a device loop.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NoReturn
 
 from nki_lab.errors import RegisterValue
-from nki_lab.ir.tensor.watch import watch_of
+from nki_lab.ir.tensor.trace import active, watch_of
 
 #: What a register holds: it has 32 bits, and its value a sign.
 REGISTER_VALUES = range(-(1 << 31), 1 << 31)
@@ -44,9 +45,14 @@ class Register:
 
     def __bool__(self) -> bool:
         """Open or close the device loop of a `while register:`; an error anywhere else."""
-        from nki_lab.ir.building.device_loops import while_test
-
-        return while_test(self)
+        builder = active.builder
+        answer = None if builder is None else builder.while_test(self, sys._getframe(1))
+        if answer is None:
+            raise RegisterValue(
+                f"the value of register `{self.name}` is known only while the kernel runs, so `if` cannot test it",
+                help="mask with nl.where or nisa.tensor_copy_predicated, or run the branch in nl.while_loop",
+            )
+        return answer
 
     def _refuse(self, *_: Any) -> NoReturn:
         raise RegisterValue(

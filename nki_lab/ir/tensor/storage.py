@@ -1,20 +1,17 @@
-"""Which memory lies behind a tensor?"""
+"""Storage: the memory behind a tensor, and whether an access pattern stays inside it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from nki_lab.dtypes import DType
-from nki_lab.ir.tensor.layout import contiguous_strides
 from nki_lab.source import Stack
 from nki_lab.targets.spaces import MemoryRegion
-
-if TYPE_CHECKING:
-    from nki_lab.ir.tensor.view import NkiTensor
 
 
 class Address(NamedTuple):
@@ -78,12 +75,6 @@ class Storage:
         self.loop = loop
         self.named = named
 
-    def whole(self) -> NkiTensor:
-        """Return the view of all elements in row-major order."""
-        from nki_lab.ir.tensor.view import NkiTensor
-
-        return NkiTensor._make(self, self.shape, contiguous_strides(self.shape), 0, self.dtype)
-
     def describe(self) -> str:
         """Return name, shape, dtype and memory as errors show them."""
         return f"`{self.name}` {list(self.shape)} {self.dtype} in {self.buffer.name}"
@@ -96,3 +87,36 @@ def _sizes(shape: tuple[int, ...], itemsize: int, on_chip: bool) -> tuple[int, i
     return (
         (shape[0], prod(shape[1:]) * itemsize, all_bytes) if on_chip else (1, all_bytes, all_bytes)
     )
+
+
+def leaves_storage(
+    storage: Storage, shape: Sequence[int], strides: Sequence[int], offset: int, itemsize: int
+) -> str:
+    """Return how a pattern leaves `storage`, as the end of a sentence; empty when it stays inside.
+
+    On chip the axes behind the first must stay within the bytes of one partition, whatever the partition.
+
+    Args:
+        storage: the memory addressed.
+        shape, strides, offset: the pattern, in elements; the partition axis first on chip.
+        itemsize: bytes of one element.
+    """
+    first = 1 if storage.on_chip else 0
+    row = storage.row_bytes // itemsize
+    start, low_row, high_row = offset, 0, 0
+    if storage.on_chip:
+        low_row, start = divmod(offset, row)
+        step, rest = divmod(strides[0], row)
+        if rest and shape[0] > 1:
+            return f"steps {strides[0]} elements along the partitions, which hold {row} each"
+        high_row = low_row + step * (shape[0] - 1)
+        low_row, high_row = min(low_row, high_row), max(low_row, high_row)
+    if low_row < 0 or high_row >= storage.partitions:
+        return f"reaches partitions {low_row} to {high_row} of {storage.partitions}"
+    free = list(zip(shape[first:], strides[first:], strict=True))
+    low = start + sum((n - 1) * s for n, s in free if s < 0)
+    high = start + sum((n - 1) * s for n, s in free if s > 0)
+    if low < 0 or high >= row:
+        where = " of each partition" if storage.on_chip else ""
+        return f"reaches elements {low} to {high}{where}, which has {row}"
+    return ""

@@ -22,11 +22,11 @@ import numpy as np
 
 from nki_lab.dtypes import DTYPES, DType
 from nki_lab.errors import NkiError, close_matches
-from nki_lab.ir.tensor.dynamic import Addressing, Dynamic
+from nki_lab.ir.tensor.fields import Addressing, Dynamic
 from nki_lab.ir.tensor.layout import contiguous_strides
 from nki_lab.ir.tensor.register import Register
 from nki_lab.ir.tensor.storage import Storage
-from nki_lab.ir.tensor.view import NkiTensor
+from nki_lab.ir.tensor.view import NkiTensor, whole_view
 from nki_lab.ir.text.tokens import Token, Tokens
 from nki_lab.targets.engines import Engine
 from nki_lab.targets.spaces import MemoryRegion
@@ -141,7 +141,7 @@ def _index_text(tensor: NkiTensor, steps: tuple[int, ...]) -> str | None:
         else:
             entries.append(start)
     try:
-        found = tensor.storage.whole()[tuple(entries)]
+        found = whole_view(tensor.storage)[tuple(entries)]
     except NkiError:
         return None
     same = (found.shape, found.strides, found.offset)

@@ -16,10 +16,10 @@ from nki_lab.errors import NkiError, close_matches
 from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.definition.instruction import Definition, Form, Instruction, registry
 from nki_lab.ir.program.nodes import Kernel, Loop, OutputRef, Param
-from nki_lab.ir.tensor.dynamic import Dynamic
+from nki_lab.ir.tensor.fields import Dynamic
 from nki_lab.ir.tensor.register import Register
 from nki_lab.ir.tensor.storage import Address, Storage
-from nki_lab.ir.tensor.view import NkiTensor
+from nki_lab.ir.tensor.view import NkiTensor, whole_view
 from nki_lab.ir.text.literals import Literals, Reference, RegisterName
 from nki_lab.ir.text.printer import FORMAT
 from nki_lab.ir.text.tokens import Token
@@ -391,7 +391,7 @@ class _Parser:
                 f"there is no storage `{reference.name}`", reference.token,
                 close_matches(reference.name, self.storages),
             )  # fmt: skip
-        whole = storage.whole()
+        whole = whole_view(storage)
         if reference.pattern is not None:
             shape, offset, strides, dtype = reference.pattern
             dynamic = None

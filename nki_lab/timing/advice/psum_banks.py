@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from nki_lab.ir.definition.cost import Port
-from nki_lab.ir.tensor.distinct import distinct
+from nki_lab.ir.program.touches import distinct
 from nki_lab.profiler.intervals import merge
 from nki_lab.profiler.profile import to_ns
 from nki_lab.targets.engines import SCALAR, VECTOR, Engine

@@ -1,11 +1,11 @@
-"""Says how a race between the two cores of a logical core is reported.
+"""The two cores of a logical core (LNC2): which instructions belong together, and how a race is reported.
 
 A compiler pass finds races where addresses are fixed, the simulator where values of the device decide; both use this.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from nki_lab.ir.program.nodes import Finding
 from nki_lab.ir.tensor.storage import Storage
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.source import Span, Stack
+from nki_lab.targets.spaces import SHARED_HBM
 
 #: How the message of a race begins; other hazards begin otherwise.
 RACE = "race: "
@@ -101,3 +102,36 @@ def _runs(rows: Sequence[int]) -> list[tuple[int, int]]:
     starts = [b for a, b in pairwise([-2, *rows]) if b != a + 1]
     ends = [a for a, b in pairwise([*rows, -2]) if b != a + 1]
     return list(zip(starts, ends, strict=True))
+
+
+def pipe_of(i: Instruction) -> Hashable:
+    """Return what groups meetings that belong together, or None."""
+    return i.pipe_id if "pipe_id" in i.definition.position else None
+
+
+def may_pass(i: Instruction) -> bool:
+    """Tell whether a core goes on to meetings of another pipe while it waits in this one."""
+    return "send_to_rank" in i.definition.position
+
+
+def meets_itself(i: Instruction, core: int) -> bool:
+    """Tell whether a core sends to itself, so that it waits for nobody."""
+    return may_pass(i) and i.send_to_rank == i.recv_from_rank == core
+
+
+def joins_cores(i: Instruction) -> bool:
+    """Tell whether both cores of a rank take part in a collective as one, since its memory is shared."""
+    views = (view for _, _, view in i.definition.tensors(i))
+    return i.definition.groups is not None and any(view.buffer is SHARED_HBM for view in views)
+
+
+def ordered_by(i: Instruction) -> list[Storage]:
+    """Return the tensors in HBM whose uses by the two cores an instruction orders.
+
+    A core must have done with them what stands before it, on both cores, before either does what stands behind it. A
+    barrier orders its `data` only, a collective of both cores its tensors; sendrecv moves tiles, so it orders none.
+    """
+    if not (i.definition.meets or joins_cores(i)):
+        return []
+    storages = {v.storage.id: v.storage for _, _, v in i.definition.tensors(i)}
+    return [s for s in storages.values() if not s.on_chip]
