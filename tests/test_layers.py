@@ -59,8 +59,16 @@ ALLOWED = {
 BROKEN = {
     "upward": ({"isa/matmul": "import nki_lab.compiler"}, "nki_lab.isa is not allowed"),
     "inside a function": (
-        {"ir/walk": "def f():\n    from nki_lab.isa import x"},
+        {"ir/__init__": "def f():\n    from nki_lab.isa import x"},
         "nki_lab.ir is not allowed",
+    ),
+    "tensor knows instructions": (
+        {
+            "ir/tensor/__init__": "",
+            "ir/definition/__init__": "",
+            "ir/tensor/view": "def f():\n    from nki_lab.ir.definition import x",
+        },
+        "nki_lab.ir.tensor is not allowed",
     ),
     "siblings": ({"timing/model": "import nki_lab.simulator"}, "nki_lab.timing is not allowed"),
     "unlisted room": ({"helpers": ""}, "- nki_lab.helpers"),
