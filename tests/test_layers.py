@@ -17,7 +17,7 @@ LINT = (
 ROOMS = (
     "api cli compiler dialects dtypes errors exercises explain frameworks hardware ir isa kernels "
     "language magics profiler progress rewrite runtime server session settings simulator source "
-    "targets timing widgets"
+    "targets timing views widgets"
 ).split()
 
 
@@ -51,9 +51,10 @@ ALLOWED = {
     "cli/main": "import rich, typer, nki_lab.session, nki_lab.runtime",
     "frameworks/torch_op": "import torch, nki_lab.api",
     "isa/matmul": "import numpy, ml_dtypes, functools, nki_lab.ir, nki_lab.targets",
-    "magics/cells": "import IPython.core.magic, nki_lab.widgets",
+    "magics/cells": "import IPython.core.magic, nki_lab.views",
     "simulator/machine": "import nki_lab.isa, nki_lab.errors",
-    "widgets/memory_view": "import anywidget, plotly.graph_objects, nki_lab.profiler",
+    "views/memory": "import anywidget, plotly.graph_objects, nki_lab.profiler, nki_lab.widgets",
+    "runtime/result": "import nki_lab.views",
 }
 
 BROKEN = {
@@ -72,7 +73,7 @@ BROKEN = {
     ),
     "siblings": ({"timing/model": "import nki_lab.simulator"}, "nki_lab.timing is not allowed"),
     "unlisted room": ({"helpers": ""}, "- nki_lab.helpers"),
-    "view runs": ({"widgets/x": "import nki_lab.runtime"}, "nki_lab.widgets is not allowed"),
+    "view runs": ({"views/x": "import nki_lab.compiler"}, "nki_lab.views is not allowed"),
     "view runs through another": (
         {"widgets/__init__": "import nki_lab.profiler.x", "profiler/x": "import nki_lab.ir"},
         "nki_lab.widgets is not allowed to import nki_lab.ir",
@@ -84,7 +85,7 @@ BROKEN = {
     ),
     "torch outside frameworks": ({"runtime/x": "import torch"}, "nki_lab.runtime is not allowed"),
     "IPython outside magics": ({"cli/x": "import IPython"}, "nki_lab.cli is not allowed"),
-    "plotly outside widgets": (
+    "plotly outside views": (
         {"exercises/x": "import plotly.graph_objects"},
         "nki_lab.exercises is not allowed",
     ),

@@ -10,9 +10,9 @@ from nki_lab.exercises.reasons import Reason
 from nki_lab.ir.definition.instruction import READ, WRITE
 from nki_lab.ir.tensor.storage import Storage
 from nki_lab.ir.tensor.view import NkiTensor
-from nki_lab.profiler.view_operands import element_numbers
 from nki_lab.runtime import Result
 from nki_lab.runtime.view_operands import operand_views
+from nki_lab.views.run import element_numbers
 
 _ROWS, _COLUMNS = 16, 64  # of the largest tensor that is drawn
 

@@ -15,9 +15,9 @@ from typing import Any
 from nki_lab.ir.program.nodes import Finding
 from nki_lab.magics.diagnostics import CellIds, diagnostics
 from nki_lab.profiler.metrics import bound_by
-from nki_lab.profiler.occupancy import occupancy, usable_bytes
 from nki_lab.profiler.report import bound_sentence
 from nki_lab.runtime import Result
+from nki_lab.views.memory.occupancy import occupancy, usable_bytes
 
 #: Runs that the list keeps.
 KEPT = 20

@@ -7,12 +7,12 @@ from typing import Any
 
 from IPython.display import display
 
-from nki_lab import widgets
 from nki_lab.errors import UsageError
 from nki_lab.profiler.files import load
 from nki_lab.profiler.profile import Profile
 from nki_lab.runtime import Result
 from nki_lab.source import Stack
+from nki_lab.views import display as displayed
 
 
 def profile_of(what: Any, stack: Stack = ()) -> Profile:
@@ -48,4 +48,4 @@ def show(
         tells: with another run, the text says where both differ.
     """
     if views is None or views:
-        display(widgets.display(result, views, compare, tells))
+        display(displayed(result, views, compare, tells))

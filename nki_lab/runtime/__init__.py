@@ -1,6 +1,6 @@
 """What happens when a kernel is called?"""
 
-from nki_lab.runtime.benchmark import Benchmark, benchmark
+from nki_lab.runtime.benchmark import benchmark
 from nki_lab.runtime.check import Comparison
 from nki_lab.runtime.chosen import use_cores, use_target
 from nki_lab.runtime.compare import compare
@@ -8,6 +8,7 @@ from nki_lab.runtime.jit import CompiledFunction, KernelFunction, jit, simulate
 from nki_lab.runtime.launch import launch
 from nki_lab.runtime.load import load
 from nki_lab.runtime.recording import NkiWarning
+from nki_lab.runtime.repeated_calls import Benchmark
 from nki_lab.runtime.result import Result
 from nki_lab.runtime.run import run
 from nki_lab.runtime.step import step

@@ -9,9 +9,9 @@ from __future__ import annotations
 from nki_lab.compiler.pipeline import CompiledKernel
 from nki_lab.ir.program.execution import Execution
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.view_data import ViewData
 from nki_lab.runtime.view_data import make_view_data
 from nki_lab.timing import simulate_cores, simulate_time
+from nki_lab.views.run import ViewData
 
 
 def view_before_run(compiled: CompiledKernel) -> ViewData:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -22,21 +21,17 @@ from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.roofline import Roofline
 from nki_lab.profiler.source_lines import LineTimes
 from nki_lab.profiler.stalls import Stalls
-from nki_lab.profiler.step_data import Steps
-from nki_lab.profiler.variants import Variants
-from nki_lab.profiler.view_data import ViewData
-from nki_lab.profiler.view_text import view_text
 from nki_lab.profiler.what_if import WhatIf, WhatIfs
 from nki_lab.progress import phase
-from nki_lab.runtime.steps import VIEWS_ROOM, steps_of_run
+from nki_lab.runtime.repeated_calls import Benchmark, benchmark_of
+from nki_lab.runtime.steps import steps_of_run
 from nki_lab.runtime.view_data import make_view_data
 from nki_lab.simulator import SimulatorOptions
 from nki_lab.timing import simulate_cores, simulate_time
 from nki_lab.timing.lines import kernel_lines, label_of
-
-# Which import the kernels that make results.
-_BENCHMARK = "nki_lab.runtime.benchmark"
-_VARY = "nki_lab.runtime.vary"
+from nki_lab.views.run import Steps, ViewData
+from nki_lab.views.texts import view_text
+from nki_lab.views.vary.variants import Variants
 
 
 class PassTexts(Mapping[str, str]):
@@ -140,9 +135,9 @@ class Result:
         """Return the chain of instructions and transfers that took the whole time."""
         return self.profile.critical_path()
 
-    def benchmark(self) -> Any:
+    def benchmark(self) -> Benchmark:
         """Return the modelled time of one call, and of one of many right behind each other (`nki_lab.benchmark`)."""
-        return import_module(_BENCHMARK).benchmark_of((self.execution, *self.others))
+        return benchmark_of((self.execution, *self.others))
 
     def stalls(self) -> Stalls:
         """Return what every engine stood still for, and how long."""
@@ -232,7 +227,9 @@ class Result:
 
         What is returned also has `save_html(path)`, one page that needs no kernel, and `to_image("svg")`.
         """
-        return import_module(VIEWS_ROOM).display(self, views or None, compare)
+        from nki_lab.views import display
+
+        return display(self, views or None, compare)
 
     def __repr__(self) -> str:
         return view_text(self.view_data, "report")
@@ -242,7 +239,9 @@ def _variants(
     retrace: Retrace | None, others: int, start: ViewData, values: Mapping[str, Any]
 ) -> Variants:
     """Return the variants of a run on one core and some others."""
-    return import_module(_VARY).variants_of_run(retrace, 1 + others, start, values)
+    from nki_lab.runtime.vary import variants_of_run
+
+    return variants_of_run(retrace, 1 + others, start, values)
 
 
 def _sent(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -15,18 +14,15 @@ from nki_lab.ir.program.execution import Execution
 from nki_lab.ir.program.nodes import Finding, Kernel
 from nki_lab.ir.text.literals import view_text
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.step_data import NoSteps, Step, StepOperand, StepPass, Steps
-from nki_lab.profiler.view_data import ViewData
 from nki_lab.progress import doing
 from nki_lab.runtime.view_data import make_view_data, place_finder
 from nki_lab.simulator import SimulatorOptions
 from nki_lab.simulator.stepping import SNAPSHOT_BYTES, Operand, Stepper
 from nki_lab.timing import simulate_time
+from nki_lab.views.run import NoSteps, Step, StepOperand, StepPass, Steps, ViewData
 
 #: Bytes of arguments which the kernel writes, and of which a run keeps copies from before it.
 KEPT_BYTES = 64 << 20
-#: Views stand above this room and know nothing of it; they are fetched by name when somebody asks for them.
-VIEWS_ROOM = "nki_lab.widgets"
 _WAYS = {"read": "reads", "write": "writes", "update": "updates"}
 
 
@@ -84,7 +80,7 @@ def steps_of_run(
 
 
 class RunSteps:
-    """The executed instructions of one core (a `nki_lab.profiler.step_data.Steps`).
+    """The executed instructions of one core (a `nki_lab.views.run.Steps`).
 
     Attributes:
         order: per executed instruction its position in the compiled program; where one fails, it is the last.
@@ -161,7 +157,9 @@ class RunSteps:
         Args:
             views: names of views, the first in front; by default the stepper and the memory.
         """
-        return import_module(VIEWS_ROOM).display(self, views or ("stepper", "memory"))
+        from nki_lab.views import display
+
+        return display(self, views or ("stepper", "memory"))
 
     def __repr__(self) -> str:
         ended = "" if self.error is None else f", and the last one fails: {self.error.message}"

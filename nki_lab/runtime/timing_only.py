@@ -27,7 +27,6 @@ from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.program.execution import Execution, known_trips
 from nki_lab.ir.program.nodes import Kernel
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.view_data import ViewData
 from nki_lab.runtime.bindings import binding
 from nki_lab.runtime.compiled import check_cores, simulation_options
 from nki_lab.runtime.view_data import make_view_data
@@ -35,6 +34,7 @@ from nki_lab.settings import Settings
 from nki_lab.simulator import run_ranks
 from nki_lab.targets.spec import Target
 from nki_lab.timing import simulate_cores, simulate_time
+from nki_lab.views.run import ViewData
 
 #: Instructions of one program at most: a value of a slider may ask for a million tiny tiles.
 MOST_INSTRUCTIONS = 100_000

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -15,19 +14,18 @@ from nki_lab.compiler.retrace import Retrace, forgotten
 from nki_lab.compiler.trace import bind_arguments, is_array, map_arguments
 from nki_lab.errors import NkiError, UnknownOption
 from nki_lab.profiler.text_table import ANSWER_LINES
-from nki_lab.profiler.variants import MOST_COMBINATIONS, Parameter, Variants
-from nki_lab.profiler.vary_text import variants_text
-from nki_lab.profiler.view_data import ViewData
 from nki_lab.runtime.changed_globals import with_globals
 from nki_lab.runtime.chosen import current_target
 from nki_lab.runtime.compiled import numpy_arguments
 from nki_lab.runtime.jit import KernelFunction, jit
-from nki_lab.runtime.steps import VIEWS_ROOM
 from nki_lab.runtime.timing_only import MOST_INSTRUCTIONS, TimedCall, time_call
 from nki_lab.runtime.vary_parameters import CORES, TARGET, Changeable, changed_arguments
 from nki_lab.settings import Settings
 from nki_lab.targets import get_target
 from nki_lab.targets.spec import Target
+from nki_lab.views.run import ViewData
+from nki_lab.views.vary.text import variants_text
+from nki_lab.views.vary.variants import MOST_COMBINATIONS, Parameter, Variants
 
 
 class KernelVariants(Variants):
@@ -40,7 +38,9 @@ class KernelVariants(Variants):
 
     def show(self) -> Any:
         """Return the sliders as an object that a notebook shows; it has `save_html(path)` and `to_image("svg")`."""
-        return import_module(VIEWS_ROOM).display(self, ("vary",))
+        from nki_lab.views import display
+
+        return display(self, ("vary",))
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         return self.show()._repr_mimebundle_(include, exclude)

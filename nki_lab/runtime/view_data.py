@@ -1,6 +1,6 @@
 """How does a run become the plain data that views show?
 
-Views know neither the compiler nor the IR (see `nki_lab.profiler.view_data`); this is where a
+Views know neither the compiler nor the IR (see `nki_lab.views.run`); this is where a
 compiled program is put into their words.
 """
 
@@ -18,22 +18,23 @@ from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.ir.text.literals import view_text
 from nki_lab.ir.text.printer import print_instruction, print_lines
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.step_data import NoSteps, Steps
-from nki_lab.profiler.view_data import (
+from nki_lab.runtime.view_listings import listings
+from nki_lab.runtime.view_operands import accesses, products
+from nki_lab.runtime.view_values import RunValues
+from nki_lab.source import Span, Stack
+from nki_lab.views.run import (
     CodeLine,
     Made,
+    NoSteps,
     Operation,
     Place,
     Remark,
     Slice,
     Stage,
+    Steps,
     Tensor,
     ViewData,
 )
-from nki_lab.runtime.view_listings import listings
-from nki_lab.runtime.view_operands import accesses, products
-from nki_lab.runtime.view_values import RunValues
-from nki_lab.source import Span, Stack
 
 
 def make_view_data(

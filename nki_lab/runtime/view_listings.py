@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.ir.program.nodes import Kernel
-from nki_lab.profiler.view_operands import Listing
 from nki_lab.source import Span, Stack
+from nki_lab.views.run import Listing
 
 #: Functions of one file stand in one listing when so few lines lie between them.
 _GAP = 6

@@ -9,7 +9,7 @@ from nki_lab.ir.program.nodes import Kernel
 from nki_lab.ir.tensor.fields import Dynamic
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.ir.text.literals import leaf_text, view_text
-from nki_lab.profiler.view_operands import Access, Gather
+from nki_lab.views.run import Access, Gather
 
 _WAYS = {READ: "reads", WRITE: "writes"}
 

@@ -14,10 +14,9 @@ from nki_lab.ir.program.nodes import Kernel
 from nki_lab.ir.tensor.fields import Addressing
 from nki_lab.ir.tensor.storage import Storage
 from nki_lab.ir.tensor.view import NkiTensor
-from nki_lab.profiler.step_data import Steps
-from nki_lab.profiler.view_operands import Held
 from nki_lab.runtime.view_operands import operand_views
 from nki_lab.simulator.places import places_of
+from nki_lab.views.run import Held, Steps
 
 #: Programs up to this size are computed again to look into their tiles.
 REPLAYED_INSTRUCTIONS = 20_000

@@ -11,7 +11,7 @@ from nki_lab.compiler.artifact import SUFFIX, is_artifact
 from nki_lab.profiler.files import load as load_profile
 from nki_lab.runtime.load import load as load_kernel
 from nki_lab.runtime.not_run import has_times, view_before_run
-from nki_lab.widgets import display
+from nki_lab.views import display
 
 #: What is known of a run whose program is not, in the order of the tabs.
 PROFILE_VIEWS = ("report", "timeline", "source")

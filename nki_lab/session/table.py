@@ -21,11 +21,11 @@ from nki_lab.compiler.findings import allowable
 from nki_lab.compiler.pipeline import SKIPPABLE, check_skipped
 from nki_lab.errors import NkiError, UnknownOption, UnknownTarget, close_matches, error_classes
 from nki_lab.profiler.analyses import ANALYSES
-from nki_lab.profiler.view_data import VIEWS
 from nki_lab.session.saving import ENDINGS
 from nki_lab.settings import VARIABLES
 from nki_lab.targets import get_target, target_names
 from nki_lab.timing.what_if import CHANGES, check_changes
+from nki_lab.views.run import VIEWS
 
 
 class BadValue(ValueError):

@@ -6,14 +6,14 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nki_lab.profiler import view_text as texts
 from nki_lab.profiler.analyses import ANALYSES
 from nki_lab.source import text_of
+from nki_lab.views import head, texts
 
 if TYPE_CHECKING:
     from nki_lab.profiler.profile import Profile
-    from nki_lab.profiler.view_data import Remark
     from nki_lab.runtime import Result
+    from nki_lab.views.run import Remark
 
 
 def view_text(result: Result, view: str) -> str:
@@ -23,7 +23,7 @@ def view_text(result: Result, view: str) -> str:
 
 def summary(result: Result) -> str:
     """Return one line on a run: which kernel ran, where, and for how long."""
-    return texts.summary(result.view_data)
+    return head.summary(result.view_data)
 
 
 def answers(

@@ -1,6 +1,1 @@
-"""Show a run: data in, views out; nothing here compiles or runs a kernel."""
-
-from nki_lab.widgets.display import Display, display
-from nki_lab.widgets.notebook import register, unregister
-
-__all__ = ["Display", "display", "register", "unregister"]
+"""What every view needs to be shown: the live widget, the saved page, colours, and what pictures are drawn on."""

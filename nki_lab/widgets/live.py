@@ -1,43 +1,59 @@
-"""What is the live view of a run in a notebook: the widget, and what it answers to the browser?"""
+"""The live view of a run in a notebook: the widget, and what it answers to the browser."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import anywidget
 import traitlets
 
-from nki_lab.widgets.head import view_head
-from nki_lab.widgets.modules import module_text, style_text
-from nki_lab.widgets.parts import Parts, UnknownPart
+from nki_lab.widgets.modules import Script, module_text, style_text
+from nki_lab.widgets.packing import UnknownPart
 from nki_lab.widgets.theme import theme_table
+
+
+class Blocks(Protocol):
+    """The data of a run, in blocks with names."""
+
+    def make(self, name: str) -> Iterator[bytes]:
+        """Yield the blocks of a part; raises UnknownPart."""
+
+    def stored(self, tabs: Sequence[str]) -> Mapping[str, bytes]:
+        """Return the blocks that a widget keeps in its own state."""
 
 
 class LiveView(anywidget.AnyWidget):
     """The views of one run, in a front end that shows widgets.
 
-    Attributes:
+    Args:
+        parts: the data of the run.
         head: title, target and badge above the tabs.
         tabs: names of the views.
+        scripts: the modules of the views.
+
+    Attributes:
         theme: colours in light and dark.
-        parts: blocks of data that need no kernel (see `nki_lab.widgets.parts`).
+        parts: blocks of data that need no kernel.
     """
 
-    _esm = module_text()
     _css = style_text()
     head = traitlets.Dict().tag(sync=True)
     tabs = traitlets.List(traitlets.Unicode()).tag(sync=True)
     theme = traitlets.Dict().tag(sync=True)
     parts = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, parts: Parts, tabs: Sequence[str]) -> None:
-        self._parts: Parts | None = parts
+    def __init__(
+        self,
+        parts: Blocks,
+        head: Mapping[str, Any],
+        tabs: Sequence[str],
+        scripts: tuple[Script, ...],
+    ) -> None:
+        self._parts: Blocks | None = parts
+        self._esm = module_text(scripts)
         super().__init__(
-            head=view_head(parts.data),
-            tabs=list(tabs),
-            theme=theme_table(),
-            parts=parts.stored(tabs),
+            head=dict(head), tabs=list(tabs), theme=theme_table(), parts=parts.stored(tabs)
         )
         self.on_msg(self._answer)
 

@@ -23,6 +23,10 @@ ARRAY_TYPES = ("u1", "u2", "u4", "i4", "f4", "f8")
 _ALIGN = 8
 
 
+class UnknownPart(ValueError):
+    """A name that stands for no block of data."""
+
+
 def pack(meta: Any, arrays: Mapping[str, np.ndarray] | None = None) -> bytes:
     """Put JSON data and arrays into one compressed block of bytes, the same for the same content."""
     table = []

@@ -1,4 +1,4 @@
-"""How does a run become one page that opens anywhere, without kernel, server and network?
+"""A run as one page that opens anywhere, without kernel, server and network.
 
 The page holds the script, the styles and the data of the live views. What a view asks for beyond the data
 that the page has room for is answered with a sentence that says so, and the page tells which views that concerns.
@@ -9,13 +9,11 @@ from __future__ import annotations
 import base64
 import html
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nki_lab.profiler.text_table import VIEW_LINES
-from nki_lab.profiler.view_text import known_text
-from nki_lab.widgets.modules import page_text, style_text
-from nki_lab.widgets.parts import Parts
+from nki_lab.widgets.modules import Script, page_text, style_text
+from nki_lab.widgets.theme import theme_table
 
 #: Bytes of data that one page holds, compressed.
 PAGE_BYTES = 16_000_000
@@ -32,23 +30,34 @@ body[data-jp-theme-light="false"] { background: #111111; color: #e6e6e6; }
 """
 
 
+Recorded = Mapping[str, Sequence[bytes]]
+Cut = Mapping[str, Sequence[str]]
+
+
 def saved_page(
-    parts: Parts, head: dict[str, Any], tabs: Sequence[str], colours: Any, theme: str | None = None
+    head: Mapping[str, Any],
+    tabs: Sequence[str],
+    scripts: tuple[Script, ...],
+    record: Callable[[Sequence[str], int], tuple[Recorded, Cut]],
+    make_text: Callable[[], str],
+    theme: str | None = None,
 ) -> str:
     """Return a page with views of a run.
 
     Args:
-        parts: the run.
         head: what stands above the tabs.
         tabs: names of the views.
-        colours: the table of colours.
+        scripts: the modules of the views.
+        record: returns the blocks of data of some views in at most as many bytes, by the name of their part, and for
+            each view the parts that have no room.
+        make_text: returns the views in plain text, for a browser without scripts; asked after `record`.
         theme: "light" or "dark"; None follows the reader's system.
     """
-    recorded, cut = parts.recorded(tabs, PAGE_BYTES)
+    recorded, cut = record(tabs, PAGE_BYTES)
     state = {
-        "head": head | {"note": _note(head.get("note", ""), cut)},
+        "head": dict(head) | {"note": _note(head.get("note", ""), cut)},
         "tabs": list(tabs),
-        "theme": colours,
+        "theme": theme_table(),
         "parts": {
             name: [base64.b64encode(block).decode() for block in blocks]
             for name, blocks in recorded.items()
@@ -57,16 +66,15 @@ def saved_page(
     }
     # A script element ends at "</script", whatever stands around it.
     data = json.dumps(state, separators=(",", ":")).replace("<", "\\u003c")
-    text = "\n\n".join(known_text(parts.data, tab, VIEW_LINES) for tab in tabs)
     themed = "" if theme is None else f' data-jp-theme-light="{str(theme == "light").lower()}"'
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        f"<title>{html.escape(parts.data.name)}</title>\n"
+        f"<title>{html.escape(head['title'])}</title>\n"
         f"<style>{style_text()}{_STYLE}</style>\n</head>\n<body{themed}>\n"
-        f'<div id="run"></div>\n<noscript><pre>{html.escape(text)}</pre></noscript>\n'
+        f'<div id="run"></div>\n<noscript><pre>{html.escape(make_text())}</pre></noscript>\n'
         f'<script type="application/json" id="state">{data}</script>\n'
-        f'<script type="module">\n{page_text()}</script>\n</body>\n</html>\n'
+        f'<script type="module">\n{page_text(scripts)}</script>\n</body>\n</html>\n'
     )
 
 

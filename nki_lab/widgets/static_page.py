@@ -1,15 +1,10 @@
-"""What does a run look like as HTML without a script, where no live view can be made?"""
+"""A run as HTML without a script, where no live view can be shown."""
 
 from __future__ import annotations
 
 import base64
 import html
-
-from nki_lab.profiler.report import badge
-from nki_lab.profiler.view_data import ViewData
-from nki_lab.profiler.view_text import known_text, summary
-
-_LINES_SHOWN = 40
+from collections.abc import Mapping
 
 
 def picture_html(words: str, picture: bytes, kind: str, width: int | None = None) -> str:
@@ -26,19 +21,20 @@ def picture_html(words: str, picture: bytes, kind: str, width: int | None = None
     return f'<img alt="{html.escape(words)}"{size} src="data:image/{kind};base64,{packed}">'
 
 
-def static_html(data: ViewData, views: tuple[str, ...], note: str = "") -> str:
+def static_html(title: str, badge: str, texts: Mapping[str, str], note: str = "") -> str:
     """Return the texts of some views as HTML: no script, no style sheet, nothing from elsewhere.
 
     Args:
-        data: the run.
-        views: names of views.
+        title: one line on the run.
+        badge: whether its times are modelled or measured.
+        texts: view -> its text; the first one is open.
         note: why there is no live view.
     """
-    parts = [f"<h4>{html.escape(summary(data))}</h4>", f"<p>{html.escape(badge(data.profile))}</p>"]
-    for view in views:
-        text = html.escape(known_text(data, view, _LINES_SHOWN))
-        opened = " open" if view == views[0] else ""
-        parts.append(f"<details{opened}><summary>{view}</summary><pre>{text}</pre></details>")
+    parts = [f"<h4>{html.escape(title)}</h4>", f"<p>{html.escape(badge)}</p>"]
+    for number, (view, text) in enumerate(texts.items()):
+        opened = "" if number else " open"
+        shown = html.escape(text)
+        parts.append(f"<details{opened}><summary>{view}</summary><pre>{shown}</pre></details>")
     if note:
         parts.append(f"<p><em>{html.escape(note)}</em></p>")
     return f"<div>{''.join(parts)}</div>"

@@ -21,8 +21,8 @@ import numpy as np
 from playwright.sync_api import Page
 
 from benchmarks.kernels import add, attention, matmul
-from nki_lab.profiler.view_data import VIEWS
 from nki_lab.runtime import Result, run
+from nki_lab.views.run import VIEWS
 from tests.browser.lab import browser
 from tests.chromium import installed
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nki_lab.profiler.view_data import VIEWS
+from nki_lab.views.run import VIEWS
 from tests.browser.gallery import THEMES, live_pictures, still_pictures
 from tests.browser.lab import OUT, Console, browser
 from tests.widgets.test_picture import decode

@@ -11,7 +11,7 @@ from playwright.sync_api import FrameLocator, Locator, Page
 from nki_lab.profiler.export_chrome import save_chrome_trace
 from nki_lab.profiler.files import save
 from tests.browser.lab import OUT, Lab
-from tests.widgets.runs import added
+from tests.views.runs import added
 
 pytestmark = pytest.mark.browser
 

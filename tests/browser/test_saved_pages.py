@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page
 
-from nki_lab.profiler.view_data import VIEWS, ViewData
-from nki_lab.widgets import display
+from nki_lab.views import display
+from nki_lab.views.run import VIEWS, ViewData
 from tests.browser.lab import OUT, Console, browser
 from tests.browser.test_views import colours, settle, tab
-from tests.widgets.runs import added
-from tests.widgets.test_display import HOSTILE, hostile_run
+from tests.views.runs import added
+from tests.views.test_display import HOSTILE, hostile_run
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

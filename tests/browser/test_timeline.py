@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Locator
 
-from nki_lab.profiler.view_data import ViewData
-from nki_lab.widgets import display
+from nki_lab.views import display
+from nki_lab.views.run import ViewData
 from tests.browser.lab import Console, Lab, browser
 from tests.browser.test_views import (
     MATMUL,
@@ -26,7 +26,7 @@ from tests.browser.test_views import (
     tab,
     view_of,
 )
-from tests.widgets.runs import many_events
+from tests.views.runs import many_events
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

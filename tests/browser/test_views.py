@@ -15,7 +15,7 @@ import nbformat
 import pytest
 from playwright.sync_api import Locator, Page
 
-from nki_lab.profiler.view_data import VIEWS
+from nki_lab.views.run import VIEWS
 from tests.browser.lab import Console, Lab, Notebook, browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -366,9 +366,9 @@ def test_tabs_are_moved_through_by_keyboard(lab: Lab, chromium: str) -> None:
 
 
 HOSTILE = """\
-from nki_lab.profiler.view_data import *
-from nki_lab.profiler.view_operands import Access, Held, Listing
-from nki_lab.widgets import display
+from nki_lab.views.run import *
+from nki_lab.views.run import Access, Held, Listing
+from nki_lab.views import display
 text = '<img src=x onerror="window.pwned=1"></script><script>window.pwned=1</script>'
 place = Place(text, text, text)
 run = double_result.view_data
@@ -432,9 +432,9 @@ def test_running_a_cell_again_replaces_its_views(lab: Lab, chromium: str) -> Non
 
 
 MANY = """\
-from tests.widgets.runs import many_events
-from nki_lab.profiler.view_data import ViewData
-from nki_lab.widgets import display
+from tests.views.runs import many_events
+from nki_lab.views.run import ViewData
+from nki_lab.views import display
 import time
 run = ViewData("many", many_events({count}))
 run.profile.summary
@@ -486,7 +486,7 @@ def test_an_exported_page_shows_picture_and_text_without_kernel_and_network(
 
 
 CHARTS = """\
-from nki_lab.widgets import charts
+from nki_lab.views.charts import model as charts
 charts.utilisation(matmul_result)"""
 
 

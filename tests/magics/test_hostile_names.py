@@ -19,12 +19,12 @@ from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.profile_json import from_json, to_json
 from nki_lab.profiler.report import report
 from nki_lab.profiler.summary_text import summary_text
-from nki_lab.profiler.view_data import VIEWS
-from nki_lab.profiler.view_text import view_text
 from nki_lab.rewrite import close_matches
 from nki_lab.session.views import findings_lines
 from nki_lab.source import printable, text_of
-from nki_lab.widgets import display
+from nki_lab.views import display
+from nki_lab.views.run import VIEWS
+from nki_lab.views.texts import view_text
 from tests.cli.conftest import Command
 from tests.magics.notebook import Notebook
 from tests.profiler.example import profile

@@ -9,7 +9,7 @@ import pytest
 from nki_lab import errors as e
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TABLES
-from nki_lab.profiler.view_data import VIEWS
+from nki_lab.views.run import VIEWS
 from tests.magics.notebook import Notebook, cell
 
 RUN = cell("--run 'add(a, b)' --quiet --target trn2")

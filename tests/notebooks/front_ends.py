@@ -22,7 +22,7 @@ from nbclient import NotebookClient
 from nbconvert import HTMLExporter
 from playwright.sync_api import Page, Route
 
-from nki_lab.profiler.view_data import VIEWS
+from nki_lab.views.run import VIEWS
 from tests.browser.lab import browser
 from tests.chromium import installed
 
@@ -36,7 +36,7 @@ SAME = 10.0
 _SETUP = """\
 %load_ext nki_lab
 import ml_dtypes, numpy as np
-from nki_lab.widgets import charts
+from nki_lab.views.charts import model as charts
 rng = np.random.default_rng(0)
 aT = rng.standard_normal((256, 128)).astype(ml_dtypes.bfloat16)
 b = rng.standard_normal((256, 512)).astype(ml_dtypes.bfloat16)"""

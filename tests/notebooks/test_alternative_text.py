@@ -12,10 +12,10 @@ from xml.etree import ElementTree
 import nbformat
 import pytest
 
-from nki_lab.profiler.view_data import VIEWS
-from nki_lab.widgets import display
+from nki_lab.views import display
+from nki_lab.views.run import VIEWS
 from tests.notebooks.front_ends import displays, every_view, executed
-from tests.widgets.runs import added
+from tests.views.runs import added
 
 pytestmark = [pytest.mark.notebook, pytest.mark.slow]
 

@@ -12,7 +12,7 @@ import nbformat
 import numpy as np
 import pytest
 
-from nki_lab.profiler.view_data import VIEWS
+from nki_lab.views.run import VIEWS
 from nki_lab.widgets.picture import Picture
 from tests.browser.lab import Console, Lab, browser
 from tests.notebooks.front_ends import (

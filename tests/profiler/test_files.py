@@ -21,7 +21,7 @@ from nki_lab.profiler.report import report
 from nki_lab.profiler.schema import TABLES
 from nki_lab.profiler.summary_text import summary_text
 from nki_lab.server.file_page import PROFILE_VIEWS
-from nki_lab.widgets import display
+from nki_lab.views import display
 
 from .example import profile
 

@@ -10,9 +10,9 @@ import nki_lab.language as nl
 from nki_lab.profiler.analyses import ANALYSES
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.text_table import ANSWER_LINES
-from nki_lab.profiler.view_data import VIEWS
-from nki_lab.profiler.view_text import view_text
 from nki_lab.targets import TRN2
+from nki_lab.views.run import VIEWS
+from nki_lab.views.texts import view_text
 from tests.simulator.kernels import EXAMPLES
 
 

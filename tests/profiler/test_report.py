@@ -8,9 +8,9 @@ import pytest
 
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.report import badge, bound_sentence, bound_words, report
-from nki_lab.profiler.view_data import Remark, ViewData
-from nki_lab.profiler.view_text import view_text
 from nki_lab.targets import TRN2
+from nki_lab.views.run import Remark, ViewData
+from nki_lab.views.texts import view_text
 
 from .example import DMA, INSTRUCTION, WARNING, profile
 

@@ -17,7 +17,6 @@ import nki_lab
 import nki_lab.language as nl
 from nki_lab.errors import BadFile, NotModelled, UnknownOption
 from nki_lab.profiler import span
-from nki_lab.profiler.line_costs import line_costs
 from nki_lab.profiler.metrics import Kind, kind_of
 from nki_lab.profiler.packets import Deals
 from nki_lab.profiler.profile import Profile
@@ -25,9 +24,10 @@ from nki_lab.profiler.schema import ENGINES
 from nki_lab.profiler.schema import TABLES as TABLES_OF_SCHEMA
 from nki_lab.profiler.source_lines import by_line
 from nki_lab.profiler.tables_folder import INDEX
-from nki_lab.profiler.view_data import ViewData
 from nki_lab.targets import TRN2
-from nki_lab.widgets import display
+from nki_lab.views import display
+from nki_lab.views.run import ViewData
+from nki_lab.views.source.costs import line_costs
 
 FROM, TO = 7_000, 12_500
 TABLES = ("Instruction", "DmaPacketAggregated", "Flow", "SbufUsage", "PsumUsage", "SbufAllocation")

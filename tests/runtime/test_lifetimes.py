@@ -23,8 +23,8 @@ from nki_lab.runtime import bindings, jit, run
 from nki_lab.runtime.recording import record_runs
 from nki_lab.runtime.result import Result
 from nki_lab.simulator import Program
+from nki_lab.views.parts import Parts
 from nki_lab.widgets.open_views import open_views
-from nki_lab.widgets.parts import Parts
 from tests.simulator.kernels import EXAMPLES
 
 RNG = np.random.default_rng

@@ -9,11 +9,11 @@ import nki_lab
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.errors import AddressOutOfRange, NotModelled
-from nki_lab.profiler.view_text import view_text
 from nki_lab.runtime import jit, launch, run, step
 from nki_lab.runtime.steps import KEPT_BYTES, kept_inputs
+from nki_lab.views.parts import Parts
+from nki_lab.views.texts import view_text
 from nki_lab.widgets.packing import unpack
-from nki_lab.widgets.parts import Parts
 from tests.simulator.test_device_loops import ROWS, counted, loaded, one
 from tests.simulator.test_stepping import logarithms, too_far
 

@@ -21,8 +21,8 @@ from nki_lab import errors as e
 from nki_lab.api import isa as nisa
 from nki_lab.compiler.silence import silence
 from nki_lab.ir.program.execution import known_trips
-from nki_lab.profiler import variants as variants_module
 from nki_lab.runtime.vary_parameters import proposals
+from nki_lab.views.vary import variants as variants_module
 
 TILE_K = 128
 SHIFT = 3

@@ -17,8 +17,8 @@ from nki_lab.profiler.profile_json import dump
 from nki_lab.server.file_page import KERNEL_VIEWS, PROFILE_VIEWS, TIMED_VIEWS, file_page
 from nki_lab.server.page_process import answer_for
 from tests.server.kernels import looped, of_two_cores
-from tests.widgets.runs import added
-from tests.widgets.test_saved import state_of
+from tests.views.runs import added
+from tests.views.test_saved import state_of
 
 
 def test_a_kernel_that_has_not_run_has_the_times_of_its_run(tmp_path: Path) -> None:

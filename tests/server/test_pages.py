@@ -20,8 +20,8 @@ from nki_lab.profiler.export_chrome import save_chrome_trace
 from nki_lab.profiler.files import save
 from nki_lab.server.file_page import PROFILE_VIEWS, TIMED_VIEWS
 from tests.server.running import ROOT, RunningServer
-from tests.widgets.runs import added
-from tests.widgets.test_saved import state_of
+from tests.views.runs import added
+from tests.views.test_saved import state_of
 
 pytestmark = pytest.mark.slow
 

@@ -1,1 +1,1 @@
-"""Tests of the views."""
+"""Tests of what every view is shown with."""

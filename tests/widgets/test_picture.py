@@ -8,14 +8,14 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from nki_lab.profiler.view_data import ViewData
+from nki_lab.views.run import ViewData
+from nki_lab.views.timeline.curves import known_curves
+from nki_lab.views.timeline.model import Timeline
+from nki_lab.views.timeline.picture import timeline_picture
 from nki_lab.widgets.glyphs import text_dots
 from nki_lab.widgets.picture import LETTER, WIDTH, Picture, VectorPicture
 from nki_lab.widgets.theme import ENGINE_COLOURS, LIMIT, rgb
-from nki_lab.widgets.timeline_curves import known_curves
-from nki_lab.widgets.timeline_model import Timeline
-from nki_lab.widgets.timeline_picture import timeline_picture
-from tests.widgets.runs import added, by_hand, many_events
+from tests.views.runs import added, by_hand, many_events
 
 
 def decode(png: bytes) -> np.ndarray:

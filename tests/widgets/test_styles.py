@@ -15,7 +15,9 @@ from nki_lab.widgets.modules import FOLDER, style_text
 BASE = Path(__file__).parents[2] / "extension" / "style" / "base.css"
 SHEETS = sorted(BASE.parent.glob("*.css"))
 VIEW_CLASSES = {
-    name for path in FOLDER.iterdir() for name in re.findall(r"nki-[\w-]+", path.read_text("utf-8"))
+    name
+    for path in (*FOLDER.iterdir(), *FOLDER.parents[1].glob("views/*/*.js"))
+    for name in re.findall(r"nki-[\w-]+", path.read_text("utf-8"))
 }
 HIGHLIGHT = BASE.parents[1] / "src" / "highlight.ts"
 

@@ -2,6 +2,8 @@
 
 import { fill, make } from "./elements.js";
 
+export const FONT = "11px system-ui, sans-serif";
+
 /** A canvas that is as wide as its surroundings and redrawn at most once per frame. */
 export class Canvas {
   constructor(draw, label, height = 200) {
@@ -163,4 +165,12 @@ export function navigate(canvas, range, area, { changed, hover, click, leave, ke
     event.preventDefault();
     event.stopPropagation(); // else JupyterLab's own shortcuts act as well
   });
+}
+
+/** Return as much of `text` as fits into `room` pixels. */
+export function fit(pen, text, room) {
+  if (pen.measureText(text).width <= room) return text;
+  let length = Math.max(0, Math.floor((text.length * room) / pen.measureText(text).width) - 1);
+  while (length > 0 && pen.measureText(`${text.slice(0, length)}…`).width > room) length--;
+  return length > 0 ? `${text.slice(0, length)}…` : "";
 }

@@ -1,7 +1,5 @@
 // How does a saved page show its run?  Its data stands in the page itself; there is no kernel to ask.
 
-import { render } from "./view.js";
-
 const bytesOf = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 
 /** A widget's model without a kernel: what is not in the page is said to be missing. */
@@ -32,7 +30,7 @@ export class SavedModel {
 }
 
 /** Show the run of the page. */
-export function openPage() {
+export function openPage(render) {
   const state = JSON.parse(document.getElementById("state").textContent);
   render({ model: new SavedModel(state), el: document.getElementById("run") });
   const dark = globalThis.matchMedia("(prefers-color-scheme: dark)");

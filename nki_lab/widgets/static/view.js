@@ -1,36 +1,12 @@
 // How do the views of a run stand beside each other?  Tabs, the theme, and links between them.
 
-import { mountArray } from "./array.js";
 import { fill, make, notice, uniqueNumber } from "./elements.js";
-import { mountFindings } from "./findings.js";
-import { mountGraph } from "./graph.js";
-import { mountPasses } from "./ir.js";
-import { mountLayout } from "./layout.js";
-import { mountMemory } from "./memory.js";
 import { Source } from "./parts.js";
-import { mountReport } from "./report.js";
-import { mountSource } from "./source.js";
-import { mountStepper } from "./stepper.js";
 import { Theme, watchTheme } from "./theme.js";
-import { mountTimeline } from "./timeline.js";
-import { mountVary } from "./vary.js";
-
-const VIEWS = {
-  report: ["Report", mountReport],
-  findings: ["Findings", mountFindings],
-  source: ["Source", mountSource],
-  ir: ["IR", mountPasses],
-  layout: ["Layout", mountLayout],
-  array: ["Array", mountArray],
-  memory: ["Memory", mountMemory],
-  stepper: ["Stepper", mountStepper],
-  timeline: ["Timeline", mountTimeline],
-  graph: ["Graph", mountGraph],
-  vary: ["Vary", mountVary],
-};
 
 class RunView {
-  constructor(model, host) {
+  constructor(views, model, host) {
+    this.kinds = views;
     this.root = make("div", { class: "nki-view", "data-lm-suppress-shortcuts": "true" });
     host.append(this.root);
     // A letter that means nothing here must not mean "insert a cell" or "delete this one" to JupyterLab.
@@ -38,7 +14,7 @@ class RunView {
       if (event.key.length === 1 && !event.ctrlKey && !event.metaKey && !event.altKey) event.stopPropagation();
     });
     const head = model.get("head");
-    this.tabs = model.get("tabs").filter((name) => VIEWS[name]);
+    this.tabs = model.get("tabs").filter((name) => views[name]);
     this.source = new Source(model);
     this.theme = new Theme(model.get("theme"), host, head.lines); // the view itself has a colour that follows from it
     this.context = { source: this.source, theme: this.theme, open: {} };
@@ -47,7 +23,7 @@ class RunView {
     this.buttons = this.tabs.map((name, k) => make("button", {
       type: "button", role: "tab", id: `${this.id}-tab-${name}`, "aria-controls": `${this.id}-${name}`,
       onclick: () => this.show(name), onkeydown: (event) => this.key(event, k),
-    }, VIEWS[name][0]));
+    }, views[name][0]));
     this.panels = this.tabs.map((name) => make("div", {
       class: "nki-panel", role: "tabpanel", id: `${this.id}-${name}`, "aria-labelledby": `${this.id}-tab-${name}`, hidden: true,
     }, notice("…")));
@@ -74,7 +50,7 @@ class RunView {
     });
     const panel = this.panels[this.tabs.indexOf(name)];
     if (!this.views[name]) {
-      this.views[name] = VIEWS[name][1](panel, this.context).catch((problem) => {
+      this.views[name] = this.kinds[name][1](panel, this.context).catch((problem) => {
         fill(panel, notice(problem.message, "error"));
         delete this.views[name]; // another click tries again
       });
@@ -113,8 +89,10 @@ class RunView {
   }
 }
 
-/** Show the run of a widget's model in an element; returns how to take it away again. */
-export function render({ model, el }) {
-  const view = new RunView(model, el);
-  return () => view.close();
+/** Return what shows the run of a widget's model in an element, and returns how to take it away again; `views`: name -> [title, mount]. */
+export function renderer(views) {
+  return ({ model, el }) => {
+    const view = new RunView(views, model, el);
+    return () => view.close();
+  };
 }

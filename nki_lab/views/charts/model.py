@@ -1,0 +1,246 @@
+"""Which small charts does a run have beside its views?
+
+    utilisation(result)       how busy each engine is
+    transfer_sizes(result)    how many DMA transfers have which size
+    transfer_rates(result)    how fast transfers of each size are
+    roofline(*results)        runs below the roofs of their chip
+
+A chart comes in three forms, as a run does: text, a picture, and a plotly figure for front ends that
+draw those themselves. The figure travels as its data only; plotly's own script is never part of it.
+The picture is SVG: beside a PNG, plotly's extension of JupyterLab shows the PNG and draws nothing.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.report import badge
+from nki_lab.profiler.roofline import roofline as limits_of
+from nki_lab.profiler.schema import TRANSFERS
+from nki_lab.views.charts.forms import GRID, ChartForms, plotly_layout, svg_opening
+from nki_lab.views.charts.scatter import Line, Points, ScatterChart
+from nki_lab.views.report.model import engine_rows, size_text
+from nki_lab.views.run import ViewData
+from nki_lab.widgets.theme import ENGINE_LABELS, ENGINE_ON_ANY, INK_ON_ANY
+
+_BAR_LETTERS = 40
+#: Points of a chart, and lines of its text.
+_POINTS_SHOWN, _TEXTS_SHOWN = 1_500, 30
+# Of the picture: its width, a row, and a letter at its widest.
+_WIDTH, _ROW, _LETTER = 700, 26, 7
+
+
+@dataclass(frozen=True)
+class Chart(ChartForms):
+    """Horizontal bars.
+
+    Attributes:
+        title: what is shown, and whether it is modelled or measured.
+        unit: of the values.
+        labels, values, notes: per bar its name, its length, and what is written beside it.
+        colours: per bar #rrggbb.
+    """
+
+    title: str
+    unit: str
+    labels: tuple[str, ...]
+    values: tuple[float, ...]
+    notes: tuple[str, ...]
+    colours: tuple[str, ...]
+
+    def figure(self) -> Any:
+        """Return the chart as a plotly figure."""
+        import plotly.graph_objects as go  # takes a second: only when a chart is wanted
+
+        bars = go.Bar(
+            x=self.values,
+            y=self.labels,
+            orientation="h",
+            marker={"color": list(self.colours)},
+            text=self.notes,
+            textposition="auto",
+            hovertemplate="%{y}: %{text}<extra></extra>",
+        )
+        axis = {"gridcolor": GRID, "zerolinecolor": INK_ON_ANY}
+        layout = plotly_layout(self.title, 110 + 30 * len(self.labels)) | {
+            "margin": {"l": 110, "r": 20, "t": 40, "b": 40},
+            "xaxis": {"title": {"text": self.unit}, **axis},
+            "yaxis": {"autorange": "reversed", **axis},
+        }
+        return go.Figure(bars, layout)
+
+    def to_svg(self) -> str:
+        """Return the chart as an SVG image."""
+        left = 20 + _LETTER * max(map(len, self.labels), default=0)
+        room = _WIDTH - left - 16 - _LETTER * max(map(len, self.notes), default=0)
+        longest = max(self.values, default=0) or 1
+        height = 34 + _ROW * len(self.labels)
+        parts = svg_opening(self.title, _WIDTH, height)
+        for k, label in enumerate(self.labels):
+            y = 30 + k * _ROW
+            length = round(self.values[k] / longest * room, 1)
+            text = f'y="{y + 14}">{html.escape(label)}</text>'
+            note = f'y="{y + 14}">{html.escape(self.notes[k])}</text>'
+            parts += [
+                f'<text x="{left - 8}" text-anchor="end" {text}',
+                f'<rect x="{left}" y="{y + 2}" width="{length}" height="{_ROW - 6}" fill="{self.colours[k]}"/>',
+                f'<text x="{left + length + 6}" {note}',
+            ]
+        return "".join([*parts, "</svg>"])
+
+    def __repr__(self) -> str:
+        longest = max(self.values, default=0) or 1
+        width = max(map(len, self.labels), default=0)
+        lines = [self.title]
+        for label, value, note in zip(self.labels, self.values, self.notes, strict=True):
+            bar = "#" * round(value / longest * _BAR_LETTERS)
+            lines.append(f"  {label:<{width}}  {bar:<{_BAR_LETTERS}}  {note}".rstrip())
+        return "\n".join(lines)
+
+
+def utilisation(result: Any) -> Chart:
+    """Chart the share of the time each engine and the DMA engines are busy.
+
+    Args:
+        result: a Result of `nki_lab.run`, a ViewData, or a Profile.
+    """
+    profile = _profile(result)
+    rows = engine_rows(profile)
+    return Chart(
+        title=f"{profile.name or 'kernel'}: busy share of the time ({badge(profile)})",
+        unit="% of the time",
+        labels=tuple(ENGINE_LABELS[row["engine"]] for row in rows),
+        values=tuple(100 * row["share"] for row in rows),
+        notes=tuple(f"{100 * row['share']:.1f} %" for row in rows),
+        colours=tuple(ENGINE_ON_ANY[row["engine"]] for row in rows),
+    )
+
+
+def transfer_sizes(result: Any) -> Chart:
+    """Chart how many DMA transfers have which size, in steps of powers of two.
+
+    Args:
+        result: a Result of `nki_lab.run`, a ViewData, or a Profile.
+    """
+    profile = _profile(result)
+    moved = profile.numbers(TRANSFERS, "transfer_bytes")
+    power = np.log2(np.maximum(moved, 1)).astype(np.int64)
+    powers = range(int(power.min()), int(power.max()) + 1) if len(power) else range(0)
+    counts = [int((power == p).sum()) for p in powers]
+    return Chart(
+        title=f"{profile.name or 'kernel'}: DMA transfers by size ({badge(profile)})",
+        unit="transfers",
+        labels=tuple(f"from {size_text(1 << p)}" for p in powers),
+        values=tuple(map(float, counts)),
+        notes=tuple(f"{count:,}" for count in counts),
+        colours=(ENGINE_ON_ANY["dma"],) * len(counts),
+    )
+
+
+def roofline(*results: Any) -> ScatterChart:
+    """Chart runs below the roofs of their chip: operations per byte across, operations per second up.
+
+    Several runs of one kernel are drawn as its way, in the order they are given.
+
+    Args:
+        results: Results of `nki_lab.run`, ViewData or Profiles, on one target.
+
+    Raises ValueError where the runs are of different targets, or none uses the Tensor engine: then only the bytes
+    count, and `result.roofline()` says what they allow.
+    """
+    profiles = [_profile(result) for result in results]
+    if len({profile.target.name for profile in profiles}) != 1:
+        raise ValueError("a roofline has the roofs of one chip: give runs of one target")
+    found = [(profile, limits_of(profile)) for profile in profiles]
+    placed = [(p, r) for p, r in found if r.flops and r.intensity]
+    if not placed:
+        raise ValueError(
+            "no run moves bytes of HBM and uses the Tensor engine; print(result.roofline()) tells what bounds it"
+        )
+    target = profiles[0].target
+    peak = target.tensor_peak_flops_per_ns / 1000  # TFLOP/s
+    memory = min(target.hbm_bytes_per_ns, target.dma_bytes_per_ns_all_engines) / 1000  # TB/s
+    balance = peak / memory
+    intensities = [r.intensity for _, r in placed if r.intensity]
+    left, right = min(*intensities, balance) / 8, max(*intensities, balance) * 8
+    reached = [r.flops / r.total_ns / 1000 for _, r in placed]
+    texts = []
+    for number, ((profile, r), rate) in enumerate(zip(placed, reached, strict=True), 1):
+        attainable = min(peak, memory * (r.intensity or 0))
+        texts.append(
+            f"{number}. {profile.name or 'kernel'}: {r.intensity:,.1f} FLOP per byte,"
+            f" {rate:,.2f} of {attainable:,.2f} TFLOP/s attainable ({badge(profile)})"
+        )
+    lines = (
+        Line(f"HBM and DMA: {1000 * memory:,.0f} GB/s", (left, balance), (left * memory, peak), ENGINE_ON_ANY["dma"]),
+        Line(f"Tensor engine, bfloat16: {peak:,.1f} TFLOP/s", (balance, right), (peak, peak), ENGINE_ON_ANY["tensor"]),
+    )  # fmt: skip
+    runs = Points(
+        "runs", tuple(intensities), tuple(reached), tuple(texts), (11.0,) * len(texts), ENGINE_ON_ANY["vector"],
+        joined=len(texts) > 1,
+    )  # fmt: skip
+    names = ", ".join(dict.fromkeys(p.name or "kernel" for p, _ in placed))
+    return ScatterChart(
+        title=f"{names}: roofline of {target.name} ({badge(profiles[0])})",
+        across="FLOP per byte of HBM",
+        up="TFLOP/s",
+        lines=lines,
+        points=(runs,),
+        text="\n".join([*texts, *(str(r) for _, r in placed[-1:])]),
+    )
+
+
+def transfer_rates(result: Any) -> ScatterChart:
+    """Chart how fast DMA transfers of each size are: bytes across, bytes per nanosecond up.
+
+    Transfers of equal size and time are one point, the larger the more there are of them.
+
+    Args:
+        result: a Result of `nki_lab.run`, a ViewData, or a Profile.
+    """
+    profile = _profile(result)
+    moved = profile.numbers(TRANSFERS, "transfer_bytes")
+    lasted = profile.numbers(TRANSFERS, "duration_ns")
+    known = (moved > 0) & (lasted > 0)
+    pairs, counts = np.unique(
+        np.stack((moved[known], lasted[known]), axis=1), axis=0, return_counts=True
+    )
+    if len(pairs) > _POINTS_SHOWN:  # the most frequent say most
+        kept = np.sort(np.argsort(-counts, kind="stable")[:_POINTS_SHOWN])
+        pairs, counts = pairs[kept], counts[kept]
+    sizes, times = pairs[:, 0].tolist(), pairs[:, 1].tolist()
+    rates = tuple(size / ns for size, ns in zip(sizes, times, strict=True))
+    texts = tuple(
+        f"{count:,} x {size_text(size)} in {ns:,} ns: {rate:,.1f} B/ns"
+        for count, size, ns, rate in zip(counts.tolist(), sizes, times, rates, strict=True)
+    )
+    drawn = tuple(6.0 + 4.0 * float(np.log10(count)) for count in counts)
+    limit = profile.target.dma_bytes_per_ns_all_engines
+    ends = (min(sizes) / 2.0, max(sizes) * 2.0) if sizes else (1.0, 10.0)
+    roof = Line(f"all DMA engines: {limit:,.0f} B/ns", ends, (limit, limit), INK_ON_ANY)
+    points = Points("transfers", tuple(sizes), rates, texts, drawn, ENGINE_ON_ANY["dma"])
+    return ScatterChart(
+        title=f"{profile.name or 'kernel'}: rate of DMA transfers by size ({badge(profile)})",
+        across="bytes of a transfer",
+        up="bytes per ns",
+        lines=(roof,),
+        points=(points,),
+        text="\n".join(_first(texts, "no transfer moved a byte")),
+    )
+
+
+def _first(texts: Sequence[str], nothing: str) -> list[str]:
+    more = len(texts) - _TEXTS_SHOWN
+    return [*texts[:_TEXTS_SHOWN], *([f"... {more:,} more"] if more > 0 else [])] or [nothing]
+
+
+def _profile(result: Any) -> Profile:
+    if isinstance(result, Profile):
+        return result
+    return result.profile if isinstance(result, ViewData) else result.view_data.profile

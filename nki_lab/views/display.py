@@ -1,0 +1,192 @@
+"""A run as an object that a notebook shows, whatever shows the notebook.
+
+One object in several forms, of which a front end takes the richest it knows:
+
+    text/plain         the report (or the views that were asked for); the same on every run and machine
+    image/png          the first view that is drawn, of a report the timeline; also in notebooks nobody trusts
+    widget view        the live views, where a person runs the cell, in a front end with widgets
+    text/html          the same picture with words for whoever does not see it, which exported notebooks need; tables
+                       without a script where no live view can be made
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.report import badge
+from nki_lab.profiler.span import EVENTS, refuse_more
+from nki_lab.profiler.text_table import VIEW_LINES
+from nki_lab.progress import doing
+from nki_lab.source import text_of
+from nki_lab.views.head import summary, view_head
+from nki_lab.views.parts import Parts
+from nki_lab.views.pictures import drawn_view, picture_words, view_picture
+from nki_lab.views.run import VIEWS, ViewData
+from nki_lab.views.scripts import scripts
+from nki_lab.views.texts import comparison_lines, known_text, view_text
+from nki_lab.widgets.open_views import open_views
+from nki_lab.widgets.picture import WIDTH
+from nki_lab.widgets.saved_page import saved_page
+from nki_lab.widgets.static_page import picture_html, static_html
+
+#: Lines of a view where nothing but text can be shown.
+_LINES_SHOWN = 40
+_WIDGET = "application/vnd.jupyter.widget-view+json"
+#: Pixels of a page that the picture takes: fewer than it has, for fine screens.
+_SHOWN_WIDTH = WIDTH * 3 // 4
+_TIMELINE_FIRST = ("timeline", *(name for name in VIEWS if name != "timeline"))
+
+
+class Display:
+    """A run, ready to be shown.
+
+    Args:
+        data: the run.
+        tabs: names of its views, from left to right.
+        text: names of the views that are told as text.
+        other: a run whose timeline is shown with that of `data`.
+        tells: with another run, the text says where both differ instead.
+    """
+
+    def __init__(
+        self,
+        data: ViewData,
+        tabs: Sequence[str],
+        text: Sequence[str],
+        other: ViewData | None = None,
+        tells: bool = True,
+    ) -> None:
+        unknown = [name for name in (*tabs, *text) if name not in VIEWS]
+        if unknown or not tabs:
+            raise ValueError(f"views are {', '.join(VIEWS)}; found {', '.join(unknown) or 'none'}")
+        self.data = data
+        self.tabs = tuple(tabs)
+        self.text = tuple(text)
+        self.other = other if tells else None
+        self._parts = Parts(data, other)
+        #: Why there is no live view; empty where there is one.
+        self.problem = ""
+
+    @cached_property
+    def widget(self) -> Any:
+        """The live views, or None where they cannot be made."""
+        try:
+            from nki_lab.widgets.live import LiveView
+
+            view = LiveView(self._parts, view_head(self.data), self.tabs, scripts())
+        except Exception as error:  # the static forms are there for this
+            self.problem = f"no live view: {type(error).__name__}: {error}"
+            return None
+        open_views.add(self.data.name, view)
+        return view
+
+    def to_image(self, format: str = "png", view: str | None = None, theme: str = "light") -> bytes:
+        """Return a view as a picture, to be written to a file.
+
+        Args:
+            format: "png" or "svg".
+            view: name of the view; by default the first tab.
+            theme: "light" or "dark".
+        """
+        return view_picture(self._parts, self._known(view or self.tabs[0]), format, theme)
+
+    @doing("drawing the page")
+    def save_html(self, path: str | Path) -> Path:
+        """Write the views to one page that opens without kernel and network, and return its path."""
+        path = Path(path)
+        path.write_text(self.page(), encoding="utf-8")
+        return path
+
+    def page(self, theme: str | None = None, note: str = "") -> str:
+        """Return the views as one page that opens without kernel and network.
+
+        Args:
+            theme: "light" or "dark"; None follows the reader's system.
+            note: what to say above the tabs.
+        """
+        if theme not in (None, "light", "dark"):
+            raise ValueError(f"themes are light and dark; found {theme}")
+        head = view_head(self.data) | {"note": note}
+
+        def text() -> str:
+            return "\n\n".join(known_text(self.data, tab, VIEW_LINES) for tab in self.tabs)
+
+        return saved_page(head, self.tabs, scripts(), self._parts.recorded, text, theme)
+
+    def _known(self, view: str) -> str:
+        if view not in VIEWS:
+            raise ValueError(f"views are {', '.join(VIEWS)}; found {view}")
+        return view
+
+    def __repr__(self) -> str:
+        if self.other is not None:
+            return text_of(comparison_lines(self.other, self.data, VIEW_LINES))
+        return "\n\n".join(view_text(self.data, name, VIEW_LINES) for name in self.text)
+
+    @property
+    def _words(self) -> str:
+        return picture_words(self._parts, drawn_view(self.tabs))
+
+    @cached_property
+    @doing("drawing")
+    def _bundle(self) -> dict[str, Any]:
+        bundle: dict[str, Any] = {"text/plain": repr(self)}
+        view = drawn_view(self.tabs)
+        png, svg = (self.to_image(format, view) for format in ("png", "svg"))
+        bundle["image/png"] = base64.b64encode(png).decode()
+        kind, picture = min((("svg+xml", svg), ("png", png)), key=lambda form: len(form[1]))
+        bundle["text/html"] = picture_html(self._words, picture, kind, _SHOWN_WIDTH)
+        if not open_views.are_watched():
+            return bundle
+        if self.widget is None:
+            texts = {tab: known_text(self.data, tab, _LINES_SHOWN) for tab in self.tabs}
+            bundle["text/html"] = static_html(
+                summary(self.data), badge(self.data.profile), texts, self.problem
+            )
+        else:
+            bundle[_WIDGET] = {
+                "version_major": 2,
+                "version_minor": 0,
+                "model_id": self.widget.model_id,
+            }
+        return bundle
+
+    def _repr_mimebundle_(
+        self, include: Any = None, exclude: Any = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        return dict(self._bundle), {"image/png": {"width": _SHOWN_WIDTH, "alt": self._words}}
+
+
+def display(
+    result: Any, tabs: Sequence[str] | None = None, compare: Any = None, tells: bool = True
+) -> Display:
+    """Return a run as an object that a notebook shows: the views of `VIEWS` as tabs.
+
+    Args:
+        result: a Result of `nki_lab.run`, a Profile, or a ViewData.
+        tabs: names of views in the order of their tabs; the first is in front. By default all of
+            them, told by the report in plain text.
+        compare: another run: the timeline shows both, and stands in front where `tabs` does not say otherwise.
+        tells: with another run, the text says where both differ.
+    """
+    data, other = _data(result), None if compare is None else _data(compare)
+    for shown in filter(None, (data, other)):
+        if (
+            shown.profile.model is None
+        ):  # of those that were modelled here the program was small enough
+            refuse_more(sum(map(shown.profile.count, EVENTS)), shown.name)
+    if tabs is None:
+        tabs = VIEWS if other is None or not tells else _TIMELINE_FIRST
+        return Display(data, tabs, VIEWS[:1], other, tells)
+    return Display(data, tabs, tabs, other, tells)
+
+
+def _data(run: Any) -> ViewData:
+    if isinstance(run, Profile):
+        return ViewData(run.name or "profile", run)
+    return run if isinstance(run, ViewData) else run.view_data

@@ -1,0 +1,62 @@
+"""What is advised on a run that views show, and at which lines of the author's text?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nki_lab.profiler.advice import CATEGORY, HELP, Advice
+from nki_lab.views.run import Place, ViewData
+
+
+@dataclass(frozen=True)
+class Advised:
+    """One piece of advice.
+
+    Attributes:
+        rule: name of the rule that gives it.
+        gain: what it would save, in words; "" where only the whole text is known.
+        message, help: what was found, and what to write instead.
+        places: lines it is about.
+    """
+
+    rule: str
+    gain: str
+    message: str
+    help: str
+    places: tuple[Place, ...] = ()
+
+
+def known_advice(data: ViewData) -> list[Advised]:
+    """Return the advice on a run, the largest gain first; of a profile from a file, what its warnings say."""
+    profile = data.profile
+    if profile.model is not None:
+        lines = _lines(data)
+        return [_advised(advice, lines) for advice in profile.advice(None)]
+    found = []
+    for row in profile.records("Warning"):
+        if row["category"] == CATEGORY:
+            message, _, help = (row["message"] or "").partition(HELP)
+            found.append(Advised(CATEGORY, "", message, help))
+    return found
+
+
+def about_the_numbers(data: ViewData) -> list[tuple[str, str]]:
+    """Return (category, message) of what the numbers of a profile rest on."""
+    return [
+        (row["category"] or "", row["message"] or "")
+        for row in data.profile.records("Warning")
+        if row["category"] != CATEGORY
+    ]
+
+
+def _lines(data: ViewData) -> dict[str, Place]:
+    """Return the author's lines by their name in the profile; the first of several cells' lines of one number."""
+    found: dict[str, Place] = {}
+    for place in data.lines[1] if data.lines is not None else ():
+        found.setdefault(place.label.replace(", line ", ":"), place)
+    return found
+
+
+def _advised(advice: Advice, lines: dict[str, Place]) -> Advised:
+    places = tuple(lines.get(text, Place(text, text, "")) for text in advice.places)
+    return Advised(advice.rule, advice.gain, advice.message, advice.help, places)

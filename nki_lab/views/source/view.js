@@ -1,0 +1,173 @@
+// What does each line of the kernel cost?  The author's text with a column of heat.
+
+import { choice, fill, make, notice, button } from "../../widgets/static/elements.js";
+import { LongList } from "../../widgets/static/list.js";
+import { bytes, number } from "../../widgets/static/words.js";
+
+const HEAD = ["line", "", "cost", "engines", "DMA", "wait", "moved"];
+
+function us(ns) {
+  return ns ? (ns / 1000).toLocaleString("en-US", { minimumFractionDigits: 3, maximumFractionDigits: 3 }) : "";
+}
+
+/** Return what can be asked of a line's cost, by name. */
+function measures(costs, theme) {
+  const total = (c) => Object.values(c.engines).reduce((sum, one) => sum + one, 0);
+  const found = { total: ["all time", (c) => total(c) + c.dma] };
+  for (const name of Object.keys(theme.table.labels)) {
+    if (costs.some((c) => c.engines[name])) found[name] = [`time on ${theme.engineLabel(name)}`, (c) => c.engines[name] || 0];
+  }
+  if (costs.some((c) => c.dma)) found.dma = ["time of DMA transfers", (c) => c.dma];
+  if (costs.some((c) => c.bytes)) found.bytes = ["bytes moved", (c) => c.bytes];
+  if (costs.some((c) => c.wait)) found.wait = ["time waited", (c) => c.wait || 0];
+  found.executed = ["instructions executed", (c) => c.executed];
+  return found;
+}
+
+class Source {
+  constructor(panel, context, meta) {
+    Object.assign(this, { panel, context, theme: context.theme, meta, by: "total" });
+    this.byPlace = new Map(meta.costs.map((cost) => [cost.place, cost]));
+    this.measures = measures(meta.costs, this.theme);
+    this.rows = this.listed();
+    this.list = new LongList({
+      row: (k) => this.row(k), height: 20, label: "Lines of the kernel with their costs", onChoose: (k) => this.tell(k),
+      facts: { class: "nki-list nki-code nki-costs" },
+    });
+    this.below = make("div", { class: "nki-detail", "aria-live": "polite" });
+    const options = Object.entries(this.measures).map(([name, [text]]) => [name, text]);
+    fill(panel,
+      make("div", { class: "nki-bar" },
+        choice("heat", options, this.by, (value) => { this.by = value; this.list.renew(); }),
+        button("Costliest line", "Go to the line with the largest value", () => this.costliest()),
+        make("span", { class: "nki-help" }, "Times in us; work of several engines at once is added up. ▲ has a finding. Arrow keys move, Enter shows the program.")),
+      this.legend = make("div", { class: "nki-legend" }),
+      make("div", { class: "nki-cost-head", "aria-hidden": "true" }, HEAD.map((text) => make("span", {}, text))),
+      make("div", { class: "nki-split nki-one" }, this.list.element), this.below);
+    this.list.element.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter") return;
+      event.preventDefault();
+      event.stopPropagation();
+      this.toProgram(this.rows[this.list.chosen]);
+    });
+    this.listColours();
+    this.list.setCount(this.rows.length);
+    this.tell(-1);
+  }
+
+  /** Return the lines that are shown: of every listing, then those whose text is not known. */
+  listed() {
+    const rows = [];
+    const seen = new Set();
+    const several = this.meta.listings.length > 1;
+    for (const { heading, first, lines } of this.meta.listings) {
+      if (several) rows.push({ heading: `${heading}, from line ${first}` });
+      lines.forEach((text, n) => {
+        const place = `${heading}, line ${first + n}`;
+        seen.add(place);
+        rows.push({ line: first + n, text, place, cost: this.byPlace.get(place) });
+      });
+    }
+    const rest = this.meta.costs.filter((cost) => !seen.has(cost.place));
+    if (rest.length && rows.length) rows.push({ heading: "elsewhere" });
+    rest.forEach((cost) => rows.push({ line: cost.line || "", text: cost.text || cost.place, place: cost.place, cost }));
+    return rows;
+  }
+
+  /** Say which colour is which engine, of those that work. */
+  listColours() {
+    const used = Object.keys(this.theme.table.labels).filter((name) => this.meta.costs.some((c) => (name === "dma" ? c.dma : c.engines[name])));
+    fill(this.legend, used.map((name) => make("span", { class: "nki-key" },
+      make("span", { class: "nki-chip", style: { background: this.theme.engine(name) } }), this.theme.engineLabel(name))));
+  }
+
+  row(k) {
+    const { heading, line, text, place, cost } = this.rows[k];
+    if (heading) return make("div", { class: "nki-faint" }, heading);
+    const of = this.measures[this.by][1];
+    const most = Math.max(1e-9, ...this.meta.costs.map(of));
+    const share = cost ? of(cost) / most : 0;
+    const remarks = this.meta.remarks[place];
+    const cells = cost && cost.executed ? [
+      this.bar(cost, share), us(Object.values(cost.engines).reduce((a, b) => a + b, 0)), us(cost.dma), us(cost.wait),
+      cost.bytes ? bytes(cost.bytes) : "",
+    ] : ["", "", "", "", ""];
+    const row = make("div", { title: remarks ? remarks.join("\n") : null },
+      make("span", { class: "nki-heat", style: { background: share ? this.theme.heat(share) : "" } }),
+      make("span", { class: "nki-line-number" }, String(line)),
+      make("span", remarks ? { class: "nki-flag", "aria-label": "has findings" } : {}, remarks ? "▲" : ""),
+      make("span", { class: "nki-text" }, text.replaceAll("\t", "    ")),
+      cells.map((cell) => make("span", { class: "nki-num" }, cell)));
+    // Once a line is chosen it stays: on the way to its buttons the pointer crosses others.
+    row.addEventListener("mouseenter", () => { if (this.list.chosen < 0) this.tell(k); });
+    return row;
+  }
+
+  /** Return a bar as long as the line's share, divided by engine. */
+  bar(cost, share) {
+    const parts = this.by === "total" ? [...Object.entries(cost.engines), ["dma", cost.dma]] : [[this.by, 1]];
+    const sum = parts.reduce((total, [, value]) => total + value, 0) || 1;
+    return make("span", { class: "nki-meter nki-stack" }, parts.filter(([, value]) => value).map(([name, value]) => make("span", {
+      style: { width: `${(100 * share * value) / sum}%`, background: this.theme.engine(name) }, title: `${this.theme.engineLabel(name)} ${us(value)} us`,
+    })));
+  }
+
+  tell(k) {
+    const { cost, place } = this.rows[k] || {};
+    const remarks = this.meta.remarks[place] || [];
+    if (!cost && !remarks.length) {
+      fill(this.below, make("span", { class: "nki-faint" }, place ? `${place}: no instruction came from this line` : "Point at a line to see its costs by engine and what was found there."));
+      return;
+    }
+    const { open } = this.context;
+    const engines = Object.entries(cost?.engines || {}).map(([name, ns]) => make("span", { class: "nki-engine" },
+      make("span", { class: "nki-chip", style: { background: this.theme.engine(name) } }), `${this.theme.engineLabel(name)} ${us(ns)} us`));
+    fill(this.below,
+      make("p", { class: "nki-use" }, make("span", { class: "nki-place" }, place), ...engines,
+        cost?.dma ? make("span", { class: "nki-engine" }, make("span", { class: "nki-chip", style: { background: this.theme.engine("dma") } }),
+          `DMA ${us(cost.dma)} us for ${bytes(cost.bytes)}`) : null,
+        cost?.wait ? make("span", {}, `waited ${us(cost.wait)} us`) : null,
+        cost ? make("span", {}, `${number(cost.executed)} instructions executed, ${number(cost.operations)} in the program`) : null,
+        cost && open.ir ? button("Show in IR", "Show the first instruction of this line (Enter)", () => open.ir({ place })) : null,
+        cost && open.stepper ? button("Step to it", "Run to the first instruction of this line and show its values", () => open.stepper({ place })) : null,
+        cost && open.timeline ? button("Show in timeline", "Let the events of this line stand out", () => open.timeline({ place })) : null),
+      remarks.map((text) => make("p", {}, make("span", { class: "nki-flag" }, "▲ "), text)));
+  }
+
+  toProgram(row) {
+    if (row?.cost && this.context.open.ir) this.context.open.ir({ place: row.place });
+  }
+
+  costliest() {
+    const of = this.measures[this.by][1];
+    let best = -1;
+    this.rows.forEach((row, k) => { if (row.cost && (best < 0 || of(row.cost) > of(this.rows[best].cost))) best = k; });
+    this.list.choose(best, true);
+    this.list.element.focus();
+  }
+
+  reveal({ place }) {
+    const k = this.rows.findIndex((row) => row.place === place);
+    if (k >= 0) this.list.choose(k, true);
+    else fill(this.below, notice(`The text of ${place} is not known.`));
+  }
+
+  refresh() {
+    this.listColours();
+    this.list.renew();
+  }
+
+  close() {
+    this.list.close();
+  }
+}
+
+/** Show the author's lines in `panel`; returns the view. */
+export async function mount(panel, context) {
+  const { meta } = await context.source.get("source");
+  if (!meta.listings.length && !meta.costs.length) {
+    fill(panel, notice("No line of the author's text is known."));
+    return { refresh() {}, close() {} };
+  }
+  return new Source(panel, context, meta);
+}

@@ -1,0 +1,175 @@
+"""Do the charts show what the profile says, without bringing plotly's script along?"""
+
+import json
+import math
+import re
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from nki_lab.runtime import run
+from nki_lab.views.charts.model import roofline, transfer_rates, transfer_sizes, utilisation
+from nki_lab.views.run import ViewData
+from tests.profiler import example
+from tests.views.runs import added, by_hand
+from tests.views.test_access_model import matmul
+
+PLOTLY = "application/vnd.plotly.v1+json"
+
+
+def test_bars_are_the_busy_shares_of_the_summary() -> None:
+    chart = utilisation(added())
+    summary = added().profile.summary
+    assert chart.labels == ("DMA", "Tensor", "Vector", "Scalar", "GpSimd", "Sync")
+    assert chart.values[0] == 100 * summary["dma_active_time_percent"]
+    assert chart.values[2] == 100 * summary["vector_engine_active_time_percent"]
+    drawn = chart.figure().to_plotly_json()["data"][0]
+    assert tuple(drawn["x"]) == chart.values and tuple(drawn["y"]) == chart.labels
+
+
+def test_every_transfer_is_in_one_bar() -> None:
+    # 8,000 bytes are from 4 KiB, 40,000 bytes from 32 KiB.
+    chart = transfer_sizes(example.profile())
+    assert chart.labels == ("from 4.00 KiB", "from 8.00 KiB", "from 16.00 KiB", "from 32.00 KiB")
+    assert chart.values == (1.0, 0.0, 0.0, 1.0)
+
+
+def test_text_says_whether_it_is_modelled_and_draws_bars() -> None:
+    lines = repr(utilisation(added())).split("\n")
+    assert "modelled from public documents" in lines[0]
+    assert re.fullmatch(r"  DMA +#+ +\d+\.\d %", lines[1])
+
+
+def test_a_chart_is_small_and_has_a_picture() -> None:
+    bundle = utilisation(by_hand())._repr_mimebundle_()
+    assert list(bundle) == ["text/plain", "image/svg+xml", "text/html", PLOTLY]
+    picture = ElementTree.fromstring(bundle["image/svg+xml"])
+    bars = picture.findall("{*}rect")
+    shares = utilisation(by_hand()).values
+    longest = max(float(bar.get("width")) for bar in bars)
+    for bar, share in zip(bars, shares, strict=True):
+        assert float(bar.get("width")) == pytest.approx(share / max(shares) * longest, abs=0.1)
+    assert len(json.dumps(bundle)) < 20_000
+
+
+def test_a_name_with_markup_stays_text() -> None:
+    profile = example.profile()
+    profile.name = "<b onload=x>"
+    title = utilisation(ViewData("x", profile)).figure().layout.title.text
+    assert title.startswith("&lt;b onload=x&gt;: busy")
+    picture = ElementTree.fromstring(utilisation(ViewData("x", profile)).to_svg())
+    assert {part.tag.split("}")[1] for part in picture.iter()} == {"svg", "title", "text", "rect"}
+    assert picture.find("{*}text").text.startswith("<b onload=x>: busy")
+
+
+def test_a_run_without_transfers_has_an_empty_chart() -> None:
+    columns = {name: [] for name in ("start_ts", "end_ts", "transfer_bytes")}
+    chart = transfer_sizes(example.profile(DmaPacketAggregated=columns, Flow={}))
+    assert chart.values == ()
+    assert ElementTree.fromstring(chart.to_svg()).findall("{*}rect") == []
+
+
+def test_plotly_is_loaded_only_for_a_chart() -> None:
+    program = (
+        "import sys, nki_lab.views; print('plotly' in sys.modules, 'anywidget' in sys.modules)"
+    )
+    outcome = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert outcome.stdout.split() == ["False", "False"], outcome.stderr
+
+
+@pytest.fixture(scope="module")
+def products():
+    rng = np.random.default_rng(5)
+    shapes = ((128, 128, 512), (64, 32, 48))
+    return [
+        run(
+            matmul, *(rng.standard_normal((k, c)).astype(np.float32) for c in (m, n)), target="trn2"
+        )
+        for k, m, n in shapes
+    ]
+
+
+def test_a_run_stands_below_its_roof_at_its_intensity(products) -> None:
+    result = products[0]
+    chart = roofline(result)
+    (runs,) = chart.points
+    flops, moved = 2 * 128 * 128 * 512, 4 * (128 * 128 + 128 * 512 + 128 * 512)
+    assert runs.x == pytest.approx((flops / moved,))
+    assert runs.y == pytest.approx((flops / result.profile.total_ns / 1000,))
+    slope, flat = chart.lines
+    # Up to the balance the roof is the bytes per time, beyond it the peak.
+    assert slope.y[0] / slope.x[0] == pytest.approx(slope.y[1] / slope.x[1])
+    assert (
+        flat.y[0]
+        == flat.y[1]
+        == pytest.approx(result.profile.target.tensor_peak_flops_per_ns / 1000)
+    )
+    assert runs.y[0] < min(flat.y[0], runs.x[0] * slope.y[0] / slope.x[0])
+    assert "FLOP per byte" in repr(chart) and "modelled from public documents" in repr(chart)
+
+
+def test_several_runs_are_one_way(products) -> None:
+    (runs,) = roofline(*products).points
+    assert runs.joined and len(runs.x) == 2
+    drawn = roofline(*products).figure().to_plotly_json()["data"]
+    assert tuple(drawn[2]["x"]) == runs.x and drawn[2]["mode"] == "lines+markers"
+
+
+def test_a_roofline_of_nothing_says_what_to_ask_instead(products) -> None:
+    with pytest.raises(ValueError, match=r"result\.roofline\(\)"):
+        roofline(added())
+    with pytest.raises(ValueError, match="one chip"):
+        roofline(products[0], run(matmul, *products[0].inputs, target="trn1"))
+
+
+def test_every_transfer_is_in_one_point_with_its_rate() -> None:
+    chart = transfer_rates(example.profile())
+    (points,) = chart.points
+    assert sorted(zip(points.x, points.y, strict=True)) == [
+        (8000, 8000 / 800),
+        (40000, 40000 / 2000),
+    ]
+    texts = " ".join(points.texts)
+    assert "1 x 7.81 KiB in 800 ns: 10.0 B/ns" in texts
+    none = {name: [] for name in ("start_ts", "end_ts", "transfer_bytes")}
+    empty = transfer_rates(example.profile(DmaPacketAggregated=none, Flow={}))
+    assert "no transfer" in repr(empty) and ElementTree.fromstring(empty.to_svg()).tag.endswith(
+        "svg"
+    )
+
+
+def test_points_are_drawn_where_their_logarithms_are(products) -> None:
+    chart = transfer_rates(products[0])
+    picture = ElementTree.fromstring(chart.to_svg())
+    circles = picture.findall("{*}circle")
+    (points,) = chart.points
+    assert len(circles) == len(points.x) >= 2
+    first, second = (float(c.get("cx")) for c in circles[:2])
+    marks = {
+        t.text: float(t.get("x"))
+        for t in picture.findall("{*}text")
+        if t.get("text-anchor") == "middle"
+    }
+    decade = marks["100,000"] - marks["10,000"]
+    apart = math.log10(points.x[1]) - math.log10(points.x[0])
+    assert (second - first) / decade == pytest.approx(apart, abs=0.01)
+    assert len(json.dumps(chart._repr_mimebundle_())) < 60_000
+
+
+def test_names_with_markup_stay_text_in_scatter_charts() -> None:
+    profile = example.profile()
+    profile.name = "<b onload=x>"
+    chart = transfer_rates(ViewData("x", profile))
+    assert chart.figure().layout.title.text.startswith("&lt;b onload=x&gt;:")
+    picture = ElementTree.fromstring(chart.to_svg())
+    assert {part.tag.split("}")[1] for part in picture.iter()} <= {
+        "svg",
+        "text",
+        "line",
+        "polyline",
+        "circle",
+        "title",
+    }

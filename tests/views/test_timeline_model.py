@@ -1,0 +1,174 @@
+"""Does the timeline show every event, exactly where and as long as it was?"""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from nki_lab.profiler.schema import TRANSFERS
+from nki_lab.views.run import ViewData
+from nki_lab.views.timeline import model as timeline_model
+from nki_lab.views.timeline.model import Timeline
+from nki_lab.views.timeline.relations import TimelineRelations
+from nki_lab.views.timeline.tracks import shared_tracks
+from nki_lab.widgets.packing import unpack
+from tests.profiler import example
+from tests.views.runs import added, by_hand, many_events
+
+
+def columns(timeline: Timeline) -> tuple[dict, dict[str, np.ndarray]]:
+    """Return all events as the browser puts them together."""
+    blocks = [unpack(block) for block in timeline.events()]
+    return blocks[0][0], {
+        name: np.concatenate([arrays[name] for _, arrays in blocks]) for name in blocks[0][1]
+    }
+
+
+def test_tracks_stand_in_the_order_of_the_trace_viewer() -> None:
+    labels = [track.label for track in Timeline(added().view_data).tracks]
+    assert labels == [
+        "qSyncHwDgeIn", "qSyncHwDgeOut", "Sync", "Tensor", "TensorMatrix", "Vector", "Scalar", "GpSimd",
+    ]  # fmt: skip
+
+
+def test_every_event_of_the_profile_is_there() -> None:
+    data = by_hand()
+    timeline = Timeline(data)
+    meta, events = columns(timeline)
+    shown = []
+    for track, lo, hi in meta["lanes"]:
+        label = timeline.tracks[track].label
+        for k in range(lo, hi):
+            start = int(events["start"][k])
+            shown.append(
+                (
+                    label,
+                    start,
+                    start + int(events["duration"][k]),
+                    meta["titles"][events["title"][k]],
+                )
+            )
+    expected = [
+        ("Sync", 0, 50, "DMA_TRIGGER"), ("Vector", 1000, 2100, "TENSOR_TENSOR"),
+        ("Vector", 2100, 2300, "COPY"), ("Vector", 2300, 2600, "COPY"), ("Vector", 2700, 3100, "COPY"),
+        ("TensorMatrix", 500, 800, "MATMUL"), ("qSyncStatic0", 100, 900, "x"), ("qSyncStatic0", 400, 2400, "y"),
+    ]  # fmt: skip
+    assert sorted(shown) == sorted(expected)
+    assert meta["total"] == len(expected)
+
+
+def test_events_of_a_lane_do_not_overlap() -> None:
+    meta, events = columns(Timeline(ViewData("many", many_events(6_000))))
+    start = events["start"].astype(np.int64)
+    end = start + events["duration"]
+    assert len(meta["lanes"]) > 8  # queues need several lanes each
+    for _, lo, hi in meta["lanes"]:
+        assert (start[lo + 1 : hi] >= end[lo : hi - 1]).all()
+
+
+def test_busy_time_of_a_track_counts_every_nanosecond_once() -> None:
+    timeline = Timeline(by_hand())
+    for track in timeline.tracks:
+        busy = np.zeros(4_000, dtype=bool)
+        for start, end in zip(track.start, track.end, strict=True):
+            busy[start:end] = True
+        assert track.busy_ns == busy.sum(), track.label
+        edges = np.array([0, 450, 460, 1000, 2999, 4000])
+        expected = [busy[a:b].mean() for a, b in pairwise(edges)]
+        assert track.coverage(edges) == pytest.approx(expected, abs=1e-12), track.label
+
+
+def test_overview_adds_up_to_the_busy_time() -> None:
+    timeline = Timeline(ViewData("many", many_events(5_000)))
+    shares = timeline.coverage(timeline_model.OVERVIEW_COLUMNS)
+    total = timeline.last_ns - timeline.first_ns
+    for track, row in zip(timeline.tracks, shares, strict=True):
+        assert row.mean() * total == pytest.approx(track.busy_ns, rel=1e-9, abs=1e-6)
+
+
+def test_large_profiles_come_in_chunks_that_fit_together(monkeypatch) -> None:
+    data = ViewData("many", many_events(3_000))
+    whole = columns(Timeline(data))
+    monkeypatch.setattr(timeline_model, "CHUNK_EVENTS", 700)
+    blocks = [unpack(block) for block in Timeline(data).events()]
+    assert len(blocks) == 5
+    assert [meta["first"] for meta, _ in blocks] == [0, 700, 1400, 2100, 2800]
+    pieces = columns(Timeline(data))
+    assert pieces[0]["lanes"] == whole[0]["lanes"]
+    for name, column in whole[1].items():
+        assert (column == pieces[1][name]).all()
+        assert len({arrays[name].dtype for _, arrays in blocks}) == 1
+
+
+def test_ten_bytes_an_event_are_enough() -> None:
+    blocks = list(Timeline(ViewData("many", many_events(60_000))).events())
+    assert sum(map(len, blocks)) < 10 * 60_000
+
+
+def test_an_event_leads_to_its_row_and_its_instruction() -> None:
+    timeline = Timeline(by_hand())
+    meta, events = columns(timeline)
+    for number in range(meta["total"]):
+        _, table, row = timeline.event(number)
+        start = int(timeline.profile.numbers(table, "start_ts")[row])
+        assert start == events["start"][number] + timeline.first_ns
+        detail = TimelineRelations(timeline).event_detail(number)
+        assert detail["fields"]["start_ts"] == start
+    transfers = [n for n in range(meta["total"]) if timeline.event(n)[1] == TRANSFERS]
+    # Transfer x was issued by the first instruction, at position 0; nobody issued y.
+    assert [TimelineRelations(timeline).event_detail(n).get("position") for n in transfers] == [
+        0,
+        None,
+    ]
+    with pytest.raises(IndexError):
+        timeline.event(meta["total"])
+
+
+def test_lines_of_one_number_in_two_cells_stay_apart() -> None:
+    (one,) = by_hand().lines[1]
+    other = replace(one, heading="cell [9], line 4", text="z = helper(y)")
+    codes = np.array([0, 1, 0, 1, 0, 1])
+    timeline = Timeline(by_hand(make_lines=lambda: (codes, [one, other])))
+    meta, events = columns(timeline)
+    assert [line["place"] for line in meta["lines"]] == ["cell [3], line 4", "cell [9], line 4"]
+    by_start = {
+        (timeline.event(k)[1], int(events["start"][k])): int(events["line"][k]) - 1
+        for k in range(meta["total"])
+    }
+    pc = dict(zip(example.INSTRUCTION["start_ts"], (0, 2, 3, 4, 5, 1), strict=True))
+    for (table, start), line in by_start.items():
+        if table == "Instruction":
+            assert line == codes[pc[start]]
+
+
+def test_without_a_program_lines_are_those_of_the_profile() -> None:
+    meta, events = columns(Timeline(by_hand(make_lines=None)))
+    assert [line["place"] for line in meta["lines"]] == ["cell:3", "cell:4", "cell:5", "add.py:12"]
+    assert 0 in events["line"]  # the matmul has no line
+
+
+def test_an_empty_profile_has_idle_engines() -> None:
+    empty = example.profile(
+        Instruction={name: [] for name in ("start_ts", "end_ts", "engine", "opcode")},
+        DmaPacketAggregated={name: [] for name in ("start_ts", "end_ts", "queue_name")},
+        Flow={}, SbufUsage={}, PsumUsage={}, SbufAllocation={},
+    )  # fmt: skip
+    timeline = Timeline(ViewData("empty", empty))
+    meta, _ = unpack(timeline.overview())
+    assert [(t["count"], t["busy"]) for t in meta["tracks"]] == [(0, 0)] * 6
+    assert columns(timeline)[0]["total"] == 0
+
+
+def test_tracks_of_one_engine_say_what_its_share_is_of() -> None:
+    both = Timeline(by_hand())
+    rows = {track.label: len(track.rows) for track in both.tracks}
+    meta, _ = unpack(both.overview())
+    assert rows["TensorMatrix"] and not rows["Tensor"]
+    assert meta["shared"] == {}  # one track alone is the engine
+    tracks = [
+        replace(track, rows=np.arange(1)) if track.label == "Tensor" else track
+        for track in both.tracks
+    ]
+    (text,) = shared_tracks(tracks).values()
+    assert "Tensor or TensorMatrix" in text
