@@ -44,19 +44,21 @@ from nki_lab.ir.definition.instruction import (
     Definition,
     Form,
     Instruction,
+    Order,
     Rule,
     is_binding,
 )
 from nki_lab.ir.definition.rule_errors import foreign_register, foreign_tensor, rule_error
 from nki_lab.ir.program.nodes import Finding, Loop
 from nki_lab.ir.tensor.arguments import address_of, element_of, memory_of, shape_of
+from nki_lab.ir.tensor.footprint import footprint, overlap
 from nki_lab.ir.tensor.layout import contiguous_strides
 from nki_lab.ir.tensor.register import Register
 from nki_lab.ir.tensor.storage import Storage
 from nki_lab.ir.tensor.trace import active
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.rewrite import Hint, Rewrite
-from nki_lab.source import Blame, Stack, is_internal, key_of_frame, stack_of_frame
+from nki_lab.source import Blame, Span, Stack, is_internal, key_of_frame, stack_of_frame
 from nki_lab.targets.spaces import MemoryRegion
 from nki_lab.targets.spec import Target
 
@@ -137,6 +139,7 @@ class Builder:
         self._hbm_bytes = 0
         self._open_loops: set[int] = set()
         self._count = 0
+        self._allocated = 0  # how many instructions there were when the last tensor was made
         self.body: list[Instruction | Loop] = []
         self.forms: dict[Any, Form] = {}
         self.errors: list[NkiError] = []
@@ -239,6 +242,7 @@ class Builder:
             named=bool(name),
         )  # fmt: skip
         self.storages.append(storage)
+        self._allocated = self._count
         if not space.on_chip:
             self._count_hbm(storage)
         return NkiTensor._make(storage, sizes, contiguous_strides(sizes), 0, element)
@@ -286,6 +290,25 @@ class Builder:
 
     def emit(self, definition: Definition, args: tuple[Any, ...]) -> Instruction:
         """Append an instruction and return it; broken rules are collected, not raised."""
+        made = self._formed(definition, args, 4)
+        form = made.form
+        made.ident = self._count
+        self._count += 1
+        if self.kept_order.blocks:
+            self.kept_order.note(made)
+        if form.broken:
+            self._report(form.broken, made)
+        if form.remarks:
+            self._remark(form.remarks, made)
+        self.body.append(made)
+        if self.watch is not None:
+            if form.broken:  # without its result nothing that follows can be run
+                raise self.errors.pop()
+            self.watch.emitted(made)
+        return made
+
+    def _formed(self, definition: Definition, args: tuple[Any, ...], depth: int) -> Instruction:
+        """Return an instruction with its form, called `depth` frames below the author; it is in no scope yet."""
         # One entry per argument, in a loop without calls for the common kinds: this runs once per instruction.
         key: list[Any] = [definition]
         changed: dict[int, Any] | None = None
@@ -345,7 +368,7 @@ class Builder:
             args = tuple(changed.get(n, v) for n, v in enumerate(args))
         if definition.identities:
             key.append(alike(args))
-        stack = self.stack(3)
+        stack = self.stack(depth)
         made = Instruction(definition, args, stack)
         if "lnc2" in definition.requires and self.program[1] == 1:
             raise InstructionError(
@@ -354,26 +377,86 @@ class Builder:
                 help="launch the kernel on two cores, kernel[2](...), or ask nl.num_programs() first",
             )
         if foreign is not None:
-            raise foreign_tensor(made, foreign, foreign.storage.owner is self)
+            raise foreign_tensor(made, foreign, self)
         identity = tuple(key)
         form = self.forms.get(identity)
         if form is None:
             form = self.forms[identity] = Form(made, self.target)
         made.form = form
-        made.ident = self._count
-        self._count += 1
-        if self.kept_order.blocks:
-            self.kept_order.note(made)
-        if form.broken:
-            self._report(form.broken, made)
-        if form.remarks:
-            self._remark(form.remarks, made)
-        self.body.append(made)
-        if self.watch is not None:
-            if form.broken:  # without its result nothing that follows can be run
-                raise self.errors.pop()
-            self.watch.emitted(made)
         return made
+
+    def retarget(self, made: Instruction, dst: NkiTensor, **changes: Any) -> None:
+        """Let an instruction write into `dst` instead of the tensor it was emitted for.
+
+        This is for dialects whose instructions return new tiles: `a[...] = nl.add(b, c)` writes into `a`, without a
+        copy. The instruction keeps its place. The tensor that it wrote before holds nothing: a later use of it is an
+        error.
+
+        Args:
+            made: an instruction of the innermost scope that is open.
+            dst: a tensor with the shape and dtype of the result, in a memory that the instruction writes to.
+            changes: other arguments that change, such as `accumulate=None`.
+
+        Raises:
+            InstructionError: this would compute something else, or break a rule of the instruction. Nothing has
+                changed then, and a copy does what was meant.
+        """
+        obstacle = self._obstacle(made, dst)
+        formed = made
+        if not obstacle:
+            formed = self._formed(made.definition, made.with_args(dst=dst, **changes).args, 3)
+            if formed.form.broken:
+                raise rule_error(formed.form.broken[0], formed)
+            numerics = made.definition.numerics
+            if numerics is not None and numerics(made) != numerics(formed):
+                obstacle = "it would compute in other types"
+        if obstacle:
+            raise InstructionError(
+                f"{made.definition.name} cannot write into {dst.describe()} instead: {obstacle}",
+                stack=self.stack(),
+                help="copy its result with nisa.tensor_copy, or nisa.dma_copy where HBM takes part",
+            )
+        made.dst.storage.owner = made
+        made.args, made.form = formed.args, formed.form
+        self._remark(made.form.remarks, made)
+        self._looked_at = 0  # for comparisons: the instruction may have been looked at
+
+    def _obstacle(self, made: Instruction, dst: NkiTensor) -> str:
+        """Say why an instruction cannot write into another tensor; empty where it can."""
+        definition = made.definition
+        following: list[Instruction | Loop] = []
+        for node in reversed(self.body):
+            if node is made:
+                break
+            following.append(node)
+        else:
+            return "it is not in the scope that is open"
+        if self.watch is not None:
+            return "it has run, as a debug run does at once"
+        if "dst" not in definition.operands or made.form.broken:
+            return "it writes no `dst`"
+        before = made.dst
+        fresh = before.storage is self.storages[-1] and self._allocated == made.ident
+        if definition.position["dst"] in made.form.reads and not fresh:
+            return f"it also reads {before.describe()}"
+        if before.storage.origin != "temporary" or before.storage is dst.storage:
+            return f"it was emitted for {before.describe()}"
+        if (before.shape, before.dtype) != (dst.shape, dst.dtype):
+            return f"its result is {before.describe()}"
+        for view in made.read():
+            if _may_meet(view, dst) and not (
+                _same_place(view, dst) and definition.order_of("dst") is Order.STREAM
+            ):
+                return f"it reads {view.describe()}"
+        if following and (dst.dynamic is not None or dst.storage.address is not None):
+            return f"other instructions follow it, and the address of {dst.describe()} is not fixed by the compiler"
+        for node in reversed(following):
+            if isinstance(node, Loop):
+                return f"a device loop at {Span.of(node.stack[0])} follows it"
+            for view in (*node.read(), *node.written()):
+                if _may_meet(view, before) or _may_meet(view, dst):
+                    return f"{node.definition.name} uses {view.describe()} after it"
+        return ""
 
     def note_edges(self, later: Instruction, producers: Iterable[Instruction]) -> None:
         """Note where the author asked an instruction to wait for others."""
@@ -593,6 +676,14 @@ class Builder:
             yield self
         finally:
             active.builder = previous
+
+
+def _may_meet(a: NkiTensor, b: NkiTensor) -> bool:
+    return a.storage is b.storage and overlap(footprint(a), footprint(b))
+
+
+def _same_place(a: NkiTensor, b: NkiTensor) -> bool:
+    return (a.offset, a.strides) == (b.offset, b.strides) and a.dynamic is b.dynamic
 
 
 def _author_frame(frame: Any) -> FrameType | None:

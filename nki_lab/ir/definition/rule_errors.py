@@ -52,16 +52,25 @@ def _shown(value: Any) -> str:
     return shown
 
 
-def foreign_tensor(i: Instruction, tensor: NkiTensor, ended: bool) -> NkiError:
-    """Return the error of an operand of another trace, or (`ended`) of a device loop that is over."""
+def foreign_tensor(i: Instruction, tensor: NkiTensor, builder: Any) -> NkiError:
+    """Return the error of an operand of another trace than `builder`'s, of a loop that is over, or without values."""
     definition = i.definition
     holding = ((name, n) for n, name in enumerate(definition.params) if i.args[n] is tensor)
     blame = Blame(definition.name, tuple(holding))
-    if ended:
+    owner = tensor.storage.owner
+    if owner is builder:
         return LoopControl(
             f"{definition.name}: {tensor.describe()} was made in a device loop that has ended",
             stack=i.stack,
             help="make the tensor before the loop, so that it lives on after it",
+            blame=blame,
+        )
+    if isinstance(owner, Instruction):
+        return InstructionError(
+            f"{definition.name}: {tensor.describe()} holds nothing: {owner.definition.name} writes into"
+            f" {owner.dst.describe()} instead",
+            stack=i.stack,
+            help="use the tensor that it writes into",
             blame=blame,
         )
     return InstructionError(

@@ -1,0 +1,1 @@
+"""Tests of the seams at which dialects differ, with a small second one."""
