@@ -26,6 +26,7 @@ from nki_lab.errors import (
 )
 from nki_lab.ir.building.device_loops import loops_for_ever, while_test
 from nki_lab.ir.building.loop_state import LoopState
+from nki_lab.ir.building.retarget import obstacle_of
 from nki_lab.ir.definition.author_text import variable_of
 from nki_lab.ir.definition.form_key import (
     DEFAULT,
@@ -44,21 +45,19 @@ from nki_lab.ir.definition.instruction import (
     Definition,
     Form,
     Instruction,
-    Order,
     Rule,
     is_binding,
 )
 from nki_lab.ir.definition.rule_errors import foreign_register, foreign_tensor, rule_error
 from nki_lab.ir.program.nodes import Finding, Loop
 from nki_lab.ir.tensor.arguments import address_of, element_of, memory_of, shape_of
-from nki_lab.ir.tensor.footprint import footprint, overlap
 from nki_lab.ir.tensor.layout import contiguous_strides
 from nki_lab.ir.tensor.register import Register
 from nki_lab.ir.tensor.storage import Storage
 from nki_lab.ir.tensor.trace import active
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.rewrite import Hint, Rewrite
-from nki_lab.source import Blame, Span, Stack, is_internal, key_of_frame, stack_of_frame
+from nki_lab.source import Blame, Stack, is_internal, key_of_frame, stack_of_frame
 from nki_lab.targets.spaces import MemoryRegion
 from nki_lab.targets.spec import Target
 
@@ -401,7 +400,12 @@ class Builder:
             InstructionError: this would compute something else, or break a rule of the instruction. Nothing has
                 changed then, and a copy does what was meant.
         """
-        obstacle = self._obstacle(made, dst)
+        fresh = self.storages[-1] if self._allocated == made.ident else None
+        obstacle = (
+            "it has run, as a debug run does at once"
+            if self.watch is not None
+            else obstacle_of(self.body, made, dst, fresh)
+        )
         formed = made
         if not obstacle:
             formed = self._formed(made.definition, made.with_args(dst=dst, **changes).args, 3)
@@ -420,43 +424,6 @@ class Builder:
         made.args, made.form = formed.args, formed.form
         self._remark(made.form.remarks, made)
         self._looked_at = 0  # for comparisons: the instruction may have been looked at
-
-    def _obstacle(self, made: Instruction, dst: NkiTensor) -> str:
-        """Say why an instruction cannot write into another tensor; empty where it can."""
-        definition = made.definition
-        following: list[Instruction | Loop] = []
-        for node in reversed(self.body):
-            if node is made:
-                break
-            following.append(node)
-        else:
-            return "it is not in the scope that is open"
-        if self.watch is not None:
-            return "it has run, as a debug run does at once"
-        if "dst" not in definition.operands or made.form.broken:
-            return "it writes no `dst`"
-        before = made.dst
-        fresh = before.storage is self.storages[-1] and self._allocated == made.ident
-        if definition.position["dst"] in made.form.reads and not fresh:
-            return f"it also reads {before.describe()}"
-        if before.storage.origin != "temporary" or before.storage is dst.storage:
-            return f"it was emitted for {before.describe()}"
-        if (before.shape, before.dtype) != (dst.shape, dst.dtype):
-            return f"its result is {before.describe()}"
-        for view in made.read():
-            if _may_meet(view, dst) and not (
-                _same_place(view, dst) and definition.order_of("dst") is Order.STREAM
-            ):
-                return f"it reads {view.describe()}"
-        if following and (dst.dynamic is not None or dst.storage.address is not None):
-            return f"other instructions follow it, and the address of {dst.describe()} is not fixed by the compiler"
-        for node in reversed(following):
-            if isinstance(node, Loop):
-                return f"a device loop at {Span.of(node.stack[0])} follows it"
-            for view in (*node.read(), *node.written()):
-                if _may_meet(view, before) or _may_meet(view, dst):
-                    return f"{node.definition.name} uses {view.describe()} after it"
-        return ""
 
     def note_edges(self, later: Instruction, producers: Iterable[Instruction]) -> None:
         """Note where the author asked an instruction to wait for others."""
@@ -676,14 +643,6 @@ class Builder:
             yield self
         finally:
             active.builder = previous
-
-
-def _may_meet(a: NkiTensor, b: NkiTensor) -> bool:
-    return a.storage is b.storage and overlap(footprint(a), footprint(b))
-
-
-def _same_place(a: NkiTensor, b: NkiTensor) -> bool:
-    return (a.offset, a.strides) == (b.offset, b.strides) and a.dynamic is b.dynamic
 
 
 def _author_frame(frame: Any) -> FrameType | None:
