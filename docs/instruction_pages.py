@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 import nki_lab.language as nl
+from docs.example_script import example_script
 from docs.markdown import contents, escaped, fence, page, prose, table
 from nki_lab.dtypes import DType
 from nki_lab.ir.definition.instruction import Definition
@@ -21,7 +22,6 @@ from nki_lab.isa.catalog import (
     rule_sentences,
     targets_of,
 )
-from nki_lab.isa.example_script import example_script
 from nki_lab.targets import ALL_TARGETS, get_target
 from nki_lab.targets.features import FEATURES
 

@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 
 from nki_lab.ir.definition.instruction import READ, SPOIL, UPDATE, WRITE, Instruction, State, rule
+from nki_lab.isa.arrays import change_sign, fold, scratch
 from nki_lab.isa.enums import reduce_cmd
-from nki_lab.isa.negation import change_sign
 from nki_lab.isa.operators import Op
-from nki_lab.isa.scratch import scratch
-from nki_lab.isa.sequential import fold
 from nki_lab.targets.facts import ISA
 from nki_lab.targets.spec import Target
 

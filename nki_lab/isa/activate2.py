@@ -16,6 +16,7 @@ from nki_lab.ir.definition.instruction import (
     rule,
     writes,
 )
+from nki_lab.ir.definition.operands import into_result
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.accumulators import (
     IDLE,
@@ -27,10 +28,9 @@ from nki_lab.isa.accumulators import (
     scalar_accumulator,
 )
 from nki_lab.isa.activation import activation_cost, activation_function, note_range
-from nki_lab.isa.axes import into_result
+from nki_lab.isa.arrays import overlay, scratch
 from nki_lab.isa.enums import reduce_cmd
 from nki_lab.isa.indirection import indirection, no_scatter_to_psum
-from nki_lab.isa.masks import overlay
 from nki_lab.isa.operators import OPS, Op
 from nki_lab.isa.rules import (
     choice,
@@ -41,7 +41,6 @@ from nki_lab.isa.rules import (
     same_free_size,
     same_partitions,
 )
-from nki_lab.isa.scratch import scratch
 from nki_lab.targets.engines import SCALAR
 from nki_lab.targets.facts import ISA
 from nki_lab.targets.spaces import PSUM, SBUF

@@ -20,6 +20,7 @@ from nki_lab.ir.definition.instruction import (
     rule,
     writes,
 )
+from nki_lab.ir.definition.operands import into_result
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.accumulators import (
     IDLE,
@@ -31,7 +32,7 @@ from nki_lab.isa.accumulators import (
     scalar_accumulator,
 )
 from nki_lab.isa.activations import ACTIVATIONS
-from nki_lab.isa.axes import into_result
+from nki_lab.isa.arrays import scratch
 from nki_lab.isa.enums import reduce_cmd
 from nki_lab.isa.indirection import indirection, no_scatter_to_psum
 from nki_lab.isa.operators import OPS, Op, suggested_name
@@ -43,7 +44,6 @@ from nki_lab.isa.rules import (
     same_free_size,
     same_partitions,
 )
-from nki_lab.isa.scratch import scratch
 from nki_lab.isa.streaming import stored_bytes, stream
 from nki_lab.targets.engines import SCALAR
 from nki_lab.targets.facts import ISA, SHARED_API

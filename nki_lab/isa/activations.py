@@ -10,59 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from nki_lab.isa.negation import change_sign
-from nki_lab.isa.operators import OPS, Op, reciprocal, relu, rsqrt
-from nki_lab.isa.scratch import scratch
+from nki_lab.isa.arrays import change_sign, scratch
+from nki_lab.isa.operators import OPS, Activation, Op, reciprocal, relu, rsqrt
 
 _INF = math.inf
-
-
-@dataclass(frozen=True, eq=False)
-class Activation:
-    """One row of the table of activation functions.
-
-    Attributes:
-        apply: `apply(x, out)` on float32 arrays; `out` may be `x` itself.
-        low, high: valid input range; of the magnitude when `by_magnitude`.
-        by_magnitude: the range holds for the absolute value.
-        table: the activation table it needs, for the timing model; None when any will do.
-    """
-
-    apply: Callable[..., Any]
-    low: float = -_INF
-    high: float = _INF
-    by_magnitude: bool = False
-    table: str | None = None
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether some inputs are outside the valid range."""
-        return (self.low, self.high) != (-_INF, _INF)
-
-    def outside(self, x: np.ndarray) -> int:
-        """Return how many elements of `x` are outside the valid input range (NaN counts as inside)."""
-        low, high = np.float32(self.low), np.float32(self.high)  # float32's pi is inside
-        if not self.by_magnitude and x.min() >= low and x.max() <= high:
-            return 0  # the usual case, without arrays of the size of x
-        magnitude = np.abs(x) if self.by_magnitude else x
-        return int(np.count_nonzero((magnitude < low) | (magnitude > high)))
-
-    @property
-    def range_text(self) -> str:
-        """The valid input range as a reader knows it, e.g. "2**-64 to 2**64"."""
-        low, high = (_bound_text(b) for b in (self.low, self.high))
-        return f"{low} to {high}" + (" in magnitude" if self.by_magnitude else "")
-
-
-def _bound_text(bound: float) -> str:
-    if bound > 0 and math.log2(bound).is_integer():
-        return f"2**{int(math.log2(bound))}"
-    return {math.pi: "pi", math.pi / 2: "pi/2", -math.pi: "-pi", -math.pi / 2: "-pi/2"}[bound]
 
 
 def _temporary(x: np.ndarray, use: str) -> np.ndarray:

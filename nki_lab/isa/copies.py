@@ -11,8 +11,8 @@ from nki_lab.ir.definition.form_key import LARGEST
 from nki_lab.ir.definition.instruction import instruction, reads, rule, updates, writes
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa import numerics
+from nki_lab.isa.arrays import overlay, scratch
 from nki_lab.isa.indirection import indirection, is_indirect, no_scatter_to_psum
-from nki_lab.isa.masks import overlay
 from nki_lab.isa.rules import (
     engine_in,
     engine_on_target,
@@ -24,7 +24,6 @@ from nki_lab.isa.rules import (
     same_partitions,
     tensors_of,
 )
-from nki_lab.isa.scratch import scratch
 from nki_lab.isa.streaming import copy_cycles, narrow, stream
 from nki_lab.targets.engines import GPSIMD, SCALAR, VECTOR, Engine
 from nki_lab.targets.facts import ISA

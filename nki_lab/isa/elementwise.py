@@ -10,6 +10,7 @@ from nki_lab.errors import NotOnTarget, WrongOperand
 from nki_lab.ir.definition.instruction import Shape, instruction, reads, rule, writes
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa import numerics
+from nki_lab.isa.arrays import scratch
 from nki_lab.isa.indirection import indirection, is_indirect, no_scatter_to_psum
 from nki_lab.isa.operators import OPS, Op, OpClass
 from nki_lab.isa.rules import (
@@ -27,7 +28,6 @@ from nki_lab.isa.rules import (
     same_free_size,
     same_partitions,
 )
-from nki_lab.isa.scratch import scratch
 from nki_lab.isa.streaming import copy_cycles, innermost_contiguous, narrow, stream
 from nki_lab.targets.engines import GPSIMD, SCALAR, VECTOR, Engine
 from nki_lab.targets.facts import ISA

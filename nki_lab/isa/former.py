@@ -1,4 +1,4 @@
-"""Which arguments did former versions of NKI take, and what is written instead?
+"""Arguments that former versions of NKI took, and what to write instead of them.
 
 Names are those of the older dialect's stubs and of the migration guide (nki/migration/index.rst).
 """

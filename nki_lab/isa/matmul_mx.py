@@ -21,6 +21,7 @@ from nki_lab.ir.definition.instruction import (
 )
 from nki_lab.ir.tensor.fields import identity
 from nki_lab.ir.tensor.view import NkiTensor
+from nki_lab.isa.arrays import scratch
 from nki_lab.isa.indirection import is_indirect
 from nki_lab.isa.matmul_rules import (
     ACCUMULATE_RULE,
@@ -43,7 +44,6 @@ from nki_lab.isa.microscaling import (
 )
 from nki_lab.isa.products import product
 from nki_lab.isa.rules import same_partitions
-from nki_lab.isa.scratch import scratch
 from nki_lab.isa.systolic import array_passes, put_product
 from nki_lab.targets.engines import TENSOR
 from nki_lab.targets.facts import ISA

@@ -21,7 +21,7 @@ from nki_lab.dtypes import (
 )
 from nki_lab.ir.definition.instruction import Instruction, Rule, rule
 from nki_lab.ir.tensor.view import NkiTensor
-from nki_lab.isa.scratch import scratch
+from nki_lab.isa.arrays import scratch
 from nki_lab.targets.facts import ISA
 
 LANES = 4

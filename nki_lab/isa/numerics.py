@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -27,13 +27,11 @@ from nki_lab.dtypes import (
     tfloat32,
 )
 from nki_lab.errors import NotModelled
+from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.tensor.view import NkiTensor
-from nki_lab.isa.scratch import scratch
+from nki_lab.isa.arrays import scratch
 from nki_lab.targets.engines import GPSIMD, Engine
 from nki_lab.targets.spaces import PSUM
-
-if TYPE_CHECKING:
-    from nki_lab.ir.definition.instruction import Instruction
 
 FLOAT32 = np.dtype(np.float32)
 _BOOL = np.dtype(bool)

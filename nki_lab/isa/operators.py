@@ -8,19 +8,17 @@ activation functions stand in `activations.py`.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from nki_lab.errors import OutsideKernel, SimulationError
-from nki_lab.isa.scratch import scratch
+from nki_lab.isa.arrays import scratch
 from nki_lab.targets.engines import GPSIMD, VECTOR, Engine
-
-if TYPE_CHECKING:
-    from nki_lab.isa.activations import Activation
 
 
 class OpClass(Enum):
@@ -60,6 +58,49 @@ class AluOperator:
 
 #: Every operator that the text of a program can name, by its repr.
 NAMED: dict[str, Op] = {}
+
+
+def _bound_text(bound: float) -> str:
+    if bound > 0 and math.log2(bound).is_integer():
+        return f"2**{int(math.log2(bound))}"
+    return {math.pi: "pi", math.pi / 2: "pi/2", -math.pi: "-pi", -math.pi / 2: "-pi/2"}[bound]
+
+
+@dataclass(frozen=True, eq=False)
+class Activation:
+    """One row of the table of activation functions.
+
+    Attributes:
+        apply: `apply(x, out)` on float32 arrays; `out` may be `x` itself.
+        low, high: valid input range; of the magnitude when `by_magnitude`.
+        by_magnitude: the range holds for the absolute value.
+        table: the activation table it needs, for the timing model; None when any will do.
+    """
+
+    apply: Callable[..., Any]
+    low: float = -math.inf
+    high: float = math.inf
+    by_magnitude: bool = False
+    table: str | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether some inputs are outside the valid range."""
+        return (self.low, self.high) != (-math.inf, math.inf)
+
+    def outside(self, x: np.ndarray) -> int:
+        """Return how many elements of `x` are outside the valid input range (NaN counts as inside)."""
+        low, high = np.float32(self.low), np.float32(self.high)  # float32's pi is inside
+        if not self.by_magnitude and x.min() >= low and x.max() <= high:
+            return 0  # the usual case, without arrays of the size of x
+        magnitude = np.abs(x) if self.by_magnitude else x
+        return int(np.count_nonzero((magnitude < low) | (magnitude > high)))
+
+    @property
+    def range_text(self) -> str:
+        """The valid input range as a reader knows it, e.g. "2**-64 to 2**64"."""
+        low, high = (_bound_text(b) for b in (self.low, self.high))
+        return f"{low} to {high}" + (" in magnitude" if self.by_magnitude else "")
 
 
 class Op:

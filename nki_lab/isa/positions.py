@@ -18,11 +18,10 @@ from nki_lab.ir.definition.instruction import (
     writes,
 )
 from nki_lab.ir.tensor.register import Register
-from nki_lab.isa.masks import overlay
+from nki_lab.isa.arrays import overlay, scratch
 from nki_lab.isa.numerics import FLOAT32
 from nki_lab.isa.operators import OPS
 from nki_lab.isa.rules import not_packed, one_of_operators, same_free_size, same_partitions
-from nki_lab.isa.scratch import scratch
 from nki_lab.isa.streaming import stream
 from nki_lab.targets.engines import GPSIMD
 from nki_lab.targets.facts import ISA, NKI_RELEASES

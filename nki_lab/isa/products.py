@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nki_lab.isa.scratch import scratch
+from nki_lab.isa.arrays import scratch
 
 _FLOAT32 = np.dtype(np.float32)
 _ZERO = np.float32(0)

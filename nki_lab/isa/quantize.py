@@ -18,6 +18,7 @@ from nki_lab.ir.definition.instruction import (
     rule,
     writes,
 )
+from nki_lab.isa.arrays import scratch
 from nki_lab.isa.microscaling import (
     BIAS,
     EIGHT_BITS,
@@ -32,7 +33,6 @@ from nki_lab.isa.microscaling import (
 )
 from nki_lab.isa.numerics import FLOAT32, store_cast
 from nki_lab.isa.rules import same_partitions
-from nki_lab.isa.scratch import scratch
 from nki_lab.isa.streaming import stream
 from nki_lab.targets.engines import VECTOR
 from nki_lab.targets.facts import ISA

@@ -38,6 +38,7 @@ from nki_lab.ir.definition.instruction import (
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa import xorwow
 from nki_lab.isa.accumulators import column
+from nki_lab.isa.arrays import scratch
 from nki_lab.isa.numerics import BITS
 from nki_lab.isa.random_states import NAMED_ENGINE, random_state
 from nki_lab.isa.rules import (
@@ -48,7 +49,6 @@ from nki_lab.isa.rules import (
     same_free_size,
     same_partitions,
 )
-from nki_lab.isa.scratch import scratch
 from nki_lab.isa.streaming import stream
 from nki_lab.targets.engines import GPSIMD, VECTOR, Engine
 from nki_lab.targets.facts import ISA

@@ -8,9 +8,8 @@ from typing import Any
 from nki_lab.ir.program.nodes import Kernel
 from nki_lab.ir.text.parser import parse_kernel
 from nki_lab.isa import enums, registry
-from nki_lab.isa.asserting import assert_true
+from nki_lab.isa.observing import assert_true, device_print
 from nki_lab.isa.operators import NAMED
-from nki_lab.isa.printing import device_print
 
 
 def dotted_names() -> dict[str, Any]:

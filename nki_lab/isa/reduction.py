@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from nki_lab.ir.definition.instruction import Order, Shape, instruction, reads, rule, writes
+from nki_lab.ir.definition.operands import REDUCED, over_partitions
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa import numerics
-from nki_lab.isa.axes import REDUCED, over_partitions
+from nki_lab.isa.arrays import change_sign
 from nki_lab.isa.indirection import indirection
-from nki_lab.isa.negation import change_sign
 from nki_lab.isa.operators import OPS, Op, total
 from nki_lab.isa.rules import (
     flag,

@@ -19,6 +19,7 @@ from nki_lab.dtypes import (
     uint16,
 )
 from nki_lab.ir.definition.instruction import Order, Shape, instruction, reads, rule, writes
+from nki_lab.ir.definition.operands import SCANNED, over_free_axes
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.accumulators import (
     LOAD_REDUCE,
@@ -27,7 +28,7 @@ from nki_lab.isa.accumulators import (
     column,
     vector_accumulator,
 )
-from nki_lab.isa.axes import SCANNED, over_free_axes
+from nki_lab.isa.arrays import scan, scratch
 from nki_lab.isa.enums import reduce_cmd
 from nki_lab.isa.indirection import indirection
 from nki_lab.isa.operators import OPS, Op
@@ -45,8 +46,6 @@ from nki_lab.isa.rules import (
     same_partitions,
     vector_has_operator,
 )
-from nki_lab.isa.scratch import scratch
-from nki_lab.isa.sequential import scan
 from nki_lab.isa.streaming import stream
 from nki_lab.targets.engines import VECTOR
 from nki_lab.targets.facts import ISA

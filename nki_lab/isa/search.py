@@ -8,10 +8,10 @@ import numpy as np
 
 from nki_lab.dtypes import uint16, uint32
 from nki_lab.ir.definition.instruction import Order, Rule, Shape, instruction, reads, rule, writes
-from nki_lab.isa.axes import SEARCHED, over_free_axes
+from nki_lab.ir.definition.operands import SEARCHED, over_free_axes
+from nki_lab.isa.arrays import scratch
 from nki_lab.isa.numerics import FLOAT32
 from nki_lab.isa.rules import not_packed, same_free_size, same_partitions
-from nki_lab.isa.scratch import scratch
 from nki_lab.isa.streaming import stream
 from nki_lab.targets.engines import VECTOR
 from nki_lab.targets.facts import ISA

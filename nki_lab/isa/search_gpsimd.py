@@ -20,8 +20,8 @@ from nki_lab.ir.definition.instruction import (
     updates,
     writes,
 )
+from nki_lab.ir.definition.operands import SEARCHED, over_free_axes
 from nki_lab.ir.tensor.view import NkiTensor
-from nki_lab.isa.axes import SEARCHED, over_free_axes
 from nki_lab.isa.rules import same_free_size, same_partitions
 from nki_lab.isa.streaming import ports, stored_bytes, stream
 from nki_lab.targets.engines import GPSIMD

@@ -17,6 +17,7 @@ from nki_lab.dtypes import (
     uint32,
 )
 from nki_lab.ir.definition.instruction import Shape, instruction, reads, rule, writes
+from nki_lab.ir.definition.operands import into_result
 from nki_lab.isa.accumulators import (
     IDLE,
     REDUCE,
@@ -26,9 +27,8 @@ from nki_lab.isa.accumulators import (
     result_is_reduced,
     vector_accumulator,
 )
-from nki_lab.isa.axes import into_result
+from nki_lab.isa.arrays import overlay, scratch
 from nki_lab.isa.enums import reduce_cmd
-from nki_lab.isa.masks import overlay
 from nki_lab.isa.operators import OPS
 from nki_lab.isa.rules import (
     choice,
@@ -39,7 +39,6 @@ from nki_lab.isa.rules import (
     same_free_size,
     same_partitions,
 )
-from nki_lab.isa.scratch import scratch
 from nki_lab.isa.streaming import stream
 from nki_lab.targets.engines import VECTOR
 from nki_lab.targets.facts import ISA

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from nki_lab.ir.definition.instruction import Order, Shape, instruction, reads, rule, writes
+from nki_lab.ir.definition.operands import REDUCED, over_free_axes
 from nki_lab.ir.tensor.view import NkiTensor
-from nki_lab.isa.axes import REDUCED, over_free_axes
+from nki_lab.isa.arrays import scratch
 from nki_lab.isa.operators import total
 from nki_lab.isa.rules import at_most, not_packed, same_partitions
-from nki_lab.isa.scratch import scratch
 from nki_lab.isa.streaming import stream
 from nki_lab.targets.engines import VECTOR
 from nki_lab.targets.facts import ISA

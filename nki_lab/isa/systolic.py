@@ -19,7 +19,7 @@ from nki_lab.dtypes import (
 )
 from nki_lab.ir.definition.cost import MicroOp, Stage
 from nki_lab.ir.tensor.view import NkiTensor
-from nki_lab.isa.scratch import scratch
+from nki_lab.isa.arrays import scratch
 from nki_lab.targets.spec import Target
 
 #: 8-bit floats the array multiplies (nki/api/nki/isa/__init__.py:576); float8_e4m3fn only where the target has it.

@@ -22,6 +22,7 @@ from nki_lab.dtypes import (
 )
 from nki_lab.ir.definition.cost import MicroOp
 from nki_lab.ir.definition.instruction import Shape, instruction, reads, rule, writes
+from nki_lab.ir.definition.operands import into_result
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.accumulators import (
     IDLE,
@@ -34,7 +35,6 @@ from nki_lab.isa.accumulators import (
     result_is_reduced,
     vector_accumulator,
 )
-from nki_lab.isa.axes import into_result
 from nki_lab.isa.enums import reduce_cmd
 from nki_lab.isa.indirection import indirection
 from nki_lab.isa.operators import OPS, Op, OpClass

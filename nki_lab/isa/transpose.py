@@ -15,9 +15,9 @@ from nki_lab.ir.definition.instruction import (
     rule,
     writes,
 )
+from nki_lab.isa.arrays import scratch
 from nki_lab.isa.products import product
 from nki_lab.isa.rules import engine_in, same_dtype
-from nki_lab.isa.scratch import scratch
 from nki_lab.isa.streaming import stream
 from nki_lab.isa.systolic import INPUTS, TRANSPOSE_MODE, array_passes, identity
 from nki_lab.targets.engines import TENSOR, VECTOR, Engine

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nki_lab.isa.scratch import scratch
+from nki_lab.isa.arrays import scratch
 
 WORDS = 6
 _SHIFTED = WORDS - 1  # words of the xorshift part

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from nki_lab.ir.building.builder import current
 from nki_lab.ir.tensor.view import NkiTensor
-from nki_lab.isa import printing
-from nki_lab.isa.asserting import assert_true
+from nki_lab.isa import observing as printing
+from nki_lab.isa.observing import assert_true
 
 
 def device_print(print_prefix: str, tensor: NkiTensor) -> None:

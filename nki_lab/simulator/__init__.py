@@ -1,9 +1,8 @@
 """What does a program compute? NumPy values on byte-accurate memories."""
 
 from nki_lab.simulator.eager import EagerRun
-from nki_lab.simulator.machine import Program, simulate
+from nki_lab.simulator.machine import Program, of_rank, run_ranks, simulate
 from nki_lab.simulator.options import SimulatorOptions
-from nki_lab.simulator.programs import of_rank, run_ranks
 from nki_lab.simulator.races import RaceWatch
 
 __all__ = [

@@ -19,15 +19,14 @@ from nki_lab.ir.program.nodes import Finding, Kernel, Loop
 from nki_lab.ir.tensor.register import Register
 from nki_lab.ir.tensor.storage import Storage
 from nki_lab.ir.tensor.view import NkiTensor
-from nki_lab.isa.printing import values_text
+from nki_lab.isa.observing import values_text
 from nki_lab.simulator.arguments import check_writable, elements_of, output_of
 from nki_lab.simulator.bind import Binder
 from nki_lab.simulator.late import Late, RegisterFile
 from nki_lab.simulator.machine import one_blas_thread
-from nki_lab.simulator.memory import Base, Memory
+from nki_lab.simulator.memory import Base, Memory, new_registers
 from nki_lab.simulator.options import SimulatorOptions
 from nki_lab.simulator.overwriting import Overwriting
-from nki_lab.simulator.registers import new_registers
 from nki_lab.simulator.rendezvous import DeviceLoop
 from nki_lab.simulator.unwritten import Unwritten
 from nki_lab.targets.spaces import PSUM

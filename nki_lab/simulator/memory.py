@@ -11,10 +11,12 @@ import numpy as np
 
 from nki_lab.dtypes import DType, dtype_of
 from nki_lab.errors import NotModelled
+from nki_lab.ir.definition.operands import State
 from nki_lab.ir.program.nodes import Kernel
 from nki_lab.ir.tensor.footprint import footprint, overlap
 from nki_lab.ir.tensor.storage import Address, Storage
 from nki_lab.ir.tensor.view import NkiTensor, whole_view
+from nki_lab.isa import xorwow
 from nki_lab.simulator.options import SimulatorOptions
 from nki_lab.targets.spaces import PSUM, SBUF, SHARED_HBM, MemoryRegion
 from nki_lab.targets.spec import Target
@@ -216,3 +218,28 @@ def _aligned(size: int) -> np.ndarray:
     raw = np.empty(size + 64, np.uint8)
     shift = -raw.ctypes.data % 64
     return raw[shift : shift + size]
+
+
+Registers = dict[State, np.ndarray]
+
+
+def new_registers(target: Target) -> Registers:
+    """Return arrays for all registers, a row per partition, in the state before a run."""
+    registers = {s: np.empty((target.partitions, s.words), s.dtype) for s in State}
+    reset_registers(registers)
+    return registers
+
+
+def reset_registers(registers: Registers) -> None:
+    """Put the registers into the state before a run.
+
+    Accumulators keep their values from one kernel to the next and no page says what the first one finds, so they are
+    NaN, as memory is that nothing has written (nki/guides/nki_simulator.rst): a sum that was not reset cannot look
+    right. Random states outlive a kernel too (nki/api/nki/isa/__init__.py:2156); here they start from the seed 0, so
+    that a run can be repeated.
+    """
+    for state, register in registers.items():
+        if state.is_accumulator:
+            register.fill(np.nan)
+        else:
+            xorwow.seed(register, 0)

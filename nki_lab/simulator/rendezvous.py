@@ -11,21 +11,20 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from nki_lab.errors import MissingPartner, NkiError
 from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.program.execution import too_many_trips
-from nki_lab.ir.program.nodes import Loop
+from nki_lab.ir.program.nodes import Kernel, Loop
 from nki_lab.ir.tensor.register import Register
 from nki_lab.progress import phase
 from nki_lab.simulator.bind import run_steps, tell_where
+from nki_lab.simulator.late import Late, RegisterFile
+from nki_lab.simulator.memory import Memory
+from nki_lab.simulator.options import SimulatorOptions
+from nki_lab.simulator.unwritten import Unwritten
 from nki_lab.source import Span, came_at
-
-if TYPE_CHECKING:
-    from nki_lab.simulator.late import Late, RegisterFile
-    from nki_lab.simulator.machine import Program
-    from nki_lab.simulator.options import SimulatorOptions
 
 
 class Place(NamedTuple):
@@ -48,6 +47,17 @@ class World(NamedTuple):
         return f"rank {place.rank}" + (f", core {place.core}" if self.cores > 1 else "")
 
 
+class Partner(Protocol):
+    """What a meeting needs of the program whose step it is."""
+
+    kernel: Kernel
+    place: Place
+    world: World
+    memory: Memory
+    unwritten: Unwritten
+    notice: Callable[..., None]
+
+
 class Meeting(ABC):
     """A step in which a program waits for others.
 
@@ -63,9 +73,9 @@ class Meeting(ABC):
     may_pass = False
     advice = ""  # how to mend a meeting that cannot take place
 
-    def __init__(self, i: Instruction, program: Program, late: Late) -> None:
+    def __init__(self, i: Instruction, program: Partner, late: Late) -> None:
         self.i = i
-        self.program: Program = weakref.proxy(program)  # whose step it is
+        self.program: Partner = weakref.proxy(program)  # whose step it is
         self.place = program.place
         self.late = late
         self.tensors: dict[str, Any] = {}

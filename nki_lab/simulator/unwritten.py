@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,11 +28,9 @@ from nki_lab.ir.program.unwritten import (
 from nki_lab.ir.tensor.storage import Storage
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.simulator.accesses import Access, Elements
+from nki_lab.simulator.late import Late
 from nki_lab.source import Span
 from nki_lab.targets.spaces import SHARED_HBM
-
-if TYPE_CHECKING:
-    from nki_lab.simulator.late import Late
 
 
 class _Mask:

@@ -10,10 +10,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from docs.example_script import example_script
 from nki_lab.api.install import aliases
 from nki_lab.isa import registry
 from nki_lab.isa.catalog import targets_of
-from nki_lab.isa.example_script import example_script
 from nki_lab.targets import ALL_TARGETS
 from nki_lab.targets.spec import Target
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import nki_lab
-from nki_lab.isa.negation import change_sign
+from nki_lab.isa.arrays import change_sign
 from tests.isa.case import Case, Traced, check, empty, isa, nl, tile
 
 STEPS = (1, 2, 3, 4, 8, 16)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nki_lab.isa import xorwow
-from nki_lab.simulator.registers import new_registers
+from nki_lab.simulator.memory import new_registers
 from nki_lab.targets import ALL_TARGETS
 from nki_lab.targets.engines import Engine
 from tests.isa.case import Case, Traced, empty, isa, tile

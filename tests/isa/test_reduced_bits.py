@@ -11,8 +11,8 @@ import pytest
 import nki_lab
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
+from nki_lab.ir.definition.operands import REDUCED
 from nki_lab.isa import registry
-from nki_lab.isa.axes import REDUCED
 from nki_lab.isa.example import example_call
 from nki_lab.runtime import jit
 from nki_lab.targets import ALL_TARGETS

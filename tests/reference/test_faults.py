@@ -15,7 +15,7 @@ from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa import numerics, registry, xorwow
 from nki_lab.isa.operators import ALU, OPS
 from nki_lab.simulator import bind, late
-from nki_lab.simulator.cores import CoreMeeting
+from nki_lab.simulator.meetings import CoreMeeting
 from tests.reference.compared import differences, written
 from tests.reference.groups import cores_program, ranks_program
 from tests.reference.tensors import Refused

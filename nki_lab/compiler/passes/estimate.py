@@ -79,17 +79,8 @@ class Piece:
 
     def least_time(self) -> int:
         """Return a time in picoseconds that no order is faster than: that of the busiest queue, or of all transfers."""
-        busy = [0] * len(self.lanes)
-        moved = 0
-        for record, lane in zip(self.records, self.lane_of, strict=False):
-            if record is None:
-                continue
-            if isinstance(record.queue, RingKey):
-                busy[lane] += record.issue
-                moved += record.work
-            else:
-                busy[lane] += _occupied(record)
-        return max(*busy, moved, 0)
+        busy, moving = self._busy()
+        return max(*busy, sum(moving), 0)
 
     def time_in_order(self) -> int:
         """Return the time in picoseconds if the queues take their instructions in the order given."""
@@ -143,18 +134,21 @@ class Piece:
 
     def busiest(self) -> int:
         """Return the queue with the most work."""
-        return max(range(len(self.lanes)), key=self._busy().__getitem__)
+        busy, moving = self._busy()
+        return max(range(len(self.lanes)), key=lambda lane: busy[lane] + moving[lane])
 
-    def _busy(self) -> list[int]:
-        busy = [0] * len(self.lanes)
+    def _busy(self) -> tuple[list[int], list[int]]:
+        """Return how long each queue issues or computes, and how long its transfers move data."""
+        busy, moving = [0] * len(self.lanes), [0] * len(self.lanes)
         for record, lane in zip(self.records, self.lane_of, strict=False):
-            if record is not None:
-                busy[lane] += (
-                    record.issue + record.work
-                    if isinstance(record.queue, RingKey)
-                    else _occupied(record)
-                )
-        return busy
+            if record is None:
+                continue
+            if isinstance(record.queue, RingKey):
+                busy[lane] += record.issue
+                moving[lane] += record.work
+            else:
+                busy[lane] += _occupied(record)
+        return busy, moving
 
 
 def _occupied(record: Record) -> int:

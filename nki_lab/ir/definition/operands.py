@@ -175,6 +175,34 @@ def rule(
     return lambda holds: Rule(text, about, holds, help, error, source, finding)
 
 
+# -- what an instruction does along the axes of an operand: values of `Operand.along` ----------------------------
+
+Along = Callable[["Instruction", NkiTensor], dict[int, str]]
+
+REDUCED, SEARCHED, SCANNED = "reduced", "searched", "scanned in order"
+
+
+def over_free_axes(word: str) -> Along:
+    """Say one word of all free axes of an operand."""
+    return lambda i, view: dict.fromkeys(range(1, len(view.shape)), word)
+
+
+def over_partitions(word: str) -> Along:
+    """Say one word of the partition axis of an operand."""
+    return lambda i, view: {0: word}
+
+
+def into_result(parameter: str) -> Along:
+    """Say of a tile's free axes that what is written is also reduced into another parameter, where that is given."""
+
+    def along(i: Instruction, view: NkiTensor) -> dict[int, str]:
+        if not isinstance(getattr(i, parameter), NkiTensor):
+            return {}
+        return dict.fromkeys(range(1, len(view.shape)), f"{REDUCED} into {parameter}")
+
+    return along
+
+
 # -- rules that follow from a declaration ----------------------------------------------------------
 
 _INDIRECT = f"{LANGUAGE}:546"

@@ -1,8 +1,10 @@
-"""How are values of tensors printed while a kernel runs?
+"""Instructions that only look at tensors: printing while a kernel runs, and assertions on values.
 
-Printing is part of a program, so that it survives passes and the text form, but no engine does it: on the device the
-runtime exports the tensor (nki/api/nki/language/__init__.py:2660), in a time that no page gives. Here it takes none
-and nothing waits for it, so a timeline is the same with and without it.
+Both are part of a program, so that they survive passes and the text form, but no engine runs them: they take no time
+and nothing waits for them, so a timeline is the same with and without them. On the device the runtime exports what is
+printed (nki/api/nki/language/__init__.py:2660), in a time that no page gives. Examples of the official API check their
+results with `assert nl.equal(a, b)`; each run looks at the values when it gets there. No chip has that: on a device a
+tensor is always true.
 """
 
 from __future__ import annotations
@@ -12,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from nki_lab.dtypes import DType
-from nki_lab.errors import WrongOperand
+from nki_lab.errors import CheckFailed, WrongOperand
 from nki_lab.ir.definition.instruction import Shape, instruction, reads, rule
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.numerics import stored
 from nki_lab.targets.engines import Engine
 from nki_lab.targets.facts import LANGUAGE
-from nki_lab.targets.spaces import HBM, SBUF
+from nki_lab.targets.spaces import HBM, PSUM, SBUF
 
 
 @rule(
@@ -74,3 +76,25 @@ def values_text(values: np.ndarray, dtype: DType) -> str:
         infstr="inf", sign="-", floatmode="maxprec", formatter=formatter, legacy=False,
     ):  # fmt: skip
         return np.array2string(values)
+
+
+@instruction(
+    engine=(Engine.unknown,),
+    tensor=reads(*HBM, SBUF, PSUM, shape=Shape.OWN),
+    numerics=stored("tensor"),
+    any_start=("tensor",),
+    observes=True,
+)
+def assert_true(tensor: NkiTensor) -> None:
+    """Raise CheckFailed where the result of a comparison has an element that is false."""
+
+
+@assert_true.semantics
+def _(tensor):
+    false = np.argwhere(tensor == 0)
+    if len(false):
+        first = [int(n) for n in false[0]]
+        raise CheckFailed(
+            f"the assertion does not hold: {len(false):,} of {tensor.size:,} elements are false, the first at {first}",
+            help="look at both sides with nl.device_print",
+        )
