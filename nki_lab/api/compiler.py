@@ -1,4 +1,4 @@
-"""What does `nki.compiler` offer? Its names are documented only in examples; none is modelled."""
+"""The module `nki.compiler`: its names are documented only in examples, and none is modelled."""
 
 from typing import Any
 

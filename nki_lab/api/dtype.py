@@ -1,4 +1,4 @@
-"""What does `nki.dtype` offer? The element types, under their second import name."""
+"""The module `nki.dtype`: the element types, under their second import name."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What does `nki.isa.constants` offer? The named choices of instructions, under their second import name."""
+"""The module `nki.isa.constants`: the named choices of instructions, under their second import name."""
 
 from nki_lab.isa.enums import (
     dge_mode,

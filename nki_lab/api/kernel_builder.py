@@ -1,4 +1,4 @@
-"""What does `nki.compiler.kernel_builder` offer? Programs for a device, which are not made here."""
+"""The module `nki.compiler.kernel_builder`: it builds programs for a device, so every name is refused."""
 
 from typing import Any
 

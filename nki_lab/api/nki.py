@@ -1,4 +1,4 @@
-"""What does `import nki` offer? Each name is fetched from its room when it is first used."""
+"""The module `nki`: each name is fetched from its room when it is first used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does `nki.tensor` offer? The class of tensors."""
+"""The module `nki.tensor`: the class of tensors."""
 
 from nki_lab.ir.tensor.view import NkiTensor
 

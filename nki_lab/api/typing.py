@@ -1,4 +1,4 @@
-"""What does `nki.typing` offer? The annotation `tensor[128, 512]` for parameters of kernels."""
+"""The module `nki.typing`: the annotation `tensor[128, 512]` for parameters of kernels."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How does a Python function become a program?"""
+"""Turns a Python function into a program."""

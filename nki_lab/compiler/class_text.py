@@ -1,4 +1,4 @@
-"""Where does the text of a class stand, and what in it is no field or method?"""
+"""The text of a class: where it stands, and what in it is neither a field nor a method."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where does the text of a function stand, and which constructs are in it?
+"""The text of a function: where it stands, and the constructs in it.
 
 The text is parsed once per file and looked at once per function.
 """

@@ -1,4 +1,4 @@
-"""Which constructs of the language table does a text have?"""
+"""Finds the constructs of the language table in a text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a text do with lists, dicts and strings of its own that NKI's parser does not know?
+"""Finds uses of lists, dicts and strings that NKI's parser does not know.
 
 Only names are looked at that a function gives nothing but values of one kind, as the text shows: an argument, or what a
 function returned, may be anything.

@@ -1,4 +1,4 @@
-"""Which variables of Python loops have a value at a place in the author's text?"""
+"""Finds the variables of Python loops that have a value at a place in the author's text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A kernel's own Python raised: which mistake of a kernel author is it, and what should be written?"""
+"""Explains an exception of a kernel's own Python: the mistake, and what to write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The author's own Python raised: which values were involved, and which name or argument was meant?"""
+"""Explains an exception of the author's own Python: the values in it, and the name or argument that was meant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a kernel's source when it was loaded from a file?"""
+"""The source of a kernel that was loaded from a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may a kernel write besides instructions? The names of `nki.language`, and nothing else.
+"""The module `nki.language`: all that a kernel may write besides instructions.
 
     import nki.language as nl      # the same module: see nki_lab.api.install
 

@@ -1,4 +1,4 @@
-"""How does a kernel get a new tensor?"""
+"""Makes new tensors, empty, filled or constant."""
 
 from __future__ import annotations
 

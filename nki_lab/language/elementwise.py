@@ -1,4 +1,4 @@
-"""What does an operator of nki.language do when a kernel calls it: nl.add(x, y), nl.exp(x)?
+"""Operators of nki.language as functions of tiles: nl.add(x, y), nl.exp(x).
 
 The objects are the rows of isa/operators.py; here they get the instructions they stand for as functions.
 """

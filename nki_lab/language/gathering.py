@@ -1,4 +1,4 @@
-"""How are elements of a tile chosen by a tile of indices?"""
+"""Chooses elements of a tile by a tile of indices."""
 
 from __future__ import annotations
 

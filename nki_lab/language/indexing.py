@@ -1,4 +1,4 @@
-"""How does a kernel name a part of a tensor, and ask where it lives?"""
+"""Names parts of a tensor, and tells which memory it is in."""
 
 from __future__ import annotations
 

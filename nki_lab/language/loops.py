@@ -1,4 +1,4 @@
-"""Which loops can a kernel write?
+"""The loops of a kernel: unrolled ones, and those that the device runs.
 
 `affine_range`, `sequential_range` and `static_range` are unrolled: they are Python's `range` under other names.
 `fori_loop`, `while_loop` and the older `dynamic_range` are loops that the device runs; their body is traced once.

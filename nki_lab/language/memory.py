@@ -1,4 +1,4 @@
-"""How do values move between device memory and tiles?"""
+"""Moves values between device memory and tiles."""
 
 from __future__ import annotations
 

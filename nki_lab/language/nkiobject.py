@@ -1,4 +1,4 @@
-"""How are objects built from the classes that kernels define?
+"""Builds objects of the classes that kernels define.
 
 NKI builds them by rules of its own (nki/get-started/nki-language-guide.rst, "Class Support"): with or without
 `@dataclass`, a class that defines `__init__` is built by it; for any other class the initializer takes every field,

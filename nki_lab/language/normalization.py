@@ -1,4 +1,4 @@
-"""How are rows of a tile normalized?"""
+"""Normalizes the rows of a tile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may a composite of nki.language be given, and which tile does it return?
+"""Checks what a composite of nki.language is given, and makes the tile that it returns.
 
 Composites return new SBUF tiles. They take tiles of equal shape and do not broadcast
 (release-notes/components/nki.rst, NKI Language: known limitations).

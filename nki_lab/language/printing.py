@@ -1,4 +1,4 @@
-"""How does an author look at values while a kernel runs?"""
+"""Prints values while a kernel runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a kernel get random numbers?"""
+"""Random numbers in kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How are the free axes of a tile reduced to one number per row?
+"""Reduces the free axes of a tile to one number per row.
 
 Only the last free axes can be reduced, without a gap: [1], [1, 2], ... up to the last one
 (nki/api/nki/language/__init__.py, sum). The partition axis is reduced by the Tensor or GpSimd engine.

@@ -1,4 +1,4 @@
-"""How are elements rounded to whole numbers?
+"""Rounds elements to whole numbers.
 
 No engine has floor, ceil or trunc. The cast from float32 to int32 rounds to the nearest integer, ties to even
 (release-notes/components/nki.rst, NKI 0.6.0); where that went past the wanted side, 1 is taken back. Elements of

@@ -1,4 +1,4 @@
-"""How are tiles multiplied as matrices, transposed, repeated and chosen from?"""
+"""Multiplies tiles as matrices, transposes and repeats them, and chooses between them."""
 
 from __future__ import annotations
 

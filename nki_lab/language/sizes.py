@@ -1,4 +1,4 @@
-"""How large can a tile be on the chip the kernel is compiled for?"""
+"""Sizes of tiles on the chip that the kernel is compiled for."""
 
 from __future__ import annotations
 

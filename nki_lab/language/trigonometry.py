@@ -1,4 +1,4 @@
-"""How are sine, cosine and tangent computed for angles of any size?
+"""Sine, cosine and tangent of angles of any size.
 
 The Scalar engine's sine is valid in [-pi, pi] and extrapolates outside (nki/api/nki.api.shared.rst, nki-act-func);
 `nl.sin` takes whole turns away first. The turns are subtracted in three parts, the first two of few bits, so that

@@ -1,4 +1,4 @@
-"""What happens when a kernel is called?"""
+"""Calls of kernels: compile, run, and what a run gave."""
 
 from nki_lab.runtime.benchmark import benchmark
 from nki_lab.runtime.check import Comparison

@@ -1,4 +1,4 @@
-"""How does a kernel run with other values of the globals it reads, while nobody else sees them?
+"""Runs a kernel with other values of the globals it reads, which nobody else sees.
 
 The functions that read a global are copied, with a dictionary of globals of their own. The author's dictionary stays as
 it is, also for a cell that runs meanwhile in another thread. A global that something reads which cannot be copied (a

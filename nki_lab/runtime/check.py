@@ -1,4 +1,4 @@
-"""Is a result what it should be?"""
+"""Compares a result with what it should be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does `nki_lab.compare` compare: results with a reference, or two runs with each other?"""
+"""`nki_lab.compare`: compares results with a reference, or two runs with each other."""
 
 from __future__ import annotations
 

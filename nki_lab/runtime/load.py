@@ -1,4 +1,4 @@
-"""How does a kernel come back from a file?"""
+"""Loads a kernel from a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How is a run stopped that takes too long?"""
+"""Stops a run that takes too long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How is a kernel timed with other values of its compile-time parameters?"""
+"""Times a kernel with other values of its compile-time parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which parameters of a kernel can be changed without running it, and which values are worth a look?
+"""Finds the parameters of a kernel that can be changed without running it, and values worth a look.
 
 tile_n, cfg.tile_n    numbers, texts, dtypes and members of enums among the arguments, also inside objects
 dtype, x.dtype        of all floating-point arrays, or of one
