@@ -28,7 +28,7 @@ help:
 	@echo 'make test       run every check that CI runs   (ARGS=-x stops at the first failure)'
 	@echo 'make check      run only the static checks: ruff, mypy, import contracts'
 	@echo 'make fuzz       compare random kernels with a reference, and before, between and after all passes   (FUZZ_EXAMPLES=10000 FUZZ_SEED=1)'
-	@echo 'make workshop   write the notebooks of the workshop anew from workshop/sources   (NAMES=01_first_kernel)'
+	@echo 'make workshop   write the notebooks of the workshop anew from workshop/lessons   (NAMES=01_first_kernel)'
 	@echo 'make docs       build the documentation site, build/docs/index.html, without a network'
 	@echo 'make venv       only prepare $(VENV), with everything optional (EXTRAS=workshop: without tools)'
 	@echo 'make catalog    tell the JupyterLab extension the current names and options, and build it'

@@ -1,13 +1,13 @@
-"""How do the notebooks of the workshop come from their sources?
+"""Writes the notebooks of the workshop from the folders in `lessons`.
 
     python -m workshop.generate                    all notebooks, executed
     python -m workshop.generate 01_first_kernel    one of them
-    python -m workshop.generate --text             their text alone; outputs stay where the text did not change
+    python -m workshop.generate --text             only their text; a cell keeps its output if its text did not change
 
-`sources/NN_name.py` holds the cells (jupytext's percent format), `solutions/sNN.py` the solutions as ordinary kernels.
-A notebook with exercises is written twice: `NN_name.ipynb` for learners, with skeletons, and
-`solutions/NN_name.ipynb`, where each skeleton is replaced by the text of the function of the same name in `sNN.py`, and
-each open answer by its entry in `ANSWERS`. AUTHORS.md says how to write them.
+In `lessons/NN_name`, `lesson.py` holds the cells (jupytext's percent format) and `solutions.py` the solutions as
+ordinary kernels. A lesson with exercises becomes two notebooks: `NN_name.ipynb` for learners, with skeletons, and
+`solutions/NN_name.ipynb`, where the function of the same name in `solutions.py` replaces each skeleton, and its entry
+in `ANSWERS` each open answer. AUTHORS.md says how to write them.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ import typer
 
 from nki_lab.cli import notebook_file
 from nki_lab.errors import NkiError
+from nki_lab.exercises.catalog import lesson_folders
 
 FOLDER = Path(__file__).parent
-SOURCES = FOLDER / "sources"
 SOLUTIONS = FOLDER / "solutions"
 SECONDS = 120  # for one cell; a whole notebook should take less than half of it
 
@@ -48,11 +48,12 @@ if find_spec("nki_lab") is None:
 %load_ext nki_lab"""
 _NUMBER = re.compile(r"(\d\d)_\w+")
 _OPEN = re.compile(r"\.\.\.(?=[\s,)]|$)")
+_PICTURE = re.compile(r"(\]\()([\w-]+\.svg\))")
 _LINK = re.compile(r"(\]\()([^)#:\s]+)([)#])")
 
 
 class BadSource(ValueError):
-    """A source or its solutions that no notebook can be made of."""
+    """A lesson that does not give a notebook."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Solutions:
     """The solutions of one notebook.
 
     Attributes:
-        functions: text of each function of `sNN.py`, by name.
+        functions: text of each function of `solutions.py`, by name.
         answers: text of each entry of its `ANSWERS`, by the id of the exercise.
     """
 
@@ -69,8 +70,8 @@ class Solutions:
 
     @classmethod
     def of(cls, name: str) -> Solutions:
-        """Read the solutions of the notebook `NN_name`; there may be none."""
-        path = SOLUTIONS / f"s{name[:2]}.py"
+        """Read the solutions of the lesson `NN_name`; a lesson without exercises has none."""
+        path = lesson_folders()[name] / "solutions.py"
         text = path.read_text("utf-8") if path.exists() else ""
         functions, answers = {}, {}
         for node in ast.parse(text).body:
@@ -86,13 +87,14 @@ class Solutions:
 
 
 def names() -> list[str]:
-    """Return the names of all sources, in order."""
-    return sorted(path.stem for path in SOURCES.glob("[0-9][0-9]_*.py"))
+    """Return the names of all lessons, in order."""
+    return list(lesson_folders())
 
 
 def learner(name: str) -> Any:
     """Return the notebook for learners, without outputs."""
-    notebook = jupytext.reads((SOURCES / f"{name}.py").read_text("utf-8"), fmt="py:percent")
+    text = (lesson_folders()[name] / "lesson.py").read_text("utf-8")
+    notebook = jupytext.reads(text, fmt="py:percent")
     for cell in notebook.cells:
         facts = cell.metadata
         if "id" not in facts:
@@ -100,6 +102,8 @@ def learner(name: str) -> Any:
         cell.id = facts["id"]
         if cell.id == "load":
             cell.source = LOAD
+        if cell.cell_type == "markdown":
+            cell.source = _PICTURE.sub(rf"\1lessons/{name}/\2", cell.source)
         tags = [
             *facts.get("tags", ()),
             *(f"{role}-{facts[role]}" for role in ROLES if role in facts),
@@ -175,7 +179,7 @@ def _solved(name: str, id: str, source: str, solutions: Solutions) -> str:
     if id in solutions.answers:
         text, answered = _OPEN.subn(lambda _: solutions.answers[id], text, count=1)
     if not known and not answered:
-        raise BadSource(f"{name}: nothing in s{name[:2]}.py solves the cell of {id}")
+        raise BadSource(f"{name}: nothing in its solutions.py solves the cell of {id}")
     for node in known:  # last, since a solution may hold `...` itself
         text = text.replace(_place(node.name), solutions.functions[node.name])
     return head + text
@@ -227,7 +231,7 @@ def main(
     wanted: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...")] = None,
     text: Annotated[bool, typer.Option("--text", help="do not run them")] = False,
 ) -> None:
-    """Write the notebooks of the workshop from their sources."""
+    """Write the notebooks of the workshop from their lessons."""
     chosen = [Path(name).stem for name in wanted or names()]
     for name in chosen:
         start = time.perf_counter()

@@ -22,8 +22,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from nki_lab.cli.lab import jupyter_command
-from nki_lab.cli.workshop_files import SOLUTIONS, copy_workshop, workshop_folder
+from nki_lab.cli.workshop_files import SOLUTIONS, copy_workshop
 from nki_lab.errors import NkiError
+from nki_lab.exercises.catalog import workshop_folder
 from nki_lab.explain.doctor import Check, Examination, examine, install_command
 from nki_lab.settings import VARIABLES
 

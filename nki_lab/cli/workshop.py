@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nki_lab.cli.lab import open_lab
-from nki_lab.cli.workshop_files import Copied, copy_workshop, workshop_folder
+from nki_lab.cli.workshop_files import Copied, copy_workshop
 from nki_lab.errors import UnknownOption
 from nki_lab.source import text_of
 
@@ -54,6 +54,8 @@ def workshop(
         typer.echo(found.text())
         found.require()
         return
+    from nki_lab.exercises.catalog import workshop_folder
+
     copied = copy_workshop(workshop_folder(), folder, update=update, solutions=solutions)
     typer.echo(text_of(_told(copied, folder)))
     if not copy_only:

@@ -9,19 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from nki_lab.errors import UsageError
 
-_CHECKOUT = Path(__file__).parents[2]
-# Where pip puts the notebooks, below the folder that it installs to.
-_INSTALLED = "share/nki-lab/workshop/*.ipynb"
-#: What of the workshop is only for those who write it.
-_FOR_AUTHORS = {"AUTHORS.md", "sources", "__pycache__", ".ipynb_checkpoints"}
 SOLUTIONS = "solutions"
 _LIST = ".nki_lab_workshop.json"
 
@@ -47,23 +40,11 @@ class Copied:
     beside: list[Path] = field(default_factory=list)
 
 
-def workshop_folder() -> Path:
-    """Return the folder of the notebooks that came with this nki_lab."""
-    if (_CHECKOUT / "pyproject.toml").is_file() and (_CHECKOUT / "workshop").is_dir():
-        return _CHECKOUT / "workshop"
-    with suppress(metadata.PackageNotFoundError):
-        for file in metadata.files("nki-lab") or ():
-            if file.match(_INSTALLED):
-                return Path(str(file.locate())).resolve().parent
-    raise UsageError("this installation of nki_lab has no workshop", help="install it again")
-
-
 def learner_files(source: Path, solutions: bool) -> list[Path]:
-    """Return what a learner gets of the folder `source`: notebooks, pictures and, if asked, solutions."""
-    found = [path.relative_to(source) for path in sorted(source.rglob("*")) if path.is_file()]
-    unwanted = _FOR_AUTHORS if solutions else _FOR_AUTHORS | {SOLUTIONS}
-    found = [path for path in found if not unwanted & set(path.parts)]
-    return [path for path in found if len(path.parts) > 1 or path.suffix != ".py"]
+    """Return what a learner gets of the folder `source`: notebooks, pictures and, if asked, solved notebooks."""
+    files = [path.relative_to(source) for path in sorted(source.rglob("*")) if path.is_file()]
+    unwanted = {".ipynb_checkpoints"} if solutions else {".ipynb_checkpoints", SOLUTIONS}
+    return [f for f in files if f.suffix in (".ipynb", ".svg") and not unwanted & set(f.parts)]
 
 
 def copy_workshop(

@@ -15,9 +15,11 @@ from nki_lab.cli import workshop_files as files
 from nki_lab.cli.notebook_file import Executed
 from nki_lab.cli.workshop_files import copy_workshop
 from nki_lab.errors import UsageError
+from nki_lab.exercises.catalog import workshop_folder
 from nki_lab.explain.doctor import Examination
 from tests.cli.conftest import Command
 
+PARTS = ("lesson", "problems", "solutions", "wrong")
 OWN, NEWER = "my answer", "a better question"
 
 
@@ -35,13 +37,13 @@ def source_of(path: Path) -> str:
 def source(tmp_path: Path) -> Path:
     """Return a folder as the workshop's is."""
     folder = tmp_path / "source"
-    for name in ("00.ipynb", "01.ipynb", "sources/01.ipynb", "solutions/01.ipynb"):
+    for name in ("00.ipynb", "01.ipynb", "solutions/01.ipynb"):
         notebook(folder / name, f"first {name}")
-    (folder / "pictures").mkdir()
-    (folder / "pictures" / "a.svg").write_text("<svg/>")
-    (folder / "generate.py").write_text("")
-    (folder / "AUTHORS.md").write_text("")
-    (folder / "solutions" / "s01.py").write_text("")
+    lesson = folder / "lessons" / "01"
+    lesson.mkdir(parents=True)
+    (lesson / "a.svg").write_text("<svg/>")
+    for name in ("generate.py", "AUTHORS.md", *(f"lessons/01/{part}.py" for part in PARTS)):
+        (folder / name).write_text("")
     return folder
 
 
@@ -58,14 +60,11 @@ def target(tmp_path: Path, source: Path) -> Path:
 
 
 def test_a_learner_gets_notebooks_and_pictures(source: Path, target: Path):
-    assert names(target) == ["00.ipynb", "01.ipynb", "pictures/a.svg"]
+    assert names(target) == ["00.ipynb", "01.ipynb", "lessons/01/a.svg"]
     again = copy_workshop(source, target)
     assert again == files.Copied()
     copy_workshop(source, target, solutions=True)
-    assert set(names(target)) - {"00.ipynb", "01.ipynb", "pictures/a.svg"} == {
-        "solutions/01.ipynb",
-        "solutions/s01.py",
-    }
+    assert names(target) == ["00.ipynb", "01.ipynb", "lessons/01/a.svg", "solutions/01.ipynb"]
 
 
 @pytest.mark.parametrize("update", [False, True])
@@ -128,7 +127,7 @@ def test_the_command_copies_ours_says_so_and_opens_it(command: Command, tmp_path
     monkeypatch.setattr(lab.subprocess, "call", lambda words: started.append(words) or 0)
     done = command("workshop", tmp_path / "w", "--no-browser")
     assert done.exit_code == 0
-    count = len(files.learner_files(files.workshop_folder(), solutions=False))
+    count = len(files.learner_files(workshop_folder(), solutions=False))
     assert done.output == f"{count} files copied to {tmp_path / 'w'}\n"
     assert "00_setup.ipynb" in names(tmp_path / "w")
     assert f"--ServerApp.root_dir={(tmp_path / 'w').resolve()}" in started[0]

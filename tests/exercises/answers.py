@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from nki_lab.api.install import aliases
-from nki_lab.exercises.catalog import all_problems
+from nki_lab.exercises.catalog import all_problems, lesson_folders, lesson_module
 from nki_lab.exercises.problem import Places, Problem, Question, Task
 from nki_lab.runtime import KernelFunction, Result
 
-SOLUTIONS = Path(__file__).parents[2] / "workshop" / "solutions"
-WRITTEN = Path(__file__).parent / "wrong"
 PROBLEMS = all_problems()
 TASKS = [p for p in PROBLEMS.values() if isinstance(p, Task)]
 PLACES = [p for p in PROBLEMS.values() if isinstance(p, Places)]
@@ -33,33 +29,32 @@ def by_id(problem: Problem) -> str:
     return problem.id
 
 
-def solutions_of(notebook: str) -> ModuleType:
-    """Return the module with the solutions of a notebook, "01"."""
+def part_of(lesson: str, part: str) -> ModuleType | None:
+    """Return the module of `solutions.py` or `wrong.py` of a lesson, "01"; None if the lesson lacks the file."""
+    folder = next(f for name, f in lesson_folders().items() if name.startswith(f"{lesson}_"))
     with aliases():
-        return import_module(f"workshop.solutions.s{notebook}")
+        return lesson_module(folder, part)
 
 
 def kernel_of(task: Task) -> KernelFunction:
     """Return the kernel that solves a task."""
-    return getattr(solutions_of(task.id[:2]), task.name)
+    return getattr(part_of(task.id[:2], "solutions"), task.name)
 
 
 def wrong_answers() -> list[tuple[Task | Places, str, Any]]:
     """Return the wrong answers written for one exercise each, with the kind of reason they are rejected for."""
-    found = []
-    for path in sorted(WRITTEN.glob("w[0-9][0-9].py")):
-        with aliases():
-            module = import_module(f"tests.exercises.wrong.{path.stem}")
-        for id, kernels in module.WRONG.items():
+    answers = []
+    for name in lesson_folders():
+        for id, kernels in getattr(part_of(name[:2], "wrong"), "WRONG", {}).items():
             problem = PROBLEMS[id]
             assert isinstance(problem, (Task, Places))
-            found += [(problem, kind, kernel) for kind, kernel in kernels.items()]
-    return found
+            answers += [(problem, kind, kernel) for kind, kernel in kernels.items()]
+    return answers
 
 
 def answer_of(problem: Problem) -> Any:
     """Return the entry of ANSWERS for an exercise; None where there is none."""
-    return getattr(solutions_of(problem.id[:2]), "ANSWERS", {}).get(problem.id)
+    return getattr(part_of(problem.id[:2], "solutions"), "ANSWERS", {}).get(problem.id)
 
 
 def target_of(task: Problem) -> str:

@@ -13,7 +13,7 @@ from nki_lab.exercises import answer, check, hint, statement
 from nki_lab.exercises.catalog import all_problems
 from nki_lab.runtime import run, use_target
 from nki_lab.settings import override
-from tests.exercises.answers import Changed, kernel_of, of_value, zeros
+from tests.exercises.answers import Changed, kernel_of, of_value, part_of, zeros
 
 with aliases():
     import nki
@@ -174,9 +174,7 @@ def test_it_is_checked_on_the_chip_of_the_notebook(target: str, capsys):
 
 
 def run_of_squares():
-    with aliases():
-        from workshop.solutions.s04 import squares
-    return run(squares, np.ones((512, 1024), np.float32), target="trn2")
+    return run(part_of("04", "solutions").squares, np.ones((512, 1024), np.float32), target="trn2")
 
 
 def test_a_number_may_be_off_a_little():

@@ -7,6 +7,7 @@ import pytest
 
 from nki_lab.errors import ExerciseFailed
 from nki_lab.exercises import answer, check
+from nki_lab.exercises.catalog import lesson_folders
 from nki_lab.exercises.coordinates import judge_places
 from nki_lab.exercises.judge import judge
 from nki_lab.exercises.problem import Places, Problem, Question, Task
@@ -15,7 +16,6 @@ from tests.exercises.answers import (
     PLACES,
     PROBLEMS,
     QUESTIONS,
-    SOLUTIONS,
     TASKS,
     Changed,
     answer_of,
@@ -25,8 +25,8 @@ from tests.exercises.answers import (
     of_value,
     offset,
     overwrite_argument,
+    part_of,
     return_argument,
-    solutions_of,
     target_of,
     wrong_answers,
     zeros,
@@ -153,8 +153,7 @@ def test_a_question_takes_what_its_run_shows(question: Question, capsys):
                 answer(question.id, other)
 
 
-@pytest.mark.parametrize("path", sorted(SOLUTIONS.glob("s[0-9][0-9].py")), ids=lambda p: p.stem)
-def test_no_solution_is_left_over(path):
-    module = solutions_of(path.stem[1:])
-    ids = {id for id in PROBLEMS if id.startswith(path.stem[1:])}
-    assert set(getattr(module, "ANSWERS", {})) <= ids
+@pytest.mark.parametrize("name", lesson_folders())
+def test_every_answer_belongs_to_an_exercise_of_its_lesson(name: str):
+    answers = getattr(part_of(name[:2], "solutions"), "ANSWERS", {})
+    assert set(answers) <= {id for id in PROBLEMS if id.startswith(name[:2])}

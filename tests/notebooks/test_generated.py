@@ -1,4 +1,4 @@
-"""Are the notebooks those of their sources, and do only open exercises fail in them, each with its reason?"""
+"""Are the notebooks those of their lessons, and do only open exercises fail in them, each with its reason?"""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def text_of(notebook: Any) -> list[tuple]:
 
 
 @pytest.mark.parametrize("name", names())
-def test_its_text_is_that_of_its_source(name: str):
+def test_its_text_is_that_of_its_lesson(name: str):
     assert text_of(stored(FOLDER / f"{name}.ipynb")) == text_of(learner(name)), "run make workshop"
     if has_exercises(name):
         assert text_of(stored(SOLUTIONS / f"{name}.ipynb")) == text_of(solved(name))
 
 
-def test_no_notebook_is_without_source():
+def test_every_notebook_has_a_lesson():
     assert sorted(p.stem for p in FOLDER.glob("*.ipynb")) == names()
     assert sorted(p.stem for p in SOLUTIONS.glob("*.ipynb")) == WITH_EXERCISES
 
@@ -127,13 +127,12 @@ answer("01.8", ..., run)
 
 @pytest.fixture
 def small(tmp_path, monkeypatch):
-    """Return a function that makes the solved notebook of a small source with the solutions it is given."""
-    monkeypatch.setattr("workshop.generate.SOURCES", tmp_path)
-    monkeypatch.setattr("workshop.generate.SOLUTIONS", tmp_path)
-    (tmp_path / "01_small.py").write_text(SOURCE)
+    """Return a function that makes the solved notebook of a small lesson with the solutions it is given."""
+    monkeypatch.setattr("workshop.generate.lesson_folders", lambda: {"01_small": tmp_path})
+    (tmp_path / "lesson.py").write_text(SOURCE)
 
     def make(solutions: str) -> list[str]:
-        (tmp_path / "s01.py").write_text(solutions)
+        (tmp_path / "solutions.py").write_text(solutions)
         return [cell.source for cell in solved("01_small").cells]
 
     return make
@@ -148,7 +147,7 @@ def test_a_skeleton_and_an_answer_are_filled_in(small):
 
 
 def test_what_is_not_solved_is_told(small):
-    with pytest.raises(BadSource, match=r"nothing in s01.py solves the cell of 01.8"):
+    with pytest.raises(BadSource, match=r"nothing in its solutions.py solves the cell of 01.8"):
         small("def twice(x):\n    return x\n")
-    with pytest.raises(BadSource, match=r"nothing in s01.py solves the cell of 01.9"):
+    with pytest.raises(BadSource, match=r"nothing in its solutions.py solves the cell of 01.9"):
         small('ANSWERS = {"01.8": 1}\n')

@@ -61,9 +61,14 @@ def test_the_wheel_holds_the_package_and_the_built_extension_once(wheel: Path) -
     assert packages == {"nki_lab"} | {f"nki_lab-{nki_lab.__version__}.{k}" for k in ("data", "dist-info")}  # fmt: skip
     modules = {f.relative_to(ROOT).as_posix() for f in (ROOT / "nki_lab").rglob("*.py")}
     assert modules | {"nki_lab/py.typed"} <= set(names)
-    shared = f"nki_lab-{nki_lab.__version__}.data/data/share/nki-lab/workshop"
-    lessons = {f"{shared}/{f.name}" for f in (ROOT / "workshop").glob("*.ipynb")}
-    assert lessons and lessons <= set(names)
+
+
+def test_the_wheel_holds_notebooks_and_exercises_but_nothing_that_is_for_authors(wheel: Path):
+    workshop = ROOT / "workshop"
+    wanted = [f for kind in ("*.ipynb", "*.svg", "problems.py") for f in workshop.rglob(kind)]
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {n for n in archive.namelist() if n.startswith("nki_lab/workshop/")}
+    assert packed == {f"nki_lab/{f.relative_to(ROOT).as_posix()}" for f in wanted}
 
 
 @pytest.fixture(scope="module")
@@ -109,3 +114,7 @@ def test_the_workshop_is_copied_fit_for_a_class_and_valid(alone: Installed) -> N
     validated = alone("nki-lab", "validate", "--lax", "lessons/00_setup.ipynb")
     assert " passed in " in validated
     assert "failed" not in validated
+    listed = "import pathlib; print({p.suffix for p in pathlib.Path('lessons').rglob('[!.]*.*')})"
+    assert alone("python", "-c", listed).strip() in ("{'.ipynb', '.svg'}", "{'.svg', '.ipynb'}")
+    asked = "from nki_lab.exercises import statement; print(statement('01.2'))"
+    assert alone("python", "-c", asked).startswith("01.2 Any number of rows\n")

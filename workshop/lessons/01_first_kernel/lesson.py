@@ -307,7 +307,7 @@ def forgetful(a, b):
 # %% [markdown] id="many-spec"
 # ## Many tiles
 #
-# ![An array of 512 rows is cut into four tiles of 128 rows; each is loaded into SBUF, one row a partition](pictures/tiles.svg)
+# ![An array of 512 rows is cut into four tiles of 128 rows; each is loaded into SBUF, one row a partition](tiles.svg)
 #
 # **Specification.** `add_tiles(a, b)` returns `a + b` when the number of rows is a multiple of 128.
 #

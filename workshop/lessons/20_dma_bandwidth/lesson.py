@@ -75,7 +75,7 @@ def add_row(a, b):
 print(f"{add_row_result.profile.total_ns / least:.1f} times as long as the transfers would need")
 
 # %% [markdown] id="row-after"
-# ![A tile of one row keeps one DMA engine of sixteen busy, a tile of 128 rows all of them](pictures/engines.svg)
+# ![A tile of one row keeps one DMA engine of sixteen busy, a tile of 128 rows all of them](engines.svg)
 #
 # A transfer is dealt to the DMA engines *by partition*: the fewer partitions, the fewer engines work (here each takes
 # eight of the 128). A tile of one row has work for one of them, and fifteen look on. The Vector engine is no better off:
@@ -114,7 +114,7 @@ check("20.2", add_wide)
 # %% [markdown] id="pieces-text"
 # ## Descriptors
 #
-# ![A contiguous row is one descriptor; a row of pieces has one for each piece](pictures/descriptors.svg)
+# ![A contiguous row is one descriptor; a row of pieces has one for each piece](descriptors.svg)
 #
 # A DMA engine works through a list of **descriptors**: so many bytes from here to there. Bytes that lie side by side on
 # both sides make one descriptor, a gap begins another. Each costs the engine some time of its own, however few bytes

@@ -31,7 +31,7 @@ long = rng.standard_normal((128, 8192), dtype=np.float32)
 # %% [markdown] id="places-text"
 # ## Addresses
 #
-# ![A partition of SBUF is a row of bytes in which tiles lie; PSUM is eight banks](pictures/places.svg)
+# ![A partition of SBUF is a row of bytes in which tiles lie; PSUM is eight banks](places.svg)
 #
 # A tile on the chip has a first **partition** and a first **byte**, the same in each of its partitions. SBUF is one long
 # row of bytes in each partition. PSUM is short, and divided into **banks**; what a matrix product writes must

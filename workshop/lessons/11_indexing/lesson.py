@@ -212,7 +212,7 @@ check("11.3", lower_triangle)
 # %% [markdown] id="patterns-text"
 # ## Part 2: patterns
 #
-# ![Windows of three elements of a row of eight: the pattern has one pair from window to window, and one within a window](pictures/windows.svg)
+# ![Windows of three elements of a row of eight: the pattern has one pair from window to window, and one within a window](windows.svg)
 #
 # `x.ap(pattern=[[stride, count], ...], offset=0)` is a view whose steps you choose. The shape is that of the
 # counts. Elements may come more than once, as in the windows of the picture, which overlap.
@@ -470,7 +470,7 @@ def spread_on_chip(x):
 # %% [markdown] id="long-spec"
 # ## Your turn: 11.10 One long row on all partitions
 #
-# ![One long row in HBM is cut into 128 pieces, one for each partition](pictures/long_row.svg)
+# ![One long row in HBM is cut into 128 pieces, one for each partition](long_row.svg)
 #
 # No: what lies in a partition stays there. **Specification.** `triple_flat(x)` returns `3 * x` for one long row `x` [1, n],
 # where n is a multiple of 128. All 128 partitions take part: one instruction, two transfers, and n / 128 elements

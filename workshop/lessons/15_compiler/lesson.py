@@ -5,7 +5,7 @@
 # through the passes that clean it, give it engines and addresses, order it and make it wait. Each step has a view, and before
 # each view you say what you will see. About 40 minutes.
 #
-# ![Your function is run once and becomes a list of instructions, which passes clean, place, order and make wait](pictures/passes.svg)
+# ![Your function is run once and becomes a list of instructions, which passes clean, place, order and make wait](passes.svg)
 #
 # The passes are those of nki_lab. The compiler of the Neuron SDK has others, and does the same work.
 

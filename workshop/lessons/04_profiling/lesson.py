@@ -137,7 +137,7 @@ answer("04.3", ..., scaled_exp_result)
 # %% [markdown] id="change-text"
 # ## Your turn: 04.4 One change
 #
-# ![Loaded in each iteration, the weights are a third of what is moved; loaded once, a ninth](pictures/reloads.svg)
+# ![Loaded in each iteration, the weights are a third of what is moved; loaded once, a ninth](reloads.svg)
 #
 # **Specification.** `scaled_exp_once(x, w)` returns the same as `scaled_exp`, for any number of rows, and
 # loads `w` *once*. With 512 rows that are nine transfers instead of twelve.

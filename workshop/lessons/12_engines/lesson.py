@@ -124,7 +124,7 @@ def fetch(x):
 # %% [markdown] id="fused-text"
 # ## Fused instructions
 #
-# ![activation multiplies, adds, applies a function and may add up each row; tensor_scalar applies two operators with a value for each row; scalar_tensor_tensor applies one with a value and one with a tile](pictures/fused.svg)
+# ![activation multiplies, adds, applies a function and may add up each row; tensor_scalar applies two operators with a value for each row; scalar_tensor_tensor applies one with a value and one with a tile](fused.svg)
 #
 # An instruction streams a tile through its engine, and the engine is a short pipeline: the second and third step cost no
 # further pass. Three kinds of it are worth knowing by heart. "One value a row" is a number, or a tile of one column.

@@ -77,7 +77,7 @@ def largest_in_python(x, tiles):
 # %% [markdown] id="loop-spec"
 # ## A loop on the device
 #
-# ![Unrolled, a program has the body once for each tile; a loop on the device has it once](pictures/device_loop.svg)
+# ![Unrolled, a program has the body once for each tile; a loop on the device has it once](device_loop.svg)
 #
 # **Specification.** `largest(x, tiles)` returns, element by element, the largest of the first *n* tiles of `x`, as [128, 256].
 #
@@ -330,7 +330,7 @@ check("31.4", doubled)
 # %% [markdown] id="window-text"
 # ## A window that a register moves
 #
-# ![The window has four columns; the register says where they begin](pictures/window.svg)
+# ![The window has four columns; the register says where they begin](window.svg)
 #
 # A register is an index wherever an integer is one. `nl.ds(at, size)` is a slice that begins at `at` and has `size` elements.
 #

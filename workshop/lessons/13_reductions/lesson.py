@@ -29,7 +29,7 @@ x = rng.standard_normal((128, 512), dtype=np.float32)
 # %% [markdown] id="axes-text"
 # ## Two directions
 #
-# ![Along a row each partition reduces what lies in it; down the columns a product with ones adds up across partitions](pictures/reduce.svg)
+# ![Along a row each partition reduces what lies in it; down the columns a product with ones adds up across partitions](reduce.svg)
 #
 # A row lies in one partition, so all 128 rows can be reduced at once, each for itself. Down a column the numbers lie in
 # different partitions, which do not see each other.

@@ -39,7 +39,7 @@ b = whole_numbers(4096, 1024)
 # %% [markdown] id="one-text"
 # ## Step 1: one product
 #
-# ![The Tensor engine takes both tiles with the contraction along the partitions, and writes sums to PSUM](pictures/product.svg)
+# ![The Tensor engine takes both tiles with the contraction along the partitions, and writes sums to PSUM](product.svg)
 #
 # `nisa.nc_matmul` multiplies two tiles in SBUF and writes float32 sums into PSUM. Both tiles have the axis that is summed over
 # in their *partitions*: at most 128. The **stationary** tile has at most 128 columns, they become the rows
@@ -140,7 +140,7 @@ print(f"{balance:.0f} FLOP per byte where the Tensor engine and all DMA engines 
 # %% [markdown] id="hoist-text"
 # ## Your turn: 21.3 Step 3, loads before the loop
 #
-# ![Which tiles are in SBUF at one time, in the four kernels](pictures/held_tiles.svg)
+# ![Which tiles are in SBUF at one time, in the four kernels](held_tiles.svg)
 #
 # For one `m`, the tiles of `a_t` are the same for every `n`. Load them before the loop over `n`: a list of tiles, one
 # for each step of the depth. Do the same with the tiles of `b` for one `n`, before the loop over the depth.

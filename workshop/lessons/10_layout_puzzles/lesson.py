@@ -127,7 +127,7 @@ def sum_of_rows(x):
 # It cannot: partition 5 does not see what partition 0 holds. Adding up *across* partitions is what the
 # **Tensor engine** does, and all it does:
 #
-# ![stationary has axes k and m, moving has k and n, both with k across the partitions; the result has m and n](pictures/matmul_axes.svg)
+# ![stationary has axes k and m, moving has k and n, both with k across the partitions; the result has m and n](matmul_axes.svg)
 #
 # `nc_matmul(dst, stationary, moving)` computes `stationary.T @ moving`. The axis that is summed over is the
 # partition axis of **both** operands. What is not summed over lies along their free axes. That is the
@@ -368,7 +368,7 @@ check("10.10", turn_in_squares)
 # %% [markdown] id="banks-text"
 # ## Part 4: banks of PSUM
 #
-# ![PSUM has eight banks side by side, each with 2048 bytes of each partition; a tile of 600 float32 columns reaches into the second bank](pictures/psum_banks.svg)
+# ![PSUM has eight banks side by side, each with 2048 bytes of each partition; a tile of 600 float32 columns reaches into the second bank](psum_banks.svg)
 #
 # PSUM has eight **banks**, and a product of `nc_matmul` must fit into one of them. In each partition a bank has
 # 2048 bytes.
@@ -469,7 +469,7 @@ check("10.13", one_bank)
 # %% [markdown] id="strides-text"
 # ## Part 5: strides
 #
-# ![An array of 3 x 5 and the same elements one after the other in memory; the pattern comes to the elements 6, 8, 11 and 13](pictures/strides.svg)
+# ![An array of 3 x 5 and the same elements one after the other in memory; the pattern comes to the elements 6, 8, 11 and 13](strides.svg)
 #
 # In memory there are no rows: `x[i, j]` of an array with 5 columns is element `5 * i + j`. A view is an
 # **access pattern**: where it begins, and for each axis how far it is to the next element (the stride) and how

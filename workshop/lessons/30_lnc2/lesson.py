@@ -30,7 +30,7 @@ w = rng.integers(1, 10, (128, 512)).astype(np.float32)
 # %% [markdown] id="who-text"
 # ## Who am I?
 #
-# ![Each core has engines, SBUF and PSUM of its own; shared HBM belongs to both](pictures/cores.svg)
+# ![Each core has engines, SBUF and PSUM of its own; shared HBM belongs to both](cores.svg)
 #
 # With brackets, `kernel[2]`, a kernel is launched on two cores. The function is then traced **twice**: `nl.program_id(0)` is 0 in one of
 # the two programs and 1 in the other, an ordinary Python number, so `if` and slices may use it. `nl.num_programs()`
