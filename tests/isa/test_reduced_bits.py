@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -45,51 +45,22 @@ def _tile(layout: str, rows: int, columns: int) -> Any:
 LAYOUTS = ("contiguous", "strided", "part", "gaps", "permuted")
 
 
-def _calls(name: str) -> Iterator[tuple[Callable[..., Any], int]]:
-    """Yield what calls an instruction with (dst, data, result), and how many results a row has."""
-    if name == "tensor_reduce":
-        for op in (nl.add, nl.multiply, nl.maximum, nl.minimum, nl.subtract):
-            yield (
-                lambda d, t, r, op=op: nisa.tensor_reduce(
-                    dst=r, op=op, data=t, axis=tuple(range(1, len(t.shape)))
-                ),
-                1,
-            )
-    elif name == "bn_stats":
-        yield lambda d, t, r: nisa.bn_stats(dst=r, data=t), 6
-    elif name == "bn_aggr":
-        yield lambda d, t, r: nisa.bn_aggr(dst=r, data=t), 2
-    elif name in ("activation", "activation_reduce", "activate2"):
-        more = {} if name == "activation_reduce" else {"reduce_cmd": RESET}
-        ops = (nl.add, nl.maximum, nl.minimum) if name == "activate2" else (nl.add,)
-        for function in (nl.copy, nl.exp):
-            for op in ops:
-                more["reduce_op"] = op
-                if name == "activate2":
-                    more |= {"imm0": 1.0, "imm1": 0.0, "op0": nl.multiply, "op1": nl.add}
-                kept = dict(more)
-                yield (
-                    lambda d, t, r, f=function, m=kept: getattr(nisa, name)(
-                        dst=d, op=f, data=t, reduce_res=r, **m
-                    ),
-                    1,
-                )
-    elif name == "tensor_scalar_reduce":
-        for op in (nl.add, nl.multiply, nl.maximum, nl.minimum):
-            yield (
-                lambda d, t, r, op=op: nisa.tensor_scalar_reduce(
-                    dst=d, data=t, op0=nl.multiply, operand0=1.5, reduce_op=op, reduce_res=r
-                ),
-                1,
-            )
-    elif name == "exponential":
-        yield lambda d, t, r: nisa.exponential(dst=d, src=t, reduce_res=r, reduce_cmd=RESET), 1
-    elif name == "select_reduce":
-        yield _selected, 1
-    elif name == "range_select":
-        yield _in_range, 1
-    else:
-        raise AssertionError(f"{name} reduces an operand: write here how to call it")
+def _tensor_reduce(op):
+    return lambda d, t, r: nisa.tensor_reduce(
+        dst=r, op=op, data=t, axis=tuple(range(1, len(t.shape)))
+    )
+
+
+def _tensor_scalar_reduce(op):
+    return lambda d, t, r: nisa.tensor_scalar_reduce(
+        dst=d, data=t, op0=nl.multiply, operand0=1.5, reduce_op=op, reduce_res=r
+    )
+
+
+def _activation(name, function, op, **others):
+    return lambda d, t, r: getattr(nisa, name)(
+        dst=d, op=function, data=t, reduce_res=r, reduce_op=op, **others
+    )
 
 
 def _selected(d, t, r):
@@ -108,6 +79,29 @@ def _in_range(d, t, r):
         dst=d, on_true_tile=t, comp_op0=nl.greater_equal, comp_op1=nl.less, bound0=low, bound1=high,
         reduce_cmd=RESET, reduce_res=r,
     )  # fmt: skip
+
+
+EXTREMES = (nl.maximum, nl.minimum)
+FUNCTIONS = (nl.copy, nl.exp)
+SCALED = {"imm0": 1.0, "imm1": 0.0, "op0": nl.multiply, "op1": nl.add}
+# How each instruction that reduces all free axes is called with (dst, data, result).
+CALLS: dict[str, list[Callable[..., Any]]] = {
+    "tensor_reduce": [_tensor_reduce(op) for op in (nl.add, nl.multiply, nl.subtract, *EXTREMES)],
+    "tensor_scalar_reduce": [_tensor_scalar_reduce(op) for op in (nl.add, nl.multiply, *EXTREMES)],
+    "bn_stats": [lambda d, t, r: nisa.bn_stats(dst=r, data=t)],
+    "bn_aggr": [lambda d, t, r: nisa.bn_aggr(dst=r, data=t)],
+    "activation": [_activation("activation", f, nl.add, reduce_cmd=RESET) for f in FUNCTIONS],
+    "activation_reduce": [_activation("activation_reduce", f, nl.add) for f in FUNCTIONS],
+    "activate2": [
+        _activation("activate2", f, op, reduce_cmd=RESET, **SCALED)
+        for f in FUNCTIONS
+        for op in (nl.add, *EXTREMES)
+    ],
+    "exponential": [lambda d, t, r: nisa.exponential(dst=d, src=t, reduce_res=r, reduce_cmd=RESET)],
+    "select_reduce": [_selected],
+    "range_select": [_in_range],
+}
+RESULTS = {"bn_stats": 6, "bn_aggr": 2}  # how many a row has, where not 1
 
 
 @jit
@@ -141,12 +135,17 @@ def _bits(call: Any, *args: Any) -> np.ndarray:
     return call(*args).view(np.uint32)
 
 
-@pytest.mark.parametrize("name", [n for n in _reducing() if n != "tensor_partition_reduce"])
+def test_each_instruction_that_reduces_free_axes_is_called():
+    assert sorted([*CALLS, "tensor_partition_reduce"]) == _reducing()
+
+
+@pytest.mark.parametrize("name", CALLS)
 def test_free_axes(name):
     data = np.concatenate([RANDOM[::2], ZEROS[::2]])
     target = next(t for t in ALL_TARGETS if t.features >= set(registry[name].requires))
     with nki_lab.use_target(target.name):
-        for call, results in _calls(name):
+        results = RESULTS.get(name, 1)
+        for call in CALLS[name]:
             whole = {layout: _bits(_reduce, data, layout, call, results) for layout in LAYOUTS}
             for layout, bits in whole.items():
                 np.testing.assert_array_equal(bits, whole["contiguous"], err_msg=layout)
