@@ -11,6 +11,7 @@ from pathlib import Path
 
 from docs.instruction_pages import function_page, instruction_pages
 from docs.lesson_page import lesson_page
+from docs.room_page import room_page
 from docs.use_pages import (
     command_page,
     error_page,
@@ -38,6 +39,7 @@ def pages() -> dict[str, str]:
         "commands.md": command_page(),
         "targets.md": target_page(),
         "words.md": glossary_page(),
+        "rooms.md": room_page(ROOT),
         **dict(instruction_pages()),
     }
 
