@@ -1,4 +1,4 @@
-"""Which bytes of a memory does each operand of a program touch, and which operands meet there?
+"""Finds the bytes that each operand of a program touches, and the operands that meet there.
 
 The plain answer, by enumeration: the checker of schedules relies on it. The passes have a faster one of their own
 (ir/tensor/footprint.py, compiler/passes/uses.py).

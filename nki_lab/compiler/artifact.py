@@ -1,4 +1,4 @@
-"""How is a compiled kernel kept in a file that runs without its source?
+"""Keeps a compiled kernel in a file that runs without its source.
 
 One JSON document: the program of each core in the text form of `ir.printer`, the place of every line in the author's
 text, what the call was compiled for, and hashes. Nothing in it is executed when it is read, and no other file is

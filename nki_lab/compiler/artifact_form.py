@@ -1,4 +1,4 @@
-"""Which parts must the document of a saved kernel have, and of which kinds?
+"""Checks the document of a saved kernel: which parts it must have, and of which kinds.
 
 A hash tells that a file is as it was written, not that nki_lab wrote it: what is read from it is looked at first.
 """

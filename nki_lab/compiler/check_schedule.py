@@ -1,4 +1,4 @@
-"""Does a scheduled program still do what the program before it said?
+"""Checks that a scheduled program does what the program before it did.
 
 Nothing here is taken from the passes it checks: accesses are looked at in pairs, byte by byte where rectangles meet,
 and what waits guarantee is their transitive closure. That is quadratic: it is for tests, the fuzzer and debugging.

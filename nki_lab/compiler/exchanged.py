@@ -1,4 +1,4 @@
-"""Which collectives use an argument or result of the kernel, which published kernels do not?"""
+"""Finds collectives on arguments or results of the kernel, which published kernels avoid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which products are added to values that no product wrote?
+"""Finds products that are added to values that no product wrote.
 
 On NeuronCore-v2 and -v3 a product adds to what a product has written. Added to what a memset or a copy has put into
 PSUM the result is undefined there (nki/api/nki/isa/__init__.py:552, nc_matmul); the simulator adds all the same.

@@ -1,4 +1,4 @@
-"""What were the loop variables when each instruction was traced?
+"""Traces a kernel once more for the loop variables of each instruction.
 
 Reading them costs more than tracing, so a kernel is traced once more, without a sound, when somebody asks. The
 variables are those of every `for` and comprehension around an instruction, in each function of its call stack,

@@ -1,4 +1,4 @@
-"""What does a program compute? NumPy values on byte-accurate memories."""
+"""Computes the values of a program, with NumPy on byte-accurate memories."""
 
 from nki_lab.simulator.eager import EagerRun
 from nki_lab.simulator.machine import Program, of_rank, run_ranks, simulate

@@ -1,4 +1,4 @@
-"""Which of the caller's arrays may a run write, and which does it give back as results?"""
+"""Decides which of the caller's arrays a run may write, and which it returns as results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does one instruction run on NumPy arrays?
+"""Binds one instruction to NumPy arrays: turns it into calls that run it.
 
 Everything that can be decided before a run is decided here: which arrays `.semantics` gets, in which shape and type,
 whether the result may be written in place, and which casts stand before and after. What is left is a list of calls.

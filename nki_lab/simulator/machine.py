@@ -1,4 +1,4 @@
-"""How is a program run?
+"""Runs a program on one core.
 
 On-chip addresses are fixed, so a program is bound once to a list of calls and then run any number of times. Only what
 lies outside, the caller's arrays and the results, is put in anew before each run.

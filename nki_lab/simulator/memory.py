@@ -1,4 +1,4 @@
-"""Which bytes does each tensor have while a program runs?
+"""Gives each tensor of a program its bytes.
 
 Addresses decide what aliases. Tensors whose bytes never overlap while both are in use get contiguous arrays of their
 own, taken from and given back to a pool in program order, so that NumPy runs at full speed and arrays stay in cache.

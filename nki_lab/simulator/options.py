@@ -1,4 +1,4 @@
-"""Which choices change how a program is simulated?"""
+"""The choices that change how a program is simulated."""
 
 from __future__ import annotations
 

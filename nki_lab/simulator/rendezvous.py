@@ -1,4 +1,4 @@
-"""How do cores and ranks that must meet run together?
+"""Runs cores and ranks that must meet side by side.
 
 One after the other, always in the same way: each runs until it comes to a meeting; when all whom the meeting is for
 have come, data is exchanged and they go on. So results never depend on who is faster, and a meeting that cannot take

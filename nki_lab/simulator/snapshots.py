@@ -1,4 +1,4 @@
-"""How is the state of a run kept, so that one can go back to it, in a bounded amount of memory?"""
+"""Keeps states of a run in a bounded amount of memory, so that a stepper can go back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What did every operand hold before and after each executed instruction, forward and back?
+"""Steps through a run: shows each operand before and after an instruction, forward and back.
 
 A program is run again on copies of its inputs, one instruction at a time. To go back, the state of a moment before is
 taken from a snapshot and the instructions since are run again, so that every value is exactly the run's own. Snapshots

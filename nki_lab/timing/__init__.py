@@ -1,4 +1,4 @@
-"""How long does a program take, and what does every part of the core do meanwhile?
+"""Models how long a program takes, and what each part of the core does meanwhile.
 
     profile = simulate_time(Execution.in_program_order(compiled.kernel))
 

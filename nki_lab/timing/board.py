@@ -1,4 +1,4 @@
-"""Which times are known so far, and who waits for the others?"""
+"""A scoreboard: records the times that are settled, and who waits for the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which collectives did a rank take part in?"""
+"""Writes the table of the collectives that a rank took part in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which event waited for which?"""
+"""Records which event waited for which."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does the timing model leave out or assume?
+"""Lists what the timing model leaves out or assumes.
 
 `LIMITS` is the only list. A profile carries one row in its Warning table for every entry that its kernel leans on.
 """

@@ -1,4 +1,4 @@
-"""Which line of the author's text does each instruction of a kernel come from?"""
+"""Finds the line of the author's text that each instruction of a kernel comes from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How full were SBUF and PSUM while a program ran?"""
+"""Computes how full SBUF and PSUM were while a program ran."""
 
 from __future__ import annotations
 

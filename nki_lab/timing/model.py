@@ -1,4 +1,4 @@
-"""How does a profile ask the model that made it to time its program again?"""
+"""Lets a profile ask the model that made it to time its program again."""
 
 from __future__ import annotations
 

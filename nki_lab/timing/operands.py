@@ -1,4 +1,4 @@
-"""What does one micro-operation read, write and compute, in the terms of the profiler's tables?"""
+"""Describes what one micro-operation reads, writes and computes, as the profiler's tables do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may a caller choose about the timing model?"""
+"""The choices a caller has about the timing model."""
 
 from __future__ import annotations
 

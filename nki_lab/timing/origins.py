@@ -1,4 +1,4 @@
-"""Where in the text does each instruction come from: which line, which calls, which iteration of loops?
+"""Traces each instruction back to its line, its calls and its iteration of loops.
 
 The tables KernelInstructions, KernelStackFrames and KernelIterationVariables. An instruction is one of the program: in
 a device loop it is executed many times.

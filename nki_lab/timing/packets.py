@@ -1,4 +1,4 @@
-"""Into which packets does a transfer of each form fall?"""
+"""Divides a transfer into packets, by its form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which queues do the executed instructions stand, and what does each wait for?
+"""Puts the executed instructions into queues, with what each waits for.
 
 A device loop is executed trip by trip. Dependences between trips are not known, so a trip begins when everything
 before it is complete: an extra entry, `LOOP_TRIP`, stands between two trips and waits for all queues. One stands in

@@ -1,4 +1,4 @@
-"""How does an in-order queue of one engine run?
+"""Times the in-order queue of one engine.
 
 A queue is a generator: it runs ahead as far as times are known, yields the entry it has to wait for, and is resumed
 when that entry's time is known.

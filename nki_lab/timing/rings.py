@@ -1,4 +1,4 @@
-"""How does a queue of DMA transfers stand in line for its issuer and for the DMA engines?"""
+"""Times queues of DMA transfers, which wait for their issuer and for the DMA engines."""
 
 from __future__ import annotations
 

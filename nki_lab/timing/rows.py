@@ -1,4 +1,4 @@
-"""Which rows does the Instruction table have: which micro-operation ran on which engine, from when to when?
+"""Makes the rows of the Instruction table: which micro-operation ran on which engine, from when to when.
 
 one row per micro-operation; per activation table that was loaded; per transfer, the instruction that triggers it
 """

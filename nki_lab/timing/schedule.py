@@ -1,4 +1,4 @@
-"""When does every instruction and every transfer run?
+"""Times every instruction and every transfer of a program.
 
 Queues are in order and run ahead until they need a time that is not known yet. What queues share is decided in the
 order of time by the loop here: DMA engines, issuers of transfers and ports. It always takes the earliest thing that

@@ -1,4 +1,4 @@
-"""How does a timeline become the tables of a profile?
+"""Turns a timeline into the tables of a profile.
 
 Only the totals are computed when a profile is made; every table is a function that runs when somebody asks for it.
 """

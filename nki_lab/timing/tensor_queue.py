@@ -1,4 +1,4 @@
-"""How does the Tensor engine run, with weights loaded behind the running product and its current limit?"""
+"""Times the Tensor engine: weights load behind the running product, and the current limit slows it."""
 
 from __future__ import annotations
 

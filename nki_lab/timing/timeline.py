@@ -1,4 +1,4 @@
-"""What came out of a timing run, before anybody asks for tables?"""
+"""Holds the outcome of a timing run, before anybody asks for tables."""
 
 from __future__ import annotations
 

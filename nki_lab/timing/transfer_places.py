@@ -1,4 +1,4 @@
-"""Which partitions, bytes and steps does a transfer read and write?
+"""Finds the partitions, bytes and steps that a transfer reads and writes.
 
 As the table DmaPacketAggregated tells it. Steps count elements, the outermost axis first; on chip a partition is as
 many elements further as one partition of the tensor has. Offsets count bytes: in HBM from the start of the tensor, on

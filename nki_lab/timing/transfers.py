@@ -1,4 +1,4 @@
-"""Which transfers moved which tensor?"""
+"""Makes the rows of transfers: which transfer moved which tensor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When do the two cores of a logical core run, which wait for each other where they meet (LNC2)?
+"""Times the two cores of a logical core (LNC2), which wait for each other where they meet.
 
 Each core is timed by itself, with entries of its program that stand for the other core: one takes down when the core
 has come to a meeting, another one holds the meeting up until the other core has come, too. When the other core comes

@@ -1,4 +1,4 @@
-"""How long would a program take if some of its parts cost nothing?
+"""Times a program again with some of its costs taken away.
 
 The same entries with the same waits run through the same model again; only the costs of some records are gone.
 

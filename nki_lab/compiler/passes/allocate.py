@@ -1,4 +1,4 @@
-"""Where in SBUF and PSUM does each tile live?
+"""Gives each tile its address in SBUF or PSUM.
 
 A tile is in use from its first to its last access. Among free places the least recently used one is taken, so that
 successive temporaries do not make a load wait for the computation before it. Explicit addresses are kept. When

@@ -1,4 +1,4 @@
-"""What does not fit, where, and what would make it fit?"""
+"""Reports the tiles that do not fit, where, and what would make them fit."""
 
 from __future__ import annotations
 

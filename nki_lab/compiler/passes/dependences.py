@@ -1,4 +1,4 @@
-"""Which earlier instructions must each instruction follow?
+"""Finds the earlier instructions that each instruction must follow.
 
 Those that wrote what it reads, and those that read or wrote what it overwrites. Bytes decide, not tensors: a tile
 placed where another one was follows that one's last users.

@@ -1,4 +1,4 @@
-"""How long does a straight piece of a program take, in its own order or in the order of readiness?
+"""Estimates how long a straight piece of a program takes, in its own order or scheduled.
 
 The estimate knows what the queues of the timing model know of each instruction (ir/definition/form_times.py) and
 leaves out what they share: ports, GpSimd writing descriptors, and the DMA engines serving two rings at once (here one

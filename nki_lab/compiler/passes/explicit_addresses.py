@@ -1,4 +1,4 @@
-"""Can every tile be where the author asked for it to be?"""
+"""Checks the addresses that the author chose for tiles."""
 
 from __future__ import annotations
 

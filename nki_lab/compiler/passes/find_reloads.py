@@ -1,4 +1,4 @@
-"""Which loads bring in what SBUF still holds?
+"""Finds loads of data that SBUF still holds.
 
 A load is reported where an equal one was made before and its tile is still there: nobody has written the tile, the
 source, or the place of the tile since. Keeping that tile then takes no more memory than the kernel has in use anyway.

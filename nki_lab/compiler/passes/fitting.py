@@ -1,4 +1,4 @@
-"""Which changes to one tile, or to the tiles of one line, would make a kernel fit?
+"""Finds changes to one tile, or to the tiles of one line, that make a kernel fit.
 
 Each is tried: the most bytes in use at one time are counted anew with the change, or the tiles are placed with it.
 """

@@ -1,4 +1,4 @@
-"""Which free place does a new tile get?"""
+"""Chooses a free place for a new tile."""
 
 from __future__ import annotations
 

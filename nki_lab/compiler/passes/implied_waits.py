@@ -1,4 +1,4 @@
-"""Which waits of an instruction are implied by others?
+"""Removes the waits of an instruction that other waits imply.
 
 Who waits for an instruction also waits for all that it had waited for, and, on an engine that finishes in order, for
 all before it. Transfers finish in any order, so each is a fact of its own. Looking at the latest candidates first

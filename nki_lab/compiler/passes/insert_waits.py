@@ -1,4 +1,4 @@
-"""Which earlier instructions must each instruction wait for?
+"""Gives each instruction the earlier instructions that it waits for.
 
 Engines run side by side, so an instruction waits for the writers of what it reads, and for the readers and writers of
 what it overwrites. Bytes decide, not tensors: a tile placed where another one was waits for that one's last users.

@@ -1,4 +1,4 @@
-"""Which tiles had a place in on-chip memory before?"""
+"""Finds the tiles that had a place in on-chip memory before."""
 
 from __future__ import annotations
 

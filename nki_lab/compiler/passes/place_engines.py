@@ -1,4 +1,4 @@
-"""Which engine runs each instruction?"""
+"""Chooses the engine of each instruction."""
 
 from __future__ import annotations
 

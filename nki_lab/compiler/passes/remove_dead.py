@@ -1,4 +1,4 @@
-"""Which instructions compute something nobody reads?"""
+"""Removes instructions whose results nobody reads."""
 
 from __future__ import annotations
 

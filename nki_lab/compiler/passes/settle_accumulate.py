@@ -1,4 +1,4 @@
-"""Which products overwrite their PSUM tile, and which add to it?
+"""Decides which products overwrite their PSUM tile, and which add to it.
 
 `accumulate=None` means: the first write to a location overwrites, later ones add. Where that is the same for every
 element of the destination it is settled here; where it is not, it stays None and the simulator decides per element.

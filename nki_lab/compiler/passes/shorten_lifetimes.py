@@ -1,4 +1,4 @@
-"""How can lifetimes end earlier without changing what is computed?
+"""Reorders instructions so that live ranges end earlier.
 
 Program order keeps many accumulators open when loops are nested the other way round, or when they are drained in a loop
 of their own. These orders, within the dependences, finish and drain an accumulator before the next one is begun.

@@ -1,4 +1,4 @@
-"""Within which parts of a program may instructions change places?"""
+"""Finds the parts of a program within which instructions may change places."""
 
 from __future__ import annotations
 

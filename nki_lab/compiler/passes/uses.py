@@ -1,4 +1,4 @@
-"""Which earlier uses of a memory share bytes with a new one?
+"""Finds the earlier uses of a memory that share bytes with a new one.
 
 For most tensors a short list answers. One that is used in many parts (columns of a tile, tiles of a tensor in HBM) is
 cut where that separates its uses, so that a new use is compared with its neighbours only.

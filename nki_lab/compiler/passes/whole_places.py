@@ -1,4 +1,4 @@
-"""Which places in memory are only ever used as a whole, and who follows whom there?
+"""Finds the places in memory that are only used as a whole, and the order of their uses.
 
 Most tiles are: every access is to the same rectangle, and tiles that take turns at a place are of one kind. There it is
 enough to know the order of accesses, which columns give for the whole program at once.

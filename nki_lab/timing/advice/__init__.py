@@ -1,4 +1,4 @@
-"""Which changes of a kernel would make it faster, and by how much?
+"""Advice: finds changes that would make a kernel faster, and times the program with each of them.
 
 Every rule looks for one thing, and proposes a change that can be timed: other costs for some instructions, fewer
 waits, another machine. The gain of a proposal is the difference to the same program timed again with it.

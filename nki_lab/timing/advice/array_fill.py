@@ -1,4 +1,4 @@
-"""Does the Tensor engine multiply with a part of its array only?"""
+"""Advice on products that use only a part of the Tensor engine's array."""
 
 from __future__ import annotations
 

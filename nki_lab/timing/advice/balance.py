@@ -1,4 +1,4 @@
-"""Is one engine busy with what another one, which is idle, could do?"""
+"""Advice to move work from a busy engine to one that is idle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do the rules of advice look at, and what do they propose?"""
+"""Defines what a rule of advice is given, and what it returns."""
 
 from __future__ import annotations
 

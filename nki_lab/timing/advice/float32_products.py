@@ -1,4 +1,4 @@
-"""Are float32 tiles multiplied where bfloat16 would do?"""
+"""Advice on products of float32 tiles where bfloat16 is precise enough."""
 
 from __future__ import annotations
 

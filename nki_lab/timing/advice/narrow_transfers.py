@@ -1,4 +1,4 @@
-"""Do transfers fill so few partitions that most DMA engines have nothing to do?
+"""Advice on transfers that fill too few partitions to keep the DMA engines busy.
 
 A transfer's descriptors are dealt to the DMA engines by partition, so many partitions to each.
 """

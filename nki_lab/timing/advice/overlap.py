@@ -1,4 +1,4 @@
-"""Do loads wait for computing and computing for loads, where both could go on at one time?"""
+"""Advice on loads and computation that wait for each other although they could overlap."""
 
 from __future__ import annotations
 

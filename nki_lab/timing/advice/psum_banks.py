@@ -1,4 +1,4 @@
-"""Do Vector and Scalar get into each other's way in PSUM?
+"""Advice on Vector and Scalar instructions that delay each other in PSUM.
 
 NeuronCore-v2 lets one of them use PSUM at a time, which the model times. Later chips let both, unless they hit the same
 bank, which it leaves out (nki/guides/architecture/trainium2_arch.rst:270): there the times are only looked at side by

@@ -1,4 +1,4 @@
-"""Does the Tensor engine run below its rate because it has been idle?
+"""Advice on a Tensor engine that runs below its full rate because it was idle before.
 
 tools/neuron-explorer/overview-summary-page.rst:131: after idling it starts at about half of its rate and takes some 3
 us of work to reach all of it.

@@ -1,4 +1,4 @@
-"""Are inputs loaded again and again?
+"""Advice on inputs that are loaded more than once.
 
 What to do depends on how much is loaded between two loads of the same part. Where that fits into SBUF, the part can
 stay there. Where it does not, the loops must be cut into blocks: of the free dimensions first, so that a part serves

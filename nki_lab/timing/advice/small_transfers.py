@@ -1,4 +1,4 @@
-"""Do transfers move so little that their fixed costs decide?"""
+"""Advice on transfers so small that their fixed cost dominates."""
 
 from __future__ import annotations
 

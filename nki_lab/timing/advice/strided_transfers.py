@@ -1,4 +1,4 @@
-"""Do transfers move scattered elements, so that each needs many descriptors?"""
+"""Advice on transfers of scattered elements, which need many descriptors."""
 
 from __future__ import annotations
 

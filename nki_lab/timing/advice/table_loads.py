@@ -1,4 +1,4 @@
-"""Are activation tables loaded in turns?"""
+"""Advice on activation tables that replace each other again and again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do transposes hold up the run?"""
+"""Advice on transposes that delay the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which instructions of the Vector engine miss its fast modes, and why?
+"""Advice on Vector instructions that miss the fast modes of the engine, with the reason.
 
 Nothing here knows the modes: an instruction's own cost is asked what it would be on narrow tiles, on contiguous ones,
 and on tiles in SBUF.
