@@ -234,7 +234,8 @@ def test_errors_come_back_as_they_are(pool):
 
 
 def test_every_kind_of_error_can_be_sent():
-    from nki_lab.errors import _sent, error_classes
+    from nki_lab.errors import error_classes
+    from nki_lab.errors.nki_error import _sent
 
     for kind in error_classes():
         kept = {"message": "what", "stack": (), "help": "mend", "notes": ("a",), "blame": None}
