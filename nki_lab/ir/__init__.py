@@ -1,1 +1,1 @@
-"""What is a program? Tensors and views, instructions, kernels, and their text form."""
+"""Programs: tensors and views, instructions, kernels, and their text form."""

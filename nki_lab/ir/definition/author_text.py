@@ -1,4 +1,4 @@
-"""Reads what the author wrote at a place: expressions, what names in them stand for, and who takes a call's value."""
+"""Reads the author's text at a place: expressions, the values of names in them, and who takes a call's value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does an instruction ask of the machine's time?
+"""Costs: what an instruction asks of the machine's time.
 
 `.cost` of an instruction yields these. Cycles are those of the engine that runs the micro-operation; the timing model
 turns them into picoseconds and decides what may overlap.

@@ -1,4 +1,4 @@
-"""When do two instructions have the same form?
+"""Form keys: equal for instructions that have the same form.
 
 Rules, roles, placement and cost are settled once per form. They see shapes, strides, element types, memories and
 constants, but not which tensor it is: two instructions have one form when all that is equal.

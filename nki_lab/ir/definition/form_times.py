@@ -1,4 +1,4 @@
-"""What does one form of an instruction ask of its queue, in picoseconds?
+"""Form times: what one form of an instruction asks of its queue, in picoseconds.
 
 Everything that is the same for all instructions of a form is computed once here; the schedule only adds and compares.
 """

@@ -1,4 +1,4 @@
-"""From which instruction to which is a tensor in use?"""
+"""Live ranges: from which instruction to which a tensor is in use."""
 
 from __future__ import annotations
 

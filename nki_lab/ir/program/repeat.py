@@ -1,4 +1,4 @@
-"""What does a program look like that is called several times, one call right behind the other?"""
+"""Repeats a program: one kernel that does the work of several calls, one right behind the other."""
 
 from __future__ import annotations
 

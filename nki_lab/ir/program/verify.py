@@ -1,4 +1,4 @@
-"""Is a kernel a program that the machine could run?
+"""Verifier: checks that a kernel is a program that the machine could run.
 
 Everything that is wrong is found at once. Rules of instructions were checked once per form; what a pass could have
 broken (storages, views, addresses, waits) is looked at again.

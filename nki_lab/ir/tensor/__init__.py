@@ -1,1 +1,1 @@
-"""Tensors: storage, views and their layout, addresses from registers. Knows no instruction."""
+"""Tensors: storage, views and their layout, and addresses from registers; no module here knows an instruction."""

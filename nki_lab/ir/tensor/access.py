@@ -1,4 +1,4 @@
-"""Into how many contiguous pieces does a copy between two views fall?
+"""Runs: the contiguous pieces into which a copy between two views falls.
 
 A DMA engine moves runs: stretches of the element stream that are contiguous on both sides. On chip a run ends with
 its partition; where a tile of indices chooses the rows, with its row. Everything here is arithmetic on shapes and

@@ -1,4 +1,4 @@
-"""Which elements of a tensor has something written yet?
+"""Coverage: which elements of a tensor have been written.
 
 Most tiles are written whole and read whole, which costs a flag; only a tile written in parts gets a mask.
 """

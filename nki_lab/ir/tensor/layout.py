@@ -1,4 +1,4 @@
-"""How do shape and strides change when axes are merged, split, renamed or rescaled?"""
+"""Layouts: shape and strides after axes are merged, split, renamed or rescaled."""
 
 from __future__ import annotations
 

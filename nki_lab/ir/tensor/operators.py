@@ -1,7 +1,7 @@
 """Python operators on tensors: each is an error that names the function to write.
 
-NKI has no operators on tensors; its compiler rejects them. Presence tests
-are the exception: kernels in the field ask `if tile:` and `tile == None`.
+NKI has no operators on tensors; its compiler rejects them. Presence tests are the exception: published kernels ask
+`if tile:` and `tile == None`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How are tensors and values written in the text of a kernel, and read back?
+"""Literals: writes tensors and values in the text of a kernel, and reads them back.
 
 A tensor is `%name` when it is the whole storage, `%name[0:128, 3, 0:512:2]` when indexing the storage gives it, and
 otherwise its access pattern `%name[128x512 @ 64, strides 1024x2, bfloat16]`: sizes, first element and steps in

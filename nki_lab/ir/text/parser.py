@@ -1,8 +1,8 @@
-"""How does the text form of a kernel become a kernel again?
+"""Parser: turns the text form of a kernel into a kernel again.
 
 The grammar is what `printer` writes (see there); white space and comments mean nothing. Everything a person can get
-wrong in a text raises BadKernelText with line and column. Whether the program makes sense is not asked here: broken
-hardware rules and views outside their storage are read as they stand, and `verify` reports them.
+wrong in a text raises BadKernelText with line and column. The parser does not judge the program: it reads broken
+hardware rules and views outside their storage as they stand, and `verify` reports them.
 """
 
 from __future__ import annotations

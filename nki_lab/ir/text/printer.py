@@ -1,4 +1,4 @@
-"""How is a program written as text?
+"""Printer: writes a program as text.
 
     nkir 1
     kernel scale on trn2 with addresses, engines, waits {

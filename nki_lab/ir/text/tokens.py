@@ -1,4 +1,4 @@
-"""Which words is the text of a kernel made of?"""
+"""Tokens: splits the text of a kernel into words, numbers and signs."""
 
 from __future__ import annotations
 
