@@ -14,13 +14,13 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from enum import Enum
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from nki_lab.compiler.check_arguments import find_arguments
 from nki_lab.compiler.check_language import check_called, errors_of, meet
-from nki_lab.compiler.exchanged import find_exchanged
 from nki_lab.compiler.findings import refusals
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.mistakes import what_was_meant
@@ -37,7 +37,8 @@ from nki_lab.errors import (
     joined,
 )
 from nki_lab.ir.building.builder import Builder, Watch
-from nki_lab.ir.program.nodes import Kernel, OutputRef, Param
+from nki_lab.ir.definition.instruction import Instruction
+from nki_lab.ir.program.nodes import Finding, FindingsByPlace, Kernel, OutputRef, Param
 from nki_lab.ir.program.verify import not_shared, result_error
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.language.nkiobject import NKIObject
@@ -151,7 +152,7 @@ def _traced(
         findings=tuple(builder.findings.values()),
     )
     _check_result(kernel, result, source)
-    return find_exchanged(order_dependent(kernel, builder.edges))
+    return _find_exchanged(order_dependent(kernel, builder.edges))
 
 
 def _told(errors: list[NkiError]) -> list[NkiError]:
@@ -354,3 +355,33 @@ def _check_result(kernel: Kernel, result: Any, source: SourceKernel) -> None:
             stack=(source.returns,),
             help="return the tensor made with nl.ndarray(..., buffer=nl.shared_hbm); is the `return` missing?",
         )
+
+
+def _find_exchanged(kernel: Kernel) -> Kernel:
+    """Return the kernel with a finding per collective of an argument or result.
+
+    The kernels of nki-library copy both through tensors of their own, since the compiler takes no other ones there
+    (test/integration/nkilib/experimental/collectives/test_collectives.py at d2ad3a5).
+    """
+    if all(form.definition.groups is None for form in kernel.forms.values()):
+        return kernel
+    results = {view.storage.id for view in kernel.outputs}
+    findings = FindingsByPlace(kernel.findings)
+    for i in kernel.instructions:
+        if i.definition.groups is None:
+            continue
+        for view in (*i.read(), *i.written()):
+            if view.storage.origin == "input":
+                findings.add(view.storage, i.stack, partial(_outside, i, view, "an argument"))
+            elif view.storage.id in results:
+                findings.add(view.storage, i.stack, partial(_outside, i, view, "a result"))
+    return kernel.with_(findings=findings.all())
+
+
+def _outside(i: Instruction, view: NkiTensor, what: str) -> Finding:
+    return Finding(
+        "portability",
+        f"{i.definition.name} uses `{view.name}`, {what} of the kernel, which NKI's compiler does not take there",
+        i.stack,
+        help="copy it with nisa.dma_copy to or from a tensor made with nl.ndarray(shape, dtype, buffer=nl.shared_hbm)",
+    )

@@ -28,7 +28,7 @@ from nki_lab.runtime.steps import steps_of_run
 from nki_lab.runtime.view_data import make_view_data
 from nki_lab.simulator import SimulatorOptions
 from nki_lab.timing import simulate_cores, simulate_time
-from nki_lab.timing.lines import kernel_lines, label_of
+from nki_lab.timing.origins import kernel_lines, label_of
 from nki_lab.views.run import Steps, ViewData
 from nki_lab.views.texts import view_text
 from nki_lab.views.vary.variants import Variants

@@ -17,7 +17,6 @@ from nki_lab.ir.program.execution import Iterations
 from nki_lab.ir.program.nodes import Kernel
 from nki_lab.profiler.columns import Strings, Texts
 from nki_lab.source import Place, Span
-from nki_lab.timing.lines import kernel_lines, label_of
 
 
 def instruction_names(kernel: Kernel) -> Strings:
@@ -145,3 +144,23 @@ def _qualified(place: Place) -> str:
     module = inspect.getmodule(place[0])
     name = place[0].co_qualname
     return f"{module.__name__}.{name}" if module is not None else name
+
+
+def kernel_lines(kernel: Kernel) -> tuple[np.ndarray, list[Span | None]]:
+    """Return the kernel line of every instruction, as a number into a list of lines; None is no line."""
+    # The builder keeps one object per distinct stack, so that identity is enough (and much cheaper).
+    number: dict[int, int] = {}
+    spans: list[Span | None] = []
+    codes = []
+    for i in kernel.instructions:
+        code = number.get(id(i.stack))
+        if code is None:
+            code = number[id(i.stack)] = len(spans)
+            spans.append(Span.of(i.stack[0]) if i.stack else None)
+        codes.append(code)
+    return np.array(codes, dtype=np.int64), spans
+
+
+def label_of(span: Span | None) -> str | None:
+    """Return a line as the profile's `nki_source_location` writes it, such as `add.py:42`."""
+    return f"{span.file_label}:{span.line}" if span else None

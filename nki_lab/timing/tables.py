@@ -12,17 +12,19 @@ from typing import Any
 import numpy as np
 
 from nki_lab.ir.definition.cost import MicroOp
+from nki_lab.ir.definition.form_times import Record, busiest_engine, engines_used
+from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.program.execution import Iterations
 from nki_lab.profiler.advice import CATEGORY
 from nki_lab.profiler.columns import Strings, Texts
 from nki_lab.profiler.drawing import ENGINE_TRACKS
+from nki_lab.profiler.packets import Deal, Deals
 from nki_lab.profiler.profile import Profile, to_ns
 from nki_lab.profiler.schema import ENGINES, TRANSFERS
 from nki_lab.profiler.what_if import Model
 from nki_lab.targets.engines import TENSOR
+from nki_lab.targets.spec import Target
 from nki_lab.timing import memory_use
-from nki_lab.timing.collective_table import collective_table
-from nki_lab.timing.flow import flow_table
 from nki_lab.timing.limits import warnings
 from nki_lab.timing.operands import (
     activation_function,
@@ -32,10 +34,15 @@ from nki_lab.timing.operands import (
     traffic_of,
 )
 from nki_lab.timing.origins import Origins, instruction_names, source_locations
-from nki_lab.timing.packets import deals_of
 from nki_lab.timing.rows import TABLE_LOAD, TRIGGER, Kind, Rows, instruction_rows
 from nki_lab.timing.timeline import Timeline
-from nki_lab.timing.transfers import queue_table, tensor_table, transfer_table, weights_of
+from nki_lab.timing.transfers import (
+    queue_table,
+    tensor_table,
+    transfer_ids,
+    transfer_table,
+    weights_of,
+)
 
 
 def make_profile(
@@ -263,3 +270,104 @@ def _work(kinds: list[Kind], target: Any) -> dict[str, np.ndarray]:
     """Return per kind the bytes it moves and the operations it performs."""
     found = [traffic_of(kind, target) for kind in kinds]
     return {name: np.array([getattr(t, name) for t in found], dtype=np.int64) for name in _TRAFFIC}
+
+
+def flow_table(timeline: Timeline, rows: Rows) -> Mapping[str, Any]:
+    """Make the table Flow.
+
+    Edges go from the last micro-operation of an instruction (or from its transfer) to the first one of what waits
+    for it, and from the instruction that triggers a transfer to the transfer.
+    """
+    waits = timeline.program.waits
+    counts = np.fromiter((len(w) for w in waits), dtype=np.int64, count=len(waits))
+    taker = np.repeat(np.arange(len(waits)), counts)
+    giver = np.fromiter((w for found in waits for w in found), dtype=np.int64, count=len(taker))
+    # Loop trips are no events: what waits for one or is waited for by one has no edge.
+    real = (rows.first[taker] >= 0) & (rows.last[giver] >= 0)
+    giver, taker = giver[real], taker[real]
+    transfer_id = transfer_ids(timeline)
+    by_transfer = transfer_id[giver] > 0
+    moved = timeline.transfers
+    triggers = rows.first[moved]
+    start, end = to_ns(rows.start), to_ns(rows.end)
+    given_at = np.where(by_transfer, to_ns(timeline.end)[giver], end[rows.last[giver]])
+    return {
+        "in_id": np.concatenate(
+            (np.where(by_transfer, transfer_id[giver], rows.last[giver] + 1), triggers + 1)
+        ),
+        "out_id": np.concatenate((rows.first[taker] + 1, transfer_id[moved])),
+        "in_table": Strings(
+            np.concatenate((by_transfer.astype(np.int32), np.zeros(len(moved), np.int32))),
+            ("instruction", "dma_block"),
+        ),
+        "out_table": Strings(
+            np.concatenate((np.zeros(len(taker), np.int32), np.ones(len(moved), np.int32))),
+            ("instruction", "dma_block"),
+        ),
+        "dependency_type": "FLOW_DEPENDENCE",
+        "gap_time": np.concatenate(
+            (start[rows.first[taker]] - given_at, to_ns(timeline.start)[moved] - end[triggers])
+        ),
+    }
+
+
+def collective_table(timeline: Timeline) -> Mapping[str, Any]:
+    """Make the table CcOp: one row per collective, with the time in which its rank moves its own tensors."""
+    instructions = timeline.execution.kernel.instructions
+    entries = [
+        n
+        for n in timeline.transfers.tolist()
+        if timeline.program.records[n].form.definition.groups is not None
+    ]
+    if not entries:
+        return {}
+    ran = [instructions[timeline.program.positions[n]] for n in entries]
+    start, end = to_ns(timeline.start[entries]), to_ns(timeline.end[entries])
+    trigger = to_ns(timeline.trigger[entries])
+    read = np.array([_bytes(i, i.read()) for i in ran], dtype=np.int64)
+    written = np.array([_bytes(i, i.written()) for i in ran], dtype=np.int64)
+    issuers = [timeline.program.records[n].moves[0].issuer.name for n in entries]
+    return {
+        "start_ts": start,
+        "end_ts": end,
+        "operation": ["".join(map(str.capitalize, i.definition.name.split("_"))) for i in ran],
+        "num_elements": [sum(t.size for t in i.read()) for i in ran],
+        "dtype": [str(i.read()[0].dtype) for i in ran],
+        "op_id": np.arange(len(entries)),
+        "trigger_engine": issuers,
+        "input_size": read,
+        "output_size": written,
+        "algorithm_bandwidth": np.maximum(read, written) * 1e9 / np.maximum(end - start, 1),
+        "trigger_start_ts": trigger,
+        "cc_trigger_start_delay": start - trigger,
+        "replica_group": [_groups(i) for i in ran],
+    }
+
+
+def _bytes(i: Instruction, tensors: Any) -> int:
+    return sum(t.size * t.dtype.itemsize for t in tensors)
+
+
+def _groups(i: Instruction) -> str | None:
+    """Return the lists of ranks; None where they follow from the number of ranks."""
+    position = i.definition.position.get("replica_group")
+    return None if position is None else str([list(ranks) for ranks in i.args[position]])
+
+
+def deals_of(timeline: Timeline) -> Deals:
+    """Return how every transfer of a timing run is dealt to the DMA engines, in the order of the program."""
+    number: dict[Record, int] = {}
+    records = timeline.program.records
+    codes = [number.setdefault(records[n], len(number)) for n in timeline.transfers.tolist()]
+    target = timeline.execution.kernel.target
+    return Deals(codes, [_deals(record, target) for record in number])
+
+
+def _deals(record: Record, target: Target) -> list[Deal]:
+    found = []
+    for move in record.moves:
+        most, size = busiest_engine(move, target)
+        moved = max(move.bytes_read, move.bytes_written)
+        packets = max(1, min(round(moved / size), most * engines_used(move, target)))
+        found.append(Deal(min(most, packets), packets, move.bytes_read, move.bytes_written))
+    return found

@@ -24,7 +24,7 @@ from nki_lab.profiler.what_if import WhatIf, WhatIfs
 from nki_lab.progress import phase
 from nki_lab.targets.engines import GPSIMD, SCALAR, TENSOR, VECTOR, Engine
 from nki_lab.targets.spec import Target
-from nki_lab.timing.lines import kernel_lines, label_of
+from nki_lab.timing.origins import kernel_lines, label_of
 from nki_lab.timing.program import LOOP_TRIP, Program
 from nki_lab.timing.schedule import times_of
 from nki_lab.timing.tables import make_profile

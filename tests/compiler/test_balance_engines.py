@@ -9,12 +9,12 @@ import pytest
 import nki_lab.language as nl
 from benchmarks.kernels import KERNELS
 from nki_lab.api import isa as nisa
-from nki_lab.compiler.check_schedule import check_schedule
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.isa import registry
 from nki_lab.simulator import Program
 from nki_lab.targets import TRN1, TRN2, TRN3
 from nki_lab.targets.engines import GPSIMD, SCALAR, VECTOR, Engine
+from tests.compiler.check_schedule import check_schedule
 from tests.compiler.programs import compiled
 from tests.compiler.test_schedule import latency
 

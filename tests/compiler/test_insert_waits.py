@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nki_lab.api import isa as nisa
-from nki_lab.compiler.check_schedule import check_schedule
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
 from nki_lab.compiler.passes.dependences import dependences
@@ -25,6 +24,7 @@ from nki_lab.isa.operators import OPS
 from nki_lab.targets import TRN2
 from nki_lab.targets.engines import DMA, GPSIMD
 from nki_lab.targets.spaces import PRIVATE_HBM, PSUM, SBUF, SHARED_HBM
+from tests.compiler.check_schedule import check_schedule
 from tests.compiler.programs import SMALL, compiled, passed, random_program, traced
 from tests.ir.views import byte_numbers, views
 

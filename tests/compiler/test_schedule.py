@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 import nki_lab.language as nl
 from benchmarks.kernels import KERNELS
 from nki_lab.api import isa as nisa
-from nki_lab.compiler.check_schedule import check_schedule
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
@@ -34,6 +33,7 @@ from nki_lab.targets import ALL_TARGETS, TRN1, TRN2, TRN3
 from nki_lab.targets.engines import DMA
 from nki_lab.timing import schedule as timeline
 from nki_lab.timing.options import TimingOptions
+from tests.compiler.check_schedule import check_schedule
 from tests.compiler.programs import (
     SMALL,
     RandomProgram,

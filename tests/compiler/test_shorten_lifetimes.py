@@ -5,11 +5,11 @@ import pytest
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
-from nki_lab.compiler.check_schedule import check_schedule
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.errors import OverCapacity
 from nki_lab.runtime import jit, use_target
 from nki_lab.targets import TRN2
+from tests.compiler.check_schedule import check_schedule
 from tests.compiler.programs import check_placement, compiled, integers, simulated
 
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.compiler.check_schedule import check_schedule
 from nki_lab.ir.definition.instruction import READ, Instruction
 from nki_lab.ir.program.nodes import Kernel, Loop
 from nki_lab.ir.tensor.register import Register
@@ -26,6 +25,7 @@ from nki_lab.simulator import Program, SimulatorOptions
 from nki_lab.simulator.bind import run_steps
 from nki_lab.simulator.machine import one_blas_thread
 from nki_lab.targets.engines import DMA, SYNC
+from tests.compiler.check_schedule import check_schedule
 from tests.fuzz.kernels import Written
 from tests.fuzz.stages import compare
 

@@ -7,7 +7,6 @@ import pytest
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
-from nki_lab.compiler.check_schedule import check_schedule
 from nki_lab.errors import KernelResult, LoopControl, NkiError, RegisterValue, UnwrittenRegister
 from nki_lab.ir.program.nodes import Loop
 from nki_lab.ir.text.printer import print_kernel
@@ -16,6 +15,7 @@ from nki_lab.runtime import jit, run
 from nki_lab.simulator import Program, SimulatorOptions
 from nki_lab.simulator.rendezvous import DeviceLoop
 from nki_lab.source import Span, stack_in_cells
+from tests.compiler.check_schedule import check_schedule
 
 ROWS = np.random.default_rng(3).standard_normal((512, 64)).astype(np.float32)
 

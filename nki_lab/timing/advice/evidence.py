@@ -17,7 +17,7 @@ from nki_lab.profiler.intervals import merge
 from nki_lab.profiler.profile import to_ns
 from nki_lab.targets.engines import COMPUTE, DMA, Engine
 from nki_lab.targets.spec import Target
-from nki_lab.timing.lines import kernel_lines, label_of
+from nki_lab.timing.origins import kernel_lines, label_of
 from nki_lab.timing.program import LOOP_TRIP
 from nki_lab.timing.timeline import Timeline
 from nki_lab.timing.what_if import freed
