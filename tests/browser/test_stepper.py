@@ -24,7 +24,8 @@ from tests.browser.test_views import (
     tab,
     view_of,
 )
-from tests.simulator.test_device_loops import ROWS, counted, one
+from tests.simulator.kernels import one
+from tests.simulator.test_device_loops import ROWS, counted
 from tests.simulator.test_stepping import logarithms
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

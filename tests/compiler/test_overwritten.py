@@ -11,7 +11,7 @@ from nki_lab.source import Span
 from nki_lab.targets.engines import VECTOR
 from nki_lab.targets.spaces import SBUF
 from tests.compiler.programs import compiled, line_of
-from tests.simulator.test_dynamic_addresses import in_register, tile_of
+from tests.simulator.kernels import in_register, tile_of
 
 X = np.random.default_rng(3).standard_normal((64, 16)).astype(np.float32)
 

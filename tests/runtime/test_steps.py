@@ -14,7 +14,8 @@ from nki_lab.runtime.steps import KEPT_BYTES, kept_inputs
 from nki_lab.views.parts import Parts
 from nki_lab.views.texts import view_text
 from nki_lab.widgets.packing import unpack
-from tests.simulator.test_device_loops import ROWS, counted, loaded, one
+from tests.simulator.kernels import one
+from tests.simulator.test_device_loops import ROWS, counted, loaded
 from tests.simulator.test_stepping import logarithms, too_far
 
 

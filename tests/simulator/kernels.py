@@ -34,6 +34,47 @@ class Example:
     rtol: float = 0.0
 
 
+def one(value: int) -> np.ndarray:
+    return np.array([[value]], np.int32)
+
+
+def tile_of(source):
+    tile = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(tile, source)
+    return tile
+
+
+def in_register(tile):
+    register = nisa.register_alloc()
+    nisa.register_load(register, tile)
+    return register
+
+
+def returned(tile):
+    out = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(out, tile)
+    return out
+
+
+def read_through(view):
+    """Copy a view of HBM into a result of its shape, through a tile."""
+    tile = nl.ndarray(
+        view.shape if len(view.shape) > 1 else (1, *view.shape), view.dtype, buffer=nl.sbuf
+    )
+    nisa.dma_copy(tile, view)
+    return returned(tile)
+
+
+def reading(view, by):
+    """Return a kernel that reads a view of a table that an index in a tile or a register moves."""
+
+    def read(table, index):
+        held = tile_of(index)
+        return read_through(view(table, in_register(held) if by == "register" else held))
+
+    return read
+
+
 def matmul(lhs, rhs):
     (k_size, m_size), (_, n_size) = lhs.shape, rhs.shape
     out = nl.ndarray((m_size, n_size), dtype=lhs.dtype, buffer=nl.shared_hbm)

@@ -10,7 +10,8 @@ from nki_lab.api import isa as nisa
 from nki_lab.ir.definition.instruction import READ
 from nki_lab.runtime import jit, use_target
 from nki_lab.simulator import Program
-from tests.simulator.test_dynamic_addresses import SCALARS, in_register, returned, tile_of
+from tests.simulator.kernels import in_register, one, reading, returned, tile_of
+from tests.simulator.test_dynamic_addresses import SCALARS
 
 RNG = np.random.default_rng(23)
 TABLE = RNG.standard_normal((40, 6, 10)).astype(np.float32)
@@ -56,16 +57,7 @@ def expected_of(array, pick):
 @pytest.mark.parametrize("name", [n for n in SCALARS if "dtype" not in n])
 def test_elements_of_a_view_that_one_value_moves(name, index, by):
     view, oracle = SCALARS[name]
-
-    def kernel(table, index):
-        held = tile_of(index)
-        moved = view(table, in_register(held) if by == "register" else held)
-        shape = moved.shape if len(moved.shape) > 1 else (1, *moved.shape)
-        tile = nl.ndarray(shape, dtype=moved.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(tile, moved)
-        return returned(tile)
-
-    read, written = marked(kernel, (TABLE, np.array([[index]], np.int32)), "table", TABLE)
+    read, written = marked(reading(view, by), (TABLE, one(index)), "table", TABLE)
     np.testing.assert_array_equal(read, expected_of(TABLE, lambda t: oracle(t, index)))
     assert not written.any()
 

@@ -16,20 +16,14 @@ from nki_lab.simulator import Program, SimulatorOptions
 from nki_lab.simulator.rendezvous import DeviceLoop
 from nki_lab.source import Span, stack_in_cells
 from tests.compiler.check_schedule import check_schedule
+from tests.simulator.kernels import in_register, one, returned, tile_of
 
 ROWS = np.random.default_rng(3).standard_normal((512, 64)).astype(np.float32)
 
 
-def one(value: int) -> np.ndarray:
-    return np.array([[value]], np.int32)
-
-
 def loaded(count):
-    tile = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
-    nisa.dma_copy(tile, count)
-    register = nisa.register_alloc()
-    nisa.register_load(register, tile)
-    return register, tile
+    tile = tile_of(count)
+    return in_register(tile), tile
 
 
 def zeroed(x):
@@ -99,12 +93,6 @@ def steps():
     return total, least
 
 
-def stored(total):
-    out = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.shared_hbm)
-    nisa.dma_copy(out, total)
-    return out
-
-
 @jit
 def summed_while(count):
     register, left = loaded(count)
@@ -117,7 +105,7 @@ def summed_while(count):
         return condition
 
     nl.while_loop(register, body)
-    return stored(total)
+    return returned(total)
 
 
 @jit
@@ -128,7 +116,7 @@ def summed_bare_while(count):
         nisa.tensor_tensor(total, total, left, nl.add)
         nisa.tensor_tensor(left, left, least, nl.subtract)
         nisa.register_load(register, left)
-    return stored(total)
+    return returned(total)
 
 
 @pytest.mark.parametrize("kernel", [summed_while, summed_bare_while], ids=["while_loop", "while"])
@@ -151,7 +139,7 @@ def nested(count):
         nl.fori_loop(0, i, inner)
 
     nl.fori_loop(0, rows, outer)
-    return stored(total)
+    return returned(total)
 
 
 def test_loops_nest_and_the_inner_bound_may_be_the_outer_register():
@@ -400,7 +388,7 @@ def test_a_register_made_from_a_tensor_holds_its_value_and_is_found():
             nisa.tensor_tensor(total, total, least, nl.add)
 
         nl.fori_loop(0, nisa.register_alloc(tile), body)
-        return stored(total)
+        return returned(total)
 
     result = run(jit(kernel), one(4))
     assert result.value.item() == 4

@@ -12,27 +12,10 @@ from nki_lab.ir.program.verify import verify
 from nki_lab.ir.text.printer import print_kernel
 from nki_lab.isa.reading import read_kernel
 from nki_lab.runtime import jit, run
+from tests.simulator.kernels import in_register, reading, returned, tile_of
 
 RNG = np.random.default_rng(11)
 TABLE = RNG.standard_normal((40, 6, 10)).astype(np.float32)
-
-
-def tile_of(source):
-    tile = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(tile, source)
-    return tile
-
-
-def returned(tile):
-    out = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.shared_hbm)
-    nisa.dma_copy(out, tile)
-    return out
-
-
-def in_register(tile):
-    register = nisa.register_alloc()
-    nisa.register_load(register, tile)
-    return register
 
 
 SCALARS = {
@@ -62,16 +45,7 @@ SCALARS = {
 @pytest.mark.parametrize("name", SCALARS)
 def test_one_value_moves_a_view(name, index, by):
     view, oracle = SCALARS[name]
-
-    def read(table, index):
-        held = tile_of(index)
-        moved = view(table, in_register(held) if by == "register" else held)
-        shape = moved.shape if len(moved.shape) > 1 else (1, *moved.shape)
-        tile = nl.ndarray(shape, dtype=moved.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(tile, moved)
-        return returned(tile)
-
-    result = run(jit(read), TABLE, np.array([[index]], np.int32))
+    result = run(jit(reading(view, by)), TABLE, np.array([[index]], np.int32))
     expected = oracle(TABLE, index)
     np.testing.assert_array_equal(result.value.reshape(expected.shape), expected)
     text = print_kernel(result.kernel, comments=False)

@@ -17,6 +17,7 @@ from nki_lab.errors import AddressOutOfRange, OutOfBounds, ViewError
 from nki_lab.runtime import jit, run
 from tests.compiler.programs import failing
 from tests.ir.test_tensor import STEPS, pattern_step, view_step
+from tests.simulator.kernels import in_register, one, read_through
 
 DTYPES = st.sampled_from([np.float32, np.int8, np.uint16])
 FEW = settings(max_examples=60, deadline=None)
@@ -29,27 +30,11 @@ def table(data, least=1, most=3):
     return np.random.default_rng(count).integers(1, 120, count, np.uint8).view(dtype).reshape(shape)
 
 
-def loaded(view):
-    """Copy a view of HBM into a result of its shape, through a tile."""
-    shape = view.shape if len(view.shape) > 1 else (1, *view.shape)
-    tile = nl.ndarray(shape, dtype=view.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(tile, view)
-    out = nl.ndarray(shape, dtype=view.dtype, buffer=nl.shared_hbm)
-    nisa.dma_copy(out, tile)
-    return out
-
-
 def place(index, by):
     tile = nl.load(index)
     if by == "tile":
         return tile
-    register = nisa.register_alloc()
-    nisa.register_load(register, tile)
-    return register
-
-
-def one(value):
-    return np.array([[value]], np.int32)
+    return in_register(tile)
 
 
 BY = st.sampled_from(["tile", "register"])
@@ -72,7 +57,7 @@ def test_one_value_selects_along_any_axis_of_any_view(data):
         index = min(index, stop - 1)
 
     def kernel(x, i):
-        return loaded(x.permute(order)[tuple(key)].select(dim, place(i, by)))
+        return read_through(x.permute(order)[tuple(key)].select(dim, place(i, by)))
 
     wanted = moved[tuple(key)].take(index, axis=dim)
     found = run(jit(kernel), array, one(index)).value
@@ -89,7 +74,7 @@ def test_a_slice_of_fixed_size_starts_at_a_value(data):
     before = [slice(None)] * dim
 
     def kernel(x, i):
-        return loaded(x[(*before, nl.ds(place(i, by), size))])
+        return read_through(x[(*before, nl.ds(place(i, by), size))])
 
     if start + size > array.shape[dim]:
         with pytest.raises(AddressOutOfRange, match=f"index {start} is out of range for `x`"):
@@ -122,7 +107,9 @@ def test_a_value_moves_a_pattern_by_the_stride_of_an_axis(data):
     step = array.strides[dim] // array.itemsize
 
     def kernel(x, i):
-        return loaded(x.ap(pattern, offset=offset, scalar_offset=place(i, by), indirect_dim=dim))
+        return read_through(
+            x.ap(pattern, offset=offset, scalar_offset=place(i, by), indirect_dim=dim)
+        )
 
     start = offset + index * step
     if start + span >= array.size:
@@ -156,7 +143,7 @@ def test_a_value_moves_a_pattern_on_chip_along_a_free_axis(data):
         )
         moved = nl.ndarray((rows, *counts), dtype=x.dtype, buffer=nl.sbuf)
         nisa.tensor_copy(moved, view)
-        return loaded(moved)
+        return read_through(moved)
 
     start = column + index * step
     if start + span >= row:
@@ -182,7 +169,7 @@ def test_a_tile_of_indices_chooses_the_rows_of_any_view(data):
     )[:, None]
 
     def kernel(x, i):
-        return loaded(x.permute(order)[0:stop].vector_select(0, nl.load(i)))
+        return read_through(x.permute(order)[0:stop].vector_select(0, nl.load(i)))
 
     found = run(jit(kernel), array, indices).value
     np.testing.assert_array_equal(found, cut[indices[:, 0]])
@@ -205,7 +192,7 @@ def test_a_pattern_takes_its_rows_from_a_tile_of_indices(data):
 
     def kernel(x, i):
         view = x.ap([[ignored, count], *pattern], offset=offset, vector_offset=nl.load(i))
-        return loaded(view)
+        return read_through(view)
 
     strides = [s * array.itemsize for s, _ in pattern]
     flat = array.reshape(-1)
@@ -238,7 +225,7 @@ def test_offsets_gather_and_scatter_elements_of_a_slice(data):
         nisa.tensor_copy(gathered, part.indirect(offsets, count))
         scattered = nl.zeros((16 * groups, free), dtype=x.dtype)
         nisa.tensor_copy(scattered[:, first : first + width].indirect(offsets, count), gathered)
-        return loaded(gathered), loaded(scattered)
+        return read_through(gathered), read_through(scattered)
 
     # Offset i of a group is index[i % 16, i // 16] of its partitions.
     listed = index.reshape(groups, 16, columns).transpose(0, 2, 1).reshape(groups, -1)[:, :count]
@@ -314,7 +301,7 @@ def test_offsets_into_a_view_with_steps_are_refused(view):
         part = view(nl.load(x))
         out = nl.ndarray((part.shape[0], 16), dtype=x.dtype, buffer=nl.sbuf)
         nisa.tensor_copy(out, part.indirect(nl.load(index)[0 : part.shape[0]]))
-        return loaded(out)
+        return read_through(out)
 
     x = np.zeros((32, 40), np.float32)
     error = failing(kernel, x, np.zeros((32, 1), np.uint16), error=ViewError)
@@ -323,7 +310,7 @@ def test_offsets_into_a_view_with_steps_are_refused(view):
 
 def test_a_pattern_whose_start_lies_outside_is_refused_while_tracing():
     def kernel(x, i):
-        return loaded(x.ap([[1, 4]], offset=22, scalar_offset=nl.load(i)))
+        return read_through(x.ap([[1, 4]], offset=22, scalar_offset=nl.load(i)))
 
     error = failing(kernel, np.zeros((4, 6), np.float32), one(0), error=OutOfBounds)
     assert "offset=22" in error.message

@@ -21,16 +21,10 @@ from nki_lab.runtime import jit, run
 from nki_lab.simulator import EagerRun
 from nki_lab.targets import TRN2
 from tests.compiler.programs import integers, interpret
-from tests.simulator.kernels import EXAMPLES
+from tests.simulator.kernels import EXAMPLES, returned
 from tests.simulator.test_random_programs import program
 
 X = np.array([[1.5, -2.25, 0.0], [-4.0, 5.0, 1e-20]], np.float32)
-
-
-def stored(tile):
-    out = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.shared_hbm)
-    nisa.dma_copy(out, tile)
-    return out
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -72,7 +66,7 @@ def test_printing_a_tile_shows_its_values_at_that_moment(capsys):
         print(tile)
         nisa.tensor_scalar(tile, tile, nl.multiply, 2.0)
         print(f"{tile[:, 1:]}")
-        return stored(tile)
+        return returned(tile)
 
     run(kernel, X, debug=True)
     assert capsys.readouterr().out == (
@@ -88,7 +82,7 @@ def test_printing_a_tile_shows_its_values_at_that_moment(capsys):
 def test_unwritten_memory_is_seen_as_such(capsys):
     def kernel(x):
         print(nl.ndarray((1, 2), nl.bfloat16, nl.psum), nl.ndarray((1, 2), nl.int16, nl.sbuf))
-        return stored(nl.load(x))
+        return returned(nl.load(x))
 
     run(kernel, X, debug=True)
     assert "[[nan nan]]" in (text := capsys.readouterr().out) and "[[4 4]]" in text
@@ -100,7 +94,7 @@ def test_values_are_gone_when_the_run_is_over():
     def kernel(x):
         tile = nl.load(x)
         kept.append(tile)
-        return stored(tile)
+        return returned(tile)
 
     run(kernel, X, debug=True)
     assert repr(kept[0]) == "<tensor `tile` [2, 3] float32 in sbuf>"
@@ -115,7 +109,7 @@ def test_an_array_of_the_values_is_to_be_had_in_a_debug_run_only():
         seen.append(np.asarray(tile))
         nisa.tensor_scalar(tile, tile, nl.multiply, 2.0)
         seen.append(np.asarray(tile[1:2], np.float64))
-        return stored(tile)
+        return returned(tile)
 
     result = run(kernel, X, debug=True)
     np.testing.assert_array_equal(seen[0], X)
@@ -140,7 +134,7 @@ def test_registers_show_their_values(capsys):
             nisa.tensor_scalar(tile, tile, nl.add, 1.0)
 
         nl.fori_loop(1, count, body)
-        return stored(tile)
+        return returned(tile)
 
     result = run(kernel, X, debug=True)
     assert (
@@ -167,7 +161,7 @@ def test_a_loop_without_a_pass_runs_nothing(capsys):
         nl.fori_loop(5, 5, body)
         while zero:
             nisa.tensor_scalar(tile, tile, nl.add, 1.0)
-        return stored(tile)
+        return returned(tile)
 
     result = run(kernel, X, debug=True)
     np.testing.assert_array_equal(result.value, X)
@@ -200,7 +194,7 @@ def test_views_moved_by_values_of_the_device_show_where_they_point(capsys):
         at = nisa.register_alloc(1)
         print(x.select(0, at))
         print(x.vector_select(0, index))
-        return stored(nl.load(x))
+        return returned(nl.load(x))
 
     x = np.arange(12, dtype=np.float32).reshape(4, 3)
     run(kernel, x, np.array([[3], [0]], np.int32), debug=True)
@@ -220,7 +214,7 @@ def test_values_printed_on_the_device_are_printed_once(capsys):
     def kernel(x):
         tile = nl.load(x)
         nl.device_print("x", tile)
-        return stored(tile)
+        return returned(tile)
 
     run(kernel, X, debug=True)
     assert capsys.readouterr().out.count("x: float32 [2, 3]") == 1
@@ -246,7 +240,7 @@ def test_a_mistake_found_while_running_leaves_the_kernels_frame_for_a_debugger()
         tile = nl.load(x)
         count = nisa.register_alloc()
         nl.fori_loop(0, count, lambda i: nisa.tensor_scalar(tile, tile, nl.add, 1.0))
-        return stored(tile)
+        return returned(tile)
 
     with pytest.raises(UnwrittenRegister) as found:
         run(kernel, X, debug=True)
@@ -258,7 +252,7 @@ def test_an_assertion_on_values_fails_in_the_kernel():
     def kernel(x):
         tile = nl.load(x)
         assert np.asarray(tile).min() >= 0, "negative"
-        return stored(tile)
+        return returned(tile)
 
     with pytest.raises(KernelRaised, match="AssertionError: negative"):
         run(kernel, X, debug=True)
@@ -288,7 +282,7 @@ def test_tiles_at_one_address_share_their_bytes(capsys):
         a = nl.ndarray((2, 3), nl.float32, nl.sbuf, address=(0, 0))
         b = nl.ndarray((2, 3), nl.int32, nl.sbuf, address=(0, 0))
         nisa.dma_copy(a, x)
-        out = stored(nl.copy(a))
+        out = returned(nl.copy(a))
         nisa.memset(b, 7)
         print(a)
         return out
@@ -304,7 +298,7 @@ def test_a_comparison_may_go_on_to_an_accumulator():
         tile, counts = nl.load(x), nl.ndarray((2, 1), nl.float32, nl.sbuf)
         nisa.tensor_scalar(tile, tile, nl.greater, 0.0)
         nisa.activation_reduce(tile, nl.copy, tile, nl.add, counts)
-        return stored(counts)
+        return returned(counts)
 
     result = run(kernel, X, debug=True)
     np.testing.assert_array_equal(result.value, (X > 0).sum(axis=1, keepdims=True))
@@ -318,7 +312,7 @@ def test_floats_are_kept_wide_where_that_was_asked_for(capsys, monkeypatch):
         tile = nl.load(x, dtype=nl.bfloat16)
         nisa.tensor_scalar(tile, tile, nl.add, 1e-3)
         print(tile)
-        return stored(tile)
+        return returned(tile)
 
     run(kernel, X, debug=True)
     assert "1.501" in capsys.readouterr().out
@@ -326,12 +320,12 @@ def test_floats_are_kept_wide_where_that_was_asked_for(capsys, monkeypatch):
 
 def test_two_cores_and_meetings_are_refused():
     with pytest.raises(NotModelled, match="a debug run has one core"):
-        run(jit(lambda x: stored(nl.load(x)))[2], X, target="trn2", debug=True)
+        run(jit(lambda x: returned(nl.load(x)))[2], X, target="trn2", debug=True)
 
 
 def test_strict_acts_in_a_debug_run():
     def kernel(x):
-        return stored(nl.ndarray((2, 3), nl.float32, nl.sbuf))
+        return returned(nl.ndarray((2, 3), nl.float32, nl.sbuf))
 
     with pytest.raises(UninitializedRead):
         run(kernel, X, debug=True, strict=True)
@@ -342,7 +336,7 @@ def test_the_environment_can_ask_for_a_debug_run(monkeypatch, capsys):
     def kernel(x):
         tile = nl.load(x)
         print(tile)
-        return stored(tile)
+        return returned(tile)
 
     monkeypatch.setenv("NKI_LAB_DEBUG", "1")
     kernel(X)

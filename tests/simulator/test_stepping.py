@@ -17,8 +17,8 @@ from nki_lab.ir.tensor.view import whole_view
 from nki_lab.runtime import jit, run
 from nki_lab.simulator import EagerRun, Program, SimulatorOptions
 from nki_lab.simulator.stepping import Around, Stepper
-from tests.simulator.kernels import EXAMPLES
-from tests.simulator.test_device_loops import ROWS, counted, one, summed_while
+from tests.simulator.kernels import EXAMPLES, one
+from tests.simulator.test_device_loops import ROWS, counted, summed_while
 
 
 @jit

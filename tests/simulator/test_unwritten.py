@@ -19,14 +19,10 @@ from nki_lab.errors import AddressOutOfRange, UninitializedRead
 from nki_lab.ir.definition.instruction import UPDATE, registry
 from nki_lab.runtime import NkiWarning, jit, run
 from nki_lab.source import Span
-from tests.simulator.test_dynamic_addresses import in_register, returned, tile_of
+from tests.simulator.kernels import in_register, one, returned, tile_of
 
 X = np.random.default_rng(2).standard_normal((8, 6)).astype(np.float32)
 ROWS = np.array([[6], [1], [6], [3]], np.int32)
-
-
-def one(value):
-    return np.array([[value]], np.int32)
 
 
 def told(result):

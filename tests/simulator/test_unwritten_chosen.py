@@ -13,7 +13,7 @@ from nki_lab.api import isa as nisa
 from nki_lab.errors import UninitializedRead
 from nki_lab.ir.definition.instruction import registry
 from nki_lab.runtime import jit, run
-from tests.simulator.test_dynamic_addresses import returned, tile_of
+from tests.simulator.kernels import returned, tile_of
 from tests.simulator.test_unwritten import told
 
 P, N = 32, 12

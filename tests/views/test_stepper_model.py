@@ -16,7 +16,8 @@ from nki_lab.views.stepper import model as stepper_model
 from nki_lab.views.stepper import summary as value_summary
 from nki_lab.views.texts import view_text
 from nki_lab.widgets.packing import unpack
-from tests.simulator.test_device_loops import ROWS, counted, one
+from tests.simulator.kernels import one
+from tests.simulator.test_device_loops import ROWS, counted
 from tests.simulator.test_stepping import logarithms
 from tests.views.runs import added, by_hand
 
