@@ -1,1 +1,1 @@
-"""Which promises does nki_lab keep?  A package, so that tests may import `tests.<module>`."""
+"""The tests of nki_lab. A package, so that tests may import `tests.<module>`."""

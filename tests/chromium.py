@@ -1,4 +1,4 @@
-"""Which Chromium do browser tests drive, and when are they skipped?
+"""Finds the Chromium that browser tests drive; they are skipped where there is none.
 
 Debian's own package is used, never a downloaded build. Without one the test is skipped; where
 `NKI_LAB_REQUIRE_CHROMIUM` is set (as CI does) it fails instead, so that CI cannot pass by skipping.

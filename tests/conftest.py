@@ -1,4 +1,4 @@
-"""What do all tests share?  Seeded numbers, repeatable hypothesis runs, and two plugins."""
+"""What all tests share: seeded numbers, repeatable hypothesis runs, and two plugins."""
 
 import importlib
 import os

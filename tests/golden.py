@@ -1,4 +1,4 @@
-"""How is long output compared with a file, and how is that file renewed?
+"""A fixture that compares long output with a file, and renews that file when asked.
 
 `golden(text, "cases/add.txt")` compares with a file beside the test. Run pytest with
 `--update-golden` to write what the program says today, then read the diff before committing it.

@@ -1,4 +1,4 @@
-"""Which kernel works for as long as a test wants?"""
+"""A kernel that works for as long as a test wants."""
 
 from __future__ import annotations
 

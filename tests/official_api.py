@@ -1,4 +1,4 @@
-"""What are the names, parameters and defaults of the official API? (nki_lab/api/official_api.json)"""
+"""The names, parameters and defaults of the official API (nki_lab/api/official_api.json)."""
 
 from nki_lab.api.official import API
 from nki_lab.api.official import same_signature as same_signature

@@ -1,4 +1,4 @@
-"""Can the browser that other tests drive run a script and take a picture here?"""
+"""Tests that the browser that other tests drive can run a script and take a picture here."""
 
 import pytest
 from playwright.sync_api import sync_playwright

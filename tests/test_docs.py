@@ -1,4 +1,5 @@
-"""Does the documentation site build without a warning or a network, do its links lead somewhere, and is all in it?"""
+"""Tests that the documentation site builds without a warning or a network, that its links lead somewhere, and that all
+is in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do the examples in docstrings say what the code does?"""
+"""Tests that the examples in docstrings say what the code does."""
 
 import doctest
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Does the golden fixture notice a difference, and does it write only when asked?"""
+"""Tests that the golden fixture notices a difference, and writes only when asked."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Do imports follow the architecture, and would the contracts notice if they did not?"""
+"""Tests that imports follow the architecture, and that the contracts would notice if they did not."""
 
 import os
 import subprocess

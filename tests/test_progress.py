@@ -1,4 +1,4 @@
-"""Is work shown once it takes long, exactly as far as it is, and never after its end?"""
+"""Tests that work is shown once it takes long, exactly as far as it is, and never after its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does README.md say what is: do its examples run, its output come out, and its tables hold all there is?
+"""Tests README.md: its examples run, its output comes out, and its tables are complete.
 
 Tables and the output of the example are written by `pytest tests/test_readme.py --update-golden`.
 """

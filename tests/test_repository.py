@@ -1,4 +1,4 @@
-"""Is the repository fit to publish: documented, licensed, versioned, and free of local paths?"""
+"""Tests that the repository is fit to publish: documented, licensed, versioned, and free of local paths."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Is the change that an error offers one that makes its mistake go away?"""
+"""Tests that the change that an error offers makes its mistake go away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does any part but the definitions, and what authors write with, know an instruction by its name?
+"""Tests that only the definitions, and what authors write with, know an instruction by its name.
 
 Printer, verifier, passes, simulator, timing, profiler, views and tools work from what a definition declares. A name
 there would be a second definition.

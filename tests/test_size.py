@@ -1,4 +1,4 @@
-"""Is every source file short enough to be read in one sitting?"""
+"""Tests that every source file is short enough to be read in one sitting."""
 
 from pathlib import Path
 

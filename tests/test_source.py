@@ -1,4 +1,4 @@
-"""Does a place in the author's text become the right line, columns and excerpt?"""
+"""Tests that a place in the author's text becomes the right line, columns and excerpt."""
 
 import linecache
 import sys

@@ -1,4 +1,4 @@
-"""Do published kernels find what they use, with nothing but `import nki` in front of them?"""
+"""Tests that published kernels find what they use, with nothing but `import nki` in front of them."""
 
 from tests.api.test_install import run_python
 

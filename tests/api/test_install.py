@@ -1,4 +1,4 @@
-"""Does `import nki` find nki_lab when asked to, and never where the official package is?"""
+"""Tests that `import nki` finds nki_lab when asked to, and never where the official package is."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Do the official import names hold what the official package has under them?"""
+"""Tests that the official import names hold what the official package has under them."""
 
 import importlib
 import inspect

@@ -1,4 +1,4 @@
-"""Does the count of official names find what is missing, not modelled or has other parameters?"""
+"""Tests that the count of official names finds what is missing, not modelled or has other parameters."""
 
 import pytest
 

@@ -1,1 +1,1 @@
-"""Do the programs that stand for published measurements do what those did?"""
+"""Tests that the programs that stand for published measurements do what those did."""

@@ -1,4 +1,4 @@
-"""Are ranks, errors and orders those of the textbook?"""
+"""Tests ranks, errors and orders against those of the textbook."""
 
 from __future__ import annotations
 

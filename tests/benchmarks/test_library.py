@@ -1,4 +1,4 @@
-"""Is the configuration of nki-library's suite found that a published goal belongs to?"""
+"""Tests that a published goal is matched with its configuration of nki-library's suite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do the programs that stand for NKIBench compute what its kernels compute?"""
+"""Tests that the programs that stand for NKIBench compute what its kernels compute."""
 
 from __future__ import annotations
 

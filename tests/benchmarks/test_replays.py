@@ -1,4 +1,4 @@
-"""Do replays compute what the programs they stand for compute?"""
+"""Tests that replays compute what the programs they stand for compute."""
 
 from __future__ import annotations
 

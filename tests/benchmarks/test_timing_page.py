@@ -1,4 +1,5 @@
-"""Is docs/timing.md what the targets, the published rows and the kept answers say, and are those answers current?"""
+"""Tests that docs/timing.md agrees with the targets, the published rows and the stored answers, and that those answers
+are current."""
 
 from __future__ import annotations
 

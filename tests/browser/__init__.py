@@ -1,1 +1,1 @@
-"""Does a notebook work in a real JupyterLab, in a real browser?"""
+"""Tests notebooks in a real JupyterLab, in a real browser."""

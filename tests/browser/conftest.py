@@ -1,4 +1,4 @@
-"""What do the tests of the extension share?  A JupyterLab, and a page that reports what scripts raise."""
+"""Fixtures for tests of the extension: a JupyterLab, and a page that reports what scripts raise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does every view look like, for three kernels, in light and dark?
+"""Draws every view for three kernels, in light and dark.
 
     python -m tests.browser.gallery FOLDER              every picture
     python -m tests.browser.gallery FOLDER matmul       of one kernel

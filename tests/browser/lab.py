@@ -1,4 +1,4 @@
-"""How does a test work in a real JupyterLab, as a person in front of a browser does?
+"""Drives a real JupyterLab as a person in front of a browser does.
 
     with Lab(folder) as lab, browser(chromium) as page:
         notebook = lab.open(page, "first.ipynb")

@@ -1,4 +1,4 @@
-"""Does the driver of JupyterLab see what happens there: results, and cells that raise?"""
+"""Tests that the driver of JupyterLab sees results, and cells that raise."""
 
 import nbformat
 import pytest

@@ -1,4 +1,4 @@
-"""Are NKI's names coloured in `%%nki` cells, and nowhere else?"""
+"""Tests that NKI's names are coloured in `%%nki` cells, and nowhere else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is offered while one writes, from the catalog alone: without a kernel, and beside one?"""
+"""Tests what is offered while one writes, from the catalog alone: without a kernel, and beside one."""
 
 from __future__ import annotations
 

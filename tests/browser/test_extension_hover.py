@@ -1,4 +1,4 @@
-"""Is a name explained where one points at it, or asks with the keyboard, and in sight?"""
+"""Tests that a name is explained where one points at it, or asks with the keyboard, and within sight."""
 
 from __future__ import annotations
 

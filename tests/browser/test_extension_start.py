@@ -1,4 +1,4 @@
-"""Does one get from the launcher and the palette to a kernel that runs?"""
+"""Tests the way from the launcher and the palette to a kernel that runs."""
 
 from __future__ import annotations
 

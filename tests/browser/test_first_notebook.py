@@ -1,4 +1,4 @@
-"""Can a newcomer open the first notebook in JupyterLab, run it to the end, and see every view?"""
+"""Tests that a newcomer can open the first notebook in JupyterLab, run it to the end, and see every view."""
 
 import shutil
 

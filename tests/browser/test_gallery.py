@@ -1,4 +1,4 @@
-"""Do all pictures of all views show something, and does none of them run out of its frame?"""
+"""Tests that every picture of every view shows something and stays inside its frame."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do the views of a kernel's lines, elements, products and data flow work in a real JupyterLab?
+"""Tests the views of a kernel's lines, elements, products and data flow in a real JupyterLab.
 
 The pictures are left in .ci/out/ for a person to look at.
 """

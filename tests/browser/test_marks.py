@@ -1,4 +1,4 @@
-"""Does JupyterLab mark what is wrong in cells, check them without running, mend them, and list what ran?"""
+"""Tests that JupyterLab marks mistakes in cells, checks cells without running them, applies changes, and lists runs."""
 
 from __future__ import annotations
 

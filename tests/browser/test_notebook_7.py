@@ -1,4 +1,4 @@
-"""Does what the extension does in JupyterLab also work in Notebook 7, which has only some of its parts?"""
+"""Tests what the extension does in Notebook 7, which has only some of JupyterLab's parts."""
 
 from __future__ import annotations
 

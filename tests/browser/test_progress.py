@@ -1,4 +1,4 @@
-"""Is work of a cell shown while it runs, and does its button stop it?"""
+"""Tests that the work of a cell is shown while it runs, and that its button stops it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Do profiles and compiled kernels open from the file browser in views, and is a bad file one message?"""
+"""Tests that profiles and compiled kernels open from the file browser in views, and that a bad file gives one
+message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a saved page work by itself: no kernel, no server, no network, light and dark?"""
+"""Tests that a saved page works by itself: no kernel, no server, no network, light and dark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Can a person go through a run and its memory: by mouse and keyboard, with and without a kernel?"""
+"""Tests stepping through a run and its memory: by mouse and keyboard, with and without a kernel."""
 
 from __future__ import annotations
 

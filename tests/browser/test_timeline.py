@@ -1,4 +1,4 @@
-"""Does the timeline answer what one asks of it: what waited for what, where the time went, what changed?
+"""Tests what the timeline answers: what waited for what, where the time went, what changed.
 
 The pictures are left in .ci/out/ for a person to look at.
 """

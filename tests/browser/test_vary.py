@@ -1,4 +1,4 @@
-"""Do the sliders of a kernel's parameters redraw its timeline in a real JupyterLab?
+"""Tests that the sliders of a kernel's parameters redraw its timeline in a real JupyterLab.
 
 The pictures are left in .ci/out/ for a person to look at.
 """

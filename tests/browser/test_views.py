@@ -1,4 +1,4 @@
-"""Do the views of a run work in a real JupyterLab: every tab, by mouse and keyboard, light and dark?
+"""Tests the views of a run in a real JupyterLab: every tab, by mouse and keyboard, light and dark.
 
 The pictures are left in .ci/out/ for a person to look at.
 """

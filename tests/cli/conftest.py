@@ -1,4 +1,4 @@
-"""How does a test run a command in its own folder?"""
+"""A fixture that runs a command in a folder of the test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do `nki-lab profile --analyse`, `--what-if` and `nki-lab compare` say what the Python API says?"""
+"""Tests that `nki-lab profile --analyse`, `--what-if` and `nki-lab compare` agree with the Python API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do `nki-lab compile`, `disasm` and `diff`, and runs of what they wrote, do what a person expects?"""
+"""Tests `nki-lab compile`, `disasm` and `diff`, and runs of what they wrote."""
 
 from __future__ import annotations
 

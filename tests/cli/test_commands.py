@@ -1,4 +1,4 @@
-"""Do the other commands say what they should, and do all take their options from the table?"""
+"""Tests the other commands, and that all commands take their options from the table."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Is an input what it is said to be, for every kind of numbers and every dtype?"""
+"""Tests inputs of every kind of numbers and every dtype."""
 
 import numpy as np
 import pytest

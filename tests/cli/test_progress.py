@@ -1,4 +1,4 @@
-"""Does a terminal show how far long work is, and does nothing of that reach what is read by programs?"""
+"""Tests that a terminal shows how far long work is, and that programs never read any of it."""
 
 from __future__ import annotations
 

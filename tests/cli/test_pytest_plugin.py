@@ -1,4 +1,4 @@
-"""Do the options of the pytest plugin reach the kernels of a test run?"""
+"""Tests that the options of the pytest plugin reach the kernels of a test run."""
 
 from __future__ import annotations
 

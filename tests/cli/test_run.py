@@ -1,4 +1,4 @@
-"""Does `nki-lab run` run kernels of files as they are, and fail clearly where it cannot?"""
+"""Tests that `nki-lab run` runs kernels of files as they are, and fails clearly where it cannot."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Does `nki-lab workshop` copy the notebooks, and never lose what a learner wrote?"""
+"""Tests that `nki-lab workshop` copies the notebooks, and never loses what a learner wrote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which programs do tests compile, and what do these compute?
+"""Programs that tests compile, and what they compute.
 
 `compiled` is the way of a kernel through the compiler without the runtime. `RandomProgram` writes small programs with
 real instructions over views of few tiles, so that tiles are overwritten, read in part, read unwritten, and placed where

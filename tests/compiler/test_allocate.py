@@ -1,4 +1,4 @@
-"""Do tiles in use at one time ever share bytes, and what is said when they do not fit?"""
+"""Tests that tiles in use at one time never share bytes, and the error when they do not fit."""
 
 import itertools
 import random

@@ -1,4 +1,4 @@
-"""In which memory does a kernel find its arguments, when it asks?"""
+"""Tests the memory in which a kernel finds its arguments."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Does a kernel saved to a file compute, fail and tell the same when it is loaded without its source?"""
+"""Tests that a kernel saved to a file computes, fails and reports the same when it is loaded without its source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Does work leave the busiest engine only where the documentation lets the compiler choose, and does that gain time?"""
+"""Tests that work leaves the busiest engine only where the documentation lets the compiler choose, and that this gains
+time."""
 
 import random
 from collections import Counter

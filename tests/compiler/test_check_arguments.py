@@ -1,4 +1,4 @@
-"""What is said of values that come into a kernel, as arguments and globals, or that its text makes?"""
+"""Tests the errors about values that come into a kernel, as arguments and globals, or that its text makes."""
 
 import functools
 

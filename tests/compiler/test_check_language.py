@@ -1,4 +1,4 @@
-"""Which functions and classes are checked with a kernel, each once, and what is said of them where?"""
+"""Tests which functions and classes are checked with a kernel, each once, and the errors and their places."""
 
 import importlib.util
 import linecache

@@ -1,4 +1,4 @@
-"""Does the checker of schedules notice what changes a result, and let pass what does not?
+"""Tests that the checker of schedules refuses what changes a result, and accepts what does not.
 
 The simulator computes in the order of the program on the bytes of the addresses: an order or a place that changes what
 it computes must be an error. For waits, the judge is the enumeration of tests/compiler/test_insert_waits.py.

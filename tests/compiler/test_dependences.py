@@ -1,4 +1,4 @@
-"""Do the short ways to dependences find what comparing every use with every other finds?"""
+"""Tests that the fast search for dependences finds what comparing every use with every other finds."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Is what has a meaning, but hardly the meant one, told at its line and refused under strict?"""
+"""Tests that code whose meaning is hardly the intended one is reported at its line, and refused under strict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are loads told that bring what a tile still holds, and only those?"""
+"""Tests that loads of what a tile still holds are reported, and only those."""
 
 from dataclasses import replace
 

@@ -1,4 +1,5 @@
-"""Is every read of an element that nothing wrote found, told once, and never answered with a former tile's bytes?"""
+"""Tests that every read of an element that nothing wrote is reported once, and never answered with a former tile's
+bytes."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Do the changes that a capacity error names make everything fit, where one tile alone is not enough?"""
+"""Tests that the changes that a capacity error names make everything fit, where one tile alone is not enough."""
 
 import re
 

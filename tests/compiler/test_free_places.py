@@ -1,4 +1,4 @@
-"""Does a tile only ever get bytes that are free, aligned, and unused for the longest time?"""
+"""Tests that a tile only gets bytes that are free, aligned, and unused for the longest time."""
 
 import pytest
 from hypothesis import given, settings

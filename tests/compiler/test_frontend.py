@@ -1,4 +1,4 @@
-"""Does the front end keep a kernel's text, and refuse what can never be one at its exact place?"""
+"""Tests that the front end keeps a kernel's text, and refuses what can never be a kernel at its exact place."""
 
 import importlib.util
 import linecache

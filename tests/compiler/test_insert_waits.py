@@ -1,4 +1,4 @@
-"""Is every dependence through bytes enforced by waits, whatever each engine does meanwhile?
+"""Tests that waits enforce every dependence through bytes, whatever each engine does meanwhile.
 
 The checker knows bytes, not tensors: it enumerates what each instruction reads and writes, at the addresses where the
 tiles lie, and asks which order the waits and the in-order engines guarantee. DMA transfers may finish in any order.

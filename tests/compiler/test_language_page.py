@@ -1,4 +1,4 @@
-"""Is the documentation page of the language what the table says?"""
+"""Tests that the documentation page of the language agrees with the table."""
 
 from docs.language_page import language_page
 from nki_lab.dialects import NKI

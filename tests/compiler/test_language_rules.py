@@ -1,4 +1,5 @@
-"""Does every row of the language table hold: is what it accepts run, what it finds found, what it forbids refused?"""
+"""Tests every row of the language table: what it accepts runs, what it reports is reported, what it forbids is
+refused."""
 
 import re
 import sys

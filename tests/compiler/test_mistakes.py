@@ -1,4 +1,4 @@
-"""Is a newcomer who writes NumPy, or forgets an argument, told what to write instead?"""
+"""Tests that newcomers who write NumPy, or forget an argument, read what to write instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are instructions found that read elements after they may have overwritten them?"""
+"""Tests that instructions are found that read elements after they may have overwritten them."""
 
 import numpy as np
 import pytest

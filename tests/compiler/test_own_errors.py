@@ -1,4 +1,4 @@
-"""What is said where a kernel's own Python raised: its line, the values involved, and what was meant?"""
+"""Tests the error where a kernel's own Python raised: its line, the values involved, and the name that was meant."""
 
 import dataclasses
 from enum import Enum

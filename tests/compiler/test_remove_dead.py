@@ -1,4 +1,4 @@
-"""Is exactly what nobody reads removed, and said?"""
+"""Tests that exactly what nobody reads is removed, and reported."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Which products overwrite, which add, and which decide per element?"""
+"""Tests which products overwrite, which add, and which decide per element."""
 
 import numpy as np
 import pytest

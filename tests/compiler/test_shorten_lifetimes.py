@@ -1,4 +1,4 @@
-"""Do other orders of instructions make a program fit, and is nothing moved that must stay?"""
+"""Tests that other orders of instructions make a program fit, and that nothing moves that must stay."""
 
 import numpy as np
 import pytest

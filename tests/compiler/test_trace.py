@@ -1,4 +1,4 @@
-"""Does tracing take every kind of argument and give back every structure of results?"""
+"""Tests that tracing takes every kind of argument and returns every structure of results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is every mistake in a kernel's own Python and calls told at its line, with the way out?"""
+"""Tests that every mistake in a kernel's own Python and calls is reported at its line, with a way out."""
 
 from __future__ import annotations
 

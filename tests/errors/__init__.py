@@ -1,1 +1,1 @@
-"""Does each error have an example, and its text?"""
+"""Tests that each error has an example, and its text."""

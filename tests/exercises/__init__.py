@@ -1,1 +1,1 @@
-"""Does the workshop accept right answers, and only those, with reasons that teach?"""
+"""Tests that the workshop accepts right answers, and only those, with reasons that teach."""

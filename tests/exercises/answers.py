@@ -1,4 +1,4 @@
-"""Which right and wrong answers are the exercises tried with?
+"""Right and wrong answers that the exercises are tried with.
 
 The right ones are the solutions of the workshop. Wrong ones are made of them: the right kernel runs, and then what it
 returned, or what it was given, is changed, as a mistake in the kernel would.

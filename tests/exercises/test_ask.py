@@ -1,4 +1,4 @@
-"""What does a learner see who hands in an answer: the right one, a wrong one, or none yet?"""
+"""Tests what a learner sees who hands in an answer: the right one, a wrong one, or none yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are the elements that a slice or a kernel touches found, and is a difference told and drawn?"""
+"""Tests that the elements that a slice or a kernel touches are found, and a difference is described and drawn."""
 
 from __future__ import annotations
 

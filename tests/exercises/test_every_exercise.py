@@ -1,4 +1,4 @@
-"""Does every exercise accept its solution, reject wrong ones for the right reason, and fit its notebook?"""
+"""Tests that every exercise accepts its solution, rejects wrong ones for the right reason, and fits its notebook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is what was solved kept, whatever happens to the file?"""
+"""Tests that solved exercises are remembered, whatever happens to the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Is each kind of mistake told by its own reason, with the right place, and is what is right never rejected?"""
+"""Tests that each kind of mistake has its own reason, with the right place, and that right answers are never
+rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the self-test see what is wrong?"""
+"""Tests that the self-test sees what is wrong."""
 
 import json
 import sys

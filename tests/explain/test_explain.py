@@ -1,4 +1,4 @@
-"""Does every topic have a page, and does the page say what the topic means?"""
+"""Tests that every topic has a page, and that the page says what the topic means."""
 
 import re
 from collections.abc import Iterator

@@ -1,1 +1,1 @@
-"""Is what the JupyterLab extension is built from, and built to, up to date?"""
+"""Tests that the sources and the built files of the JupyterLab extension are up to date."""

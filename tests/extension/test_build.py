@@ -1,4 +1,4 @@
-"""Are the built files of the extension what its sources give, in any folder, and do its tests pass?"""
+"""Tests that the built files of the extension are what its sources give, in any folder, and that its tests pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the extension know today's names and options, and is it built from what is committed?"""
+"""Tests that the extension knows today's names and options, and is built from what is committed."""
 
 import json
 import re

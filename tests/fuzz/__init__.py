@@ -1,1 +1,2 @@
-"""Do random legal kernels compute the same before, between and after all passes, in every order that waits allow?"""
+"""Tests that random legal kernels compute the same before, between and after all passes, in every order that waits
+allow."""

@@ -1,4 +1,4 @@
-"""With which arguments may an instruction be called in a random kernel?
+"""Draws arguments with which an instruction may be called in a random kernel.
 
 The definition tells: its operands give memories, dtypes and shapes, defaults and names of parameters give the values to
 try, and its rules say what is wrong with a try. Of a broken rule the parameters it is about are drawn anew, until none

@@ -1,4 +1,4 @@
-"""How does a recipe of a few numbers become a kernel, with what it computes?
+"""Turns a recipe of a few numbers into a kernel, with what it computes.
 
 A recipe is a seed for the kernel as a whole and a list of steps, each with a seed of its own. Steps can be left out
 one by one and those that stay do alike, so that hypothesis finds the few that matter when something fails.

@@ -1,4 +1,4 @@
-"""Are the waits of a kernel enough: does it compute the same in every order that they and the engines allow?
+"""Runs a kernel in every order that its waits and the engines allow: it must compute the same.
 
 Each engine starts its instructions in order, transfers in any, and an instruction begins when those it waits for are
 done. Two proofs: the program is run in random orders of that kind, on memory in which tiles share bytes as their

@@ -1,4 +1,4 @@
-"""Does a kernel compute the same before the passes, after each of them, as text, and from a file?"""
+"""Runs a kernel before the passes, after each of them, as text, and from a file: it must compute the same."""
 
 from __future__ import annotations
 

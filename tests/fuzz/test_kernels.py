@@ -1,4 +1,4 @@
-"""Do random kernels compute the same before, between and after all passes, in every order that waits allow?
+"""Tests that random kernels compute the same before, between and after all passes, in every order that waits allow.
 
 `make fuzz` looks at many more of them: FUZZ_EXAMPLES says how many, FUZZ_SEED which. A failure is shown as the recipe
 to make the kernel anew, `check(Recipe(...))`, and as the text of the kernel.

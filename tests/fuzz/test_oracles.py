@@ -1,4 +1,4 @@
-"""Would random kernels show a fault: are needed waits missed, places that two tiles have, and a value that differs?"""
+"""Tests that random kernels would show a fault: a missing wait, a place that two tiles have, a value that differs."""
 
 from __future__ import annotations
 

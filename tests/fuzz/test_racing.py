@@ -1,4 +1,4 @@
-"""Are races between two cores told exactly: each pair of lines that race, and no other?
+"""Tests that races between two cores are reported exactly: each pair of lines that race, and no other.
 
 `RACE_KERNELS=200` looks at more kernels of each sort, `RACE_SEED` at others.
 """

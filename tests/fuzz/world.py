@@ -1,4 +1,4 @@
-"""Which tensors does a random kernel have, and which views of them may its next instruction take?
+"""The tensors of a random kernel, and the views of them that its next instruction may take.
 
 What an instruction asks for is a view of a tensor that exists, where one fits: so one tensor is used several times, in
 views that are shifted against each other. New tensors are made where nothing fits. What is to be read is written

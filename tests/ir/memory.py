@@ -1,4 +1,4 @@
-"""How do tests of views see the bytes behind a tensor?"""
+"""Shows tests of views the bytes behind a tensor."""
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided

@@ -1,4 +1,4 @@
-"""Which instructions and kernels do the tests of the IR use?  Small ones of their own, on no real registry."""
+"""Small instructions and kernels for the tests of the IR, outside the real registry."""
 
 from __future__ import annotations
 

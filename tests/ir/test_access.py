@@ -1,4 +1,4 @@
-"""Does the arithmetic of runs agree with an enumeration of element addresses?"""
+"""Tests that the arithmetic of runs agrees with an enumeration of element addresses."""
 
 import random
 from math import prod

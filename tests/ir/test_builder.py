@@ -1,4 +1,4 @@
-"""Does a trace keep names, places, addresses and every mistake as the author wrote them?"""
+"""Tests that a trace keeps names, places, addresses and every mistake as the author wrote them."""
 
 import linecache
 import threading

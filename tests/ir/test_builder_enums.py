@@ -1,4 +1,4 @@
-"""Is a raw value taken for the enum member it stands for, and said to be one?"""
+"""Tests that a raw value is taken for the enum member it stands for, and reported."""
 
 from __future__ import annotations
 

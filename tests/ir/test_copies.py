@@ -1,4 +1,4 @@
-"""Can what a kernel holds be copied by Python without harm?"""
+"""Tests that Python can copy what a kernel holds without harm."""
 
 import copy
 

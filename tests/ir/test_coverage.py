@@ -1,4 +1,4 @@
-"""Does Coverage know exactly which bytes were written, whatever the views and dtypes?"""
+"""Tests that Coverage knows exactly which bytes were written, whatever the views and dtypes."""
 
 import numpy as np
 import pytest

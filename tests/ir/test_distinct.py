@@ -1,4 +1,4 @@
-"""Are distinct numbers those of np.unique?"""
+"""Tests that distinct numbers are those of np.unique."""
 
 import numpy as np
 import pytest

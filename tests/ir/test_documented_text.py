@@ -1,4 +1,4 @@
-"""Is what docs/ir.md says about the text of a program so?"""
+"""Tests that docs/ir.md is right about the text of a program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a footprint hold every byte of its view, and does `overlap` miss none that two views share?"""
+"""Tests that a footprint holds every byte of its view, and that `overlap` misses none that two views share."""
 
 import itertools
 

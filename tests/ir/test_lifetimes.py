@@ -1,4 +1,4 @@
-"""Is a tensor in use exactly from the first to the last instruction that touches it?"""
+"""Tests that a tensor is in use exactly from the first to the last instruction that touches it."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Does every mistake in a kernel's text get a line, a column and a sentence, and never a Python exception?"""
+"""Tests that every mistake in a kernel's text gets a line, a column and a sentence, and never a Python exception."""
 
 import pytest
 from hypothesis import example, given, settings

@@ -1,4 +1,4 @@
-"""Do explicit patterns, and rearrangements that split and merge, address what NumPy's strides do?"""
+"""Tests that explicit patterns, and rearrangements that split and merge, address what NumPy's strides do."""
 
 import numpy as np
 import pytest

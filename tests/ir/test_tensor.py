@@ -1,4 +1,4 @@
-"""Does a view address the elements that NumPy's view of the same name addresses?"""
+"""Tests that a view addresses the elements that NumPy's view of the same name addresses."""
 
 import numpy as np
 import pytest

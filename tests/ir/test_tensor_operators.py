@@ -1,4 +1,4 @@
-"""Does every Python operator on a tensor say what to write instead, and do presence tests work?"""
+"""Tests that every Python operator on a tensor says what to write instead, and that presence tests work."""
 
 import operator
 

@@ -1,4 +1,4 @@
-"""Is a kernel that was written as text and read back the same kernel?"""
+"""Tests that a kernel written as text and read back is the same kernel."""
 
 import math
 from functools import partial

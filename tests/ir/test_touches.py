@@ -1,4 +1,4 @@
-"""Do the columns of a program say what its instructions say one by one?"""
+"""Tests that the columns of a program agree with its instructions one by one."""
 
 import random
 

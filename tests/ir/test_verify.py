@@ -1,4 +1,4 @@
-"""Does the verifier find everything that is wrong with a kernel, each thing once and in order?"""
+"""Tests that the verifier finds everything that is wrong with a kernel, each thing once and in order."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Is every view that a layout cannot give refused, with what was found and what was needed?"""
+"""Tests that every view that a layout cannot give is refused, with what was found and what was needed."""
 
 import numpy as np
 import pytest

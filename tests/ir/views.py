@@ -1,4 +1,4 @@
-"""Which views do property tests of the IR look at, and which bytes does each one touch?
+"""Views for property tests of the IR, and the bytes that each one touches.
 
 Views come from chains of slices, selections, splits, merges, permutations, repetitions, reinterpretations and explicit
 patterns. Their bytes are enumerated one by one, from nothing but shape, strides and offset.

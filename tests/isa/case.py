@@ -1,4 +1,4 @@
-"""What is a case of an instruction, and how does it run?
+"""Defines a case of an instruction, and runs it.
 
 A case has tiles with their contents, a program that calls instructions on them, and what the tiles hold afterwards by
 an independent formula; or `breaks`, words of the rule that must refuse it. The program is traced into a small kernel:

@@ -1,4 +1,4 @@
-"""What do the bits of block-scaled values mean? Written from the OCP tables, apart from ml_dtypes."""
+"""Decodes the bits of block-scaled values, by the OCP tables and without ml_dtypes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do the accumulators of Scalar and Vector hold after any sequence of instructions, under every reduce_cmd?
+"""Tests the accumulators of Scalar and Vector after any sequence of instructions, under every reduce_cmd.
 
 The model is one number per partition and engine (NaN: nothing is known of it), in float64 over integers, so that every
 sum is exact. Several instructions share one accumulator, and each instruction touches its own partitions only.

@@ -1,4 +1,4 @@
-"""Is it found when a kernel reads an accumulator that holds nothing defined?"""
+"""Tests that a kernel is reported that reads an accumulator that holds nothing defined."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does every activation function have its mathematical value, its valid range and its table?"""
+"""Tests the mathematical value, the valid range and the table of every activation function."""
 
 from __future__ import annotations
 

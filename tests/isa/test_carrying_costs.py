@@ -1,4 +1,4 @@
-"""Do scans, statistics, reductions on the way and random numbers take the published number of cycles?
+"""Tests that scans, statistics, fused reductions and random numbers take the published number of cycles.
 
 Formulas as in test_engine_costs.py; every expected number is written out by hand.
 """

@@ -1,4 +1,4 @@
-"""Does every instruction compute what its cases expect, and refuse what they say it must?"""
+"""Tests that every instruction computes what its cases expect, and refuses what they say it must."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How is a transfer cut into descriptors, who makes them, and at what rate does it run?"""
+"""Tests how a transfer is cut into descriptors, who makes them, and at what rate it runs."""
 
 import numpy as np
 import pytest

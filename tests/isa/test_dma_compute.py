@@ -1,4 +1,5 @@
-"""Are sums made anew from the caller's arrays in every run, and is their time that of copying each source?"""
+"""Tests that sums start anew from the caller's arrays in every run, and that their time is that of copying each
+source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do addresses that the device computes cost?"""
+"""Tests the cost of addresses that the device computes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Is an instruction's result the same wherever its tiles lie: with steps, on other partitions, in the other memory?
+"""Tests that an instruction's result is the same wherever its tiles lie: with steps, on other partitions, in the other
+memory.
 
 Every case that runs is run again with its tiles embedded in larger ones. What lies around a tile must stay as it was. A
 place that a rule forbids is left out; how many are left is checked, so that nothing is left out unseen.

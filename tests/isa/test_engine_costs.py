@@ -1,4 +1,4 @@
-"""Do the copies, element-wise, activation and reduction instructions take the published number of cycles?
+"""Tests that copies, element-wise, activation and reduction instructions take the published number of cycles.
 
 The formulas are those of nki/api/nki/isa/__init__.py@1db4d74e and, for later chips, of the architecture guides; every
 expected number here is written out by hand. From trn2 on Vector takes 80 cycles more per instruction to issue it;

@@ -1,4 +1,5 @@
-"""Does the script that documentation shows for an instruction run, without a finding, and use the instruction?"""
+"""Tests that the script that documentation shows for an instruction runs, without a finding, and uses the
+instruction."""
 
 from __future__ import annotations
 

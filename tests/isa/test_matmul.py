@@ -1,4 +1,4 @@
-"""What does a product cost, and what do values alone show to be wrong?"""
+"""Tests the cost of a product, and the mistakes that values alone show."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Do arrays change their sign wherever their elements lie?"""
+"""Tests that arrays change their sign wherever their elements lie."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does every cast round once, to nearest even, and saturate as documented?"""
+"""Tests that every cast rounds once, to nearest even, and saturates as documented."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does NumPy compute with arrays of any strides what it computes with contiguous ones?
+"""Tests that NumPy computes with arrays of any strides what it computes with contiguous ones.
 
 Semantics work on views of tiles as they lie, so a fault there would be one of the simulator. NumPy 2.4 has such faults:
 np.negative where every fourth element of 32 bits is read, and np.isnan and its like where the result is not contiguous.

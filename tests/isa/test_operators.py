@@ -1,4 +1,4 @@
-"""Do operators mean what the documents say, and are they objects that survive copying and calling?"""
+"""Tests that operators mean what the documents say, and are objects that survive copying and calling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is only what an instruction really touches counted as read and as written?"""
+"""Tests that only what an instruction really touches counts as read and as written."""
 
 from __future__ import annotations
 

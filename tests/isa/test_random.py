@@ -1,4 +1,4 @@
-"""Are random numbers as a kernel may expect: uniform, independent, different per partition, reproducible?
+"""Tests that random numbers are uniform, independent, different per partition and reproducible.
 
 The streams are fixed by their seeds: a limit that holds once holds always. Limits are about four standard deviations.
 """

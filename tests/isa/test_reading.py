@@ -1,4 +1,4 @@
-"""Is a program of real instructions the same program after it was written as text and read back?"""
+"""Tests that a program of real instructions written as text and read back is the same program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is every definition complete, costed on every chip, shown by a case, and is every rule broken by one?"""
+"""Tests that every definition is complete, costed on every chip, shown by a case, and that a case breaks every rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do searches and gathers refuse values that have no meaning, and take the published number of cycles?"""
+"""Tests that searches and gathers refuse values that have no meaning, and take the published number of cycles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a result the same when dst lies in the memory of an operand that is read?"""
+"""Tests that a result is the same when dst lies in the memory of an operand that is read."""
 
 from __future__ import annotations
 

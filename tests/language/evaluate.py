@@ -1,4 +1,4 @@
-"""What does a function of nki.language compute? Run it in a kernel on the simulator."""
+"""Runs a function of nki.language in a kernel on the simulator."""
 
 import numpy as np
 

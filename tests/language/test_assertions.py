@@ -1,4 +1,4 @@
-"""Does `assert nl.equal(a, b)` look at the values of each run, and only that form of it?"""
+"""Tests that `assert nl.equal(a, b)` looks at the values of each run, and only that form of it."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What does `t[...] = value` do?  It copies a tensor, and refuses everything else."""
+"""Tests that `t[...] = value` copies a tensor, and refuses everything else."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Is state told that lies deep in containers, in arrays, iterators, defaults, closures and classes?
+"""Tests that changing state is reported deep in containers, arrays, iterators, defaults, closures and classes.
 
 As in `test_loop_state`, plain Python loops say what should be told.
 """

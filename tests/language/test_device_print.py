@@ -1,4 +1,4 @@
-"""Does nl.device_print show what a tensor holds when the kernel gets there, and change nothing else?"""
+"""Tests that nl.device_print shows what a tensor holds when the kernel gets there, and changes nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do element-wise functions of nki.language agree with NumPy in float64?"""
+"""Tests element-wise functions of nki.language against NumPy in float64."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Does nl.gather_flattened take the elements that NumPy takes?"""
+"""Tests that nl.gather_flattened takes the elements that NumPy takes."""
 
 import ml_dtypes
 import numpy as np

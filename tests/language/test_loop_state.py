@@ -1,4 +1,4 @@
-"""Is Python state told that changes in the body of a device loop, and nothing that does not?
+"""Tests that Python state that changes in the body of a device loop is reported, and nothing that does not change.
 
 What should be told is decided by Python: each kernel below is also run with plain Python loops, where the state changes
 from pass to pass, and the two results differ.

@@ -1,4 +1,4 @@
-"""Does nki_lab.language have exactly the names and signatures of nki.language?"""
+"""Tests that nki_lab.language has exactly the names and signatures of nki.language."""
 
 import re
 from pathlib import Path

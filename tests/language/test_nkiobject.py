@@ -1,4 +1,4 @@
-"""Are objects built by NKI's rules? (nki/get-started/nki-language-guide.rst, "Class Support")"""
+"""Tests that objects are built by NKI's rules (nki/get-started/nki-language-guide.rst, "Class Support")."""
 
 import copy
 import pickle

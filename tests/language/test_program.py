@@ -1,4 +1,4 @@
-"""Do loops, program ids and tile sizes have the values of the documentation?"""
+"""Tests loops, program ids and tile sizes against the documentation."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Do nl.rand, nl.random_seed and nl.dropout make random numbers that a seed decides?"""
+"""Tests that nl.rand, nl.random_seed and nl.dropout make random numbers that a seed decides."""
 
 import numpy as np
 import pytest

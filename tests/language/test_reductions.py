@@ -1,4 +1,4 @@
-"""Do reductions, softmax and RMS norm agree with NumPy, and are other axes refused?"""
+"""Tests reductions, softmax and RMS norm against NumPy, and that other axes are refused."""
 
 import ml_dtypes
 import numpy as np

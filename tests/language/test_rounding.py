@@ -1,4 +1,4 @@
-"""Are floor, ceil, trunc and the trigonometric functions right for elements of any size?"""
+"""Tests floor, ceil, trunc and the trigonometric functions for elements of any size."""
 
 import ml_dtypes
 import numpy as np

@@ -1,4 +1,4 @@
-"""Do matrix products, transposes, repeated axes and choices between tiles give what NumPy gives?"""
+"""Tests matrix products, transposes, repeated axes and choices between tiles against NumPy."""
 
 import ml_dtypes
 import numpy as np

@@ -1,4 +1,4 @@
-"""Do creation, loads, stores and copies make the tensors the documentation describes?"""
+"""Tests that creation, loads, stores and copies make the tensors that the documentation describes."""
 
 import ml_dtypes
 import numpy as np

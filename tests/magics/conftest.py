@@ -1,4 +1,4 @@
-"""Which fixtures do the tests of magics share?"""
+"""Fixtures that the tests of magics share."""
 
 from tests.cli.conftest import command
 from tests.magics.notebook import bare, notebook, shell

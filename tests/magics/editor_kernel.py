@@ -1,4 +1,4 @@
-"""How does a test talk with a kernel as an editor does: with ids of cells, and over the comm?"""
+"""Talks with a kernel as an editor does: with ids of cells, and over the comm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a test run cells as a notebook does, and see what its reader would see?"""
+"""Runs cells as a notebook does, and shows what its reader would see."""
 
 from __future__ import annotations
 

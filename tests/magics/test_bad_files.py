@@ -1,4 +1,4 @@
-"""Is every file that is not what it seems told in one line, by every command and magic that opens files?"""
+"""Tests that every command and magic that opens files reports a file that is not what it seems in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a cell source like any other: the right lines, the user's names, and nothing else changed?"""
+"""Tests that a cell is a source like any other: the right lines, the user's names, and nothing else changed."""
 
 import inspect
 

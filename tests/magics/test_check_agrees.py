@@ -1,4 +1,4 @@
-"""Does a check without running say of every construct and mistake what a run says?"""
+"""Tests that a check without running says of every construct and mistake what a run says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is an editor told what is wrong with its cells, which kernels ran, and nobody else anything?"""
+"""Tests that an editor learns what is wrong with its cells and which kernels ran, and nobody else anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does `%nki_exercise` say what is asked, help, check, and show what is solved?"""
+"""Tests that `%nki_exercise` asks, helps, checks, and shows what is solved."""
 
 import pytest
 from IPython.core.completer import IPCompleter, provisionalcompleter

@@ -1,4 +1,4 @@
-"""Does loading give the magics, and unloading take away everything that loading brought?"""
+"""Tests that loading gives the magics, and that unloading takes away everything that loading brought."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Do names from files and kernels reach terminals and tables as text, whatever characters they hold?"""
+"""Tests that names from files and kernels reach terminals and tables as text, whatever characters they hold."""
 
 from __future__ import annotations
 

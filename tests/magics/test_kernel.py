@@ -1,4 +1,4 @@
-"""Does a cell behave in a real kernel: numbers of cells, interrupts and time limits?"""
+"""Tests cells in a real kernel: numbers of cells, interrupts and time limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do the line magics show and choose what they say, and do the option completions fit?"""
+"""Tests that the line magics show and choose what they say, and that completions of their options fit."""
 
 import os
 

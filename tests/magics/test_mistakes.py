@@ -1,4 +1,4 @@
-"""Does every mistake in a cell give one clear error at the cell's own line, and leave all usable?"""
+"""Tests that every mistake in a cell gives one clear error at the cell's own line, and leaves all usable."""
 
 import numpy as np
 import pytest

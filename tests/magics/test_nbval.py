@@ -1,4 +1,4 @@
-"""Do cells with mistakes fail where notebooks are tested, and good ones pass?"""
+"""Tests that cells with mistakes fail where notebooks are tested, and that good ones pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does every option act beside every other one, or does an error say why it cannot?"""
+"""Tests that every option acts beside every other one, or that an error says why it cannot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is the work of a cell shown where somebody looks at the cell, and nowhere else?"""
+"""Tests that the work of a cell is shown where somebody looks at the cell, and nowhere else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does each option of `%%nki` act, and does a cell follow the latest text and values?"""
+"""Tests that each option of `%%nki` acts, and that a cell follows the latest text and values."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Can a cell be stopped, by its time limit or its reader, and does everything work afterwards?"""
+"""Tests that a cell can be stopped, by its time limit or its reader, and that everything works afterwards."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Do the magics that show a run again find it by its name, in a file, or as the last one?"""
+"""Tests that the magics that show a run again find it by its name, in a file, or as the last one."""
 
 import json
 import re

@@ -1,1 +1,1 @@
-"""Are the notebooks of the workshop fit to be shown, and do they say what they show?"""
+"""Tests that the notebooks of the workshop are fit to be shown, and say what they show."""

@@ -1,4 +1,4 @@
-"""What is left of a notebook where nothing is alive: no kernel, no network, no script of ours?
+"""Shows a notebook where nothing is alive: no kernel, no network, no script of ours.
 
     python -m tests.notebooks.front_ends workshop/solutions/01_first_kernel.ipynb
 

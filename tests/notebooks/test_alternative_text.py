@@ -1,4 +1,4 @@
-"""Does every exported picture say in words what it shows, for whoever does not see it?"""
+"""Tests that every exported picture says in words what it shows, for readers who do not see it."""
 
 from __future__ import annotations
 

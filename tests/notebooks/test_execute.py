@@ -1,4 +1,4 @@
-"""Does `nki-lab execute` run notebooks as written, keep only what lasts, and fail where they fail?"""
+"""Tests that `nki-lab execute` runs notebooks as written, keeps only what lasts, and fails where they fail."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Is everything that the notebooks show also seen where nothing is alive: exported, reopened, not trusted?
+"""Tests that everything that the notebooks show is also seen where nothing is alive: exported, reopened, not trusted.
 
 README has the table of front ends; what it calls tested is tested here, by nbval and in tests/browser.
 """

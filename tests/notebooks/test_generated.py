@@ -1,4 +1,5 @@
-"""Are the notebooks those of their lessons, and do only open exercises fail in them, each with its reason?"""
+"""Tests that the notebooks are those of their sources, and that only open exercises fail in them, each with its
+reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Would the workflow that `nki-lab validate --github-actions` prints do what it says?"""
+"""Tests that the workflow that `nki-lab validate --github-actions` prints does what it says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does `nki-lab validate` fail what nbval lets pass, and only that?"""
+"""Tests that `nki-lab validate` fails what nbval lets pass, and only that."""
 
 from __future__ import annotations
 

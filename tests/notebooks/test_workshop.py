@@ -1,4 +1,4 @@
-"""Can the notebooks of the workshop be read without a kernel, and do they fail clearly without nki_lab?
+"""Tests that the notebooks of the workshop can be read without a kernel, and fail clearly without nki_lab.
 
 That they run, and that each stored output is what comes out, is nbval's to check (`make test`).
 """

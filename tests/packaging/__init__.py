@@ -1,1 +1,1 @@
-"""Does an installation work where only pip has been at work?"""
+"""Tests installations in which only pip has been at work."""

@@ -1,4 +1,4 @@
-"""Would Binder build the repository, and does the workshop run in what it builds?"""
+"""Tests that Binder would build the repository, and that the workshop runs in what it builds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the wheel, built from the source archive, bring a package and an extension that work?"""
+"""Tests that the wheel, built from the source archive, brings a package and an extension that work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is every text about a run as short as it is said to be, whatever ran?"""
+"""Tests that every text about a run is as short as promised, whatever ran."""
 
 from __future__ import annotations
 

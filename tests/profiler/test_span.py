@@ -1,4 +1,5 @@
-"""Is a part of a profile exactly what lies in its span, wherever it is read, and is too large a one refused?"""
+"""Tests that a part of a profile is exactly what lies in its span, wherever it is read, and that too large a one is
+refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why did each event begin when it did? By hand for a small profile, and against the model's own times."""
+"""Tests why each event began when it did: by hand for a small profile, and against the model's own times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do the kernels of nki-library match their PyTorch references?  (tests/public/nki_library says how to run it)"""
+"""Tests the kernels of nki-library against their PyTorch references (tests/public/nki_library says how to run them)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do the parts that run nki-library's suite work, without a clone of it?"""
+"""Tests the parts that run nki-library's suite, without a clone of it."""
 
 from __future__ import annotations
 

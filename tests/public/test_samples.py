@@ -1,4 +1,4 @@
-"""Do the kernels of nki-samples run?  (NKI_SAMPLES_ROOT names a clone of aws-neuron/nki-samples)
+"""Tests that the kernels of nki-samples run (NKI_SAMPLES_ROOT names a clone of aws-neuron/nki-samples).
 
 At its last commit the repository holds two dialects. Most files are of the oldest one (`neuronxcc.nki`) and are refused
 by name. The others are of NKI 0.2, which had two arguments that NKI has no more; without these words they run.

@@ -1,4 +1,4 @@
-"""Do the example kernels of the documentation give what NumPy, or the reference beside them, gives?
+"""Tests the example kernels of the documentation against NumPy, or the reference beside them.
 
 NKI_SDK_ROOT names a clone of aws-neuron/aws-neuron-sdk; without it the tests are skipped.
 """

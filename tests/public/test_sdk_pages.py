@@ -1,4 +1,5 @@
-"""Does the code on the documentation's pages do what the page says?  (NKI_SDK_ROOT names a clone of aws-neuron-sdk)"""
+"""Tests that code on the documentation's pages does what the page says (NKI_SDK_ROOT names a clone of aws-
+neuron-sdk)."""
 
 from __future__ import annotations
 

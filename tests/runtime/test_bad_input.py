@@ -1,4 +1,4 @@
-"""Is each mistake that kernel authors make told with its code, what was found, the place and what to write instead?
+"""Tests that each mistake of kernel authors is reported with its code, the place, and what to write instead.
 
 One row per mistake; the text that must be marked is part of the row, so that the place is checked to the column.
 """

@@ -1,4 +1,4 @@
-"""Is what `nki_lab.benchmark` says repeatable, and does it keep to what the machine can do?"""
+"""Tests that `nki_lab.benchmark` is repeatable, and keeps to what the machine can do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does `nki_lab.compare` take runs as well as arrays, and refuse a mixture?"""
+"""Tests that `nki_lab.compare` takes runs as well as arrays, and refuses a mixture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a compiled kernel compute for the call it gets, or say that it was compiled for another one?"""
+"""Tests that a compiled kernel computes for the call it gets, or says that it was compiled for another one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Can kernels be put together: functions, objects and kernels as arguments, containers of tensors, several results?"""
+"""Tests kernels put together of functions, objects and kernels as arguments, containers of tensors, several results."""
 
 from dataclasses import dataclass
 from enum import Enum

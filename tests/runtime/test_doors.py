@@ -1,4 +1,4 @@
-"""Does every way to run a kernel give the same answer to the same mistake, and tell it once for its place?"""
+"""Tests that every way to run a kernel gives the same answer to the same mistake, once for its place."""
 
 import os
 import warnings

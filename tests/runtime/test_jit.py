@@ -1,4 +1,4 @@
-"""What can be made a kernel, and what does it say when it cannot run?"""
+"""Tests what can be made a kernel, and the errors when it cannot run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is what only the values of a run can show found: invalid inputs of functions, and loops that did not run?"""
+"""Tests findings that only the values of a run show: invalid inputs of functions, and loops that did not run."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Does a comparison say what it cannot compare, instead of passing?"""
+"""Tests that a comparison says what it cannot compare, instead of passing."""
 
 from __future__ import annotations
 

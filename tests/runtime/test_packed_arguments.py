@@ -1,4 +1,4 @@
-"""Can arrays of the packed x4 dtypes, which NumPy does not have, be given to a kernel?"""
+"""Tests that arrays of the packed x4 dtypes, which NumPy does not have, can be given to a kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are races between two cores told alike by every way to run a kernel, with lines, cores and rows?"""
+"""Tests that every way to run a kernel reports races between two cores alike, with lines, cores and rows."""
 
 from __future__ import annotations
 

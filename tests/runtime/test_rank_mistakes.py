@@ -1,4 +1,5 @@
-"""Are ranks that do not fit together told apart, always in the same words, and does nothing wait for ever?"""
+"""Tests that ranks that do not fit together are told apart, always in the same words, and that nothing waits for
+ever."""
 
 from __future__ import annotations
 

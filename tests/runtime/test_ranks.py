@@ -1,4 +1,4 @@
-"""Do kernels run as ranks that meet in collectives, with the results that NumPy gives?"""
+"""Tests kernels that run as ranks and meet in collectives, against NumPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do programs that went wrong elsewhere, as their authors reported in public, go right here?
+"""Tests that programs that went wrong elsewhere, as their authors reported in public, go right here.
 
 Each test is one report: the program in our own words, and the outcome it should have had.
 """

@@ -1,4 +1,4 @@
-"""Is what was compiled and bound before used again exactly where nothing has changed?"""
+"""Tests that what was compiled and bound before is used again exactly where nothing has changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is what used to go wrong in silence told, through every way to run a kernel?"""
+"""Tests that what used to go wrong silently is reported, by every way to run a kernel."""
 
 import signal
 import warnings

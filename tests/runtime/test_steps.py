@@ -1,4 +1,4 @@
-"""Does a run know its steps: also one that writes its arguments, and does it notice what was changed since?"""
+"""Tests the steps of a run, also of one that writes its arguments, and that a later change of them is noticed."""
 
 from __future__ import annotations
 

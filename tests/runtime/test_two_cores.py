@@ -1,4 +1,4 @@
-"""Do two cores meet, exchange and share memory as documented, and are their mistakes told?"""
+"""Tests that two cores meet, exchange and share memory as documented, and that their mistakes are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Is a kernel with other values of its parameters timed as an ordinary run of it is, and left alone otherwise?"""
+"""Tests that a kernel with other values of its parameters is timed as an ordinary run of it is, and left alone
+otherwise."""
 
 from __future__ import annotations
 

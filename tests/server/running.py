@@ -1,4 +1,4 @@
-"""How does a test ask a real Jupyter server that has nki_lab's routes?
+"""Asks a real Jupyter server that has nki_lab's routes.
 
     with RunningServer(folder) as server:
         answer = server.page("run.json", theme="dark")

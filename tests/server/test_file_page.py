@@ -1,4 +1,4 @@
-"""Which page does a file become, and what is said of one that is none?"""
+"""Tests the page that a file becomes, and the message for a file that cannot become one."""
 
 from __future__ import annotations
 

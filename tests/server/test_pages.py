@@ -1,4 +1,4 @@
-"""Does a Jupyter server show the files of its folder, only those, and survive any of them?"""
+"""Tests that a Jupyter server shows the files of its folder, only those, and survives any of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is the value of an expression given as an option right, and an error in it at its place?"""
+"""Tests the value of an expression given as an option, and the place of an error in it."""
 
 import numpy as np
 import pytest

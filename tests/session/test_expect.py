@@ -1,4 +1,4 @@
-"""Does --expect accept the error it names, and nothing else?"""
+"""Tests that --expect accepts the error it names, and nothing else."""
 
 import pytest
 

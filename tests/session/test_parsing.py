@@ -1,4 +1,4 @@
-"""Is a line of options read as it was meant, and does every wrong one name what would be right?"""
+"""Tests that a line of options is read as it was meant, and that every wrong one names what would be right."""
 
 import shlex
 from pathlib import Path

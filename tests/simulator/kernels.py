@@ -1,4 +1,4 @@
-"""Which kernels do tests of the simulator run, and what does each compute by NumPy alone?
+"""Kernels for the tests of the simulator, and what each computes by NumPy alone.
 
 Together they read and write slices, steps, transposed and reinterpreted views, casts of every kind, hidden registers,
 accumulators whose first write differs by element, tiles at explicit addresses, and arguments updated in place.

@@ -1,4 +1,4 @@
-"""Do observers of a run get exactly the elements that NumPy indexing reaches?"""
+"""Tests that observers of a run get exactly the elements that NumPy indexing reaches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do loops that the device runs compute what Python's loops would, and refuse what they cannot do?"""
+"""Tests that loops that the device runs compute what Python's loops would, and refuse what they cannot do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do addresses by registers and tiles of indices reach what NumPy indexing reaches?"""
+"""Tests that addresses by registers and tiles of indices reach what NumPy indexing reaches."""
 
 from __future__ import annotations
 

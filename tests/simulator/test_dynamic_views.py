@@ -1,4 +1,5 @@
-"""Do views whose address the device computes reach the elements that NumPy's strides reach, whatever their shape?
+"""Tests that views whose address the device computes reach the elements that NumPy's strides reach, whatever their
+shape.
 
 Each test draws shapes, views and indices, and runs a kernel; the oracle is as_strided over the bytes of the argument.
 """

@@ -1,4 +1,4 @@
-"""Does a kernel that runs while it is traced compute and show what it computes when it is compiled?"""
+"""Tests that a kernel that runs while it is traced computes and shows what it computes when it is compiled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a program give the right values every time, in whatever memory its tiles are?"""
+"""Tests that a program gives the right values every time, in whatever memory its tiles are."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Does a tensor have exactly the bytes its address says, and nothing of a former tensor's?"""
+"""Tests that a tensor has exactly the bytes its address says, and nothing of a former tensor's."""
 
 import tracemalloc
 from itertools import product

@@ -1,4 +1,4 @@
-"""Do quantization and product of block-scaled tiles fit together: layouts, packing, and the size of the error?"""
+"""Tests quantization and product of block-scaled tiles together: layouts, packing, and the size of the error."""
 
 import ml_dtypes
 import numpy as np

@@ -1,4 +1,4 @@
-"""What is in PSUM after any sequence of products and other writes into parts of one tile?
+"""Tests what is in PSUM after any sequence of products and other writes into parts of one tile.
 
 The model is one number and one mark per element: a product with accumulate=None overwrites an element that nothing has
 written and adds to any other, in float32, or rounded at every addition to a bfloat16 tile (NeuronCore-v4).

@@ -1,4 +1,4 @@
-"""Do random programs with loops of the device compute what the unrolled ones do?"""
+"""Tests that random programs with loops of the device compute what the unrolled ones do."""
 
 import random
 

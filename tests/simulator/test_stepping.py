@@ -1,4 +1,4 @@
-"""Are the values around each executed instruction those of the run itself, whichever way one got there?"""
+"""Tests that the values around each executed instruction are those of the run itself, whichever way one got there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a read of memory that nothing wrote reported where only the values of a run decide about it?
+"""Tests that a read of memory that nothing wrote is reported where only the values of a run decide about it.
 
 What is expected comes from a mask of booleans that each test keeps with plain NumPy indexing.
 """

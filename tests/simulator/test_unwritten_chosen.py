@@ -1,4 +1,4 @@
-"""Are elements that masks or indices choose, and only those, reported where nothing has written them?
+"""Tests that elements that masks or indices choose, and only those, are reported where nothing has written them.
 
 What is expected comes from two masks of booleans: what is written, and what NumPy indexing or a comparison chooses.
 """

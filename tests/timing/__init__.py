@@ -1,1 +1,1 @@
-"""Does the timing model behave as the machine it describes?"""
+"""Tests that the timing model behaves as the machine it describes."""

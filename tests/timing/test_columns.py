@@ -1,4 +1,4 @@
-"""Is what a modelled profile tells in each column what the kernel does, counted by hand or from other columns?"""
+"""Tests the columns of a modelled profile against counts by hand or from other columns."""
 
 from __future__ import annotations
 

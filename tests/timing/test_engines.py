@@ -1,4 +1,4 @@
-"""Do engines run in order, overlap what may overlap, and wait for what they must?"""
+"""Tests that engines run in order, overlap what may overlap, and wait for what they must."""
 
 import numpy as np
 import pytest

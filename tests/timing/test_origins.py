@@ -1,4 +1,4 @@
-"""Does each instruction know the functions it was called through and the loops it was traced in?"""
+"""Tests that each instruction knows the functions it was called through and the loops it was traced in."""
 
 # ruff: noqa: B007, C416 - loops are what is tested
 

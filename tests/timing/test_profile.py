@@ -1,4 +1,4 @@
-"""Do the tables of a timed kernel say what it did, and only what is known?"""
+"""Tests that the tables of a timed kernel say what it did, and leave empty what a model cannot know."""
 
 from __future__ import annotations
 

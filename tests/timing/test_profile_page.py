@@ -1,4 +1,4 @@
-"""Is the page about profiles what kernels show?"""
+"""Tests that the page about profiles agrees with what kernels show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the model agree with the numbers that were printed for real chips?
+"""Tests the model against the numbers that were printed for real chips.
 
 Segments within 10 %. Kernels repeat what a published picture or table timed; every row names it. They were used to
 choose the numbers of `targets`, so they show that the model can say them, not that it predicts others.

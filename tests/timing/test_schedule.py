@@ -1,4 +1,4 @@
-"""Do queues, rings and what they share follow their rules in programs made for one rule each?
+"""Tests that queues, rings and what they share follow their rules in programs made for one rule each.
 
 Programs here are made of costs without instructions; times are in picoseconds. The semaphore hop is 40,000.
 """

@@ -1,4 +1,4 @@
-"""Does the Tensor engine load weights behind products, pipeline accumulation, and warm up?"""
+"""Tests that the Tensor engine loads weights behind products, pipelines accumulation, and warms up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do transfers take the time their descriptors, engines, rings and memories say?"""
+"""Tests that transfers take the time their descriptors, engines, rings and memories say."""
 
 from __future__ import annotations
 

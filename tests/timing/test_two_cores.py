@@ -1,4 +1,4 @@
-"""Do the two cores of a logical core wait for each other where they meet, and does a profile hold both?"""
+"""Tests that the two cores of a logical core wait for each other where they meet, and that a profile holds both."""
 
 from __future__ import annotations
 

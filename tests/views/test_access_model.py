@@ -1,4 +1,4 @@
-"""Are the elements of an operand exactly those that NumPy's indexing of the tensor gives?"""
+"""Tests that the elements of an operand are exactly those that NumPy's indexing of the tensor gives."""
 
 from dataclasses import replace
 

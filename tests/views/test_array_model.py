@@ -1,4 +1,4 @@
-"""Does the view of the array show the sizes, times and values of real products?"""
+"""Tests that the view of the array shows the sizes, times and values of real products."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Do the charts show what the profile says, without bringing plotly's script along?"""
+"""Tests that the charts show what the profile says, without bringing plotly's script along."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Do the edges of the data-flow graph say who wrote last what an instruction reads?"""
+"""Tests that the edges of the data-flow graph say who wrote last what an instruction reads."""
 
 import numpy as np
 

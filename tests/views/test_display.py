@@ -1,4 +1,4 @@
-"""What does a notebook get of a run, and is every form of it small, safe and the same each time?"""
+"""Tests what a notebook gets of a run: every form of it is small, safe and the same each time."""
 
 import base64
 import html.parser

@@ -1,4 +1,4 @@
-"""Does every node stand behind what it gets values from, with no two on one place?"""
+"""Tests that every node stands behind what it gets values from, with no two on one place."""
 
 from itertools import combinations
 

@@ -1,4 +1,4 @@
-"""Does the IR view tell what each pass changed, and where each line came from?"""
+"""Tests that the IR view shows what each pass changed, and where each line came from."""
 
 from itertools import pairwise
 

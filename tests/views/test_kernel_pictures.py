@@ -1,4 +1,4 @@
-"""Do the pictures of lines, tensors, products and data flow show what the views show?"""
+"""Tests that the pictures of lines, tensors, products and data flow show what the views show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do the boxes of a slice hold exactly the elements NumPy enumerates?"""
+"""Tests that the boxes of a slice hold exactly the elements that NumPy enumerates."""
 
 import numpy as np
 import pytest

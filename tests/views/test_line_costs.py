@@ -1,4 +1,4 @@
-"""Does each line get the time, bytes and waits of its own instructions and transfers?"""
+"""Tests that each line gets the time, bytes and waits of its own instructions and transfers."""
 
 import numpy as np
 import pytest

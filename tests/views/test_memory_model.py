@@ -1,4 +1,4 @@
-"""Does the memory view show what the allocator gave, to the byte?"""
+"""Tests that the memory view shows what the allocator gave, to the byte."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Are free bytes, overlaps and peaks those that counting every byte gives?"""
+"""Tests that free bytes, overlaps and peaks are those that counting every byte gives."""
 
 from __future__ import annotations
 

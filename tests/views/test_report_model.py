@@ -1,4 +1,4 @@
-"""Does the view of the report get advice apart from what is said about the model?"""
+"""Tests that the view of the report gets advice apart from what is said about the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Can a run be kept as a page and as pictures, and is either complete, safe and the same each time?"""
+"""Tests that a run can be kept as a page and as pictures, complete, safe and the same each time."""
 
 import json
 import re

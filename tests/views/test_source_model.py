@@ -1,4 +1,4 @@
-"""Does the source view hold the kernel's text with its costs, and the list of findings every finding?"""
+"""Tests that the source view holds the kernel's text with its costs, and the list of findings every finding."""
 
 import inspect
 

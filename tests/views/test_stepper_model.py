@@ -1,4 +1,4 @@
-"""Does the stepper show the values that NumPy computes, and does no NaN get lost in a picture?"""
+"""Tests that the stepper shows the values that NumPy computes, and that no NaN gets lost in a picture."""
 
 from __future__ import annotations
 

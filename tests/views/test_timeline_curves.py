@@ -1,4 +1,4 @@
-"""Are the curves under a timeline exact where they can be, and never beyond the truth where they are not?"""
+"""Tests that the curves under a timeline are exact where they can be, and never beyond the truth elsewhere."""
 
 from __future__ import annotations
 

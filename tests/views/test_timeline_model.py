@@ -1,4 +1,4 @@
-"""Does the timeline show every event, exactly where and as long as it was?"""
+"""Tests that the timeline shows every event, exactly where and as long as it was."""
 
 from dataclasses import replace
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Does a timeline say truly what events have to do with each other, on one core, on two, and for two runs?"""
+"""Tests what a timeline says events have to do with each other, on one core, on two, and for two runs."""
 
 from __future__ import annotations
 

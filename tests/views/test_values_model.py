@@ -1,4 +1,4 @@
-"""Are the values of a view those of the run, and is what is no number counted?"""
+"""Tests that the values of a view are those of the run, and that NaN and infinities are counted."""
 
 import ml_dtypes
 import numpy as np

@@ -1,4 +1,5 @@
-"""Do the sliders get from the kernel what they show, also where it does not compile, and on a page without one?"""
+"""Tests that the sliders get from the kernel what they show, also where it does not compile, and on a page
+without one."""
 
 from __future__ import annotations
 

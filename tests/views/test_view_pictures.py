@@ -1,4 +1,4 @@
-"""Do the pictures of memory and of steps show what is in use, and what was computed?"""
+"""Tests that the pictures of memory and of steps show what is in use, and what was computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is the picture a valid PNG that shows what ran when?"""
+"""Tests that the picture is a valid PNG that shows what ran when."""
 
 import re
 import struct

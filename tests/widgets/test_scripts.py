@@ -1,4 +1,4 @@
-"""Do the scripts of the live views compute what they should, and fit into the one module a widget has?"""
+"""Tests that the scripts of the live views compute what they should, and fit into the one module a widget has."""
 
 import base64
 import os

@@ -1,4 +1,4 @@
-"""Do the styles of the views and those of the editor's marks leave each other alone?
+"""Tests that the styles of the views and those of the editor's marks leave each other alone.
 
 Both are on one page in JupyterLab, and both call things `.nki-value`.
 """

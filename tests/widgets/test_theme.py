@@ -1,4 +1,4 @@
-"""Can everybody tell the colours from their background, and from each other?"""
+"""Tests that everybody can tell the colours from their background, and from each other."""
 
 from itertools import combinations
 

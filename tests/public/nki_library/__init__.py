@@ -1,4 +1,4 @@
-"""How is the test suite of github.com/aws-neuron/nki-library run on the simulator?
+"""Runs the test suite of github.com/aws-neuron/nki-library on the simulator.
 
 Their kernels, their configurations and their PyTorch references, from a clone; the answers are compared by their
 harness. To print the table of all kernels (about ten minutes), or to run some of them as tests:

@@ -1,4 +1,4 @@
-"""What does every kernel of a clone of nki-library give?  `python -m tests.public.nki_library [words]`"""
+"""Prints what every kernel of a clone of nki-library gives: `python -m tests.public.nki_library [words]`."""
 
 from __future__ import annotations
 

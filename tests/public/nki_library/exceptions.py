@@ -1,4 +1,4 @@
-"""Which configurations of nki-library's suite do not pass, and why?"""
+"""The configurations of nki-library's suite that do not pass, and why."""
 
 from __future__ import annotations
 

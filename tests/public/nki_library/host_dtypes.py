@@ -1,4 +1,4 @@
-"""Which NumPy types have NKI's dtypes on the host, and how are arrays cast between them?
+"""The NumPy types of NKI's dtypes on the host, and casts of arrays between them.
 
 Stands in for the unpublished package `neuron_dtypes`. The packed x4 types are records of one unsigned field with the
 NKI name, as kernels of nki_lab take them; NumPy has no type of its own for them.

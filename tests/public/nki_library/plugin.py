@@ -1,4 +1,4 @@
-"""Which configurations of nki-library's suite run, and what is written down about each?
+"""Chooses the configurations of nki-library's suite that run, and records the outcome of each.
 
 A pytest plugin inside the run of their suite. Of every test function it keeps a few configurations, small ones
 first, and it appends one line of JSON for each outcome to the report.

@@ -1,4 +1,4 @@
-"""How do configurations of several ranks run in a harness whose simulation has one?"""
+"""Runs configurations of several ranks in a harness whose simulation has one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which configurations of a test function are worth running first?"""
+"""Chooses the configurations of a test function that are worth running first."""
 
 from __future__ import annotations
 

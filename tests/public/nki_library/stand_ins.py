@@ -1,4 +1,4 @@
-"""What stands in for the unpublished modules that nki-library's test harness imports?
+"""Stand-ins for the unpublished modules that nki-library's test harness imports.
 
 And for what it uses of published ones without their documenting it. Kernels and references are left as they are.
 """

@@ -1,4 +1,4 @@
-"""How does a file of nki-library's suite run, and which files are there?"""
+"""Finds the files of nki-library's suite, and runs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do outcomes look as a table?"""
+"""Prints outcomes as a table."""
 
 from __future__ import annotations
 

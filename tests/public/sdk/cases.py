@@ -1,4 +1,4 @@
-"""What is a block of a page given, and what must it give?"""
+"""Says what a block of a page is given, and what it must give."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where is a clone, and how does a file of it run with `import nki` meaning nki_lab?"""
+"""Finds a clone, and runs a file of it with `import nki` meaning nki_lab."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which code does a page of the documentation show?"""
+"""Finds the code that a page of the documentation shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do the inputs of public kernels look like, and what must come out, by NumPy in float64?"""
+"""Inputs of public kernels, and what must come out, by NumPy in float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the advice on each rung of the ladder of matrix products name the next one?"""
+"""Tests that the advice on each rung of the ladder of matrix products names the next one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does each rule speak up on a kernel that makes the mistake, and is it silent on the mended one?"""
+"""Tests that each rule speaks up on a kernel that makes the mistake, and is silent on the mended one."""
 
 from __future__ import annotations
 
