@@ -1,1 +1,1 @@
-"""How fast is nki_lab? Scripts that measure ratios side by side; nothing here is asserted."""
+"""Measures how fast nki_lab is, as ratios side by side; nothing here is asserted."""

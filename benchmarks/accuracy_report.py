@@ -1,4 +1,4 @@
-"""What do the answers of the model amount to: tables per evidence class, and the bars they are held to?
+"""Summarises the answers of the model: tables per evidence class, and the bars they are held to.
 
 Everything here is a function of published rows and answers, and returns Markdown.
 """

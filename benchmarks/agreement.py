@@ -1,4 +1,4 @@
-"""How well do two lists of numbers agree: in order, and in size?"""
+"""Measures how well two lists of numbers agree: in order, and in size."""
 
 from __future__ import annotations
 

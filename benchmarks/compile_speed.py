@@ -1,4 +1,5 @@
-"""How many instructions does the compiler trace and pass in a second, in how much memory, and how long is an import?
+"""Measures how many instructions the compiler traces and passes in a second, in how much memory, and the time of an
+import.
 
 python -m benchmarks.compile_speed                  # 1e3, 1e4 and 1e5 instructions, each without and with scheduling
 python -m benchmarks.compile_speed 10000 1000000    # the sizes named; a million takes a minute

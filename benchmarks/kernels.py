@@ -1,4 +1,4 @@
-"""Which kernels are measured, and what is each by hand in NumPy?
+"""The kernels that are measured, and each of them by hand in NumPy.
 
 A tile loop is the same mathematics over the same tiles with reused buffers and nothing else: the floor of a simulator
 that computes with NumPy. Its tile buffers are made once, as the simulator's are; its result is a new array each time,

@@ -1,4 +1,4 @@
-"""Which times, shares and byte counts have others published for real chips?
+"""Times, shares and byte counts that others have published for real chips.
 
 `measurements.csv` holds them, one a row, with where each was found:
 

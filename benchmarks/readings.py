@@ -1,4 +1,4 @@
-"""What is read off a run that stands for a published number?
+"""Reads a published number's counterpart off a run.
 
 A reading is a number in the row's terms (times in nanoseconds) and, for times, the roofline: the least time that
 documented peaks allow for the same work, or None where peaks say nothing (a gap, a table load).

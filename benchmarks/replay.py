@@ -1,4 +1,4 @@
-"""What is a replay: a program of ours, the published rows it answers, and what is read off it?"""
+"""A replay: a program of ours, the published rows it answers, and what is read off it."""
 
 from __future__ import annotations
 

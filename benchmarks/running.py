@@ -1,4 +1,4 @@
-"""What does nki_lab's model say of one program: when ran what, and how busy was each part of the core?"""
+"""Asks nki_lab's model about one program: what ran when, and how busy each part of the core was."""
 
 from __future__ import annotations
 

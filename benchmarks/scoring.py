@@ -1,4 +1,4 @@
-"""What does the model say of each published row, and why do some rows have no answer?
+"""Compares the model with each published row, or says why a row has no answer.
 
 Running all replays takes minutes, so what they say is kept in `modelled.csv` beside this file, which
 `timing_accuracy --write` makes anew. Reports and docs are made from that table.

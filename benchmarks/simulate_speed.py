@@ -1,4 +1,4 @@
-"""How long does a re-run of a compiled kernel take, against the same tiles by hand in NumPy?
+"""Measures a re-run of a compiled kernel against the same tiles by hand in NumPy.
 
 python -m benchmarks.simulate_speed            # tables
 python -m benchmarks.simulate_speed softmax    # kernels whose name holds this word

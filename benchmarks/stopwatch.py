@@ -1,4 +1,4 @@
-"""How are times measured? Best of several, with one BLAS thread and the collector at rest."""
+"""Measures times: the best of several, with one BLAS thread and the collector at rest."""
 
 from __future__ import annotations
 

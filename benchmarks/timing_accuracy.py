@@ -1,4 +1,4 @@
-"""How far are modelled times from the published ones?
+"""Measures how far modelled times are from the published ones.
 
 python -m benchmarks.timing_accuracy                          # run every replay and print the tables
 python -m benchmarks.timing_accuracy --csv FILE               # score another file with the same columns

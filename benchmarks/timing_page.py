@@ -1,4 +1,4 @@
-"""What does docs/timing.md say? Everything in it is made from the targets, the published rows and the kept answers."""
+"""Writes docs/timing.md from the targets, the published rows and the stored answers."""
 
 from __future__ import annotations
 

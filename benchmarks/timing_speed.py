@@ -1,4 +1,4 @@
-"""How much processor time and memory does it take to time a million executed instructions?
+"""Measures the processor time and memory that timing a million executed instructions takes.
 
 python -m benchmarks.timing_speed                 # about 1e5 and 1e6 instructions of the tiled matmul
 python -m benchmarks.timing_speed 100000          # one size

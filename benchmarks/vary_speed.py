@@ -1,4 +1,4 @@
-"""How long does a variant of a kernel take until its timeline can be drawn, beside a run of the kernel?
+"""Measures how long a variant of a kernel takes until its timeline can be drawn, beside a run of the kernel.
 
 python -m benchmarks.vary_speed                   # about 1e3 and 1e4 instructions of the tiled matmul
 python -m benchmarks.vary_speed 1000              # one size

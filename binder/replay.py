@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Could mybinder.org build this repository, and would a notebook run there?
+"""Builds this repository as mybinder.org would, and runs a notebook there.
 
     python binder/replay.py workshop/solutions/01_first_kernel.ipynb
 

@@ -1,4 +1,4 @@
-"""How does Sphinx make the documentation site?  `make docs` builds it, with every warning an error."""
+"""Configures Sphinx for the documentation site. `make docs` builds it, with every warning an error."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which whole script uses an instruction, ready to be run?
+"""Writes a whole script that uses an instruction, ready to be run.
 
 It is written around the usual call of the instruction (`example_call`), so that a new instruction has one as soon as it
 is defined: arguments, tiles that hold them, the call, and a store of what it wrote. Tests run every one of them.

@@ -1,4 +1,4 @@
-"""Which pages of the documentation are written from the code, and how do they come to be?
+"""Writes the pages of the documentation that come from the code.
 
 Sphinx calls `write_pages` before it reads anything (`conf.py`). The pages are not kept in the repository: what they say
 has its one place in the registries, tables and docstrings of the package, and in README.md.

@@ -1,4 +1,4 @@
-"""What do the pages about instructions and functions of the language say? Everything comes from the registry."""
+"""Writes the pages about instructions and functions of the language, from the registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does the page about the workshop's notebooks say? It is read from the notebooks and the exercises."""
+"""Writes the page about the workshop's notebooks, from the notebooks and the exercises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does text from docstrings and tables become Markdown that says the same?"""
+"""Turns text from docstrings and tables into Markdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do the pages about errors, magics, commands, chips and words say? Everything comes from the tables."""
+"""Writes the pages about errors, magics, commands, chips and words, from the tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a user of nki_lab reach with one import?
+"""The public names of nki_lab.
 
 Importing the package loads nothing else: each public name is fetched from its room the first
 time it is used. To publish a name, add one line to `_PUBLIC`: the name and the module that

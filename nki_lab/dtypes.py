@@ -1,4 +1,4 @@
-"""Which element types does NKI have, and how are they stored and rounded?"""
+"""The element types of NKI, and how they are stored and rounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far is the work that runs now, and who is told?
+"""Reports how far long work is to those who listen.
 
     with phase("simulating", iterator_position, total):
         ...

@@ -1,4 +1,4 @@
-"""Which change of the author's text does the help of an error ask for, exactly?
+"""Computes the exact change of the author's text that the help of an error asks for.
 
 A help is a sentence. Where an editor could carry it out, it is a `Hint`: the sentence with the rewrites it stands for.
 They name words, not places; `edits_of` finds these in the marked text, when somebody wants to change it.

@@ -1,4 +1,4 @@
-"""Which environment variables does nki_lab read, and what do they mean?"""
+"""The environment variables that nki_lab reads, and what they mean."""
 
 from __future__ import annotations
 

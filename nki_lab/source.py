@@ -1,4 +1,4 @@
-"""Where in the author's text did something happen?
+"""Places in the author's text: where something happened.
 
 A *place* is `(code object, instruction offset)`: cheap to take while a kernel is traced, and turned
 into file, line and columns only when somebody looks (`Span.of`). A cell of a notebook and a file on

@@ -1,4 +1,4 @@
-"""Which latencies does the model give nki-library's kernels, and how far are they from the goals of their tests?
+"""Prints the latencies that the model gives nki-library's kernels, and how far they are from the goals of their tests.
 
 NKI_LIBRARY_ROOT=... python -m benchmarks.library          # time everything that has a goal, and keep the answers
 NKI_LIBRARY_ROOT=... python -m benchmarks.library mlp_tkg  # files whose name contains this; the others stay as kept

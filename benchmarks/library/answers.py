@@ -1,4 +1,4 @@
-"""What does the model say of the goals that nki-library's tests name?
+"""The model's answers to the goals that nki-library's tests name.
 
 `python -m benchmarks.library` runs what has a goal, a process per file of the suite, and keeps the answers in
 `modelled.csv` beside this file; without a clone those are what is known.

@@ -1,4 +1,4 @@
-"""How are two files of nki-library imported that were published half edited?
+"""Imports two files of nki-library that were published half edited.
 
 core/mlp/mlp.py of d2ad3a5 closes the docstring of `mlp` before half of it is repeated: it is no Python. Here the first
 closing quotes are taken for a blank line, so that the repetition is part of the docstring. core/mlp/mlp_tkg/mlp_tkg.py

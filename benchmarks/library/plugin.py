@@ -1,4 +1,4 @@
-"""Which configurations of nki-library's suite are timed, and how?
+"""Chooses the configurations of nki-library's suite that are timed, and times them.
 
 A pytest plugin inside a run of their suite, in place of their harness's own execution: the kernel they would run is
 compiled for trn2 and timed; values are neither computed nor compared.

@@ -1,4 +1,4 @@
-"""Which published rows are goals of a configuration of nki-library's suite, and which configuration is it?"""
+"""Matches published rows with the configurations of nki-library's suite that they are goals of."""
 
 from __future__ import annotations
 

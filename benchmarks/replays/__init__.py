@@ -1,4 +1,4 @@
-"""Which program of ours stands for which published measurement?
+"""Programs of ours that stand for published measurements.
 
 A replay is a kernel that does what the measured one did: the same loops, tile sizes, instructions and transfers,
 written anew (numbers and structure are facts; no text of a source is copied). One file per family of kernels; it is

@@ -1,4 +1,4 @@
-"""Which programs stand for the attention kernels that Autocomp found once scores stayed on chip?
+"""Programs for the attention kernels that Autocomp found once scores stayed on chip.
 
 q, k, v and the result as in `autocomp_attention_hbm`: [128, length] bfloat16, result [length, 128]. Scores are
 products [128 queries, 512 keys] of 128 queries with a block of keys, float32 in PSUM. Passes over all queries:

@@ -1,4 +1,4 @@
-"""Which programs stand for the attention kernels that Autocomp began with, where every step goes through HBM?
+"""Programs for the attention kernels that Autocomp began with, where every step goes through HBM.
 
 q, k, v [128, length] bfloat16, result [length, 128] = softmax(q.T @ k) @ v.T. All tiles between are float32, and each
 step reads all of what the step before has stored:

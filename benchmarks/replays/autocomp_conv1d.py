@@ -1,4 +1,4 @@
-"""Which programs stand for the depthwise convolutions that Autocomp found?
+"""Programs for the depthwise convolutions that Autocomp found.
 
 image [batch, channels, 1, width] and weights [channels, 1, 1, 3], float32; each channel is convolved with its own three
 weights, one zero on either side of a row; the result has the shape of the image. Channels lie on partitions, 128 at a

@@ -1,4 +1,4 @@
-"""Which programs stand for the matmuls that Autocomp found?
+"""Programs for the matmuls that Autocomp found.
 
 lhs [K, M] and rhs [K, N]; the result is lhs.T @ rhs in tiles of 128 x 128 by 128 x 512. In each step of the
 contraction the tiles of `high` rows and `wide` columns of results are loaded and multiplied, so that high x wide sums

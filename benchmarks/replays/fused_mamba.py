@@ -1,4 +1,4 @@
-"""Which programs stand for the versions of the official Mamba kernel?
+"""Programs for the versions of the official Mamba kernel.
 
 delta and u [channels, length], a [channels, states], b and c [states, length], float32, one batch. Per 128 channels
 and state:

@@ -1,4 +1,4 @@
-"""Which programs stand for single instructions and short windows that published profiles show?
+"""Programs for single instructions and short windows that published profiles show.
 
 Operands are made on chip by another engine, so that the instruction in question is seen alone.
 """

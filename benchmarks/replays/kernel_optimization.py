@@ -1,4 +1,4 @@
-"""Which programs stand for the float32 matmul of nki/guides/tutorials/kernel-optimization.rst?
+"""Programs for the float32 matmul of nki/guides/tutorials/kernel-optimization.rst.
 
 lhsT [8192, 4096] and rhs [8192, 8192] on trn2, in products of 128 x 128 x 512. The profiles of the page show that
 GpSimd writes the descriptors of every copy.

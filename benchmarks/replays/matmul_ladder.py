@@ -1,4 +1,4 @@
-"""Which programs stand for the steps of the official matmul tutorial?
+"""Programs for the steps of the official matmul tutorial.
 
 lhs [K, M] and rhs [K, N] lie in HBM, both with the contraction first; the result is lhs.T @ rhs, [M, N]. All four
 multiply the same tiles, 128 x 128 stationary and 128 x 512 moving, add up in PSUM, and differ in what is loaded when:

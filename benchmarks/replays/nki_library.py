@@ -1,4 +1,4 @@
-"""Why are some of the goals that nki-library's tests name not answered?
+"""Says why some of the goals that nki-library's tests name have no answer.
 
 Their kernels need no replay: with a clone they are timed themselves (benchmarks/library), and the answers are kept.
 """

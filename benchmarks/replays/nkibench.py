@@ -1,4 +1,4 @@
-"""Which programs stand for the elementwise kernels of NKIBench, timed on trn1?
+"""Programs for the elementwise kernels of NKIBench, timed on trn1.
 
 Tiles of 128 partitions, float32. What a line says in tiles of 1024 columns is computed by halves of 512.
 

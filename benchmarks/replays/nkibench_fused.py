@@ -1,4 +1,4 @@
-"""Which programs stand for the kernels of NKIBench that keep more than fits in SBUF, timed on trn1?
+"""Programs for the kernels of NKIBench that keep more than fits in SBUF, timed on trn1.
 
 Tiles and transposes as in nkibench_matmul. What a source keeps in SBUF although it does not fit is written to HBM and
 loaded again, as the old compiler spilled it; published byte counts stand for how much that was.

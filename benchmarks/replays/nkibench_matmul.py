@@ -1,4 +1,4 @@
-"""Which programs stand for the kernels of NKIBench around a matmul, timed on trn1?
+"""Programs for the kernels of NKIBench around a matmul, timed on trn1.
 
 Tiles of 128 x 128 stationary by 128 x 512 moving, float32. An operand whose rows are not the contraction is transposed
 by the Tensor engine, 128 x 128 at a time against an identity matrix, and copied out of PSUM.

@@ -1,4 +1,4 @@
-"""Where did the old compiler put instructions whose engine their author left open?
+"""Chooses engines as the old compiler did where an author left them open.
 
 On Scalar, as far as it can run them. The profile of NKIBench bmm, whose only elementwise instructions are copies out of
 PSUM, has Vector busy for 0 % of the time and Scalar for 37 %; in adamw, where one of 16 elementwise instructions is an

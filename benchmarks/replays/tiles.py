@@ -1,4 +1,4 @@
-"""How do replays write what nearly all of them do: make a tile, load one, store one?"""
+"""What nearly all replays do: make a tile, load one, store one."""
 
 from __future__ import annotations
 

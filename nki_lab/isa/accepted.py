@@ -1,4 +1,4 @@
-"""Which named values does a parameter of an instruction take: operators, engines, modes, truth values?
+"""Lists the named values that a parameter of an instruction takes: operators, engines, modes, truth values.
 
 Nothing is listed here. Each value that has a name is tried in a call that is known to be right, and kept where every
 rule about that parameter alone holds on some chip.

@@ -1,4 +1,4 @@
-"""What do instructions do with the accumulators of Scalar and Vector, one float32 per partition?"""
+"""The accumulators of Scalar and Vector, one float32 per partition, and what instructions do with them."""
 
 from __future__ import annotations
 

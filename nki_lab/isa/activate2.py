@@ -1,4 +1,4 @@
-"""Which instruction applies an activation function after two operators of choice?"""
+"""activate2: applies an activation function after two operators of choice."""
 
 from __future__ import annotations
 

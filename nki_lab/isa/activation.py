@@ -1,4 +1,4 @@
-"""Which instructions apply activation functions on the Scalar engine?"""
+"""Instructions that apply activation functions on the Scalar engine."""
 
 from __future__ import annotations
 

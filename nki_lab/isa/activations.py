@@ -1,4 +1,4 @@
-"""Which activation functions does the Scalar engine have, what do they mean, and where are they valid?
+"""The activation functions of the Scalar engine: their meaning, valid range and table.
 
 The rows are those of nki/api/nki.api.shared.rst (nki-act-func). The engine evaluates piecewise polynomials that are not
 published; here every function has its mathematical value in float32, and `sin` what the page says it does outside its

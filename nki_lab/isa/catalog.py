@@ -1,4 +1,4 @@
-"""Which instructions are there, and what does the page of one say?
+"""Lists the instructions, and writes the page of one.
 
 Everything here is read from the definitions: a new instruction is in the catalog as soon as it is
 defined.

@@ -1,4 +1,4 @@
-"""Which instructions pass tensors from rank to rank, and tell a rank which one it is?
+"""Instructions that pass tensors from rank to rank, and tell a rank its number.
 
 In a ring each rank sends to its successor. On the device the order of a ring follows the wires, and each channel may
 have another one; here it is the order of the rank's list in `replica_group`, on every channel. A kernel that asks

@@ -1,4 +1,4 @@
-"""Which instructions let every rank send as many elements as a table says when the kernel runs?
+"""Instructions with which every rank sends as many elements as a table says when the kernel runs.
 
 Tensors are flat here: counts and displacements are in elements, whatever the shapes. The table of a rank,
 `metadata_tensor`, has a column for each rank of its list and rows for what is sent, where from, what was received and

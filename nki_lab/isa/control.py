@@ -1,4 +1,4 @@
-"""Which instructions move values between registers and memory?
+"""Instructions that move values between registers and memory.
 
 Each engine's sequencer has 64 registers of 32 bits (nki/api/nki/isa/__init__.py, register_alloc); the compiler chooses
 which engine holds one. Here Sync does, which computes nothing else.

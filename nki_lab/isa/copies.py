@@ -1,4 +1,4 @@
-"""Which instructions move or fill tiles on chip?"""
+"""Instructions that move or fill tiles on chip."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do the DMA engines copy, and who makes the descriptors?"""
+"""dma_copy: transfers of the DMA engines, and who makes their descriptors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do the DMA engines compute while they move tensors?"""
+"""dma_compute: what the DMA engines compute while they move tensors."""
 
 from __future__ import annotations
 

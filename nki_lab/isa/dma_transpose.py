@@ -1,4 +1,4 @@
-"""How do the DMA engines transpose while they move?"""
+"""dma_transpose: the DMA engines transpose while they move."""
 
 from __future__ import annotations
 

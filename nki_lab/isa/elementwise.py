@@ -1,4 +1,4 @@
-"""Which instructions combine tiles element by element?"""
+"""Instructions that combine tiles element by element."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a typical call of an instruction look like, so that its cost can be shown?
+"""Finds a typical call of an instruction, so that its cost can be shown.
 
 The call is not written down anywhere: it is the first one, over a few usual shapes, element types
 and values, that breaks none of the instruction's rules.

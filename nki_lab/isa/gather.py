@@ -1,4 +1,4 @@
-"""Which elements of a tile do instructions move by an index, along a partition or across partitions?"""
+"""Instructions that move elements of a tile by an index, along a partition or across partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold for operands that are views of `.indirect()`?
+"""Rules of operands that are views of `.indirect()`.
 
 Tensor Indirection reads or writes elements at offsets along the free axis that another tile holds (NeuronCore-v4).
 Which operands take such a view stands in their declaration; how the tiles must lie to each other stands here. No page

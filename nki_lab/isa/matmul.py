@@ -1,4 +1,4 @@
-"""What does nc_matmul compute, and how long does it take?"""
+"""nc_matmul: what it computes, and how long it takes."""
 
 from __future__ import annotations
 

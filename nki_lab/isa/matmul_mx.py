@@ -1,4 +1,4 @@
-"""What does nc_matmul_mx, the product of block-scaled (MX) tiles, compute?"""
+"""nc_matmul_mx: the product of block-scaled (MX) tiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which operands does nc_matmul take?"""
+"""Rules of the operands of nc_matmul."""
 
 from __future__ import annotations
 

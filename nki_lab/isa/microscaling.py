@@ -1,4 +1,4 @@
-"""How do block-scaled (MX) values lie in memory: four to an element, with scales spread over quadrants?
+"""The layout of block-scaled (MX) values in memory: four to an element, with scales spread over quadrants.
 
 A group of 32 values, 8 partitions by the 4 lanes of an element, shares one scale, a power of two. The scales of 32
 partitions fill 4 partitions of the same quadrant, so 28 are left for other tensors

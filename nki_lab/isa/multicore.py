@@ -1,4 +1,4 @@
-"""Which instructions let the two cores of a logical core meet (LNC2)?"""
+"""Instructions with which the two cores of a logical core meet (LNC2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which type does an instruction compute, and how do values get there and back?
+"""Casts values to the type that an instruction computes in, and back.
 
 Engines compute arithmetic in float32 and round once on the write; bitvec operators see bit patterns; a few forms keep
 integers exact (nki/api/nki.api.shared.rst, nki-aluop; nki/api/nki/isa/__init__.py). A definition says which with

@@ -1,4 +1,4 @@
-"""What do instructions make of the position of an element: a number, or whether it is kept?"""
+"""Instructions that use the position of an element: to number it, or to decide whether it is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does the Vector engine quantize a tile to block-scaled (MX) floats?"""
+"""quantize_mx: the Vector engine quantizes a tile to block-scaled (MX) floats."""
 
 from __future__ import annotations
 

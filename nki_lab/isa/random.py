@@ -1,4 +1,4 @@
-"""Which instructions make random numbers, or use them?
+"""Instructions that make random numbers, or use them.
 
 The documents do not publish the bits an engine makes. Here they follow from the states in `xorwow.py`: a kernel gives
 the same numbers each time, a seed or a restored state the same from then on.

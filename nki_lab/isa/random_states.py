@@ -1,4 +1,4 @@
-"""Which instructions seed random generators, or load and store their states?"""
+"""Instructions that seed random generators, or load and store their states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which instructions reduce a tile, along its free axes or over its partitions?"""
+"""Instructions that reduce a tile, along its free axes or over its partitions."""
 
 from __future__ import annotations
 

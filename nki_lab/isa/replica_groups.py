@@ -1,4 +1,4 @@
-"""Which ranks take part in a collective, and what must hold for its tensors?"""
+"""The ranks that take part in a collective, and the rules of its tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which constraints do several instructions share?
+"""Rules that several instructions share.
 
 Each function makes a Rule: one sentence for the documentation and the error, and its check. What an operand's
 declaration implies (memory, dtype, partitions, shape of vectors) is derived in ir/definition/operands.py.

@@ -1,4 +1,4 @@
-"""Which instructions carry a result from each element to the next?"""
+"""Instructions that carry a result from each element to the next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which are the 8 largest values of a partition, and where does it hold 8 given values?"""
+"""Instructions that find the 8 largest values of a partition, and where it holds 8 given values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do the 8 cores of GpSimd, each with 16 partitions, find: the largest elements, nonzero ones, segments?"""
+"""Searches on GpSimd's 8 cores, each with 16 partitions: the largest elements, nonzero ones, segments."""
 
 from __future__ import annotations
 

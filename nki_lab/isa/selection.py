@@ -1,4 +1,4 @@
-"""Which elements does the Vector engine select, by range or by mask, and what is their maximum?"""
+"""Vector instructions that select elements by range or by mask, and take their maximum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which instructions compute mean and variance?"""
+"""Instructions that compute mean and variance."""
 
 from __future__ import annotations
 

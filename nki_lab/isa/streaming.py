@@ -1,4 +1,4 @@
-"""How long does an engine stream a tile, and which shared ports does it hold meanwhile?
+"""The time that an engine takes to stream a tile, and the shared ports it holds meanwhile.
 
 What a definition's `.cost` computes its cycles with. `cycles` of a micro-operation is the initiation interval: the
 data cycles and what the engine needs to issue the instruction, together at least the target's minimum.

@@ -1,4 +1,4 @@
-"""What does the Tensor engine, a systolic array of 128 x 128 multipliers, take in, and how long does a pass last?"""
+"""The Tensor engine, a systolic array of 128 x 128 multipliers: what it takes in, and how long a pass lasts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Vector instructions transform a tile and reduce what they write on the way?"""
+"""Vector instructions that transform a tile and reduce what they write in the same pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do the Tensor and Vector engines swap the axes of a tile?"""
+"""Instructions with which the Tensor and Vector engines swap the axes of a tile."""
 
 from __future__ import annotations
 

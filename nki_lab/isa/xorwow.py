@@ -1,4 +1,4 @@
-"""Which random bits does an engine make, and how does its state change?
+"""The random generator of an engine: its bits, and the steps of its state.
 
 A state is six words: five of an xorshift generator and a counter (XORWOW: G. Marsaglia, "Xorshift RNGs", 2003). The
 documents name the algorithm for Vector of NeuronCore-v4 and for the states that can be loaded and stored. They publish

@@ -1,4 +1,4 @@
-"""What does nki_lab add to a Jupyter server? Pages with the views of profiles and compiled kernels.
+"""Adds pages with the views of profiles and compiled kernels to a Jupyter server.
 
     __init__        what a Jupyter server looks for; it imports nothing before it is asked
     extension       the route, and what the front end is told

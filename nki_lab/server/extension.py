@@ -1,4 +1,4 @@
-"""What is done when a Jupyter server starts?"""
+"""Runs when a Jupyter server starts: adds the routes."""
 
 from __future__ import annotations
 

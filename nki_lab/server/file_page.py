@@ -1,4 +1,4 @@
-"""How does a file become a page with the views that notebooks have?
+"""Turns a file into a page with the views that notebooks have.
 
 A profile is shown as it is. A compiled kernel is not run: what depends on its program alone is there.
 """

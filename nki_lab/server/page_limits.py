@@ -1,4 +1,4 @@
-"""How long may making a page take, how much memory may it need, and how many are made at once?"""
+"""Limits how long making a page may take, how much memory it may need, and how many are made at once."""
 
 from __future__ import annotations
 

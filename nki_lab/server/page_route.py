@@ -1,4 +1,4 @@
-"""How does a request for the page of a file become an answer?"""
+"""Answers a request for the page of a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which file does a path of the server mean, and which files must it never mean?
+"""Finds the file that a path of the server means, and refuses those it must never mean.
 
 A path is read as the server's contents manager reads it, below the folder that the server shows. A file that
 leads out of that folder, by `..` or by a symbolic link, is refused as if it were not there.

@@ -1,4 +1,4 @@
-"""What are named choices such as `nisa.engine` and `nl.MemoryRegion` made of?"""
+"""The class of named choices such as `nisa.engine` and `nl.MemoryRegion`."""
 
 from __future__ import annotations
 

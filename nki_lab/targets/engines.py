@@ -1,4 +1,4 @@
-"""Which engines does a NeuronCore have?"""
+"""The engines of a NeuronCore."""
 
 from __future__ import annotations
 

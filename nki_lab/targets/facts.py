@@ -1,4 +1,4 @@
-"""What does a number of a target rest on: which page says so, and how sure is it?"""
+"""A number of a target, with the page it comes from and how certain it is."""
 
 from __future__ import annotations
 

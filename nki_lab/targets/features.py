@@ -1,4 +1,4 @@
-"""Which abilities differ between chips, and what does each name mean?"""
+"""Names the abilities that differ between chips."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which numbers are the same on every NeuronCore generation?"""
+"""The numbers that are the same on every NeuronCore generation."""
 
 from __future__ import annotations
 

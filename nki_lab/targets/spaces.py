@@ -1,4 +1,4 @@
-"""Which memories can a tensor live in?"""
+"""The memories that a tensor can live in."""
 
 from __future__ import annotations
 

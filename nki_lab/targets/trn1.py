@@ -1,4 +1,4 @@
-"""Which numbers describe trn1 and inf2 (NeuronCore-v2)?"""
+"""The numbers of trn1 and inf2 (NeuronCore-v2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which numbers describe trn2 (NeuronCore-v3)?"""
+"""The numbers of trn2 (NeuronCore-v3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which numbers describe trn3 (NeuronCore-v4)? No latency of it has been published."""
+"""The numbers of trn3 (NeuronCore-v4). None of its latencies has been published."""
 
 from __future__ import annotations
 
