@@ -81,7 +81,7 @@ def compile_(
     with session(options):
         prepared = prepare_call(kernel, inputs or [], args or [], seed)
         if not isinstance(prepared.kernel, KernelFunction):
-            raise NoKernel(f"{kernel} is compiled already", help="name the file of its source")
+            raise NoKernel(f"{kernel} is already compiled", help="name the file of its source")
         compiled = prepared.kernel.compile(**prepared.arguments).compiled
     path = compiled.save(output or Path(f"{compiled.kernel.name}{SUFFIX}"), source)
     count = len(compiled.kernel.instructions)

@@ -148,7 +148,7 @@ def _numbers(text: str, kind: str) -> Numbers:
         return Numbers("randint", low, high)
     if kind not in _KINDS:
         raise UnknownOption(
-            f"--input {text}: `{kind}` is none of {', '.join(_KINDS)}",
+            f"--input {text}: `{kind}` is not one of {', '.join(_KINDS)}",
             notes=("randint(0,9) draws integers from 0 to 9",),
             help=close_matches(kind, _KINDS),
         )
@@ -159,7 +159,7 @@ def _shape(text: str, shape: str) -> tuple[int, ...]:
     sizes = shape.split("x")
     if not all(re.fullmatch(r"[1-9]\d*", size) for size in sizes):
         raise UnknownOption(
-            f"--input {text}: `{shape}` is no shape", help="write sizes with x between: 128x512"
+            f"--input {text}: `{shape}` is not a shape", help="write sizes with x between: 128x512"
         )
     if len(sizes) > _AXES_MAX:
         raise UnknownOption(f"--input {text}: {len(sizes)} axes, at most {_AXES_MAX} are possible")
@@ -178,7 +178,7 @@ def _dtype(text: str, name: str) -> DType:
         )
     if full not in INPUT_DTYPES:
         raise UnknownOption(
-            f"--input {text}: `{name}` is no dtype; expected one of {', '.join(INPUT_DTYPES)}",
+            f"--input {text}: `{name}` is not a dtype; expected one of {', '.join(INPUT_DTYPES)}",
             help=close_matches(name, (*INPUT_DTYPES, *SHORT_NAMES)),
         )
     return DTYPES[full]

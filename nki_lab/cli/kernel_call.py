@@ -92,7 +92,7 @@ def called_kernel(
 
     if check is None and (rtol is not None or atol is not None):
         raise UnknownOption(
-            "--rtol and --atol are tolerances of --check, and --check is not given",
+            "--rtol and --atol are tolerances of --check, but --check is not given",
             help="add --check with the expression to compare with",
         )
     refuse_idle(place, options)
@@ -127,7 +127,7 @@ def called_kernel(
 def refuse_idle(
     place: str, options: Namespace, names: tuple[str, ...] = ("skip", "capacity", "allow", "debug")
 ) -> None:
-    """Raise UnknownOption for options about compiling, where `place` is compiled already.
+    """Raise UnknownOption for options about compiling, where `place` is already compiled.
 
     Args:
         place: what is to be run.
@@ -143,6 +143,6 @@ def refuse_idle(
         if getattr(options, name):
             flag = BY_NAME[name].flag
             raise UnknownOption(
-                f"{place} is compiled already: {flag} has no effect on it",
+                f"{place} is already compiled: {flag} has no effect on it",
                 help=f"compile it again with {flag}, or leave {flag} out",
             )

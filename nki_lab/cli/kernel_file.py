@@ -99,7 +99,7 @@ def load_file(file: Path) -> ModuleType:
     name = file.stem if file.stem not in sys.modules else f"nki_lab_file_{file.stem}"
     spec = spec_from_file_location(name, file.resolve())
     if spec is None or spec.loader is None:
-        raise UnknownOption(f"{file} is no Python file", help="name a file that ends in .py")
+        raise UnknownOption(f"{file} is not a Python file", help="name a file that ends in .py")
     module = module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -170,7 +170,7 @@ def _literal(text: str) -> tuple[str, Any]:
         return name, ast.literal_eval(value.strip())
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         raise UnknownOption(
-            f"--arg {text}: `{value}` is no Python literal",
+            f"--arg {text}: `{value}` is not a Python literal",
             help="write a number, string, True, None, a tuple, list or dict of them, or a name like nl.bfloat16;"
             f" a string needs quotes of its own: --arg \"{name}='{value}'\"",
         ) from None

@@ -105,7 +105,7 @@ def read(path: Path) -> Any:
         raise BadFile(f"there is no file {path}") from None
     except Exception as error:  # nbformat lets errors of json and jsonschema through
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise BadFile(f"{path.name} is no notebook: {reason}") from None
+        raise BadFile(f"{path.name} is not a notebook: {reason}") from None
 
 
 def execute(path: Path, seconds: int) -> Executed:

@@ -87,7 +87,7 @@ def run(
     check_together(asked)
     if json and show:
         raise UnknownOption(
-            "--show beside --json: what is printed would be no JSON document",
+            "--show cannot be combined with --json: the output would not be valid JSON",
             help="leave out --show or --json",
         )
 

@@ -70,8 +70,8 @@ def validate(
         for word, is_given in given.items():
             if is_given:
                 raise UnknownOption(
-                    f"`{word}` has no effect beside --github-actions, which only prints a workflow",
-                    help=f"leave out `{word}`, and change what is printed",
+                    f"`{word}` has no effect with --github-actions, which only prints a workflow",
+                    help=f"leave out `{word}`, and edit the printed workflow",
                 )
         typer.echo(_WORKFLOW.read_text("utf-8"), nl=False)
         return
@@ -109,7 +109,7 @@ def _check_patterns(path: Path) -> None:
         try:
             re.compile(regex)
         except re.error as error:
-            raise UnknownOption(f"{path}: `{regex}` is no regular expression: {error}") from None
+            raise UnknownOption(f"{path}: `{regex}` is not a regular expression: {error}") from None
 
 
 def find_notebooks(paths: Iterable[Path]) -> list[Path]:
@@ -129,7 +129,7 @@ def find_notebooks(paths: Iterable[Path]) -> list[Path]:
         elif not path.exists():
             raise UnknownOption(f"there is no file {path}")
         elif path.suffix != ".ipynb":
-            raise UnknownOption(f"{path} is no notebook: its name does not end in .ipynb")
+            raise UnknownOption(f"{path} is not a notebook: its name does not end in .ipynb")
         else:
             own = [path]
         found |= {p.resolve(): p for p in own if p.resolve() not in found}

@@ -45,7 +45,7 @@ def workshop(
         unused = [flag for flag, given in idle.items() if given and check] + context.args
         if unused:
             raise UnknownOption(
-                f"`{unused[0]}` has no effect beside {acting}", help=f"leave out `{unused[0]}`"
+                f"`{unused[0]}` has no effect with {acting}", help=f"leave out `{unused[0]}`"
             )
     if check:
         from nki_lab.cli.class_check import examine_for_class

@@ -37,7 +37,7 @@ def check_allowed(codes: Iterable[str]) -> None:
     for code in codes:
         if code not in choices:
             raise UnknownOption(
-                f"`{code}` cannot be allowed: it is not a rule that an older NKI did without",
+                f"`{code}` cannot be allowed: older versions of NKI have this rule, too",
                 help=close_matches(code, choices) or f"allow some of {', '.join(choices)}",
             )
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from nki_lab.errors import close_matches
 from nki_lab.ir.definition.author_text import call_at, expression_at, held, value, values_in
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.source import Stack, headline
 
 
@@ -29,7 +30,7 @@ class OwnError:
 
 
 def own_error(error: Exception, stack: Stack, frame: FrameType | None) -> OwnError:
-    """Return what is known about an exception that Python raised at the author's innermost place."""
+    """Return what an exception says that Python raised at the author's innermost place."""
     told = OwnError(headline(error))
     if isinstance(error, AttributeError):
         _attribute(error, told)
@@ -58,6 +59,8 @@ def _attribute(error: AttributeError, told: OwnError) -> None:
         what = f"class `{holder.__name__}`" if isinstance(holder, type) else type(holder).__name__
         told.message = f"AttributeError: {what} has no `{name}`"
     told.help = close_matches(name, [n for n in dir(holder) if not n.startswith("_")])
+    if isinstance(holder, (list, tuple)) and hasattr(NkiTensor, name):
+        told.help = "pass an array, such as np.array(values, dtype=np.float32): a list or tuple is not a tensor"
 
 
 def _arguments(error: TypeError, stack: Stack, frame: FrameType, told: OwnError) -> None:

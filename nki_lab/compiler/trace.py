@@ -247,7 +247,7 @@ def map_arguments(
     if name.count(".") > _DEEPEST:
         raise KernelArgument(
             f"argument `{name.partition('.')[0]}` is nested more than {_DEEPEST} deep",
-            help="pass containers that do not hold themselves",
+            help="pass containers that do not contain themselves",
         )
 
     def inner(key: Any, item: Any) -> Any:

@@ -37,7 +37,7 @@ class Construct:
         """Return what an author is told; `subject` names what was found where the row is about many."""
         if self.level == ERROR:
             return f"{subject or self.what} is not supported in a kernel"
-        return f"{subject or self.what}: NKI's tracer takes it, its parser does not"
+        return f"{subject or self.what}: NKI's tracer accepts it, its parser does not"
 
     def page(self) -> str:
         """Return what `explain` says about it."""

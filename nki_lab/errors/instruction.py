@@ -86,8 +86,8 @@ class BrokenProgram(InstructionError):
     code = "NKI205"
     page = """
         A program does not fit together: an instruction uses a tensor the program does not have, or runs
-        before what it needs. Programs traced from Python never show it; check text edited by hand. If there
-        is none, please report it.
+        before what it needs. Programs traced from Python never show it; check text edited by hand. If you
+        edited none, please report it.
         """
     wrong = """
         nkir 1

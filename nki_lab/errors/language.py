@@ -66,12 +66,12 @@ class TensorOperator(LanguageError, TypeError):
 
 
 class TileAssignment(LanguageError, TypeError):
-    """What is no tensor was assigned by `t[...] = value`, or an attribute of a tensor was."""
+    """A value that is not a tensor was assigned to elements of a tensor, or an attribute of it was assigned."""
 
     code = "NKI104"
     page = """
-        `tile[...] = value` copies a tensor, as nisa.tensor_copy(dst=tile[...], src=value) does; numbers and
-        arrays of Python cannot be assigned. Fill a tile with nisa.memset. To save the copy, give the view
+        `tile[...] = value` copies a tensor, as nisa.tensor_copy(dst=tile[...], src=value) does; Python's
+        numbers and arrays cannot be assigned. Fill a tile with nisa.memset. To save the copy, give the view
         as `dst` to the instruction that makes the value.
         """
     wrong = "t[:, 0:2] = 1.0"
@@ -128,7 +128,7 @@ class UnknownName(LanguageError, AttributeError):
     page = """
         The kernel reads a name that neither the notebook (or file), nor Python, nor NKI has. It is checked
         when the kernel is defined, so define helpers and constants before the kernel. Or it asks a tensor
-        for an attribute of NumPy arrays: what computes is a function of nki.language, nl.sum(t, axis=1).
+        for an attribute of NumPy arrays; use functions of nki.language instead, such as nl.sum(t, axis=1).
         """
     wrong = "nisa.tensor_coppy(dst=t, src=t)"
     right = "nisa.tensor_copy(dst=t[:, 0:2], src=t[:, 2:4])"
@@ -155,7 +155,7 @@ class NotAllowed(LanguageError):
 
     code = "NKI110"
     page = """
-        No NKI compiler takes this Python construct in a kernel: `try`, `yield`, `global` and the like have
+        No NKI compiler accepts this Python construct in a kernel: `try`, `yield`, `global` and the like have
         no meaning in a program for the engines. They may be used outside kernels, to prepare arguments.
         """
     wrong = """
@@ -175,7 +175,7 @@ class KernelResult(LanguageError):
 
     code = "NKI111"
     page = """
-        What a kernel returns are tensors in shared HBM, made with nl.ndarray(..., buffer=nl.shared_hbm).
+        A kernel returns tensors in shared HBM, made with nl.ndarray(..., buffer=nl.shared_hbm).
         Tiles in SBUF or PSUM are gone when the kernel ends; copy them out with nisa.dma_copy. A kernel may
         return nothing only if it writes one of its inputs.
         """
@@ -250,7 +250,7 @@ class OlderDialect(LanguageError, ImportError):
 
 
 class StrictFinding(LanguageError):
-    """A finding, where `strict` asks for none."""
+    """A finding that `strict` turns into an error."""
 
     code = "NKI115"
     page = """
@@ -285,7 +285,7 @@ class BadSyntax(LanguageError):
     code = "NKI116"
     page = """
         A `%%nki` cell is Python below its first line. The mark shows where Python stopped reading; the
-        mistake may stand a little earlier, such as a bracket that is never closed. Other magics and shell
+        mistake may be a little earlier, such as a bracket that is never closed. Other magics and shell
         commands need cells of their own.
         """
     wrong = """
@@ -297,13 +297,14 @@ class BadSyntax(LanguageError):
 
 
 class RegisterValue(LanguageError, TypeError):
-    """Python asked for the value of a register, which is known only while the kernel runs."""
+    """Python asked for the value of a register, which is only known at run time."""
 
     code = "NKI117"
     page = """
         A register holds a value that only the device knows, so Python cannot test it, convert it or compute
         with it while the kernel is traced. Use it as a bound of nl.fori_loop, as the condition of
-        nl.while_loop, or as an index: t.select(dim, register), t.ap(..., scalar_offset=register).
+        nl.while_loop, or as an index: nl.ds(register, n), t.select(dim, register) or
+        t.ap(..., scalar_offset=register). To step through a tensor in tiles, give the loop a step.
         """
     wrong = """
         n = nisa.register_alloc(2)
@@ -326,7 +327,7 @@ class LoopControl(LanguageError):
     code = "NKI118"
     page = """
         A loop that the device runs is traced once and ends by its bound or condition: break, continue and
-        return cannot leave it, tensors made in its body end with it, and it cannot stand in a no_reorder
+        return cannot leave it, tensors made in its body end with it, and it cannot be in a no_reorder
         block. Loops over range() are unrolled and have none of these limits.
         """
     wrong = """

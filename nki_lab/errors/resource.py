@@ -23,7 +23,7 @@ class OverCapacity(ResourceError, MemoryError):
         Tiles in use at the same moment need more bytes per partition than SBUF or PSUM has. A tile is in
         use from its first to its last access. The notes list the largest ones with their lines. Use smaller
         tiles or narrower dtypes, or store a tile before the next one is loaded. --capacity finding runs the
-        kernel anyway, in memory no chip has, and says so.
+        kernel anyway, as if the memory were larger, and reports it.
         """
     wrong = """
         big = nl.zeros((128, 65536), dtype=nl.float32)

@@ -6,7 +6,7 @@ from nki_lab.errors.nki_error import NkiError
 
 
 class SimulationError(NkiError):
-    """Something only the values could show."""
+    """A mistake that only the values show."""
 
     code = "NKI400"
     #: `nki_lab.step` gets to the same instruction: the run has one core and one rank.
@@ -54,7 +54,7 @@ class UninitializedRead(SimulationError):
 
 
 class AddressOutOfRange(SimulationError, IndexError):
-    """A value of the device addressed elements outside its tensor."""
+    """An address computed at run time lies outside its tensor."""
 
     code = "NKI402"
     page = """
@@ -89,15 +89,15 @@ class UnwrittenRegister(SimulationError):
 
 
 class MissingPartner(SimulationError):
-    """A core or rank waits for another one, which never comes."""
+    """A core or rank waits for another one, which never arrives."""
 
     code = "NKI405"
     page = """
-        A core waits in a meeting (nisa.sendrecv, nisa.core_barrier) or a rank in a collective, and another
-        one never comes: it has ended, waits somewhere else, or does not exist. All must come to the same
-        meetings in the same order; calls of sendrecv with different pipe_id do not wait for each other. A
-        kernel that is called runs as rank 0 alone: nki_lab.launch(kernel, ranks=4, inputs=[...]) runs
-        several.
+        A core waits in nisa.sendrecv or nisa.core_barrier, or a rank in a collective, for a partner that
+        never arrives: it has ended, waits somewhere else, or does not exist. All cores and ranks must make
+        these calls in the same order; calls of sendrecv with different pipe_id do not wait for each other.
+        A kernel that is called runs as rank 0 alone: nki_lab.launch(kernel, ranks=4, inputs=[...]) runs
+        several ranks.
         """
     wrong = """
         import numpy as np
@@ -123,8 +123,8 @@ class RanksDiffer(SimulationError):
 
     code = "NKI406"
     page = """
-        The ranks of a replica group must come to the same collective, with tensors of one shape and dtype,
-        and every rank that comes must be in one of its groups. All ranks run one program, so they differ
+        The ranks of a replica group must call the same collective, with tensors of one shape and dtype, and
+        every rank that calls it must be in one of its groups. All ranks run one program, so they differ
         only where values decide: in loops that the device runs, and between the two cores of a rank.
         """
     wrong = """

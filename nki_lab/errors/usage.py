@@ -49,9 +49,9 @@ class TimedOut(UsageError, TimeoutError):
 
     code = "NKI602"
     page = """
-        The time given with --timeout was over. The lines show where the kernel was. All loops that are not
-        dynamic are unrolled while tracing, so a loop over millions takes long; a `while` over Python values
-        that never becomes false takes for ever.
+        The run took longer than --timeout allows. The lines show where it was. Loops over range() are
+        unrolled while tracing, so a loop with millions of passes takes long, and a Python `while` whose
+        condition never becomes false never ends.
         """
     wrong = f"%%nki --timeout 0.5\nwhile True:\n    pass\n\n{_COPY}"
     right = f"%%nki --timeout 60\n{_COPY}"
@@ -145,7 +145,7 @@ class NoKernel(UsageError):
 
     code = "NKI607"
     page = """
-        A kernel was expected and there is none, or more than one and none is chosen. A `%%nki` cell
+        A kernel was expected, but there is none, or there are several and none is chosen. A `%%nki` cell
         defines functions decorated with @nki.jit, or exactly one function. On the command line a kernel is
         named file.py:kernel.
         """
@@ -157,7 +157,7 @@ class NoKernel(UsageError):
 
 
 class UnknownTopic(UsageError, LookupError):
-    """There is nothing of this name to explain; close matches are offered."""
+    """`explain` has no page of this name; it offers close matches."""
 
     code = "NKI608"
     page = """
@@ -170,12 +170,12 @@ class UnknownTopic(UsageError, LookupError):
 
 
 class ErrorNotRaised(UsageError):
-    """A cell was to end with an error, and ended well."""
+    """A cell was expected to end with an error, but ended without one."""
 
     code = "NKI609"
     page = """
-        With --expect a cell shows a mistake on purpose: it succeeds only if the error named there comes.
-        This cell ended without any. Put the mistake back, or take --expect away.
+        With --expect a cell shows a mistake on purpose: it succeeds only if it ends with the error named
+        there. This cell ended without an error. Put the mistake back, or remove --expect.
         """
     wrong = f'%%nki --run "kernel(x)" --expect NKI203\n{_COPY}'
     right = """
@@ -193,8 +193,8 @@ class ExerciseFailed(UsageError, AssertionError):
     code = "NKI610"
     page = """
         The kernel, slice or answer that was handed in does not do what the exercise asks. The message names
-        what was found and with which arguments; other arguments are drawn in each check, so that only what
-        is right for all of them passes. hint("01.2") helps in three steps, %nki_exercise 01.2 shows again
+        what was found and with which arguments. Each check draws new arguments, so an answer passes only if
+        it is right for all of them. hint("01.2") helps in three steps, %nki_exercise 01.2 shows again
         what is asked.
         """
     wrong = """

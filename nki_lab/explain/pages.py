@@ -57,7 +57,7 @@ def explain(topic: str, target: Target) -> str:
         if text is not None:
             return f"{text}\n\n{_PAGES}" if _PAGE.search(text) else text
     raise UnknownTopic(
-        f"nothing is known about `{topic.strip()}`",
+        f"there is no page about `{topic.strip()}`",
         help=_codes_near(name)
         or close_matches(name, topics())
         or "name an error code, instruction, function of nki.language, method of a tensor, option,"

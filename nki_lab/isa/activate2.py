@@ -59,7 +59,7 @@ _COMBINATIONS = tuple(
     "`op0` and `op1` must be " + " or ".join(f"({a!r}, {b!r})" for a, b in _COMBINATIONS),
     "op0",
     "op1",
-    help="apply another operator before with nisa.tensor_scalar",
+    help="apply another operator first with nisa.tensor_scalar",
     error=WrongOperand,
     source=f"{ISA}:1556",
 )
@@ -84,7 +84,7 @@ def _something_to_reverse(i, hw):
     "`reduce_op` must be given unless `reduce_cmd` is nisa.reduce_cmd.idle",
     "reduce_op",
     "reduce_cmd",
-    help="pass reduce_op=nl.add; also a reset needs to know whose identity it sets",
+    help="pass reduce_op=nl.add; a reset needs it, too, to know which identity to set",
     source=f"{ISA}:1641",
 )
 def _reduces_with_something(i, hw):

@@ -110,7 +110,7 @@ def _bias_dtype(i, hw):
     "`bias` must be left out with nl.reciprocal on a target without that combination",
     "bias",
     "op",
-    help="add it before with nisa.tensor_scalar",
+    help="add it first with nisa.tensor_scalar",
     error=NotOnTarget,
     source=f"{SHARED_API}:256",
 )

@@ -201,7 +201,7 @@ reduce_scatter.cost(each_to_its_own)
     "axis 0 of each tensor of `srcs` must be divisible by the length of the lists of `replica_group`",
     "srcs",
     "replica_group",
-    help="let axis 0 hold equally many rows for each rank",
+    help="give axis 0 the same number of rows for each rank",
     source=f"{COLLECTIVES}:178",
 )
 def _divides(i, hw):

@@ -92,7 +92,7 @@ def _contiguous(i, hw):
     "the number of elements of `dsts` must be divisible by the length of the lists of `replica_group`",
     "dsts",
     "replica_group",
-    help="give each sending rank equally many elements of room",
+    help="reserve the same number of elements for each sending rank",
     source=f"{COLLECTIVES}:70",
 )
 def _slots(i, hw):

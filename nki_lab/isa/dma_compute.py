@@ -48,7 +48,7 @@ def _same_size(i, hw):
 
 
 @rule(
-    "`dst` and `srcs` must not have packed (x4) or scale dtypes, which are no numbers to add",
+    "`dst` and `srcs` must not have packed (x4) or scale dtypes, which cannot be added",
     "dst",
     "srcs",
     help="view the tensors as the dtype of one value",
@@ -137,7 +137,7 @@ def _reads_what_it_writes(i, hw):
     "unique_indices",
     "dst",
     "srcs",
-    help="let every row be named once; add what goes to one row before",
+    help="name every row once, and add up beforehand what goes to the same row",
     source=f"{ISA}:2690",
 )
 def _unique(i, hw):

@@ -184,7 +184,7 @@ def _float32_operands(i, hw):
     "nl.rsqrt must be the only operator: it runs on GpSimd, the others do not",
     "op0",
     "op1",
-    help="apply the other operator with a tensor_scalar of its own",
+    help="apply the other operator with a separate tensor_scalar",
     source=f"{ISA}:1154",
 )
 def _rsqrt_alone(i, hw):

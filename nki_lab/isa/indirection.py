@@ -49,7 +49,7 @@ def index_in_quadrant(line: int, *names: str) -> Rule:
     return rule(
         f"the offsets of an indirect {named(names, 'or')} must start at partition 0, 32, 64 or 96",
         *names,
-        help="keep the offsets in a tile of their own",
+        help="keep the offsets in a separate tile",
         source=f"{ISA}:{line}",
     )(holds)
 

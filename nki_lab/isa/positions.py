@@ -114,7 +114,7 @@ def iota(dst, pattern, offset=0, channel_multiplier=0, name=None) -> None:
     `pattern` lists [step, number] for up to four axes, the last one fastest. Its numbers multiply to the elements
     per partition of `dst`; their shapes may differ. Values are computed in 32-bit integers, which wrap around
     (assumed: the page says 32-bit arithmetic), and cast to `dst`. `offset` is an integer, or a register whose value
-    is known only while the kernel runs.
+    is only known at run time.
 
     Source: nki/api/nki/isa/__init__.py:1708.
     """

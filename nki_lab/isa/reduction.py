@@ -91,7 +91,7 @@ def _result_size(i, hw):
     "`negate` must be False for a bitvec operator",
     "negate",
     "op",
-    help="negate with an instruction of its own",
+    help="negate with a separate instruction",
     source=f"{ISA}:1234",
 )
 def _negate_arithmetic(i, hw):

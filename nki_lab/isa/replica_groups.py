@@ -79,8 +79,8 @@ def group_of(name: str, groups: Sequence[Sequence[int]], rank: int) -> tuple[int
             return tuple(group)
     shown = [list(group) for group in groups[:_SHOWN]]
     raise RanksDiffer(
-        f"{name}: rank {rank} comes to it, and is in no group of {shown}",
-        help=f"every rank runs the whole kernel: add rank {rank} to a group, or give it one of its own, [{rank}]",
+        f"{name}: rank {rank} calls it, but is not in any group of {shown}",
+        help=f"every rank runs the whole kernel, so add rank {rank} to a group, or give it its own group, [{rank}]",
     )
 
 
@@ -98,7 +98,7 @@ def _is_group(i, hw):
 @rule(
     "the lists of `replica_group` must not overlap",
     "replica_group",
-    help="let every rank stand in one list, once",
+    help="put every rank into exactly one list",
     source=f"{COLLECTIVES}:13",
 )
 def _disjoint(i, hw):
@@ -134,7 +134,7 @@ def tensors_of(i: Instruction, names: Sequence[str]) -> list[NkiTensor]:
 def as_many(*names: str) -> Rule:
     """Require lists of one length, with at least one tensor."""
     return rule(
-        f"{named(names)} must hold equally many tensors, at least one",
+        f"{named(names)} must hold the same number of tensors, at least one",
         *names,
         help="give each source its destination",
         source=COLLECTIVES,
@@ -209,7 +209,7 @@ def same_shapes(*names: str) -> Rule:
 def numbers(*names: str) -> Rule:
     """Refuse dtypes that are no numbers to reduce."""
     return rule(
-        f"{named(names)} must not have packed (x4) or scale dtypes, which are no numbers to reduce",
+        f"{named(names)} must not have packed (x4) or scale dtypes, which cannot be reduced",
         *names,
         help="view the tensors as the dtype of one value",
         source=COLLECTIVES,

@@ -31,7 +31,7 @@ def _searchable(name: str, line: int) -> Rule:
     return rule(
         f"the number of elements per partition of `{name}` must be from 8 to 16384",
         name,
-        help="search parts of the tile, then search what they gave",
+        help="search parts of the tile, then search their results",
         source=f"{ISA}:{line}",
     )(lambda i, hw: EIGHT <= getattr(i, name).free_size <= _MOST)
 

@@ -50,7 +50,7 @@ def whole_cores(*names: str, line: int) -> Rule:
 @rule(
     "`n` must be an integer from 8 to 65535",
     "n",
-    help="split longer rows, and take the top of their tops",
+    help="split longer rows, then search the results of the parts",
     source=f"{ISA}:3351",
 )
 def _snake_length(i, hw):

@@ -136,7 +136,7 @@ def shared_identity_matrix(n: int, dtype: DType = uint8, dst: NkiTensor | None =
             f"nl.shared_identity_matrix: dst is {tile.describe()}, expected the shape [{n}, {n}]"
         )
     if tile.dtype.kind == "packed":
-        raise TensorArgument(f"nl.shared_identity_matrix: there is no one in {tile.dtype}")
+        raise TensorArgument(f"nl.shared_identity_matrix: 1 cannot be written in {tile.dtype}")
     known = current().identities
     matrix = known.get((n, tile.dtype))
     if matrix is None:

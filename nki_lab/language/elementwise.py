@@ -98,7 +98,7 @@ def apply_binary(op: Op, x: Any, y: Any, dtype: DType | None) -> NkiTensor:
     if True not in tiles:
         raise WrongOperand(
             f"nl.{name}: one of the operands must be a tile, found {x!r} and {y!r}",
-            help="compute with Python's own operators on numbers known while the kernel is traced",
+            help="compute with Python's operators on numbers",
         )
     data, number = (x, y) if tiles[0] else (y, x)
     on_chip(name, "x" if tiles[0] else "y", data)

@@ -143,7 +143,7 @@ def _check_bounds(name: str, lower: Any, upper: Any, step: Any) -> None:
         ):
             found = bound.describe() if isinstance(bound, NkiTensor) else repr(bound)
             raise LoopControl(
-                f"nl.{name}: the {what} bound must be an integer or a register, of 32 bits with sign; found {found}",
+                f"nl.{name}: the {what} bound must be an integer or a register, signed and of 32 bits; found {found}",
                 help="load a value of a tensor with nisa.register_load",
                 blame=Blame("fori_loop", ((what, position),)),
             )
@@ -158,7 +158,7 @@ def _unrolled(name: str, start: Any, stop: Any, step: Any) -> range:
     for bound in (start, stop, step):
         if isinstance(bound, (NkiTensor, Register)):
             raise LoopControl(
-                f"nl.{name}: the bound {bound!r} is known only while the kernel runs",
+                f"nl.{name}: the bound {bound!r} is only known at run time",
                 help="loop on the device with nl.fori_loop(lower, upper, body), or pass the number of iterations"
                 " to the kernel as an int",
             )

@@ -27,7 +27,7 @@ def load(src: NkiTensor, dtype: DType | None = None) -> NkiTensor:
         raise WrongOperand(
             f"nl.load: {tensor.describe()} has one axis, which becomes one value per partition: there are"
             f" {active_target().partitions} partitions",
-            help=f"give it .reshape((1, {tensor.size})) for one row, and .broadcast(0, rows) behind that for the same"
+            help=f"use .reshape((1, {tensor.size})) for one row, and .broadcast(0, rows) behind that for the same"
             " row on many partitions, or load 128 elements at a time",
         )
     shape = tensor.shape if tensor.ndim > 1 else (*tensor.shape, 1)

@@ -48,6 +48,6 @@ def no_reorder() -> AbstractContextManager[None]:
 def _check_axis(name: str, axis: Any) -> None:
     if axis not in (0, -1) or isinstance(axis, bool):
         raise OutOfBounds(
-            f"nl.{name}: axis {axis!r} of the launch grid, which has the axis 0 only",
+            f"nl.{name}: axis {axis!r} of the launch grid, which has only axis 0",
             help=f"write nl.{name}(0): kernels are launched on 1 or 2 cores, as kernel[2](...)",
         )

@@ -158,7 +158,7 @@ def _check_encodable(text: str) -> None:
     except UnicodeEncodeError as error:
         line = text.count("\n", 0, error.start) + 1
         raise BadSyntax(
-            f"line {line} holds {text[error.start]!a}, half of a character, which no file can hold",
+            f"line {line} holds {text[error.start]!a}, half of a character, which cannot be saved in a file",
             help="type the character again",
         ) from None
 

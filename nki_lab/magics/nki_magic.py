@@ -121,7 +121,7 @@ class NkiMagics(Magics):
         options = parse_line(_LINE, line, locate)
         if options.run is None:
             raise NoKernel(
-                "%nki runs a kernel of an earlier cell, and none is named",
+                "%nki runs a kernel of an earlier cell, but none is named",
                 stack=locate("", 0, 0),
                 help="write %nki --run 'kernel(a, b)', or %%nki to define a kernel",
             )
@@ -259,14 +259,14 @@ def _at_what_if(locate: Locate) -> Iterator[None]:
 def _check_needs_run(options: Namespace, locate: Locate) -> None:
     if options.check is not None and options.run is None:
         raise UnknownOption(
-            "--check compares what --run returns, and --run is not given",
+            "--check compares what --run returns, but --run is not given",
             stack=locate("--check", 0, 0),
             help="add --run 'kernel(a, b)'",
         )
     for flag, given in (("--rtol", options.rtol), ("--atol", options.atol)):
         if given is not None and options.check is None:
             raise UnknownOption(
-                f"{flag} is a tolerance of --check, and --check is not given",
+                f"{flag} is a tolerance of --check, but --check is not given",
                 stack=locate(flag, 0, 0),
                 help="add --check with the expression to compare with",
             )
@@ -284,7 +284,7 @@ def _refuse_unused(options: Namespace, kernels: list[KernelFunction], locate: Lo
     for option in options_of(_CELL):
         if option.about_run and getattr(options, option.name):
             raise UnknownOption(
-                f"{option.flag} is about a run, and nothing ran",
+                f"{option.flag} needs a run, but nothing ran",
                 stack=locate(option.flag, 0, 0),
                 help=f"add --run '{kernels[0].__name__}(...)' with arrays as arguments",
             )

@@ -144,7 +144,7 @@ class ViewMagics(Magics):
             word = ast.unparse(node)
         first, *attributes = word.split(".")
         if not all(part.isidentifier() for part in (first, *attributes)):
-            raise UsageError(f"%nki_vary: `{word}` is no value for {name}", help=_VALUES)
+            raise UsageError(f"%nki_vary: `{word}` is not a value for {name}", help=_VALUES)
         value = self._names.get(first)
         for attribute in attributes:
             value = getattr(value, attribute, None)
@@ -156,7 +156,7 @@ class ViewMagics(Magics):
         if isinstance(found, Result):
             return found
         raise UsageError(
-            f"{magic} needs the program of a run, and a profile has none",
+            f"{magic} needs the program of a run, which a profile does not have",
             help="name a Result such as add_result",
         )
 

@@ -436,7 +436,7 @@ class Profile:
     def _known_model(self) -> Model:
         if self.model is None:
             raise UsageError(
-                "the program of this profile is not known, so that it cannot be timed again",
+                "this profile does not hold its program, so it cannot be timed again",
                 help="ask the Result of a run, or its profile; on the command line, give the kernel's file instead",
             )
         return self.model

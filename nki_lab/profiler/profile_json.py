@@ -74,7 +74,7 @@ def check_head(beginning: str, source: str) -> None:
     if head is None:
         raise BadFile(
             f"{source} is not a profile saved by nki_lab",
-            help="of Neuron Explorer, folders of Parquet tables are read: neuron-explorer view writes one",
+            help="nki_lab also reads the folder of Parquet tables that neuron-explorer view writes",
         )
     if int(head[1]) > FORMAT_VERSION:
         raise BadFile(

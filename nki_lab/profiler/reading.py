@@ -54,7 +54,7 @@ def read_bytes(path: Path, head: re.Pattern[bytes]) -> bytes:
         reason = error.strerror or type(error).__name__
         raise BadFile(f"{path.name[:_NAME_SHOWN]} cannot be read: {reason}") from None
     except ValueError:
-        raise BadFile(f"{path.name!r} cannot be read: no file has such a name") from None
+        raise BadFile(f"{path.name!r} cannot be read: it is not a valid file name") from None
 
 
 def beginning_of(path: Path) -> bytes:

@@ -205,7 +205,7 @@ def _replacing(path: Path) -> Iterator[Path]:
     """Give a new folder to write into, which takes the place of `path` when all is written."""
     if os.path.exists(path) and not (is_folder(path) or _is_empty(path)):
         raise BadFile(
-            f"{path} exists, and is no folder of tables that nki_lab wrote",
+            f"{path} exists, and is not a folder of tables that nki_lab wrote",
             help="choose another name, or remove it first",
         )
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
@@ -241,7 +241,7 @@ def _writing(path: Path) -> Iterator[None]:
         raise _unwritable(path, error) from None
     except UnicodeEncodeError:
         raise BadFile(
-            f"{path} cannot be written: a name in the profile is no text of Unicode",
+            f"{path} cannot be written: a name in the profile is not valid Unicode",
             help="write it as .json, which keeps any name",
         ) from None
 

@@ -74,7 +74,7 @@ def refuse_masked(name: str, value: Any) -> None:
         raise KernelArgument(
             f"argument `{name}` is a masked array, with {np.ma.count_masked(value):,} masked of {value.size:,}"
             " elements: tensors have no mask",
-            help="fill it, e.g. array.filled(0), and pass the mask as an array of its own",
+            help="fill it, e.g. array.filled(0), and pass the mask as a separate array",
         )
 
 

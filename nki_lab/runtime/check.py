@@ -46,11 +46,10 @@ class Comparison:
 
     def summary(self) -> str:
         """Return the comparison as one line."""
-        text = (
-            f"max abs error {self.max_abs_error:.3g}, max rel error {self.max_rel_error:.3g}"
-            f"{'' if np.isfinite(self.found - self.expected) or self.ok else ' where both are finite'}"
-            f" (rtol {self.rtol:g}, atol {self.atol:.3g})"
-        )
+        errors = f"max abs error {self.max_abs_error:.3g}, max rel error {self.max_rel_error:.3g}"
+        if not self.ok and not np.isfinite(self.found - self.expected):
+            errors = f"NaN or infinite values differ; {errors} where both are finite"
+        text = f"{errors} (rtol {self.rtol:g}, atol {self.atol:.3g})"
         if self.ok:
             return "matches: " + text
         return (
@@ -117,7 +116,7 @@ def _array(what: str, value: Any) -> np.ndarray:
         # asarray also of arrays: a masked array or a matrix means other things by the same operators.
         array = np.asarray(to_numpy(what, value) if is_foreign_array(value) else value)
     except ValueError as error:  # rows of different lengths
-        raise UsageError(f"the {what} is no array of numbers: {error}") from None
+        raise UsageError(f"the {what} is not an array of numbers: {error}") from None
     if array.dtype.kind == "c":
         raise UsageError(
             f"the {what} is complex, a kernel's results are real",
@@ -125,7 +124,7 @@ def _array(what: str, value: Any) -> np.ndarray:
         )
     if array.dtype.kind in "OUSMm":
         raise UsageError(
-            f"the {what} is no array of numbers but {type(value).__name__}",
+            f"the {what} is not an array of numbers but {type(value).__name__}",
             help="a kernel with several results returns them in a tuple or dict: compare each of them",
         )
     return array

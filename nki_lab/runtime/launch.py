@@ -73,7 +73,7 @@ def _per_rank(name: str, ranks: int, inputs: Any) -> Sequence[Any]:
         )
     if len(inputs) != ranks:
         raise KernelArgument(
-            f"{name} is launched as {ranks} ranks, and there are inputs for {len(inputs)}",
+            f"{name} is launched as {ranks} ranks, but there are inputs for {len(inputs)}",
             help="write one entry for each rank; a tuple instead of a list is given to all of them",
         )
     return inputs

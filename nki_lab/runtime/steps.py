@@ -63,7 +63,7 @@ def steps_of_run(
             )
         if before is None:
             raise NotModelled(
-                f"{kernel.name} writes arguments of more than {KEPT_BYTES:,} bytes, of which a run keeps no copy",
+                f"{kernel.name} writes arguments of more than {KEPT_BYTES:,} bytes; a run keeps no copy of them",
                 help="step through it from the beginning: nki_lab.step(kernel, *args) runs it on copies",
             )
         arrays = [before.get(k, array) for k, array in enumerate(inputs)]
@@ -71,7 +71,7 @@ def steps_of_run(
         pairs = zip(stepper.outputs, outputs, strict=False)
         if stepper.error is not None or not all(_is_same(*pair) for pair in pairs):
             raise KernelArgument(
-                f"{kernel.name} computes other values now than when it ran: its arrays have been changed since",
+                f"{kernel.name} now computes other values than in the run: its arrays have changed since",
                 help="run it again, and look at the steps before you change its arguments or results",
             )
     except NkiError as error:

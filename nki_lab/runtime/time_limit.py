@@ -56,7 +56,7 @@ def time_limit(seconds: float | None, stack: Stack = ()) -> Iterator[None]:
         raise TimedOut(
             f"not finished after {seconds:g} seconds",
             stack=place,
-            help="is there a loop without an end? a larger --timeout gives it more time",
+            help="look for an endless loop, or give a larger --timeout",
         ) from None
     finally:
         # Once more: the alarm may have come just before the timer was stopped above.

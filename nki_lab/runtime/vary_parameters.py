@@ -149,7 +149,7 @@ class Changeable:
         found = dtype_of(value)
         if found is None:
             raise KernelArgument(
-                f"{name}={value!r}, which is no dtype that NKI has",
+                f"{name}={value!r}, which is not an NKI dtype",
                 help="write for example nl.bfloat16 or 'float32'",
             )
         return found

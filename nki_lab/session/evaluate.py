@@ -75,7 +75,7 @@ def check_value(
     """
     if found is None:
         raise UsageError(
-            "the run returns nothing that could be compared",
+            "the run returns nothing to compare",
             stack=stack,
             help="a kernel that updates its input: --run '(kernel(a), a)[1]'",
         )

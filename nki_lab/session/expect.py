@@ -37,9 +37,9 @@ def expected(options: Namespace, locate: Locate) -> Iterator[list[NkiError]]:
             print(error)
         return
     raise ErrorNotRaised(
-        f"{named} was expected, and the cell ended without an error",
+        f"{named} was expected, but the cell ended without an error",
         stack=locate("--expect", 0, 0),
-        help="put the mistake back, or take --expect away",
+        help="put the mistake back, or remove --expect",
     )
 
 

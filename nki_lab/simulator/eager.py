@@ -162,7 +162,7 @@ class EagerRun:
     def _run(self, i: Instruction) -> None:
         if i.definition.waits_for_others:
             raise NotModelled(
-                f"{i.definition.name}: while a kernel runs as it is traced, there is no one else to meet",
+                f"{i.definition.name}: a debug run has no other core or rank to wait for",
                 stack=i.stack,
                 help="run it without debug",
             )

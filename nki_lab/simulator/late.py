@@ -463,5 +463,5 @@ def _check_unique(i: Instruction, places: Places) -> None:
             f"{i.definition.name}: index {values[counts > 1][0]} names a row of"
             f" {places.window.storage.describe()} more than once, which is undefined on the chip",
             stack=i.stack,
-            help="let every row be named once; add what goes to one row before",
+            help="name every row once, and add up beforehand what goes to the same row",
         )

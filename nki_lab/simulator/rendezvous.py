@@ -182,7 +182,7 @@ class DeviceLoop:
         else:
             program.register_file.set(loop.register, passes.values[count])
         if program.trips_made >= program.options.max_trips:
-            what = f"has made {count:,} trips and is not done"
+            what = f"has made {count:,} trips and has not ended"
             raise too_many_trips(loop, what, program.options.max_trips)
         program.trips[passes.place] = count + 1
         program.trips_made += 1

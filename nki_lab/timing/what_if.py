@@ -223,7 +223,7 @@ def _change(name: str) -> Change:
     change = CHANGES.get(name)
     if change is None:
         raise UnknownOption(
-            f"`{name}` is no question that a run can be timed again for: {', '.join(CHANGES)}, line=NUMBER",
+            f"`{name}` is not a what-if question; expected one of {', '.join(CHANGES)}, line=NUMBER",
             help=close_matches(name, CHANGES),
         )
     return change

@@ -45,7 +45,7 @@ def test_what_a_compiled_kernel_cannot_do_is_said(command, write):
     done = command("run", "add.nkic", *ARRAYS[:2])
     assert done.exit_code == 1 and "argument `b` is missing" in done.stderr
     done = command("compile", "add.nkic", *ARRAYS)
-    assert done.exit_code == 1 and "compiled already" in done.stderr
+    assert done.exit_code == 1 and "already compiled" in done.stderr
 
 
 def test_disasm_prints_the_program_with_the_authors_lines(command, write):

@@ -241,13 +241,13 @@ WRONG_USAGE = [
     (("run", "add.py:add", *ARRAYS, "--input", "c=ones:2"), "add has no parameter `c`"),
     (("run", "add.py:add", *ARRAYS, "--input", "a=ones:2"), "`a` is given twice"),
     (("run", "add.py:add", *ARRAYS, "--arg", "factor"), "expected NAME=LITERAL"),
-    (("run", "add.py:add", *ARRAYS, "--arg", "factor=os"), "`os` is no Python literal"),
+    (("run", "add.py:add", *ARRAYS, "--arg", "factor=os"), "`os` is not a Python literal"),
     (("run", "add.py:add", *ARRAYS, "--arg", "factor=nl.bfloat17"), "did you mean `bfloat16`"),
     (
         ("run", "add.py:add", *ARRAYS, "--arg", "factor=nisa.engine.tensr"),
         "there is no `nisa.engine.tensr`",
     ),
-    (("run", "add.py:add", "--input", "a=randn:4:q8"), "`q8` is no dtype"),
+    (("run", "add.py:add", "--input", "a=randn:4:q8"), "`q8` is not a dtype"),
     (("run", "add.py:add", "--target", "trn9"), "there is no target `trn9`"),
     (("run", "add.py:add", "--show", "irr"), "did you mean `ir`?"),
     (("run", "add.py:add", "--timeout", "0"), "no number of seconds above 0"),
@@ -412,7 +412,7 @@ def test_the_document_says_that_the_check_failed(command, write):
         (("--quiet", "--json"), "--json beside --quiet: nothing would be shown"),
         (("--quiet", "--bench"), "--bench beside --quiet"),
         (("--quiet", "--show", "report"), "--show beside --quiet"),
-        (("--json", "--show", "report"), "--show beside --json"),
+        (("--json", "--show", "report"), "--show cannot be combined with --json"),
     ],
 )
 def test_options_that_cannot_both_act_are_refused(command, write, words, said):
@@ -428,7 +428,7 @@ def test_options_of_compiling_are_refused_where_that_was_done(command, write, fl
     assert command("compile", "add.py:add", *ARRAYS, "-o", "add.nkic").exit_code == 0
     done = command("run", "add.nkic", *ARRAYS, flag)
     assert done.exit_code == 2
-    assert f"add.nkic is compiled already: {flag.partition('=')[0]} has no effect" in done.stderr
+    assert f"add.nkic is already compiled: {flag.partition('=')[0]} has no effect" in done.stderr
 
 
 @pytest.mark.parametrize("flag", ["--lnc=2", "--seed=3", "--strict", "--timeout=9", "--run=f(a)"])

@@ -43,7 +43,7 @@ def test_a_second_load_is_told_with_both_lines_and_its_bytes():
     first = line_of(__file__, "nisa.dma_copy(dst=a, src=x[0:128])")
     assert finding.kind == "advice"
     assert finding.message == (
-        f"dma_copy loads `x` [128, 64] once more although the tile of test_find_reloads.py, line {first} still holds"
+        f"dma_copy loads `x` [128, 64] again although the tile of test_find_reloads.py, line {first} still holds"
         " it: 32,768 bytes are moved for nothing"
     )
     assert Span.of(finding.stack[0]).line == line_of(__file__, "nisa.dma_copy(dst=b, src=x[rows])")

@@ -70,7 +70,7 @@ def test_what_one_front_end_refuses_is_a_finding_and_an_error_under_strict(
     (finding,) = told(row, findings_of(text, tmp_path))
     assert row.instead in finding.help
     if row.level == PORTABILITY and row is not CONSTRUCTS["truth of a tensor"]:  # has an own code
-        assert finding.message.endswith(": NKI's tracer takes it, its parser does not")
+        assert finding.message.endswith(": NKI's tracer accepts it, its parser does not")
     assert finding.stack
     kernel = kernel_of(text, tmp_path)
     kind = CODES[finding.code] if finding.code else StrictFinding

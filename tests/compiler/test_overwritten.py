@@ -75,7 +75,7 @@ def test_the_place_and_both_operands_are_named():
     (finding,) = hazards(lambda t, out: nisa.tensor_copy(t[:, 1:16], t[:, 0:15]))  # the place
     assert Span.of(finding.stack[0]).line == line_of(__file__, "# the place")
     assert (
-        "dst = `t` [64, 15] float32 in sbuf lies over elements of src = `t` [64, 15]"
+        "dst = `t` [64, 15] float32 in sbuf overlaps elements of src = `t` [64, 15]"
         in finding.message
     )
 
@@ -208,7 +208,7 @@ def test_elements_of_a_destination_that_lie_on_each_other(pattern, shared):
         nisa.dma_copy(out, t)
         return out
 
-    found = [f for f in compiled(kernel, X).findings if "lie on each other" in f.message]
+    found = [f for f in compiled(kernel, X).findings if " overlap" in f.message]
     assert len(found) == shared
     assert all(Span.of(f.stack[0]).line == line_of(__file__, "# twice") for f in found)
 

@@ -61,7 +61,7 @@ REFUSED = [
     (lambda t: t.reshape_dim(1, (0, -1)), ViewError, "the sizes must multiply to 4"),
     (lambda t: t.reshape_dim(1, (2.0, 2)), ViewError, "found float 2.0"),
     (lambda t: t.reshape_dim(0, (2, 64)), ViewError, "axis 0 .* is the partition axis"),
-    (lambda t: t.flatten_dims(2, 1), ViewError, "start is behind end"),
+    (lambda t: t.flatten_dims(2, 1), ViewError, "start is after end"),
     (lambda t: t.flatten_dims(0, 1), ViewError, "axis 0 .* is the partition axis"),
     (lambda t: t[:, :, 0:4].flatten_dims(1, 2), ViewError, "not contiguous in memory"),
     (lambda t: t.reshape((128, 33)), ViewError, "4224 elements, need 4096"),

@@ -74,4 +74,4 @@ def test_undefined_accumulators(steps, what):
     result, found = run(*steps)
     assert np.isnan(result).all()
     assert len(found) == 1 and what in found[0]
-    assert found[0].endswith("is read, and no instruction before has set it")
+    assert found[0].endswith("is read before any instruction has set it")

@@ -88,7 +88,7 @@ def test_a_stored_profile_is_shown_and_compared(ran: Notebook, tmp_path, monkeyp
         ("%nki_vary dtype=[]", e.UsageError, "a value of dtype is missing"),
         ("%nki_vary dtype=nl.float32,,nl.bfloat16", e.UsageError, "a value of dtype is missing"),
         ("%nki_vary dtype=[nl.float32,nl.bfloat16", e.UsageError, "holds no values of dtype"),
-        ("%nki_vary dtype=str(3)", e.UsageError, "`str(3)` is no value for dtype"),
+        ("%nki_vary dtype=str(3)", e.UsageError, "`str(3)` is not a value for dtype"),
         ("%nki_vary target=trn1 target=trn2", e.UsageError, "target is given twice"),
     ],
 )

@@ -295,12 +295,12 @@ def invoke(*words: object):
     ("words", "code", "said"),
     [
         (["missing.ipynb"], 2, "there is no file missing.ipynb"),
-        (["script.py"], 2, "script.py is no notebook: its name does not end in .ipynb"),
+        (["script.py"], 2, "script.py is not a notebook: its name does not end in .ipynb"),
         (["empty"], 2, "there is no notebook in the folder empty"),
-        (["broken.ipynb"], 1, "broken.ipynb is no notebook: "),
+        (["broken.ipynb"], 1, "broken.ipynb is not a notebook: "),
         ([".", "--sanitize", "missing.cfg"], 2, "there is no file missing.cfg"),
         ([".", "--sanitize", "script.py"], 2, "script.py has no line `regex: ...`"),
-        ([".", "--sanitize", "bad.cfg"], 2, "bad.cfg: `(` is no regular expression: missing )"),
+        ([".", "--sanitize", "bad.cfg"], 2, "bad.cfg: `(` is not a regular expression: missing )"),
         (["--timeout", "0"], 2, "greater than or equal to 1"),
     ],
 )

@@ -221,7 +221,7 @@ def test_names_that_are_no_unicode_are_kept_in_json_and_refused_in_tables(tmp_pa
     for ending in (".json", ".pftrace"):
         assert Profile.load(odd.save(tmp_path / f"a{ending}")) == odd
     for ending in (".csv", ".parquet"):
-        with pytest.raises(BadFile, match="is no text of Unicode"):
+        with pytest.raises(BadFile, match="is not valid Unicode"):
             odd.save(tmp_path / f"a{ending}")
         assert not (tmp_path / f"a{ending}").exists()
 

@@ -97,7 +97,7 @@ DOORS = {
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("kernel", RAW)
 def test_a_raw_integer_for_a_member_is_an_error_through_every_door(kernel, door):
-    with pytest.raises(RawEnum, match=r"which NKI refuses since 0\.3") as caught:
+    with pytest.raises(RawEnum, match=r"which NKI has refused since 0\.3") as caught:
         DOORS[door](jit(kernel))
     assert "--allow NKI206" in str(caught.value)
 

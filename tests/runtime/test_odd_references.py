@@ -15,9 +15,9 @@ X = np.random.default_rng(6).standard_normal((8, 3)).astype(np.float32)
     ("reference", "words"),
     [
         (X + 1j, "is complex"),
-        ([[1.0, 2.0], [3.0]], "is no array of numbers"),
-        (np.array([[object()]]), "is no array of numbers"),
-        ({1.0, 2.0}, "is no array of numbers"),
+        ([[1.0, 2.0], [3.0]], "is not an array of numbers"),
+        (np.array([[object()]]), "is not an array of numbers"),
+        ({1.0, 2.0}, "is not an array of numbers"),
     ],
 )
 def test_what_is_no_array_of_real_numbers_is_refused(reference, words):

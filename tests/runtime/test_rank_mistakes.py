@@ -138,7 +138,7 @@ def test_two_lists_with_the_same_group_but_other_ones_beside_it():
 @pytest.mark.parametrize("group", [[[0, 1, 2]], [[0], [2, 1]]])
 def test_a_rank_without_a_group(group):
     with pytest.raises(
-        RanksDiffer, match=r"all_reduce: rank 3 comes to it, and is in no group of \[\[0"
+        RanksDiffer, match=r"all_reduce: rank 3 calls it, but is not in any group of \[\[0"
     ) as caught:
         on_four(reduced, ncc.ReplicaGroup(group), nl.add)
     assert "[3]" in caught.value.help
@@ -154,7 +154,7 @@ def test_a_rank_without_a_ring():
         )
         return out
 
-    with pytest.raises(RanksDiffer, match="rank 2 comes to it") as caught:
+    with pytest.raises(RanksDiffer, match="rank 2 calls it") as caught:
         launch(kernel, 3, (X[0],))
     assert caught.value.span.function == "kernel"
 

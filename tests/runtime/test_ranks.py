@@ -141,7 +141,7 @@ def test_python_cannot_compute_with_the_rank():
         nisa.dma_copy(out, x.select(0, ncc.rank_id() + 1))
         return out
 
-    with pytest.raises(RegisterValue, match="known only while the kernel runs"):
+    with pytest.raises(RegisterValue, match="only known at run time"):
         launch(kernel, 2, (X[0],))
 
 
@@ -345,7 +345,7 @@ def test_an_array_that_ranks_share_cannot_be_written(inputs):
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ([(X[0], ALL, nl.add)] * 3, "4 ranks, and there are inputs for 3"),
+        ([(X[0], ALL, nl.add)] * 3, "4 ranks, but there are inputs for 3"),
         (X, "the inputs of reduced are of type ndarray"),
         ([(X[0], ALL, nl.add), (X[0, :2], ALL, nl.add), *[(X[0], ALL, nl.add)] * 2],
          r"rank 1: argument `x` is \[2, 20\] float32"),

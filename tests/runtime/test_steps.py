@@ -67,7 +67,7 @@ def test_arrays_that_were_changed_since_are_noticed() -> None:
     x = np.arange(8, dtype=np.float32).reshape(2, 4)
     result = run(logarithms, x, target="trn2")
     x[0, 0] = -1.0  # gives NaN
-    assert "its arrays have been changed since" in result.steps.problem
+    assert "its arrays have changed since" in result.steps.problem
     assert len(result.steps.order) == 0
     again = run(logarithms, x, target="trn2")
     assert again.steps.problem == ""

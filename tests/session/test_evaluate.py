@@ -92,7 +92,7 @@ def test_a_reference_has_as_many_parts_as_the_result(expected):
 
 
 def test_nothing_cannot_be_compared():
-    with pytest.raises(UsageError, match="returns nothing that could be compared"):
+    with pytest.raises(UsageError, match="returns nothing to compare"):
         check_value(None, np.zeros(4))
 
 

@@ -348,10 +348,10 @@ def ordered(register, out):
     [
         (lambda r, out: bool(r), RegisterValue, "`if` cannot test it"),
         (branching, RegisterValue, "`if` cannot test it"),
-        (lambda r, out: int(r), RegisterValue, "known only while the kernel runs"),
-        (lambda r, out: r + 1, RegisterValue, "known only while the kernel runs"),
-        (lambda r, out: r == 1, RegisterValue, "known only while the kernel runs"),
-        (lambda r, out: range(r), RegisterValue, "known only while the kernel runs"),
+        (lambda r, out: int(r), RegisterValue, "only known at run time"),
+        (lambda r, out: r + 1, RegisterValue, "only known at run time"),
+        (lambda r, out: r == 1, RegisterValue, "only known at run time"),
+        (lambda r, out: range(r), RegisterValue, "only known at run time"),
         (lambda r, out: out[0:r], NkiError, "known while the kernel is traced"),
         (breaking, LoopControl, "`break` is not allowed"),
         (continuing, LoopControl, "`continue` is not allowed"),
@@ -360,7 +360,7 @@ def ordered(register, out):
         (using_outside, LoopControl, "was made in a device loop that has ended"),
         (ordered, LoopControl, "no_reorder"),
         (lambda r, out: nl.fori_loop(0, 1.5, print), LoopControl, "upper bound must be an integer"),
-        (lambda r, out: nl.fori_loop(0, 1 << 31, print), LoopControl, "of 32 bits with sign"),
+        (lambda r, out: nl.fori_loop(0, 1 << 31, print), LoopControl, "signed and of 32 bits"),
         (lambda r, out: nl.fori_loop(0, r, print, step=r), LoopControl, "step must be a positive"),
         (lambda r, out: nl.fori_loop(0, r, lambda i: i), LoopControl, "must return nothing"),
         (lambda r, out: nl.while_loop(3, print), LoopControl, "condition must be a register"),
@@ -441,7 +441,7 @@ def test_a_result_whose_place_the_device_chooses_is_refused():
         nisa.dma_copy(out, rows)
         return out.select(0, nisa.register_alloc(3))
 
-    with pytest.raises(KernelResult, match="whose address depends on a value of the device"):
+    with pytest.raises(KernelResult, match="whose address is only known at run time"):
         run(jit(kernel), ROWS)
 
 

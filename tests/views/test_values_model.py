@@ -166,4 +166,4 @@ def test_arrays_that_were_changed_since_give_no_values() -> None:
     x[:] = 3
     tile = next(a.tensor for a in data.accesses(0) if a.way == "writes")
     held = data.held(tile, 0, True)
-    assert held.values is None and "have been changed since" in held.note
+    assert held.values is None and "have changed since" in held.note

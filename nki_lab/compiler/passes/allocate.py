@@ -118,7 +118,7 @@ def _moved(space: MemoryRegion, target: Target) -> Finding:
         "advice",
         f"the tiles in {space.name} fit {target.name} only with the instructions in another order than the kernel's"
         " lines, which was chosen; another compiler may refuse the kernel",
-        help="finish with a tile (store it) before the next one is loaded",
+        help="store a tile before you load the next one",
     )
 
 

@@ -186,8 +186,8 @@ def _check_loops(kernel: Kernel, edge: _Asked) -> None:
         f"{edge.text}: {_call(then)} cannot wait for {_call(first)}, which runs in each pass of the device loop"
         f"{_at(loop.stack)}: an edge cannot leave a device loop",
         stack=edge.stack,
-        help="let both stand in the same loop, or what is waited for before the loop; what comes after a loop follows"
-        " all of its passes where it reads what they write",
+        help="put both into the same loop, or the first one before the loop; an instruction after a loop follows all of"
+        " its passes if it reads what they write",
     )
 
 

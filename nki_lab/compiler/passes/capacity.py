@@ -49,7 +49,9 @@ def over_capacity(kernel: Kernel, space: MemoryRegion, capacity: int, fits: Fits
             f"psum has {banks} banks of {bank:,} bytes: a tile takes whole ones, or shares one if it has at most"
             f" {bank // 2:,} bytes"
         )
-    general = "make tiles smaller, use a narrower dtype, or finish with a tile (store it) before the next one is loaded"
+    general = (
+        "make tiles smaller, use a narrower dtype, or store a tile before you load the next one"
+    )
     tiles = f"the {len(live)} tiles" if len(live) > 1 else "one tile"
     return OverCapacity(
         f"{space.name} of {kernel.target.name} holds {capacity:,} bytes per partition; {tiles} in use"

@@ -86,7 +86,7 @@ def _conflict(x: Storage, y: Storage) -> NkiError:
         f"{y.describe()} overlaps {x.describe()} while both are in use",
         stack=y.stack,
         notes=[_where(x), _where(y)],
-        help="give one another address, or finish with the first tile before the second is written",
+        help="give one of them a different address, or finish with the first tile before you write the second",
         blame=Blame.of("address"),
     )
 

@@ -129,7 +129,7 @@ def _is_load(form: Form) -> bool:
 def _finding(seen: _Again) -> Finding:
     first, times, stack = seen.first, seen.times, seen.stack
     source = f"`{first.source.name}` {list(first.source.shape)}"
-    how = "once more" if times == 1 else f"{times:,} times more"
+    how = "again" if times == 1 else f"{times:,} times more"
     if first.i.stack == stack:
         where = "an earlier pass of this line"
         help = f"load it before the loop whose passes need the same part of `{first.source.name}`, and keep the tile"

@@ -72,7 +72,7 @@ STATEMENTS: dict[str, Construct] = {
     ),
     "leave device loop": Construct(
         "`break`, `continue` or `return` in a loop that the device runs", ERROR,
-        "let the loop end by its bound or condition; mask what must not happen",
+        "end the loop by its bound or condition, and skip work with a mask",
         "KLR KLR/Trace/NKI.lean",
         "for i in nl.dynamic_range(3):\n    nisa.memset(dst=t, value=1.0)\n    break",
         code="NKI118",
@@ -144,7 +144,7 @@ STATEMENTS: dict[str, Construct] = {
     ),
     "number to tile": Construct(
         "`tile[...] = value` with what is no tensor", ERROR,
-        "fill it by nisa.memset(dst=tile[...], value=...), or give the view as dst of an instruction",
+        "fill it with nisa.memset(dst=tile[...], value=...), or give the view as dst of an instruction",
         "KLR KLR/NKI/SimplifyOperators.lean",
         "t[:, 0:2] = 1.0", "nisa.memset(dst=t[:, 0:2], value=1.0)",
         code="NKI104",

@@ -253,7 +253,7 @@ class Builder:
                 f"with {storage.describe()} the kernel's tensors in HBM need {self._hbm_bytes:,} bytes; a chip of"
                 f" {self.target.name} has {self.target.hbm_bytes_per_chip:,}",
                 stack=storage.stack,
-                help="make the tensor smaller: are its sizes meant?",
+                help="make the tensor smaller, or check its sizes",
             )
 
     def _unique(self, name: str) -> str:
@@ -274,7 +274,7 @@ class Builder:
         if name in self._given:
             self.find(
                 "portability",
-                f"two tensors with name={name!r}: NKI's tracer takes it, its parser does not",
+                f"two tensors with name={name!r}: NKI's tracer accepts it, its parser does not",
                 help="give each tensor a name of its own, or none",
             )
         self._given.add(name)
@@ -371,9 +371,9 @@ class Builder:
         made = Instruction(definition, args, stack)
         if "lnc2" in definition.requires and self.program[1] == 1:
             raise InstructionError(
-                f"{definition.name} needs both cores of a logical core, and the kernel runs on one",
+                f"{definition.name} needs both cores of a logical core, but the kernel runs on one",
                 stack=stack,
-                help="launch the kernel on two cores, kernel[2](...), or ask nl.num_programs() first",
+                help="launch the kernel on two cores, kernel[2](...), or check nl.num_programs() first",
             )
         if foreign is not None:
             raise foreign_tensor(made, foreign, self)
@@ -444,7 +444,7 @@ class Builder:
         self.find(
             "portability",
             f"{definition.name}: {name}={value!r} is a raw value of {kind.__name__}, which NKI"
-            f" {'refuses since 0.3' if refused else 'documents by its members only'}",
+            f" {'has refused since 0.3' if refused else 'documents by its members only'}",
             help=Hint(f"write {name}={member!r}", Rewrite("", repr(member))),
             code=RawEnum.code if refused else "",
             blame=Blame(definition.name, ((name, position),)),
@@ -586,7 +586,7 @@ class Builder:
         """Refuse a trace that ended inside a device loop, or with an order that was asked for in no block."""
         for block in self.kept_order.not_entered:
             raise NotAllowed(
-                "nl.no_reorder() without `with` orders nothing",
+                "nl.no_reorder() has no effect without `with`",
                 stack=block.stack,
                 help="write `with nl.no_reorder():` and put the instructions into its block",
             )

@@ -248,7 +248,7 @@ class LoopState:
             builder.find(
                 "hazard",
                 f"`{name}` changes in the body of a device loop, which is traced once: every pass sees"
-                f" what it was before the loop{what}",
+                f" its value from before the loop{what}",
                 "keep what changes from pass to pass in a tensor in SBUF or HBM, or unroll the loop with range()",
                 stack=(Span.of_node(event.node, event.code), *_callers(event.code, stack)),
             )

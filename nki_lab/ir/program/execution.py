@@ -91,12 +91,12 @@ def _count(
 
 def too_many_trips(loop: Loop, what: str, most: int) -> TooManyTrips:
     """Return the error of a loop that goes beyond the trips that a run may make."""
-    help = "more are allowed by --max-trips, NKI_LAB_MAX_TRIPS or nki_lab.run(..., max_trips=...)"
+    help = "--max-trips, NKI_LAB_MAX_TRIPS or nki_lab.run(..., max_trips=...) raise the limit"
     if loop.kind == "while":
-        help = "let the body set its register to 0 at last; " + help
+        help = "set the register to 0 in the body when the loop is done; " + help
     return TooManyTrips(
         f"the {loop.kind} loop over register `{loop.register.name}` {what}; all device loops of a run may make"
-        f" {most:,} together",
+        f" {most:,} trips together",
         stack=loop.stack,
         help=help,
     )

@@ -69,7 +69,7 @@ def race(first: Use, second: Use, rows: str) -> Finding:
         "hazard",
         f"{RACE}core 0 {first.describe()} while core 1 {second.describe()}: nothing orders them{both}",
         first.i.stack,
-        help="let each core write another part, chosen by nl.program_id(0), or put"
+        help="let each core write a different part, chosen by nl.program_id(0), or put"
         " nisa.core_barrier(data=tensor, cores=(0, 1)) between them on both cores, with this tensor as its data",
         code="",
     )

@@ -191,7 +191,7 @@ def overwritten(i: Instruction, pair: Pair, dst: NkiTensor, src: NkiTensor) -> F
         help = "write into another tile: this instruction does not promise in which order it reads and writes"
     return Finding(
         "hazard",
-        f"{i.definition.name}: {params[pair.dst]} = {dst.describe()} lies over elements of {params[pair.src]} ="
+        f"{i.definition.name}: {params[pair.dst]} = {dst.describe()} overlaps elements of {params[pair.src]} ="
         f" {src.describe()} that are read after they may have been overwritten",
         i.stack,
         help=help,
@@ -202,10 +202,10 @@ def written_twice(i: Instruction, position: int, view: NkiTensor) -> Finding:
     """Return the finding on elements of a destination that lie on each other."""
     return Finding(
         "hazard",
-        f"{i.definition.name}: elements of {i.definition.params[position]} = {view.describe()} lie on each other, and"
-        " which of them stays depends on the order in which they are written",
+        f"{i.definition.name}: elements of {i.definition.params[position]} = {view.describe()} overlap, and the order"
+        " of writing decides which of them stays",
         i.stack,
-        help="choose steps that give every element a place, or slice away those that are not wanted",
+        help="choose steps that give every element its own place, or slice off those that you do not need",
     )
 
 
@@ -219,9 +219,9 @@ def results_meet(
     )
     return Finding(
         "hazard",
-        f"{i.definition.name}: {first} and {second} lie on each other, and which of them stays is not defined",
+        f"{i.definition.name}: {first} and {second} overlap, and it is undefined which of them stays",
         i.stack,
-        help="give each result a place of its own",
+        help="give each result its own place",
     )
 
 

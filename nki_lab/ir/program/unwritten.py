@@ -69,7 +69,7 @@ def unset_state(i: Instruction, state: State) -> Finding:
     # By engine and not by partition: the first reset anywhere counts, so that nothing is reported wrongly.
     return Finding(
         KIND,
-        f"{i.definition.name}: {state.title} is read, and no instruction before has set it",
+        f"{i.definition.name}: {state.title} is read before any instruction has set it",
         i.stack,
         help="start with reduce_cmd=nisa.reduce_cmd.reset_reduce; what an earlier kernel or idle left is undefined",
         code=CODE,
@@ -85,8 +85,8 @@ def left_to_a_run(kernel: Kernel) -> tuple[Finding, ...]:
     return (
         Finding(
             "unchecked",
-            f"not checked: whether elements of {names} are read before they are written, which values of the device"
-            " decide",
+            f"not checked: whether elements of {names} are read before they are written depends on values that are"
+            " only known at run time",
             storages[0].stack,
             help="run the kernel: nki_lab.run(kernel, ...)",
         ),

@@ -212,7 +212,7 @@ def result_error(kernel: str, result: NkiTensor, stack: Stack) -> NkiError | Non
         )
     if result.dynamic is not None:
         return KernelResult(
-            f"{kernel} returns a part of {result.describe()} whose address depends on a value of the device",
+            f"{kernel} returns a part of {result.describe()} whose address is only known at run time",
             stack=stack,
             help="copy the part into an output tensor of its own with nisa.dma_copy",
         )

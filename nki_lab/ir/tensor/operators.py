@@ -185,7 +185,7 @@ class TensorOperators(TensorFields):
     _assert_true: ClassVar[Callable[..., Any]]
 
     def __bool__(self) -> bool:
-        """Answer a presence test: a tensor is there, whatever its values are.
+        """Answer a presence test: a tensor counts as true whatever its values are.
 
         The result of a comparison is refused, unless it is all that an `assert` asks for: a run looks at it then.
         """
@@ -202,7 +202,7 @@ class TensorOperators(TensorFields):
                 )
             if builder.loops_for_ever(sys._getframe(1)):
                 raise TensorOperator(
-                    f"`while` over {self.describe()} never ends: a tensor is there, whatever its values are",
+                    f"`while` over {self.describe()} never ends: a tensor counts as true whatever its values are",
                     help="load the value into a register with nisa.register_load and loop with"
                     " nl.while_loop(register, body)",
                 )
@@ -221,7 +221,7 @@ class TensorOperators(TensorFields):
     def _number(self, kind: str) -> NoReturn:
         raise TensorOperator(
             f"{kind} of {self.describe()}: {_VALUE}",
-            help="pass numbers that the kernel's text needs as arguments of the kernel",
+            help="pass the number as a kernel argument",
         )
 
     def __int__(self) -> int:

@@ -55,10 +55,15 @@ class Register:
         return answer
 
     def _refuse(self, *_: Any) -> NoReturn:
+        if self.frozen or self.by_value:  # the counter of a loop
+            help = "slice with nl.ds(i, n); to count in steps of n, write nl.fori_loop(lower, upper, body, n)"
+        else:
+            help = (
+                "bound a loop by it with nl.fori_loop(lower, upper, body), or address a tensor with nl.ds(register, n),"
+                " t.select(dim, register) or t.ap(..., scalar_offset=register)"
+            )
         raise RegisterValue(
-            f"the value of register `{self.name}` is known only while the kernel runs",
-            help="bound a loop by it with nl.fori_loop(lower, upper, body), or address a tensor with"
-            " t.ap(..., scalar_offset=register) or t.select(dim, register)",
+            f"the value of register `{self.name}` is only known at run time", help=help
         )
 
     __int__ = __index__ = __float__ = _refuse

@@ -218,7 +218,7 @@ class NkiTensor(Fixed, TensorOperators):
         if not isinstance(value, NkiTensor):
             raise TileAssignment(
                 f"cannot assign {type(value).__name__} to elements of {self.describe()}",
-                help="fill it by nisa.memset(dst=tile[...], value=...), or give the view as dst of an instruction",
+                help="fill it with nisa.memset(dst=tile[...], value=...), or give the view as dst of an instruction",
             )
         self._assign(part, value)
 
@@ -336,7 +336,7 @@ class NkiTensor(Fixed, TensorOperators):
         start = self._axis(start_dim, "flatten_dims")
         end = self._axis(end_dim, "flatten_dims")
         if start > end:
-            raise ViewError(f"flatten_dims({start_dim}, {end_dim}): start is behind end")
+            raise ViewError(f"flatten_dims({start_dim}, {end_dim}): start is after end")
         merged = layout.merge_axes(self.shape[start : end + 1], self.strides[start : end + 1])
         if merged is None:
             raise self._not_contiguous(f"flatten_dims({start_dim}, {end_dim})")
@@ -400,7 +400,7 @@ class NkiTensor(Fixed, TensorOperators):
         )  # fmt: skip
         if self.dynamic is not None:
             raise ViewError(
-                f"view({wanted}) of {self.describe()}: its address depends on a value of the device",
+                f"view({wanted}) of {self.describe()}: its address is only known at run time",
                 help="reinterpret the tensor first: t.view(dtype).select(...)",
             )
         return NkiTensor._make(self.storage, shape, strides, offset, wanted)

@@ -193,7 +193,7 @@ class Variants:
         for name, value in values.items():
             if name not in names:
                 raise UnknownOption(
-                    f"`{name}` is none of the parameters {', '.join(names)}",
+                    f"`{name}` is not one of the parameters {', '.join(names)}",
                     help=close_matches(name, names) or "name it when the variants are made",
                 )
             at = names.index(name)

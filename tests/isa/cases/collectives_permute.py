@@ -101,7 +101,7 @@ def ring_breaks(instruction, sources, given=None):
     yield from group_breaks(broken)
     yield broken("tensors without lists", nest=False, breaks="must be a list of lists")
     yield broken("fewer destinations", these={**tiles(count=2), "dsts_by_channel": [SAME()]},
-                 more={"channel_ids": [0]}, breaks="equally many tensors")  # fmt: skip
+                 more={"channel_ids": [0]}, breaks="the same number of tensors")  # fmt: skip
     yield broken("channels from 1", more={"channel_ids": [1]}, breaks="consecutive integers from 0")
     yield broken(
         "no list of channels", more={"channel_ids": 0}, breaks="consecutive integers from 0"

@@ -55,7 +55,7 @@ KNOWN: tuple[Known, ...] = (
         "core/moe_block/test_moe_block_tkg",
         "unit.*_ba-1_sq-5_hi-3072.*_wd-float16",
         "memset: `value` must be a number",
-        "upstream: fills integers with 0.0, which NKI refuses since 0.3 (nki/migration/index.rst)",
+        "upstream: fills integers with 0.0, which NKI has refused since 0.3 (nki/migration/index.rst)",
     ),
     Known(
         "core/moe_block/test_moe_block_tkg",

@@ -505,7 +505,7 @@ for finding in ranged_result.findings:
 # %% [markdown] id="seen"
 # ## What you have seen
 #
-# * A register holds a number that is known only while the kernel runs: a bound, a condition, or an index, never a shape.
+# * A register holds a number that is only known at run time: a bound, a condition, or an index, never a shape.
 # * `fori_loop` and `while_loop` write their body down once. State goes from pass to pass in tiles made before the loop.
 # * A loop takes its number of passes from data, and gives up overlap. A few tiles in each pass bring most of it back.
 # * An index is checked while the kernel runs.
