@@ -473,5 +473,5 @@ def _check_own(
                     raise KernelArgument(
                         f"{first.kernel.name} writes its argument `{first.kernel.inputs[k].name}`, and that of rank"
                         f" {rank} shares memory with an argument of rank {other}",
-                        help="give each rank an array of its own: array.copy()",
+                        help="give each rank its own array: array.copy()",
                     )

@@ -271,7 +271,7 @@ class CoreMeeting(Meeting):
         pipe: what groups meetings that belong together, or None.
     """
 
-    advice = "let both cores come to the same meetings in the same order"
+    advice = "make both cores issue the same barriers and transfers in the same order"
 
     def __init__(self, i: Instruction, program: Partner, late: Late) -> None:
         super().__init__(i, program, late)

@@ -102,7 +102,9 @@ def test_what_a_command_solves_is_not_kept_as_the_learners(write, tmp_path, monk
     assert sorted(p.name for p in tmp_path.iterdir()) == ["n.ipynb"]
 
 
-@pytest.mark.parametrize(("text", "words"), [(None, "there is no file"), ("{", "is not a notebook")])
+@pytest.mark.parametrize(
+    ("text", "words"), [(None, "there is no file"), ("{", "is not a notebook")]
+)
 def test_what_is_no_notebook_is_refused(tmp_path, text: str | None, words: str):
     if text is not None:
         (tmp_path / "n.ipynb").write_text(text)

@@ -361,9 +361,18 @@ def test_several_columns_of_indices_are_for_a_transpose_only():
         (lambda t, i: t.vector_select(0, i).vector_select(0, i), "is already computed at run time"),
         (lambda t, i: t.vector_select(1, i), "along axis 0 of an HBM tensor"),
         (lambda t, i: t.select(0, i).view(nl.uint8), "only known at run time"),
-        (lambda t, i: t.select(0, i).ap([[1, 4]]), "ap of `table` .* is already computed at run time"),
-        (lambda t, i: t.vector_select(0, i).ap([[60, 1], [1, 4]]), "is already computed at run time"),
-        (lambda t, i: t[nl.ds(i, 2)].ap([[1, 4]], scalar_offset=i), "is already computed at run time"),
+        (
+            lambda t, i: t.select(0, i).ap([[1, 4]]),
+            "ap of `table` .* is already computed at run time",
+        ),
+        (
+            lambda t, i: t.vector_select(0, i).ap([[60, 1], [1, 4]]),
+            "is already computed at run time",
+        ),
+        (
+            lambda t, i: t[nl.ds(i, 2)].ap([[1, 4]], scalar_offset=i),
+            "is already computed at run time",
+        ),
         (lambda t, i: t.ap([[60, 1], [1, 10]], scalar_offset=i, vector_offset=i), "not both"),
     ],
 )
@@ -444,7 +453,9 @@ def test_an_index_whose_own_place_the_device_chooses_is_refused(view):
         return table
 
     index = np.zeros((1, 4), np.int32)
-    with pytest.raises(NotModelled, match="the position of the index itself is only known at run time"):
+    with pytest.raises(
+        NotModelled, match="the position of the index itself is only known at run time"
+    ):
         run(jit(read), TABLE[:1], index, target="trn3")
 
 

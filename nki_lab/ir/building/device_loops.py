@@ -104,7 +104,7 @@ def check_body(loop: Any, code: CodeType) -> None:
         f"`{word}` is not allowed in a loop that the device runs",
         stack=(Span.of_node(found, code), *stack[1:]),
         notes=(f"the loop at line {loop.lineno}",),
-        help="let the loop end by its bound or condition; mask what must not happen",
+        help="end the loop by its bound or condition, and skip work with a mask",
     )
 
 

@@ -448,5 +448,5 @@ def _vector(name: str) -> Rule:
         f"`{name}` must be one value per partition, shape [partitions of `dst`, 1]",
         (name,),
         holds,
-        help="slice one column: t[:, 0:1]",
+        help="make a tile [partitions of `dst`, 1], or slice one column of a tile with as many partitions: t[:, 0:1]",
     )

@@ -172,7 +172,7 @@ def portable_address(address: Any) -> bool:
 
 
 def is_runtime(value: Any) -> bool:
-    """Tell whether an index is known only while the kernel runs: a register or a tensor."""
+    """Tell whether an index is only known at run time: a register or a tensor."""
     return type(value) is not int and (isinstance(value, Register) or hasattr(value, "storage"))
 
 
@@ -181,7 +181,9 @@ def spelled_out(key: tuple[Any, ...], rank: int) -> tuple[Any, ...]:
     for at, entry in enumerate(key):
         if entry is Ellipsis:
             if any(k is Ellipsis for k in key[at + 1 :]):
-                raise ViewError("an index can hold `...` only once", help="write `:` for each axis")
+                raise ViewError(
+                    "an index can contain `...` only once", help="write `:` for each axis"
+                )
             return key[:at] + (slice(None),) * (rank - len(key) + 1) + key[at + 1 :]
     return key
 
@@ -205,7 +207,7 @@ def static_index(value: Any, what: str) -> int:
     if is_runtime(value):
         raise ViewError(
             f"{what} needs an integer known while the kernel is traced; found {value!r}",
-            help="address by a value of the device with t.select(dim, index), nl.ds(index, size) or"
+            help="to index with a run-time value, use t.select(dim, index), nl.ds(index, size) or"
             " t.ap(..., scalar_offset=index)",
         )
     try:

@@ -171,12 +171,14 @@ class Fixed:
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         other = _INSTEAD.get(name, "an object of your own that holds it").format(t=self.name)
         raise TileAssignment(
-            f"`{self.name}.{name}` cannot be assigned: a tensor stays what it is",
+            f"`{self.name}.{name}` cannot be assigned: the attributes of a tensor are fixed",
             help=f"make {other}" if name not in _INSTEAD else f"make another view: {other}",
         )
 
     def __delattr__(self, name: str) -> NoReturn:
-        raise TileAssignment(f"`{self.name}.{name}` cannot be deleted: a tensor stays what it is")
+        raise TileAssignment(
+            f"`{self.name}.{name}` cannot be deleted: the attributes of a tensor are fixed"
+        )
 
     def __copy__(self) -> Any:
         """Return the tensor itself: what does not change needs no copy."""

@@ -49,7 +49,7 @@ class Register:
         answer = None if builder is None else builder.while_test(self, sys._getframe(1))
         if answer is None:
             raise RegisterValue(
-                f"the value of register `{self.name}` is known only while the kernel runs, so `if` cannot test it",
+                f"the value of register `{self.name}` is only known at run time, so `if` cannot test it",
                 help="mask with nl.where or nisa.tensor_copy_predicated, or run the branch in nl.while_loop",
             )
         return answer

@@ -512,8 +512,8 @@ class NkiTensor(Fixed, TensorOperators):
         if not self.is_contiguous() or (self.shape[0] > 1 and self.strides[0] != row):
             raise ViewError(
                 f"indirect of {self.describe()}: the offsets count elements that lie side by side, on adjacent"
-                " partitions, and this view has a step",
-                help="copy it into a tile of its own with nisa.tensor_copy, or compute the offsets for the whole tile",
+                " partitions, but this view has a step",
+                help="copy it into a new tile with nisa.tensor_copy, or compute the offsets for the whole tile",
             )
         if not index.dtype.is_integer:
             raise ViewError(f"indirect by {index.describe()}: the index must hold integers")
@@ -532,13 +532,13 @@ class NkiTensor(Fixed, TensorOperators):
     def _only_dynamic(self, what: str, index: Any = None) -> None:
         if self.dynamic is not None:
             raise ViewError(
-                f"{what} of {self.describe()}: its address already depends on a value of the device",
+                f"{what} of {self.describe()}: its address is already computed at run time",
                 help="a tensor can be addressed dynamically once; copy the part into a tile first",
             )
         if getattr(index, "dynamic", None) is not None:
             raise NotModelled(
-                f"{what} of {self.describe()} by {index.describe()}: where the index lies depends on a value of the"
-                " device, too",
+                f"{what} of {self.describe()} by {index.describe()}: the position of the index itself is only"
+                " known at run time",
                 help="copy the index into a tile first: with nl.load from HBM, with nisa.tensor_copy on chip",
             )
 
@@ -554,7 +554,7 @@ class NkiTensor(Fixed, TensorOperators):
         self._only_dynamic(what, index)
         if dim == 0 and self.storage.on_chip:
             raise ViewError(
-                f"{what} of {self.describe()}: the partition axis cannot be addressed by a value of the device",
+                f"{what} of {self.describe()}: the partition axis cannot be addressed by a run-time value",
                 help="address a free axis; to choose rows, copy the tile to HBM with nisa.dma_copy, and gather them"
                 " from there with nisa.dma_copy(dst=rows, src=tensor.vector_select(0, index))",
             )

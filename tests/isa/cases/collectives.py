@@ -79,7 +79,9 @@ def group_breaks(make):
 
 def list_breaks(make, src, dst):
     """Yield cases of lists, memories and dtypes that no collective takes; `src` and `dst` make fitting tiles."""
-    yield make("more sources", srcs=[src(), src()], dsts=[dst()], breaks="the same number of tensors")
+    yield make(
+        "more sources", srcs=[src(), src()], dsts=[dst()], breaks="the same number of tensors"
+    )
     yield make("no tensor", srcs=[], dsts=[], breaks="the same number of tensors")
     yield make("dtypes", srcs=[src(dtype="bfloat16")], dsts=[dst()], breaks="the same dtype")
 
