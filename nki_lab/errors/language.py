@@ -155,8 +155,8 @@ class NotAllowed(LanguageError):
 
     code = "NKI110"
     page = """
-        No NKI compiler accepts this Python construct in a kernel: `try`, `yield`, `global` and the like have
-        no meaning in a program for the engines. They may be used outside kernels, to prepare arguments.
+        No NKI compiler accepts this Python construct in a kernel: `try`, `yield`, `global` and the like
+        have no meaning in a program for the engines. They may be used outside kernels, to prepare arguments.
         """
     wrong = """
         @nki.jit

@@ -88,7 +88,7 @@ def test_short_names_stand_for_dtypes(short: str):
         ("a=randn", "expected NAME=KIND:SHAPE[:DTYPE]"),
         ("2=randn:4", "expected NAME=KIND:SHAPE[:DTYPE]"),
         ("a=randn:4:f32:x", "expected NAME=KIND:SHAPE[:DTYPE]"),
-        ("a=rnd:4", "`rnd` is none of randn, rand"),
+        ("a=rnd:4", "`rnd` is not one of randn, rand"),
         ("a=randn:", "`` is not a shape"),
         ("a=randn:4x", "`4x` is not a shape"),
         ("a=randn:0x4", "`0x4` is not a shape"),

@@ -78,7 +78,7 @@ WRONG = [
     ("timeout", "--timeout inf", "`inf` is no number", "2.5"),
     ("capacity", "--capacity findings", "error, finding", "did you mean `finding`?"),
     ("skip", "--skip shedule", "there is no such pass", "did you mean `schedule`?"),
-    ("skip", "--skip insert_waits", "no program can run without it", "find_reloads, schedule"),
+    ("skip", "--skip insert_waits", "no program can run without it", "balance_engines, schedule"),
     ("skip", "--skip schedule,", "there is no such pass", "leave out some of"),
     ("allow", "--allow NKI203", "`NKI203` is none of NKI206", "did you mean `NKI206`?"),
     ("max_trips", "--max-trips 0", "`0` is not a whole number above 0", "1000000"),
