@@ -156,7 +156,7 @@ class NotAllowed(LanguageError):
     code = "NKI110"
     page = """
         No NKI compiler accepts this Python construct in a kernel: `try`, `yield`, `global` and the like
-        have no meaning in a program for the engines. They may be used outside kernels, to prepare arguments.
+        have no meaning in a program for the engines. They may be used outside kernels to prepare arguments.
         """
     wrong = """
         @nki.jit
