@@ -381,7 +381,7 @@ def _find_exchanged(kernel: Kernel) -> Kernel:
 def _outside(i: Instruction, view: NkiTensor, what: str) -> Finding:
     return Finding(
         "portability",
-        f"{i.definition.name} uses `{view.name}`, {what} of the kernel, which NKI's compiler does not take there",
+        f"{i.definition.name} uses `{view.name}`, {what} of the kernel, which NKI's compiler does not accept there",
         i.stack,
         help="copy it with nisa.dma_copy to or from a tensor made with nl.ndarray(shape, dtype, buffer=nl.shared_hbm)",
     )
