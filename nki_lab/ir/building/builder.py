@@ -169,11 +169,11 @@ class Builder:
         """Return the author's places from `depth` frames up to the kernel, innermost first; equal ones are one."""
         frame = sys._getframe(depth)
         key = key_of_frame(frame, self.root)
-        known = self._stacks.get(key)
-        if known is None:
-            known = self._stacks[key] = stack_of_frame(frame, self.root)
-            self._meet(frame, known)
-        return known
+        stack = self._stacks.get(key)
+        if stack is None:
+            stack = self._stacks[key] = stack_of_frame(frame, self.root)
+            self._meet(frame, stack)
+        return stack
 
     def _meet(self, frame: Any, stack: Stack) -> None:
         """Note the functions that a new place is the first to show; called once per place, not per instruction."""
@@ -289,22 +289,22 @@ class Builder:
 
     def emit(self, definition: Definition, args: tuple[Any, ...]) -> Instruction:
         """Append an instruction and return it; broken rules are collected, not raised."""
-        made = self._formed(definition, args, 4)
-        form = made.form
-        made.ident = self._count
+        i = self._formed(definition, args, 4)
+        form = i.form
+        i.ident = self._count
         self._count += 1
         if self.kept_order.blocks:
-            self.kept_order.note(made)
+            self.kept_order.note(i)
         if form.broken:
-            self._report(form.broken, made)
+            self._report(form.broken, i)
         if form.remarks:
-            self._remark(form.remarks, made)
-        self.body.append(made)
+            self._remark(form.remarks, i)
+        self.body.append(i)
         if self.watch is not None:
             if form.broken:  # without its result nothing that follows can be run
                 raise self.errors.pop()
-            self.watch.emitted(made)
-        return made
+            self.watch.emitted(i)
+        return i
 
     def _formed(self, definition: Definition, args: tuple[Any, ...], depth: int) -> Instruction:
         """Return an instruction with its form, called `depth` frames below the author; it is in no scope yet."""
@@ -368,7 +368,7 @@ class Builder:
         if definition.identities:
             key.append(alike(args))
         stack = self.stack(depth)
-        made = Instruction(definition, args, stack)
+        i = Instruction(definition, args, stack)
         if "lnc2" in definition.requires and self.program[1] == 1:
             raise InstructionError(
                 f"{definition.name} needs both cores of a logical core, but the kernel runs on one",
@@ -376,15 +376,15 @@ class Builder:
                 help="launch the kernel on two cores, kernel[2](...), or check nl.num_programs() first",
             )
         if foreign is not None:
-            raise foreign_tensor(made, foreign, self)
+            raise foreign_tensor(i, foreign, self)
         identity = tuple(key)
         form = self.forms.get(identity)
         if form is None:
-            form = self.forms[identity] = Form(made, self.target)
-        made.form = form
-        return made
+            form = self.forms[identity] = Form(i, self.target)
+        i.form = form
+        return i
 
-    def retarget(self, made: Instruction, dst: NkiTensor, **changes: Any) -> None:
+    def retarget(self, i: Instruction, dst: NkiTensor, **changes: Any) -> None:
         """Let an instruction write into `dst` instead of the tensor it was emitted for.
 
         This is for dialects whose instructions return new tiles: `a[...] = nl.add(b, c)` writes into `a`, without a
@@ -400,29 +400,29 @@ class Builder:
             InstructionError: this would compute something else, or break a rule of the instruction. Nothing has
                 changed then, and a copy does what was meant.
         """
-        fresh = self.storages[-1] if self._allocated == made.ident else None
+        fresh = self.storages[-1] if self._allocated == i.ident else None
         obstacle = (
             "it has run, as a debug run does at once"
             if self.watch is not None
-            else obstacle_of(self.body, made, dst, fresh)
+            else obstacle_of(self.body, i, dst, fresh)
         )
-        formed = made
+        formed = i
         if not obstacle:
-            formed = self._formed(made.definition, made.with_args(dst=dst, **changes).args, 3)
+            formed = self._formed(i.definition, i.with_args(dst=dst, **changes).args, 3)
             if formed.form.broken:
                 raise rule_error(formed.form.broken[0], formed)
-            numerics = made.definition.numerics
-            if numerics is not None and numerics(made) != numerics(formed):
+            numerics = i.definition.numerics
+            if numerics is not None and numerics(i) != numerics(formed):
                 obstacle = "it would compute in other types"
         if obstacle:
             raise InstructionError(
-                f"{made.definition.name} cannot write into {dst.describe()} instead: {obstacle}",
+                f"{i.definition.name} cannot write into {dst.describe()} instead: {obstacle}",
                 stack=self.stack(),
                 help="copy its result with nisa.tensor_copy, or nisa.dma_copy where HBM takes part",
             )
-        made.dst.storage.owner = made
-        made.args, made.form = formed.args, formed.form
-        self._remark(made.form.remarks, made)
+        i.dst.storage.owner = i
+        i.args, i.form = formed.args, formed.form
+        self._remark(i.form.remarks, i)
         self._looked_at = 0  # for comparisons: the instruction may have been looked at
 
     def note_edges(self, later: Instruction, producers: Iterable[Instruction]) -> None:
@@ -451,19 +451,19 @@ class Builder:
         )
         return member
 
-    def _report(self, broken: tuple[Rule, ...], made: Instruction) -> None:
+    def _report(self, broken: tuple[Rule, ...], i: Instruction) -> None:
         frame = _author_frame(sys._getframe(2))
         for rule in broken:
             # An unrolled loop makes the same mistake in every trip; it is told once.
-            if (rule, made.stack) not in self._reported:
-                self._reported.add((rule, made.stack))
-                self.errors.append(rule_error(rule, made, frame))
+            if (rule, i.stack) not in self._reported:
+                self._reported.add((rule, i.stack))
+                self.errors.append(rule_error(rule, i, frame))
 
-    def _remark(self, remarks: tuple[Rule, ...], made: Instruction) -> None:
+    def _remark(self, remarks: tuple[Rule, ...], i: Instruction) -> None:
         for rule in remarks:
-            error = rule_error(rule, made)
-            found = f"{error.message} ({'; '.join(error.notes)})"
-            self.find(rule.finding, found, error.help, error.code, made.stack)
+            error = rule_error(rule, i)
+            message = f"{error.message} ({'; '.join(error.notes)})"
+            self.find(rule.finding, message, error.help, error.code, i.stack)
 
     def _check_number(self, definition: Definition, position: int, value: Any) -> None:
         """Record numbers, also in lists, that scalars of the chip cannot hold: they have 32 bits."""
@@ -515,8 +515,8 @@ class Builder:
             return None
         assert isinstance(index, NkiTensor)
         storage = index.storage
-        known = storage.owner is self and (not storage.loop or storage.loop in self._open_loops)
-        return None if known else index
+        is_live = storage.owner is self and (not storage.loop or storage.loop in self._open_loops)
+        return None if is_live else index
 
     def _foreign(self, definition: Definition, value: Any) -> NkiTensor | None:
         """Return a tensor inside a list that belongs to another trace."""
@@ -528,10 +528,10 @@ class Builder:
                     return index
         return None
 
-    def reform(self, made: Instruction) -> Instruction:
+    def reform(self, i: Instruction) -> Instruction:
         """Give an instruction whose arguments a pass changed its form."""
-        made.form = Form(made, self.target)
-        return made
+        i.form = Form(i, self.target)
+        return i
 
     # -- registers and loops --------------------------------------------------------------------------------------
 
@@ -543,9 +543,9 @@ class Builder:
     def register(self, name: str = "", frozen: bool = False) -> Register:
         """Return a new register, named after the variable it is assigned to."""
         called = name or variable_of(self.stack()) or "register"
-        made = Register(len(self.registers), self._unique(called), self, frozen)
-        self.registers.append(made)
-        return made
+        register = Register(len(self.registers), self._unique(called), self, frozen)
+        self.registers.append(register)
+        return register
 
     def open_loop(self, kind: str, bounds: tuple[Any, ...], register: Register) -> None:
         """Begin a loop that the device runs; what follows is its body until `close_loop`."""
@@ -612,10 +612,10 @@ class Builder:
 
     def _look_for_truths(self) -> None:
         # Kernels ask in every trip of long unrolled loops: each instruction is looked at once.
-        for made in self.body[self._looked_at :]:
-            if type(made) is Instruction:
-                gives = [a.gives_truth for a in made.args if hasattr(a, "gives_truth")]
-                self._truths.update((t.storage, bool(gives) and gives[-1]) for t in made.written())
+        for i in self.body[self._looked_at :]:
+            if type(i) is Instruction:
+                gives = [a.gives_truth for a in i.args if hasattr(a, "gives_truth")]
+                self._truths.update((t.storage, bool(gives) and gives[-1]) for t in i.written())
         self._looked_at = len(self.body)
 
     # -- findings ------------------------------------------------------------------------------------------------
@@ -666,9 +666,9 @@ class KeptOrder:
 
     def block(self, stack: Stack) -> AbstractContextManager[None]:
         """Return a context manager that keeps the order of what is emitted in its `with` block."""
-        made = _Block(self, stack)
-        self.not_entered.append(made)
-        return made
+        block = _Block(self, stack)
+        self.not_entered.append(block)
+        return block
 
     def end(self) -> None:
         """Forget the block that ends, if it is the outermost."""
@@ -676,12 +676,12 @@ class KeptOrder:
         if not self.blocks:
             self._last = None
 
-    def note(self, made: Instruction) -> None:
+    def note(self, i: Instruction) -> None:
         """Let an instruction wait for the one before it in its block."""
         if self._last is not None:
-            made.after += (self._last,)
-        if not made.definition.observes:
-            self._last = made
+            i.after += (self._last,)
+        if not i.definition.observes:
+            self._last = i
 
 
 class _Block(AbstractContextManager[None]):

@@ -91,18 +91,18 @@ def _loops(text: str) -> tuple[Any, ...]:
 
 def check_body(loop: Any, code: CodeType) -> None:
     """Refuse `break`, `continue` and `return` in the body of a device loop, and an `else` of it."""
-    found = next(_leaving(loop.body), None)
+    node = next(_leaving(loop.body), None)
     what = {ast.Break: "break", ast.Continue: "continue", ast.Return: "return"}
-    if found is None and loop.orelse:
-        found, word = loop.orelse[0], "else"
-    elif found is not None:
-        word = what[type(found)]
-    if found is None:
+    if node is None and loop.orelse:
+        node, word = loop.orelse[0], "else"
+    elif node is not None:
+        word = what[type(node)]
+    if node is None:
         return
     stack = () if active.builder is None else active.builder.stack()
     raise LoopControl(
         f"`{word}` is not allowed in a loop that the device runs",
-        stack=(Span.of_node(found, code), *stack[1:]),
+        stack=(Span.of_node(node, code), *stack[1:]),
         notes=(f"the loop at line {loop.lineno}",),
         help="end the loop by its bound or condition, and skip work with a mask",
     )

@@ -14,7 +14,7 @@ from nki_lab.source import Span
 
 
 def obstacle_of(
-    body: Sequence[Instruction | Loop], made: Instruction, dst: NkiTensor, fresh: Storage | None
+    body: Sequence[Instruction | Loop], i: Instruction, dst: NkiTensor, fresh: Storage | None
 ) -> str:
     """Say why an instruction cannot write into another tensor; empty where it can.
 
@@ -24,24 +24,24 @@ def obstacle_of(
         dst: the tensor.
         fresh: what nothing but `made` can have used.
     """
-    definition = made.definition
+    definition = i.definition
     following: list[Instruction | Loop] = []
     for node in reversed(body):
-        if node is made:
+        if node is i:
             break
         following.append(node)
     else:
         return "it is not in the scope that is open"
-    if "dst" not in definition.operands or made.form.broken:
+    if "dst" not in definition.operands or i.form.broken:
         return "it writes no `dst`"
-    before = made.dst
-    if definition.position["dst"] in made.form.reads and before.storage is not fresh:
+    before = i.dst
+    if definition.position["dst"] in i.form.reads and before.storage is not fresh:
         return f"it also reads {before.describe()}"
     if before.storage.origin != "temporary" or before.storage is dst.storage:
         return f"it was emitted for {before.describe()}"
     if (before.shape, before.dtype) != (dst.shape, dst.dtype):
         return f"its result is {before.describe()}"
-    for view in made.read():
+    for view in i.read():
         if _may_meet(view, dst) and not (
             _same_place(view, dst) and definition.order_of("dst") is Order.STREAM
         ):

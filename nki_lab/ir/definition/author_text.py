@@ -41,8 +41,8 @@ def parsed(text: str) -> ast.expr | None:
 
 def call_at(stack: Stack) -> ast.Call | None:
     """Return the call at the innermost place."""
-    found = parsed(text_of(Span.of(stack[0]))) if stack else None
-    return found if isinstance(found, ast.Call) else None
+    node = parsed(text_of(Span.of(stack[0]))) if stack else None
+    return node if isinstance(node, ast.Call) else None
 
 
 def call_of_attribute(stack: Stack) -> ast.Call | None:
@@ -51,9 +51,9 @@ def call_of_attribute(stack: Stack) -> ast.Call | None:
         return None
     text = text_of(Span.of(stack[0]), beyond=True)
     for end in (m.end() for m in re.finditer(r"\)", text)):
-        found = parsed(text[:end])
-        if isinstance(found, ast.Call) and isinstance(found.func, ast.Attribute):
-            return found
+        node = parsed(text[:end])
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            return node
     return None
 
 
@@ -75,9 +75,9 @@ def expression_at(stack: Stack) -> ast.AST | None:
     if not stack:
         return None
     text = text_of(Span.of(stack[0]))
-    found = parsed(text)
-    if found is not None:
-        return found
+    node = parsed(text)
+    if node is not None:
+        return node
     try:
         return ast.parse(text.strip())
     except SyntaxError:

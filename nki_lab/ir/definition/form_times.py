@@ -80,10 +80,10 @@ class Record:
 
     def with_(self, **changes: Any) -> Record:
         """Return a copy with some of its costs replaced: what a question "what if it took ..." times instead."""
-        made = Record(self.form, self.costs)
+        record = Record(self.form, self.costs)
         for name in Record.__slots__:
-            setattr(made, name, changes[name] if name in changes else getattr(self, name))
-        return made
+            setattr(record, name, changes[name] if name in changes else getattr(self, name))
+        return record
 
     @property
     def alone(self) -> int:
@@ -103,11 +103,11 @@ _TIMES = ("interval", "latency", "load", "issue", "lead", "work", "tail")
 def record_of(form: Form, target: Target, hbm_share: float) -> Record:
     """Return the costs of a form, computed once per share of the HBM bandwidth."""
     key = ("timing", hbm_share)
-    known = form.cache.get(key)
-    if known is None:
+    record = form.cache.get(key)
+    if record is None:
         costs = form.definition.cost_of(form.example, target)
-        known = form.cache[key] = record_with(form, costs, target, hbm_share)
-    return known
+        record = form.cache[key] = record_with(form, costs, target, hbm_share)
+    return record
 
 
 def record_with(

@@ -99,9 +99,9 @@ class Form:
     @property
     def example(self) -> Instruction:
         """An instruction of this form, as the first one was."""
-        made = Instruction(self.definition, self._args, self._stack)
-        made.form = self
-        return made
+        i = Instruction(self.definition, self._args, self._stack)
+        i.form = self
+        return i
 
 
 class Instruction:
@@ -133,10 +133,10 @@ class Instruction:
     def read(self) -> list[NkiTensor]:
         """Return the tensors it reads: operands, those inside lists, and tiles of indices."""
         form = self.form
-        found = _tensors(self.args, form.reads)
+        tensors = _tensors(self.args, form.reads)
         if form.dynamic:
-            found += [d.index for d in self.dynamic() if type(d.index) is NkiTensor]
-        return found
+            tensors += [d.index for d in self.dynamic() if type(d.index) is NkiTensor]
+        return tensors
 
     def written(self) -> list[NkiTensor]:
         """Return the tensors it writes."""
@@ -150,10 +150,10 @@ class Instruction:
 
     def registers_read(self) -> list[Register]:
         """Return the registers whose values it needs: operands, and addresses of its tensors."""
-        found = [self.args[k] for k in self.form.registers]
+        registers = [self.args[k] for k in self.form.registers]
         if self.form.dynamic:
-            found += [d.index for d in self.dynamic() if type(d.index) is Register]
-        return found
+            registers += [d.index for d in self.dynamic() if type(d.index) is Register]
+        return registers
 
     def registers_written(self) -> list[Register]:
         """Return the registers it sets."""
@@ -164,17 +164,17 @@ class Instruction:
         args = list(self.args)
         for name, value in changes.items():
             args[self.definition.position[name]] = value
-        made = Instruction(self.definition, tuple(args), self.stack)
-        made.after = self.after
-        made.ident = self.ident
-        return made
+        i = Instruction(self.definition, tuple(args), self.stack)
+        i.after = self.after
+        i.ident = self.ident
+        return i
 
     def following(self, producers: Sequence[Instruction]) -> Instruction:
         """Return a copy that waits for `producers` instead of those it was asked to wait for."""
-        made = self.with_args()
-        made.form = self.form
-        made.after = tuple(producers)
-        return made
+        i = self.with_args()
+        i.form = self.form
+        i.after = tuple(producers)
+        return i
 
     def depends_on(self, *producers: Instruction) -> Instruction:
         """Make this instruction wait for `producers`, beyond what its operands ask for.
@@ -213,14 +213,14 @@ def _is_moved(dynamic: Dynamic) -> bool:
 
 
 def _tensors(args: tuple[Any, ...], positions: tuple[int, ...]) -> list[NkiTensor]:
-    found: list[NkiTensor] = []
+    tensors: list[NkiTensor] = []
     for k in positions:
         value = args[k]
         if type(value) is tuple:
-            found += value
+            tensors += value
         else:
-            found.append(value)
-    return found
+            tensors.append(value)
+    return tensors
 
 
 # How a form's key treats an argument; see Definition._keyed.
@@ -359,14 +359,14 @@ class Definition:
 
     def roles(self, i: Instruction) -> list[tuple[int, str]]:
         """Return (argument position, role) of every operand whose tensor is accessed."""
-        found = []
+        roles = []
         for name, operand in self.operands.items():
             value = i.args[self.position[name]]
             if type(value) is NkiTensor or (type(value) is tuple and value):
                 role = operand.role(i) if callable(operand.role) else operand.role
                 if role is not None:
-                    found.append((self.position[name], role))
-        return found
+                    roles.append((self.position[name], role))
+        return roles
 
     def order_of(self, result: str) -> Order:
         """Return in which order elements are read and a result is written, by the name of the operand."""
@@ -449,14 +449,14 @@ class Definition:
             ) if not there
         ]  # fmt: skip
         outs = (f"out_{n}" for n in (*self.operands, *self.sets))
-        known = {*self.params, "out", *outs, "written", "target", "dtypes", "notice", "rank", "ranks",
+        names = {*self.params, "out", *outs, "written", "target", "dtypes", "notice", "rank", "ranks",
                  "world", *(s.parameter for s in State)}  # fmt: skip
         wanted = (
             inspect.signature(self.facets["semantics"]).parameters
             if "semantics" in self.facets
             else {}
         )
-        problems += [f"semantics asks for unknown `{n}`" for n in wanted if n not in known]
+        problems += [f"semantics asks for unknown `{n}`" for n in wanted if n not in names]
         problems += [
             f"operand `{n}` is no parameter" for n in self.operands if n not in self.position
         ]
@@ -573,14 +573,14 @@ def instruction(
             "__call__": binder(fn.__name__, signature, convert, gives),
             "__module__": fn.__module__,
         }
-        made = type(fn.__name__, (Definition,), space)(
+        definition = type(fn.__name__, (Definition,), space)(
             fn.__name__, module, engine, operands, tuple(rules), numerics, state, requires,
             frozenset(opaque), in_place_safe, frozenset(any_start), every_lane, frozenset(sets), meets,
             groups, convert, gives, identities, observes, balanced, order, signature,
             inspect.getdoc(fn) or "", params, {p: k for k, p in enumerate(params)},
         )  # fmt: skip
         if not observes:
-            registry[made.name] = made
-        return made
+            registry[definition.name] = definition
+        return definition
 
     return define

@@ -156,8 +156,8 @@ class Iterations:
 
     def depth(self, entry: int) -> int:
         """Return how many loop variables an entry stands for, with those around it."""
-        found = 0
+        depth = 0
         while entry >= 0:
-            found += 1
+            depth += 1
             entry = self.entries[entry].parent
-        return found
+        return depth

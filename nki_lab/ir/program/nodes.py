@@ -167,12 +167,12 @@ class Kernel:
         """Return a copy with some fields replaced."""
         if not _DECIDE_DEPENDENCES.isdisjoint(changes):
             changes.setdefault("dependences", None)
-        made = replace(self, **changes)
+        kernel = replace(self, **changes)
         if "body" not in changes:  # what was derived from the body stays true
-            made.__dict__.update({k: v for k, v in self.__dict__.items() if k in _FROM_BODY})
+            kernel.__dict__.update({k: v for k, v in self.__dict__.items() if k in _FROM_BODY})
             if "poisoned" in changes:
-                made.__dict__.pop("lifetimes", None)
-        return made
+                kernel.__dict__.pop("lifetimes", None)
+        return kernel
 
     @cached_property
     def lifetimes(self) -> dict[int, Lifetime]:
@@ -201,9 +201,9 @@ class Kernel:
     @cached_property
     def loops(self) -> tuple[LoopRange, ...]:
         """Every device loop with the positions of its body in `instructions`, outer loops first."""
-        found: list[LoopRange] = []
-        _loop_ranges(self.body, 0, found)
-        return tuple(found)
+        ranges: list[LoopRange] = []
+        _loop_ranges(self.body, 0, ranges)
+        return tuple(ranges)
 
     @cached_property
     def loop_numbers(self) -> tuple[int, ...]:
@@ -268,15 +268,15 @@ _DECIDE_DEPENDENCES = frozenset(("body", "addresses", "overlaps"))
 _FROM_BODY = ("instructions", "lifetimes", "loops", "loop_numbers", "touches")
 
 
-def _loop_ranges(body: tuple[Instruction | Loop, ...], at: int, found: list[LoopRange]) -> int:
+def _loop_ranges(body: tuple[Instruction | Loop, ...], at: int, ranges: list[LoopRange]) -> int:
     if Loop not in set(map(type, body)):  # most bodies are long and hold none
         return at + len(body)
     for node in body:
         if type(node) is Loop:
-            place = len(found)
-            found.append(LoopRange(node, at, at))
-            end = _loop_ranges(node.body, at, found)
-            found[place] = LoopRange(node, at, end)
+            place = len(ranges)
+            ranges.append(LoopRange(node, at, at))
+            end = _loop_ranges(node.body, at, ranges)
+            ranges[place] = LoopRange(node, at, end)
             at = end
         else:
             at += 1
@@ -305,8 +305,8 @@ def _walk(body: tuple[Instruction | Loop, ...]) -> Iterator[Instruction]:
 class FindingsByPlace:
     """Findings of which, about one thing at one place, the first is kept, and how many there were."""
 
-    def __init__(self, known: Iterable[Finding]) -> None:
-        self._known = tuple(known)
+    def __init__(self, earlier: Iterable[Finding]) -> None:
+        self._known = tuple(earlier)
         self._first: dict[tuple[Hashable, Stack], Finding] = {}
         self._times: dict[tuple[Hashable, Stack], int] = {}
 

@@ -49,9 +49,9 @@ class _Again:
         self._instructions: dict[int, Instruction] = {}
         for storage in kernel.storages:
             if storage.origin == "temporary":
-                made = copy.copy(storage)
-                made.id = first_storage + len(self.storages)
-                self.storages[storage.id] = made
+                twin = copy.copy(storage)
+                twin.id = first_storage + len(self.storages)
+                self.storages[storage.id] = twin
 
     def id_of(self, key: int) -> int:
         """Return the id that a storage of the kernel has in this call."""
@@ -67,12 +67,12 @@ class _Again:
         ]
 
     def _instruction(self, i: Instruction) -> Instruction:
-        made = Instruction(i.definition, tuple(map(self._argument, i.args)), i.stack)
-        made.form = i.form
-        made.ident = i.ident + self._first_ident
-        made.after = tuple(self._instructions.get(p.ident, p) for p in i.after)
-        self._instructions[i.ident] = made
-        return made
+        twin = Instruction(i.definition, tuple(map(self._argument, i.args)), i.stack)
+        twin.form = i.form
+        twin.ident = i.ident + self._first_ident
+        twin.after = tuple(self._instructions.get(p.ident, p) for p in i.after)
+        self._instructions[i.ident] = twin
+        return twin
 
     def _argument(self, value: Any) -> Any:
         if type(value) is NkiTensor:

@@ -51,9 +51,9 @@ class Touches:
         # The k-th access of an instruction has the k-th role of its form, and those of all forms follow each other.
         shift = (np.cumsum(lengths) - lengths)[self.form] - (np.cumsum(counts) - counts)
         role = np.arange(len(self.views)) + np.repeat(shift, counts)
-        known = [*chain.from_iterable(roles)]
-        self.reads = np.array([reads for reads, _ in known], bool)[role]
-        self.writes = np.array([writes for _, writes in known], bool)[role]
+        accesses = [*chain.from_iterable(roles)]
+        self.reads = np.array([reads for reads, _ in accesses], bool)[role]
+        self.writes = np.array([writes for _, writes in accesses], bool)[role]
 
     def per_form(self, fact: Callable[[Form], bool]) -> np.ndarray:
         """Return, per instruction, a fact of its form."""
@@ -61,21 +61,21 @@ class Touches:
 
     def first(self, which: np.ndarray | slice = slice(None)) -> np.ndarray:
         """Return, per storage, the first instruction that has one of `which` accesses to it; NEVER where none has."""
-        found = np.full(self.storages, NEVER, np.int32)
-        np.minimum.at(found, self.storage[which], self.at[which])
-        return found
+        positions = np.full(self.storages, NEVER, np.int32)
+        np.minimum.at(positions, self.storage[which], self.at[which])
+        return positions
 
     def last(self, which: np.ndarray | slice = slice(None)) -> np.ndarray:
         """Return, per storage, the last instruction that has one of `which` accesses to it; -1 where none has."""
-        found = np.full(self.storages, -1, np.int32)
-        np.maximum.at(found, self.storage[which], self.at[which])
-        return found
+        positions = np.full(self.storages, -1, np.int32)
+        np.maximum.at(positions, self.storage[which], self.at[which])
+        return positions
 
     def repeated(self) -> list[int]:
         """Return the positions of the instructions that have several accesses to one storage."""
         keys = np.sort(self.at.astype(np.int64) * self.storages + self.storage)
-        found: list[int] = np.unique(keys[1:][keys[1:] == keys[:-1]] // self.storages).tolist()
-        return found
+        repeated: list[int] = np.unique(keys[1:][keys[1:] == keys[:-1]] // self.storages).tolist()
+        return repeated
 
 
 def _positions(form: Form) -> tuple[int, ...]:
@@ -108,12 +108,12 @@ def _tensors(
 def _roles(form: Form, take: _Take) -> list[tuple[bool, bool]]:
     """Return, per tensor that `take` gives, whether it is read and whether it is written."""
     args = form.example.args
-    found: list[tuple[bool, bool]] = []
+    roles: list[tuple[bool, bool]] = []
     for k in _positions(form):
         many = len(args[k]) if type(args[k]) is tuple else 1
-        found += [(k in form.reads, k in form.writes)] * many
-    indices = len(take(args)) - len(found)
-    return found + [(True, False)] * indices
+        roles += [(k in form.reads, k in form.writes)] * many
+    indices = len(take(args)) - len(roles)
+    return roles + [(True, False)] * indices
 
 
 def distinct(values: np.ndarray) -> np.ndarray:
@@ -122,7 +122,7 @@ def distinct(values: np.ndarray) -> np.ndarray:
     From NumPy 2.3 on that looks them up in a hash table first, which takes a hundred times as long as sorting where
     nearly all of them differ: seconds for some millions, in which nothing can be interrupted.
     """
-    found = np.sort(values, axis=None)
-    is_first = np.ones(len(found), bool)
-    np.not_equal(found[1:], found[:-1], out=is_first[1:])
-    return found[is_first]
+    ordered = np.sort(values, axis=None)
+    is_first = np.ones(len(ordered), bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    return ordered[is_first]

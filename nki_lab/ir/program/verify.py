@@ -34,10 +34,10 @@ def verify(kernel: Kernel) -> list[NkiError]:
 
     The same mistake at the same place, e.g. in every trip of an unrolled loop, is one error.
     """
-    found: dict[tuple[str, Stack], NkiError] = {}
+    errors: dict[tuple[str, Stack], NkiError] = {}
     for error in _errors(kernel):
-        found.setdefault((error.message, error.stack), error)
-    return in_order(found.values())
+        errors.setdefault((error.message, error.stack), error)
+    return in_order(errors.values())
 
 
 def _errors(kernel: Kernel) -> Iterator[NkiError]:
@@ -181,8 +181,8 @@ def _wait_errors(kernel: Kernel) -> Iterator[NkiError]:
 def _late(
     i: Instruction, k: int, other: int, how: str, instructions: tuple[Instruction, ...]
 ) -> NkiError:
-    known = 0 <= other < len(instructions)
-    what = f"#{other} {instructions[other].definition.name}" if known else f"#{other}"
+    exists = 0 <= other < len(instructions)
+    what = f"#{other} {instructions[other].definition.name}" if exists else f"#{other}"
     return BrokenProgram(
         f"{i.definition.name}: #{k} {how} {what}, which does not come before it", stack=i.stack
     )
@@ -221,7 +221,7 @@ def result_error(kernel: str, result: NkiTensor, stack: Stack) -> NkiError | Non
 
 def not_shared(kernel: str, result: NkiTensor, stack: Stack) -> KernelResult:
     """Return the error of a kernel whose result is not in shared HBM."""
-    made = "make it with nl.ndarray(shape, dtype, buffer=nl.shared_hbm) and write it with nisa.dma_copy"
+    advice = "make it with nl.ndarray(shape, dtype, buffer=nl.shared_hbm) and write it with nisa.dma_copy"
     return KernelResult(
         f"{kernel} returns {result.describe()}: a result must be in shared_hbm",
         stack=stack,
@@ -231,7 +231,7 @@ def not_shared(kernel: str, result: NkiTensor, stack: Stack) -> KernelResult:
         ),
         help="write buffer=nl.shared_hbm where it is made"
         if result.buffer is PRIVATE_HBM
-        else made,
+        else advice,
     )
 
 

@@ -49,9 +49,9 @@ def element_of(dtype: Any, error: type[NkiError] = TensorArgument) -> DType:
     if type(dtype) is DType:
         return dtype
     if isinstance(dtype, str):
-        found = DTYPES.get("bool_" if dtype == "bool" else dtype)
-        if found is not None:
-            return found
+        element = DTYPES.get("bool_" if dtype == "bool" else dtype)
+        if element is not None:
+            return element
         raise error(
             f"dtype {dtype!r} is not an NKI dtype",
             help=close_matches(dtype, DTYPES) or "use one of nki.language, e.g. nl.float32",

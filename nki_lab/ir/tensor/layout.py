@@ -117,16 +117,16 @@ def rearrange_axes(
     names: list[str] = []
     split: list[tuple[int, ...]] = []
     for group, size in zip(before, shape, strict=True):
-        known = [sizes.get(n, -1) if len(group) > 1 else sizes.get(n, size) for n in group]
-        if known.count(-1) > 1:
+        given = [sizes.get(n, -1) if len(group) > 1 else sizes.get(n, size) for n in group]
+        if given.count(-1) > 1:
             raise ViewError(f"rearrange of {what}: give the sizes of all but one of {group}")
-        if -1 in known:
-            rest = -prod(known)
-            known[known.index(-1)] = size // rest if rest else 0
-        if prod(known) != size or min(known, default=1) < 1:
-            raise ViewError(f"rearrange of {what}: {group} = {known} does not multiply to {size}")
+        if -1 in given:
+            rest = -prod(given)
+            given[given.index(-1)] = size // rest if rest else 0
+        if prod(given) != size or min(given, default=1) < 1:
+            raise ViewError(f"rearrange of {what}: {group} = {given} does not multiply to {size}")
         names += group
-        split.append(tuple(known))
+        split.append(tuple(given))
     flat = [name for group in after for name in group]
     if sorted(flat) != sorted(names) or len(set(names)) != len(names):
         raise ViewError(

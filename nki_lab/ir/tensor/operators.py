@@ -77,8 +77,8 @@ _ONE_CALL = re.compile(r"nl\.\w+\(\{a\}(, \{b\})?(, transpose_x=True)?\)")
 
 def _call_in(instead: str) -> str:
     """Return the call that a row of the tables begins with, where that alone replaces the operation."""
-    found = _ONE_CALL.match(instead)
-    return found[0] if found else ""
+    match = _ONE_CALL.match(instead)
+    return match[0] if match else ""
 
 
 def _with_column(left: Any, symbol: str, right: Any) -> str:

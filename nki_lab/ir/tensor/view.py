@@ -69,22 +69,22 @@ class NkiTensor(Fixed, TensorOperators):
                 help="make tensors with nl.ndarray(shape, dtype, buffer=...)",
             )
         sizes = tuple(shape)
-        made = self._make(storage, sizes, layout.contiguous_strides(sizes), 0, dtype)
+        view = self._make(storage, sizes, layout.contiguous_strides(sizes), 0, dtype)
         for slot in TensorFields.__slots__:
-            object.__setattr__(self, slot, getattr(made, slot))
+            object.__setattr__(self, slot, getattr(view, slot))
 
     @classmethod
     def _make(cls, storage, shape, strides, offset, dtype, dynamic=None) -> NkiTensor:
-        made: Any = TensorFields.__new__(TensorFields)
-        made.storage = storage
-        made.shape = shape
-        made.strides = strides
-        made.offset = offset
-        made.dtype = dtype
-        made.box = None
-        made.dynamic = dynamic
-        made.__class__ = NkiTensor
-        return made
+        view: Any = TensorFields.__new__(TensorFields)
+        view.storage = storage
+        view.shape = shape
+        view.strides = strides
+        view.offset = offset
+        view.dtype = dtype
+        view.box = None
+        view.dynamic = dynamic
+        view.__class__ = NkiTensor
+        return view
 
     def _view(self, shape: Sequence[int], strides: Sequence[int], offset: int) -> NkiTensor:
         if self.dynamic is not None and self.dynamic.kind is Addressing.ELEMENTS:
@@ -317,9 +317,9 @@ class NkiTensor(Fixed, TensorOperators):
         sizes = list(integers(shape, "reshape_dim"))
         dim = self._axis(dim, "reshape_dim", partition_ok=len(sizes) == 1)
         size = self.shape[dim]
-        known = -prod(sizes)
-        if sizes.count(-1) == 1 and known > 0 and size % known == 0:
-            sizes[sizes.index(-1)] = size // known
+        product = -prod(sizes)
+        if sizes.count(-1) == 1 and product > 0 and size % product == 0:
+            sizes[sizes.index(-1)] = size // product
         if prod(sizes) != size or min(sizes, default=0) < 1:
             raise ViewError(
                 f"reshape_dim({dim}, {tuple(shape)}) of {self.describe()}: the sizes must multiply to {size}"

@@ -141,10 +141,10 @@ def _index_text(tensor: NkiTensor, steps: tuple[int, ...]) -> str | None:
         else:
             entries.append(start)
     try:
-        found = whole_view(tensor.storage)[tuple(entries)]
+        view = whole_view(tensor.storage)[tuple(entries)]
     except NkiError:
         return None
-    same = (found.shape, found.strides, found.offset)
+    same = (view.shape, view.strides, view.offset)
     if same != (tensor.shape, tensor.strides, tensor.offset):
         return None
     return ", ".join(
@@ -238,9 +238,9 @@ class Literals(Tokens):
         if token.text not in _CLOSING:
             self.fail("a value", token)
         self.deeper(token)
-        found = self._mapping() if token.text == "{" else self._sequence(token)
+        value = self._mapping() if token.text == "{" else self._sequence(token)
         self.depth -= 1
-        return found
+        return value
 
     def _sequence(self, opening: Token) -> Any:
         closing = _CLOSING[opening.text]
@@ -254,16 +254,16 @@ class Literals(Tokens):
         return tuple(values) if comma or len(values) != 1 else values[0]
 
     def _mapping(self) -> dict[Any, Any]:
-        found = {}
+        entries = {}
         while not self.skip("}"):
             token = self.next
             key = self.value()
             if not _is_key(key):
                 self.fail("a key", token)
             self.expect(":")
-            found[key] = self.value()
+            entries[key] = self.value()
             self._comma("}")
-        return found
+        return entries
 
     def _comma(self, closing: str) -> bool:
         comma = self.skip(",")

@@ -117,7 +117,7 @@ class _Parser:
         # Parameters stand before the storages that they name.
         params = tuple(Param(n, self.resolved(value)) for n, value in written)
         waits = None if self.waits is None else tuple(self.waits)
-        made = Kernel(
+        kernel = Kernel(
             name, self.program.target, params, tuple(self.program.storages), body, tuple(outputs), result,
             self.program.forms, addresses=self.addresses, overlaps=tuple(overlaps),
             poisoned=frozenset(self.poisoned), tracked=frozenset(self.tracked), placed=self.engines, waits=waits,
@@ -125,7 +125,7 @@ class _Parser:
             registers=tuple(r.name for r in self.program.registers),
         )  # fmt: skip
         self.program.release()
-        return made
+        return kernel
 
     def target(self) -> Target:
         token = self.words.next
@@ -180,11 +180,11 @@ class _Parser:
         if token.text not in MemoryRegion.__members__:
             w.fail(f"a memory: {', '.join(MemoryRegion.__members__)}", token)
         memory = MemoryRegion[token.text]
-        made = Storage(len(self.storages), name, shape, dtype, memory, owner=self.program)
+        storage = Storage(len(self.storages), name, shape, dtype, memory, owner=self.program)
         while w.skip(","):
-            self.fact(made)
-        self.storages[name] = made
-        self.program.storages.append(made)
+            self.fact(storage)
+        self.storages[name] = storage
+        self.program.storages.append(storage)
 
     def fact(self, s: Storage) -> None:
         token = self.words.take()
@@ -235,15 +235,15 @@ class _Parser:
 
     def block(self, ends: str) -> tuple[Instruction | Loop, ...]:
         w = self.words
-        found: list[Instruction | Loop] = []
+        body: list[Instruction | Loop] = []
         while w.next.text not in ("}", "return"):
             if w.next.text in ("for", "while"):
-                found.append(self.loop())
+                body.append(self.loop())
             elif w.next.text == "#" or w.next.kind == "name":
-                found.append(self.instruction())
+                body.append(self.instruction())
             else:
                 w.fail(f"an instruction, `for`, `while` or {ends}", w.next)
-        return tuple(found)
+        return tuple(body)
 
     def loop(self) -> Loop:
         w = self.words
@@ -327,7 +327,7 @@ class _Parser:
                 notes=[f"checking them raised {type(error).__name__}: {error}"],
             )  # fmt: skip
 
-    def place(self, made: Instruction, on: Token) -> None:
+    def place(self, i: Instruction, on: Token) -> None:
         if not self.engines:
             self.words.refuse(
                 "the kernel has no engines", on, "write `with engines` behind its target"
@@ -336,34 +336,34 @@ class _Parser:
         if token.text not in Engine.__members__:
             self.words.fail(f"an engine: {', '.join(Engine.__members__)}", token)
         engine = Engine[token.text]
-        form = made.form
+        form = i.form
         if engine is not form.engine:
             placed = self.placed.get((form, engine))
             if placed is None:
                 placed = self.placed[form, engine] = copy(form)
                 placed.engine, placed.cache = engine, {}
-            made.form = placed
+            i.form = placed
 
     def earlier(self) -> list[tuple[int, Instruction]]:
         w = self.words
-        found = []
+        producers = []
         while True:
             token = w.expect("#")
             name = str(w.integer("the label of an instruction"))
             if name not in self.labels:
                 w.refuse(f"no instruction before this one has the label #{name}", token)
-            found.append(self.labels[name])
+            producers.append(self.labels[name])
             if not w.skip(","):
-                return found
+                return producers
 
     def register(self, name: str) -> Register:
         """Return the register of a name, making it when it is first written."""
-        for known in self.program.registers:
-            if known.name == name:
-                return known
-        made = Register(len(self.program.registers), name, self.program)
-        self.program.registers.append(made)
-        return made
+        for register in self.program.registers:
+            if register.name == name:
+                return register
+        register = Register(len(self.program.registers), name, self.program)
+        self.program.registers.append(register)
+        return register
 
     # -- tensors -------------------------------------------------------------------------------------------------
 

@@ -122,12 +122,12 @@ class _Printer:
 
     def lines(self, findings: bool) -> list[Line]:
         kernel = self.kernel
-        known = {
+        passes_run = {
             "addresses": kernel.addresses,
             "engines": kernel.placed or None,
             "waits": kernel.waits,
         }
-        passes = ", ".join(what for what, found in known.items() if found is not None)
+        passes = ", ".join(what for what, value in passes_run.items() if value is not None)
         heading = f"kernel {name_text(kernel.name)} on {kernel.target.name}"
         core, cores = kernel.program
         if cores > 1:

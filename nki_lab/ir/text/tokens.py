@@ -57,10 +57,10 @@ class Tokens:
 
     def skip(self, text: str) -> bool:
         """Step over the next word if it is the mark or name `text`, and tell whether it was."""
-        found = self.next.text == text and self.next.kind in ("mark", "name")
-        if found:
+        matches = self.next.text == text and self.next.kind in ("mark", "name")
+        if matches:
             self.take()
-        return found
+        return matches
 
     def expect(self, text: str) -> Token:
         """Return the next word, which must be `text`."""
@@ -108,8 +108,8 @@ class Tokens:
 
     def fail(self, expected: str, token: Token, help: str = "") -> NoReturn:
         """Raise the error for a word that is not what was expected."""
-        found = f"`{token.text[:40]}`" if token.kind != "end" else "the end of the text"
-        self.refuse(f"found {found}, expected {expected}", token, help)
+        shown = f"`{token.text[:40]}`" if token.kind != "end" else "the end of the text"
+        self.refuse(f"found {shown}, expected {expected}", token, help)
 
     def refuse(
         self, message: str, token: Token, help: str = "", notes: Iterable[str] = ()
