@@ -143,7 +143,7 @@ def _programs(file: Path) -> list[Kernel]:
     from nki_lab.compiler.pipeline import CompiledKernel
     from nki_lab.errors import BadFile
     from nki_lab.isa.reading import read_kernel
-    from nki_lab.profiler.reading import read_document
+    from nki_lab.profiler.formats.reading import read_document
 
     if is_artifact(file):
         compiled = CompiledKernel.load(file)

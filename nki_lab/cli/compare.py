@@ -17,7 +17,7 @@ def compare(first: Saved, second: Saved) -> None:
 
     nki-lab compare before.json after.json
     """
-    from nki_lab.profiler.compare import compare_profiles
-    from nki_lab.profiler.files import load
+    from nki_lab.profiler.analyses.compare import compare_profiles
+    from nki_lab.profiler.formats.files import load
 
     typer.echo(str(compare_profiles(load(first), load(second))))

@@ -94,9 +94,9 @@ def profile(
     nki-lab profile add.py:add --input a=randn:128x512 --input b=randn:128x512 --analyse path,stalls
     """
     from nki_lab.cli.kernel_file import check_outputs
-    from nki_lab.profiler.export_chrome import save_chrome_trace
-    from nki_lab.profiler.files import check_ending, is_profile, load, save
-    from nki_lab.profiler.report import report
+    from nki_lab.profiler.analyses.report import report
+    from nki_lab.profiler.formats.chrome import save_chrome_trace
+    from nki_lab.profiler.formats.files import check_ending, is_profile, load, save
     from nki_lab.session.views import answers
 
     check_outputs(kernel, output=output, perfetto=perfetto)

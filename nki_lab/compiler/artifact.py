@@ -27,7 +27,13 @@ from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.ir.text.literals import value_text
 from nki_lab.ir.text.printer import print_kernel
 from nki_lab.isa.reading import read_kernel
-from nki_lab.profiler.reading import MAX_NAME, MAX_TEXT, beginning_of, read_document, write_whole
+from nki_lab.profiler.formats.reading import (
+    MAX_NAME,
+    MAX_TEXT,
+    beginning_of,
+    read_document,
+    write_whole,
+)
 from nki_lab.source import Span, Stack, is_cell
 from nki_lab.targets import get_target
 from nki_lab.targets.spec import Target

@@ -10,7 +10,7 @@ from nki_lab.exercises.problem import Limits, Task
 from nki_lab.exercises.reasons import Reason
 from nki_lab.ir.program.logical_core import RACE
 from nki_lab.ir.program.nodes import Finding
-from nki_lab.profiler.report import psum_peak_banks, sbuf_peak_bytes
+from nki_lab.profiler.analyses.report import psum_peak_banks, sbuf_peak_bytes
 from nki_lab.runtime import Result
 from nki_lab.targets.spaces import SBUF
 

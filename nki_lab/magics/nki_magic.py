@@ -26,7 +26,7 @@ from nki_lab.magics.cells import Cell, typed_stack
 from nki_lab.magics.define import EXAMPLE, define_kernels
 from nki_lab.magics.editor import editor_of
 from nki_lab.magics.show import profile_of, show
-from nki_lab.profiler.compare import compare_profiles
+from nki_lab.profiler.analyses.compare import compare_profiles
 from nki_lab.profiler.profile import Profile
 from nki_lab.runtime import Comparison, KernelFunction, Result
 from nki_lab.runtime.chosen import current_target

@@ -14,8 +14,8 @@ from typing import Any
 
 from nki_lab.ir.program.nodes import Finding
 from nki_lab.magics.diagnostics import CellIds, diagnostics
+from nki_lab.profiler.analyses.report import bound_sentence
 from nki_lab.profiler.metrics import bound_by
-from nki_lab.profiler.report import bound_sentence
 from nki_lab.runtime import Result
 from nki_lab.views.memory.occupancy import occupancy, usable_bytes
 

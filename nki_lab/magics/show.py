@@ -8,7 +8,7 @@ from typing import Any
 from IPython.display import display
 
 from nki_lab.errors import UsageError
-from nki_lab.profiler.files import load
+from nki_lab.profiler.formats.files import load
 from nki_lab.profiler.profile import Profile
 from nki_lab.runtime import Result
 from nki_lab.source import Stack

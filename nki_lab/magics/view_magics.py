@@ -16,9 +16,9 @@ from IPython.display import display
 
 from nki_lab.errors import NoKernel, UsageError, close_matches
 from nki_lab.magics.show import profile_of, show
-from nki_lab.profiler.files import load
+from nki_lab.profiler.analyses.report import summary_text
+from nki_lab.profiler.formats.files import load
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.summary_text import summary_text
 from nki_lab.runtime import Result
 from nki_lab.session.parsing import parse_line
 

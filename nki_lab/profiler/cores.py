@@ -17,8 +17,8 @@ from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TABLES, TRANSFERS
 
 if TYPE_CHECKING:
-    from nki_lab.profiler.advice import Advices
-    from nki_lab.profiler.what_if import Model, WhatIf, WhatIfs
+    from nki_lab.profiler.analyses.advice import Advices
+    from nki_lab.profiler.analyses.what_if import Model, WhatIf, WhatIfs
 
 #: Table -> columns that hold ids of rows, and the table and column these ids are of.
 _IDS: dict[str, dict[str, tuple[str, str]]] = {

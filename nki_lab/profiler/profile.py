@@ -55,7 +55,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nki_lab.errors import UsageError
-from nki_lab.profiler import derived
+from nki_lab.profiler import data as derived
 from nki_lab.profiler.columns import (
     Column,
     Strings,
@@ -73,14 +73,14 @@ from nki_lab.source import printable
 from nki_lab.targets import Target
 
 if TYPE_CHECKING:
-    from nki_lab.profiler.advice import Advices
-    from nki_lab.profiler.critical_path import CriticalPath
-    from nki_lab.profiler.loop_times import LoopIterations
-    from nki_lab.profiler.roofline import Roofline
-    from nki_lab.profiler.source_lines import LineTimes
-    from nki_lab.profiler.stalls import Stalls
-    from nki_lab.profiler.waits import Waits
-    from nki_lab.profiler.what_if import Model, WhatIf, WhatIfs
+    from nki_lab.profiler.analyses.advice import Advices
+    from nki_lab.profiler.analyses.critical_path import CriticalPath
+    from nki_lab.profiler.analyses.loops import LoopIterations
+    from nki_lab.profiler.analyses.roofline import Roofline
+    from nki_lab.profiler.analyses.source_lines import LineTimes
+    from nki_lab.profiler.analyses.stalls import Stalls
+    from nki_lab.profiler.analyses.waits import Waits
+    from nki_lab.profiler.analyses.what_if import Model, WhatIf, WhatIfs
 
 Table = dict[str, Column]
 #: What a maker may give for a table: its columns, or a function that returns them.
@@ -201,7 +201,7 @@ class Profile:
 
         Raises UnknownOption for another ending, BadFile where it cannot be written.
         """
-        from nki_lab.profiler.files import save
+        from nki_lab.profiler.formats.files import save
 
         return save(self, path)
 
@@ -222,7 +222,7 @@ class Profile:
         Raises BadFile with one sentence when it is not such a file, damaged, from a newer version, or has more events
         than can be looked at together.
         """
-        from nki_lab.profiler.files import load
+        from nki_lab.profiler.formats.files import load
 
         return load(path, target, start_ns, end_ns)
 
@@ -374,7 +374,7 @@ class Profile:
     @property
     def waits(self) -> Waits:
         """What every event waited for: path and stalls are read from it."""
-        from nki_lab.profiler.waits import Waits, waits
+        from nki_lab.profiler.analyses.waits import Waits, waits
 
         if self._waits is None:
             found = waits(self)
@@ -383,31 +383,31 @@ class Profile:
 
     def critical_path(self) -> CriticalPath:
         """Return the chain of instructions and transfers that took the whole time."""
-        from nki_lab.profiler.critical_path import critical_path
+        from nki_lab.profiler.analyses.critical_path import critical_path
 
         return critical_path(self.slowest)
 
     def stalls(self) -> Stalls:
         """Return what every engine stood still for, and how long."""
-        from nki_lab.profiler.stalls import stalls
+        from nki_lab.profiler.analyses.stalls import stalls
 
         return stalls(self.slowest)
 
     def lines(self) -> LineTimes:
         """Return what every source line asked for, the most expensive first."""
-        from nki_lab.profiler.source_lines import by_line
+        from nki_lab.profiler.analyses.source_lines import by_line
 
         return by_line(self)
 
     def iterations(self) -> LoopIterations:
         """Return what every iteration of the author's loops asked for."""
-        from nki_lab.profiler.loop_times import loop_times
+        from nki_lab.profiler.analyses.loops import loop_times
 
         return loop_times(self.slowest)
 
     def roofline(self) -> Roofline:
         """Return the least time of the same work by each limit of the chip."""
-        from nki_lab.profiler.roofline import roofline
+        from nki_lab.profiler.analyses.roofline import roofline
 
         return roofline(self.slowest)
 

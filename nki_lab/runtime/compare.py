@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, overload
 
 from nki_lab.errors import UsageError
-from nki_lab.profiler.compare import ProfileComparison, compare_profiles
+from nki_lab.profiler.analyses.compare import ProfileComparison, compare_profiles
 from nki_lab.profiler.profile import Profile
 from nki_lab.runtime.check import Comparison, compare_arrays
 from nki_lab.runtime.result import Result

@@ -14,14 +14,14 @@ from nki_lab.compiler.retrace import Retrace
 from nki_lab.ir.program.execution import Execution, Iterations
 from nki_lab.ir.program.nodes import Finding, Kernel
 from nki_lab.ir.text.printer import print_kernel
-from nki_lab.profiler.advice import Advices
-from nki_lab.profiler.critical_path import CriticalPath
-from nki_lab.profiler.loop_times import LoopIterations
+from nki_lab.profiler.analyses.advice import Advices
+from nki_lab.profiler.analyses.critical_path import CriticalPath
+from nki_lab.profiler.analyses.loops import LoopIterations
+from nki_lab.profiler.analyses.roofline import Roofline
+from nki_lab.profiler.analyses.source_lines import LineTimes
+from nki_lab.profiler.analyses.stalls import Stalls
+from nki_lab.profiler.analyses.what_if import WhatIf, WhatIfs
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.roofline import Roofline
-from nki_lab.profiler.source_lines import LineTimes
-from nki_lab.profiler.stalls import Stalls
-from nki_lab.profiler.what_if import WhatIf, WhatIfs
 from nki_lab.progress import phase
 from nki_lab.runtime.repeated_calls import Benchmark, benchmark_of
 from nki_lab.runtime.steps import steps_of_run

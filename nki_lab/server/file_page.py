@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nki_lab.compiler.artifact import SUFFIX, is_artifact
-from nki_lab.profiler.files import load as load_profile
+from nki_lab.profiler.formats.files import load as load_profile
 from nki_lab.runtime.load import load as load_kernel
 from nki_lab.runtime.not_run import has_times, view_before_run
 from nki_lab.views import display

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nki_lab.profiler.analyses import analysis_data, plain
-from nki_lab.profiler.compare import compare_profiles
+from nki_lab.profiler.analyses.compare import compare_profiles
+from nki_lab.profiler.analyses.report import bound_sentence
+from nki_lab.profiler.answers import analysis_data, plain
 from nki_lab.profiler.metrics import bound_by
-from nki_lab.profiler.report import bound_sentence
 
 if TYPE_CHECKING:
     from nki_lab.errors import CheckFailed

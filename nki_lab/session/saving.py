@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nki_lab.errors import BadFile
-from nki_lab.profiler import files
+from nki_lab.profiler.formats import files
 
 if TYPE_CHECKING:
     from nki_lab.runtime import Result

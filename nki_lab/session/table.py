@@ -20,7 +20,7 @@ from typing import Any
 from nki_lab.compiler.findings import allowable
 from nki_lab.compiler.pipeline import SKIPPABLE, check_skipped
 from nki_lab.errors import NkiError, UnknownOption, UnknownTarget, close_matches, error_classes
-from nki_lab.profiler.analyses import ANALYSES
+from nki_lab.profiler.answers import ANALYSES
 from nki_lab.session.saving import ENDINGS
 from nki_lab.settings import VARIABLES
 from nki_lab.targets import get_target, target_names

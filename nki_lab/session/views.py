@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nki_lab.profiler.analyses import ANALYSES
+from nki_lab.profiler.answers import ANALYSES
 from nki_lab.source import text_of
 from nki_lab.views import head, texts
 

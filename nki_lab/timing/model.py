@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import cached_property
 
 from nki_lab.ir.program.execution import Iterations
-from nki_lab.profiler.advice import Advices
+from nki_lab.profiler.analyses.advice import Advices
+from nki_lab.profiler.analyses.what_if import WhatIf, WhatIfs
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.what_if import WhatIf, WhatIfs
 from nki_lab.timing.advice import advise
 from nki_lab.timing.tables import make_profile
 from nki_lab.timing.timeline import Timeline

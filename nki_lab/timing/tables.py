@@ -15,13 +15,13 @@ from nki_lab.ir.definition.cost import MicroOp
 from nki_lab.ir.definition.form_times import Record, busiest_engine, engines_used
 from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.program.execution import Iterations
-from nki_lab.profiler.advice import CATEGORY
+from nki_lab.profiler.analyses.advice import CATEGORY
+from nki_lab.profiler.analyses.drawing import ENGINE_TRACKS
+from nki_lab.profiler.analyses.what_if import Model
 from nki_lab.profiler.columns import Strings, Texts
-from nki_lab.profiler.drawing import ENGINE_TRACKS
 from nki_lab.profiler.packets import Deal, Deals
 from nki_lab.profiler.profile import Profile, to_ns
 from nki_lab.profiler.schema import ENGINES, TRANSFERS
-from nki_lab.profiler.what_if import Model
 from nki_lab.targets.engines import TENSOR
 from nki_lab.targets.spec import Target
 from nki_lab.timing import memory_use

@@ -20,7 +20,7 @@ import numpy as np
 
 from nki_lab.errors import UnknownOption, close_matches
 from nki_lab.ir.definition.form_times import Record, RingKey
-from nki_lab.profiler.what_if import WhatIf, WhatIfs
+from nki_lab.profiler.analyses.what_if import WhatIf, WhatIfs
 from nki_lab.progress import phase
 from nki_lab.targets.engines import GPSIMD, SCALAR, TENSOR, VECTOR, Engine
 from nki_lab.targets.spec import Target

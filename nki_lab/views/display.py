@@ -17,8 +17,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from nki_lab.profiler.analyses.report import badge
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.report import badge
 from nki_lab.profiler.span import EVENTS, refuse_more
 from nki_lab.profiler.text_table import VIEW_LINES
 from nki_lab.progress import doing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nki_lab.profiler.report import badge
+from nki_lab.profiler.analyses.report import badge
 from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.source import text_of
 from nki_lab.views.run import ViewData

@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from nki_lab.profiler.curves import Curve
+from nki_lab.profiler.analyses.curves import Curve
 from nki_lab.views.array.model import array_list, array_product
 from nki_lab.views.graph.model import graph_parts
 from nki_lab.views.ir.model import Passes

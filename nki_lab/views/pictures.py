@@ -6,7 +6,7 @@ import html
 import textwrap
 from collections.abc import Callable, Sequence
 
-from nki_lab.profiler.report import badge, bound_sentence
+from nki_lab.profiler.analyses.report import badge, bound_sentence
 from nki_lab.views.array.picture import array_picture
 from nki_lab.views.graph.picture import graph_picture
 from nki_lab.views.head import summary

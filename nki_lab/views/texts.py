@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nki_lab.profiler.compare import compare_profiles
+from nki_lab.profiler.analyses.compare import compare_profiles
+from nki_lab.profiler.analyses.report import ReportParts, badge
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.report import ReportParts, badge
 from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.profiler.text_table import cut, text_table
 from nki_lab.source import text_of

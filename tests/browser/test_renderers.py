@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import FrameLocator, Locator, Page
 
-from nki_lab.profiler.export_chrome import save_chrome_trace
-from nki_lab.profiler.files import save
+from nki_lab.profiler.formats.chrome import save_chrome_trace
+from nki_lab.profiler.formats.files import save
 from tests.browser.lab import OUT, Lab
 from tests.views.runs import added
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from nki_lab.profiler.analyses import ANALYSES
-from nki_lab.profiler.compare import compare_profiles
-from nki_lab.profiler.profile_json import load
+from nki_lab.profiler.analyses.compare import compare_profiles
+from nki_lab.profiler.answers import ANALYSES
+from nki_lab.profiler.formats.profile_json import load
 
 from .test_run import ADD, ARRAYS
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from nki_lab.profiler.formats.profile_json import load
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.profile_json import load
 
 ROOT = Path(__file__).parents[2]
 TARGET = "NEURON_PLATFORM_TARGET_OVERRIDE"

@@ -22,7 +22,7 @@ from nki_lab.compiler.pipeline import CompiledKernel
 from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.errors import AddressOutOfRange, BadFile, KernelArgument, NkiError, NotOnTarget
 from nki_lab.ir.text.printer import print_kernel
-from nki_lab.profiler.reading import MAX_BYTES
+from nki_lab.profiler.formats.reading import MAX_BYTES
 from nki_lab.runtime import jit, load, run
 from nki_lab.targets import ALL_TARGETS
 from tests.simulator.kernels import EXAMPLES

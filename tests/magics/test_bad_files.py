@@ -14,7 +14,7 @@ import pytest
 
 import nki_lab
 import nki_lab.language as nl
-from nki_lab.profiler.profile_json import FORMAT_VERSION
+from nki_lab.profiler.formats.profile_json import FORMAT_VERSION
 from tests.cli.conftest import Command
 from tests.magics.notebook import Notebook
 

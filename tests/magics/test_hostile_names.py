@@ -13,12 +13,11 @@ import pytest
 import nki_lab
 import nki_lab.language as nl
 from nki_lab.errors import BadFile, NkiError, UsageError
-from nki_lab.profiler.analyses import ANALYSES
-from nki_lab.profiler.compare import compare_profiles
+from nki_lab.profiler.analyses.compare import compare_profiles
+from nki_lab.profiler.analyses.report import report, summary_text
+from nki_lab.profiler.answers import ANALYSES
+from nki_lab.profiler.formats.profile_json import from_json, to_json
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.profile_json import from_json, to_json
-from nki_lab.profiler.report import report
-from nki_lab.profiler.summary_text import summary_text
 from nki_lab.rewrite import close_matches
 from nki_lab.session.views import findings_lines
 from nki_lab.source import printable, text_of

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from nki_lab.profiler.compare import Difference, compare_profiles
+from nki_lab.profiler.analyses.compare import Difference, compare_profiles
 from nki_lab.profiler.profile import Profile
 from nki_lab.targets import ALL_TARGETS, TRN1, TRN2
 

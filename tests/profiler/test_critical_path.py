@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nki_lab.profiler.critical_path import Part, Step, critical_path
-from nki_lab.profiler.stalls import Stall, stalls
+from nki_lab.profiler.analyses.critical_path import Part, Step, critical_path
+from nki_lab.profiler.analyses.stalls import Stall, stalls
 from nki_lab.targets import ALL_TARGETS
 from tests.timing import kernels
 from tests.timing.timed import timed

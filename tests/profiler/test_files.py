@@ -13,13 +13,12 @@ import pytest
 from nki_lab.compiler.artifact import is_artifact
 from nki_lab.compiler.pipeline import CompiledKernel
 from nki_lab.errors import BadFile
-from nki_lab.profiler.export_tables import table_csv, table_json
-from nki_lab.profiler.files import is_profile
+from nki_lab.profiler.analyses.report import report, summary_text
+from nki_lab.profiler.formats.csv_tables import table_csv, table_json
+from nki_lab.profiler.formats.files import is_profile
+from nki_lab.profiler.formats.profile_json import FORMAT_VERSION, from_json, load, save, to_json
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.profile_json import FORMAT_VERSION, from_json, load, save, to_json
-from nki_lab.profiler.report import report
 from nki_lab.profiler.schema import TABLES
-from nki_lab.profiler.summary_text import summary_text
 from nki_lab.server.file_page import PROFILE_VIEWS
 from nki_lab.views import display
 

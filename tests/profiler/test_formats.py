@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nki_lab.errors import BadFile, NkiError, UnknownOption, UsageError
-from nki_lab.profiler import files, tables_folder
+from nki_lab.profiler.formats import files, tables_folder
 from nki_lab.profiler.packets import Deals
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TABLES, TRANSFERS, Field

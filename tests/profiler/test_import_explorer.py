@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from nki_lab.errors import BadFile, UnknownTarget
-from nki_lab.profiler.compare import compare_profiles
+from nki_lab.profiler.analyses.compare import compare_profiles
+from nki_lab.profiler.analyses.report import report
+from nki_lab.profiler.formats.tables_folder import INDEX
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.report import report
-from nki_lab.profiler.tables_folder import INDEX
 from nki_lab.targets import TRN1, TRN2
 
 from .example import profile

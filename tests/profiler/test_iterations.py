@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nki_lab.profiler.iterations import loop_values
+from nki_lab.profiler.analyses.loops import loop_values
 from nki_lab.profiler.profile import Profile
 from nki_lab.targets import TRN2
 

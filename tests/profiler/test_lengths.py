@@ -7,7 +7,7 @@ import pytest
 
 import nki_lab
 import nki_lab.language as nl
-from nki_lab.profiler.analyses import ANALYSES
+from nki_lab.profiler.answers import ANALYSES
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.text_table import ANSWER_LINES
 from nki_lab.targets import TRN2

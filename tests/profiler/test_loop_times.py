@@ -8,8 +8,8 @@ import pytest
 import nki_lab
 import nki_lab.language as nl
 from nki_lab.isa import registry
-from nki_lab.profiler.analyses import ANALYSES
-from nki_lab.profiler.profile_json import from_json, to_json
+from nki_lab.profiler.answers import ANALYSES
+from nki_lab.profiler.formats.profile_json import from_json, to_json
 from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.targets import ALL_TARGETS
 from tests.timing import kernels

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from nki_lab.profiler.analyses.source_lines import LineTime, by_line, issuers
 from nki_lab.profiler.metrics import Bound, bound_by
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TABLES
-from nki_lab.profiler.source_lines import LineTime, by_line, issuers
 from nki_lab.targets import TRN1, TRN2
 
 from .example import DMA, FLOW, INSTRUCTION, profile

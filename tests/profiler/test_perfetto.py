@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from nki_lab.errors import BadFile
-from nki_lab.profiler.drawing import track_names
-from nki_lab.profiler.export_chrome import save_chrome_trace, to_chrome_trace
-from nki_lab.profiler.import_trace import from_chrome_trace
+from nki_lab.profiler.analyses.drawing import track_names
+from nki_lab.profiler.formats.chrome import save_chrome_trace, to_chrome_trace
+from nki_lab.profiler.formats.traces import from_chrome_trace
 from nki_lab.profiler.profile import Profile
 from nki_lab.targets import TRN2
 

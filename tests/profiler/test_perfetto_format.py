@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from nki_lab.errors import BadFile
-from nki_lab.profiler.export_perfetto import save_perfetto_trace, to_perfetto_trace
-from nki_lab.profiler.import_trace import from_perfetto_trace
+from nki_lab.profiler.formats.perfetto import save_perfetto_trace, to_perfetto_trace
+from nki_lab.profiler.formats.traces import from_perfetto_trace
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.targets import TRN2

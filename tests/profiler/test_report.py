@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from nki_lab.profiler.analyses.report import badge, bound_sentence, bound_words, report
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.report import badge, bound_sentence, bound_words, report
 from nki_lab.targets import TRN2
 from nki_lab.views.run import Remark, ViewData
 from nki_lab.views.texts import view_text

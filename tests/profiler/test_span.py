@@ -18,13 +18,13 @@ import nki_lab
 import nki_lab.language as nl
 from nki_lab.errors import BadFile, NotModelled, UnknownOption
 from nki_lab.profiler import span
+from nki_lab.profiler.analyses.source_lines import by_line
+from nki_lab.profiler.formats.tables_folder import INDEX
 from nki_lab.profiler.metrics import Kind, kind_of
 from nki_lab.profiler.packets import Deals
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import ENGINES
 from nki_lab.profiler.schema import TABLES as TABLES_OF_SCHEMA
-from nki_lab.profiler.source_lines import by_line
-from nki_lab.profiler.tables_folder import INDEX
 from nki_lab.targets import TRN2
 from nki_lab.views import display
 from nki_lab.views.run import ViewData

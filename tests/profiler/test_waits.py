@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nki_lab.profiler.profile_json import from_json, to_json
-from nki_lab.profiler.waits import REASONS, waits
+from nki_lab.profiler.analyses.waits import REASONS, waits
+from nki_lab.profiler.formats.profile_json import from_json, to_json
 from nki_lab.targets import ALL_TARGETS, TRN2
 from nki_lab.timing.rows import instruction_rows
 from tests.timing import kernels

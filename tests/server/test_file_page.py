@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import nki_lab.widgets.saved_page as saved_page
-from nki_lab.profiler.files import save
-from nki_lab.profiler.profile_json import dump
+from nki_lab.profiler.formats.files import save
+from nki_lab.profiler.formats.profile_json import dump
 from nki_lab.server.file_page import KERNEL_VIEWS, PROFILE_VIEWS, TIMED_VIEWS, file_page
 from nki_lab.server.page_process import answer_for
 from tests.server.kernels import looped, of_two_cores

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from nki_lab.profiler.export_chrome import save_chrome_trace
-from nki_lab.profiler.files import save
+from nki_lab.profiler.formats.chrome import save_chrome_trace
+from nki_lab.profiler.formats.files import save
 from nki_lab.server.file_page import PROFILE_VIEWS, TIMED_VIEWS
 from tests.server.running import ROOT, RunningServer
 from tests.views.runs import added

@@ -12,9 +12,9 @@ import pytest
 import nki_lab
 import nki_lab.language as nl
 from nki_lab.isa import registry
-from nki_lab.profiler.iterations import loop_values
+from nki_lab.profiler.analyses.loops import loop_values
+from nki_lab.profiler.analyses.source_lines import positions
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.source_lines import positions
 
 dma_copy, memset = registry["dma_copy"], registry["memset"]
 X = np.ones((4, 8), np.float32)

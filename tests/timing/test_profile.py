@@ -10,9 +10,9 @@ import nki_lab.language as nl
 from nki_lab.errors import BrokenProgram, UnknownOption
 from nki_lab.ir.program.execution import Execution
 from nki_lab.isa import registry
+from nki_lab.profiler.analyses.report import report
+from nki_lab.profiler.formats.profile_json import from_json, to_json
 from nki_lab.profiler.metrics import bound_by
-from nki_lab.profiler.profile_json import from_json, to_json
-from nki_lab.profiler.report import report
 from nki_lab.profiler.schema import TABLES, TRANSFERS
 from nki_lab.targets import ALL_TARGETS
 from nki_lab.targets.engines import VECTOR

@@ -7,8 +7,7 @@ import pytest
 
 import nki_lab
 import nki_lab.language as nl
-from nki_lab.profiler.known import ABSENT, ROWS, UNKNOWN
-from nki_lab.profiler.page import profile_page
+from docs.profile_page import ABSENT, ROWS, UNKNOWN, profile_page
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TABLES
 from tests.golden import Golden

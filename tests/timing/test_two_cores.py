@@ -12,7 +12,7 @@ import nki_lab
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.errors import UsageError
-from nki_lab.profiler.iterations import loop_values
+from nki_lab.profiler.analyses.loops import loop_values
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import ENGINES, TRANSFERS
 from nki_lab.runtime import jit
@@ -293,7 +293,7 @@ def test_loop_variables_of_both_cores() -> None:
 
 
 def test_the_report_names_both_cores(profile) -> None:
-    from nki_lab.profiler.report import report
+    from nki_lab.profiler.analyses.report import report
 
     text = report(profile)
     assert "2 cores" in text.splitlines()[0]

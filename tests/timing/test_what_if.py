@@ -6,7 +6,7 @@ import pytest
 
 from nki_lab.errors import UnknownOption, UsageError
 from nki_lab.ir.definition.form_times import Record
-from nki_lab.profiler.profile_json import from_json, to_json
+from nki_lab.profiler.formats.profile_json import from_json, to_json
 from nki_lab.targets import ALL_TARGETS
 from nki_lab.timing.model import TimelineModel
 from nki_lab.timing.what_if import CHANGES, what_if

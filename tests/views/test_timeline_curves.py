@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nki_lab.profiler.curves import curves
+from nki_lab.profiler.analyses.curves import curves
 from nki_lab.views.timeline import curves as module
 from nki_lab.views.timeline.curves import between, known_curves, timeline_curves
 from nki_lab.views.timeline.model import Timeline

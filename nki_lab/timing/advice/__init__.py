@@ -8,7 +8,7 @@ To add a rule, write a file with a `Rule` and list it in `RULES`.
 
 from __future__ import annotations
 
-from nki_lab.profiler.advice import Advice, Advices
+from nki_lab.profiler.analyses.advice import Advice, Advices
 from nki_lab.progress import phase
 from nki_lab.timing.advice import (
     array_fill,

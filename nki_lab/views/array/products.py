@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nki_lab.profiler.source_lines import positions
+from nki_lab.profiler.analyses.source_lines import positions
 from nki_lab.profiler.text_table import text_table
 from nki_lab.views.run import Access, Place, ViewData, contracted
 

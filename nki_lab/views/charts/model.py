@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.profiler.analyses.report import badge
+from nki_lab.profiler.analyses.roofline import roofline as limits_of
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.report import badge
-from nki_lab.profiler.roofline import roofline as limits_of
 from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.views.charts.forms import GRID, ChartForms, plotly_layout, svg_opening
 from nki_lab.views.charts.scatter import Line, Points, ScatterChart

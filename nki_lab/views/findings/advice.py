@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nki_lab.profiler.advice import CATEGORY, HELP, Advice
+from nki_lab.profiler.analyses.advice import CATEGORY, HELP, Advice
 from nki_lab.views.run import Place, ViewData
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from nki_lab.profiler.advice import CATEGORY, HELP
+from nki_lab.profiler.analyses.advice import CATEGORY, HELP
+from nki_lab.profiler.analyses.drawing import SHARED_TRACKS
+from nki_lab.profiler.analyses.report import badge, bound_sentence
+from nki_lab.profiler.analyses.source_lines import by_line
 from nki_lab.profiler.columns import Strings
-from nki_lab.profiler.drawing import SHARED_TRACKS
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.report import badge, bound_sentence
 from nki_lab.profiler.schema import ENGINES
-from nki_lab.profiler.source_lines import by_line
 from nki_lab.views.entries import place_entry, remark_entry
 from nki_lab.views.run import ViewData
 from nki_lab.views.source.costs import line_costs, line_rows

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from nki_lab.profiler.analyses.source_lines import lines_of_transfers, positions
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import ENGINES, TRANSFERS
-from nki_lab.profiler.source_lines import lines_of_transfers, positions
 from nki_lab.views.run import Place, ViewData
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nki_lab.profiler.source_lines import ENGINE_SUM
+from nki_lab.profiler.analyses.source_lines import ENGINE_SUM
 from nki_lab.profiler.text_table import cut
 from nki_lab.views.findings.advice import about_the_numbers, known_advice
 from nki_lab.views.run import Remark, ViewData

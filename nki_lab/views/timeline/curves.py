@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.profiler.curves import Curve, curves, most_text
+from nki_lab.profiler.analyses.curves import Curve, curves, most_text
 from nki_lab.views.timeline.model import Timeline, joined
 from nki_lab.widgets.packing import pack
 

@@ -14,10 +14,10 @@ from functools import cached_property
 import numpy as np
 
 from nki_lab.profiler import intervals
+from nki_lab.profiler.analyses.report import badge
+from nki_lab.profiler.analyses.source_lines import issuers
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.report import badge
 from nki_lab.profiler.schema import TRANSFERS
-from nki_lab.profiler.source_lines import issuers
 from nki_lab.views.run import ViewData
 from nki_lab.views.source.costs import line_rows
 from nki_lab.views.timeline.tracks import Track, shared_tracks, tracks_of

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from nki_lab.profiler.critical_path import CriticalPath, critical_path
-from nki_lab.profiler.curves import Curve, most_text
-from nki_lab.profiler.report import badge, bound_sentence
+from nki_lab.profiler.analyses.critical_path import CriticalPath, critical_path
+from nki_lab.profiler.analyses.curves import Curve, most_text
+from nki_lab.profiler.analyses.report import badge, bound_sentence
 from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.views.timeline.curves import CURVE_COLOURS, OTHER_CURVES, known_curves
 from nki_lab.views.timeline.model import Timeline

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.profiler.drawing import Drawing
-from nki_lab.profiler.iterations import loop_values
+from nki_lab.profiler.analyses.drawing import Drawing
+from nki_lab.profiler.analyses.loops import loop_values
+from nki_lab.profiler.analyses.source_lines import issuers, positions
+from nki_lab.profiler.analyses.waits import REASONS
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TRANSFERS
-from nki_lab.profiler.source_lines import issuers, positions
-from nki_lab.profiler.waits import REASONS
 from nki_lab.views.run import ViewData
 from nki_lab.views.timeline.model import Timeline, joined
 from nki_lab.widgets.packing import pack, smallest

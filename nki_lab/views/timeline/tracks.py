@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from nki_lab.profiler import intervals
-from nki_lab.profiler.drawing import ENGINE_TRACKS, SHARED_TRACKS
+from nki_lab.profiler.analyses.drawing import ENGINE_TRACKS, SHARED_TRACKS
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TRANSFERS
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from nki_lab.profiler.report import badge
+from nki_lab.profiler.analyses.report import badge
 from nki_lab.views.run import ViewData
 from nki_lab.views.vary.text import NO_VARIANTS, change
 from nki_lab.views.vary.variants import Numbers, Variant, Variants, value_words

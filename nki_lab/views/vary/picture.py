@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nki_lab.profiler.report import badge
+from nki_lab.profiler.analyses.report import badge
 from nki_lab.views.head import heading
 from nki_lab.views.run import ViewData
 from nki_lab.views.vary.text import NO_VARIANTS, change, headline

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from nki_lab.errors import NkiError, UnknownOption, UsageError, close_matches
-from nki_lab.profiler.report import bound_words, psum_peak_banks, sbuf_peak_bytes
+from nki_lab.profiler.analyses.report import bound_words, psum_peak_banks, sbuf_peak_bytes
 from nki_lab.progress import phase
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from nki_lab.errors import UsageError
-from nki_lab.profiler.advice import CATEGORY, Advice, Advices
-from nki_lab.profiler.profile_json import from_json, to_json
-from nki_lab.profiler.report import report
+from nki_lab.profiler.analyses.advice import CATEGORY, Advice, Advices
+from nki_lab.profiler.analyses.report import report
+from nki_lab.profiler.formats.profile_json import from_json, to_json
 from nki_lab.timing import tables
 from nki_lab.timing.advice import TIMED_AT_ONCE, advise
 from nki_lab.timing.limits import LIMITS

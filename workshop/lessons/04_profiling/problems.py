@@ -12,7 +12,7 @@ from nki_lab.exercises.evidence import (
     summary_value,
 )
 from nki_lab.exercises.problem import Cause, Limits, Mistake, Question, Task, Tiers
-from nki_lab.profiler.what_if import WhatIf
+from nki_lab.profiler.analyses.what_if import WhatIf
 
 _GAINS = {
     "free-loads": "loads that took no time would shorten it the most",

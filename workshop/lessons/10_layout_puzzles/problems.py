@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nki_lab.exercises.problem import Limits, Mistake, Places, Question, Task, Tiers
-from nki_lab.profiler.report import psum_peak_banks
+from nki_lab.profiler.analyses.report import psum_peak_banks
 
 _BANK_BYTES = 2048  # of each partition (nki/guides/architecture/trainium2_arch.rst, "PSUM")
 

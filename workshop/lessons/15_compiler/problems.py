@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from nki_lab.exercises.evidence import profile_of_run
 from nki_lab.exercises.problem import Limits, Mistake, Question, Task
+from nki_lab.profiler.analyses.report import sbuf_peak_bytes
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.report import sbuf_peak_bytes
 from nki_lab.runtime import Result
 
 _LINES = {

@@ -12,11 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from nki_lab.errors import BadFile
-from nki_lab.profiler.export_perfetto import MARK, OWN_FIELD
+from nki_lab.profiler.formats.perfetto import MARK, OWN_FIELD, block, blocks
+from nki_lab.profiler.formats.profile_json import check_head, dump, profile_of
+from nki_lab.profiler.formats.reading import (
+    MAX_BYTES,
+    beginning_of,
+    read_bytes,
+    read_document,
+    reading,
+)
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.profile_json import check_head, dump, profile_of
-from nki_lab.profiler.protobuf import block, blocks
-from nki_lab.profiler.reading import MAX_BYTES, beginning_of, read_bytes, read_document, reading
 
 _CHROME = re.compile(
     rb'\{"displayTimeUnit":"ns","traceEvents":\[\{"ph":"M","name":"nki_lab profile"'

@@ -16,8 +16,8 @@ import numpy as np
 
 from nki_lab.errors import UsageError
 from nki_lab.profiler.columns import Column, Strings
+from nki_lab.profiler.formats.profile_json import dump
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.profile_json import dump
 from nki_lab.profiler.schema import TABLES
 
 _ROWS_AT_ONCE = 1 << 17

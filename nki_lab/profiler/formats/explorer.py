@@ -17,9 +17,9 @@ import numpy as np
 
 from nki_lab.errors import BadFile
 from nki_lab.profiler.columns import Column, Strings, known
-from nki_lab.profiler.parquet_tables import arrow, arrow_errors, read_rows
+from nki_lab.profiler.formats.parquet_tables import arrow, arrow_errors, read_rows
+from nki_lab.profiler.formats.reading import check_texts, reading
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.reading import check_texts, reading
 from nki_lab.profiler.schema import TABLES, TRANSFERS, Field
 from nki_lab.profiler.span import (
     EVENTS,

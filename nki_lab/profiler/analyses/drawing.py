@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nki_lab.profiler import intervals
+from nki_lab.profiler.analyses.loops import loop_values
+from nki_lab.profiler.analyses.source_lines import rows_of
 from nki_lab.profiler.columns import Strings
-from nki_lab.profiler.iterations import loop_values
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import ENGINES, TABLES, TRANSFERS
-from nki_lab.profiler.source_lines import rows_of
 
 #: Names of the timeline tracks of each engine, in the order they are shown.
 ENGINE_TRACKS = {

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from nki_lab.profiler.waits import REASONS, Waits
+from nki_lab.profiler.analyses.waits import REASONS, Waits
 from nki_lab.source import text_of
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nki_lab.profiler.curves import curves
-from nki_lab.profiler.drawing import Drawing, Slice
+from nki_lab.profiler.analyses.curves import curves
+from nki_lab.profiler.analyses.drawing import Drawing, Slice
+from nki_lab.profiler.formats.profile_json import FORMAT_VERSION, document_of, dump, shown_number
+from nki_lab.profiler.formats.reading import write_whole
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.profile_json import FORMAT_VERSION, document_of, dump, shown_number
-from nki_lab.profiler.reading import write_whole
 
 #: Name of the first event, which tells that the trace is ours.
 MARK = "nki_lab profile"

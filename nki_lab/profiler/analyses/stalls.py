@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nki_lab.profiler.analyses.waits import REASONS, Waits
 from nki_lab.profiler.schema import ENGINES
 from nki_lab.profiler.text_table import ANSWER_LINES, cut
-from nki_lab.profiler.waits import REASONS, Waits
 from nki_lab.source import text_of
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ import numpy as np
 
 from nki_lab.errors import BadFile
 from nki_lab.profiler.columns import Column, Strings, known, to_list
+from nki_lab.profiler.formats.reading import check_texts, read_document, reading, write_whole
 from nki_lab.profiler.packets import Deals
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.reading import check_texts, read_document, reading, write_whole
 from nki_lab.profiler.schema import SCHEMA_VERSION, TRANSFERS
 from nki_lab.targets import get_target
 

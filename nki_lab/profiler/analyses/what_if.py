@@ -9,7 +9,7 @@ from nki_lab.profiler.text_table import ANSWER_LINES, cut
 from nki_lab.source import text_of
 
 if TYPE_CHECKING:
-    from nki_lab.profiler.advice import Advices
+    from nki_lab.profiler.analyses.advice import Advices
     from nki_lab.profiler.profile import Profile
 
 

@@ -23,11 +23,18 @@ import numpy as np
 
 from nki_lab.errors import BadFile
 from nki_lab.profiler.columns import Column, Strings, known, make_column
-from nki_lab.profiler.export_tables import empty_texts, read_csv, write_csv
-from nki_lab.profiler.parquet_tables import arrow, read_parquet, write_parquet
+from nki_lab.profiler.formats.csv_tables import empty_texts, read_csv, write_csv
+from nki_lab.profiler.formats.parquet_tables import arrow, read_parquet, write_parquet
+from nki_lab.profiler.formats.profile_json import (
+    HEAD,
+    check_head,
+    dump,
+    head_of,
+    lines_of,
+    with_head,
+)
+from nki_lab.profiler.formats.reading import beginning_of, read_document, reading, write_whole
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.profile_json import HEAD, check_head, dump, head_of, lines_of, with_head
-from nki_lab.profiler.reading import beginning_of, read_document, reading, write_whole
 from nki_lab.profiler.schema import TABLES, TRANSFERS
 from nki_lab.profiler.span import (
     EVENTS,

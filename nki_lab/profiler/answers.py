@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.profiler.analyses.source_lines import by_line
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.source_lines import by_line
 from nki_lab.profiler.text_table import ANSWER_LINES, cut
 
 #: Rows of an answer that its plain form holds, the first ones; it tells how many there are.

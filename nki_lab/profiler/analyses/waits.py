@@ -23,10 +23,10 @@ from functools import cached_property
 
 import numpy as np
 
+from nki_lab.profiler.analyses.source_lines import issuers
 from nki_lab.profiler.columns import known
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import ENGINES, TRANSFERS
-from nki_lab.profiler.source_lines import issuers
 from nki_lab.progress import doing
 
 REASONS = (

@@ -14,15 +14,12 @@ import os
 from pathlib import Path
 
 from nki_lab.errors import BadFile, UnknownOption
-from nki_lab.profiler import (
-    export_perfetto,
-    import_explorer,
-    import_trace,
-    profile_json,
-    tables_folder,
-)
+from nki_lab.profiler.formats import explorer as import_explorer
+from nki_lab.profiler.formats import perfetto as export_perfetto
+from nki_lab.profiler.formats import profile_json, tables_folder
+from nki_lab.profiler.formats import traces as import_trace
+from nki_lab.profiler.formats.reading import beginning_of
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.reading import beginning_of
 from nki_lab.profiler.span import EVENTS, part_of, refuse_more, span_of
 from nki_lab.progress import doing
 from nki_lab.targets import Target

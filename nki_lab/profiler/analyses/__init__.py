@@ -1,0 +1,1 @@
+"""Answers about a run, each a function of its profile."""

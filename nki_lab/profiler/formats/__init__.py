@@ -1,0 +1,1 @@
+"""The files a profile is kept in, each format in one module."""
