@@ -1,8 +1,8 @@
 # %% [markdown] id="title"
 # # 00 Setup
 #
-# This notebook tells you in five minutes whether everything works here, what you can do in this lab,
-# and what you cannot do yet.
+# In five minutes you see whether everything works here, what you can do in this lab, and what you cannot
+# do yet.
 #
 # You need no Trainium and no Neuron software. A kernel is compiled for the chip you name, its values
 # are computed on this computer, and its time is modelled from public documents.
@@ -11,7 +11,7 @@
 # ## Load the extension
 #
 # Every notebook starts with this cell. If it fails, it says which Python runs the notebook and how to
-# install nki_lab for exactly that one.
+# install nki_lab for that Python.
 
 # %% id="load"
 # The cell that every notebook starts with; its text stands in workshop/generate.py.
@@ -20,9 +20,9 @@
 # ## Is everything here?
 #
 # `%nki_doctor` looks at Python, the packages, JupyterLab's extension and the target, and runs a small
-# kernel. It raises an error if something that nki_lab needs is missing, and says what to do. A `note`
-# is only worth knowing. Each line says what was found on *your* computer, so this is the one cell of the
-# workshop whose output is not stored with the notebook.
+# kernel. If something that nki_lab needs is missing, it raises an error and says what to do. A `note` is
+# for your information. The lines describe *your* computer, so this is the only cell of the workshop
+# whose output is not stored with the notebook.
 
 # %% id="doctor" tags=["nbval-ignore-output"]
 # %nki_doctor
@@ -45,9 +45,8 @@
 # %% [markdown] id="kernel-text"
 # ## Run one kernel
 #
-# A cell that starts with `%%nki` holds a kernel. `--run` calls it, and `--check` compares what it
-# returns with NumPy. If the two differ, the cell fails: a green cell here means that the numbers are
-# right.
+# A cell that starts with `%%nki` holds a kernel. `--run` calls it, and `--check` compares its result
+# with NumPy. If the two differ, the cell fails: a green cell means that the numbers are right.
 
 # %% id="inputs"
 import numpy as np
@@ -65,9 +64,8 @@ def double(x):
 
 
 # %% [markdown] id="kernel-after"
-# What the line means: the kernel `double` was compiled for `trn2`, took so many *modelled*
-# microseconds, and everything known about the run is kept in the variable `double_result`.
-# Notebook 01 looks at all of it.
+# The line says that the kernel `double` was compiled for `trn2`, and how many *modelled* microseconds it
+# took. The variable `double_result` keeps the whole run. Notebook 01 looks at it in detail.
 
 # %% [markdown] id="help-text"
 # ## Ask for help
@@ -89,14 +87,14 @@ def double(x):
 # | **times** | modelled from public documents: good for comparing kernels and finding what bounds one, not for promises; every report says *modelled* |
 # | **chips** | `trn1`, `trn2`, `trn3`; one NeuronCore, or the two of a logical core with `kernel[2]` |
 #
-# What is missing is never a silent wrong result:
+# A missing feature never gives a wrong result silently:
 #
 # | not yet | what happens |
 # |---|---|
-# | running on a device | an error; nothing here talks to hardware, every time is modelled |
-# | collectives between nodes | an error; `nki_lab.launch` runs the ranks of one |
-# | how long data takes between ranks | the report says that it is left out |
-# | stepping through two cores, or ranks, that exchange data | the stepper says so and names the way out |
+# | running on a device | an error; nothing here talks to hardware, and all times are modelled |
+# | collectives between nodes | an error; `nki_lab.launch` runs the ranks of one node |
+# | how long data takes between ranks | the report says that it is not counted |
+# | stepping through two cores, or ranks, that exchange data | the stepper says so and suggests what to do instead |
 # | the older dialect `neuronxcc.nki` | an error that names today's form |
 #
 # Next: [01 First kernel](01_first_kernel.ipynb).

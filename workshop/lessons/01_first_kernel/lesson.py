@@ -1,12 +1,12 @@
 # %% [markdown] id="title"
 # # 01 First kernel
 #
-# You write a kernel that adds two arrays, first on one tile, then on many. On the way you meet what
-# every kernel does, **load, compute, store**, and the views that show what became of your code.
+# You write a kernel that adds two arrays, first on one tile, then on many. On the way you meet the three
+# things every kernel does, **load, compute, store**, and the views that show what your code became.
 #
 # About 30 minutes. Run the cells from top to bottom. Where it says **Predict**, write your answer down
 # before you run the next cell. Where it says **Your turn**, replace the line `...` of the skeleton; the
-# cell below it checks your kernel, and says why if it is not right yet.
+# cell below it checks your kernel and, if it is not right yet, says why.
 
 # %% [markdown] id="load-text"
 # ## Load the extension
@@ -86,9 +86,9 @@ def add(a, b):
 
 
 # %% [markdown] id="one-report"
-# `matches` in the second line is the check: had one element been wrong, the cell would have failed. Below
-# it stand views of the run, as tabs. (Where no kernel is running, as on GitHub, you see a picture of
-# the last one, the timeline.) The first is the **report**:
+# `matches` in the second line is the check: if a single element were wrong, the cell would fail. Below it
+# are views of the run, as tabs. (Where no kernel is running, as on GitHub, you see a picture of the last
+# one, the timeline.) The first is the **report**:
 #
 # * *total time* is the modelled time from the first to the last event;
 # * *bound by* says what would have to become faster for the kernel to become faster;
@@ -119,8 +119,8 @@ print(type(result).__name__, result.shape, result.dtype)
 # %% [markdown] id="source-text"
 # ## View: the source
 #
-# Your lines with what each of them costs: time on the engines and of the transfers, waiting, bytes. Work
-# of several engines at once is added up, so the column can come to more than the total time.
+# Your lines and the cost of each: time on the engines and in transfers, waiting, bytes. If several engines
+# work at once, their times are added up, so the column can sum to more than the total time.
 #
 # **Predict.** Which line is the most expensive: a load, the addition or the store?
 
@@ -128,15 +128,16 @@ print(type(result).__name__, result.shape, result.dtype)
 # %nki --run "add(a, b)" --show source
 
 # %% [markdown] id="source-after"
-# The transfers are: each of them moves 256 KiB. The addition is short, and waits longer than it works, for
-# its two inputs. In the live view a bar is divided by engine, *Costliest line* goes to the top of the
-# list, and Enter shows the instructions that a line became.
+# The transfers are the most expensive: each of them moves 256 KiB. The addition is short; it waits for its
+# two inputs longer than it works. In the live view each bar is divided by engine, *Costliest line* goes to
+# the top of the list, and Enter shows the instructions that a line became.
 
 # %% [markdown] id="ir-text"
 # ## View: the program
 #
-# nki_lab runs your function once, writes down the instructions it meets, and then completes that
-# program in **passes**. The view starts with what the last pass left; lines that it wrote are marked.
+# nki_lab runs your function once, writes down the instructions it meets, and then completes that program
+# in **passes**. The view starts with the program after the last pass; the lines that this pass wrote are
+# marked.
 #
 # **Predict.** The addition needs both inputs. Where in the program does it say so? Nobody told the
 # compiler where to put the tiles. Where does it say where they are?
@@ -177,14 +178,14 @@ assert " waits #" in add_result.ir["insert_waits"]
 # %nki --run "add(a, b)" --show memory
 
 # %% [markdown] id="memory-after"
-# It may: after instruction 2 nobody reads `left`. The compiler uses such places again when the kernel
-# needs more memory than there is.
+# Yes: after instruction 2 nothing reads `left`. The compiler reuses such places when the kernel needs more
+# memory than there is.
 
 # %% [markdown] id="timeline-text"
 # ## View: the timeline
 #
-# When did what happen? Every engine and every DMA queue has a lane of its own, and they all work at the
-# same time. Drag to move, turn the wheel to zoom, click an event to see what it is.
+# When did what happen? Every engine and every DMA queue has its own lane, and they all work at the same
+# time. Drag to move, turn the wheel to zoom, click an event to see what it is.
 #
 # **Predict.** How long is the Vector engine busy, compared with the whole run?
 
@@ -193,8 +194,8 @@ assert " waits #" in add_result.ir["insert_waits"]
 
 # %% [markdown] id="timeline-after"
 # Two things to notice. The Sync engine does not move data, it only *starts* transfers, and the data
-# arrives much later. And the addition cannot start before its second input is there: most of this
-# kernel is waiting. With a single tile there is nothing else to do meanwhile.
+# arrives much later. And the addition cannot start before its second input is there: most of this kernel
+# is waiting. With a single tile there is nothing else to do in the meantime.
 
 # %% id="timeline-check"
 share = add_result.profile.summary["vector_engine_active_time_percent"]
@@ -243,7 +244,7 @@ check("01.1", scaled_sum)
 # %% [markdown] id="break-text"
 # ## Break it: too many rows
 #
-# Errors are easier to read when you have made them on purpose. Here are three.
+# Errors are easier to read once you have made them on purpose. Here are three.
 #
 # **Predict.** What happens if the arrays have 129 rows, one more than there are partitions?
 #
@@ -258,8 +259,8 @@ b_tall = rng.standard_normal((512, 512), dtype=np.float32)
 # %nki --run "add(a_tall[:129], b_tall[:129])" --expect NKI107
 
 # %% [markdown] id="break-after"
-# An error names what was found and what the limit is, shows the line of your cell, and says what to
-# write instead. `%nki_explain` knows more about each code.
+# An error names what was found and what the limit is, shows the line of your cell, and says what to write
+# instead. `%nki_explain` says more about each code.
 
 # %% id="break-explain"
 # %nki_explain NKI107
@@ -288,8 +289,8 @@ def forgetful(a, b):
 
 
 # %% [markdown] id="break-store-after"
-# Nothing: on a device it would be whatever was in that memory before. So it is an error, before
-# anything has run. If only *part* of `out` is stored, the rest is filled with NaN here, and the cell
+# Nothing useful: on a device it would hold whatever was in that memory before. So this is an error, raised
+# before anything runs. If only *part* of `out` is stored, the rest is filled with NaN here, and the cell
 # says how many elements it is.
 
 # %% [markdown] id="break-shape-text"
@@ -311,8 +312,8 @@ def forgetful(a, b):
 #
 # **Specification.** `add_tiles(a, b)` returns `a + b` when the number of rows is a multiple of 128.
 #
-# A loop does for each tile of 128 rows what `add` did for one. The loop is run once, while the kernel is
-# compiled: the program for the chip contains the instructions of every iteration.
+# A loop does for each tile of 128 rows what `add` did for one tile. The loop runs once, while the kernel
+# is compiled: the program for the chip contains the instructions of every iteration.
 #
 # **Predict.** 512 rows are four tiles. Will this take four times as long as one tile?
 
@@ -366,10 +367,10 @@ print(
 # ## Your turn: 01.2 Any number of rows
 #
 # **Specification.** `add_rows(a, b)` returns `a + b` for *any* number of rows: 1, 127, 129, 300. NKI does
-# not shorten slices as NumPy does, so the last tile must get the number of rows that are left.
+# not shorten slices as NumPy does, so the last tile must have exactly the remaining rows.
 #
 # Replace the line `...` by the body of the loop. The check also counts: 512 rows are four tiles, so four
-# additions and twelve transfers are enough. A star is for a kernel in which they overlap.
+# additions and twelve transfers are enough. A kernel in which they overlap earns a star.
 
 
 # %% id="rows" exercise="01.2"
@@ -392,8 +393,8 @@ check("01.2", add_rows)
 #
 # **Specification.** `distance(x)` returns `|x - 1|` for at most 128 rows, in float32 or bfloat16.
 #
-# This time the skeleton is nearly empty: load, two steps, store. It is tried with numbers of both signs,
-# so a kernel that forgets the sign is found out.
+# This time the skeleton is nearly empty: load, two steps, store. The check uses numbers of both signs, so
+# it catches a kernel that forgets the sign.
 
 
 # %% id="distance" exercise="01.3"
@@ -423,8 +424,8 @@ answer("01.4", ..., add_tiles_result)
 # %% [markdown] id="targets-text"
 # ## The same kernel on other chips
 #
-# `--target` compiles it for another chip. `--name` says where to keep the run, `--quiet` prints nothing
-# unless something is wrong.
+# `--target` compiles it for another chip. `--name` names the variable that keeps the run, and `--quiet`
+# prints only if something is wrong.
 #
 # **Predict.** Transfers bound this kernel. What will a chip with more memory bandwidth change?
 
@@ -457,7 +458,7 @@ assert on_trn1.profile.total_ns > on_trn2.profile.total_ns > on_trn3.profile.tot
 #
 # * A kernel loads tiles from HBM, computes on them in SBUF and stores them.
 # * A tile has at most 128 partitions; larger arrays are cut into tiles, and the last one may be smaller.
-# * Each partition computes with what lies in it.
+# * Each partition computes only with its own data.
 # * Loads, computing and stores of different tiles overlap; one tile alone mostly waits.
 # * A cell with `--check` or `check(...)` is green only when the numbers are right.
 #

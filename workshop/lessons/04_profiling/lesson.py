@@ -4,8 +4,8 @@
 # You find out what a kernel waits for, change one thing, and measure again. About 30 minutes.
 #
 # The steps are the same on a device and here: **capture** a run, read the **metrics**, find the
-# **bottleneck**, make **one change**, **measure again**. Here each run is captured anyway, and its times are
-# modelled; on a device they are measured, and come in the same tables.
+# **bottleneck**, make **one change**, **measure again**. Here every run is captured, and its times are
+# modelled; on a device they are measured. The tables are the same.
 
 # %% [markdown] id="load-text"
 # ## Load the extension
@@ -35,8 +35,8 @@ w = rng.standard_normal((1, 1024), dtype=np.float32)
 # **Specification.** `scaled_exp(x, w)` returns `exp(x) * w`. `w` is one row, and each row of `x` is
 # multiplied by it.
 #
-# A partition sees only what lies in it, so the row `w` must be in every partition: `w.broadcast(0, n)` is
-# a view in which the row is repeated n times, and the DMA writes it n times.
+# A partition sees only its own data, so the row `w` must be in every partition: `w.broadcast(0, n)` is a view
+# in which the row is repeated n times, and the DMA writes it n times.
 
 # %% [markdown] id="capture-text"
 # ## Capture
@@ -75,8 +75,7 @@ def scaled_exp(x, w):
 # %% [markdown] id="metrics-text"
 # ## Metrics
 #
-# A profile answers in numbers. They have the names that Neuron Explorer gives them; `%nki_summary` prints
-# all of them.
+# A profile gives numbers, under the names that Neuron Explorer uses; `%nki_summary` prints all of them.
 
 # %% id="metrics"
 summary = scaled_exp_result.profile.summary
@@ -89,8 +88,8 @@ for name in ("dma", "scalar_engine", "vector_engine"):
 # %% [markdown] id="traffic-text"
 # ## Your turn: 04.1 Bytes for a byte
 #
-# The kernel reads `x` and writes a result of the same size: two bytes would have to move for each byte
-# of the result. How many does this kernel move? Count from the kernel first, then compute it from the
+# The kernel reads `x` and writes a result of the same size: at least two bytes must move for each byte of the
+# result. How many does this kernel move? Count them in the kernel first, then compute the number from the
 # metrics: `hbm_read_bytes`, `hbm_write_bytes` and `dma_transfer_total_bytes` help.
 
 # %% id="traffic-answer" exercise="04.1" check="04.1"
@@ -99,9 +98,9 @@ answer("04.1", ..., scaled_exp_result)
 # %% [markdown] id="bound-text"
 # ## The bottleneck
 #
-# Each lane of the timeline is an engine or a queue of transfers, and what works without gaps is the
-# bottleneck: whatever else becomes faster, the run does not. All queues share the same DMA engines, so take
-# them together, as the curve *DMA throughput* does.
+# Each lane of the timeline is an engine or a queue of transfers. The lane without gaps is the bottleneck: if
+# anything else becomes faster, the run does not. All queues share the same DMA engines, so look at them
+# together, as the curve *DMA throughput* does.
 #
 # **Predict.** Which lanes have gaps?
 
@@ -118,7 +117,7 @@ answer("04.2", ..., scaled_exp_result)
 # %% [markdown] id="gain-text"
 # ## Your turn: 04.3 Where time could be won
 #
-# Before you rewrite a kernel, ask what it could bring. The model can time the run again as if something
+# Before you rewrite a kernel, ask how much you could gain. The model can time the run again as if some part
 # took no time.
 #
 # **Predict.** Exponentials are hard work. What if the Scalar engine computed them in no time at all?
@@ -127,9 +126,9 @@ answer("04.2", ..., scaled_exp_result)
 # %nki --run "scaled_exp(x, w)" --show none --what-if free-scalar
 
 # %% [markdown] id="gain-after"
-# Nothing: the Scalar engine waits for data most of the time, and would wait longer. Of the four changes
-# `free-loads`, `free-stores`, `free-vector`, `free-scalar`, which would help the most? Ask the model in the
-# same way, or guess.
+# Nothing changes: the Scalar engine waits for data most of the time, and would only wait longer. Of the four
+# changes `free-loads`, `free-stores`, `free-vector`, `free-scalar`, which would help the most? Ask the model
+# in the same way, or guess first.
 
 # %% id="gain-answer" exercise="04.3" check="04.3"
 answer("04.3", ..., scaled_exp_result)
@@ -140,9 +139,9 @@ answer("04.3", ..., scaled_exp_result)
 # ![Loaded in each iteration, the weights are a third of what is moved; loaded once, a ninth](reloads.svg)
 #
 # **Specification.** `scaled_exp_once(x, w)` returns the same as `scaled_exp`, for any number of rows, and
-# loads `w` *once*. With 512 rows that are nine transfers instead of twelve.
+# loads `w` *once*. With 512 rows that makes nine transfers instead of twelve.
 #
-# Copy the kernel from above, and move what need not be repeated.
+# Copy the kernel from above, and move the part that need not be repeated out of the loop.
 
 
 # %% id="change" exercise="04.4"
@@ -160,8 +159,8 @@ check("04.4", scaled_exp_once)
 # %% [markdown] id="again-text"
 # ## Measure again
 #
-# A change is an improvement only when it has been measured. The comparison says what became of the time,
-# by engine and by line.
+# A change is an improvement only once you have measured it. The comparison shows where the time went, by
+# engine and by line.
 
 # %% id="again" needs="04.4"
 before = scaled_exp_result
@@ -169,14 +168,15 @@ after = nki_lab.run(scaled_exp_once, x, w)
 print(nki_lab.compare(before, after))
 
 # %% [markdown] id="again-after"
-# Still bound by DMA, but with less to move. What is left is `x` in, the result out, and one load of `w`: with
-# these inputs and this chip not much more can be won. Knowing when to stop is a result, too.
+# The kernel is still bound by DMA, but has less to move. What remains is `x` in, the result out, and one load
+# of `w`: with these inputs on this chip there is not much more to gain. Knowing when to stop is a result,
+# too.
 
 # %% [markdown] id="roof-text"
 # ## How good could it be?
 #
-# **Predict.** The model knows how long the transfers alone would take at full rate. How near is your
-# kernel to that?
+# **Predict.** The model knows how long the transfers alone would take at full rate. How close does your
+# kernel come?
 
 # %% id="roof" needs="04.4"
 print(after.roofline())
@@ -184,8 +184,8 @@ print(after.roofline())
 # %% [markdown] id="hunt-text"
 # ## Bug hunt: 04.5 The early return
 #
-# A colleague is proud of `squares`: four times the rows, and not a bit slower. Here are the times for
-# 128 and for 512 rows.
+# A colleague is proud of `squares`: four times as many rows, and no slower. Here are the times for 128 and
+# for 512 rows.
 
 
 # %% id="hunt"
@@ -215,7 +215,8 @@ def squares(x):
 print(f"{squares_result.profile.summary['dma_transfer_count']} transfers")
 
 # %% [markdown] id="hunt-ask"
-# Name the cause (`"return"`, `"slice"`, `"race"` or `"rounding"`), and mend the kernel: the check takes both.
+# Name the cause (`"return"`, `"slice"`, `"race"` or `"rounding"`), and fix the kernel: the check asks for
+# both.
 
 
 # %% id="mend" exercise="04.5"
@@ -232,7 +233,7 @@ check("04.5", squares, cause=...)
 # %% [markdown] id="seen"
 # ## What you have seen
 #
-# * A profile says what bounds a run: the part without gaps, or waiting.
-# * Making anything else faster changes nothing; `--what-if` tells beforehand what a change could bring.
-# * What is loaded in a loop and does not change belongs before it.
+# * A profile says what bounds a run: the lane without gaps, or waiting.
+# * Making anything else faster changes nothing; `--what-if` tells you in advance what a change could gain.
+# * If a load in a loop always loads the same data, move it before the loop.
 # * Measure after each change, and distrust times that are too good.

@@ -1,13 +1,13 @@
 # %% [markdown] id="title"
 # # 10 Layout puzzles
 #
-# Fifteen short puzzles about one question: **which element lies where?** Nearly everything that is hard about
-# kernels for this chip is a matter of layout: which axis lies across the partitions, which operand must be
-# turned, what fits into a bank, how far it is to the next element.
+# Fifteen short puzzles about one question: **which element lies where?** Nearly everything that is hard about kernels
+# for this chip is a matter of layout: which axis lies across the partitions, which operand must be transposed, what
+# fits into a bank, how far away the next element is.
 #
-# About 60 minutes. An answer is a slice, an access pattern, a number or a small kernel. The checks look at
-# *which elements* are touched, not only at values. Where a small array is concerned, a wrong answer is drawn:
-# `#` right, `o` missing, `x` too many. Do not guess twice: read the drawing.
+# About 60 minutes. An answer is a slice, an access pattern, a number or a small kernel. The checks look at *which
+# elements* are touched, not only at values. If the array is small, the check draws a wrong answer: `#` right, `o`
+# missing, `x` too many. Do not guess twice: read the drawing.
 
 # %% [markdown] id="load-text"
 # ## Load the extension
@@ -46,8 +46,8 @@ def whole_numbers(rows, columns):
 #        ...
 # ```
 #
-# A tile in SBUF has a **partition axis**, its first one, and a **free axis**. All partitions work at the
-# same time, each with what lies in it. Along the free axis one element comes after the other.
+# A tile in SBUF has a **partition axis**, its first one, and a **free axis**. All partitions work at the same time,
+# each on its own data. Along the free axis, elements are processed one after the other.
 #
 # Slices are written as in NumPy. `np.s_[...]` is a slice by itself, without an array:
 
@@ -71,8 +71,8 @@ check("10.1", ...)
 # %% [markdown] id="odd-columns-spec"
 # ## 10.2 The odd columns
 #
-# The Vector engine shall read the columns 1, 3, 5 and so on of a tile, in all partitions. Which slice of
-# the tile is that?
+# The Vector engine is to read columns 1, 3, 5 and so on of a tile, in all partitions. Which slice of the tile is
+# that?
 
 # %% id="odd-columns" exercise="10.2" check="10.2"
 check("10.2", ...)
@@ -89,8 +89,8 @@ check("10.2", ...)
 #           +-------+-------+-------+
 # ```
 #
-# An array is cut into a grid of tiles, each `height` x `width`; those at the lower and the right edge have what is
-# left. Which elements does tile `(i, j)` have?
+# An array is cut into a grid of tiles, each `height` x `width`; those at the lower and right edges may be smaller.
+# Which elements does tile `(i, j)` hold?
 #
 # The answer depends on the sizes, so it is a function that returns the slice. Remember that NKI does not
 # shorten a slice that reaches past the end.
@@ -107,8 +107,8 @@ check("10.3", grid_tile)
 # %% [markdown] id="axis-text"
 # ## Part 2: the axis that is summed over
 #
-# Within a partition the Vector engine adds up what it likes. **Predict.** Can it add up the rows of a tile,
-# so that one row of sums remains?
+# Within a partition the Vector engine can add up any elements. **Predict.** Can it add up the rows of a tile into a
+# single row of sums?
 
 
 # %% id="axis"
@@ -124,14 +124,14 @@ def sum_of_rows(x):
 
 
 # %% [markdown] id="axis-after"
-# It cannot: partition 5 does not see what partition 0 holds. Adding up *across* partitions is what the
-# **Tensor engine** does, and all it does:
+# It cannot: partition 5 does not see what partition 0 holds. Adding up *across* partitions is the job of the **Tensor
+# engine**, and its only job:
 #
 # ![stationary has axes k and m, moving has k and n, both with k across the partitions; the result has m and n](matmul_axes.svg)
 #
-# `nc_matmul(dst, stationary, moving)` computes `stationary.T @ moving`. The axis that is summed over is the
-# partition axis of **both** operands. What is not summed over lies along their free axes. That is the
-# one thing to remember; the rest of this part follows from it.
+# `nc_matmul(dst, stationary, moving)` computes `stationary.T @ moving`. It sums over the partition axis of **both**
+# operands. The other axes are their free axes. That is the one thing to remember; the rest of this part follows from
+# it.
 
 # %% [markdown] id="transposed-tile-spec"
 # ## 10.4 One partition of a transposed tile
@@ -149,10 +149,10 @@ def in_partition(m, k, p):
 check("10.4", in_partition)
 
 # %% [markdown] id="rows-of-product-spec"
-# ## 10.5 What some rows of a product need
+# ## 10.5 What a few rows of a product need
 #
-# `stationary` is `k` x `m`. You want only `count` rows of `stationary.T @ moving`, from row `start` on. Which
-# elements of `stationary` does that take?
+# `stationary` is `k` x `m`. You want only `count` rows of `stationary.T @ moving`, starting at row `start`. Which
+# elements of `stationary` do you need?
 
 
 # %% id="rows-of-product" exercise="10.5" check="10.5"
@@ -199,7 +199,7 @@ check("10.6", transposed_product)
 # **Specification.** `turned_result(a, b)` returns `(a.T @ b).T`, which is [n, m]. All sizes are at most 128.
 # Three transfers, and still no transpose.
 #
-# **Predict.** How can it be that none is needed? (As before, the skeleton stores a tile `result` that you make.)
+# **Predict.** Why is none needed? (As before, the skeleton stores a tile `result` that you make.)
 
 
 # %% id="turned-result" exercise="10.7"
@@ -225,7 +225,7 @@ check("10.7", turned_result)
 # %% [markdown] id="which-text"
 # ## Part 3: which transpose?
 #
-# Sometimes an operand does lie on its side. There are several ways to turn it:
+# Sometimes an operand does have its axes the wrong way round. There are several ways to transpose it:
 #
 # | how | from, to | size | |
 # |---|---|---|---|
@@ -233,8 +233,8 @@ check("10.7", turned_result)
 # | `nisa.nc_transpose` on the Vector engine | SBUF or PSUM, to either | up to 32 x 32 | |
 # | `nisa.dma_copy` from `x.permute((1, 0))` | HBM to SBUF | any | one element at a time |
 #
-# **Predict.** The next two cells load 128 x 96 numbers and store them transposed, one by the last way, one by
-# the first. Which one is faster, though it has more instructions?
+# **Predict.** The next two cells load 128 x 96 numbers and store them transposed, one in the last way, one in the
+# first. Which one is faster, although it has more instructions?
 
 
 # %% id="by-transfer"
@@ -278,7 +278,8 @@ print(
 # ## 10.8 A product with one transpose
 #
 # **Specification.** `plain_product(a, b)` returns `a @ b` for `a` [m, k] and `b` [k, n] in float32, with m and k at
-# most 128 and n at most 512. One of the two operands lies on its side: turn that one, with the Tensor engine.
+# most 128 and n at most 512. One of the two operands has its axes the wrong way round: transpose that one, with the
+# Tensor engine.
 #
 # Ask of each operand: is the axis that is summed over its first one? And note that the operands of
 # `nc_matmul` come from SBUF, while `nc_transpose` on the Tensor engine writes to PSUM (in the dtype of its
@@ -342,7 +343,7 @@ check("10.9", row_products)
 # ```
 #
 # **Specification.** `turn_in_squares(x)` returns `x.T` for a square `x` in float32 whose size is 32, 64, 96 or 128.
-# The Tensor engine is busy with other things: use the Vector engine alone (`engine=nisa.engine.vector`), which
+# The Tensor engine is busy with other things: use only the Vector engine (`engine=nisa.engine.vector`), which
 # transposes at most 32 x 32 at a time.
 
 
@@ -394,8 +395,8 @@ def too_wide(a, b):
 # %% [markdown] id="how-many-spec"
 # ## 10.11 How many banks?
 #
-# So the product is made in pieces, each in a bank of its own. The kernel below has *one* tile `total` of
-# 48 x 1200 float32 numbers. How many banks does that tile take?
+# So the product is made in pieces, each in its own bank. The kernel below has *one* tile `total` of 48 x 1200 float32
+# numbers. How many banks does that tile take?
 
 
 # %% id="how-many-run"
@@ -435,12 +436,11 @@ check("10.12", in_bank)
 # ## 10.13 A wide product in one bank
 #
 # **Specification.** `one_bank(a, b)` returns `a.T @ b` for `a` [k, m] and `b` [k, n] in float32, with k and m at most
-# 128 and *any* n. It uses **one** bank of PSUM, so that the others stay free for other work, and stores with
-# one transfer.
+# 128 and *any* n. It uses **one** bank of PSUM, so that the others stay free, and stores with one transfer.
 #
-# The skeleton has the bank and a wide tile in SBUF for the result. What is missing is the loop over the
-# pieces. Mind the last one, which may be narrower. And mind that a bank remembers: a product is *added* to what
-# the kernel has put there before, unless it says `accumulate=False`.
+# The skeleton has the bank and a wide tile in SBUF for the result. What is missing is the loop over the pieces.
+# Remember that the last one may be narrower. And remember that a bank keeps its contents: a product is *added* to
+# what the kernel has put there before, unless it says `accumulate=False`.
 
 
 # %% id="one-bank" exercise="10.13"
@@ -471,9 +471,9 @@ check("10.13", one_bank)
 #
 # ![An array of 3 x 5 and the same elements one after the other in memory; the pattern comes to the elements 6, 8, 11 and 13](strides.svg)
 #
-# In memory there are no rows: `x[i, j]` of an array with 5 columns is element `5 * i + j`. A view is an
-# **access pattern**: where it begins, and for each axis how far it is to the next element (the stride) and how
-# many there are. A slice has such a pattern, too:
+# In memory there are no rows: `x[i, j]` of an array with 5 columns is element `5 * i + j`. A view is an **access
+# pattern**: where it begins and, for each axis, how far apart the elements are (the stride) and how many there are. A
+# slice has such a pattern, too:
 
 
 # %% id="strides"
@@ -489,12 +489,12 @@ def show_pattern(x):
 
 # %% [markdown] id="strides-after"
 # With `.ap` you write the pattern yourself: `x.ap(pattern=[[5, 2], [2, 2]], offset=6)` is the same view. The **last**
-# pair runs fastest, as the last axis does. And a pattern can do what no slice can.
+# pair runs fastest, as the last axis does. A pattern can also do things that no slice can.
 
 # %% [markdown] id="by-columns-spec"
 # ## 10.14 Column by column
 #
-# Which pattern reads an array of `rows` x `columns` column by column: first all of column 0 from above, then
+# Which pattern reads an array of `rows` x `columns` column by column: first all of column 0 from top to bottom, then
 # column 1, and so on? Here the *order* of the elements counts, too.
 #
 # Answer with a function that returns the arguments of `.ap` as a dictionary, with `"offset"` if it is not 0.
@@ -528,8 +528,8 @@ check("10.15", diagonal)
 #
 # * Row *i* of a tile lies in partition *i*. Partitions do not see each other, except through the Tensor engine.
 # * `nc_matmul` sums over the partition axis of both operands. Swapping them transposes the result.
-# * Before you transpose, ask whether the axis that is summed over is not already the first one.
-# * A product fits into a bank: 2048 bytes of each partition, 512 float32 numbers. A bank can be used again.
+# * Before you transpose, check whether the axis to sum over is already the first one.
+# * A product fits into a bank: 2048 bytes of each partition, 512 float32 numbers. A bank can be reused.
 # * A view is an offset, strides and counts. A slice is a simple one.
 #
 # `%nki_exercise` shows which puzzles you have solved. Next: [11 Indexing and access patterns](11_indexing.ipynb).

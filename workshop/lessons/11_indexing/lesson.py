@@ -2,11 +2,11 @@
 # # 11 Indexing and access patterns
 #
 # Which elements an instruction reads and writes is written down as a **view**: a slice, a permuted or reshaped
-# tensor, or a pattern of strides. A view costs nothing, it copies nothing, and it decides how much work is
-# left. Here you meet its four uses, **edges, patterns, broadcasts and reshapes**, and the places where a view
-# is *not* what NumPy would make of it.
+# tensor, or a pattern of strides. A view costs nothing and copies nothing, and it decides how much work remains. Here
+# you meet its four uses, **edges, patterns, broadcasts and reshapes**, and the cases where a view is *not* what it
+# would be in NumPy.
 #
-# About 60 minutes. Every check draws shapes anew, so a kernel that fits only one size is found out.
+# About 60 minutes. Every check draws new shapes, so it catches a kernel that works for only one size.
 
 # %% [markdown] id="load-text"
 # ## Load the extension
@@ -31,8 +31,8 @@ long = np.arange(640, dtype=np.float32).reshape(1, 640) - 300
 # %% [markdown] id="shapes-text"
 # ## A number as an index
 #
-# **Predict.** In NumPy `x[3]` and `x[:, 3]` of an array [8, 12] have the shapes (12,) and (8,). And here, in HBM
-# and on the chip?
+# **Predict.** In NumPy `x[3]` and `x[:, 3]` of an array [8, 12] have the shapes (12,) and (8,). Which shapes do they
+# have here, in HBM and on the chip?
 
 
 # %% id="shapes"
@@ -50,9 +50,9 @@ def shapes(x):
 
 
 # %% [markdown] id="shapes-after"
-# On the chip the partition axis never goes away, and a free axis remains, too: a tile is at least [partitions,
-# elements]. The pattern shows why there is no loss: each view is strides and counts over the same memory. The
-# first stride, 12, leads from partition to partition.
+# On the chip the partition axis never goes away, and at least one free axis remains: a tile is at least [partitions,
+# elements]. The pattern shows why this costs nothing: each view is strides and counts over the same memory. The first
+# stride, 12, leads from partition to partition.
 
 # %% [markdown] id="alias-text"
 # ## A view is not a copy
@@ -95,8 +95,8 @@ def too_far(x):
 
 
 # %% [markdown] id="edges-after"
-# An error, where NumPy would shorten the slice. You shorten it yourself, with `min`, and give the tile the size
-# that is left.
+# An error, where NumPy would shorten the slice. You shorten it yourself, with `min`, and give the tile the remaining
+# size.
 
 # %% [markdown] id="ragged-spec"
 # ## Your turn: 11.1 Two ragged edges
@@ -111,8 +111,8 @@ def too_far(x):
 #           +--------+--------+------+
 # ```
 #
-# **Specification.** `triple_tiles(x)` returns `3 * x` for any number of rows and columns. A tile has at most 128
-# rows and 256 columns. The check counts transfers and instructions, and looks how much of SBUF is in use.
+# **Specification.** `triple_tiles(x)` returns `3 * x` for any number of rows and columns. A tile has at most 128 rows
+# and 256 columns. The check counts transfers and instructions, and looks at how much of SBUF is in use.
 
 
 # %% id="ragged" exercise="11.1"
@@ -136,8 +136,8 @@ check("11.1", triple_tiles)
 # **Specification.** `odd_rows(x, first)` returns the rows 1, 3, 5, ... of `x`, without the columns before `first`. It
 # reads from `x` only what it returns, with one transfer.
 #
-# The check looks at *which elements of `x` the kernel reads*. Loading all of `x` and choosing on the chip gives
-# the right numbers, and is rejected with a drawing.
+# The check looks at *which elements of `x` the kernel reads*. Loading all of `x` and choosing on the chip gives the
+# right numbers, but is rejected with a drawing.
 
 
 # %% id="needed" exercise="11.2"
@@ -153,7 +153,7 @@ check("11.2", odd_rows)
 # %% [markdown] id="mask-text"
 # ## Masks
 #
-# A slice takes the same columns from every row. Where the columns depend on the row, a **mask** is needed.
+# A slice takes the same columns from every row. If the columns depend on the row, you need a **mask**.
 # `nisa.affine_select` makes it from the indices: for partition *i* and element *j* it computes a *position*
 #
 # ```
@@ -214,8 +214,8 @@ check("11.3", lower_triangle)
 #
 # ![Windows of three elements of a row of eight: the pattern has one pair from window to window, and one within a window](windows.svg)
 #
-# `x.ap(pattern=[[stride, count], ...], offset=0)` is a view whose steps you choose. The shape is that of the
-# counts. Elements may come more than once, as in the windows of the picture, which overlap.
+# `x.ap(pattern=[[stride, count], ...], offset=0)` is a view whose steps you choose. The shape is that of the counts.
+# Elements may appear more than once, as in the overlapping windows of the picture.
 #
 # On the chip the first pair is the partition axis, and its stride is given: the number of elements that a
 # partition of the tile has.
@@ -294,8 +294,8 @@ check("11.5", interleaved)
 # %% [markdown] id="broadcast-text"
 # ## Part 3: broadcasts
 #
-# A stride of **0** comes to the same element again and again. That is what a broadcast is: `view.broadcast(axis,
-# size)` repeats an axis of size 1.
+# A stride of **0** returns to the same element again and again. That is a broadcast: `view.broadcast(axis, size)`
+# repeats an axis of size 1.
 #
 # **Predict.** A tile [1, 12] lies in partition 0. Can it be broadcast to 128 partitions?
 
@@ -312,8 +312,8 @@ def to_all_partitions(row):
 
 
 # %% [markdown] id="broadcast-after"
-# Not on the chip: an engine reads partition 5 in partition 5. But in HBM there are no partitions, and the same
-# call is an ordinary view there. So the *load* can do it.
+# Not on the chip: there, partition 5 reads only from partition 5. But HBM has no partitions, and there the same call
+# is an ordinary view. So the *load* can do it.
 
 # %% [markdown] id="row-spec"
 # ## Your turn: 11.6 One row for all partitions
@@ -348,7 +348,7 @@ check("11.6", add_row)
 # **Specification.** `repeated(x, times)` returns each column `times` times, one after the other: [rows,
 # columns * times], for at most 128 rows. Two transfers, and *one* instruction that copies.
 #
-# Along a free axis a broadcast is possible on the chip. `expand_dim(axis)` makes a new axis of size 1.
+# Along a free axis, a broadcast works on the chip as well. `expand_dim(axis)` makes a new axis of size 1.
 
 
 # %% id="repeat" exercise="11.7"
@@ -389,9 +389,9 @@ def swapped_and_merged(x):
 
 
 # %% [markdown] id="reshape-after"
-# It does not. After the swap the strides are 1 and 4 with 4 and 3 elements: no *single* stride leads through them
-# in that order. NumPy would copy silently; here a copy is an instruction, and you write it. The two sides of
-# an instruction may have different shapes, as long as the partitions and the elements in each agree.
+# It does not. After the swap the strides are 1 and 4 with 4 and 3 elements: no *single* stride visits them in that
+# order. NumPy would copy silently; here a copy is an instruction, and you write it. The two sides of an instruction
+# may have different shapes, as long as they have the same partitions and the same number of elements in each.
 
 # %% [markdown] id="largest-spec"
 # ## Your turn: 11.8 The largest of each group
@@ -453,8 +453,8 @@ check("11.9", regrouped)
 # %% [markdown] id="long-text"
 # ## One partition or all of them
 #
-# A long row loaded as it is lies in one partition, and 127 lanes of the engine have nothing to do. **Predict.** Can
-# the tile be reshaped to [128, 5]?
+# If a long row is loaded as it is, it lies in one partition, and 127 lanes of the engine have nothing to do.
+# **Predict.** Can the tile be reshaped to [128, 5]?
 
 
 # %% id="long"
@@ -491,8 +491,8 @@ check("11.10", triple_flat)
 # %% [markdown] id="seen"
 # ## What you have seen
 #
-# * Slices are not shortened. The last tile of each axis gets the size that is left.
-# * A view is offset, strides and counts. It costs nothing, and writing to it writes to its tensor.
+# * Slices are not shortened. The last tile of each axis gets the remaining size.
+# * A view is an offset, strides and counts. It costs nothing, and writing to it writes to its tensor.
 # * On the chip the partition axis stays: no broadcast, no reshape, no permutation across it. In HBM all of them are
 #   views, so let the transfer do it.
 # * A stride of 0 repeats; equal strides overlap; a permuted view cannot be merged without a copy.

@@ -1,8 +1,8 @@
 # %% [markdown] id="title"
 # # 12 Engines and fused instructions
 #
-# A core has several engines that work side by side, and each of them can do more with one instruction than one step.
-# You learn to choose the engine, and to **fuse** two or three steps into one instruction. About 40 minutes.
+# A core has several engines that work side by side, and one instruction can do more than one step. You learn to
+# choose the engine, and to **fuse** two or three steps into one instruction. About 40 minutes.
 #
 # | engine | made for | reads and writes |
 # |---|---|---|
@@ -39,8 +39,8 @@ bias = rng.standard_normal((128, 1), dtype=np.float32)
 # %% [markdown] id="choice-text"
 # ## The same work on three engines
 #
-# Most instructions belong to one engine. Some, like `tensor_copy`, run on several, and `engine=` chooses. Without it the
-# compiler does.
+# Most instructions belong to one engine. Some, like `tensor_copy`, run on several, and `engine=` chooses one. Without
+# it the compiler chooses.
 #
 # **Specification.** `copies(x)` copies a tile three times, once with each engine that can.
 #
@@ -82,14 +82,14 @@ def busy(run):
 busy(copies_result)
 
 # %% [markdown] id="choice-after"
-# In float32 none is far ahead: each takes one element per cycle in every partition. What differs is the clock, and the time
-# until a result is there. All three can work at the same time, and that is the real gain.
+# In float32 none is far ahead: each processes one element per cycle in every partition. They differ in clock rate,
+# and in the time until a result is there. All three can work at the same time, and that is the real gain.
 
 # %% [markdown] id="fastest-text"
 # ## Your turn: 12.1 The fastest copy
 #
-# **Predict.** The same kernel with bfloat16, whose elements have half the size. Which engine is busy for the shortest time
-# now? Decide first; then `busy(copies_result)` tells after the next cell, too.
+# **Predict.** The same kernel with bfloat16, whose elements have half the size. Which engine is busy for the shortest
+# time now? Decide first; `busy(copies_result)` also tells you after the next cell.
 
 # %% id="fastest-run"
 # %nki --run "copies(x16)" --show none
@@ -126,8 +126,9 @@ def fetch(x):
 #
 # ![activation multiplies, adds, applies a function and may add up each row; tensor_scalar applies two operators with a value for each row; scalar_tensor_tensor applies one with a value and one with a tile](fused.svg)
 #
-# An instruction streams a tile through its engine, and the engine is a short pipeline: the second and third step cost no
-# further pass. Three kinds of it are worth knowing by heart. "One value a row" is a number, or a tile of one column.
+# An instruction streams a tile through its engine, and the engine is a short pipeline: the second and third step cost
+# no further pass. Three fused instructions are worth knowing by heart. "One value a row" is a number, or a tile of
+# one column.
 #
 # This kernel computes `tanh(scale * x + bias)` step by step.
 #
@@ -159,8 +160,9 @@ def gate_slowly(x, scale, bias):
 busy(gate_slowly_result)
 
 # %% [markdown] id="slow-after"
-# Scalar has run two instructions, although the kernel has one for it. The other one loads a **table**: Scalar computes
-# functions from tables, and has to fetch those of `tanh` before the first. It counts as an instruction below, too.
+# Scalar has run two instructions, although the kernel has only one for it. The other one loads a **table**: Scalar
+# computes functions from tables, and has to load the one for `tanh` before its first use. The load counts as an
+# instruction below, too.
 
 # %% [markdown] id="gate-spec"
 # ## Your turn: 12.2 Scale, shift, function
@@ -193,9 +195,9 @@ check("12.2", gate)
 # %% [markdown] id="tables-text"
 # ## Tables cost time
 #
-# Functions are grouped in tables. Changing to a function of another table loads that one. Here four parts of a tile get
-# `exp`, then `tanh`, part by part. Once the compiler may choose the order, and once `nl.no_reorder()` keeps that of the
-# kernel.
+# Functions are grouped in tables. A function from another table loads that table. Here four parts of a tile get
+# `exp`, then `tanh`, part by part. In one kernel the compiler may choose the order; in the other, `nl.no_reorder()`
+# keeps yours.
 #
 # **Predict.** How many tables will be loaded in each case?
 
@@ -231,8 +233,8 @@ for keep_order in (False, True):
     print(f"order kept: {keep_order!s:<5}  tables loaded: {tables}  {run.profile.total_ns:>6} ns")
 
 # %% [markdown] id="tables-after"
-# Where nothing depends on the order, the compiler puts functions of a table together. It cannot where each result is needed
-# for the next: then it is you who decides, by choosing the functions.
+# If nothing depends on the order, the compiler groups functions of the same table. If each result is needed for the
+# next, it cannot: then your choice of functions decides.
 
 # %% [markdown] id="hinge-spec"
 # ## Your turn: 12.3 Two operators
@@ -301,11 +303,11 @@ check("12.4", momentum)
 # %% [markdown] id="sum-text"
 # ## Sums on the way
 #
-# Scalar has a number of its own in each partition, an **accumulator**, to which it can add what it writes. `reduce_cmd` says
-# when it begins anew, and `reduce_res` where it is read out. Here `square` is summed over two halves of a row: the first
-# instruction begins, the second goes on.
+# Scalar has one number in each partition, an **accumulator**, to which it can add what it writes. `reduce_cmd` says
+# when it is reset, and `reduce_res` where it is read out. Here `square` is summed over two halves of a row: the first
+# instruction resets it, the second adds to it.
 #
-# **Predict.** How many instructions will Scalar run? Reading out is one of its own.
+# **Predict.** How many instructions will Scalar run? Reading out is a separate instruction.
 
 
 # %% id="sum"
@@ -411,9 +413,9 @@ print(f"the transfers {cubic_slowly_result.profile.summary['dma_active_time'] * 
 # %% [markdown] id="poly-spec"
 # ## Your turn: 12.6 Two engines share
 #
-# **Specification.** `cubic(x, c0, c1, c2, c3)` returns the same, for at most 128 rows in float32. It passes when fused
-# instructions save Vector a third of its work. For the star the transfers have to become the bottleneck: which of the steps
-# could another engine do, that now only looks on?
+# **Specification.** `cubic(x, c0, c1, c2, c3)` returns the same, for at most 128 rows in float32. It passes when
+# fused instructions save Vector a third of its work. For the star the transfers have to become the bottleneck: which
+# of the steps could an engine do that is idle now?
 #
 # `activation` with `op=nl.copy` multiplies and adds, and needs no table.
 
@@ -437,7 +439,7 @@ check("12.6", cubic)
 # * Narrow dtypes are faster on Vector, and GpSimd cannot reach PSUM.
 # * `activation`: scale, bias, function, sum. `tensor_scalar`: two operators. `scalar_tensor_tensor`: one with a number, one
 #   with a tile.
-# * Do what needs the same table together.
-# * The aim of a fused instruction is not beauty: it takes the bottleneck away.
+# * Keep functions of the same table together.
+# * Fuse instructions to remove the bottleneck, not to make the kernel pretty.
 #
 # Next: [13 Reductions](13_reductions.ipynb).

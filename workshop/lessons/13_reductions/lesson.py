@@ -1,9 +1,9 @@
 # %% [markdown] id="title"
 # # 13 Reductions
 #
-# A reduction makes one number of many: a maximum, a sum, a mean. Softmax and the normalizations are made of them, and they are
-# where kernels go wrong quietly: with negative rows, with large numbers, with narrow dtypes. You write six kernels that do
-# not. About 50 minutes.
+# A reduction turns many numbers into one: a maximum, a sum, a mean. Softmax and the normalizations are made of them,
+# and they are where kernels go wrong quietly: with negative rows, with large numbers, with narrow dtypes. You write
+# six kernels that do not. About 50 minutes.
 
 # %% [markdown] id="load-text"
 # ## Load the extension
@@ -31,10 +31,10 @@ x = rng.standard_normal((128, 512), dtype=np.float32)
 #
 # ![Along a row each partition reduces what lies in it; down the columns a product with ones adds up across partitions](reduce.svg)
 #
-# A row lies in one partition, so all 128 rows can be reduced at once, each for itself. Down a column the numbers lie in
+# A row lies in one partition, so all 128 rows can be reduced at once, independently. Down a column the numbers lie in
 # different partitions, which do not see each other.
 #
-# **Predict.** `axis=0` is the partition axis. What does `tensor_reduce` say to it?
+# **Predict.** `axis=0` is the partition axis. What does `tensor_reduce` do with it?
 
 
 # %% id="axes"
@@ -79,8 +79,8 @@ def max_from_zero(x):
 
 
 # %% [markdown] id="start-after"
-# It matches: among 512 random numbers of both signs one is positive. A test with ordinary numbers proves little. Now the same
-# numbers, less 10:
+# It matches: among 512 random numbers of both signs at least one is positive. A test with ordinary numbers proves
+# little. Now the same numbers, minus 10:
 
 # %% id="start-negative"
 wrong = max_from_zero(x - 10)
@@ -112,9 +112,10 @@ check("13.1", row_max)
 # %% [markdown] id="column-text"
 # ## Down the columns
 #
-# GpSimd has an instruction that reduces across partitions, `tensor_partition_reduce`. Often the better way is a product:
-# `nc_matmul` computes `stationary.T @ moving`, and with a column of ones as `stationary` that is the sum of each column. It
-# has another advantage. Products that go to the same place in PSUM are added up, so the sum can go on over many tiles.
+# GpSimd has an instruction that reduces across partitions, `tensor_partition_reduce`. A product is often better:
+# `nc_matmul` computes `stationary.T @ moving`, and with a column of ones as `stationary` that is the sum of each
+# column. It has another advantage. Products that go to the same place in PSUM are added up, so the sum can go on over
+# many tiles.
 
 # %% [markdown] id="column-spec"
 # ## Your turn: 13.2 Sums down the columns
@@ -182,12 +183,12 @@ print(f"{np.isnan(result).any(axis=1).sum()} of {len(result)} rows hold NaN")
 print(f"the largest float32 is {np.finfo(np.float32).max:.2g}, and exp(89) is {np.exp(89.0):.2g}")
 
 # %% [markdown] id="naive-after"
-# For `x` it was right: with `--quiet` a check that holds prints nothing. But beyond 88 an exponential is too large for
-# float32: it is infinite, and infinity times 1 / infinity is NaN. The remedy costs nothing. Divide numerator and
-# denominator by the same number, `exp(m)` with `m = max(x)`, and the quotient stays what it was:
-# `exp(x - m) / sum(exp(x - m))`.
+# For `x` it was right: with `--quiet` a check that holds prints nothing. But the exponential of a number above 88 is
+# too large for float32: it is infinite, and infinity times 1 / infinity is NaN. The remedy costs nothing. Divide
+# numerator and denominator by the same number, `exp(m)` with `m = max(x)`, and the quotient stays the same: `exp(x -
+# m) / sum(exp(x - m))`.
 #
-# Now the largest exponent is 0. What is far below becomes 0, as it should.
+# Now the largest exponent is 0. Numbers far below the maximum become 0, as they should.
 
 # %% [markdown] id="softmax-spec"
 # ## Your turn: 13.3 A stable softmax
@@ -195,8 +196,8 @@ print(f"the largest float32 is {np.finfo(np.float32).max:.2g}, and exp(89) is {n
 # **Specification.** `softmax(x)` returns the softmax of each row, for any number of rows, in float32 or bfloat16. It is tried
 # with numbers around ±10 000.
 #
-# The star is for fused steps. Three helpers: `tensor_reduce(..., negate=True)` gives `-m`; `activation` takes it as `bias`; and
-# it can add up what it writes (notebook 12).
+# Fused steps earn the star. Three helpers: `tensor_reduce(..., negate=True)` gives `-m`; `activation` takes it as
+# `bias`; and it can add up what it writes (notebook 12).
 
 
 # %% id="softmax" exercise="13.3"
@@ -246,8 +247,8 @@ for dtype in (nl.float32, nl.bfloat16):
     print(f"{total.dtype!s:<9} {float(total[0, 0]):.0f}")
 
 # %% [markdown] id="narrow-after"
-# From 256 on, adding 1 to a bfloat16 changes nothing: the next one is 258, and halfway is rounded to the even 256. So keep
-# what is summed in float32, and round once, at the end. An accumulator of an engine is float32 anyway.
+# From 256 on, adding 1 to a bfloat16 changes nothing: the next one is 258, and halfway is rounded to the even 256. So
+# keep sums in float32, and round once, at the end. An accumulator of an engine is float32 anyway.
 
 # %% [markdown] id="rms-spec"
 # ## Your turn: 13.4 RMSNorm
@@ -285,11 +286,11 @@ check("13.4", rmsnorm)
 # %% [markdown] id="cancel-text"
 # ## Small differences of large numbers
 #
-# LayerNorm takes the mean away first, and divides by the standard deviation. A formula for the variance needs one pass
-# only: `mean(x²) - mean(x)²`.
+# LayerNorm subtracts the mean, then divides by the standard deviation. One formula for the variance needs only one
+# pass: `mean(x²) - mean(x)²`.
 #
-# **Predict.** `far` has the mean 1000 and the standard deviation 0.2. What do the two terms look like, and what is left of
-# their difference in float32, which has 7 digits?
+# **Predict.** `far` has the mean 1000 and the standard deviation 0.2. How large are the two terms, and how much of
+# their difference survives in float32, which has 7 digits?
 
 
 # %% id="cancel"
@@ -327,9 +328,10 @@ print(f"right: between {exact.min():.2f} and {exact.max():.2f}")
 print(f"some are wrong by more than half: {(np.abs(found / exact - 1) > 0.5).any()}")
 
 # %% [markdown] id="cancel-after"
-# Both terms are about a million, and differ in the eighth digit, which float32 does not have. Two ways are sound: subtract
-# the mean first, and square what is left; or `bn_stats`, which gives mean and variance of up to 512 numbers for each
-# partition, six numbers for even and odd positions, that `bn_aggr` puts together to two: mean and variance.
+# Both terms are about a million, and differ in the eighth digit, which float32 does not have. There are two safe
+# ways: subtract the mean first and square the rest; or use `bn_stats`, which reads up to 512 numbers in each
+# partition and writes six (statistics of the even and the odd positions). `bn_aggr` combines them into two: mean and
+# variance.
 
 # %% [markdown] id="layer-spec"
 # ## Your turn: 13.5 LayerNorm, far from zero
@@ -361,7 +363,7 @@ check("13.5", layernorm)
 # Training needs the gradient. If `y` is the softmax of a row and `dy` the gradient of a loss with respect to `y`, the gradient
 # with respect to `x` is `y * (dy - sum(y * dy))`, with the sum over the row.
 #
-# First make sure of the formula, without a kernel: what does the loss do when `x` changes by a little?
+# First test the formula, without a kernel: how does the loss change if `x` changes a little?
 
 # %% id="back-formula"
 small, d_small = rng.standard_normal((2, 4, 6))
@@ -405,9 +407,9 @@ check("13.6", softmax_backward)
 # %% [markdown] id="seen"
 # ## What you have seen
 #
-# * Along a row each partition reduces for itself; across partitions a product with ones adds up.
+# * Along a row each partition reduces its own data; across partitions a product with ones adds up.
 # * Start from the first piece, not from zero; test with rows that are negative throughout.
-# * Take the maximum away before `exp`, and the mean away before squaring.
+# * Subtract the maximum before `exp`, and the mean before squaring.
 # * Keep sums in float32, round once.
 # * Reductions on the way are free: `activation` adds up what it writes.
 #

@@ -1,15 +1,15 @@
 # %% [markdown] id="title"
 # # 14 Debugging clinic
 #
-# Ten kernels come with ten different complaints. For each one: read what it *should* do, run it, read the
-# symptom, **name the cause, then mend it**. The check takes both. About 60 minutes; each patient stands alone.
+# Ten kernels come with ten different complaints. For each one: read what it *should* do, run it, read the symptom,
+# **name the cause, then fix it**. The check asks for both. About 60 minutes; you can take the patients in any order.
 #
 # | what you see | what it tells |
 # |---|---|
 # | an error with a line | a rule is broken; the notes show the operands, the help says what to change |
 # | a finding (`uninitialized`, `hazard`) | the numbers may be wrong on a device, even if they look right here |
 # | NaN | something was never written, or a number became too large on the way |
-# | a part is wrong | compare the part that is right: what differs? |
+# | a part is wrong | compare it with the part that is right: what differs? |
 # | everything is wrong | try the smallest case, and shapes that are not square |
 #
 # The causes, one for each patient:
@@ -19,12 +19,12 @@
 # | `"bounds"` | a slice reaches past the end of its tensor |
 # | `"unwritten"` | a tile is read before anything has written it |
 # | `"bank"` | one product is larger than a bank of PSUM |
-# | `"accumulate"` | a product is added to one that should have been forgotten |
-# | `"rounding"` | a tile on the way has a narrower dtype than the result needs |
-# | `"overflow"` | numbers on the way are too large for their dtype |
+# | `"accumulate"` | a product is added to an old one that should have been overwritten |
+# | `"rounding"` | an intermediate tile has a narrower dtype than the result needs |
+# | `"overflow"` | intermediate numbers are too large for their dtype |
 # | `"address"` | two tiles that are in use at the same time share bytes |
 # | `"capacity"` | the tiles in use at the same time do not fit into SBUF |
-# | `"transposed"` | an operand lies on its side: its axes are swapped |
+# | `"transposed"` | the axes of an operand are swapped |
 # | `"race"` | one core reads what the other may not have written yet |
 
 # %% [markdown] id="load-text"
@@ -159,7 +159,7 @@ def product(a, b):
 
 
 # %% [markdown] id="product-ask"
-# Is it the data that is too large, or what one instruction may write?
+# Is the data too large, or is one instruction asked to write too much?
 
 
 # %% id="product-mend" exercise="14.3"
@@ -238,7 +238,7 @@ def mean_square(x):
 
 
 # %% [markdown] id="digits-ask"
-# Nothing is lost, nothing is misplaced, and still it does not match. Follow one number through its tiles.
+# Nothing is lost and nothing is misplaced, yet the result does not match. Follow one number through its tiles.
 
 
 # %% id="digits-mend" exercise="14.5"
@@ -281,7 +281,7 @@ def softmax(x):
 
 
 # %% [markdown] id="nan-ask"
-# The exact result is harmless: numbers between 0 and 1. So it is something on the way.
+# The exact result is harmless: numbers between 0 and 1. So something goes wrong on the way.
 
 
 # %% id="nan-mend" exercise="14.6"
@@ -345,7 +345,7 @@ def halved(x):
 
 
 # %% [markdown] id="room-ask"
-# The help names changes after which this very call fits. The specification asks for more: any number of columns.
+# The help names changes that make this call fit. The specification asks for more: any number of columns.
 
 
 # %% id="room-mend" exercise="14.8"
@@ -431,8 +431,8 @@ def swapped(x):
 
 
 # %% [markdown] id="cores-ask"
-# Look at the finding above the error: it names two lines, one on each core. On a device the result would be right on some
-# days.
+# Look at the finding above the error: it names two lines, one on each core. On a device the result would be right
+# some of the time.
 
 
 # %% id="cores-mend" exercise="14.10"
@@ -446,8 +446,8 @@ check("14.10", swapped, cause=...)
 # %% [markdown] id="seen"
 # ## What you have seen
 #
-# * An error of the compiler is the friendliest symptom: it has a line. Read its notes before its help.
-# * A finding is an error that a device would not report.
+# * A compiler error is the friendliest symptom: it has a line. Read its notes before its help.
+# * A finding is a mistake that a device would not report.
 # * NaN spreads, so look for the first instruction that makes one. `%nki --show stepper` goes there.
 # * Wrong in part: compare with the part that is right. Wrong everywhere: try shapes that differ.
 # * A test with square, positive, small arrays proves little.

@@ -1,9 +1,9 @@
 # %% [markdown] id="title"
 # # 15 What the compiler does
 #
-# Between your function and the engines stands a compiler. You follow one kernel through it: from the source to a program, and
-# through the passes that clean it, give it engines and addresses, order it and make it wait. Each step has a view, and before
-# each view you say what you will see. About 40 minutes.
+# There is a compiler between your function and the engines. You follow one kernel through it: from the source to a
+# program, and through the passes that clean it up, assign engines and addresses, order it and insert waits. Each step
+# has a view, and before each view you predict what you will see. About 40 minutes.
 #
 # ![Your function is run once and becomes a list of instructions, which passes clean, place, order and make wait](passes.svg)
 #
@@ -33,7 +33,7 @@ x = rng.standard_normal((384, 512), dtype=np.float32)
 # %% [markdown] id="small-text"
 # ## A program of three instructions
 #
-# The program is written in a small language. First a kernel that is nearly too short to compile.
+# The program is written in a small language. We start with a kernel of three instructions.
 
 
 # %% id="small"
@@ -49,21 +49,22 @@ def halve(x):
 
 
 # %% [markdown] id="small-program-text"
-# `result.ir` holds the program after each pass. The first one, `trace`, is what came out of running your function.
+# `result.ir` holds the program after each pass. The first one, `trace`, is the result of running your function.
 
 # %% id="small-program"
 print(halve_result.ir["trace"])
 
 # %% [markdown] id="small-after"
 # * `storage` lines are tensors: name, dtype, shape, memory. A name of the program begins with `%`.
-# * Then one line for each instruction, with all its operands, and at the end the line of your cell that it came from.
+# * Then comes one line for each instruction, with all its operands. It ends with the line of your cell that the
+#   instruction came from.
 # * Nothing is left of Python: there are tensors, numbers and instructions.
 
 # %% [markdown] id="blend-text"
 # ## From the source to the program
 #
-# This kernel has what Python has: two loops, a function, a condition, a power. `steps` is a number, known when the kernel is
-# compiled.
+# This kernel uses ordinary Python: two loops, a function, a condition, a power. `steps` is a number that is known
+# when the kernel is compiled.
 
 
 # %% id="blend"
@@ -96,7 +97,7 @@ def blend(x, steps, positive=False):
 # %% [markdown] id="count-text"
 # ## Your turn: 15.1 How long is the program?
 #
-# `x` has 384 rows. How many instructions does the trace of `blend(x, 5)` have? Count with a pencil; transfers are
+# `x` has 384 rows. How many instructions does the trace of `blend(x, 5)` have? Count on paper; transfers are
 # instructions, too.
 
 # %% id="count" exercise="15.1" check="15.1"
@@ -118,8 +119,8 @@ answer("15.1", ..., nki_lab.run(blend, x, 5))
 answer("15.2", ..., nki_lab.run(blend, x[:256], 3))
 
 # %% [markdown] id="trace-text"
-# Now look. The same names `tile` and `part` in each iteration are different tensors, so the program numbers them. The
-# function `scaled` has left no trace but its line, and the condition none at all: it was false.
+# Now look. The same names `tile` and `part` in each iteration are different tensors, so the program numbers them. Of
+# the function `scaled` only its line remains, and of the condition nothing: it was false.
 
 # %% id="trace"
 # %nki --run "blend(x[:256], 3)" --show none
@@ -130,9 +131,9 @@ print(blend_result.ir["trace"])
 # %% [markdown] id="condition-text"
 # ## Break it: a condition on a value
 #
-# `if positive` was decided while the function ran, before there was any number to compute with.
+# `if positive` was decided while the function ran, before there were any values to compute with.
 #
-# **Predict.** What if the condition asks for a number in a tile?
+# **Predict.** What if the condition depends on a number in a tile?
 
 
 # %% id="condition"
@@ -151,8 +152,8 @@ def clipped(x):
 # %% [markdown] id="passes-text"
 # ## The passes
 #
-# Each pass reads the program and returns another one. Most change little. Here are all of them, with what the program has
-# after each.
+# Each pass reads the program and returns another one. Most change little. Here are all of them, with the size of the
+# program after each.
 
 # %% id="passes"
 print("after                engines   addresses   waits")
@@ -163,7 +164,7 @@ for name, program in blend_result.ir.items():
 # %% [markdown] id="dead-text"
 # ## Your turn: 15.3 Which pass leaves instructions out?
 #
-# One of the passes makes the program shorter. Which one, and which instructions are gone?
+# One of the passes makes the program shorter. Which one, and which instructions does it remove?
 # `blend_result.ir["..."]` shows the program after a pass.
 
 # %% id="dead" exercise="15.3" check="15.3"
@@ -171,7 +172,7 @@ for name, program in blend_result.ir.items():
 answer("15.3", ..., blend_result)
 
 # %% [markdown] id="final-text"
-# The view of the program starts with what the last pass left, and marks what passes wrote.
+# The view starts with the program after the last pass, and marks what the passes wrote.
 
 # %% id="final"
 # %nki --run "blend(x[:256], 3)" --show ir
@@ -183,13 +184,13 @@ answer("15.3", ..., blend_result)
 #
 # ## Your turn: 15.4 How much of a partition?
 #
-# How many bytes of each partition are in use at most?
+# What is the largest number of bytes in use in each partition at one time?
 
 # %% id="peak" exercise="15.4" check="15.4"
 answer("15.4", ..., blend_result)
 
 # %% [markdown] id="layout-text"
-# Here is where they are. Both iterations have places of their own, so that the second need not wait for the first.
+# Here is where they are. Each iteration has its own places, so the second need not wait for the first.
 
 # %% id="layout"
 # %nki --run "blend(x[:256], 3)" --show layout
@@ -199,7 +200,7 @@ answer("15.4", ..., blend_result)
 #
 # `chain` makes four tiles one after the other. With 4096 columns all of them fit side by side.
 #
-# **Predict.** With 16384 columns each takes 64 KiB of a partition, and three fit. Will it compile?
+# **Predict.** With 16384 columns each takes 64 KiB of a partition, and only three fit. Will it compile?
 
 
 # %% id="reuse"
@@ -233,13 +234,14 @@ def chain(x):
 answer("15.5", ..., chain_result)
 
 # %% [markdown] id="place-after"
-# A place that is used again has a price: whoever writes there has to wait until everyone has read what was there before.
+# Reusing a place has a price: an instruction that writes there has to wait until the old contents have been read for
+# the last time.
 
 # %% [markdown] id="order-text"
 # ## The schedule
 #
-# The passes may change the order of instructions, as long as each gets what it needs. `waves` works on four parts, one after
-# the other: load, exp, tanh, store.
+# The passes may reorder instructions, as long as each gets its inputs. `waves` works on four parts, one after the
+# other: load, exp, tanh, store.
 #
 # ## Your turn: 15.6 What comes second?
 #
@@ -267,8 +269,8 @@ def waves(x):
 answer("15.6", ..., waves_result)
 
 # %% [markdown] id="order-after"
-# Nothing is gained by loading late: transfers and engines work at the same time. And functions of the same table are put
-# together where that is possible (notebook 12). The timeline shows the result; it is the same program, seen over time.
+# Loading late gains nothing: transfers and engines work at the same time. And functions of the same table are grouped
+# where possible (notebook 12). The timeline shows the result; it is the same program, seen over time.
 
 # %% id="order-lines"
 instructions = [line for line in waves_result.ir["schedule"].splitlines() if "(dst=" in line]
@@ -280,12 +282,12 @@ print("\n".join(line.partition("  //")[0].strip() for line in instructions))
 # %% [markdown] id="wait-text"
 # ## Waiting
 #
-# Engines do not know of each other. The last pass writes at each instruction which others must have ended before it starts:
-# those whose result it reads, and those that still read what it overwrites.
+# Engines do not know about each other. For each instruction, the last pass writes down which others must finish
+# before it starts: those whose results it reads, and those that read what it overwrites.
 #
 # ## Your turn: 15.7 Who waits for nothing?
 #
-# In the final program of `blend_result`, two tiles and three steps, how many instructions wait for no other?
+# In the final program of `blend_result`, two tiles and three steps, how many instructions wait for nothing?
 
 # %% id="wait" exercise="15.7" check="15.7"
 answer("15.7", ..., blend_result)
@@ -296,8 +298,8 @@ answer("15.7", ..., blend_result)
 # Since Python runs while the kernel is compiled, it can decide what the program will be.
 #
 # **Specification.** `power(x, n)` returns `x` to the power of `n`, for at most 128 rows in float32 and a whole number
-# `n` of at least 1. The program multiplies tiles, and has no more multiplications than needed when squares are used again:
-# for `n = 13` five of them, since x¹³ = x · x⁴ · x⁸.
+# `n` of at least 1. The program multiplies tiles, and reuses squares so that it needs no more multiplications than
+# necessary: for `n = 13` five of them, since x¹³ = x · x⁴ · x⁸.
 #
 # A loop over the binary digits of `n` does it: `n % 2` is the last one, `n // 2` the rest.
 
@@ -320,10 +322,11 @@ check("15.8", power)
 # %% [markdown] id="seen"
 # ## What you have seen
 #
-# * Your function is run once; loops, calls and conditions are gone, numbers and slices stand in their place.
-# * A tensor of each iteration is one of its own.
-# * Passes leave out what nobody reads, choose engines and places, order, and write down who waits for whom.
-# * Places are used again when memory is short, and then more has to wait.
+# * Your function runs once; loops, calls and conditions are gone, and numbers and slices take their place.
+# * Each iteration makes new tensors.
+# * Passes remove instructions whose results nothing reads, choose engines and places, order the program, and write
+#   down what waits for what.
+# * Places are reused when memory is short, and then more instructions have to wait.
 # * `result.ir` has the program after each pass: when a kernel puzzles you, read it.
 #
 # Next: [20 DMA bandwidth](20_dma_bandwidth.ipynb).

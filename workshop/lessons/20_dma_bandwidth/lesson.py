@@ -1,9 +1,9 @@
 # %% [markdown] id="title"
 # # 20 DMA bandwidth
 #
-# Adding two vectors needs no arithmetic worth mentioning: its time is the time of moving three vectors. You
-# climb from a kernel that uses a small part of the bandwidth to one that uses most of it, and see the four things that
-# decide: **partitions**, **descriptors**, **sizes of tiles** and **queues**. About 45 minutes.
+# Adding two vectors takes hardly any arithmetic: the time goes into moving three vectors. You improve a kernel that
+# uses a small part of the bandwidth until it uses most of it, and see the four things that matter: **partitions**,
+# **descriptors**, **sizes of tiles** and **queues**. About 45 minutes.
 
 # %% [markdown] id="load-text"
 # ## Load the extension
@@ -28,10 +28,10 @@ a = rng.standard_normal(2**18, dtype=np.float32)
 b = rng.standard_normal(2**18, dtype=np.float32)
 
 # %% [markdown] id="goal-text"
-# ## What could be reached
+# ## What is possible
 #
-# A core has 16 DMA engines. Each moves so many bytes in a nanosecond, and no kernel moves more than all of
-# them together. Two loads and a store of 1 MiB each therefore take at least this long:
+# A core has 16 DMA engines. Each has a peak rate, and no kernel moves data faster than all of them together. Two
+# loads and a store of 1 MiB each therefore take at least this long:
 
 # %% id="goal"
 chip = nki_lab.get_target("trn2")
@@ -48,7 +48,7 @@ print(f"{chip.dma_engines} engines, {peak:.0f} GB/s together: at least {least / 
 # A vector has one axis and a tile has two, so the first try makes each piece of 8192 numbers a tile of one row.
 # `t.reshape((1, n))` is a view: nothing moves.
 #
-# **Predict.** How many times the least time will it take: twice, five times, twenty times?
+# **Predict.** How many times as long as this minimum will it take: twice, five times, twenty times?
 
 
 # %% id="row"
@@ -78,14 +78,14 @@ print(f"{add_row_result.profile.total_ns / least:.1f} times as long as the trans
 # ![A tile of one row keeps one DMA engine of sixteen busy, a tile of 128 rows all of them](engines.svg)
 #
 # A transfer is dealt to the DMA engines *by partition*: the fewer partitions, the fewer engines work (here each takes
-# eight of the 128). A tile of one row has work for one of them, and fifteen look on. The Vector engine is no better off:
-# it has 128 lanes, and adds in one.
+# eight of the 128). A tile of one row has work for one of them, and fifteen are idle. The same goes for the Vector
+# engine: it has 128 lanes, and adds in only one.
 
 # %% [markdown] id="rate-text"
 # ## Your turn: 20.1 The rate of a run
 #
-# Bandwidth is bytes by time. How many GB (10⁹ bytes) per second did `add_row` move, on average over its whole time?
-# `add_row_result.profile.summary` has `dma_transfer_total_bytes`, and `total_time` in seconds.
+# Bandwidth is bytes per unit of time. How many GB (10⁹ bytes) per second did `add_row` move, on average over its
+# whole time? `add_row_result.profile.summary` has `dma_transfer_total_bytes`, and `total_time` in seconds.
 
 # %% id="rate" exercise="20.1" check="20.1"
 answer("20.1", ..., add_row_result)
@@ -116,12 +116,12 @@ check("20.2", add_wide)
 #
 # ![A contiguous row is one descriptor; a row of pieces has one for each piece](descriptors.svg)
 #
-# A DMA engine works through a list of **descriptors**: so many bytes from here to there. Bytes that lie side by side on
-# both sides make one descriptor, a gap begins another. Each costs the engine some time of its own, however few bytes
-# it names.
+# A DMA engine works through a list of **descriptors**; each says how many bytes to move from where to where. Bytes
+# that are contiguous on both sides form one descriptor; a gap starts another. Each descriptor costs the engine some
+# fixed time, however few bytes it moves.
 #
 # `load_pieces` loads 8 KiB into each partition, 1 MiB in all, with one transfer for each of its `widths`. The view it
-# loads from has a gap after every `width` numbers: the widths change nothing but the length of the descriptors.
+# loads from has a gap after every `width` numbers, so the widths change only the length of the descriptors.
 #
 # **Predict.** Which length is enough for nine tenths of the bandwidth: 64 bytes, 512, 4096?
 
@@ -150,7 +150,7 @@ def load_pieces(x, widths):
 
 
 # %% [markdown] id="curve-text"
-# The profile has one row for each transfer, and the rate it ran at.
+# The profile has one row for each transfer, with the rate it ran at.
 
 # %% id="curve"
 rates = load_pieces_result.profile.table("DmaPacketAggregated")["throughput"] / 1e9
@@ -160,9 +160,9 @@ for width, rate in zip(widths, rates[:-1], strict=True):  # the last transfer is
     print(f"{4 * width:>21} {rate:>7.0f} {rate / peak:>8.0%}  {'#' * round(40 * rate / peak)}")
 
 # %% [markdown] id="curve-after"
-# The guide to DMA bandwidth in the Neuron documentation (*Guideline to Avoid Under-Utilizing DMA Bandwidth*) describes
-# the same curve in words: far below the peak under 256 bytes, better up to 2 KiB, near the peak from there, and
-# saturated from 4 KiB. It gives no numbers for the points between, so trust the shape of our curve more than its digits.
+# The guide to DMA bandwidth in the Neuron documentation (*Guideline to Avoid Under-Utilizing DMA Bandwidth*)
+# describes the same curve in words: far below the peak under 256 bytes, better up to 2 KiB, near the peak from there,
+# and saturated from 4 KiB. It gives no numbers in between, so trust the shape of our curve more than its digits.
 
 # %% [markdown] id="enough-text"
 # ## Your turn: 20.3 Long enough
@@ -177,9 +177,9 @@ answer("20.3", ..., load_pieces_result)
 # %% [markdown] id="other-text"
 # ## Your turn: 20.4 Hidden descriptors
 #
-# Short descriptors are rarely written on purpose. This kernel takes every other column, in the most natural way.
+# Short descriptors are rarely written on purpose. This kernel takes every other column in the obvious way.
 #
-# **Predict.** It moves half of `x` and stores that half. How long are the descriptors of the load?
+# **Predict.** It loads half of `x` and stores that half. How long are the descriptors of the load?
 
 
 # %% id="other-given"
@@ -207,8 +207,8 @@ print(f"the load runs at {load:.0f} GB/s, the store at {store:.0f}")
 #
 # **Specification.** `every_other(x)` returns the same, `x[:, ::2]`, for at most 128 rows and an even number of columns.
 #
-# Engines read an SBUF tile with a stride nearly as fast as without. So what may be moved in long runs, and
-# where may the choice be made?
+# Engines read an SBUF tile with a stride nearly as fast as without one. So what could you move in long runs, and
+# where could you pick the columns?
 
 
 # %% id="other" exercise="20.4"
@@ -226,9 +226,9 @@ check("20.4", every_other)
 # %% [markdown] id="sweep-text"
 # ## One tile, or many?
 #
-# A single large tile has long descriptors, and nothing overlaps: the addition waits for both loads to the last byte, and
-# the store for the addition. Cut into pieces along the free axis, the pieces overlap. But each transfer has to
-# be started, and that takes the queue's engine some hundred nanoseconds, whatever its size.
+# A single large tile has long descriptors, but nothing overlaps: the addition waits for the last byte of both loads,
+# and the store waits for the addition. If you cut it into pieces along the free axis, the pieces overlap. But each
+# transfer has to be started, and that takes the queue's engine several hundred nanoseconds, whatever its size.
 #
 # `add_columns(a, b, columns)` cuts the 2048 columns into pieces. `nki_lab.vary` compiles and times a kernel for several
 # values without computing anything.
@@ -256,15 +256,15 @@ def add_columns(a, b, columns):
 print(repr(nki_lab.vary(add_columns, a, b, columns=[64, 128, 256, 512, 1024, 2048])))
 
 # %% [markdown] id="sweep-after"
-# In the upper rows Sync is the bottleneck: it starts the transfers, one after the other. In the lower rows the transfers
-# are few and long, and wait for each other. See both in the timelines, first the small pieces: Sync is at work most of
-# the time, and the two queues of transfers hardly ever.
+# In the upper rows Sync is the bottleneck: it starts the transfers, one after the other. In the lower rows the
+# transfers are few and long, and wait for each other. See both in the timelines. First the small pieces: Sync is busy
+# most of the time, and the two queues of transfers hardly ever.
 
 # %% id="sweep-small"
 # %nki --run "add_columns(a, b, 128)" --show timeline
 
 # %% [markdown] id="sweep-large-text"
-# Then one large piece: nothing of the three steps happens at the same time.
+# Then one large piece: no two of the three steps happen at the same time.
 
 # %% id="sweep-large"
 # %nki --run "add_columns(a, b, 2048)" --show timeline
@@ -273,9 +273,9 @@ print(repr(nki_lab.vary(add_columns, a, b, columns=[64, 128, 256, 512, 1024, 204
 # ## Your turn: 20.5 The right size
 #
 # **Specification.** `add_stream(a, b)` returns `a + b` for vectors whose length is any multiple of 128, in float32 or
-# bfloat16. The number of columns need not be a multiple of your piece: the last one has what is left.
+# bfloat16. The number of columns need not be a multiple of your piece: the last one may be shorter.
 #
-# It passes when it is faster than one large tile and than pieces that are too small. The star is for the best size.
+# It passes when it is faster than one large tile and than pieces that are too small. The best size earns the star.
 
 
 # %% id="stream" exercise="20.5"
@@ -293,10 +293,10 @@ check("20.5", add_stream)
 # %% [markdown] id="queue-text"
 # ## Queues
 #
-# Sometimes data come in small blocks. `p` and `q` are 24 blocks of 128 x 64 each, and in HBM one block lies behind the
-# other. `add_each` moves block by block.
+# Sometimes data comes in small blocks. `p` and `q` are 24 blocks of 128 x 64 each, one after the other in HBM.
+# `add_each` moves block by block.
 #
-# **Predict.** What bounds it: the DMA engines, or the one that starts them?
+# **Predict.** What bounds it: the DMA engines, or the engine that starts the transfers?
 
 
 # %% id="queue-given"
@@ -327,22 +327,22 @@ for name in ("sync_engine", "dma", "scalar_engine"):
     print(f"{name:<14} busy {summary[name + '_active_time_percent']:>4.0%} of the time")
 
 # %% [markdown] id="queue-after"
-# Descriptors are made on the chip by a hardware block (the *descriptor generation engine*). It needs about 600 ns for
-# each transfer, says the documentation, and Sync starts it. There is a second one, which Scalar starts:
+# Descriptors are made on the chip by a hardware block (the *descriptor generation engine*). According to the
+# documentation it needs about 600 ns for each transfer. Sync starts it. There is a second one, which Scalar starts:
 #
 # ```
 # nisa.dma_copy(dst=..., src=..., dge_mode=nisa.dge_mode.hwdge, engine=nisa.engine.scalar)
 # ```
 #
-# Transfers of the two have queues of their own. That is one way to go faster. The other is to start fewer transfers:
-# `p[0:4]` is an array of [4, 128, 64], and its view `p[0:4].permute((1, 0, 2))` of [128, 4, 64] has the rows in front,
-# as a tile of that shape wants them.
+# The two have separate queues. That is one way to go faster. The other is to start fewer transfers: `p[0:4]` is an
+# array of [4, 128, 64], and its view `p[0:4].permute((1, 0, 2))` of [128, 4, 64] has the rows in front, as a tile of
+# that shape wants them.
 
 # %% [markdown] id="blocks-spec"
 # ## Your turn: 20.6 Many small blocks
 #
-# **Specification.** `add_blocks(p, q)` returns `p + q` for any number of blocks of at most 128 rows. One way makes it
-# pass. The star takes a good number of blocks per transfer: not all at once, as you know from 20.5.
+# **Specification.** `add_blocks(p, q)` returns `p + q` for any number of blocks of at most 128 rows. Either way is
+# enough to pass. For the star, choose a good number of blocks per transfer: not all at once, as you know from 20.5.
 
 
 # %% id="blocks" exercise="20.6"
@@ -378,16 +378,16 @@ times = [run.profile.total_ns for run in steps.values()]
 assert times == sorted(times, reverse=True), "each step is faster than the one before"
 
 # %% [markdown] id="ladder-after"
-# The last one is not at 100 %, and cannot be: before the first load arrives nothing can be added, and while the last store
-# runs nothing else is left to do. For longer vectors this start and end matter less.
+# The last one does not reach 100 %, and cannot: before the first load arrives there is nothing to add, and during the
+# last store there is nothing else to do. For longer vectors this start and end matter less.
 
 # %% [markdown] id="seen"
 # ## What you have seen
 #
-# * All 128 partitions, or DMA engines look on.
-# * Bytes side by side make long descriptors: from 2 KiB on, their own cost no longer matters.
+# * Use all 128 partitions, or DMA engines stay idle.
+# * Contiguous bytes make long descriptors: from 2 KiB on, their fixed cost hardly matters.
 # * A stride belongs on the chip, not into a transfer.
-# * Pieces small enough to overlap, and large enough to be worth their start.
+# * Make pieces small enough to overlap, and large enough to be worth starting.
 # * Two hardware blocks start transfers; fewer transfers need fewer starts.
 #
 # Next: [21 The matmul ladder](21_matmul_ladder.ipynb).

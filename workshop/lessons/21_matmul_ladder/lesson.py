@@ -5,7 +5,7 @@
 # loaded when*, and that alone makes the last one several times as fast as the second. You write four of them. About 60
 # minutes.
 #
-# The steps are those of the *Matrix multiplication* tutorial in the Neuron documentation; kernels and words here are our
+# The steps follow the *Matrix multiplication* tutorial in the Neuron documentation; the kernels and the text are our
 # own. Its measurements were made on a trn1, so that is the chip of this notebook.
 
 # %% [markdown] id="load-text"
@@ -41,16 +41,16 @@ b = whole_numbers(4096, 1024)
 #
 # ![The Tensor engine takes both tiles with the contraction along the partitions, and writes sums to PSUM](product.svg)
 #
-# `nisa.nc_matmul` multiplies two tiles in SBUF and writes float32 sums into PSUM. Both tiles have the axis that is summed over
-# in their *partitions*: at most 128. The **stationary** tile has at most 128 columns, they become the rows
-# of the result. The **moving** tile has at most 512, they become its columns.
+# `nisa.nc_matmul` multiplies two tiles in SBUF and writes float32 sums into PSUM. Both tiles have the axis to sum
+# over in their *partitions*: at most 128. The **stationary** tile has at most 128 columns; they become the rows of
+# the result. The **moving** tile has at most 512; they become its columns.
 #
-# So the left matrix is wanted transposed: here `a_t` is [depth, rows], and the result `a_t.T @ b`.
+# So the left matrix has to be transposed: here `a_t` is [depth, rows], and the result is `a_t.T @ b`.
 #
-# `load` and `store` will be used by all kernels. DMA cannot reach PSUM, so `store` copies to SBUF first, which also
-# rounds to the result's dtype.
+# All kernels use `load` and `store`. DMA cannot reach PSUM, so `store` copies to SBUF first, which also rounds to the
+# dtype of the result.
 #
-# **Predict.** How many transfers does one product take, and what does the Tensor engine do meanwhile?
+# **Predict.** How many transfers does one product take, and what does the Tensor engine do in the meantime?
 
 
 # %% id="one"
@@ -90,7 +90,7 @@ def matmul_one(a_t, b):
 # Each tile of the result is a sum of products along the depth. The sum is made in PSUM: the first `nc_matmul` into a
 # new tile writes it, each further one into the *same* tile adds to it.
 #
-# Load both tiles of a product just before it, and think nothing of it yet.
+# Load both tiles of a product just before it, and do not worry about speed yet.
 
 
 # %% id="tiled" exercise="21.1"
@@ -125,8 +125,9 @@ answer("21.2", ..., nki_lab.run(matmul_tiled, a_t, b))
 # %% [markdown] id="intensity-text"
 # ## Arithmetic intensity
 #
-# Work by bytes moved, FLOP per byte, is the *arithmetic intensity* of a kernel. Below a certain value the transfers are the
-# limit, above it the Tensor engine is. A single product with its two loads has this one, whatever the matrices:
+# Work per byte moved, in FLOP per byte, is the *arithmetic intensity* of a kernel. Below a certain value the
+# transfers are the limit, above it the Tensor engine is. For a single product with its two loads it is the same for
+# all matrices:
 
 # %% id="intensity"
 flop = 2 * 128 * 128 * 512
@@ -167,14 +168,14 @@ check("21.3", matmul_hoisted)
 # %% [markdown] id="blocks-text"
 # ## Your turn: 21.4 Step 4, blocks of rows and columns
 #
-# Most bytes are those of `b`: for each 128 rows of the result all of it comes again. If there were room for `high` tiles of
-# rows at a time, it would come `high` times less often.
+# Most of the bytes belong to `b`: it is loaded again in full for every 128 rows of the result. With room for `high`
+# tiles of rows at a time, it would be loaded `high` times less often.
 #
 # **Specification.** `matmul_blocks(a_t, b, high, wide)` returns the same. It loads `high` columns of tiles of `a_t`,
 # then `wide` columns of tiles of `b`, and computes `high` x `wide` tiles of the result from them. The last block
 # of rows or columns may be smaller.
 #
-# It is counted with high=4 and wide=2, where every byte of the inputs has to be loaded only once.
+# The check counts with high=4 and wide=2, where every byte of the inputs needs to be loaded only once.
 
 
 # %% id="blocks" exercise="21.4"
@@ -197,13 +198,13 @@ check("21.4", matmul_blocks)
 print(repr(nki_lab.vary(matmul_blocks, a_t, b, high=[1, 2, 4], wide=[1, 2])))
 
 # %% [markdown] id="vary-after"
-# Only `high` does. Each tile of `a_t` was loaded once already, and `b` comes once for each block of *rows*, however many of
-# its columns come together. With the two outer loops exchanged it would be the other way round.
+# Only `high` does. Each tile of `a_t` was already loaded only once, and `b` is loaded once for each block of *rows*,
+# however many of its columns are loaded together. With the two outer loops exchanged it would be the other way round.
 
 # %% [markdown] id="room-text"
-# ## The room it takes
+# ## The memory it takes
 #
-# Blocks of 4 x 2 were good for this depth. They hold the whole depth, so the room they need grows with it.
+# Blocks of 4 x 2 were good for this depth. They hold the whole depth, so the memory they need grows with it.
 
 # %% id="room"
 usable = chip.sbuf_usable_bytes_per_partition
@@ -213,7 +214,7 @@ for depth in (2048, 4096, 8192, 16384):
     print(f"depth {depth:>6}: {held / 1024:>4.0f} KiB of {usable / 1024:.0f} in each partition")
 
 # %% [markdown] id="deep-text"
-# And there is not only the room: while so much is loaded first, the Tensor engine waits.
+# Memory is not the only problem: while all of this is loaded first, the Tensor engine waits.
 #
 # ## Your turn: 21.5 Step 5, blocks of the depth
 #
@@ -223,8 +224,8 @@ for depth in (2048, 4096, 8192, 16384):
 # **Specification.** `matmul_deep(a_t, b, deep)` returns the same, and loads `deep` steps (of 128) of both matrices
 # at a time, all rows and columns. The last block may have fewer steps. Keep the sums in float32: bfloat16 would round after each block.
 #
-# Where whole rows of a matrix are loaded anyway, take them in one transfer: `load(a_t[k : k + 128])` is a tile of
-# [128, rows], its descriptors are longer, and a slice of it is a tile for `nc_matmul`.
+# If you load whole rows of a matrix anyway, load them in one transfer: `load(a_t[k : k + 128])` is a tile of [128,
+# rows], its descriptors are longer, and a slice of it is a tile for `nc_matmul`.
 #
 # (For matrices whose sums do not fit, the two loops of 21.4 go around this kernel. That is the whole ladder.)
 
@@ -285,22 +286,22 @@ assert times == sorted(times, reverse=True), "each step is faster than the one b
 answer("21.6", ..., nki_lab.run(matmul_deep, a_t, b, 4))
 
 # %% [markdown] id="roofline-text"
-# The roofline says the same with both limits beside each other. Both are near now: to become much faster, the kernel would
-# have to move less *and* compute faster.
+# The roofline shows both limits side by side. The kernel is now close to both: to become much faster, it would have
+# to move less *and* compute faster.
 
 # %% id="roofline" needs="21.5"
 print(steps["blocks of the depth"].profile.roofline())
 
 # %% [markdown] id="published-text"
-# ## What a device said
+# ## What a device measured
 #
 # The tutorial once had measurements, on a trn1.32xlarge in bfloat16 (page *general/nki/tutorials/matrix_multiplication*
 # of the Neuron documentation, version 2.21 of the SDK): 51.80 ms tiled, 42.96 ms with the loads hoisted, 22.07 ms with blocks of 2 x 2
 # tiles. Its matrices were [8192, 4096] and [8192, 8192].
 #
-# Here our model times *your* kernels. To keep that short, the matrices are half as large in each direction, an eighth of
-# the products; `shrink = 1` takes the size of the tutorial, and half a minute. Compare the time *for each product*, and
-# the steps.
+# Here our model times *your* kernels. To keep that short, the matrices are half as large in each direction, an eighth
+# of the products; `shrink = 1` uses the size of the tutorial and takes half a minute. Compare the time *for each
+# product*, and the steps.
 #
 # **Predict.** Steps, or absolute times: which will agree better?
 
@@ -331,17 +332,17 @@ assert modelled == sorted(modelled, reverse=True), "the order is the measured on
 assert np.abs(steps_of[0] - steps_of[1]).max() < 0.1, "the steps are alike"
 
 # %% [markdown] id="published-after"
-# The order is the same and the steps are alike. The absolute times are not: the last line says what share of the
-# measured time the model gives. The likely reasons are that transfers of those days took longer for each descriptor than the later kernels
-# the model is fitted to, and that the old compiler changed which loads are made: measured, the first step
-# is smaller than its bytes say. So from a model take the order, the reason, and roughly the factor, and the
-# milliseconds from a device.
+# The order is the same and the steps are similar. The absolute times are not: the last line says what share of the
+# measured time the model gives. There are two likely reasons. Transfers took longer per descriptor then than in the
+# later kernels that the model is fitted to. And the old compiler changed which loads are made: the measured first
+# step is smaller than its bytes suggest. So trust a model for the order, the reason and roughly the factor, and a
+# device for the milliseconds.
 
 # %% [markdown] id="chips-text"
 # ## The same ladder on trn2
 #
-# **Predict.** A trn2 has more bandwidth, and starting a transfer takes its queue's engine some 600 ns. Which steps gain,
-# and from what?
+# **Predict.** A trn2 has more bandwidth, and starting a transfer takes its queue's engine some 600 ns. Which steps
+# gain, and why?
 
 # %% id="chips" needs="21.5"
 print("step                  trn1 us   trn2 us   and there")
@@ -361,16 +362,16 @@ for name, run in steps.items():
     )
 
 # %% [markdown] id="chips-after"
-# There the number of *transfers* decides: hundreds of small ones are started one after the other. Blocks of whole rows
-# make few and long ones, and the Tensor engine becomes the limit. See [20](20_dma_bandwidth.ipynb).
+# There the number of *transfers* matters most: hundreds of small ones are started one after the other. Blocks of
+# whole rows need only a few long ones, and the Tensor engine becomes the limit. See [20](20_dma_bandwidth.ipynb).
 
 # %% [markdown] id="seen"
 # ## What you have seen
 #
-# * The contraction lies in the partitions, and PSUM sums up for nothing.
-# * A tile that is loaded once and used for many products moves fewer bytes: that is all of the ladder.
-# * Blocks of rows and columns divide the traffic; blocks of the depth limit the room.
-# * FLOP per byte say which side of the roofline a kernel is on.
-# * Of modelled times trust order and reasons first.
+# * The axis to sum over lies in the partitions, and PSUM sums for free.
+# * Load a tile once and use it for many products: that moves fewer bytes, and it is the whole ladder.
+# * Blocks of rows and columns reduce the traffic; blocks of the depth limit the memory.
+# * FLOP per byte tells you which side of the roofline a kernel is on.
+# * With modelled times, trust the order and the reasons first.
 #
 # Next: [25 Allocation and scheduling](25_allocation.ipynb).

@@ -1,9 +1,9 @@
 # %% [markdown] id="title"
 # # 25 Allocation and scheduling
 #
-# Two things the compiler does for you: it decides *where* each tile lies, and in *which order* the instructions start. Here
-# you take both over, see what the addresses of tiles have to do with time, and how to spoil a kernel with them. About 50
-# minutes.
+# Two things the compiler does for you: it decides *where* each tile lies, and in *which order* the instructions
+# start. Here you take over both, and see how the addresses of tiles affect time, and how they can ruin a kernel.
+# About 50 minutes.
 
 # %% [markdown] id="load-text"
 # ## Load the extension
@@ -85,10 +85,11 @@ def blend(x, y):
 # %% [markdown] id="collision-text"
 # ## Break it: a collision
 #
-# `address=(partition, byte)` puts a tile where you want it. (In bytes, also where a tile holds larger elements.) Here the sum
-# goes where `right` lies.
+# `address=(partition, byte)` puts a tile where you want it. (The second number counts bytes, not elements.) Here the
+# sum goes where `right` lies.
 #
-# **Predict.** `right` has been read when the sum is written: it is an input of that very addition. Is its place free?
+# **Predict.** `right` has been read by the time the sum is written: it is an input of that same addition. Is its
+# place free?
 
 
 # %% id="collision"
@@ -111,16 +112,16 @@ def collide(x, y):
 
 
 # %% [markdown] id="collision-after"
-# It is not: the exponential reads `right` later. A tile is in use from its first write to its *last* read, and in
-# an instruction that reads one tile and writes another both are.
+# It is not: the exponential reads `right` later. A tile is in use from its first write to its *last* read. An
+# instruction that reads one tile and writes another uses both.
 
 # %% [markdown] id="fit-spec"
 # ## Your turn: 25.2 Five tiles, three places
 #
-# **Specification.** `blend_small(x, y)` returns `(x + y) * exp(y)`, and no tile lies behind byte 6144: there are three
-# places of 2 KiB.
+# **Specification.** `blend_small(x, y)` returns `(x + y) * exp(y)`, and no tile extends past byte 6144: there are
+# three places of 2 KiB.
 #
-# Put the five tiles of `blend` there. A place can be given again when its last tile has been read for the last time.
+# Put the five tiles of `blend` there. A place can be reused once its tile has been read for the last time.
 
 
 # %% id="fit" exercise="25.2"
@@ -144,17 +145,16 @@ small = nki_lab.run(blend_small, x, y).profile.total_ns
 print(f"anywhere {blend_result.profile.total_ns} ns, in three places {small} ns")
 
 # %% [markdown] id="fit-price-after"
-# A place that is given again makes its new owner *wait* for the old one. That is the price of little room, and the subject
-# of the next part.
+# In a reused place, the new tile has to *wait* for the old one. That is the price of using less memory, and the
+# subject of the next part.
 
 # %% [markdown] id="stream-text"
 # ## One place for a stream
 #
-# `exp_places(x, count)` loads, computes and stores a long row piece by piece. Piece i uses place `i % count`, and a place
-# holds two tiles of 2 KiB: what was loaded, and the result.
+# `exp_places(x, count)` loads, computes and stores a long row piece by piece. Piece i uses place `i % count`, and a
+# place holds two tiles of 2 KiB: the input and the result.
 #
-# **Predict.** With a single place, what can happen at the same time? What with two? Where will more places stop to
-# help?
+# **Predict.** With a single place, what can happen at the same time? And with two? How many places are enough?
 
 
 # %% id="stream"
@@ -199,7 +199,7 @@ print(repr(nki_lab.vary(exp_places, long, count=[1, 2, 3, 4, 8])))
 # each: which bytes of an SBUF of [128, 16384] does it take? Write a function from the three to a slice:
 # `lambda i, count, size: np.s_[:, first:end]`.
 #
-# (NKI before 0.2 had functions for it, such as `sbuf.mod_alloc`. Now the byte is computed.)
+# (NKI before 0.2 had functions for this, such as `sbuf.mod_alloc`. Now you compute the byte.)
 
 # %% id="turns" exercise="25.3" check="25.3"
 check("25.3", ...)
@@ -207,8 +207,8 @@ check("25.3", ...)
 # %% [markdown] id="own-spec"
 # ## Your turn: 25.4 A stream in 16 KiB
 #
-# **Specification.** `squares_plus(x)` returns `x * x + x` for at most 128 rows and any number of columns (the last piece
-# may be shorter), and no tile lies behind byte 16384. Two places pass, the star needs more.
+# **Specification.** `squares_plus(x)` returns `x * x + x` for at most 128 rows and any number of columns (the last
+# piece may be shorter), and no tile extends past byte 16384. Two places are enough to pass; the star needs more.
 #
 # Take `exp_places` as the pattern. One piece needs two steps and at least two tiles.
 
@@ -228,14 +228,14 @@ check("25.4", squares_plus)
 # %% [markdown] id="banks-text"
 # ## Your turn: 25.5 Two banks
 #
-# Banks take turns, too. A product that is written while the one before is still copied out of PSUM needs a bank of its own.
+# Banks can take turns, too. While one product is being copied out of PSUM, the next one needs another bank.
 #
 # **Specification.** `matmul_banks(a_t, b)` returns `a_t.T @ b` in float32, for a_t [128, rows] with at most 128 rows and b
 # [128, columns] with a multiple of 512 columns, and uses no more than **two** banks.
 #
-# Left to itself, the compiler takes more: it does not know that you want to keep the others free.
-# A product of two tiles is `nisa.nc_matmul(dst=total, stationary=left, moving=right)`, and a tile in PSUM has
-# `buffer=nl.psum`; it is copied to SBUF before it is stored. (See [21](21_matmul_ladder.ipynb).)
+# By default the compiler uses more: it does not know that you want to keep the others free. A product of two tiles is
+# `nisa.nc_matmul(dst=total, stationary=left, moving=right)`, and a tile in PSUM has `buffer=nl.psum`; it is copied to
+# SBUF before it is stored. (See [21](21_matmul_ladder.ipynb).)
 
 
 # %% id="banks" exercise="25.5"
@@ -273,7 +273,7 @@ def across(x):
 # %% [markdown] id="bad-text"
 # ## Bad on purpose: 25.6 Four places that are one
 #
-# A colleague uses four places. The numbers are right, there is no finding, and it is as slow as with one.
+# A colleague uses four places. The numbers are right and there is no finding, but it is as slow as with one.
 
 
 # %% id="bad"
@@ -301,7 +301,7 @@ for line in [line for line in lines if "storage %tile" in line][:4]:
     print(line.strip().partition("  //")[0])
 
 # %% [markdown] id="bad-mend"
-# Name the cause: `"step"`, `"order"`, `"bank"` or `"descriptors"` (`hint("25.6")` says what each means). Then mend the
+# Name the cause: `"step"`, `"order"`, `"bank"` or `"descriptors"` (`hint("25.6")` says what each means). Then fix the
 # kernel, with four places in 8 KiB.
 
 
@@ -320,14 +320,14 @@ check("25.6", slow_squares, cause=...)
 # %% [markdown] id="order-text"
 # ## The order of instructions
 #
-# Each engine takes its instructions in the order of the program. The compiler may choose another order than yours, as long as
-# every instruction still finds its inputs. Two things keep it from doing so.
+# Each engine takes its instructions in the order of the program. The compiler may choose another order than yours, as
+# long as every instruction still finds its inputs. You can restrict it in two ways.
 #
-# `nl.no_reorder()` is the strongest: within the block each instruction waits until the one before it has finished, on whatever
-# engine.
+# `nl.no_reorder()` is the strongest: within the block, each instruction waits until the one before it has finished,
+# on any engine.
 #
-# **Predict.** The same stream, with tiles anywhere, in a `no_reorder` block. Which of the counts above will its time be
-# near to?
+# **Predict.** The same stream, with tiles anywhere, in a `no_reorder` block. Which of the counts above will its time
+# be close to?
 
 
 # %% id="order"
@@ -354,12 +354,13 @@ print(f"in order {exp_in_order_result.profile.total_ns} ns, with a single place 
 assert exp_in_order_result.profile.total_ns > one, "not even two transfers overlap"
 
 # %% [markdown] id="order-after"
-# It is slower than the worst of them: with a single place a store still ran beside the next load. Such a block is for
-# finding out whether an order matters, or for a few instructions whose order does; not for a loop.
+# It is slower than the worst of them: with a single place, a store could still overlap the next load. Use such a
+# block to find out whether an order matters, or for a few instructions whose order matters, not for a loop.
 #
 # ## A single edge
 #
-# A finer tool are names: `kernel.with_schedule([("later", "earlier")])` is the kernel with one more dependence.
+# Naming instructions gives finer control: `kernel.with_schedule([("later", "earlier")])` is the kernel with one more
+# dependence.
 #
 # **Predict.** `grow` runs on Scalar and `shift` on Vector, and neither needs the other. When does each start, and what does
 # the edge change?
@@ -390,14 +391,14 @@ for kernel, title in ((two_ways, "as it is"), (in_turn, "grow after shift")):
     print(f"{title:<18}", ", ".join(f"{name} at {starts[op]} ns" for name, op in opcodes.items()))
 
 # %% [markdown] id="edge-after"
-# The edge delays `grow` until `shift` is done, and `join` with it. Here that is a loss; it is a gain where an
-# instruction of little use holds an engine, or a queue, that a more urgent one waits for.
+# The edge delays `grow` until `shift` is done, and `join` with it. Here that costs time. It saves time where an
+# unimportant instruction holds an engine or a queue that a more urgent one needs.
 
 # %% [markdown] id="seen"
 # ## What you have seen
 #
 # * A tile is in use from its first write to its last read; until then its place is taken.
-# * A place that is given again makes the next tile wait. Two places overlap two steps, a few more overlap all.
-# * Banks of PSUM are places, too: one is computed into while another is copied out.
-# * Places that overlap by mistake need not be an error: they can cost nothing but time.
-# * Order is the compiler's. `no_reorder` and `with_schedule` take it back, and can only add waiting.
+# * Reusing a place makes the next tile wait. Two places overlap two steps, a few more overlap all.
+# * Banks of PSUM are places, too: compute into one while another is copied out.
+# * Places that overlap by mistake are not always an error: sometimes they only cost time.
+# * The compiler chooses the order. `no_reorder` and `with_schedule` restrict it, and can only add waiting.

@@ -2,8 +2,8 @@
 # # 30 Two cores
 #
 # On trn2 and trn3 two physical cores can work as one **logical core**: the same kernel runs on both, and each does
-# its part. You split work, let the cores exchange what they know, look at a **race** that you make on purpose, and see
-# when two cores are worth it. About 45 minutes.
+# its part. You split work, let the cores exchange data, look at a **race** that you cause on purpose, and see when
+# two cores are worth it. About 45 minutes.
 
 # %% [markdown] id="load-text"
 # ## Load the extension
@@ -32,9 +32,9 @@ w = rng.integers(1, 10, (128, 512)).astype(np.float32)
 #
 # ![Each core has engines, SBUF and PSUM of its own; shared HBM belongs to both](cores.svg)
 #
-# With brackets, `kernel[2]`, a kernel is launched on two cores. The function is then traced **twice**: `nl.program_id(0)` is 0 in one of
-# the two programs and 1 in the other, an ordinary Python number, so `if` and slices may use it. `nl.num_programs()`
-# is 2. Without brackets they are 0 and 1.
+# Brackets launch a kernel on two cores: `kernel[2]`. The function is then traced **twice**: `nl.program_id(0)` is 0
+# in one of the two programs and 1 in the other, an ordinary Python number, so `if` and slices may use it.
+# `nl.num_programs()` is 2. Without brackets they are 0 and 1.
 #
 # In a cell, `--lnc 2` does the same as the brackets.
 #
@@ -61,16 +61,16 @@ def doubled(x):
 
 
 # %% [markdown] id="who-after"
-# `out` is *one* tensor: what a kernel returns is in `nl.shared_hbm`, which both cores see, and each core wrote its rows.
-# `tile` in SBUF is another matter: each core has its own, and neither can read the other's.
+# `out` is *one* tensor: what a kernel returns is in `nl.shared_hbm`, which both cores see, and each core wrote its
+# rows. `tile` in SBUF is different: each core has its own, and neither can read the other's.
 
 # %% [markdown] id="share-spec"
 # ## Your turn: 30.1 A tile for you, a tile for me
 #
 # `doubled` needs a number of rows that both cores can share evenly.
 #
-# **Specification.** `exponentials(x)` returns exp(x) for *any* number of rows. It is launched on two cores, and is right on one as
-# well. A core may have nothing to do.
+# **Specification.** `exponentials(x)` returns exp(x) for *any* number of rows. It is launched on two cores, and must
+# also be right on one. A core may have nothing to do.
 
 
 # %% id="share" exercise="30.1"
@@ -90,7 +90,7 @@ check("30.1", exponentials)
 # %% [markdown] id="worth-text"
 # ## One or two?
 #
-# The same kernel on one core and on two, for more and more rows.
+# Here is the same kernel on one core and on two, for more and more rows.
 #
 # **Predict.** Two cores are at most twice as fast. For which sizes will they come close to that?
 
@@ -120,13 +120,13 @@ for rows in (256, 512, 1024, 2048, 4096):
 assert ratios == sorted(ratios) and ratios[-1] < 2
 
 # %% [markdown] id="worth-after"
-# Each core has DMA engines of its own, so that with enough to move two cores move twice as much. The HBM stack behind them is
-# shared: two trn2 cores have half of its bandwidth each in this model, also while the other one moves nothing.
+# Each core has its own DMA engines, so with enough data two cores move twice as much. They share the HBM stack behind
+# them: in this model each of two trn2 cores has half of its bandwidth, even while the other one moves nothing.
 
 # %% [markdown] id="tiles-text"
 # ## Your turn: 30.2 Two cores for two tiles
 #
-# With 256 rows each core has one tile, and both together are hardly faster than one core with two. Why?
+# With 256 rows each core has one tile, and the two together are hardly faster than one core with two tiles. Why?
 
 # %% id="tiles-run"
 # %nki --lnc 2 --run "quick(x[:256])" --check "2 * x[:256]" --name two_tiles_result --show timeline
@@ -164,9 +164,9 @@ for first in (4, 5, 6, 7):
 # %% [markdown] id="race-text"
 # ## A race, on purpose
 #
-# So far no core needed to know anything of the other. Now they do: `fractions(w)` divides each element by the sum of its
-# **row**, and each core has only half of the columns. So each core stores the sums of its half in `sums`, in shared HBM,
-# and reads both columns of it.
+# So far no core needed anything from the other. Now they do: `fractions(w)` divides each element by the sum of its
+# **row**, and each core has only half of the columns. So each core stores the sums of its half in `sums`, in shared
+# HBM, and reads both columns of it.
 #
 # **Predict.** Core 0 writes column 0, and core 1 column 1: no byte is written twice. Is that enough?
 
@@ -199,14 +199,14 @@ def fractions(w):
 
 
 # %% [markdown] id="race-after"
-# Within a core, the compiler makes an instruction wait for what it reads. It compiles each core's program by itself, and
-# nothing makes a core wait for *the other*. Here the core that came first read a column that nobody had
-# written. On a device the numbers may be right a thousand times, and wrong when a transfer is late. So do not trust
-# the numbers: trust the finding, which compares what the two programs touch and what orders them.
+# Within a core, the compiler makes an instruction wait for what it reads. But it compiles each core's program
+# separately, and nothing makes a core wait for *the other*. Here the faster core read a column that had not been
+# written yet. On a device the numbers may be right a thousand times, and wrong when a transfer is late. So do not
+# trust the numbers: trust the finding, which compares what the two programs access and what orders them.
 #
-# Its two line numbers are the write and the read, and it says which rows both touch. `nisa.core_barrier(data=sums, cores=(0, 1))`
-# between them orders them: both cores must come to it before either goes on, and what was written to `data` before it can be
-# read after it. It orders `data` and no other tensor.
+# Its two line numbers are those of the write and the read, and it says which rows both access.
+# `nisa.core_barrier(data=sums, cores=(0, 1))` between them orders them: both cores must reach it before either
+# continues, and data written to `data` before it can be read after it. It orders `data` and no other tensor.
 
 # %% [markdown] id="shares-spec"
 # ## Your turn: 30.3 A sum over both cores
@@ -232,8 +232,8 @@ check("30.3", shares)
 # %% [markdown] id="private-text"
 # ## Whose memory is it?
 #
-# `nl.private_hbm` is HBM of which each core has its own. `told` is the smallest kernel that tells the difference: core 0
-# leaves a tile in `note`, and core 1 returns what it finds there.
+# Each core has its own `nl.private_hbm`. `told` is the smallest kernel that shows the difference: core 0 leaves a
+# tile in `note`, and core 1 returns what it finds there.
 #
 # **Predict.** What does core 1 find when `note` is in `nl.shared_hbm`? And in `nl.private_hbm`?
 
@@ -264,9 +264,9 @@ for private in (False, True):
             print("  ", finding.kind)
 
 # %% [markdown] id="alone-text"
-# ## Break it: a barrier that one core never comes to
+# ## Break it: a barrier that one core never reaches
 #
-# Both cores must come to the same barriers, in the same order.
+# Both cores must reach the same barriers, in the same order.
 #
 # **Predict.** On a device this kernel would wait forever. What happens here?
 
@@ -288,9 +288,9 @@ def one_waits(x):
 # %% [markdown] id="send-text"
 # ## From core to core
 #
-# A barrier with shared HBM is a long way for a few numbers: to HBM, wait, and back from HBM. `nisa.sendrecv` goes from
-# SBUF to SBUF: each core gives a tile (`src`) and gets one (`dst`). Both call it with the same `pipe_id`, and no other barrier
-# is needed. Mind the order of its parameters: `src` comes first.
+# Shared HBM with a barrier is a long way round for a few numbers: to HBM, wait, and back from HBM. `nisa.sendrecv`
+# goes from SBUF to SBUF: each core gives a tile (`src`) and gets one (`dst`). Both call it with the same `pipe_id`,
+# and no barrier is needed. Note the order of its parameters: `src` comes first.
 #
 # `swap(x)` exchanges the two halves of the columns without touching HBM in between.
 
@@ -337,8 +337,8 @@ check("30.4", shares_direct)
 # %% [markdown] id="price-text"
 # ## What an exchange costs
 #
-# `meet(x, way)` is a kernel that does little but meet. The table has it without an exchange, with a barrier and shared HBM,
-# and with sendrecv; each exchanges one number per row.
+# `meet(x, way)` is a kernel that does little but exchange data. The table has it without an exchange, with a barrier
+# and shared HBM, and with sendrecv; each exchanges one number per row.
 #
 # **Predict.** An exchange over HBM is a store, a barrier and a load. How many microseconds is that?
 
@@ -383,8 +383,8 @@ for way in ("no exchange", "barrier", "sendrecv"):
 assert times["no exchange"] < times["sendrecv"] < times["barrier"]
 
 # %% [markdown] id="price-after"
-# Microseconds, in which a core could have added up a large tile. So split along an axis where the cores need little of each
-# other: for sums along rows, give each core *rows*. Then there is nothing to exchange, as in 30.1.
+# Several, and in that time a core could have added up a large tile. So split along an axis where the cores need
+# little from each other: for sums along rows, give each core *rows*. Then there is nothing to exchange, as in 30.1.
 
 # %% [markdown] id="rounds-text"
 # ## Your turn: 30.5 The second round
@@ -393,14 +393,14 @@ assert times["no exchange"] < times["sendrecv"] < times["barrier"]
 # the two arrays each core adds up its half of the columns, stores that in `staged`, and after a barrier adds both
 # parts for *its half of the rows*.
 #
-# The barrier is there, and still there is a race. Run it, read the finding, name the cause and mend it.
+# The barrier is there, and still there is a race. Run it, read the finding, name the cause and fix it.
 #
 # | cause | |
 # |---|---|
 # | `"missing"` | no barrier stands between a core's write and the other's read of it |
-# | `"reuse"` | the next round writes over what the other core may still be reading |
-# | `"private"` | each core has a `staged` of its own, and never sees the other's |
-# | `"partner"` | one core waits at a barrier that the other never comes to |
+# | `"reuse"` | the next round overwrites data that the other core may still be reading |
+# | `"private"` | each core has its own `staged`, and never sees the other's |
+# | `"partner"` | one core waits at a barrier that the other never reaches |
 
 
 # %% id="rounds"
@@ -444,9 +444,9 @@ check("30.5", two_sums, cause=...)
 #
 # * `kernel[2]` runs on two cores; `nl.program_id(0)` says which one is being traced.
 # * `nl.shared_hbm` is shared; SBUF, PSUM and `nl.private_hbm` are not.
-# * Nothing orders two cores but a meeting: `core_barrier` for one tensor in shared HBM, `sendrecv` for tiles in SBUF.
-# * A race may compute the right numbers. The finding tells it all the same, with both lines.
-# * What is used again needs a second meeting: before it is written over, the other must have read it.
-# * Two cores are worth it where there is enough to do for both, evenly, with little to tell each other.
+# * Only a meeting orders two cores: `core_barrier` for one tensor in shared HBM, `sendrecv` for tiles in SBUF.
+# * A race may compute the right numbers. The finding reports it anyway, with both lines.
+# * Memory that is reused needs a second meeting: the other core must read it before you overwrite it.
+# * Two cores are worth it if both have enough to do, in equal parts, and little to exchange.
 #
 # `%nki_exercise` shows which exercises you have solved. Next: [31 Dynamic loops](31_dynamic_loops.ipynb).

@@ -1,9 +1,9 @@
 # %% [markdown] id="title"
 # # 31 Dynamic loops
 #
-# Until now every number of passes and every address was known when the kernel was compiled. Here they come from
-# **data**: how many tiles there are, when to stop, which rows to take. You meet **registers**, **loops that the device
-# runs**, and **dynamic addresses**, and what each of them costs. About 45 minutes.
+# Until now every loop count and every address was known when the kernel was compiled. Here they come from **data**:
+# how many tiles there are, when to stop, which rows to take. You meet **registers**, **loops that the device runs**,
+# and **dynamic addresses**, and what each of them costs. About 45 minutes.
 
 # %% [markdown] id="load-text"
 # ## Load the extension
@@ -62,17 +62,17 @@ def largest_in_python(x, tiles):
 
 
 # %% [markdown] id="python-after"
-# The value is in a **register**: a small integer store beside the engines, filled by `nisa.register_load` while the kernel
-# runs. Python, which writes the program down, can pass the register on, but it cannot look into it. Neither `range`, `int`
-# nor `if` work with it. These do:
+# The value is in a **register**: a small integer store beside the engines, filled by `nisa.register_load` while the
+# kernel runs. Python only writes the program down: it can pass the register on, but it cannot see the value. So
+# `range`, `int` and `if` do not work with it. These do:
 #
 # | | |
 # |---|---|
 # | `nl.fori_loop(lower, upper, body)` | the bounds of a loop that the *device* runs |
-# | `nl.while_loop(register, body)` | its condition: not zero |
+# | `nl.while_loop(register, body)` | its condition: continue while not zero |
 # | `t[i]`, `t[nl.ds(i, size)]`, `t.ap(..., scalar_offset=i)` | an index: *where* a view begins |
 #
-# What stays fixed is every **shape**: a register can move a window, and cannot make it larger.
+# Every **shape** stays fixed: a register can move a window, but cannot make it larger.
 
 # %% [markdown] id="loop-spec"
 # ## A loop on the device
@@ -81,8 +81,8 @@ def largest_in_python(x, tiles):
 #
 # **Specification.** `largest(x, tiles)` returns, element by element, the largest of the first *n* tiles of `x`, as [128, 256].
 #
-# `fori_loop` calls `body` **once**, with a register `i`, and what it writes down is the body of the loop. All passes
-# share that body, so what is to survive a pass must live in a tile made before the loop: here `most`.
+# `fori_loop` calls `body` **once**, with a register `i`, and records the instructions as the body of the loop. All
+# passes share that body, so data that must survive a pass lives in a tile made before the loop: here `most`.
 #
 # **Predict.** How many instructions will the *program* have for three tiles, and how many for eight?
 
@@ -133,8 +133,8 @@ for n in (1, 3, 8):
     )
 
 # %% [markdown] id="again-after"
-# The loop is one thing with a beginning and an end in the program. In the view of the IR it stays a loop; the lines in it
-# are there once.
+# In the program the loop is one block with a beginning and an end. The view of the IR shows it as a loop, and each
+# line in it once.
 
 # %% id="loop-ir"
 # %nki --run "largest(x, whole(3))" --name with_loop --show ir
@@ -142,8 +142,9 @@ for n in (1, 3, 8):
 # %% [markdown] id="between-spec"
 # ## Your turn: 31.1 From here to there
 #
-# **Specification.** `sum_between(x, bounds)` returns the **sum** of the tiles first, first + 1, ..., last - 1. `bounds` is
-# `[[first, last]]` of int32. Where first is last, the result is zero. Only the tiles that are asked for are loaded.
+# **Specification.** `sum_between(x, bounds)` returns the **sum** of the tiles first, first + 1, ..., last - 1.
+# `bounds` is `[[first, last]]` of int32. If first equals last, the result is zero. Load only the tiles that are
+# needed.
 
 
 # %% id="between" exercise="31.1"
@@ -162,8 +163,8 @@ check("31.1", sum_between)
 # %% [markdown] id="price-text"
 # ## What a loop costs
 #
-# The alternative is to unroll for all eight tiles, and to compile a kernel for each *n* or to work on tiles that nobody
-# needs. `largest_unrolled(x, n)` takes *n* as a Python number and is compiled anew for each.
+# The alternative is to unroll: compile a kernel for each *n*, or always work on all eight tiles, needed or not.
+# `largest_unrolled(x, n)` takes *n* as a Python number and is compiled again for each.
 #
 # **Predict.** For the same *n*, which is faster: the loop or the unrolled kernel? By how much for eight tiles?
 
@@ -198,12 +199,13 @@ for n in (1, 2, 4, 8):
 assert loop.profile.total_ns > flat.profile.total_ns, "passes do not overlap, tiles do"
 
 # %% [markdown] id="price-after"
-# The unrolled program grows with each tile, and its tiles overlap: while one is compared, the next is on its way. In the
-# loop a pass begins when the one before is complete, so each pays the whole way from the start of a transfer to its last byte.
+# The unrolled program grows with each tile, and its tiles overlap: while one is compared, the next is on its way. In
+# the loop a pass begins only when the one before is complete, so each pass waits for its whole transfer, from the
+# start to the last byte.
 #
-# That passes never overlap is an *assumption of this model* (the report says so among its warnings), and on a device the gap
-# may be smaller. What the documentation says is where it comes from: in an unrolled loop the compiler may mix the
-# instructions of all tiles, and of a loop on the device it has one body, which is run again.
+# That passes never overlap is an *assumption of this model* (the report says so among its warnings), and on a device
+# the gap may be smaller. The documentation gives the reason: in an unrolled loop the compiler can interleave the
+# instructions of all tiles; a loop on the device has one body, which runs again and again.
 
 # %% [markdown] id="waits-text"
 # ## Your turn: 31.2 What a pass waits for
@@ -218,11 +220,11 @@ answer("31.2", ..., largest_result)
 # %% [markdown] id="four-spec"
 # ## Your turn: 31.3 Four tiles in a pass
 #
-# Between one tile per pass and all in one program lies the usual way: a *few* tiles in each pass.
+# The usual way lies between one tile per pass and all tiles in one program: a *few* tiles in each pass.
 #
-# **Specification.** `sum_by_four(x, tiles)` returns the sum of the first *n* tiles, and *n* is a multiple of four. Each pass
-# takes four tiles. `fori_loop` has a `step`, which must be a Python number, and `blocks[nl.ds(i, 4)]` are the four
-# blocks from number *i* on.
+# **Specification.** `sum_by_four(x, tiles)` returns the sum of the first *n* tiles, and *n* is a multiple of four.
+# Each pass takes four tiles. `fori_loop` has a `step`, which must be a Python number, and `blocks[nl.ds(i, 4)]` are
+# the four blocks starting with number *i*.
 #
 # **Predict.** The unrolled kernel took one time, the loop another. Where between them will this one be?
 
@@ -244,8 +246,8 @@ check("31.3", sum_by_four)
 # %% [markdown] id="while-text"
 # ## Until it is enough
 #
-# Sometimes not even the device knows the number of passes in advance. `nl.while_loop(register, body)` tests the register
-# **before** each pass; `body` gets it, and returns the register with the next condition.
+# Sometimes even the device does not know the number of passes in advance. `nl.while_loop(register, body)` tests the
+# register **before** each pass; `body` gets it, and returns the register with the next condition.
 #
 # `halved(x)` halves a row until no element is larger than 1. The comparison `nl.greater` gives 1 or 0, written as int32.
 #
@@ -295,15 +297,15 @@ for largest_element in (0.75, 1.5, 100.0):
     )
 
 # %% [markdown] id="while-after"
-# The first row needs none: the test comes first. And the -1000 bothers nobody, since it is not *larger* than 1.
+# The first row needs none: the test comes first. And the -1000 does not matter, since it is not *larger* than 1.
 
 # %% [markdown] id="doubled-spec"
 # ## Your turn: 31.4 Double until it is enough
 #
-# **Specification.** `doubled(x, limit)` doubles the row `x` [1, columns] as often as needed until its largest **magnitude** is
-# at least `limit`, an array [1, 1] of float32. That may be no time at all.
+# **Specification.** `doubled(x, limit)` doubles the row `x` [1, columns] as often as needed until its largest
+# **magnitude** is at least `limit`, an array [1, 1] of float32. It may not need to double at all.
 #
-# Write the test as a function of its own: it is needed in two places.
+# Write the test as a separate function: you need it in two places.
 
 
 # %% id="doubled" exercise="31.4"
@@ -332,7 +334,8 @@ check("31.4", doubled)
 #
 # ![The window has four columns; the register says where they begin](window.svg)
 #
-# A register is an index wherever an integer is one. `nl.ds(at, size)` is a slice that begins at `at` and has `size` elements.
+# A register can be an index wherever an integer can. `nl.ds(at, size)` is a slice that begins at `at` and has `size`
+# elements.
 #
 # **Predict.** `columns_from(x, at)` returns 64 columns of 256. What happens for `at` = 200?
 
@@ -354,15 +357,16 @@ def columns_from(x, at):
 # %nki --run "columns_from(x[:128], whole(200))" --expect NKI402
 
 # %% [markdown] id="window-after"
-# The kernel compiled: nobody knew the number. The error comes while it runs, and its line is that of the address.
+# The kernel compiles, because the number is not known yet. The error comes while it runs, at the line with the
+# address.
 
 # %% [markdown] id="rolled-spec"
 # ## Your turn: 31.5 Around the corner
 #
-# **Specification.** `rolled(x, shift)` moves all columns *s* places to the left; those that fall off come back on the right:
-# `out[:, j] = x[:, (j + s) % columns]`, for at most 128 rows and 0 <= s < columns.
+# **Specification.** `rolled(x, shift)` moves all columns *s* places to the left; those that drop off come back on the
+# right: `out[:, j] = x[:, (j + s) % columns]`, for at most 128 rows and 0 <= s < columns.
 #
-# Two pieces of sizes s and columns - s would do, if sizes could come from a register. Four transfers are allowed.
+# Two pieces of sizes s and columns - s would do if sizes could come from a register. Four transfers are allowed.
 
 
 # %% id="rolled" exercise="31.5"
@@ -380,7 +384,8 @@ check("31.5", rolled)
 # %% [markdown] id="rows-text"
 # ## Rows by number
 #
-# A table has 1000 rows, and `ids` says which of them are wanted. With registers that is a loop: load a number, copy its row.
+# A table has 1000 rows, and `ids` says which of them you want. With registers that is a loop: load a number, copy its
+# row.
 
 
 # %% id="rows"
@@ -411,11 +416,12 @@ def rows_one_by_one(table, ids):
 # The other way is one transfer for many rows, a **gather**: `table.vector_select(0, index)` is a view whose row *k* is row
 # `index[k]` of the table. `index` is a tile in SBUF with one number in each partition, so at most 128 of them.
 #
-# Who makes the descriptors? The hardware blocks take an address from a register, but not from a list. For a gather it is
-# **GpSimd**, in software (the documentation's page on the *descriptor generation engine* has a table of this).
+# Who makes the descriptors? The hardware blocks take an address from a register, but not from a list. For a gather
+# **GpSimd** makes them, in software (the documentation's page on the *descriptor generation engine* has a table of
+# this).
 #
-# A number outside of the table is an error, as with registers. With `oob_mode.skip` the row is left alone instead: a
-# usual trick for padding. Here -1 means "no row", and the tile is zero before.
+# A number outside the table is an error, as with registers. With `oob_mode.skip` the row is left unchanged instead, a
+# common trick for padding. Here -1 means "no row", and the tile is zero before.
 #
 # **Predict.** The loop took three instructions for each of 96 rows. How many times faster is the gather?
 
@@ -475,7 +481,8 @@ check("31.6", embed)
 # %% [markdown] id="old-text"
 # ## Older kernels
 #
-# You will read two older ways to write these loops. They work, and the finding says what to write since NKI 0.6.
+# You will come across two older ways to write these loops. They still work, and the finding says what to write since
+# NKI 0.6.
 
 
 # %% id="old"
@@ -506,9 +513,10 @@ for finding in ranged_result.findings:
 # ## What you have seen
 #
 # * A register holds a number that is only known at run time: a bound, a condition, or an index, never a shape.
-# * `fori_loop` and `while_loop` write their body down once. State goes from pass to pass in tiles made before the loop.
-# * A loop takes its number of passes from data, and gives up overlap. A few tiles in each pass bring most of it back.
+# * `fori_loop` and `while_loop` record their body once. State passes from one pass to the next in tiles made before
+#   the loop.
+# * A loop takes its number of passes from data, but loses overlap. A few tiles in each pass bring most of it back.
 # * An index is checked while the kernel runs.
-# * Many rows by number are one gather; GpSimd makes its descriptors.
+# * To fetch many rows by number, use one gather; GpSimd makes its descriptors.
 #
 # `%nki_exercise` shows which exercises you have solved.
