@@ -196,8 +196,8 @@ check("12.2", gate)
 # ## Tables cost time
 #
 # Functions are grouped in tables. A function from another table loads that table. Here four parts of a tile get
-# `exp`, then `tanh`, part by part. In one kernel the compiler may choose the order; in the other, `nl.no_reorder()`
-# keeps yours.
+# `exp`, then `tanh`, part by part. In one run the compiler may choose the order; in the other, `nl.no_reorder()`
+# keeps the order of the kernel.
 #
 # **Predict.** How many tables will be loaded in each case?
 
