@@ -15,7 +15,7 @@ LINT = (
 )
 
 ROOMS = (
-    "api cli compiler dialects dtypes errors exercises explain frameworks hardware ir isa kernels "
+    "api backends cli compiler dialects dtypes errors exercises explain frameworks ir isa kernels "
     "language magics profiler progress rewrite runtime server session settings simulator source "
     "targets timing views widgets"
 ).split()

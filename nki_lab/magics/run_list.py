@@ -60,7 +60,7 @@ class RunList:
         """Note a run of the cell that is running; of one kernel's only the last is kept."""
         before = self._fresh.pop(result.name, None)
         # What is listed says nothing of arrays, which may be large and which nobody else may keep.
-        bare = replace(result, inputs=(), outputs=(), value=None, before=None)
+        bare = replace(result, run=result.run.without_arrays(), inputs=(), value=None, before=None)
         times = 1 if before is None else before.times + 1
         self._fresh[result.name] = _Fresh(weakref.ref(result), bare, times)
 
@@ -99,14 +99,14 @@ def _row(result: Result, cell: str, ids: CellIds) -> Row:
     row: Row = {
         "kernel": result.name,
         "target": target.name,
-        "cores": 1 + len(result.others),
+        "cores": 1 + len(result.compiled.others),
         "ns": None,
         "bound": "",
         "resource": "",
         "memory": [],
         "findings": diagnostics(ids, cell, findings=result.findings),
     }
-    executed = len(result.execution.order)
+    executed = sum(len(e.order) for e in result.run.executions[:1])
     if "profile" in vars(result) or executed <= TIMED_INSTRUCTIONS:
         profile = result.profile
         bound = bound_by(profile)

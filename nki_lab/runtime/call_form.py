@@ -1,4 +1,4 @@
-"""Is a call one that a kernel was compiled for, and in which order do its arrays come?"""
+"""The form of a call: whether a kernel was compiled for it, and the order of its arrays."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""What does a kernel that has been compiled do when it is called?"""
+"""Compiled kernels: a call binds its arrays and runs the program, without tracing."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from nki_lab.backends import BACKENDS, Backend, Run
 from nki_lab.compiler.findings import refuse_findings
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.pipeline import CompiledKernel
@@ -20,20 +20,15 @@ from nki_lab.errors import (
     KernelArgument,
     NkiError,
     NotOnTarget,
-    SimulationError,
-    UninitializedRead,
     without_our_frames,
 )
-from nki_lab.ir.program.execution import Execution
-from nki_lab.ir.program.nodes import Finding
 from nki_lab.runtime.arrays import argument_array, is_foreign_array, library_of, to_library
-from nki_lab.runtime.bindings import binding
 from nki_lab.runtime.call_form import CallForm, StoredForm
 from nki_lab.runtime.recording import record, warn_of
 from nki_lab.runtime.result import Result
 from nki_lab.runtime.steps import kept_inputs
 from nki_lab.settings import Settings
-from nki_lab.simulator import EagerRun, Program, SimulatorOptions, of_rank, run_ranks
+from nki_lab.simulator import SimulatorOptions, of_rank
 from nki_lab.targets.spec import Target
 
 
@@ -98,23 +93,14 @@ class CompiledFunction:
                 found.append(self._taken(args, kwargs, check=rank > 0))
             except KernelArgument as error:
                 raise of_rank(rank, error) from None
-        with binding(self.compiled, self._options, len(calls)) as (programs, pairs):
-            with _told_before(programs):
-                outputs = run_ranks(programs, [arrays for _, arrays in found], pairs)
-            self.runs += 1
-            results = [
-                result_of(
-                    self.compiled,
-                    own,
-                    values,
-                    arrays,
-                    out,
-                    self._options,
-                    self._retrace,
-                    ranks=len(calls),
-                )
-                for (values, arrays), out, own in zip(found, outputs, programs, strict=True)
-            ]
+        runs = self._backend.run_ranks(
+            self.compiled, [arrays for _, arrays in found], self._options, self._retrace
+        )
+        self.runs += 1
+        results = [
+            self._result(run, values, arrays, ranks=len(calls))
+            for run, (values, arrays) in zip(runs, found, strict=True)
+        ]
         record(results[0])  # one program: the views of a cell show it once
         return results
 
@@ -129,22 +115,20 @@ class CompiledFunction:
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], check: bool) -> Result:
         values, arrays = self._taken(args, kwargs, check)
         before = kept_inputs(self.compiled.kernel, arrays)
-        with binding(self.compiled, self._options) as (programs, pairs):
-            (cores,) = programs
-            with _told_before(programs):
-                if len(cores) > 1:
-                    (outputs,) = run_ranks(programs, [arrays], pairs)
-                else:
-                    try:
-                        outputs = cores[0].run(arrays)
-                    except SimulationError as error:
-                        # An uninitialised read is an error of this run if it is strict, which steps need not be.
-                        error.can_be_stepped = not isinstance(error, UninitializedRead)
-                        raise
-            self.runs += 1
-            return result_of(
-                self.compiled, cores, values, arrays, outputs, self._options, self._retrace, before
-            )
+        run = self._backend.run(self.compiled, arrays, self._options, self._retrace)
+        self.runs += 1
+        return self._result(run, values, arrays, before)
+
+    def _result(
+        self, run: Run, values: list[Any], arrays: list[Any], *facts: Any, **more: Any
+    ) -> Result:
+        return result_of(
+            self.compiled, run, values, arrays, self._options, self._retrace, *facts, **more
+        )
+
+    @property
+    def _backend(self) -> Backend:
+        return BACKENDS["simulator"]
 
     def _taken(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], check: bool
@@ -185,36 +169,20 @@ def simulation_options(settings: Settings) -> SimulatorOptions:
 
 def result_of(
     compiled: CompiledKernel,
-    runs: Sequence[Program | EagerRun],
+    run: Run,
     given: list[Any],
     arrays: Sequence[np.ndarray],
-    outputs: list[np.ndarray],
     options: SimulatorOptions,
     retrace: Retrace | None,
     before: dict[int, np.ndarray] | None = None,
     ranks: int = 1,
 ) -> Result:
-    """Return the Result of a run; `runs` are those of the cores, `before` are copies of inputs that it wrote."""
+    """Return the Result of a run on the arrays `given`; `before` are copies of inputs that it wrote."""
     library = next((library_of(v) for v in given if library_of(v) != "numpy"), "numpy")
-    executions = [
-        Execution.of(k, r.trips)
-        for k, r in zip((compiled.kernel, *compiled.others), runs, strict=True)
-    ]
-    result = Result(
-        compiled=compiled,
-        execution=executions[0],
-        others=tuple(executions[1:]),
-        inputs=tuple(arrays),
-        outputs=tuple(outputs),
-        value=_structured(compiled.kernel.result, [to_library(o, library) for o in outputs]),
-        noticed=_noticed(runs),
-        retrace=retrace,
-        before=before,
-        options=options,
-        ranks=ranks,
-    )
+    value = _structured(compiled.kernel.result, [to_library(o, library) for o in run.outputs])
+    result = Result(compiled, run, tuple(arrays), value, retrace, before, options, ranks)
     if options.strict:
-        refuse_findings(result.noticed)
+        refuse_findings(run.findings)
     return result
 
 
@@ -222,27 +190,6 @@ def recorded(result: Result) -> Result:
     """Return a result after telling whoever collects runs."""
     record(result)
     return result
-
-
-@contextmanager
-def _told_before(programs: Sequence[Sequence[Program]]) -> Iterator[None]:
-    """Add to what ends a run what it read unwritten before: an index nobody wrote is often the cause."""
-    try:
-        yield
-    except SimulationError as error:
-        runs = [run for cores in programs for run in cores]
-        told = (finding for run in runs for finding in run.unwritten.findings(run.kernel, None))
-        error.notes = tuple(dict.fromkeys((*error.notes, *(f.message for f in told))))
-        raise
-
-
-def _noticed(runs: Sequence[Program | EagerRun]) -> tuple[Finding, ...]:
-    """Return what the values of a run showed, each fact once for all cores."""
-    unique: dict[Any, Finding] = {}
-    for run in runs:
-        for finding in run.noticed():
-            unique.setdefault((finding.message, finding.stack), finding)
-    return tuple(unique.values())
 
 
 def numpy_arguments(

@@ -16,6 +16,7 @@ from types import CodeType, FunctionType
 from typing import Any
 from weakref import WeakSet
 
+from nki_lab.backends.simulated import SimulatedRun
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.author_order import Edges, edges_of
@@ -234,9 +235,8 @@ class KernelFunction:
         before = kept_inputs(compiled.kernel, arrays)  # which are written at the end
         outputs = eager.end(compiled.kernel)
         retrace = self._retrace(settings, arguments)
-        return recorded(
-            result_of(compiled, [eager], values, arrays, outputs, options, retrace, before)
-        )
+        run = SimulatedRun.of(compiled, [eager], outputs, retrace)
+        return recorded(result_of(compiled, run, values, arrays, options, retrace, before))
 
     def __repr__(self) -> str:
         return f"<NKI kernel {self.__name__}{self.__signature__}>"

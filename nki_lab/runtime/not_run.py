@@ -1,4 +1,4 @@
-"""What can the views show of a compiled kernel that has not run?
+"""Views of a compiled kernel that has not run.
 
 Its program, where its tensors lie, and what was found. Where the program alone tells which instructions are executed,
 their times are modelled, too; how often a device loop runs is known only from running it.

@@ -1,4 +1,4 @@
-"""What is known about one run of a kernel?"""
+"""Results: a compiled kernel, one run of it, and everything the views show of both."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.backends import Run
 from nki_lab.compiler.pipeline import CompiledKernel
 from nki_lab.compiler.retrace import Retrace
-from nki_lab.ir.program.execution import Execution, Iterations
+from nki_lab.ir.program.execution import Execution
 from nki_lab.ir.program.nodes import Finding, Kernel
 from nki_lab.ir.text.printer import print_kernel
 from nki_lab.profiler.analyses.advice import Advices
@@ -27,9 +28,8 @@ from nki_lab.runtime.repeated_calls import Benchmark, benchmark_of
 from nki_lab.runtime.steps import steps_of_run
 from nki_lab.runtime.view_data import make_view_data
 from nki_lab.simulator import SimulatorOptions
-from nki_lab.timing import simulate_cores, simulate_time
 from nki_lab.timing.origins import kernel_lines, label_of
-from nki_lab.views.run import Steps, ViewData
+from nki_lab.views.run import NoSteps, Steps, ViewData
 from nki_lab.views.texts import view_text
 from nki_lab.views.vary.variants import Variants
 
@@ -56,26 +56,20 @@ class Result:
 
     Attributes:
         compiled: the program that ran, with its state after each pass.
-        execution: which instructions ran, in which order.
+        run: what the backend gave back.
         inputs: NumPy arrays given, in order.
-        outputs: NumPy arrays returned, in order.
-        others: the same of the other cores of a logical core.
         value: what calling the kernel returns: the outputs in the caller's library and structure.
-        noticed: findings that only the values of this run could show.
         retrace: traces the kernel again, to read its loop variables; None for a kernel from a file.
         before: copies of the inputs that the kernel wrote, from before the run, by number; None where they were too
             large to be kept.
-        options: choices of the simulation.
+        options: what was chosen for the run.
         ranks: how many ranks ran together.
     """
 
     compiled: CompiledKernel
-    execution: Execution = field(repr=False)
+    run: Run = field(repr=False)
     inputs: tuple[np.ndarray, ...] = field(repr=False)
-    outputs: tuple[np.ndarray, ...] = field(repr=False)
     value: Any = field(repr=False)
-    others: tuple[Execution, ...] = field(default=(), repr=False)
-    noticed: tuple[Finding, ...] = field(default=(), repr=False)
     retrace: Retrace | None = field(default=None, repr=False)
     before: Mapping[int, np.ndarray] | None = field(default=None, repr=False)
     options: SimulatorOptions = field(default_factory=SimulatorOptions, repr=False)
@@ -83,17 +77,8 @@ class Result:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Go to another process by value: arrays, findings, and the program as in a file, without its source."""
-        trips = tuple(e.trips for e in (self.execution, *self.others))
-        facts = (
-            self.inputs,
-            self.outputs,
-            self.value,
-            self.noticed,
-            self.before,
-            self.options,
-            self.ranks,
-        )
-        return _sent, (self.compiled, trips, facts)
+        facts = self.inputs, self.value, None, self.before, self.options, self.ranks
+        return Result, (self.compiled, self.run, *facts)
 
     @property
     def name(self) -> str:
@@ -108,7 +93,22 @@ class Result:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What the author should know."""
-        return (*self.compiled.findings, *self.noticed)
+        return (*self.compiled.findings, *self.run.findings)
+
+    @property
+    def outputs(self) -> tuple[np.ndarray, ...]:
+        """NumPy arrays returned, in order."""
+        return self.run.outputs
+
+    @property
+    def execution(self) -> Execution:
+        """Which instructions ran, in which order."""
+        return self.run.executed("the execution")[0]
+
+    @property
+    def others(self) -> tuple[Execution, ...]:
+        """The same of the other cores of a logical core."""
+        return self.run.executed("the execution")[1:]
 
     @property
     def ir(self) -> Mapping[str, str]:
@@ -117,19 +117,9 @@ class Result:
 
     @cached_property
     def profile(self) -> Profile:
-        """The modelled timeline, in Neuron Explorer's tables."""
+        """The timeline, in Neuron Explorer's tables: modelled by the simulator, measured by other backends."""
         with phase(self.name):
-            if not self.others:
-                return simulate_time(self.execution, iterations=self._iterations(self.kernel))
-            executions = (self.execution, *self.others)
-            return simulate_cores(
-                executions,
-                iterations=[self._iterations(execution.kernel) for execution in executions],
-            )
-
-    def _iterations(self, kernel: Kernel) -> Callable[[], Iterations | None]:
-        retrace = self.retrace
-        return lambda: None if retrace is None else retrace.iterations(kernel)
+            return self.run.profile()
 
     def critical_path(self) -> CriticalPath:
         """Return the chain of instructions and transfers that took the whole time."""
@@ -137,7 +127,7 @@ class Result:
 
     def benchmark(self) -> Benchmark:
         """Return the modelled time of one call, and of one of many right behind each other (`nki_lab.benchmark`)."""
-        return benchmark_of((self.execution, *self.others))
+        return benchmark_of(self.run.executed("the time of many calls"))
 
     def stalls(self) -> Stalls:
         """Return what every engine stood still for, and how long."""
@@ -165,7 +155,7 @@ class Result:
         Nothing is computed, and nothing of the run changes. A notebook shows what is returned as sliders with the
         timeline of what they say. Names and values are those of `nki_lab.vary`; without any they are proposed.
         """
-        return _variants(self.retrace, len(self.others), self.view_data, values)
+        return _variants(self.retrace, len(self.compiled.others), self.view_data, values)
 
     def advice(self) -> Advices:
         """Return which changes of the kernel would make it faster, the largest gain first."""
@@ -190,7 +180,8 @@ class Result:
         )
         # Nothing of it leads back to the result or to itself: what nobody holds any more goes at once.
         return replace(
-            data, make_variants=partial(_variants, self.retrace, len(self.others), data, {})
+            data,
+            make_variants=partial(_variants, self.retrace, len(self.compiled.others), data, {}),
         )
 
     @property
@@ -205,6 +196,11 @@ class Result:
     @cached_property
     def _make_steps(self) -> Callable[[], Steps]:
         """Gives the steps, always the same; views keep it, and with it no Result."""
+        if not self.run.executions:
+            problem = f"the backend `{self.run.backend}` gives no values between instructions"
+            return partial(
+                NoSteps, f"{problem}; run it with backend='simulator' to step through it"
+            )
         return cache(
             partial(
                 steps_of_run,
@@ -242,16 +238,3 @@ def _variants(
     from nki_lab.runtime.vary import variants_of_run
 
     return variants_of_run(retrace, 1 + others, start, values)
-
-
-def _sent(
-    compiled: CompiledKernel, trips: tuple[tuple[int, ...], ...], facts: tuple[Any, ...]
-) -> Result:
-    """Return a run of another process."""
-    kernels = (compiled.kernel, *compiled.others)
-    execution, *others = (Execution.of(k, t) for k, t in zip(kernels, trips, strict=True))
-    inputs, outputs, value, noticed, before, options, ranks = facts
-    return Result(
-        compiled, execution, inputs, outputs, value, tuple(others), noticed,
-        before=before, options=options, ranks=ranks,
-    )  # fmt: skip

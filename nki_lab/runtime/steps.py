@@ -1,4 +1,4 @@
-"""How does a run become steps that can be gone through, forward and back, with the values around each?"""
+"""Turns a run into steps that can be gone through, forward and back, with the values around each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How is a kernel timed without computing anything?
+"""Times a kernel without computing anything.
 
 It is traced on shapes and dtypes, compiled and put through the timing model. Values are needed only where they decide
 how often a loop of the device runs; then it is run on copies of the arrays, if there are any.
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.backends.simulated import Simulator
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.pipeline import CompiledKernel, compile_kernel
@@ -27,11 +28,9 @@ from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.program.execution import Execution, known_trips
 from nki_lab.ir.program.nodes import Kernel
 from nki_lab.profiler.profile import Profile
-from nki_lab.runtime.bindings import binding
 from nki_lab.runtime.compiled import check_cores, simulation_options
 from nki_lab.runtime.view_data import make_view_data
 from nki_lab.settings import Settings
-from nki_lab.simulator import run_ranks
 from nki_lab.targets.spec import Target
 from nki_lab.timing import simulate_cores, simulate_time
 from nki_lab.views.run import ViewData
@@ -156,13 +155,8 @@ def _run(
 ) -> list[tuple[int, ...] | None]:
     """Return how often the loops of each core ran, on copies of the arrays cast to the dtypes compiled for."""
     given = [arrays[s.name].astype(s.dtype.host) for s in compiled.kernel.inputs]
-    with binding(compiled, simulation_options(Settings.read())) as (programs, pairs):
-        (cores,) = programs
-        if len(cores) > 1:
-            run_ranks(programs, [given], pairs)
-        else:
-            cores[0].run(given)
-        return [tuple(core.trips) for core in cores]
+    run = Simulator().run(compiled, given, simulation_options(Settings.read()))
+    return [execution.trips for execution in run.executions]
 
 
 def fresh(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""How does a run become the plain data that views show?
+"""Turns a run into the plain data that views show.
 
 Views know neither the compiler nor the IR (see `nki_lab.views.run`); this is where a
 compiled program is put into their words.

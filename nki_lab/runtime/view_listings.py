@@ -1,4 +1,4 @@
-"""Which lines of the author's text did a program come from?"""
+"""The lines of the author's text that a program came from."""
 
 from __future__ import annotations
 

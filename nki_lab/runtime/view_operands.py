@@ -1,4 +1,4 @@
-"""What does each operand of an instruction look like in the words of the views?"""
+"""The operands of an instruction, in the words of the views."""
 
 from __future__ import annotations
 

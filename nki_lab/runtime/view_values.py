@@ -1,4 +1,4 @@
-"""What did a tensor hold at some moment of a run, in the words of the views?
+"""The values of a tensor at some moment of a run, in the words of the views.
 
 A run keeps what it was given and what came out. Everything in between is computed again, by the run's steps.
 """

@@ -12,9 +12,10 @@ import weakref
 import numpy as np
 import pytest
 
+from nki_lab.backends import bindings
 from nki_lab.compiler.pipeline import CompiledKernel
 from nki_lab.exercises.catalog import lesson_folders
-from nki_lab.runtime import Result, bindings
+from nki_lab.runtime import Result
 from nki_lab.runtime.recording import record
 from nki_lab.simulator import Program
 from nki_lab.widgets.open_views import open_views

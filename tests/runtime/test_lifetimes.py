@@ -15,11 +15,12 @@ import pytest
 import nki_lab
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
+from nki_lab.backends import bindings
 from nki_lab.compiler.reuse import reuse
 from nki_lab.errors import AddressOutOfRange, NkiError
 from nki_lab.ir.program.nodes import Kernel
 from nki_lab.isa.reading import read_kernel
-from nki_lab.runtime import bindings, jit, run
+from nki_lab.runtime import jit, run
 from nki_lab.runtime.recording import record_runs
 from nki_lab.runtime.result import Result
 from nki_lab.simulator import Program

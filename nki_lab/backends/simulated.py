@@ -1,0 +1,127 @@
+"""The simulator as a backend: values from NumPy, times from the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from nki_lab.backends.backend import Backend, Run
+from nki_lab.backends.bindings import binding
+from nki_lab.compiler.pipeline import CompiledKernel
+from nki_lab.compiler.retrace import Retrace
+from nki_lab.errors import SimulationError, UninitializedRead
+from nki_lab.ir.program.execution import Execution, Iterations
+from nki_lab.ir.program.nodes import Finding, Kernel
+from nki_lab.profiler.profile import Profile
+from nki_lab.simulator import EagerRun, Program, SimulatorOptions, run_ranks
+from nki_lab.timing import simulate_cores, simulate_time
+
+
+class SimulatedRun(Run):
+    """A run of the simulator.
+
+    Args:
+        compiled: the program.
+        trips: for each core, how often its device loops ran.
+        outputs, findings: as in `Run`.
+        retrace: traces the kernel again, to read its loop variables; None for a kernel from a file or another process.
+    """
+
+    def __init__(
+        self,
+        compiled: CompiledKernel,
+        trips: Sequence[Sequence[int]],
+        outputs: Sequence[np.ndarray],
+        findings: Sequence[Finding],
+        retrace: Retrace | None = None,
+    ) -> None:
+        kernels = (compiled.kernel, *compiled.others)
+        executions = [Execution.of(k, t) for k, t in zip(kernels, trips, strict=True)]
+        super().__init__(Simulator.name, outputs, findings, executions)
+        self._compiled, self._retrace = compiled, retrace
+
+    @classmethod
+    def of(
+        cls,
+        compiled: CompiledKernel,
+        cores: Sequence[Program | EagerRun],
+        outputs: Sequence[np.ndarray],
+        retrace: Retrace | None,
+    ) -> SimulatedRun:
+        """Return what the cores have computed."""
+        unique: dict[Any, Finding] = {}  # each fact once for all cores
+        for core in cores:
+            for finding in core.noticed():
+                unique.setdefault((finding.message, finding.stack), finding)
+        trips = [core.trips for core in cores]
+        return cls(compiled, trips, outputs, tuple(unique.values()), retrace)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        trips = [execution.trips for execution in self.executions]
+        return SimulatedRun, (self._compiled, trips, self.outputs, self.findings)
+
+    def profile(self) -> Profile:
+        """Return the modelled timeline."""
+        iterations = [self._iterations(execution.kernel) for execution in self.executions]
+        if len(self.executions) == 1:
+            return simulate_time(self.executions[0], iterations=iterations[0])
+        return simulate_cores(self.executions, iterations=iterations)
+
+    def _iterations(self, kernel: Kernel) -> Callable[[], Iterations | None]:
+        retrace = self._retrace
+        return lambda: None if retrace is None else retrace.iterations(kernel)
+
+
+class Simulator(Backend):
+    """Computes values on this machine and models times."""
+
+    name = "simulator"
+
+    def run(
+        self,
+        compiled: CompiledKernel,
+        arrays: Sequence[np.ndarray],
+        options: SimulatorOptions,
+        retrace: Retrace | None = None,
+    ) -> SimulatedRun:
+        """Run on one core, or on those of a logical core."""
+        return self.run_ranks(compiled, [arrays], options, retrace)[0]
+
+    def run_ranks(
+        self,
+        compiled: CompiledKernel,
+        ranks: Sequence[Sequence[np.ndarray]],
+        options: SimulatorOptions,
+        retrace: Retrace | None = None,
+    ) -> Sequence[SimulatedRun]:
+        """Run as several ranks, in turns."""
+        with binding(compiled, options, len(ranks)) as (programs, pairs):
+            with _told_before(programs):
+                if len(ranks) > 1 or len(programs[0]) > 1:
+                    outputs = run_ranks(programs, ranks, pairs)
+                else:
+                    try:
+                        outputs = [programs[0][0].run(ranks[0])]
+                    except SimulationError as error:
+                        # An uninitialised read is an error of this run if it is strict, which steps need not be.
+                        error.can_be_stepped = not isinstance(error, UninitializedRead)
+                        raise
+            return [
+                SimulatedRun.of(compiled, cores, values, retrace)
+                for cores, values in zip(programs, outputs, strict=True)
+            ]
+
+
+@contextmanager
+def _told_before(programs: Sequence[Sequence[Program]]) -> Iterator[None]:
+    """Add to what ends a run what it read unwritten before: an index nobody wrote is often the cause."""
+    try:
+        yield
+    except SimulationError as error:
+        runs = [run for cores in programs for run in cores]
+        told = (finding for run in runs for finding in run.unwritten.findings(run.kernel, None))
+        error.notes = tuple(dict.fromkeys((*error.notes, *(f.message for f in told))))
+        raise
