@@ -168,16 +168,6 @@ class Target:
         return self.psum_banks * self.psum_bank_bytes
 
     @property
-    def psum_bytes(self) -> int:
-        """Bytes of the whole PSUM."""
-        return self.partitions * self.psum_bytes_per_partition
-
-    @property
-    def hbm_bytes_per_core(self) -> int:
-        """Device memory of one core: an equal share of the chip's."""
-        return self.hbm_bytes_per_chip // self.cores_per_chip
-
-    @property
     def hbm_stack_bytes_per_ns(self) -> float:
         """Bandwidth of one HBM stack, which the official profiler measures utilisation against."""
         return self.hbm_bytes_per_ns_per_chip / self.hbm_stacks_per_chip

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nki_lab.compiler.accesses import Access, by_memory, meeting, share_bytes, shared_bytes
 from nki_lab.errors import BrokenProgram, NkiError
 from nki_lab.ir.definition.instruction import READ, UPDATE, WRITE, Instruction
 from nki_lab.ir.program.nodes import Kernel, Loop
 from nki_lab.ir.tensor.register import Register
 from nki_lab.source import Span
 from nki_lab.targets.engines import DMA
+from tests.compiler.accesses import Access, by_memory, meeting, share_bytes, shared_bytes
 
 _OBSERVED, _MET = "what observers print", "meetings"
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from nki_lab.api import isa as nisa
-from nki_lab.compiler.accesses import by_memory
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
 from nki_lab.compiler.passes.insert_waits import insert_waits
@@ -23,6 +22,7 @@ from nki_lab.language.program import no_reorder
 from nki_lab.targets import TRN2
 from nki_lab.targets.engines import GPSIMD
 from nki_lab.targets.spaces import PRIVATE_HBM, SBUF
+from tests.compiler.accesses import by_memory
 from tests.compiler.check_schedule import check_schedule
 from tests.compiler.programs import SMALL, integers, passed, random_program, simulated, traced
 from tests.compiler.test_insert_waits import conflicts, unguarded

@@ -528,11 +528,6 @@ class Builder:
                     return index
         return None
 
-    def reform(self, i: Instruction) -> Instruction:
-        """Give an instruction whose arguments a pass changed its form."""
-        i.form = Form(i, self.target)
-        return i
-
     # -- registers and loops --------------------------------------------------------------------------------------
 
     @property
