@@ -27,7 +27,7 @@ VARIABLES: dict[str, Variable] = {
     "target": Variable(
         "NEURON_PLATFORM_TARGET_OVERRIDE",
         "trn3",
-        "chip that kernels are compiled for: trn1, inf2, gen2, trn2, gen3, trn3 or gen4",
+        "chip that kernels are compiled for, such as trn2, or an alias, such as gen3",
     ),
     "simulator": Variable(
         "NKI_SIMULATOR",

@@ -138,7 +138,7 @@ def find_kernel(module: ModuleType, name: str, file: str) -> KernelFunction:
         return value
     if not inspect.isfunction(value):
         raise NoKernel(
-            f"`{name}` of {file} is no kernel but {type(value).__name__}",
+            f"`{name}` of {file} is not a kernel (its type is {type(value).__name__})",
             help="name a function decorated with @nki.jit",
         )
     return jit(value)
@@ -172,7 +172,7 @@ def _literal(text: str) -> tuple[str, Any]:
         raise UnknownOption(
             f"--arg {text}: `{value}` is not a Python literal",
             help="write a number, string, True, None, a tuple, list or dict of them, or a name like nl.bfloat16;"
-            f" a string needs quotes of its own: --arg \"{name}='{value}'\"",
+            f" a string needs its own quotes: --arg \"{name}='{value}'\"",
         ) from None
 
 

@@ -354,9 +354,9 @@ def _another_dialect(function: _Function, source: SourceKernel) -> MixedDialects
     dialect, name = next(iter(function.dialects.items()))
     return MixedDialects(
         f"`{function.code.co_name}` is written in {dialect.title}, and the kernel {source.name} in"
-        f" {source.dialect.title}: `{name}` is a name of the former",
+        f" {source.dialect.title}: `{name}` belongs to the former",
         stack=function.callers or (source.place,),
-        help="write a kernel and all that it calls in one dialect; each may be a kernel of its own",
+        help="write a kernel and all that it calls in one dialect; each may be a separate kernel",
     )
 
 

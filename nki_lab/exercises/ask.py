@@ -83,7 +83,7 @@ def answer(id: str, given: Any, run: Any = None) -> None:
     if run is None:
         if problem.run is None:
             raise UsageError(
-                f"{problem.id} is about a run, and none is named",
+                f"{problem.id} needs a run, but none is named",
                 help=f'write answer("{problem.id}", ..., run)',
             )
         with record_runs():

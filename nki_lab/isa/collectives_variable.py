@@ -296,7 +296,7 @@ def _check_apart(ranks, r, came):
     for (_, end, first), (begin, _, second) in pairwise(placed):
         if begin < end:
             raise AddressOutOfRange(
-                f"all_to_all_v: on rank {ranks[r]} the chunk of rank {ranks[second]} from {begin} on lies on that of"
+                f"all_to_all_v: on rank {ranks[r]} the chunk of rank {ranks[second]}, from {begin} on, overlaps that of"
                 f" rank {ranks[first]}, which ends at {end}",
                 help=f"see row {_TO} of metadata_tensor on rank {ranks[r]}",
             )

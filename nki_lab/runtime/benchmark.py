@@ -35,7 +35,7 @@ def benchmark(
     Args:
         kernel: a function decorated with `nki.jit`, or a plain function, or a functools.partial of one.
         args, kwargs: its arguments.
-        target: trn1, trn2, trn3 or an alias; by default NEURON_PLATFORM_TARGET_OVERRIDE, else trn3.
+        target: a chip, such as trn2, or an alias; by default NEURON_PLATFORM_TARGET_OVERRIDE, else trn3.
         capacity, skip_passes, allow: as for `nki_lab.run`.
         program_overhead: count in `latency_ns` what a loaded program spends before its first transfer.
     """

@@ -29,6 +29,7 @@ from nki_lab.runtime.result import Result
 from nki_lab.runtime.steps import kept_inputs
 from nki_lab.settings import Settings
 from nki_lab.simulator import SimulatorOptions, of_rank
+from nki_lab.targets import ALL_TARGETS
 from nki_lab.targets.spec import Target
 
 
@@ -154,9 +155,10 @@ def stored_kernel(compiled: CompiledKernel, options: SimulatorOptions) -> Compil
 def check_cores(kernel: str, cores: int, target: Target) -> None:
     """Raise NotOnTarget where a logical core of the target has fewer cores than a kernel is launched on."""
     if cores > target.lnc_max:
+        with_both = ", ".join(chip.name for chip in ALL_TARGETS if chip.lnc_max >= cores)
         raise NotOnTarget(
             f"{kernel}[{cores}]: a logical core of {target.name} has {target.lnc_max} core",
-            help="launch on one core, or choose a target with two: trn2, trn3",
+            help=f"launch on one core, or choose a target with two: {with_both}",
         )
 
 

@@ -34,7 +34,7 @@ def launch(
         ranks: how many.
         inputs: a list with the arguments of each rank: a tuple of them, a dict by name, or one array for a kernel of
             one parameter. A tuple or dict instead of a list is given to every rank.
-        target: trn1, trn2, trn3 or an alias; by default NEURON_PLATFORM_TARGET_OVERRIDE, else trn3.
+        target: a chip, such as trn2, or an alias; by default NEURON_PLATFORM_TARGET_OVERRIDE, else trn3.
         allow: codes of errors that are findings instead, as for `nki_lab.run`.
 
     Raises:

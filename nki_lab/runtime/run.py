@@ -29,7 +29,7 @@ def run(
     Args:
         kernel: a function decorated with `nki.jit`, or a plain function, or a functools.partial of one.
         args, kwargs: its arguments; arrays may be NumPy, PyTorch (CPU) or JAX arrays.
-        target: trn1, trn2, trn3 or an alias; by default NEURON_PLATFORM_TARGET_OVERRIDE, else trn3.
+        target: a chip, such as trn2, or an alias; by default NEURON_PLATFORM_TARGET_OVERRIDE, else trn3.
         capacity: "error", or "finding" to run a kernel that does not fit into SBUF or PSUM.
         skip_passes: names of compiler passes to leave out, separated by commas; "schedule" keeps the author's order.
         strict: findings are errors.

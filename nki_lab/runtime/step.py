@@ -30,7 +30,7 @@ def step(
     Args:
         kernel: a function decorated with `nki.jit`, or a plain function; on one core.
         args, kwargs: its arguments, which stay as they are.
-        target: trn1, trn2, trn3 or an alias; by default NEURON_PLATFORM_TARGET_OVERRIDE, else trn3.
+        target: a chip, such as trn2, or an alias; by default NEURON_PLATFORM_TARGET_OVERRIDE, else trn3.
         allow: codes of errors that are findings instead, as for `nki_lab.run`.
 
     Raises:

@@ -69,7 +69,7 @@ def vary(
     Args:
         kernel: a function decorated with `nki.jit`, or a plain function, or a functools.partial of one.
         args, kwargs: its arguments; arrays give shape and dtype, and stay as they are.
-        target: trn1, trn2, trn3 or an alias, or a list of them; by default that of the session.
+        target: a chip, such as trn2, or an alias, or a list of them; by default that of the session.
         simulate: compute on copies of the arrays where values decide how often a loop of the device runs.
 
     Raises:

@@ -149,7 +149,7 @@ class Changeable:
         found = dtype_of(value)
         if found is None:
             raise KernelArgument(
-                f"{name}={value!r}, which is not an NKI dtype",
+                f"{name}={value!r} is not an NKI dtype",
                 help="write for example nl.bfloat16 or 'float32'",
             )
         return found

@@ -62,7 +62,7 @@ def check_together(values: argparse.Namespace, locate: Locate = nowhere) -> None
                 if getattr(values, name, None):
                     flag = BY_NAME[name].flag
                     raise UnknownOption(
-                        f"{flag} beside {option.flag}: {why}",
+                        f"{flag} cannot be combined with {option.flag}: {why}",
                         stack=locate(flag, 0, len(flag)),
                         help=f"leave out {flag} or {option.flag}",
                     )

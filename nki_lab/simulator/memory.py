@@ -94,7 +94,7 @@ class Memory:
         if not self.options.precise_fp:
             raise NotModelled(
                 "NKI_PRECISE_FP=0 keeps floats wider than their tiles, so tensors cannot share bytes",
-                help="run with NKI_PRECISE_FP=1, or give overlapping tensors addresses of their own",
+                help="run with NKI_PRECISE_FP=1, or give overlapping tensors separate addresses",
             )
         self._shared.add(storage.id)
 

@@ -278,7 +278,7 @@ WRONG_FILES = [
     ("import sys\nsys.exit(3)\n", "k.py:k", "SystemExit: 3", "k.py, line 2"),
     ("import not_there\n", "k.py:k", "ModuleNotFoundError: No module named 'not_there'", "line 1"),
     ("import neuronxcc.nki\n", "k.py:k", "error[NKI114]", "k.py, line 1"),
-    ("k = 3\n", "k.py:k", "is no kernel but int", "help"),
+    ("k = 3\n", "k.py:k", "is not a kernel (its type is int)", "help"),
     (HEAD, "k.py", "k.py holds 0 kernels", "help"),
     (
         ADD + ADD.replace("def add", "def plus"),
@@ -409,9 +409,9 @@ def test_the_document_says_that_the_check_failed(command, write):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--quiet", "--json"), "--json beside --quiet: nothing would be shown"),
-        (("--quiet", "--bench"), "--bench beside --quiet"),
-        (("--quiet", "--show", "report"), "--show beside --quiet"),
+        (("--quiet", "--json"), "--json cannot be combined with --quiet: nothing would be shown"),
+        (("--quiet", "--bench"), "--bench cannot be combined with --quiet"),
+        (("--quiet", "--show", "report"), "--show cannot be combined with --quiet"),
         (("--json", "--show", "report"), "--show cannot be combined with --json"),
     ],
 )

@@ -209,7 +209,7 @@ def test_the_answer_is_that_of_the_run_and_not_a_stored_one():
 @pytest.mark.parametrize(
     ("call", "kind", "words"),
     [
-        (lambda: answer("04.2", "dma"), UsageError, "is about a run, and none is named"),
+        (lambda: answer("04.2", "dma"), UsageError, "needs a run, but none is named"),
         (lambda: answer("04.2", "dma", function), UsageError, "found function"),
         (lambda: answer("04.2", "disk", run_of_squares()), ExerciseFailed, "none of the choices"),
         (lambda: answer("01.1", 3), ExerciseFailed, 'write check("01.1", ...)'),

@@ -323,7 +323,7 @@ def test_chunks_that_lie_on_each_other():
     data = np.zeros((8, 6, 20), np.float32)
     with pytest.raises(
         AddressOutOfRange,
-        match="on rank 0 the chunk of rank 7 from 27 on lies on that of rank 6, which ends at 28",
+        match="on rank 0 the chunk of rank 7, from 27 on, overlaps that of rank 6, which ends at 28",
     ):
         launch(jit(kernel)[2], 8, [(x, table) for x in data], target="trn3")
 

@@ -92,7 +92,7 @@ VALUES: dict[str, Construct] = {
     ),
     "name twice": Construct(
         "two tensors with one `name=`", PORTABILITY,
-        "give each tensor a name of its own, or none", "KLR KLR/Trace/Types.lean",
+        "give each tensor a different name, or none", "KLR KLR/Trace/Types.lean",
         "for k in range(2):\n    u = nl.ndarray((128, 4), dtype=nl.float32, buffer=nl.sbuf, name='u')\n"
         "    nisa.tensor_copy(dst=u, src=t)\n    nisa.tensor_copy(dst=t, src=u)",
         "for k in range(2):\n    u = nl.ndarray((128, 4), dtype=nl.float32, buffer=nl.sbuf, name=f'u_{k}')\n"

@@ -275,7 +275,7 @@ class Builder:
             self.find(
                 "portability",
                 f"two tensors with name={name!r}: NKI's tracer accepts it, its parser does not",
-                help="give each tensor a name of its own, or none",
+                help="give each tensor a different name, or none",
             )
         self._given.add(name)
 

@@ -214,7 +214,7 @@ def result_error(kernel: str, result: NkiTensor, stack: Stack) -> NkiError | Non
         return KernelResult(
             f"{kernel} returns a part of {result.describe()} whose address is only known at run time",
             stack=stack,
-            help="copy the part into an output tensor of its own with nisa.dma_copy",
+            help="copy the part into a separate output tensor with nisa.dma_copy",
         )
     return None
 
@@ -226,7 +226,7 @@ def not_shared(kernel: str, result: NkiTensor, stack: Stack) -> KernelResult:
         f"{kernel} returns {result.describe()}: a result must be in shared_hbm",
         stack=stack,
         notes=(
-            "since NKI 0.3 whatever a kernel returns must be in shared_hbm; nl.hbm is private to a core"
+            "since NKI 0.3 the results of a kernel must be in shared_hbm; nl.hbm is private to a core"
             " (nki/migration/index.rst, Output tensors must use nl.shared_hbm)",
         ),
         help="write buffer=nl.shared_hbm where it is made"

@@ -212,7 +212,7 @@ def _replacing(path: Path) -> Iterator[Path]:
     """Give a new folder to write into, which takes the place of `path` when all is written."""
     if os.path.exists(path) and not (is_folder(path) or _is_empty(path)):
         raise BadFile(
-            f"{path} exists, and is not a folder of tables that nki_lab wrote",
+            f"{path} exists and is not a folder of tables that nki_lab wrote",
             help="choose another name, or remove it first",
         )
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
