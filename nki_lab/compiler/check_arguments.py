@@ -86,9 +86,9 @@ def refused(value: Any) -> tuple[str, str]:
         return "number argument", f"a {kind.__name__} of NumPy"
     if kind is dict:
         plain = all(isinstance(k, str) for k in value)
-        return ("", "") if plain else ("key argument", "a dict with keys that are no strings")
+        return ("", "") if plain else ("key argument", "a dict with keys that are not strings")
     if isinstance(value, (set, frozenset, bytes, bytearray, complex)):
         return "value argument", f"a {kind.__name__}"
     if kind is tuple or isinstance(value, type) or callable(value) or is_nki_class(kind):
         return "", ""
-    return "object argument", f"a {kind.__name__}, which is no NKIObject"
+    return "object argument", f"a {kind.__name__}, which is not an NKIObject"

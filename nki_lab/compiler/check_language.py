@@ -356,7 +356,7 @@ def _another_dialect(function: _Function, source: SourceKernel) -> MixedDialects
         f"`{function.code.co_name}` is written in {dialect.title}, and the kernel {source.name} in"
         f" {source.dialect.title}: `{name}` belongs to the former",
         stack=function.callers or (source.place,),
-        help="write a kernel and all that it calls in one dialect; each may be a separate kernel",
+        help="write a kernel and everything it calls in one dialect",
     )
 
 

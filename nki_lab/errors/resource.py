@@ -16,7 +16,7 @@ class ResourceError(NkiError):
 
 
 class OverCapacity(ResourceError, MemoryError):
-    """Tensors in use at one time need more bytes than the memory has."""
+    """Tensors in use at the same time need more bytes than the memory has."""
 
     code = "NKI301"
     page = """

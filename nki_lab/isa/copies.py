@@ -181,7 +181,7 @@ def _(i, hw):
 
 
 @rule(
-    "a number given as `src` must be one that the dtype of `dst` holds, exactly for tfloat32",
+    "a number given as `src` must be a value that the dtype of `dst` can hold, exactly for tfloat32",
     "src",
     "dst",
     help="fill a tile with nisa.memset and pass it",

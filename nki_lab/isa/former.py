@@ -15,11 +15,11 @@ _OF_ONE = {
         "say the compared number with pattern=[[step, count], ...], channel_multiplier= and offset=, and how with"
         " cmp_op="
     ),
-    ("dma_copy", "dst_rmw_op"): "write nisa.dma_compute(dst, srcs, reduce_op) to add on the way",
+    ("dma_copy", "dst_rmw_op"): "write nisa.dma_compute(dst, srcs, reduce_op) to add while moving",
     (
         "dma_copy",
         "unique_indices",
-    ): "write nisa.dma_compute(dst, srcs, reduce_op) to add on the way",
+    ): "write nisa.dma_compute(dst, srcs, reduce_op) to add while moving",
     ("iota", "expr"): (
         "say the numbers with pattern=[[step, count], ...], offset= and channel_multiplier="
     ),

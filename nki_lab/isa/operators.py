@@ -414,7 +414,7 @@ ALU: dict[str, AluOperator] = {
 }
 
 _NO_DIVISION = (
-    "division is no hardware instruction; multiply by nl.reciprocal of the divisor"
+    "division is not a hardware instruction; multiply by nl.reciprocal of the divisor"
     " (release-notes/components/nki.rst)"
 )
 _NO_REMAINDER = "the remainder exists only as a function of the official CPU simulator"

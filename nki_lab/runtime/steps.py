@@ -59,7 +59,7 @@ def steps_of_run(
         if ranks > 1:
             raise NotModelled(
                 f"{kernel.name} ran as {ranks} ranks, which exchange data while they run: a stepper follows one",
-                help="run it alone to step through it; collectives of one rank are gone through as they are",
+                help="run one rank alone to step through it; collectives of one rank can be stepped through",
             )
         if before is None:
             raise NotModelled(

@@ -71,9 +71,9 @@ class Changeable:
             return "dtype"
         if name in self.globals:
             return "global"
-        why, help = "is no parameter that can be changed", close_matches(name, self.names)
+        why, help = "is not a parameter that can be changed", close_matches(name, self.names)
         if name in self.call.source.function.__globals__:
-            why = "is a global that cannot be changed for one kernel: it is no number, or not only functions read it"
+            why = "is a global that cannot change for one kernel: it is not a number, or not only functions read it"
             help = "make it a parameter of the kernel"
         raise UnknownOption(
             f"`{name}` of {self.call.source.name} {why}",

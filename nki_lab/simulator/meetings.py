@@ -31,7 +31,7 @@ from nki_lab.source import Span
 class RankMeeting(Meeting):
     """A step in which a rank waits for the others of its group."""
 
-    advice = "let every rank of the group come to the same collectives in the same order, and both of its cores"
+    advice = "make every rank of the group, and both of its cores, reach the same collectives in the same order"
 
     @cached_property
     def members(self) -> tuple[int, ...]:
@@ -344,7 +344,7 @@ def _check_data(a: CoreMeeting, b: CoreMeeting) -> None:
     a.program.notice(
         a.i.definition.name, a.i.stack, 1, 1,
         f"barriers wait for two tensors, {one} and {other}",
-        "name one tensor in shared HBM on both cores, the one that both write and read; add a barrier for the other",
+        "name the same tensor in shared HBM on both cores, and add a second barrier for the other tensor",
     )  # fmt: skip
 
 

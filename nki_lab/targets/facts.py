@@ -68,4 +68,4 @@ class Fact:
         else:
             assert self.page, f"a {self.status.value} fact must name its page"
         if self.fitted:
-            assert self.status is DIGITISED, "what is fitted to published rows is digitised"
+            assert self.status is DIGITISED, "numbers fitted to published rows are digitised"

@@ -74,13 +74,13 @@ LIMITS: tuple[Limit, ...] = (
     ),
     Limit(
         ASSUMED,
-        "no latency of this chip has been published: fixed latencies, table loads and DMA start are those of the "
-        "generation before",
+        "no latency of this chip has been published: fixed latencies, table loads and the DMA start are those of "
+        "the previous generation",
         lambda k: k.target.sources["dma_start_ns"].status is Status.ASSUMED,
     ),
     Limit(
         ASSUMED,
-        "each of the two cores has half of the HBM stack's bandwidth, also while the other one moves nothing; a signal "
+        "each of the two cores has half of the HBM stack's bandwidth, even while the other one moves nothing; a signal "
         "between cores takes as long as one between engines",
         lambda k: k.has_two_cores,
     ),
@@ -92,12 +92,12 @@ LIMITS: tuple[Limit, ...] = (
     ),
     Limit(
         NOT_MODELLED,
-        "a trip of a device loop begins when the one before is complete: trips do not overlap",
+        "a trip of a device loop begins when the trip before it is complete: trips do not overlap",
         lambda k: k.kernel.has_loops,
     ),
     Limit(
         NOT_MODELLED,
-        "Vector and Scalar slow each other down when they use the same PSUM bank; here they never do",
+        "Vector and Scalar slow each other down when they use the same PSUM bank; the model leaves that out",
         lambda k: (
             k.target.supports("parallel_vector_scalar")
             and k.touches_psum(VECTOR)
@@ -106,8 +106,8 @@ LIMITS: tuple[Limit, ...] = (
     ),
     Limit(
         ASSUMED,
-        "GpSimd instructions take a start of 150 cycles and one cycle per element; two are published, the others "
-        "follow them",
+        "GpSimd instructions take 150 cycles to start and one cycle per element (documented for two of them, assumed "
+        "for the others)",
         lambda k: k.runs_on(GPSIMD),
     ),
     Limit(
@@ -122,8 +122,8 @@ LIMITS: tuple[Limit, ...] = (
     ),
     Limit(
         ASSUMED,
-        "every transfer is dealt to the DMA engines from the first one on, 8 partitions each, wherever its tile "
-        "starts; the first engine is the one that finishes last",
+        "every transfer is spread over the DMA engines from the first one on, 8 partitions each, wherever its tile "
+        "starts; the first engine finishes last",
         lambda k: any(
             m.partitions < k.target.partitions and "sbuf" in (m.source, m.destination)
             for m in k.moves
@@ -131,40 +131,41 @@ LIMITS: tuple[Limit, ...] = (
     ),
     Limit(
         ASSUMED,
-        "a transfer waits in a queue of its issuer and way (into SBUF or out of it), with ready descriptors also of "
-        "its tensor; it holds up neither the issuer's instructions nor other queues",
+        "transfers queue per issuing engine and direction (into SBUF or out of it), those with ready descriptors also "
+        "per tensor; a waiting transfer blocks neither its engine nor the other queues",
         lambda k: k.runs_on(DMA) or bool(k.moves),
     ),
     Limit(
         NOT_MODELLED,
-        "the issue of a transposing transfer has no published cost; that of a copy is taken",
+        "issuing a transposing transfer costs as much as issuing a copy; its cost is not published",
         lambda k: k.transposes,
     ),
     Limit(
         ASSUMED,
-        "a transposing transfer moves single elements on this chip, which has no published rate for it: far slower "
-        "than a transpose by an engine",
+        "a transposing transfer moves single elements on this chip, which is far slower than a transpose by an "
+        "engine; its rate is not published",
         lambda k: k.transposes and k.target.dma_transpose_hbm_efficiency is None,
     ),
     Limit(
         NOT_MODELLED,
-        "a transfer that casts takes the time of its larger side; no cost of casting is published",
+        "a transfer that casts takes the time of its larger side; the cost of casting is not published",
         lambda k: any(m.bytes_read != m.bytes_written and m.inputs == 1 for m in k.moves),
     ),
     Limit(
         ASSUMED,
-        "a transfer that adds tensors takes the time of copying each of them; published is half the rate of a copy for "
-        "two, before NeuronCore-v4",
+        "a transfer that adds tensors takes the time of copying each of them (documented for two tensors before "
+        "NeuronCore-v4: half the rate of a copy)",
         lambda k: any(m.inputs > 1 for m in k.moves),
     ),
     Limit(
         ASSUMED,
-        "an address in a register takes an instruction 600 cycles at least: published for copies, the others follow",
+        "an instruction whose address is in a register takes at least 600 cycles (documented for copies, assumed for "
+        "the others)",
         lambda k: k.addresses_by(Addressing.SCALAR, dma=False),
     ),
     Limit(
         ASSUMED,
-        "elements that .indirect() gathers or scatters take the time of contiguous ones; no page gives theirs",
+        "elements that .indirect() gathers or scatters take as long as contiguous ones; their time is not published",
         lambda k: k.addresses_by(Addressing.ELEMENTS, dma=False),
     ),
     Limit(
@@ -175,7 +176,7 @@ LIMITS: tuple[Limit, ...] = (
     ),
     Limit(
         NOT_MODELLED,
-        "nl.device_print takes no time; on the device the runtime exports the tensor",
+        "nl.device_print takes no time here; on a device the runtime exports the tensor",
         lambda k: any(i.definition.name == "device_print" for i in k.kernel.instructions),
     ),
 )

@@ -104,7 +104,8 @@ def test_what_does_not_fit_is_listed_with_bytes_and_lines():
         compiled(three_tiles, X, target=TRN1)
     error = caught.value
     assert error.message == (
-        "sbuf of trn1 holds 196,608 bytes per partition; the 3 tiles in use at one time need 198,024: 1,416 too many"
+        "sbuf of trn1 holds 196,608 bytes per partition; the 3 tiles in use at the same time need 198,024: "
+        "1,416 too many"
     )
     stored = line_of(__file__, "src=tile)")
     assert error.notes == tuple(
@@ -157,7 +158,7 @@ def idle(x, early, again):
     ("again", "words"),
     [
         (False, "fill `w` just before line {}, the first to read it"),
-        (True, "fill `w` anew before line {}: nobody uses it between line {} and there"),
+        (True, "fill `w` anew before line {}: it is not used between line {} and there"),
     ],
 )
 def test_a_tile_that_waits_for_its_use_is_named(again, words):

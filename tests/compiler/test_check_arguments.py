@@ -51,7 +51,7 @@ def test_what_arguments_bring_is_checked(module):  # noqa: F811
                 "a set",
                 "an integer of more than 32 bits",
                 "a dtype of NumPy",
-                "a dict with keys that are no strings",
+                "a dict with keys that are not strings",
             ],
             1,
         )
@@ -80,9 +80,9 @@ def test_globals_are_looked_at_like_arguments(module):  # noqa: F811
     assert [message for message, _ in told(made.kernel)] == [
         "`chosen`, a set",
         "`limit`, an integer of more than 32 bits",
-        "`plain`, a Plain, which is no NKIObject",
+        "`plain`, a Plain, which is not an NKIObject",
         "`scale`, a float32 of NumPy",
-        "`sizes`, a dict with keys that are no strings",
+        "`sizes`, a dict with keys that are not strings",
     ]
 
 
@@ -122,7 +122,7 @@ def test_values_of_one_kind_are_known_and_others_left_alone(module):  # noqa: F8
     """)
     assert told(made.kernel) == [
         ("`*values` in a call, a list or a tuple", "kernel"),
-        ("a key in a dict that is no string, or not written out", "kernel"),
+        ("a dict key that is not a literal string", "kernel"),
         ("a method of a list that NKI does not have, such as sort, insert or pop(0)", "kernel"),
         ("a method or an element of a string", "kernel"),
         ("a starred target, `first, *rest = values`", "kernel"),

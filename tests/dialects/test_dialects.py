@@ -85,7 +85,7 @@ def test_an_operator_with_a_row_in_one_dialect_is_written_and_read_under_its_nam
         a, b = nl.load(x), nl.load(y)
         nisa.tensor_tensor(dst=a, data1=a, data2=b, op=nl.divide)
 
-    with pytest.raises(WrongOperand, match="division is no hardware instruction"):
+    with pytest.raises(WrongOperand, match="division is not a hardware instruction"):
         divided(X, Y)
 
 

@@ -259,7 +259,7 @@ def test_a_transpose_without_a_published_rate_is_said(target) -> None:
 
     said = timed(turned, ((40, 48), "bfloat16"), target=target.name).profile
     messages = said.strings("Warning", "message").to_list()
-    assert any("issue of a transposing transfer" in m for m in messages)
+    assert any("issuing a transposing transfer" in m for m in messages)
     # trainium2_arch.rst:321 gives NeuronCore-v3 90 % of the copy rate; no page gives NeuronCore-v2 any.
     assert any("moves single elements" in m for m in messages) == (target.generation == 2)
 

@@ -315,7 +315,7 @@ class _Order:
             return reason
         a, b = self.instructions[first], self.instructions[then]
         if any(producer is a for producer in b.after):
-            return "both stand in one nl.no_reorder"
+            return "both are in the same nl.no_reorder"
         uses = (
             ("reads", "writes", b.read(), a.written()),
             ("overwrites", "reads", b.written(), a.read()),

@@ -55,7 +55,7 @@ def over_capacity(kernel: Kernel, space: MemoryRegion, capacity: int, fits: Fits
     tiles = f"the {len(live)} tiles" if len(live) > 1 else "one tile"
     return OverCapacity(
         f"{space.name} of {kernel.target.name} holds {capacity:,} bytes per partition; {tiles} in use"
-        f" at one time need{'s' * (len(live) == 1)} {peak:,}: {how}",
+        f" at the same time need{'s' * (len(live) == 1)} {peak:,}: {how}",
         stack=kernel.instructions[moment].stack,
         notes=notes,
         help=f"it fits with one of these: {'; '.join(advice[:_ADVICE])}" if advice else general,

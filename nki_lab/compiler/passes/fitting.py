@@ -143,7 +143,7 @@ def _later_loads(
         if unread:
             yield f"fill `{s.name}` just before {there}, the first to read it"
         else:
-            yield f"fill `{s.name}` anew before {there}: nobody uses it between {_line(kernel, first)} and there"
+            yield f"fill `{s.name}` anew before {there}: it is not used between {_line(kernel, first)} and there"
 
 
 def _peak(uses: dict[int, list[Use]]) -> int:

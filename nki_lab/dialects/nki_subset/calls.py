@@ -281,7 +281,7 @@ CALLS: dict[str, Construct] = {
         code="NKI108",
     ),
     "call of a number": Construct(
-        "a call of what is no function", ERROR, "call a function, or a class with `__call__`",
+        "a call of something that is not a function", ERROR, "call a function, or a class with `__call__`",
         "KLR KLR/Trace/NKI.lean",
         "size = 4\nsize()", code="NKI109",
     ),

@@ -87,7 +87,7 @@ EXPRESSIONS: dict[str, Construct] = {
         "size = 0\nfor n in x.shape:\n    size = max(size, n)",
     ),
     "walrus": Construct(
-        "`name := value`", PORTABILITY, "assign in a statement of its own", _GATHER,
+        "`name := value`", PORTABILITY, "assign in a separate statement", _GATHER,
         "if (rows := x.shape[0]) > 1:\n    nisa.memset(dst=t[0:rows, :], value=1.0)",
         "rows = x.shape[0]\nif rows > 1:\n    nisa.memset(dst=t[0:rows, :], value=1.0)",
     ),
@@ -163,7 +163,7 @@ EXPRESSIONS: dict[str, Construct] = {
         "for name in sizes.keys():\n    assert sizes[name] in x.shape",
     ),
     "dict key": Construct(
-        "a key in a dict that is no string, or not written out", PORTABILITY,
+        "a dict key that is not a literal string", PORTABILITY,
         "write strings as keys, give computed ones by `d[key] = value`, or use a list of pairs", _VALUES,
         "sizes = {0: 2, 1: 4}", "sizes = {'0': 2, '1': 4}",
     ),

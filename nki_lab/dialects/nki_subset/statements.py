@@ -90,7 +90,7 @@ STATEMENTS: dict[str, Construct] = {
         code="NKI117",
     ),
     "register step": Construct(
-        "a step of a device loop that is no positive integer", ERROR,
+        "a step of a device loop that is not a positive integer", ERROR,
         "give the step as a number", _LOOPS,
         "nl.fori_loop(0, 3, lambda i: nisa.memset(dst=t, value=1.0), nisa.register_alloc(1))",
         code="NKI118",
@@ -143,7 +143,7 @@ STATEMENTS: dict[str, Construct] = {
         "nisa.tensor_copy(dst=t, src=made)",
     ),
     "number to tile": Construct(
-        "`tile[...] = value` with what is no tensor", ERROR,
+        "`tile[...] = value` with a value that is not a tensor", ERROR,
         "fill it with nisa.memset(dst=tile[...], value=...), or give the view as dst of an instruction",
         "KLR KLR/NKI/SimplifyOperators.lean",
         "t[:, 0:2] = 1.0", "nisa.memset(dst=t[:, 0:2], value=1.0)",

@@ -63,7 +63,7 @@ VALUES: dict[str, Construct] = {
         "@nki.jit\ndef kernel(x, sizes=(1, 2)):\n    return stored(nl.load(x))",
     ),
     "key argument": Construct(
-        "a dict with keys that are no strings as argument of a kernel, or a global it reads", PORTABILITY,
+        "a dict with keys that are not strings as argument of a kernel, or a global it reads", PORTABILITY,
         "use strings as keys", f"{_GUIDE}, NKI Values",
         "@nki.jit\ndef kernel(x, sizes={0: 1}):\n    return stored(nl.load(x))",
         "@nki.jit\ndef kernel(x, sizes={'0': 1}):\n    return stored(nl.load(x))",

@@ -39,9 +39,9 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
     if shared:
         banks = ", ".join(map(str, shared))
         yield Proposal(
-            f"Vector and Scalar use the same PSUM bank at one time for {duration(sum(shared.values()))} "
+            f"Vector and Scalar use the same PSUM bank at the same time for {duration(sum(shared.values()))} "
             f"(bank {banks})",
-            "put what they use at one time into different banks: tiles of a bank each, or addresses of your own",
+            "use different banks at the same time: give each tile a whole bank, or choose the addresses",
             touching,
             bound="the model leaves this conflict out: as if each waited for the other",
             unmodelled_ns=sum(shared.values()),
