@@ -21,7 +21,7 @@ from benchmarks.kernels import matmul
 from benchmarks.stopwatch import quiet
 from nki_lab.compiler.reuse import reuse
 from nki_lab.runtime import run, vary
-from nki_lab.views.parts import Parts
+from nki_lab.views.registry import Parts
 
 _BAR_MS = 100
 _ROUNDS = 5

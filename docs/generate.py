@@ -19,6 +19,7 @@ from docs.use_pages import (
     magic_page,
     readme_page,
     target_page,
+    view_page,
 )
 
 ROOT = Path(__file__).parents[1]
@@ -37,6 +38,7 @@ def pages() -> dict[str, str]:
         "errors.md": error_page(),
         "magics.md": magic_page(),
         "commands.md": command_page(),
+        "views.md": view_page(),
         "targets.md": target_page(),
         "words.md": glossary_page(),
         "rooms.md": room_page(ROOT),

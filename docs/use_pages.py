@@ -1,8 +1,9 @@
-"""Writes the pages about errors, magics, commands, chips and words, from the tables."""
+"""Writes the pages about errors, magics, commands, views, chips and words, from the tables."""
 
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
@@ -19,6 +20,7 @@ from nki_lab.magics.extension import MAGICS
 from nki_lab.session.table import OPTIONS
 from nki_lab.settings import VARIABLES
 from nki_lab.targets import ALL_TARGETS, get_target
+from nki_lab.views.registry import views
 
 # What each wrong example is answered with; tests run the examples and compare.
 _MESSAGES = Path(__file__).parents[1] / "tests" / "errors"
@@ -145,6 +147,19 @@ def glossary_page() -> str:
             rest = explain(term.names[0], default).partition(term.text)[2].strip()
             parts += [fence(rest)] if rest else []
     return page("Words", *parts)
+
+
+def view_page() -> str:
+    """Return the page with every view of a run, in the order of the tabs."""
+    rows = [
+        (
+            view.title,
+            f"`--show {name}`",
+            escaped(sys.modules[f"nki_lab.views.{name}.view"].__doc__ or ""),
+        )
+        for name, view in views().items()
+    ]
+    return page("Views", table(("tab", "alone", "what it shows"), rows))
 
 
 def readme_page(readme: str, titles: Iterable[str]) -> str:

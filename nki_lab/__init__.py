@@ -15,7 +15,7 @@ _PUBLIC: dict[str, str] = {
     "aliases": "nki_lab.api.install",
     "benchmark": "nki_lab.runtime",
     "compare": "nki_lab.runtime",
-    "display": "nki_lab.views",
+    "display": "nki_lab.views.display",
     "get_target": "nki_lab.targets",
     "install": "nki_lab.api.install",
     "jit": "nki_lab.runtime",

@@ -20,7 +20,7 @@ from nki_lab.runtime import Result
 from nki_lab.runtime.chosen import forget_choice
 from nki_lab.settings import VARIABLES
 from nki_lab.source import number_cells
-from nki_lab.views import register, unregister
+from nki_lab.views.notebook import register, unregister
 
 _TARGET = VARIABLES["target"].name
 #: Every class of magics.

@@ -12,7 +12,7 @@ from nki_lab.profiler.formats.files import load
 from nki_lab.profiler.profile import Profile
 from nki_lab.runtime import Result
 from nki_lab.source import Stack
-from nki_lab.views import display as displayed
+from nki_lab.views.display import display as displayed
 
 
 def profile_of(what: Any, stack: Stack = ()) -> Profile:

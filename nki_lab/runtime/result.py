@@ -223,7 +223,7 @@ class Result:
 
         What is returned also has `save_html(path)`, one page that needs no kernel, and `to_image("svg")`.
         """
-        from nki_lab.views import display
+        from nki_lab.views.display import display
 
         return display(self, views or None, compare)
 

@@ -157,7 +157,7 @@ class RunSteps:
         Args:
             views: names of views, the first in front; by default the stepper and the memory.
         """
-        from nki_lab.views import display
+        from nki_lab.views.display import display
 
         return display(self, views or ("stepper", "memory"))
 

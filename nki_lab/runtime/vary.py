@@ -38,7 +38,7 @@ class KernelVariants(Variants):
 
     def show(self) -> Any:
         """Return the sliders as an object that a notebook shows; it has `save_html(path)` and `to_image("svg")`."""
-        from nki_lab.views import display
+        from nki_lab.views.display import display
 
         return display(self, ("vary",))
 

@@ -25,7 +25,7 @@ from nki_lab.session.saving import ENDINGS
 from nki_lab.settings import VARIABLES
 from nki_lab.targets import get_target, target_names
 from nki_lab.timing.what_if import CHANGES, check_changes
-from nki_lab.views.run import VIEWS
+from nki_lab.views.registry import view_names
 
 
 class BadValue(ValueError):
@@ -117,16 +117,16 @@ def _views(text: str, option: Option) -> tuple[str, ...]:
     for word in chosen:
         if word == "none":
             raise BadValue("`none` stands alone, it cannot be combined with views")
-        if word not in VIEWS:
+        if word not in view_names():
             column = text.index(word) if word else 0
             found = f"`{word}` is no view" if word else "the name of a view is missing"
             raise BadValue(
-                f"{found}: write none, or views separated by commas: {', '.join(VIEWS)}",
-                close_matches(word, (*VIEWS, "none")),
+                f"{found}: write none, or views separated by commas: {', '.join(view_names())}",
+                close_matches(word, (*view_names(), "none")),
                 column,
                 len(word),
             )
-    return tuple(view for view in VIEWS if view in chosen)
+    return tuple(view for view in view_names() if view in chosen)
 
 
 def _words(text: str, option: Option) -> tuple[str, ...]:
@@ -301,11 +301,11 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "show",
         "VIEWS",
-        f"views of the run, separated by commas: {', '.join(VIEWS)}; or none. What a direct call would"
+        f"views of the run, separated by commas: {', '.join(view_names())}; or none. What a direct call would"
         " warn of is always printed where no report lists it",
         (*_NOTEBOOK, _RUN),
         _views,
-        (*VIEWS, "none"),
+        (*view_names(), "none"),
         about_run=True,
     ),
     Option(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from nki_lab.profiler.answers import ANALYSES
 from nki_lab.source import text_of
 from nki_lab.views import head, texts
+from nki_lab.views.entries import remark_lines
 
 if TYPE_CHECKING:
     from nki_lab.profiler.profile import Profile
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def view_text(result: Result, view: str) -> str:
-    """Return one view of a run (see `nki_lab.session.table.VIEWS`) as plain text."""
+    """Return one view of a run (see `nki_lab.views.registry`) as plain text."""
     return texts.view_text(result.view_data, view)
 
 
@@ -56,8 +57,5 @@ def findings_lines(runs: Sequence[Result], reported: Result | None = None) -> li
         if any(meant):
             lines |= dict.fromkeys(itertools.compress(run.view_data.findings, meant))
     return [
-        text_of([line])
-        for remark in lines
-        if remark not in listed
-        for line in texts.remark_lines(remark)
+        text_of([line]) for remark in lines if remark not in listed for line in remark_lines(remark)
     ]

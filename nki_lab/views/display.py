@@ -15,7 +15,7 @@ import base64
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from nki_lab.profiler.analyses.report import badge
 from nki_lab.profiler.profile import Profile
@@ -24,10 +24,9 @@ from nki_lab.profiler.text_table import VIEW_LINES
 from nki_lab.progress import doing
 from nki_lab.source import text_of
 from nki_lab.views.head import summary, view_head
-from nki_lab.views.parts import Parts
 from nki_lab.views.pictures import drawn_view, picture_words, view_picture
-from nki_lab.views.run import VIEWS, ViewData
-from nki_lab.views.scripts import scripts
+from nki_lab.views.registry import Parts, scripts, view_names
+from nki_lab.views.run import ViewData
 from nki_lab.views.texts import comparison_lines, known_text, view_text
 from nki_lab.widgets.open_views import open_views
 from nki_lab.widgets.picture import WIDTH
@@ -39,7 +38,6 @@ _LINES_SHOWN = 40
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 #: Pixels of a page that the picture takes: fewer than it has, for fine screens.
 _SHOWN_WIDTH = WIDTH * 3 // 4
-_TIMELINE_FIRST = ("timeline", *(name for name in VIEWS if name != "timeline"))
 
 
 class Display:
@@ -61,9 +59,9 @@ class Display:
         other: ViewData | None = None,
         tells: bool = True,
     ) -> None:
-        unknown = [name for name in (*tabs, *text) if name not in VIEWS]
+        unknown = [name for name in (*tabs, *text) if name not in view_names()]
         if unknown or not tabs:
-            raise ValueError(f"views are {', '.join(VIEWS)}; found {', '.join(unknown) or 'none'}")
+            _refuse(", ".join(unknown) or "none")
         self.data = data
         self.tabs = tuple(tabs)
         self.text = tuple(text)
@@ -119,8 +117,8 @@ class Display:
         return saved_page(head, self.tabs, scripts(), self._parts.recorded, text, theme)
 
     def _known(self, view: str) -> str:
-        if view not in VIEWS:
-            raise ValueError(f"views are {', '.join(VIEWS)}; found {view}")
+        if view not in view_names():
+            _refuse(view)
         return view
 
     def __repr__(self) -> str:
@@ -165,7 +163,7 @@ class Display:
 def display(
     result: Any, tabs: Sequence[str] | None = None, compare: Any = None, tells: bool = True
 ) -> Display:
-    """Return a run as an object that a notebook shows: the views of `VIEWS` as tabs.
+    """Return a run as an object that a notebook shows: the views as tabs.
 
     Args:
         result: a Result of `nki_lab.run`, a Profile, or a ViewData.
@@ -181,8 +179,11 @@ def display(
         ):  # of those that were modelled here the program was small enough
             refuse_more(sum(map(shown.profile.count, EVENTS)), shown.name)
     if tabs is None:
-        tabs = VIEWS if other is None or not tells else _TIMELINE_FIRST
-        return Display(data, tabs, VIEWS[:1], other, tells)
+        tabs = view_names()
+        text = tabs[:1]
+        if other is not None and tells:
+            tabs = ("timeline", *(name for name in tabs if name != "timeline"))
+        return Display(data, tabs, text, other, tells)
     return Display(data, tabs, tabs, other, tells)
 
 
@@ -190,3 +191,7 @@ def _data(run: Any) -> ViewData:
     if isinstance(run, Profile):
         return ViewData(run.name or "profile", run)
     return run if isinstance(run, ViewData) else run.view_data
+
+
+def _refuse(views: str) -> NoReturn:
+    raise ValueError(f"views are {', '.join(view_names())}; found {views}")

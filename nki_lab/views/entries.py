@@ -1,4 +1,4 @@
-"""What does the browser get to know of a line, an instruction and a finding?"""
+"""A line, an instruction and a finding, as the browser and the texts of several views get them."""
 
 from __future__ import annotations
 
@@ -35,3 +35,10 @@ def remark_entry(remark: Remark) -> dict[str, str]:
         "help": remark.help,
         **place_entry(remark.place),
     }
+
+
+def remark_lines(remark: Remark) -> list[str]:
+    """Return a finding as text: its place, what it is, and what to do about it."""
+    place = f"{remark.place.label}: " if remark.place else ""
+    lines = [f"{place}{remark.kind}: {remark.message}"]
+    return [*lines, f"  help: {remark.help}"] if remark.help else lines

@@ -28,21 +28,6 @@ if TYPE_CHECKING:
     from nki_lab.profiler.profile import Profile
     from nki_lab.views.vary.variants import Variants
 
-#: Names of the views of a run, in the order they are shown.
-VIEWS = (
-    "report",
-    "findings",
-    "source",
-    "ir",
-    "layout",
-    "array",
-    "memory",
-    "stepper",
-    "timeline",
-    "graph",
-    "vary",
-)
-
 #: What is said of values where a run does not have them.
 NO_VALUES = "the values of this run are not known"
 

@@ -22,7 +22,7 @@ from playwright.sync_api import Page
 
 from benchmarks.kernels import add, attention, matmul
 from nki_lab.runtime import Result, run
-from nki_lab.views.run import VIEWS
+from nki_lab.views.registry import view_names
 from tests.browser.lab import browser
 from tests.chromium import installed
 
@@ -44,7 +44,7 @@ KERNELS: dict[str, Callable[[], Result]] = {
 
 def live_pictures(page: Page, name: str, views: tuple[str, ...], folder: Path) -> Iterator[Path]:
     """Show a run's saved page and yield a picture of each view in both themes."""
-    file = KERNELS[name]().show(*VIEWS).save_html(folder / f"{name}.html")
+    file = KERNELS[name]().show(*view_names()).save_html(folder / f"{name}.html")
     for theme in THEMES:
         page.emulate_media(color_scheme=theme)
         page.goto(file.as_uri())
@@ -59,7 +59,7 @@ def live_pictures(page: Page, name: str, views: tuple[str, ...], folder: Path) -
 
 def still_pictures(page: Page, name: str, views: tuple[str, ...], folder: Path) -> Iterator[Path]:
     """Yield the pictures of each view that stand where nothing is alive: PNG, and SVG as a browser draws it."""
-    shown = KERNELS[name]().show(*VIEWS)
+    shown = KERNELS[name]().show(*view_names())
     for theme in THEMES:
         for view in views:
             path = folder / f"{name}_{view}_{theme}_still.png"
@@ -84,5 +84,7 @@ def write_all(folder: Path, kernels: tuple[str, ...], views: tuple[str, ...]) ->
 if __name__ == "__main__":
     target, *words = sys.argv[1:]
     chosen = tuple(w for w in words if w in KERNELS) or tuple(KERNELS)
-    for written in write_all(Path(target), chosen, tuple(w for w in words if w in VIEWS) or VIEWS):
+    for written in write_all(
+        Path(target), chosen, tuple(w for w in words if w in view_names()) or view_names()
+    ):
         print(written)

@@ -6,7 +6,7 @@ import nbformat
 import pytest
 from playwright.sync_api import Locator
 
-from nki_lab.session.table import VIEWS
+from nki_lab.views.registry import view_names
 from tests.browser.lab import ROOT, Console, Lab, browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -48,7 +48,7 @@ def test_the_first_notebook_runs_and_every_view_comes_alive(chromium, tmp_path):
 
         panel(kernel)
         assert "NeuronCore-v3" in kernel.locator(".nki-head").inner_text()
-        for view in VIEWS:
+        for view in view_names():
             kernel.get_by_role("tab", name=view, exact=False).click()
             panel(kernel)
             notebook.screenshot(f"first_notebook_{view}", kernel.locator(".jp-OutputArea").first)

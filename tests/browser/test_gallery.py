@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nki_lab.views.run import VIEWS
+from nki_lab.views.registry import view_names
 from tests.browser.gallery import THEMES, live_pictures, still_pictures
 from tests.browser.lab import OUT, Console, browser
 from tests.widgets.test_picture import decode
@@ -22,13 +22,15 @@ def test_every_view_fits_its_frame_in_both_themes(kernel: str, chromium: str) ->
     with browser(chromium, width=1250, height=1100) as page:
         console = Console().listen(page)
         seen = []
-        for path in live_pictures(page, kernel, VIEWS, OUT):
+        for path in live_pictures(page, kernel, view_names(), OUT):
             seen.append(path)
             panel = page.locator("[role=tabpanel]:visible")
             wide, room = panel.evaluate("(p) => [p.scrollWidth, p.clientWidth]")
             assert wide <= room, f"{path.name}: {wide} pixels in {room}"
             assert panel.locator(".error").count() == 0 and panel.inner_text().strip()
-        assert len(set(seen)) == len(VIEWS) * len(THEMES) and all(p.stat().st_size for p in seen)
+        assert len(set(seen)) == len(view_names()) * len(THEMES) and all(
+            p.stat().st_size for p in seen
+        )
         assert console.errors == []
 
 
@@ -40,9 +42,9 @@ def ink(pixels: np.ndarray) -> np.ndarray:
 def test_still_pictures_show_the_same_as_png_and_as_svg(chromium: str, tmp_path: Path) -> None:
     with browser(chromium, width=1250, height=1100) as page:
         console = Console().listen(page)
-        paths = list(still_pictures(page, "attention", VIEWS, tmp_path))
+        paths = list(still_pictures(page, "attention", view_names(), tmp_path))
         assert console.errors == []
-        assert len(paths) == 2 * len(VIEWS) * len(THEMES)
+        assert len(paths) == 2 * len(view_names()) * len(THEMES)
         for drawn, shown in zip(paths[::2], paths[1::2], strict=True):
             mine = decode(drawn.read_bytes())
             page.goto("about:blank")

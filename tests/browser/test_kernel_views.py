@@ -221,7 +221,7 @@ def test_values_are_coloured_and_what_is_no_number_is_flagged(lab: Lab, chromium
 
 SLOW = """\
 from dataclasses import replace
-from nki_lab.views import display
+from nki_lab.views.display import display
 import time
 run = gather_result.view_data
 def held(*moment):
@@ -317,7 +317,7 @@ def test_two_views_on_a_page_do_not_know_each_other(lab: Lab, chromium: str) -> 
 
 
 CHARTS = """\
-from nki_lab.views.charts import model as charts
+from nki_lab.views import charts
 charts.roofline(matmul_result)"""
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page
 
-from nki_lab.views import display
-from nki_lab.views.run import VIEWS, ViewData
+from nki_lab.views.display import display
+from nki_lab.views.registry import view_names
+from nki_lab.views.run import ViewData
 from tests.browser.lab import OUT, Console, browser
 from tests.browser.test_views import colours, settle, tab
 from tests.views.runs import added
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 @contextmanager
 def page_of(data: ViewData, chromium: str, folder: Path, dark: bool = False) -> Iterator[Page]:
     """Open the saved page of a run; nothing may go wrong, and nothing be asked for."""
-    file = display(data, VIEWS).save_html(folder / "run.html")
+    file = display(data, view_names()).save_html(folder / "run.html")
     with browser(chromium, width=1200, height=900) as page:
         console = Console().listen(page)
         page.emulate_media(color_scheme="dark" if dark else "light")
@@ -38,7 +39,7 @@ def test_every_view_of_a_saved_page_is_shown(dark: bool, chromium: str, tmp_path
     with page_of(added().view_data, chromium, tmp_path, dark) as page:
         view = page.locator(".nki-view")
         assert ("nki-dark" in view.get_attribute("class")) == dark
-        for name in VIEWS:
+        for name in view_names():
             panel = tab(view, name)
             settle(page)
             page.screenshot(path=OUT / f"saved_{name}_{'dark' if dark else 'light'}.png")
@@ -51,5 +52,5 @@ def test_a_saved_page_shows_names_with_markup_as_they_are(chromium: str, tmp_pat
     for text in HOSTILE[:2]:
         with page_of(hostile_run(text), chromium, tmp_path) as page:
             assert page.locator(".nki-title").inner_text() == text
-            for name in VIEWS:
+            for name in view_names():
                 assert tab(page.locator(".nki-view"), name).locator("img, script").count() == 0

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Locator
 
-from nki_lab.views import display
+from nki_lab.views.display import display
 from nki_lab.views.run import ViewData
 from tests.browser.lab import Console, Lab, browser
 from tests.browser.test_views import (

@@ -15,7 +15,7 @@ import nbformat
 import pytest
 from playwright.sync_api import Locator, Page
 
-from nki_lab.views.run import VIEWS
+from nki_lab.views.registry import view_names
 from tests.browser.lab import Console, Lab, Notebook, browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -144,7 +144,7 @@ def test_every_view_is_shown_in_both_themes(lab: Lab, chromium: str) -> None:
         for dark in (False, True):
             set_theme(page, dark)
             seen[dark] = {}
-            for name in VIEWS:
+            for name in view_names():
                 panel = tab(view, name)
                 settle(page)
                 notebook.screenshot(f"view_{name}_{'dark' if dark else 'light'}", view)
@@ -358,7 +358,7 @@ def test_tabs_are_moved_through_by_keyboard(lab: Lab, chromium: str) -> None:
     with opened(lab, chromium, "tabs", SETUP, MATMUL) as (page, notebook):
         view = view_of(notebook)
         view.get_by_role("tab", name="Report").focus()
-        for expected in (*map(view_title, VIEWS[1:]), "Report"):
+        for expected in (*map(view_title, view_names()[1:]), "Report"):
             page.keyboard.press("ArrowRight")
             assert view.locator("[role=tab][aria-selected=true]").inner_text() == expected
             assert page.evaluate("document.activeElement.textContent") == expected
@@ -368,7 +368,7 @@ def test_tabs_are_moved_through_by_keyboard(lab: Lab, chromium: str) -> None:
 HOSTILE = """\
 from nki_lab.views.run import *
 from nki_lab.views.run import Access, Held, Listing
-from nki_lab.views import display
+from nki_lab.views.display import display
 text = '<img src=x onerror="window.pwned=1"></script><script>window.pwned=1</script>'
 place = Place(text, text, text)
 run = double_result.view_data
@@ -398,7 +398,7 @@ def test_names_with_markup_are_shown_as_they_are(lab: Lab, chromium: str) -> Non
     with opened(lab, chromium, "hostile", DATA, DOUBLE, HOSTILE) as (page, notebook):
         view = view_of(notebook)
         assert '<img src=x onerror="window.pwned=1">' in view.locator(".nki-title").inner_text()
-        for name in VIEWS:
+        for name in view_names():
             panel = tab(view, name)
             settle(page)
             assert panel.locator("img, script").count() == 0
@@ -434,7 +434,7 @@ def test_running_a_cell_again_replaces_its_views(lab: Lab, chromium: str) -> Non
 MANY = """\
 from tests.views.runs import many_events
 from nki_lab.views.run import ViewData
-from nki_lab.views import display
+from nki_lab.views.display import display
 import time
 run = ViewData("many", many_events({count}))
 run.profile.summary
@@ -486,7 +486,7 @@ def test_an_exported_page_shows_picture_and_text_without_kernel_and_network(
 
 
 CHARTS = """\
-from nki_lab.views.charts import model as charts
+from nki_lab.views import charts
 charts.utilisation(matmul_result)"""
 
 

@@ -21,8 +21,8 @@ from nki_lab.profiler.profile import Profile
 from nki_lab.rewrite import close_matches
 from nki_lab.session.views import findings_lines
 from nki_lab.source import printable, text_of
-from nki_lab.views import display
-from nki_lab.views.run import VIEWS
+from nki_lab.views.display import display
+from nki_lab.views.registry import view_names
 from nki_lab.views.texts import view_text
 from tests.cli.conftest import Command
 from tests.magics.notebook import Notebook
@@ -115,7 +115,7 @@ def named(x):
 named.__name__ = named.__qualname__ = HOSTILE
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", view_names())
 def test_a_run_is_told_as_text_in_every_view(view: str):
     x = np.ones((4, 8), np.float32)
     result = nki_lab.run(named, x)

@@ -9,7 +9,7 @@ import pytest
 from nki_lab import errors as e
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TABLES
-from nki_lab.views.run import VIEWS
+from nki_lab.views.registry import view_names
 from tests.magics.notebook import Notebook, cell
 
 RUN = cell("--run 'add(a, b)' --quiet --target trn2")
@@ -228,7 +228,7 @@ def long(x):
 CALL = "--run 'long(np.full((32, 32), 0.01, np.float32))' --target trn2"
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", view_names())
 def test_no_view_of_a_long_kernel_has_40_lines(notebook: Notebook, view: str):
     told = notebook.good(f"%%nki {CALL} --show {view}\n{LONG}").rstrip("\n").split("\n")
     assert len(told) < 40

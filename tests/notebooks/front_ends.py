@@ -22,7 +22,7 @@ from nbclient import NotebookClient
 from nbconvert import HTMLExporter
 from playwright.sync_api import Page, Route
 
-from nki_lab.views.run import VIEWS
+from nki_lab.views.registry import view_names
 from tests.browser.lab import browser
 from tests.chromium import installed
 
@@ -36,7 +36,7 @@ SAME = 10.0
 _SETUP = """\
 %load_ext nki_lab
 import ml_dtypes, numpy as np
-from nki_lab.views.charts import model as charts
+from nki_lab.views import charts
 rng = np.random.default_rng(0)
 aT = rng.standard_normal((256, 128)).astype(ml_dtypes.bfloat16)
 b = rng.standard_normal((256, 512)).astype(ml_dtypes.bfloat16)"""
@@ -63,7 +63,7 @@ class Shown(NamedTuple):
 def every_view() -> Any:
     """Return a notebook whose cells show every view, a comparison, and every chart."""
     cells = [_SETUP, _KERNEL]
-    cells += [f'product_result.show("{view}")' for view in VIEWS]
+    cells += [f'product_result.show("{view}")' for view in view_names()]
     cells += ["product_result.show(compare=product_result)"]
     cells += [f"charts.{name}(product_result)" for name in _CHARTS]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])

@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 import nbformat
 import pytest
 
-from nki_lab.views import display
-from nki_lab.views.run import VIEWS
+from nki_lab.views.display import display
+from nki_lab.views.registry import view_names
 from tests.notebooks.front_ends import displays, every_view, executed
 from tests.views.runs import added
 
@@ -56,20 +56,20 @@ def test_nbconvert_misses_no_text_and_each_says_what_is_shown(stored: Path):
     assert "Alternative text" not in done.stderr, done.stderr
     pictures = Pictures(stored.with_suffix(".html").read_text("utf-8")).found
     shown = displays(nbformat.read(stored, as_version=4))
-    assert len(pictures) == len(shown) == 1 + len(VIEWS) + 1 + 4
+    assert len(pictures) == len(shown) == 1 + len(view_names()) + 1 + 4
     words = [" ".join((picture["alt"] or "").split()) for picture in pictures]
-    for view, text in zip(("report", *VIEWS), words, strict=False):
+    for view, text in zip(("report", *view_names()), words, strict=False):
         assert NAMED[view] in text
         assert "of product on trn2: " in text and " us modelled" in text and "bound by" in text
-    assert "beside that of product on trn2" in words[len(VIEWS) + 1]
+    assert "beside that of product on trn2" in words[len(view_names()) + 1]
     for text in words[-4:]:
         assert len(text) > 40 and "product" in text
     # The size is what it was: as wide as it is told, and as high as that makes it.
-    assert all(picture.get("width") == "900" for picture in pictures[: len(VIEWS) + 2])
+    assert all(picture.get("width") == "900" for picture in pictures[: len(view_names()) + 2])
 
 
 def test_the_words_are_in_every_form_of_a_picture():
-    for view in VIEWS:
+    for view in view_names():
         bundle, metadata = display(added(), (view,))._repr_mimebundle_()
         words = metadata["image/png"]["alt"]
         assert NAMED[view] in words

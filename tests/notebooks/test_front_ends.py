@@ -12,7 +12,7 @@ import nbformat
 import numpy as np
 import pytest
 
-from nki_lab.views.run import VIEWS
+from nki_lab.views.registry import view_names
 from nki_lab.widgets.picture import Picture
 from tests.browser.lab import Console, Lab, browser
 from tests.notebooks.front_ends import (
@@ -43,7 +43,7 @@ def every(tmp_path_factory: pytest.TempPathFactory):
 
 def test_every_view_leaves_text_and_a_picture_and_is_seen_offline(every, chromium, tmp_path):
     stored = displays(every)
-    assert len(stored) == 1 + len(VIEWS) + 1 + 4
+    assert len(stored) == 1 + len(view_names()) + 1 + 4
     assert [fault for shown in stored for fault in faults(shown)] == []
     with browser(chromium) as page:
         console = Console().listen(page)

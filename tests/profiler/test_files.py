@@ -20,7 +20,7 @@ from nki_lab.profiler.formats.profile_json import FORMAT_VERSION, from_json, loa
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TABLES
 from nki_lab.server.file_page import PROFILE_VIEWS
-from nki_lab.views import display
+from nki_lab.views.display import display
 
 from .example import profile
 

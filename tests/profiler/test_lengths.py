@@ -11,7 +11,7 @@ from nki_lab.profiler.answers import ANALYSES
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.text_table import ANSWER_LINES
 from nki_lab.targets import TRN2
-from nki_lab.views.run import VIEWS
+from nki_lab.views.registry import view_names
 from nki_lab.views.texts import view_text
 from tests.simulator.kernels import EXAMPLES
 
@@ -43,7 +43,7 @@ def test_answers_and_views_of_real_kernels_are_short(name: str):
     for question, answer in ANALYSES.items():
         assert len(answer(result.profile).split("\n")) < 40, question
     for limit in (40, 25):
-        for view in VIEWS:
+        for view in view_names():
             lines = view_text(result.view_data, view, limit).split("\n")
             assert len(lines) <= limit, (view, limit, lines)
 

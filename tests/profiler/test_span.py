@@ -26,7 +26,7 @@ from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import ENGINES
 from nki_lab.profiler.schema import TABLES as TABLES_OF_SCHEMA
 from nki_lab.targets import TRN2
-from nki_lab.views import display
+from nki_lab.views.display import display
 from nki_lab.views.run import ViewData
 from nki_lab.views.source.costs import line_costs
 

@@ -24,7 +24,7 @@ from nki_lab.runtime import jit, run
 from nki_lab.runtime.recording import record_runs
 from nki_lab.runtime.result import Result
 from nki_lab.simulator import Program
-from nki_lab.views.parts import Parts
+from nki_lab.views.registry import Parts
 from nki_lab.widgets.open_views import open_views
 from tests.simulator.kernels import EXAMPLES
 

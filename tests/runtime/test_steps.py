@@ -11,7 +11,7 @@ from nki_lab.api import isa as nisa
 from nki_lab.errors import AddressOutOfRange, NotModelled
 from nki_lab.runtime import jit, launch, run, step
 from nki_lab.runtime.steps import KEPT_BYTES, kept_inputs
-from nki_lab.views.parts import Parts
+from nki_lab.views.registry import Parts
 from nki_lab.views.texts import view_text
 from nki_lab.widgets.packing import unpack
 from tests.simulator.kernels import one

@@ -18,8 +18,8 @@ import pytest
 
 from nki_lab.profiler.formats.chrome import save_chrome_trace
 from nki_lab.profiler.formats.files import save
-from nki_lab.server.file_page import PROFILE_VIEWS, TIMED_VIEWS
 from tests.server.running import ROOT, RunningServer
+from tests.server.test_file_page import PROFILE_VIEWS, TIMED_VIEWS
 from tests.views.runs import added
 from tests.views.test_saved import state_of
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from nki_lab.errors import RuleBroken, UnknownOption
 from nki_lab.session.parsing import option_help, parse_line
-from nki_lab.session.table import VIEWS, options_of
+from nki_lab.session.table import options_of
 from nki_lab.source import Span
+from nki_lab.views.registry import view_names
 
 MAGIC = "%%nki"
 
@@ -180,7 +181,7 @@ def test_an_option_is_not_taken_for_the_value_before_it():
 
 
 def test_views_come_in_the_order_of_the_tabs():
-    assert value(f"--show {','.join(reversed(VIEWS))}", "show") == VIEWS
+    assert value(f"--show {','.join(reversed(view_names()))}", "show") == view_names()
     assert value("--show none", "show") == ()
 
 

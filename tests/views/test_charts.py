@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nki_lab.runtime import run
-from nki_lab.views.charts.model import roofline, transfer_rates, transfer_sizes, utilisation
+from nki_lab.views.charts import roofline, transfer_rates, transfer_sizes, utilisation
 from nki_lab.views.run import ViewData
 from tests.profiler import example
 from tests.views.runs import added, by_hand
@@ -73,9 +73,7 @@ def test_a_run_without_transfers_has_an_empty_chart() -> None:
 
 
 def test_plotly_is_loaded_only_for_a_chart() -> None:
-    program = (
-        "import sys, nki_lab.views; print('plotly' in sys.modules, 'anywidget' in sys.modules)"
-    )
+    program = "import sys, nki_lab.views.display; print('plotly' in sys.modules, 'anywidget' in sys.modules)"
     outcome = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert outcome.stdout.split() == ["False", "False"], outcome.stderr
 

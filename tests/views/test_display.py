@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from nki_lab.source import printable
-from nki_lab.views import display
+from nki_lab.views.display import display
 from nki_lab.views.head import view_head
-from nki_lab.views.parts import STORED_BYTES, Parts, UnknownPart
+from nki_lab.views.registry import STORED_BYTES, Parts, scripts, view_names
 from nki_lab.views.run import (
-    VIEWS,
     NoSteps,
     Place,
     Remark,
@@ -23,11 +22,10 @@ from nki_lab.views.run import (
     Tensor,
     ViewData,
 )
-from nki_lab.views.scripts import scripts
 from nki_lab.widgets import live
 from nki_lab.widgets.modules import module_text
 from nki_lab.widgets.open_views import OpenViews, open_views
-from nki_lab.widgets.packing import unpack
+from nki_lab.widgets.packing import UnknownPart, unpack
 from tests.views.runs import added, by_hand, many_events
 from tests.widgets.test_picture import decode
 
@@ -137,7 +135,7 @@ def test_forms_are_the_same_each_time() -> None:
     first, second = bundle_of(added()), bundle_of(added())
     for kind in ("text/plain", "image/png"):
         assert first[kind] == second[kind]
-    stored = [Parts(added().view_data).stored(VIEWS) for _ in range(2)]
+    stored = [Parts(added().view_data).stored(view_names()) for _ in range(2)]
     assert stored[0] == stored[1]
 
 
@@ -153,7 +151,7 @@ def test_a_result_shown_by_itself_is_its_display() -> None:
 
 @pytest.mark.parametrize("tabs", [(), ("report", "sketch")])
 def test_an_unknown_view_is_refused(tabs) -> None:
-    with pytest.raises(ValueError, match=f"views are {', '.join(VIEWS)}; found"):
+    with pytest.raises(ValueError, match=f"views are {', '.join(view_names())}; found"):
         display(added(), tabs=tabs)
 
 
@@ -163,7 +161,7 @@ def test_sizes_stay_within_what_a_notebook_should_hold() -> None:
         (ViewData("many", many_events(60_000)), 100_000),
     ):
         assert len(json.dumps(bundle_of(data))) < limit
-        stored = Parts(data).stored(VIEWS)
+        stored = Parts(data).stored(view_names())
         assert sum(map(len, stored.values())) <= STORED_BYTES
         state = display(data).widget.get_state()
         saved = sum(len(v) for v in stored.values()) * 4 / 3
@@ -173,8 +171,8 @@ def test_sizes_stay_within_what_a_notebook_should_hold() -> None:
 
 def test_what_is_large_waits_until_it_is_asked_for() -> None:
     parts = Parts(ViewData("many", many_events(60_000)))
-    assert "timeline" in parts.stored(VIEWS)
-    assert "timeline/events" not in parts.stored(VIEWS)
+    assert "timeline" in parts.stored(view_names())
+    assert "timeline/events" not in parts.stored(view_names())
     assert len(list(parts.make("timeline/events"))) == 1
 
 
@@ -209,7 +207,7 @@ class Sent(live.LiveView):
 
 
 def test_the_widget_answers_with_blocks_and_with_errors() -> None:
-    view = Sent(Parts(by_hand()), view_head(by_hand()), VIEWS, scripts())
+    view = Sent(Parts(by_hand()), view_head(by_hand()), view_names(), scripts())
     for message in ({"want": "memory"}, {"want": "nothing"}, {"want": 7}, "noise", {}):
         view._answer(view, message, [])
     (first, blocks), (second, _) = view.sent
@@ -245,7 +243,9 @@ def test_names_from_users_arrive_unchanged_in_the_browser(text) -> None:
     assert text in memory["names"]
     report = unpack(next(parts.make("report")))[0]
     assert report["findings"][0]["message"] == report["name"] == text
-    assert live.LiveView(parts, view_head(parts.data), VIEWS, scripts()).head["title"] == text
+    assert (
+        live.LiveView(parts, view_head(parts.data), view_names(), scripts()).head["title"] == text
+    )
 
 
 def test_a_name_that_is_a_path_reads_no_file(tmp_path) -> None:

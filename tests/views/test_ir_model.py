@@ -5,8 +5,9 @@ from itertools import pairwise
 from nki_lab.ir.text.printer import print_kernel
 from nki_lab.views.ir import model as ir_model
 from nki_lab.views.ir.model import Passes
-from nki_lab.views.parts import PRINTED_OPERATIONS, Parts
-from nki_lab.views.run import VIEWS, Stage
+from nki_lab.views.ir.view import PRINTED_OPERATIONS
+from nki_lab.views.registry import Parts, view_names
+from nki_lab.views.run import Stage
 from nki_lab.widgets.packing import unpack
 from tests.views.runs import added, by_hand
 
@@ -34,7 +35,7 @@ def test_nothing_is_printed_before_somebody_looks() -> None:
 
     stages = [Stage("trace", refuse), Stage("idle", refuse, changed=False), Stage("place", refuse)]
     operations = by_hand().operations * PRINTED_OPERATIONS
-    for tabs in (("ir",), VIEWS):
+    for tabs in (("ir",), view_names()):
         stored = Parts(by_hand(stages=stages, operations=operations)).stored(tabs)
         meta, _ = unpack(stored["ir"])
         assert [entry["changed"] for entry in meta["stages"]] == [True, False, True]

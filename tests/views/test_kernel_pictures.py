@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from nki_lab.runtime import run
-from nki_lab.views import display
 from nki_lab.views.array.picture import array_picture
+from nki_lab.views.display import display
 from nki_lab.views.graph.flow import data_flow
 from nki_lab.views.graph.picture import graph_picture
 from nki_lab.views.layout.picture import layout_picture
-from nki_lab.views.run import VIEWS
+from nki_lab.views.registry import view_names
 from nki_lab.views.source.costs import line_costs
 from nki_lab.views.source.picture import source_picture
 from nki_lab.widgets.picture import WIDTH, Picture, VectorPicture
@@ -89,6 +89,6 @@ def test_pictures_have_both_themes_and_stay_small(draw) -> None:
 
 def test_every_view_of_a_run_has_a_picture_of_both_kinds() -> None:
     shown = display(added())
-    for view in VIEWS:
+    for view in view_names():
         assert shown.to_image("png", view).startswith(b"\x89PNG")
         assert ElementTree.fromstring(shown.to_image("svg", view, "dark")).tag.endswith("svg")

@@ -6,8 +6,8 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from nki_lab.views import display
-from nki_lab.views.run import VIEWS
+from nki_lab.views.display import display
+from nki_lab.views.registry import view_names
 from nki_lab.widgets.picture import WIDTH
 from tests.views.runs import added, by_hand
 from tests.views.test_display import HOSTILE, hostile_run
@@ -20,8 +20,12 @@ def state_of(page: str) -> dict:
     return json.loads(text)
 
 
-def saved(data, tmp_path, tabs=VIEWS) -> str:
-    return display(data, tabs).save_html(tmp_path / "run.html").read_text(encoding="utf-8")
+def saved(data, tmp_path, tabs=None) -> str:
+    return (
+        display(data, tabs or view_names())
+        .save_html(tmp_path / "run.html")
+        .read_text(encoding="utf-8")
+    )
 
 
 #: A name that SVG asks for; nobody fetches it.
@@ -31,7 +35,7 @@ SVG_NAME = "http://www.w3.org/2000/svg"
 def test_a_page_holds_every_view_and_asks_for_nothing(tmp_path) -> None:
     page = saved(added(), tmp_path)
     state = state_of(page)
-    assert state["tabs"] == list(VIEWS)
+    assert state["tabs"] == list(view_names())
     assert {"report", "findings", "source", "ir", "layout", "array", "memory", "timeline",
             "timeline/events", "graph", "graph/lines", "access/0", "values/0"} <= set(state["parts"])  # fmt: skip
     outside = r"(?:https?:)?//[\w.-]+\.\w+|\bimport\(|@import|url\((?!#)|<link|<[a-z]+ [^>]*src="
@@ -48,7 +52,7 @@ def test_a_page_shows_names_as_they_are(text, tmp_path) -> None:
     assert state_of(page)["head"]["title"] == text
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", view_names())
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_view_is_a_picture_of_pixels_and_of_shapes(view, theme) -> None:
     shown = display(added(), (view,))
@@ -79,7 +83,7 @@ ATTRIBUTES = {
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_picture_of_shapes_shows_names_as_they_are(text) -> None:
-    for view in VIEWS:
+    for view in view_names():
         drawing = ElementTree.fromstring(display(hostile_run(text), (view,)).to_image("svg"))
         assert {node.tag.rpartition("}")[2] for node in drawing} <= SHAPES
         assert all(set(node.attrib) <= ATTRIBUTES for node in drawing)
@@ -92,7 +96,7 @@ def test_a_picture_in_another_form_is_refused() -> None:
 
 
 def test_a_result_shows_itself() -> None:
-    assert added().show().tabs == VIEWS
+    assert added().show().tabs == view_names()
     assert added().show("memory", "ir").tabs == ("memory", "ir")
     with pytest.raises(ValueError, match="found sketch"):
         added().show("sketch")

@@ -2,8 +2,9 @@
 
 import inspect
 
+from nki_lab.views.findings.view import findings_parts
 from nki_lab.views.run import Remark
-from nki_lab.views.source.model import findings_parts, source_parts
+from nki_lab.views.source.model import source_parts
 from nki_lab.widgets.packing import unpack
 from tests.profiler import example
 from tests.views.runs import add_halves, added, by_hand

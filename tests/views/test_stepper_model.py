@@ -10,12 +10,13 @@ import pytest
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.runtime import Result, jit, run
-from nki_lab.views.parts import STEPS_RECORDED, Parts, UnknownPart
+from nki_lab.views.registry import Parts
 from nki_lab.views.run import NOT_KNOWN, NoSteps
 from nki_lab.views.stepper import model as stepper_model
 from nki_lab.views.stepper import summary as value_summary
+from nki_lab.views.stepper.view import STEPS_RECORDED
 from nki_lab.views.texts import view_text
-from nki_lab.widgets.packing import unpack
+from nki_lab.widgets.packing import UnknownPart, unpack
 from tests.simulator.kernels import one
 from tests.simulator.test_device_loops import ROWS, counted
 from tests.simulator.test_stepping import logarithms

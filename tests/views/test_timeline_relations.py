@@ -11,12 +11,12 @@ import nki_lab
 import nki_lab.language as nl
 from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.runtime import Result
-from nki_lab.views import display
-from nki_lab.views.parts import Parts, UnknownPart
+from nki_lab.views.display import display
+from nki_lab.views.registry import Parts
 from nki_lab.views.run import ViewData
 from nki_lab.views.timeline.model import Timeline
 from nki_lab.views.timeline.relations import TimelineRelations
-from nki_lab.widgets.packing import unpack
+from nki_lab.widgets.packing import UnknownPart, unpack
 from tests.profiler import example
 from tests.views.runs import added, by_hand
 

@@ -10,14 +10,13 @@ import pytest
 
 import nki_lab
 import nki_lab.language as nl
-from nki_lab.views import display
+from nki_lab.views.display import display
 from nki_lab.views.head import view_head
-from nki_lab.views.parts import Parts, UnknownPart
+from nki_lab.views.registry import Parts, scripts
 from nki_lab.views.run import ViewData
-from nki_lab.views.scripts import scripts
 from nki_lab.views.texts import known_text, view_text
 from nki_lab.widgets.live import LiveView
-from nki_lab.widgets.packing import unpack
+from nki_lab.widgets.packing import UnknownPart, unpack
 from tests.profiler import example
 from tests.views.runs import by_hand
 

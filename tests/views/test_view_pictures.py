@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-from nki_lab.views import display
+from nki_lab.views.display import display
 from nki_lab.views.memory.occupancy import occupancy
 from nki_lab.views.memory.picture import memory_picture
 from nki_lab.views.run import ViewData

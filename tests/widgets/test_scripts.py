@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nki_lab.views.scripts import scripts
+from nki_lab.views.registry import scripts
 from nki_lab.widgets import modules
 from nki_lab.widgets.packing import pack, unpack
 

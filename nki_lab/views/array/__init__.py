@@ -1,1 +1,4 @@
 """The view Array."""
+
+#: Views stand in the order of these numbers.
+PLACE = 60

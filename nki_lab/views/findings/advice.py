@@ -1,4 +1,4 @@
-"""What is advised on a run that views show, and at which lines of the author's text?"""
+"""The advice on a run, with the lines of the author's text that it is about."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from nki_lab.profiler.analyses.advice import CATEGORY, HELP, Advice
 from nki_lab.views.run import Place, ViewData
+
+#: Findings, pieces of advice and rows about the numbers that are sent to the browser.
+REMARKS_SENT = 1_000
 
 
 @dataclass(frozen=True)

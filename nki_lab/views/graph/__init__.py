@@ -1,1 +1,4 @@
 """The view Graph."""
+
+#: Views stand in the order of these numbers.
+PLACE = 100

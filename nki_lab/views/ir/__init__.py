@@ -1,1 +1,4 @@
 """The view IR."""
+
+#: Views stand in the order of these numbers.
+PLACE = 40

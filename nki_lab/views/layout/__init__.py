@@ -1,1 +1,4 @@
 """The view Layout."""
+
+#: Views stand in the order of these numbers.
+PLACE = 50

@@ -1,1 +1,4 @@
 """The view Memory."""
+
+#: Views stand in the order of these numbers.
+PLACE = 70

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from nki_lab.views.entries import operation_entry
-from nki_lab.views.memory.occupancy import Occupancy, occupancy
+from nki_lab.views.memory.occupancy import PLACES_TAKEN, Occupancy, occupancy
 from nki_lab.views.run import ViewData
-from nki_lab.views.texts import PLACES_TAKEN
 from nki_lab.widgets.packing import pack, smallest
 
 #: Readers and writers of one tile that are listed.

@@ -21,6 +21,9 @@ OVERLAPS_TOLD = 100
 #: Tiles among which overlaps are looked for.
 OVERLAP_TILES = 20_000
 
+#: Why addresses go higher than the bytes in use at one time; compiler/passes/allocate.py does it.
+PLACES_TAKEN = "a place is used again only when no fresh one is left, so that less has to wait"
+
 
 class Overlap(NamedTuple):
     """Two tiles with bytes in common.

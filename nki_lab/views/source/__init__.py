@@ -1,1 +1,4 @@
 """The view Source."""
+
+#: Views stand in the order of these numbers.
+PLACE = 30

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from nki_lab.views.entries import remark_entry
-from nki_lab.views.findings.advice import about_the_numbers, known_advice
-from nki_lab.views.run import Remark, ViewData
+from nki_lab.views.findings.advice import REMARKS_SENT, known_advice
+from nki_lab.views.run import ViewData
 from nki_lab.views.source.costs import line_costs
 from nki_lab.widgets.packing import pack
-
-#: Findings and rows about the numbers that are sent.
-REMARKS_SENT = 1_000
 
 
 def source_parts(data: ViewData) -> bytes:
@@ -50,32 +44,3 @@ def source_parts(data: ViewData) -> bytes:
         "remarks": remarks,
     }
     return pack(meta)
-
-
-def findings_parts(data: ViewData) -> bytes:
-    """Return every finding, the serious first, advice, and what the numbers rest on, packed."""
-    found = sorted(data.findings, key=lambda remark: not remark.is_serious)
-    meta = {
-        "findings": [finding_entry(remark) for remark in found[:REMARKS_SENT]],
-        "more": max(0, len(found) - REMARKS_SENT),
-        "advice": [
-            {
-                "rule": advised.rule,
-                "gain": advised.gain,
-                "message": advised.message,
-                "help": advised.help,
-                "places": [[place.heading, place.text] for place in advised.places],
-            }
-            for advised in known_advice(data)[:REMARKS_SENT]
-        ],
-        "warnings": [
-            {"kind": kind, "message": message}
-            for kind, message in about_the_numbers(data)[:REMARKS_SENT]
-        ],
-    }
-    return pack(meta)
-
-
-def finding_entry(remark: Remark) -> dict[str, Any]:
-    """Return a finding as the browser takes it."""
-    return remark_entry(remark) | {"serious": remark.is_serious}

@@ -1,15 +1,13 @@
-"""What do the source view and the list of findings say in plain text?"""
+"""The lines of a kernel with what each costs, in plain text."""
 
 from __future__ import annotations
 
 from nki_lab.profiler.analyses.source_lines import ENGINE_SUM
 from nki_lab.profiler.text_table import cut
-from nki_lab.views.findings.advice import about_the_numbers, known_advice
-from nki_lab.views.run import Remark, ViewData
+from nki_lab.views.run import ViewData
 from nki_lab.views.source.costs import LineCost, line_costs
 
 _BAR = 8
-_PLACES_SHOWN = 3
 _WIDTH = 110
 _ROW = "{:<{w}}  {:<8} {:>13} {:>9} {:>9} {:>11}  {}"
 
@@ -50,24 +48,3 @@ def _row(place: str, text: str, cost: LineCost | None, most: int) -> tuple[str, 
 
 def _us(time_ns: int) -> str:
     return f"{time_ns / 1000:,.3f}" if time_ns else ""
-
-
-def findings_text(data: ViewData, limit: int | None) -> list[str]:
-    """Return what the author should know, the serious first, advice, and what the numbers rest on."""
-    found = sorted(data.findings, key=lambda remark: not remark.is_serious)
-    lines = [line for remark in found for line in remark_lines(remark)]
-    for advised in known_advice(data):
-        places = ", ".join(place.label for place in advised.places[:_PLACES_SHOWN])
-        gain = f" ({advised.gain})" if advised.gain else ""
-        lines.append(f"{f'{places}: ' if places else ''}{advised.rule}{gain}: {advised.message}")
-        lines += [f"  help: {advised.help}"] if advised.help else []
-    lines = lines or ["nothing was found"]
-    lines += [f"about the numbers: {kind}: {text}" for kind, text in about_the_numbers(data)]
-    return cut(lines, limit)
-
-
-def remark_lines(remark: Remark) -> list[str]:
-    """Return a finding as text: its place, what it is, and what to do about it."""
-    place = f"{remark.place.label}: " if remark.place else ""
-    lines = [f"{place}{remark.kind}: {remark.message}"]
-    return [*lines, f"  help: {remark.help}"] if remark.help else lines

@@ -1,1 +1,4 @@
 """The view Stepper."""
+
+#: Views stand in the order of these numbers.
+PLACE = 80

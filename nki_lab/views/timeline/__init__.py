@@ -1,1 +1,4 @@
 """The view Timeline."""
+
+#: Views stand in the order of these numbers.
+PLACE = 90

@@ -18,6 +18,7 @@ from nki_lab.profiler.analyses.report import badge
 from nki_lab.profiler.analyses.source_lines import issuers
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TRANSFERS
+from nki_lab.views.registry import Parts
 from nki_lab.views.run import ViewData
 from nki_lab.views.source.costs import line_rows
 from nki_lab.views.timeline.tracks import Track, shared_tracks, tracks_of
@@ -218,3 +219,8 @@ def instruction_lines(data: ViewData) -> tuple[list[dict[str, str]], np.ndarray]
 def joined(parts: list[np.ndarray]) -> np.ndarray:
     """Return arrays one behind the other."""
     return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+
+
+def timeline_of(parts: Parts) -> Timeline:
+    """Return the events of a run, beside those of the run it is compared with."""
+    return Timeline(parts.data, parts.other)

@@ -8,8 +8,9 @@ from nki_lab.profiler.analyses.critical_path import CriticalPath, critical_path
 from nki_lab.profiler.analyses.curves import Curve, most_text
 from nki_lab.profiler.analyses.report import badge, bound_sentence
 from nki_lab.profiler.schema import TRANSFERS
+from nki_lab.views.registry import Parts, of_parts
 from nki_lab.views.timeline.curves import CURVE_COLOURS, OTHER_CURVES, known_curves
-from nki_lab.views.timeline.model import Timeline
+from nki_lab.views.timeline.model import Timeline, timeline_of
 from nki_lab.views.timeline.tracks import Track, shared_tracks
 from nki_lab.widgets.picture import LETTER, TEXT_HEIGHT, WIDTH, Paper, Picture, VectorPicture, cut
 from nki_lab.widgets.theme import ENGINE_COLOURS, FAINT, INK, LIMIT, RULE, SERIES
@@ -84,6 +85,14 @@ def timeline_picture(
     for k, note in enumerate(filter(None, below)):
         picture.text(_MARGIN, floor + TEXT_HEIGHT + 18 + k * (TEXT_HEIGHT + 4), note, FAINT)
     return picture.done()
+
+
+@of_parts
+def timeline_view_picture(
+    parts: Parts, paper: type[Picture] | type[VectorPicture], theme: str
+) -> bytes:
+    """Return the timeline of a run, beside that of the run it is compared with."""
+    return timeline_picture(parts.kept(timeline_of), paper, theme)
 
 
 def _path(

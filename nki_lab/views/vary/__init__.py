@@ -1,1 +1,4 @@
 """The view Vary."""
+
+#: Views stand in the order of these numbers.
+PLACE = 110

@@ -1,10 +1,4 @@
-"""What do the sliders of a kernel's parameters ask the kernel for?
-
-vary                      the parameters, their values, and the variants known so far
-vary/at/1-0-2             the variant of these numbers: figures, or the error it ends with
-vary/run/1-0-2/timeline   its timeline, and everything else a timeline asks for
-vary/both/1-0-2/timeline  the same with the timeline of the start above it
-"""
+"""The blocks of data of a kernel's variants, each named by the numbers of its values: "1-0-2"."""
 
 from __future__ import annotations
 
@@ -15,7 +9,7 @@ from nki_lab.profiler.analyses.report import badge
 from nki_lab.views.run import ViewData
 from nki_lab.views.vary.text import NO_VARIANTS, change
 from nki_lab.views.vary.variants import Numbers, Variant, Variants, value_words
-from nki_lab.widgets.packing import pack
+from nki_lab.widgets.packing import UnknownPart, pack
 
 #: Variants whose figures and timeline a page without a kernel holds.
 VARIANTS_SAVED = 24
@@ -24,7 +18,7 @@ MOST_SAVED = 20_000
 
 
 class RunParts(Protocol):
-    """The blocks of one run (`nki_lab.views.parts.Parts`)."""
+    """The blocks of one run (`nki_lab.views.registry.Parts`)."""
 
     def make(self, name: str) -> Iterator[bytes]:
         """Yield the blocks of a part."""
@@ -47,23 +41,16 @@ class VaryParts:
         self._parts_of = parts_of
         self._shown: dict[str, tuple[ViewData, RunParts]] = {}
 
-    def make(self, rest: str) -> Iterator[bytes]:
-        """Yield the blocks of a part, named without "vary/".
-
-        Raises LookupError where the name stands for nothing.
-        """
-        if not rest:
-            yield pack(self._overview())
-            return
-        what, _, rest = rest.partition("/")
-        key, _, part = rest.partition("/")
+    def variant(self, key: str) -> bytes:
+        """Return the figures of a variant, packed."""
         variants, numbers = self._numbers(key)
-        if what == "at" and not part:
-            yield pack(variant_entry(variants, variants.variant(numbers)))
-        elif what in ("run", "both") and part.partition("/")[0] == "timeline":
-            yield from self._run(what, variants, numbers).make(part)
-        else:
-            raise LookupError(f"there is no data called {'vary/' + what!r}")
+        return pack(variant_entry(variants, variants.variant(numbers)))
+
+    def timeline(self, what: str, key: str, part: str) -> Iterator[bytes]:
+        """Yield the blocks of a variant's timeline, alone ("run") or below that of the start ("both")."""
+        if part.partition("/")[0] != "timeline":
+            raise UnknownPart(f"there is no data called {f'vary/{what}/{key}/{part}'!r}")
+        return self._run(what, *self._numbers(key)).make(part)
 
     def saved(self) -> Iterator[str]:
         """Yield the names of the blocks that a page without a kernel holds, the nearest variants first."""
@@ -85,13 +72,14 @@ class VaryParts:
         can = self.variants is not None and not self.variants.problem
         return ["vary", "timeline", "timeline/events"] if can else ["vary"]
 
-    def _overview(self) -> dict[str, Any]:
+    def overview(self) -> bytes:
+        """Return the parameters, their values, and the variants known so far, packed."""
         variants = self.variants
         if variants is None or variants.problem:
             problem = NO_VARIANTS if variants is None else variants.problem
-            return {"problem": problem, "parameters": [], "fixed": [], "visited": []}
+            return pack({"problem": problem, "parameters": [], "fixed": [], "visited": []})
         start = variants.variant(variants.start)
-        return {
+        meta = {
             "problem": "",
             "name": variants.name,
             "badge": badge(start.profile),
@@ -110,23 +98,24 @@ class VaryParts:
             "sweep": [list(numbers) for numbers in variants.sweep()],
             "visited": [variant_entry(variants, variant) for variant in variants.visited],
         }
+        return pack(meta)
 
     def _numbers(self, key: str) -> tuple[Variants, Numbers]:
         variants = self.variants
         if variants is None or variants.problem:
-            raise LookupError(NO_VARIANTS if variants is None else variants.problem)
+            raise UnknownPart(NO_VARIANTS if variants is None else variants.problem)
         words = key.split("-")
         sizes = [len(parameter.values) for parameter in variants.parameters]
         if len(words) == len(sizes) and all(w.isascii() and w.isdigit() for w in words):
             numbers = tuple(map(int, words))
             if all(n < size for n, size in zip(numbers, sizes, strict=True)):
                 return variants, numbers
-        raise LookupError(f"there is no variant {key!r}")
+        raise UnknownPart(f"there is no variant {key!r}")
 
     def _run(self, what: str, variants: Variants, numbers: Numbers) -> RunParts:
         variant = variants.variant(numbers)
         if variant.problem:
-            raise LookupError(variant.problem)
+            raise UnknownPart(variant.problem)
         data = variant.data
         known = self._shown.get(what)
         if (

@@ -23,10 +23,10 @@ from nki_lab.profiler.analyses.report import badge
 from nki_lab.profiler.analyses.roofline import roofline as limits_of
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TRANSFERS
-from nki_lab.views.charts.forms import GRID, ChartForms, plotly_layout, svg_opening
-from nki_lab.views.charts.scatter import Line, Points, ScatterChart
 from nki_lab.views.report.model import engine_rows, size_text
 from nki_lab.views.run import ViewData
+from nki_lab.widgets.chart_forms import GRID, ChartForms, plotly_layout, svg_opening
+from nki_lab.widgets.scatter_chart import Line, Points, ScatterChart
 from nki_lab.widgets.theme import ENGINE_LABELS, ENGINE_ON_ANY, INK_ON_ANY
 
 _BAR_LETTERS = 40

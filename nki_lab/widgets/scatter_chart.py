@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from nki_lab.views.charts.forms import GRID, ChartForms, plotly_layout, svg_opening
+from nki_lab.widgets.chart_forms import GRID, ChartForms, plotly_layout, svg_opening
 from nki_lab.widgets.theme import INK_ON_ANY
 
 _WIDTH, _HEIGHT = 700, 380

@@ -1,0 +1,63 @@
+"""The findings of a run: what the author should know, advice, and what the numbers rest on."""
+
+from __future__ import annotations
+
+from nki_lab.profiler.text_table import cut
+from nki_lab.views.entries import remark_entry, remark_lines
+from nki_lab.views.findings.advice import REMARKS_SENT, about_the_numbers, known_advice
+from nki_lab.views.registry import Needs, View
+from nki_lab.views.run import ViewData
+from nki_lab.widgets.packing import pack
+
+_PLACES_SHOWN = 3
+
+
+def findings_text(data: ViewData, limit: int | None) -> list[str]:
+    """Return what the author should know, the serious first, advice, and what the numbers rest on."""
+    found = sorted(data.findings, key=lambda remark: not remark.is_serious)
+    lines = [line for remark in found for line in remark_lines(remark)]
+    for advised in known_advice(data):
+        places = ", ".join(place.label for place in advised.places[:_PLACES_SHOWN])
+        gain = f" ({advised.gain})" if advised.gain else ""
+        lines.append(f"{f'{places}: ' if places else ''}{advised.rule}{gain}: {advised.message}")
+        lines += [f"  help: {advised.help}"] if advised.help else []
+    lines = lines or ["nothing was found"]
+    lines += [f"about the numbers: {kind}: {text}" for kind, text in about_the_numbers(data)]
+    return cut(lines, limit)
+
+
+def findings_parts(data: ViewData) -> bytes:
+    """Return every finding, the serious first, advice, and what the numbers rest on, packed."""
+    found = sorted(data.findings, key=lambda remark: not remark.is_serious)
+    meta = {
+        "findings": [
+            remark_entry(remark) | {"serious": remark.is_serious} for remark in found[:REMARKS_SENT]
+        ],
+        "more": max(0, len(found) - REMARKS_SENT),
+        "advice": [
+            {
+                "rule": advised.rule,
+                "gain": advised.gain,
+                "message": advised.message,
+                "help": advised.help,
+                "places": [[place.heading, place.text] for place in advised.places],
+            }
+            for advised in known_advice(data)[:REMARKS_SENT]
+        ],
+        "warnings": [
+            {"kind": kind, "message": message}
+            for kind, message in about_the_numbers(data)[:REMARKS_SENT]
+        ],
+    }
+    return pack(meta)
+
+
+VIEW = View(
+    name="findings",
+    title="Findings",
+    needs=Needs.PROGRAM,
+    text=findings_text,
+    words="Text with the findings",
+    parts={"findings": findings_parts},
+    first=("findings",),
+)
