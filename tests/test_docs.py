@@ -3,6 +3,7 @@ is in it."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -175,3 +176,20 @@ def test_paragraphs_flow_and_lists_keep_their_lines():
         prose("One\ntwo.\n\nArgs:\n    x: a_b") == "One two.\n\n```text\nArgs:\n    x: a_b\n```\n"
     )
     assert table(("a", "b"), [["x|y", "z\nw"]]).splitlines()[2] == r"| x\|y | z w |"
+
+
+def test_the_developer_page_names_files_that_exist():
+    text = (ROOT / "docs" / "developers.md").read_text("utf-8")
+    files = re.findall(r"`(nki_lab/[\w/]+(?:\.py|/))`", text)
+    assert len(files) > 20
+    assert [file for file in files if not (ROOT / file).exists()] == []
+
+
+def test_every_room_is_on_the_map_with_a_sentence():
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", pages()["rooms.md"], re.MULTILINE)
+    package = ROOT / "nki_lab"
+    rooms = {p.parent.name for p in package.glob("*/__init__.py")} | {
+        p.stem for p in package.glob("*.py") if not p.stem.startswith("__")
+    }
+    assert {room for room, _ in rows} == rooms
+    assert [room for room, sentence in rows if not sentence.endswith(".")] == []

@@ -1,1 +1,1 @@
-"""What can be done with nki_lab from a terminal?"""
+"""The command line: `nki-lab` and the pytest plugin."""

@@ -1,4 +1,4 @@
-"""What does the workshop ask, is an answer right, and what has been solved?
+"""The workshop's exercises: asks them, judges answers, and remembers what is solved.
 
     from nki_lab.exercises import check
     check("01.2", add_rows)

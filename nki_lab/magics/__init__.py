@@ -1,1 +1,1 @@
-"""What can a notebook do with nki_lab once `%load_ext nki_lab` has run?"""
+"""The notebook: magics, and what an editor is told, once `%load_ext nki_lab` has run."""
