@@ -1,1 +1,1 @@
-"""Where did the time go? Tables of a run, whoever measured or modelled it."""
+"""Profiles: the tables of a run, modelled or measured, and what can be read off them."""
