@@ -54,7 +54,7 @@ def allocate_named(
     if address is not None and not portable_address(address):
         builder.find(
             "portability",
-            f"address={tuple(address)}, an odd byte or a partition other than 0, 32, 64 and 96: NKI's tracer takes"
+            f"address={tuple(address)}, an odd byte or a partition other than 0, 32, 64 and 96: NKI's tracer accepts"
             " it, its parser does not",
             help="give an even byte, and start at partition 0, 32, 64 or 96",
         )
