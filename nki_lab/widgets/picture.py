@@ -1,33 +1,36 @@
-"""On what are pictures drawn that need no browser: pixels for PNG, shapes for SVG?
+"""Pictures that need no browser: pixels for PNG, shapes for SVG.
 
-A code host, an exported page and a mail show these where nothing is alive. They are made of NumPy
-arrays, zlib and text: no drawing library is needed, and no front end refuses them. Both kinds of paper
-take the same calls, so each picture is drawn by one function.
+A code host, an exported page and a mail show these where nothing is alive. Both kinds of paper take the same calls, so
+each picture is drawn by one function.
 """
 
 from __future__ import annotations
 
 import html
-import struct
-import zlib
+import re
 from collections.abc import Sequence
-from itertools import pairwise
+from functools import cache
+from io import BytesIO
 from typing import Protocol
 
 import numpy as np
+from PIL import Image, ImageDraw, ImageFont
 
-from nki_lab.widgets.glyphs import ADVANCE, LINE, doubled, text_dots
 from nki_lab.widgets.theme import INK, PAPER, Colour, rgb
 
 #: Pixels; front ends show it at half this size on fine screens.
 WIDTH = 1200
-# How strong the area below a curve is; and colours that a picture of many shades keeps as they are.
+_PALETTE = 256
+_CODE = np.array([65536, 256, 1], dtype=np.int32)
+# How strong the area below a curve is.
 _AREA = 0.35
-_KEPT_COLOURS = 64
-# zlib's own choice: 9 makes a picture a fifth smaller and takes seven times as long.
-_PACKING = 6
 #: Pixels of a letter and of a line of text.
-LETTER, TEXT_HEIGHT = 2 * ADVANCE, 2 * LINE
+LETTER, TEXT_HEIGHT = 12, 18
+_FONT_SIZE = 19
+# Edges of letters have few shades, so that a palette holds them all.
+_SHADES = [round(k / 255 * 4) * 255 // 4 for k in range(256)]
+_WORDS = re.compile(r"\S+(?: \S+)*")
+_NUMBER = re.compile(r"[-+]?[\d,.]+( ?%)?$")
 
 
 class Paper(Protocol):
@@ -72,6 +75,8 @@ def strength(shares: np.ndarray) -> np.ndarray:
 class Picture:
     """An image of pixels that is drawn into.
 
+    Letters stand in cells of LETTER pixels, so that columns of a text stay columns; a word is drawn as a whole.
+
     Args:
         width, height: in pixels.
         theme: "light" or "dark".
@@ -80,96 +85,82 @@ class Picture:
     def __init__(self, width: int, height: int, theme: str = "light") -> None:
         self.width, self.height = width, height
         self.theme = theme
-        self.pixels = np.empty((height, width, 3), dtype=np.uint8)
-        self.pixels[:] = self._rgb(PAPER)
+        self.image = Image.new("RGB", (width, height), self._hex(PAPER))
+        self._pen = ImageDraw.Draw(self.image)
 
-    def _rgb(self, colour: Colour | str) -> tuple[int, int, int]:
-        return rgb(of_theme(colour, self.theme))
+    def _hex(self, colour: Colour | str) -> str:
+        return of_theme(colour, self.theme)
 
     def fill(self, x: float, y: float, width: float, height: float, colour: Colour | str) -> None:
         """Fill a rectangle; something of it is seen however small it is."""
-        x0, y0 = max(0, round(x)), max(0, round(y))
-        x1, y1 = max(round(x + width), round(x) + 1), max(round(y + height), round(y) + 1)
-        self.pixels[y0 : max(0, y1), x0 : max(0, x1)] = self._rgb(colour)
+        x0, y0 = round(x), round(y)
+        corner = max(round(x + width), x0 + 1) - 1, max(round(y + height), y0 + 1) - 1
+        self._pen.rectangle((x0, y0, *corner), self._hex(colour))
 
     def text(self, x: float, y: float, text: str, colour: Colour | str = INK) -> float:
         """Write text with its upper left corner at x, y; returns where it ends."""
-        dots = doubled(text_dots(text))
-        x, y = round(x), round(y)
-        area = self.pixels[y : y + dots.shape[0], x : x + dots.shape[1]]
-        area[dots[: area.shape[0], : area.shape[1]]] = self._rgb(colour)
-        return x + dots.shape[1]
+        x, baseline = round(x), round(y) + TEXT_HEIGHT - 3
+        for words in _WORDS.finditer(text):
+            start, end = x + LETTER * words.start(), x + LETTER * words.end()
+            shown = "".join(c if c.isprintable() else "?" for c in words[0])
+            font, anchor = _font(shown, end - start), "ls"
+            if _NUMBER.match(shown) and words.start():  # numbers of a column end below each other
+                start, anchor = end, "rs"
+            box = font.getbbox(shown, anchor=anchor)
+            left, top, right, bottom = map(int, box)
+            mask = Image.new("L", (right - left + 1, bottom - top + 1))
+            ImageDraw.Draw(mask).text((-left, -top), shown, 255, font, anchor)
+            place = (start + left, baseline + top)
+            self.image.paste(self._hex(colour), place, mask.point(_SHADES))
+        return x + LETTER * len(text)
 
     def shade(self, x: int, y: int, height: int, shares: np.ndarray, colour: Colour | str) -> None:
         """Paint columns from x on, each as strongly as its share of 1."""
-        ink, paper = np.array(self._rgb(colour)), np.array(self._rgb(PAPER))
-        columns = np.rint(paper + strength(shares)[:, None] * (ink - paper))
-        self.pixels[y : y + height, x : x + len(shares)] = columns
+        ink, paper = np.array(rgb(self._hex(colour))), np.array(rgb(self._hex(PAPER)))
+        columns = np.rint(paper + strength(shares)[:, None] * (ink - paper)).astype(np.uint8)
+        self.image.paste(Image.fromarray(np.repeat(columns[None], height, 0)), (x, y))
 
     def area(self, x: int, y: int, height: int, shares: np.ndarray, colour: Colour | str) -> None:
         """Draw a curve with the area below it: per column from x on, a share of the height."""
-        tops = np.rint(height * (1 - np.clip(shares, 0, 1))).astype(int)
-        ink, paper = np.array(self._rgb(colour)), np.array(self._rgb(PAPER))
-        down = np.arange(height + 1)[:, None]
-        # The line reaches from each column's value to that of its neighbour, so that steps are joined.
-        before = np.concatenate((tops[:1], tops[:-1]))
-        on_line = (down >= np.minimum(tops, before)) & (down <= np.maximum(tops, before) + 1)
-        here = self.pixels[y : y + height + 1, x : x + len(tops)]
-        here[down > tops] = np.rint(paper + _AREA * (ink - paper))
-        here[on_line] = ink
+        tops = (y + np.rint(height * (1 - np.clip(shares, 0, 1)))).astype(int).tolist()
+        ink, paper = np.array(rgb(self._hex(colour))), np.array(rgb(self._hex(PAPER)))
+        filled = tuple(np.rint(paper + _AREA * (ink - paper)).astype(int).tolist())
+        for k, top in enumerate(tops):
+            self._pen.line((x + k, top, x + k, y + height), filled)
+            # The curve reaches from each column's value to that of its neighbour, so that steps are joined.
+            before = tops[max(k - 1, 0)]
+            bottom = min(max(top, before) + 1, y + height)
+            self._pen.line((x + k, min(top, before), x + k, bottom), self._hex(colour))
 
     def line(self, points: Sequence[tuple[float, float]], colour: Colour | str) -> None:
         """Draw a line through points, two pixels wide."""
-        for (x0, y0), (x1, y1) in pairwise(points):
-            count = int(max(abs(x1 - x0), abs(y1 - y0))) + 1
-            columns = np.rint(np.linspace(x0, x1, count + 1)).astype(int)
-            rows = np.rint(np.linspace(y0, y1, count + 1)).astype(int)
-            for across, down in ((0, 0), (1, 0), (0, 1)):
-                at = (rows + down, columns + across)
-                inside = (at[0] >= 0) & (at[0] < self.height) & (at[1] >= 0) & (at[1] < self.width)
-                self.pixels[at[0][inside], at[1][inside]] = self._rgb(colour)
-
-    def png(self) -> bytes:
-        """Return the image as PNG with a palette."""
-        words = np.zeros((self.height, self.width), dtype="<u4")
-        words.view(np.uint8).reshape(self.height, self.width, 4)[..., :3] = self.pixels[..., ::-1]
-        # Most pixels are like the one before them: only where that ends a colour is looked up.
-        flat = words.reshape(-1)
-        starts = np.concatenate(([0], np.flatnonzero(flat[1:] != flat[:-1]) + 1))
-        lengths = np.diff(starts, append=len(flat))
-        colours, index = np.unique(flat[starts], return_inverse=True)
-        if (
-            len(colours) > 256
-        ):  # shades beyond what a palette holds lose their last bits, rare ones only
-            counts = np.bincount(index, weights=lengths)
-            rare = counts < np.sort(counts)[-_KEPT_COLOURS]
-            coarse = np.where(rare, colours & 0xF0F0F0, colours)
-            colours, place = np.unique(coarse, return_inverse=True)
-            index = place[index]
-        if len(colours) > 256:
-            rows = self.pixels.reshape(self.height, -1)
-            return _png(self.width, self.height, 2, rows)
-        palette = b"".join(int(c).to_bytes(3, "big") for c in colours)
-        rows = np.repeat(index.astype(np.uint8), lengths).reshape(self.height, self.width)
-        return _png(self.width, self.height, 3, rows, palette)
+        self._pen.line(list(points), self._hex(colour), 2)
 
     def done(self) -> bytes:
-        """Return the image as PNG."""
-        return self.png()
+        """Return the image as PNG with a palette."""
+        picture, colours = self.image, self.image.getcolors(_PALETTE)
+        if colours is not None:  # the palette has each colour as it is
+            codes = np.sort([_CODE @ colour for _, colour in colours])
+            numbers = np.searchsorted(codes, np.asarray(picture) @ _CODE).astype(np.uint8)
+            picture = Image.fromarray(numbers)
+            picture.putpalette((codes[:, None] // _CODE % 256).astype(np.uint8).tobytes())
+        file = BytesIO()
+        picture.save(file, "png")
+        return file.getvalue()
 
 
-def _png(width: int, height: int, kind: int, rows: np.ndarray, palette: bytes = b"") -> bytes:
-    """Return rows of bytes as PNG; kind 2 is true colour, 3 a palette (PNG specification, 11.2)."""
-    lines = np.zeros((height, rows.shape[1] + 1), dtype=np.uint8)
-    lines[:, 1:] = rows
-    chunks = [(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0))]
-    if palette:
-        chunks.append((b"PLTE", palette))
-    chunks += [(b"IDAT", zlib.compress(lines.tobytes(), _PACKING)), (b"IEND", b"")]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-        for name, data in chunks
-    )
+def _font(text: str, width: int) -> ImageFont.FreeTypeFont:
+    """Return the font that Pillow brings along, smaller where a text would not fit into a width."""
+    sizes = range(_FONT_SIZE, 8, -1)
+    return _sized(next((s for s in sizes if _sized(s).getlength(text) <= width), sizes[-1]))
+
+
+@cache
+def _sized(size: int) -> ImageFont.FreeTypeFont:
+    # The basic layout is the same everywhere; the other one depends on libraries of the system.
+    font = ImageFont.load_default(size)
+    assert isinstance(font, ImageFont.FreeTypeFont)
+    return font.font_variant(layout_engine=ImageFont.Layout.BASIC)
 
 
 class VectorPicture:

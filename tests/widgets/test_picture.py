@@ -1,51 +1,36 @@
 """Tests that the picture is a valid PNG that shows what ran when."""
 
+import io
 import re
-import struct
-import zlib
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from PIL import Image, ImageFont
 
 from nki_lab.views.run import ViewData
 from nki_lab.views.timeline.curves import known_curves
 from nki_lab.views.timeline.model import Timeline
 from nki_lab.views.timeline.picture import timeline_picture
-from nki_lab.widgets.glyphs import text_dots
-from nki_lab.widgets.picture import LETTER, WIDTH, Picture, VectorPicture
+from nki_lab.widgets.picture import LETTER, WIDTH, Picture, VectorPicture, _sized
 from nki_lab.widgets.theme import ENGINE_COLOURS, LIMIT, rgb
 from tests.views.runs import added, by_hand, many_events
 
 
 def decode(png: bytes) -> np.ndarray:
-    """Read a PNG without filters, as colours [height, width, 3]; checks every chunk."""
+    """Read a PNG as colours [height, width, 3]."""
     assert png[:8] == b"\x89PNG\r\n\x1a\n"
-    chunks, at = {}, 8
-    while at < len(png):
-        (length,) = struct.unpack(">I", png[at : at + 4])
-        name, data = png[at + 4 : at + 8], png[at + 8 : at + 8 + length]
-        assert struct.unpack(">I", png[at + 8 + length : at + 12 + length])[0] == zlib.crc32(
-            name + data
-        )
-        chunks[name], at = data, at + 12 + length
-    width, height, depth, kind = struct.unpack(">IIBB", chunks[b"IHDR"][:10])
-    assert depth == 8 and list(chunks)[-1] == b"IEND"
-    rows = np.frombuffer(zlib.decompress(chunks[b"IDAT"]), np.uint8).reshape(height, -1)
-    assert not rows[:, 0].any()
-    if kind == 2:
-        return rows[:, 1:].reshape(height, width, 3)
-    return np.frombuffer(chunks[b"PLTE"], np.uint8).reshape(-1, 3)[rows[:, 1:]]
+    return np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
 
 
-def test_pixels_survive(rng) -> None:
-    for colours in (5, 200, 4_000):
-        picture = Picture(40, 30)
-        few = rng.integers(0, 256, (colours, 3), dtype=np.uint8)
-        picture.pixels[:] = few[rng.integers(0, colours, (30, 40))]
-        found = decode(picture.png()).astype(int)
-        # Beyond a palette's 256 colours the picture is kept as it is.
-        assert (found == picture.pixels).all()
+@pytest.mark.parametrize("colours", [5, 200, 4_000])
+def test_pixels_survive(rng, colours: int) -> None:
+    picture = Picture(40, 30)
+    few = rng.integers(0, 256, (colours, 3), dtype=np.uint8)
+    pixels = few[rng.integers(0, colours, (30, 40))]
+    picture.image.paste(Image.fromarray(pixels))
+    # Beyond a palette's 256 colours the picture is kept as it is.
+    assert (decode(picture.done()) == pixels).all()
 
 
 def test_a_track_is_coloured_where_it_is_busy() -> None:
@@ -75,23 +60,28 @@ def test_a_picture_is_small_whatever_the_run() -> None:
     assert len(timeline_picture(Timeline(ViewData("many", many_events(30_000))))) < 60_000
 
 
-def test_letters_are_letters() -> None:
-    def drawn(letter: str) -> list[str]:
-        return ["".join("#" if dot else "." for dot in row[:5]) for row in text_dots(letter)[:7]]
+def drawn(text: str, x: int = 0) -> np.ndarray:
+    """Return where a text is drawn on white, as True."""
+    picture = Picture(400, 30)
+    assert picture.text(x, 4, text, "#000000") == x + LETTER * len(text)
+    return (decode(picture.done()) < 128).any(-1)
 
-    assert drawn("T") == ["#####", "..#..", "..#..", "..#..", "..#..", "..#..", "..#.."]
-    assert drawn("L") == ["#....", "#....", "#....", "#....", "#....", "#....", "#####"]
-    assert (text_dots("é") == text_dots("?")).all()
-    letters = [text_dots(chr(code)).tobytes() for code in range(33, 127)]
+
+def test_letters_differ_and_words_stay_in_their_columns() -> None:
+    letters = [drawn(chr(code)).tobytes() for code in range(33, 127)]
     assert len(set(letters)) == len(letters)
+    for text, start, end in (("name    tile", 8, 12), ("ab   1,234", 5, 10), ("MMMMMMMM", 0, 8)):
+        columns = np.flatnonzero(drawn(text).any(0))
+        last = columns[columns >= LETTER * start]
+        assert len(last) and last.max() < LETTER * end + 1
+    number = np.flatnonzero(drawn("ab   1,234").any(0))
+    assert number.max() >= LETTER * 10 - 4  # a number of a column ends where the column ends
+    assert (drawn("a\x00b") == drawn("a?b")).all()
 
 
-def test_a_picture_of_many_shades_keeps_its_background() -> None:
-    picture = Picture(64, 64)
-    picture.pixels[:20] = np.arange(20 * 64 * 3).reshape(20, 64, 3) % 251
-    found = decode(picture.png())
-    assert (found[20:] == 255).all()
-    assert np.abs(found[:20].astype(int) - picture.pixels[:20]).max() < 16
+def test_the_font_is_that_of_the_library_and_laid_out_without_the_system() -> None:
+    font = _sized(19)
+    assert font.layout_engine == ImageFont.Layout.BASIC and font.getname()[0] == "Aileron"
 
 
 def test_the_picture_of_a_timeline_has_curves_and_the_critical_path() -> None:
