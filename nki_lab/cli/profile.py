@@ -96,7 +96,8 @@ def profile(
     from nki_lab.cli.kernel_file import check_outputs
     from nki_lab.profiler.analyses.report import report
     from nki_lab.profiler.formats.chrome import save_chrome_trace
-    from nki_lab.profiler.formats.files import check_ending, is_profile, load, save
+    from nki_lab.profiler.formats.files import check_ending, is_profile, save
+    from nki_lab.profiler.profile import Profile
     from nki_lab.session.views import answers
 
     check_outputs(kernel, output=output, perfetto=perfetto)
@@ -116,7 +117,7 @@ def profile(
     with ExitStack() as running:
         if is_profile(kernel):
             _refuse_unused(kernel, options, inputs, args, seed, call)
-            found = load(kernel, target, start, end)
+            found = Profile.load(kernel, target, start, end)
         else:
             called = called_kernel(kernel, inputs, args, seed, options, call)
             found = running.enter_context(called)[0].profile.between(start, end)

@@ -8,7 +8,6 @@ from typing import Any
 from IPython.display import display
 
 from nki_lab.errors import UsageError
-from nki_lab.profiler.formats.files import load
 from nki_lab.profiler.profile import Profile
 from nki_lab.runtime import Result
 from nki_lab.source import Stack
@@ -25,7 +24,7 @@ def profile_of(what: Any, stack: Stack = ()) -> Profile:
     if isinstance(what, Profile):
         return what
     if isinstance(what, (str, Path)):
-        return load(what)
+        return Profile.load(what)
     raise UsageError(
         f"found {type(what).__name__}, expected a run",
         stack=stack,

@@ -17,7 +17,6 @@ from IPython.display import display
 from nki_lab.errors import NoKernel, UsageError, close_matches
 from nki_lab.magics.show import profile_of, show
 from nki_lab.profiler.analyses.report import summary_text
-from nki_lab.profiler.formats.files import load
 from nki_lab.profiler.profile import Profile
 from nki_lab.runtime import Result
 from nki_lab.session.parsing import parse_line
@@ -170,7 +169,7 @@ class ViewMagics(Magics):
             return self._run(words[:first], magic)
         named = words[0] if first == 1 else None
         if named is not None and named not in self._names and os.path.exists(named):
-            return load(named, start_ns=start, end_ns=end)
+            return Profile.load(named, start_ns=start, end_ns=end)
         return profile_of(self._run(words[:first], magic)).between(start, end)
 
     def _run(self, words: list[str], magic: str) -> Result | Profile:

@@ -1,47 +1,35 @@
-"""Which questions about the time of a run can be asked by name, and what is the answer as text and as plain data?"""
+"""Writes the answers about a run as text and as plain data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from nki_lab.profiler.analyses.source_lines import by_line
-from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.profile import QUESTIONS, Profile
 from nki_lab.profiler.text_table import ANSWER_LINES, cut
 
 #: Rows of an answer that its plain form holds, the first ones; it tells how many there are.
 MOST_ROWS = 100
 
-# Name -> what answers, and whether it is about the core that ends last.
-_FOUND: Mapping[str, tuple[Callable[[Profile], Any], bool]] = {
-    "path": (Profile.critical_path, True),
-    "stalls": (Profile.stalls, True),
-    "lines": (by_line, False),
-    "iterations": (Profile.iterations, True),
-    "roofline": (Profile.roofline, True),
-    "advice": (Profile.advice, False),
-    "what-if": (Profile.what_if, False),
-}
-
 
 def _core(profile: Profile, name: str) -> int | None:
     """Return the core that an answer is about, where there are several."""
-    of_slowest = _FOUND[name][1] and len(profile.cores) > 1
+    of_slowest = QUESTIONS[name][1] and len(profile.cores) > 1
     return profile.slowest.cores[0] if of_slowest else None
 
 
 def _text(name: str, profile: Profile) -> str:
     core = _core(profile, name)
     heading = [] if core is None else [f"core {core}, after which no other ends"]
-    return "\n".join(cut([*heading, *str(_FOUND[name][0](profile)).split("\n")], ANSWER_LINES))
+    return "\n".join(cut([*heading, *str(QUESTIONS[name][0](profile)).split("\n")], ANSWER_LINES))
 
 
 #: Name -> answer as text, the same on every run and machine, at most ANSWER_LINES.
-ANALYSES: dict[str, Callable[[Profile], str]] = {name: partial(_text, name) for name in _FOUND}
+ANALYSES: dict[str, Callable[[Profile], str]] = {name: partial(_text, name) for name in QUESTIONS}
 
 
 def analysis_data(name: str, profile: Profile) -> dict[str, Any]:
@@ -51,7 +39,7 @@ def analysis_data(name: str, profile: Profile) -> dict[str, Any]:
     answer is about, where there are several.
     """
     core = _core(profile, name)
-    found = _FOUND[name][0](profile)
+    found = QUESTIONS[name][0](profile)
     told = plain(found) if is_dataclass(found) else {"count": len(found), "rows": plain(found)}
     return told if core is None else {"core": core, **told}
 

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from nki_lab.errors import UsageError
+from nki_lab.profiler.analyses.advice import Advices
+from nki_lab.profiler.analyses.what_if import Model, WhatIf, WhatIfs
 from nki_lab.profiler.columns import Column, Strings, Texts, known, take
+from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.packets import Deals
-from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TABLES, TRANSFERS
 
-if TYPE_CHECKING:
-    from nki_lab.profiler.analyses.advice import Advices
-    from nki_lab.profiler.analyses.what_if import Model, WhatIf, WhatIfs
-
+P = TypeVar("P", bound=ProfileData)
 #: Table -> columns that hold ids of rows, and the table and column these ids are of.
 _IDS: dict[str, dict[str, tuple[str, str]]] = {
     "Instruction": {"id": ("Instruction", "id")},
@@ -44,12 +44,12 @@ _IDS: dict[str, dict[str, tuple[str, str]]] = {
 FLOW_ENDS = {"instruction": "Instruction", "dma_block": TRANSFERS}
 
 
-def join_cores(profiles: Sequence[Profile]) -> Profile:
+def join_cores(profiles: Sequence[P]) -> P:
     """Return one profile with the rows of all cores, core 0 first; tables are made when asked for."""
     first = profiles[0]
     names = [name for name in TABLES if any(name in p.supplied for p in profiles)]
     models = [p.model for p in profiles if p.model is not None]
-    return Profile.from_tables(
+    return type(first).from_tables(
         first.target,
         {name: partial(_joined, profiles, name) for name in names},
         is_simulation=first.is_simulation,
@@ -63,7 +63,7 @@ def join_cores(profiles: Sequence[Profile]) -> Profile:
 class CoreModels:
     """The models of both cores, of which the core that ends last is asked."""
 
-    def __init__(self, models: Sequence[Model], profiles: Sequence[Profile]) -> None:
+    def __init__(self, models: Sequence[Model], profiles: Sequence[ProfileData]) -> None:
         self.models = models
         self._profiles = profiles
 
@@ -84,7 +84,7 @@ class CoreModels:
         return self._slowest.advice(exact)
 
 
-def _joined(profiles: Sequence[Profile], name: str) -> Mapping[str, Any]:
+def _joined(profiles: Sequence[ProfileData], name: str) -> Mapping[str, Any]:
     parts = [(core, p, p.count(name)) for core, p in enumerate(profiles) if p.count(name)]
     if name == "Warning":
         return _distinct([p for _, p, _ in parts])
@@ -106,7 +106,7 @@ def _joined(profiles: Sequence[Profile], name: str) -> Mapping[str, Any]:
     return columns if parts else {}
 
 
-def _distinct(profiles: Sequence[Profile]) -> Mapping[str, Any]:
+def _distinct(profiles: Sequence[ProfileData]) -> Mapping[str, Any]:
     """Return the warnings of all cores, each once."""
     found = dict.fromkeys(
         (row["message"], row["category"]) for p in profiles for row in p.records("Warning")
@@ -120,7 +120,9 @@ def _unknown(rows: int, text: bool) -> Column:
     return np.ma.MaskedArray(np.zeros(rows, dtype=np.int64), np.ones(rows, dtype=bool))
 
 
-def _moved(profiles: Sequence[Profile], core: int, name: str, field: str, column: Column) -> Column:
+def _moved(
+    profiles: Sequence[ProfileData], core: int, name: str, field: str, column: Column
+) -> Column:
     """Return a column of ids behind those of the cores before; any other column as it is."""
     if name == "Flow" and field in ("in_id", "out_id"):
         assert isinstance(column, np.ndarray)
@@ -135,7 +137,7 @@ def _moved(profiles: Sequence[Profile], core: int, name: str, field: str, column
     return np.asanyarray(column + _taken(profiles[:core], *of))
 
 
-def _taken(profiles: Sequence[Profile], table: str, column: str) -> int:
+def _taken(profiles: Sequence[ProfileData], table: str, column: str) -> int:
     """Return how far ids of some cores reach together."""
     return sum(int(p.numbers(table, column).max(initial=-1)) + 1 for p in profiles)
 
@@ -172,7 +174,7 @@ def _concatenated(columns: Sequence[Column]) -> Column:
     return Strings(np.concatenate(codes), Texts(int(starts[-1]), text))
 
 
-def _deals(profiles: Sequence[Profile]) -> Deals | None:
+def _deals(profiles: Sequence[ProfileData]) -> Deals | None:
     deals = [p.deals for p in profiles]
     if any(d is None for d in deals):
         return None
@@ -187,7 +189,36 @@ def _deals(profiles: Sequence[Profile]) -> Deals | None:
     return Deals(np.concatenate(codes), forms, cuts)
 
 
-def one_core(profile: Profile, core: int) -> Profile:
+def of_core(profile: P, number: int) -> P:
+    """Return what one core did, as a profile; the profile itself where there is only one core."""
+    if number not in profile.cores:
+        raise UsageError(
+            f"this profile has no core {number}",
+            help=f"cores are {', '.join(map(str, profile.cores))}",
+        )
+    if len(profile.cores) == 1:
+        return profile
+    key = of_core, number
+    if key not in profile.answers:
+        # Of a twin, which shares the tables: what is kept here does not lead back here.
+        twin = object.__new__(type(profile))
+        vars(twin).update(vars(profile) | {"answers": {}})
+        profile.answers[key] = one_core(twin, number)
+    core: P = profile.answers[key]
+    return core
+
+
+def slowest(profile: P) -> P:
+    """Return what the core that ended last did; the profile itself where there is only one core."""
+    if len(profile.cores) == 1:
+        return profile
+    tables = ("Instruction", TRANSFERS)
+    last = np.concatenate([profile.numbers(t, "end_ts") for t in tables])
+    core = np.concatenate([profile.numbers(t, "pcore_idx") for t in tables])
+    return of_core(profile, max(profile.cores, key=lambda n: int(last[core == n].max(initial=0))))
+
+
+def one_core(profile: P, core: int) -> P:
     """Return the rows of one core as a profile of their own, with the ids they have."""
     rows = {
         name: np.flatnonzero(profile.numbers(name, "pcore_idx") == core)
@@ -196,7 +227,7 @@ def one_core(profile: Profile, core: int) -> Profile:
     }
     model = profile.model
     deals = profile.deals
-    return Profile.from_tables(
+    return type(profile).from_tables(
         profile.target,
         {name: _maker(profile, name, rows, core) for name in profile.supplied},
         is_simulation=profile.is_simulation,
@@ -211,7 +242,7 @@ def one_core(profile: Profile, core: int) -> Profile:
 
 
 def _maker(
-    profile: Profile, name: str, rows: Mapping[str, np.ndarray], core: int
+    profile: ProfileData, name: str, rows: Mapping[str, np.ndarray], core: int
 ) -> Callable[[], Mapping[str, Any]]:
     def make() -> Mapping[str, Any]:
         columns = profile.table(name)
@@ -233,7 +264,7 @@ def _maker(
     return make
 
 
-def _flows(profile: Profile, way: str, own: Mapping[str, np.ndarray]) -> np.ndarray:
+def _flows(profile: ProfileData, way: str, own: Mapping[str, np.ndarray]) -> np.ndarray:
     """Tell which dependences begin ("in") or end ("out") at a row of one core."""
     ends = profile.strings("Flow", f"{way}_table")
     ids = known(profile.numbers("Flow", f"{way}_id"))

@@ -1,26 +1,27 @@
-"""Which tables follow from the instructions and transfers of a profile?
+"""Computes the tables that follow from the instructions and transfers of a run.
 
-Makers of profiles supply Instruction and DmaPacketAggregated; the tables here are computed from
-them when somebody asks and the maker did not supply them (a measured profile brings its own).
+Makers of profiles supply Instruction and DmaPacketAggregated; the tables here are computed when somebody asks for them
+and the maker did not supply them (a measured profile brings its own).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from nki_lab.errors import UsageError
 from nki_lab.profiler import intervals, metrics
 from nki_lab.profiler.columns import Strings, known
-from nki_lab.profiler.packets import packet_table
 from nki_lab.profiler.schema import ENGINES, SCHEMA_VERSION, TRANSFERS
+from nki_lab.profiler.tables import Tables
 
-if TYPE_CHECKING:
-    from nki_lab.profiler.profile import Profile
+#: A longer table DmaPacket is not made: ten columns of it take some 10 GB.
+MOST_ROWS = 1 << 27
 
 
-def active_time(profile: Profile) -> Mapping[str, Any]:
+def active_time(profile: Tables) -> Mapping[str, Any]:
     """Merge the instructions of each engine into the spans in which it is busy."""
     engine = profile.strings("Instruction", "engine")
     start = profile.numbers("Instruction", "start_ts")
@@ -45,7 +46,7 @@ def active_time(profile: Profile) -> Mapping[str, Any]:
     }
 
 
-def opcode_summary(profile: Profile) -> Mapping[str, Any]:
+def opcode_summary(profile: Tables) -> Mapping[str, Any]:
     """Count and time the instructions of each engine and opcode."""
     engine = profile.strings("Instruction", "engine")
     opcode = profile.strings("Instruction", "opcode")
@@ -75,7 +76,7 @@ def opcode_summary(profile: Profile) -> Mapping[str, Any]:
     return dict(zip((*names, "active_time_percent"), map(list, columns), strict=True))
 
 
-def pending_dma(profile: Profile) -> Mapping[str, Any]:
+def pending_dma(profile: Tables) -> Mapping[str, Any]:
     """Count the transfers that are queued or under way, at every moment the count changes.
 
     A transfer is pending from the end of the instruction that issued it, where that is known.
@@ -95,19 +96,19 @@ def pending_dma(profile: Profile) -> Mapping[str, Any]:
     return _per_core(profile, np.ones(len(end), dtype=bool), counted)
 
 
-def dma_usage(profile: Profile) -> Mapping[str, Any]:
+def dma_usage(profile: Tables) -> Mapping[str, Any]:
     """Sum the throughput of all transfers over time."""
     moved = profile.numbers(TRANSFERS, "transfer_bytes")
     return _throughput(profile, np.ones(len(moved), dtype=bool), moved)
 
 
-def hbm_usage(profile: Profile) -> Mapping[str, Any]:
+def hbm_usage(profile: Tables) -> Mapping[str, Any]:
     """Sum the throughput of what transfers read from and write to device memory over time."""
     moved = profile.hbm_bytes("read") + profile.hbm_bytes("write")
     return _throughput(profile, moved > 0, moved)
 
 
-def _throughput(profile: Profile, chosen: np.ndarray, moved: np.ndarray) -> Mapping[str, Any]:
+def _throughput(profile: Tables, chosen: np.ndarray, moved: np.ndarray) -> Mapping[str, Any]:
     """Sum the rates of the chosen transfers; those under way at the same time share their core's DMA engines equally.
 
     The mean rate of a transfer is more than it has while others are under way: means that are added up exceed what
@@ -140,7 +141,7 @@ def _throughput(profile: Profile, chosen: np.ndarray, moved: np.ndarray) -> Mapp
 
 
 def _per_core(
-    profile: Profile, chosen: np.ndarray, make: Callable[[np.ndarray], dict[str, Any]]
+    profile: Tables, chosen: np.ndarray, make: Callable[[np.ndarray], dict[str, Any]]
 ) -> Mapping[str, Any]:
     """Make the samples of each core from the rows of its transfers, one core after the other."""
     core = profile.numbers(TRANSFERS, "pcore_idx")
@@ -153,7 +154,7 @@ def _per_core(
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def metadata(profile: Profile) -> Mapping[str, Any]:
+def metadata(profile: Tables) -> Mapping[str, Any]:
     """Describe the chip and the run, as far as a model can know them."""
     target = profile.target
     first, last = profile.span_ns
@@ -182,13 +183,50 @@ def metadata(profile: Profile) -> Mapping[str, Any]:
     }
 
 
-def summary(profile: Profile) -> Mapping[str, Any]:
+def packet_table(profile: Tables) -> Mapping[str, Any]:
+    """Make the table DmaPacket: one row per descriptor, served in order by the engine it was dealt to.
+
+    The packets of the busiest engine fill the time from the transfer's first byte to its last one; those of an engine
+    with fewer are shown just as long.
+    """
+    deals = profile.deals
+    if deals is None or not len(deals.codes):
+        return {}
+    rows = int(deals.packets.sum())
+    if rows > MOST_ROWS:
+        raise UsageError(
+            f"table DmaPacket would have {rows:,} rows, more than fit in memory",
+            help="DmaPacketAggregated has a row for each transfer, with its bytes and times",
+        )
+    times = (profile.numbers(TRANSFERS, name) for name in ("start_ts", "end_ts"))
+    row, start, end, place, engine, read, written = deals.all_packets(*times)
+    order = np.lexsort((place, row, start))
+    row = row[order]
+    columns: dict[str, Any] = {
+        "start_ts": start[order],
+        "end_ts": end[order],
+        "id": np.arange(1, len(order) + 1),
+        "packet_idx": place[order],
+        "packet_aggregation_id": profile.numbers(TRANSFERS, "id")[row],
+        "engine_idx": engine[order],
+        "read_bytes": read[order],
+        "write_bytes": written[order],
+        "transfer_bytes": np.maximum(read, written)[order],
+    }
+    for name in ("pcore_idx", "queue_type", "variable", "queue_name", "queue_idx"):
+        column = profile.column(TRANSFERS, name)
+        if column is not None:
+            columns[name] = column.take(row) if isinstance(column, Strings) else column[row]
+    return columns
+
+
+def summary(profile: Tables) -> Mapping[str, Any]:
     """Compute the Summary metrics and add those only the maker knows."""
     return metrics.summarise(profile) | profile.metrics
 
 
 #: Table -> how to compute it.
-DERIVED: dict[str, Callable[[Profile], Mapping[str, Any]]] = {
+DERIVED: dict[str, Callable[[Tables], Mapping[str, Any]]] = {
     "ActiveTime": active_time,
     "DmaPacket": packet_table,
     "DmaUsage": dma_usage,
@@ -198,3 +236,9 @@ DERIVED: dict[str, Callable[[Profile], Mapping[str, Any]]] = {
     "PendingDma": pending_dma,
     "Summary": summary,
 }
+
+
+class ProfileData(Tables):
+    """The tables of a run, with those that follow from others."""
+
+    derived = DERIVED

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from nki_lab.profiler import intervals
 from nki_lab.profiler.schema import ENGINES, TABLES, TRANSFERS
-
-if TYPE_CHECKING:
-    from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.tables import Tables
 
 #: Opcodes that set up or tear down and do not count as execution (page, `total_exec_time`).
 SETUP_OPCODES = frozenset(
@@ -86,7 +84,7 @@ def kind_of(metric: str) -> Kind:
     return _OTHER_KINDS.get(metric) or _KINDS[TABLES["Summary"][metric].unit]
 
 
-def summarise(profile: Profile) -> dict[str, Any]:
+def summarise(profile: Tables) -> dict[str, Any]:
     """Compute every Summary metric the tables determine: seconds, bytes, fractions of 1."""
     total_ns = profile.total_ns
     first_ns, last_ns = profile.span_ns
@@ -116,7 +114,7 @@ def _share(part_ns: float, total_ns: int) -> float:
     return part_ns / total_ns if total_ns else 0.0
 
 
-def _engine_times(profile: Profile, total_ns: int) -> dict[str, Any]:
+def _engine_times(profile: Tables, total_ns: int) -> dict[str, Any]:
     engine = profile.strings("Instruction", "engine")
     opcode = profile.strings("Instruction", "opcode")
     start = profile.numbers("Instruction", "start_ts")
@@ -141,7 +139,7 @@ def _engine_times(profile: Profile, total_ns: int) -> dict[str, Any]:
     return result
 
 
-def _dma(profile: Profile, total_ns: int) -> dict[str, Any]:
+def _dma(profile: Tables, total_ns: int) -> dict[str, Any]:
     start = profile.numbers(TRANSFERS, "start_ts")
     end = profile.numbers(TRANSFERS, "end_ts")
     size = profile.numbers(TRANSFERS, "transfer_bytes")
@@ -202,7 +200,7 @@ def _dma(profile: Profile, total_ns: int) -> dict[str, Any]:
     return result
 
 
-def _packets(profile: Profile) -> tuple[np.ndarray, float] | None:
+def _packets(profile: Tables) -> tuple[np.ndarray, float] | None:
     """Return the number of packets of each transfer and the time of all packets in ns; None where unknown."""
     deals = profile.deals
     if deals is not None:
@@ -219,7 +217,7 @@ def _packets(profile: Profile) -> tuple[np.ndarray, float] | None:
     return counts, float(profile.numbers("DmaPacket", "duration_ns").sum())
 
 
-def _flops(profile: Profile, known: dict[str, Any], total_ns: int) -> dict[str, Any]:
+def _flops(profile: Tables, known: dict[str, Any], total_ns: int) -> dict[str, Any]:
     def total(column: str) -> int:
         return int(profile.numbers("Instruction", column).sum())
 
@@ -248,7 +246,7 @@ def _flops(profile: Profile, known: dict[str, Any], total_ns: int) -> dict[str, 
     return result
 
 
-def _on_chip_traffic(profile: Profile) -> dict[str, Any]:
+def _on_chip_traffic(profile: Tables) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for field in (
         "sbuf_read_bytes",
@@ -268,7 +266,7 @@ def _on_chip_traffic(profile: Profile) -> dict[str, Any]:
     return result
 
 
-def _collectives(profile: Profile, total_ns: int) -> dict[str, Any]:
+def _collectives(profile: Tables, total_ns: int) -> dict[str, Any]:
     # Files leave empty tables out; the model knows of every collective, a measurement may not.
     if "CcOp" not in profile.table_names and not profile.is_simulation:
         return {}
@@ -282,7 +280,7 @@ def _collectives(profile: Profile, total_ns: int) -> dict[str, Any]:
     }
 
 
-def _whole_run(profile: Profile) -> dict[str, Any]:
+def _whole_run(profile: Tables) -> dict[str, Any]:
     opcode = profile.strings("Instruction", "opcode")
     setup = [code for code, name in enumerate(opcode.values) if name in SETUP_OPCODES]
     real = ~np.isin(opcode.codes, setup)
@@ -325,7 +323,7 @@ class Bound:
         return {self.resource: self.share} | dict(self.others)
 
 
-def bound_by(profile: Profile) -> Bound:
+def bound_by(profile: Tables) -> Bound:
     """Find the resource with the largest active share, and those about as busy; ties go to the first in a timeline."""
     summary = profile.summary
     shares = {name: summary.get(f"{name}_engine_active_time_percent", 0.0) for name in ENGINES}

@@ -6,22 +6,13 @@ DmaPacket is made from that when somebody asks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from nki_lab.errors import UsageError
 from nki_lab.profiler import intervals
-from nki_lab.profiler.columns import Strings
-from nki_lab.profiler.schema import TRANSFERS
 
-if TYPE_CHECKING:
-    from nki_lab.profiler.profile import Profile
-
-
-#: A longer table DmaPacket is not made: ten columns of it take some 10 GB.
-MOST_ROWS = 1 << 27
 _LARGEST = 1 << 40  # packets or bytes of one transfer: more than any memory has
 
 
@@ -186,43 +177,6 @@ class Deals:
             rows = np.flatnonzero((self.codes == code) & whole)
             parts += _parts(rows, start[rows], end[rows] - start[rows], form)
         return Packets(*map(np.concatenate, zip(*parts, strict=True)))
-
-
-def packet_table(profile: Profile) -> Mapping[str, Any]:
-    """Make the table DmaPacket: one row per descriptor, served in order by the engine it was dealt to.
-
-    The packets of the busiest engine fill the time from the transfer's first byte to its last one; those of an engine
-    with fewer are shown just as long.
-    """
-    deals = profile.deals
-    if deals is None or not len(deals.codes):
-        return {}
-    rows = int(deals.packets.sum())
-    if rows > MOST_ROWS:
-        raise UsageError(
-            f"table DmaPacket would have {rows:,} rows, more than fit in memory",
-            help="DmaPacketAggregated has a row for each transfer, with its bytes and times",
-        )
-    times = (profile.numbers(TRANSFERS, name) for name in ("start_ts", "end_ts"))
-    row, start, end, place, engine, read, written = deals.all_packets(*times)
-    order = np.lexsort((place, row, start))
-    row = row[order]
-    columns: dict[str, Any] = {
-        "start_ts": start[order],
-        "end_ts": end[order],
-        "id": np.arange(1, len(order) + 1),
-        "packet_idx": place[order],
-        "packet_aggregation_id": profile.numbers(TRANSFERS, "id")[row],
-        "engine_idx": engine[order],
-        "read_bytes": read[order],
-        "write_bytes": written[order],
-        "transfer_bytes": np.maximum(read, written)[order],
-    }
-    for name in ("pcore_idx", "queue_type", "variable", "queue_name", "queue_idx"):
-        column = profile.column(TRANSFERS, name)
-        if column is not None:
-            columns[name] = column.take(row) if isinstance(column, Strings) else column[row]
-    return columns
 
 
 def _parts(

@@ -17,9 +17,9 @@ from nki_lab.profiler import intervals
 from nki_lab.profiler.analyses.advice import CATEGORY as ADVICE
 from nki_lab.profiler.analyses.source_lines import transfer_lines
 from nki_lab.profiler.columns import Column, Strings, known, take
-from nki_lab.profiler.cores import FLOW_ENDS
+from nki_lab.profiler.cores import FLOW_ENDS, P
+from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.metrics import Kind, kind_of
-from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import SBUF_PLACE, TABLES, TRANSFERS
 from nki_lab.targets import Target
 
@@ -239,7 +239,7 @@ class Whole(NamedTuple):
             table: {name: c for name in names if (c := column(table, name)) is not None and len(c)}
             for table, names in _ISSUED.items()
         }
-        named = Profile.from_tables(
+        named = ProfileData.from_tables(
             target,
             {table: columns for table, columns in tables.items() if columns},
             is_simulation=True,
@@ -257,7 +257,7 @@ class Whole(NamedTuple):
         return amount * upto // whole - amount * before // whole if whole else 0
 
 
-def part_of(profile: Profile, span: Span) -> Profile:
+def part_of(profile: P, span: Span) -> P:
     """Return what a profile has within a span, with the ids it has there; see `cut`."""
     own: dict[str, np.ndarray] = {}
     about = next(profile.records("Metadata"), {})
@@ -281,7 +281,7 @@ def part_of(profile: Profile, span: Span) -> Profile:
     refuse_more(sum(map(len, own.values())), profile.name or "the profile", span)
     deals = profile.deals
     kept = rows.get(TRANSFERS)
-    part = Profile.from_tables(
+    part = type(profile).from_tables(
         profile.target,
         {
             name: profile.table(name)
@@ -298,7 +298,7 @@ def part_of(profile: Profile, span: Span) -> Profile:
     return cut(part, span, whole, kept)
 
 
-def cut(part: Profile, span: Span, whole: Whole, transfers: np.ndarray | None) -> Profile:
+def cut(part: P, span: Span, whole: Whole, transfers: np.ndarray | None) -> P:
     """Return rows that have a part in a span without what lies outside of it.
 
     Times end at the span's, and amounts are those that fall into it, so that the parts of spans that divide a run add
@@ -336,7 +336,7 @@ def cut(part: Profile, span: Span, whole: Whole, transfers: np.ndarray | None) -
         for name, value in part.metrics.items()
         if name in _LEAST or kind_of(name) is Kind.CONSTANT
     }
-    return Profile.from_tables(
+    return type(part).from_tables(
         part.target,
         {name: table for name, table in tables.items() if table},
         is_simulation=part.is_simulation,
@@ -347,7 +347,7 @@ def cut(part: Profile, span: Span, whole: Whole, transfers: np.ndarray | None) -
     )
 
 
-def _packets_in(part: Profile, span: Span) -> Mapping[str, Any]:
+def _packets_in(part: ProfileData, span: Span) -> Mapping[str, Any]:
     times = (part.numbers(_PACKETS, name) for name in (BEGINS, ENDS))
     rows = span.rows(*times)
     return {field: take(column, rows) for field, column in part.table(_PACKETS).items()}

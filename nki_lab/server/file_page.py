@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nki_lab.compiler.artifact import SUFFIX, is_artifact
-from nki_lab.profiler.formats.files import load as load_profile
+from nki_lab.profiler.profile import Profile
 from nki_lab.runtime.load import load as load_kernel
 from nki_lab.runtime.not_run import has_times, view_before_run
 from nki_lab.views.display import display
@@ -29,7 +29,7 @@ def file_page(path: str | Path, theme: str | None = None) -> str:
     """
     path = Path(path)
     if path.suffix.lower() != SUFFIX and not is_artifact(path):
-        return display(load_profile(path), shown_with(Needs.TIMES)).page(theme)
+        return display(Profile.load(path), shown_with(Needs.TIMES)).page(theme)
     compiled = load_kernel(path).compiled
     timed = has_times(compiled)
     tabs = shown_with(Needs.PROGRAM | Needs.TIMES if timed else Needs.PROGRAM)

@@ -11,7 +11,7 @@ from nki_lab.ir.definition.form_times import RingKey
 from nki_lab.ir.program.lifetimes import Lifetime
 from nki_lab.profiler import usage
 from nki_lab.profiler.columns import Strings, Texts
-from nki_lab.profiler.profile import to_ns
+from nki_lab.profiler.tables import to_ns
 from nki_lab.targets.spaces import PSUM, SBUF, MemoryRegion
 from nki_lab.timing.operands import operand_text
 from nki_lab.timing.timeline import Timeline

@@ -20,8 +20,9 @@ from nki_lab.profiler.analyses.drawing import ENGINE_TRACKS
 from nki_lab.profiler.analyses.what_if import Model
 from nki_lab.profiler.columns import Strings, Texts
 from nki_lab.profiler.packets import Deal, Deals
-from nki_lab.profiler.profile import Profile, to_ns
+from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import ENGINES, TRANSFERS
+from nki_lab.profiler.tables import to_ns
 from nki_lab.targets.engines import TENSOR
 from nki_lab.targets.spec import Target
 from nki_lab.timing import memory_use

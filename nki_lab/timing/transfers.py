@@ -13,8 +13,8 @@ from nki_lab.ir.program.nodes import Kernel
 from nki_lab.ir.tensor.storage import Storage
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.profiler.columns import Strings
-from nki_lab.profiler.profile import to_ns
 from nki_lab.profiler.schema import SBUF_PLACE
+from nki_lab.profiler.tables import to_ns
 from nki_lab.timing.program import Program
 from nki_lab.timing.timeline import Timeline
 from nki_lab.timing.transfer_places import places

@@ -6,7 +6,7 @@ import pytest
 
 from nki_lab.profiler.analyses.compare import compare_profiles
 from nki_lab.profiler.answers import ANALYSES
-from nki_lab.profiler.formats.profile_json import load
+from nki_lab.profiler.profile import Profile
 
 from .test_run import ADD, ARRAYS
 
@@ -18,7 +18,7 @@ def test_analyses_are_printed_below_the_report(command, write, tmp_path):
         "--analyse", ",".join(ANALYSES), "--what-if", "free-loads,free-stores",
     )  # fmt: skip
     assert done.exit_code == 0, done.output
-    profile = load(tmp_path / "add.json")
+    profile = Profile.load(tmp_path / "add.json")
     for name in ("path", "stalls", "roofline"):  # these need the tables alone
         assert f"\n{ANALYSES[name](profile)}\n" in done.stdout
     assert "what if (" in done.stdout
@@ -45,7 +45,7 @@ def test_a_question_without_an_answer_loses_no_profile(command, write, tmp_path)
     write("add.py", ADD)
     done = command("profile", "add.py:add", *ARRAYS, "-o", "add.json", "--what-if", "line=99")
     assert done.exit_code == 2 and "no instruction comes from line 99" in done.stderr
-    assert load(tmp_path / "add.json").total_ns > 0
+    assert Profile.load(tmp_path / "add.json").total_ns > 0
 
 
 def test_two_profiles_are_compared(command, write, tmp_path):
@@ -59,7 +59,7 @@ def test_two_profiles_are_compared(command, write, tmp_path):
         )
     done = command("compare", "trn1.json", "trn2.json")
     assert done.exit_code == 0, done.output
-    first, second = (load(tmp_path / f"{target}.json") for target in ("trn1", "trn2"))
+    first, second = (Profile.load(tmp_path / f"{target}.json") for target in ("trn1", "trn2"))
     assert done.stdout == f"{compare_profiles(first, second)}\n"
     missing = command("compare", "trn1.json", "none.json")
     assert missing.exit_code == 1 and "none.json cannot be read" in missing.stderr

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from nki_lab.profiler.formats.profile_json import load
 from nki_lab.profiler.profile import Profile
 
 ROOT = Path(__file__).parents[2]
@@ -317,7 +316,7 @@ def test_a_stored_profile_is_shown_and_written_in_another_format(command, write,
     shown = command("profile", file, "-o", "again.json")
     assert shown.exit_code == 0
     assert shown.stdout.splitlines()[:-1] == made.stdout.splitlines()[:-1]
-    assert load("again.json") == Profile.load(file)
+    assert Profile.load("again.json") == Profile.load(file)
 
 
 def test_a_stored_profile_takes_no_arguments(command, write):
@@ -343,7 +342,7 @@ def test_a_profile_is_written_and_read_back(command, write, tmp_path: Path):
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     assert "total time" in done.stdout
-    profile = load(tmp_path / "add.json")
+    profile = Profile.load(tmp_path / "add.json")
     assert (profile.name, profile.target.name, profile.is_simulation) == ("add", "trn2", True)
     assert f"{profile.total_ns / 1000:,.3f} us" in done.stdout
     assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]

@@ -77,7 +77,7 @@ def hostile_profile() -> Profile:
         for name, column in columns.items():
             if isinstance(column, dict) and name not in fixed:
                 column["values"] = [f"{HOSTILE}{n}" for n in range(len(column["values"]))]
-    return from_json(json.dumps(document | {"name": HOSTILE}))
+    return Profile.of(from_json(json.dumps(document | {"name": HOSTILE})))
 
 
 def texts_of(run: Profile) -> dict[str, str]:

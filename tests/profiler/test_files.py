@@ -204,7 +204,7 @@ def test_whatever_number_a_file_holds_it_is_refused_or_shown(table: str) -> None
                 continue
             exact = value if field.type == "float" or isinstance(value, str) else int(value)
             try:
-                read = from_json(changed(table, name, exact), "run.json")
+                read = Profile.of(from_json(changed(table, name, exact), "run.json"))
             except BadFile as error:
                 told.append(error.message)
                 continue

@@ -10,6 +10,7 @@ import nki_lab.language as nl
 from nki_lab.isa import registry
 from nki_lab.profiler.answers import ANALYSES
 from nki_lab.profiler.formats.profile_json import from_json, to_json
+from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.targets import ALL_TARGETS
 from tests.timing import kernels
@@ -79,7 +80,7 @@ def test_passes_of_a_device_loop_are_counted() -> None:
 def test_texts_and_saved_profiles() -> None:
     p = nki_lab.run(kernels.tiled_matmul, X, X, target="trn2").profile
     found = p.iterations()
-    again = from_json(to_json(p)).iterations()
+    again = Profile.of(from_json(to_json(p))).iterations()
     assert again == found and str(again) == str(found)
     lines = str(found).splitlines()
     assert [line.split()[0] for line in lines[1:]] == ["m", "n", "k"]

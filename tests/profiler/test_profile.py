@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from nki_lab.profiler.columns import Strings
-from nki_lab.profiler.profile import BadTable, Profile, to_ns
+from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import QUEUE_TYPES, SCHEMA_VERSION, TABLES
+from nki_lab.profiler.tables import BadTable, to_ns
 from nki_lab.targets import TRN1, TRN2
 
 from .example import DMA, FLOW, INSTRUCTION, profile

@@ -7,6 +7,7 @@ import pytest
 from nki_lab.errors import UnknownOption, UsageError
 from nki_lab.ir.definition.form_times import Record
 from nki_lab.profiler.formats.profile_json import from_json, to_json
+from nki_lab.profiler.profile import Profile
 from nki_lab.targets import ALL_TARGETS
 from nki_lab.timing.model import TimelineModel
 from nki_lab.timing.what_if import CHANGES, what_if
@@ -111,7 +112,7 @@ def test_what_is_no_question_is_refused() -> None:
     with pytest.raises(UnknownOption, match="a question is a string, not a list"):
         profile.what_if(["free-loads", "free-stores"])
     with pytest.raises(UsageError, match="cannot be timed again"):
-        from_json(to_json(profile)).what_if("free-loads")
+        Profile.of(from_json(to_json(profile))).what_if("free-loads")
 
 
 def test_a_free_record_has_no_time_left() -> None:

@@ -10,17 +10,14 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nki_lab.profiler.analyses.loops import loop_values
 from nki_lab.profiler.analyses.source_lines import by_line
+from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.schema import ENGINES
 from nki_lab.source import text_of
-
-if TYPE_CHECKING:
-    from nki_lab.profiler.profile import Profile
 
 _SHOWN = 8
 
@@ -133,7 +130,7 @@ def _difference(row: Difference) -> list[str]:
 
 
 def compare_profiles(
-    first: Profile, second: Profile, text_of: Callable[[int, str], str] | None = None
+    first: ProfileData, second: ProfileData, text_of: Callable[[int, str], str] | None = None
 ) -> ProfileComparison:
     """Lay two profiles side by side.
 
@@ -179,7 +176,7 @@ def compare_profiles(
     )
 
 
-def _name(profile: Profile) -> str:
+def _name(profile: ProfileData) -> str:
     how = "modelled" if profile.is_simulation else "measured"
     return f"{profile.name or 'kernel'} on {profile.target.name}, {how}"
 
@@ -203,7 +200,7 @@ def _differences(
     return tuple(sorted(rows, key=lambda row: (-abs(row.delta_ns), -row.first_ns, row.name)))
 
 
-def _engines(first: Profile, second: Profile) -> Iterable[Difference]:
+def _engines(first: ProfileData, second: ProfileData) -> Iterable[Difference]:
     for name in (*ENGINES, "dma"):
         prefix = "dma" if name == "dma" else f"{name}_engine"
         count = "dma_transfer_count" if name == "dma" else f"{prefix}_instruction_count"
@@ -212,7 +209,7 @@ def _engines(first: Profile, second: Profile) -> Iterable[Difference]:
         yield Difference(name, *times, *counts)
 
 
-def _figures(first: Profile, second: Profile) -> Iterable[tuple[str, str, str]]:
+def _figures(first: ProfileData, second: ProfileData) -> Iterable[tuple[str, str, str]]:
     for title, field, write in _FIGURES:
         values = [p.summary.get(field) for p in (first, second)]
         if any(values):
@@ -234,7 +231,7 @@ _Likeness = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def same_lines(
-    profiles: tuple[Profile, Profile],
+    profiles: tuple[ProfileData, ProfileData],
     left: tuple[Collection[str], Collection[str]],
     named: Callable[[int, str], str],
 ) -> dict[str, str]:
@@ -259,7 +256,7 @@ def same_lines(
     }
 
 
-def _likenesses(profile: Profile, named: Callable[[str], str]) -> dict[str, _Likeness]:
+def _likenesses(profile: ProfileData, named: Callable[[str], str]) -> dict[str, _Likeness]:
     """Return the variables of the loops around every line, and its opcodes, in the order of the program."""
     line = profile.strings("Instruction", "nki_source_location")
     opcode, loops = profile.strings("Instruction", "opcode"), loop_values(profile)

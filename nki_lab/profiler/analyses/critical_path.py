@@ -11,13 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING
 
-from nki_lab.profiler.analyses.waits import REASONS, Waits
+from nki_lab.profiler.analyses.waits import REASONS, Waits, waits
+from nki_lab.profiler.data import ProfileData
 from nki_lab.source import text_of
-
-if TYPE_CHECKING:
-    from nki_lab.profiler.profile import Profile
 
 _PARTS_SHOWN = 12
 _STEPS_SHOWN = 14
@@ -161,9 +158,9 @@ SENTENCES = {
 assert tuple(SENTENCES) == REASONS
 
 
-def critical_path(profile: Profile) -> CriticalPath:
-    """Follow the event that ended last back to the start of the run."""
-    found = profile.waits
+def critical_path(profile: ProfileData) -> CriticalPath:
+    """Return the chain of instructions and transfers that took the whole time."""
+    found = waits(profile)
     begin, _ = profile.span_ns
     if not len(found.end):
         return CriticalPath((), profile.total_ns)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nki_lab.profiler import intervals
-from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.schema import TABLES
 
 #: Table -> title, column, factor and unit of its curve.
@@ -49,7 +49,7 @@ def most_text(curve: Curve, most: float) -> str:
     return f"at most {most:,.{digits}f}{of} {curve.unit}{memory}"
 
 
-def curves(profile: Profile) -> Iterator[Curve]:
+def curves(profile: ProfileData) -> Iterator[Curve]:
     """Yield the curves of a run, kind by kind; those of which nothing is known are left out."""
     target = profile.target
     limits = {
@@ -75,7 +75,7 @@ def curves(profile: Profile) -> Iterator[Curve]:
     yield from _utilisation(profile)
 
 
-def _utilisation(profile: Profile) -> Iterator[Curve]:
+def _utilisation(profile: ProfileData) -> Iterator[Curve]:
     """Yield how much of what its Tensor engine can multiply each core did, as `mfu_estimated_percent` counts it."""
     flops = profile.numbers("Instruction", "raw_flops") - profile.numbers(
         "Instruction", "flops_transpose"

@@ -16,7 +16,7 @@ from nki_lab.profiler import intervals
 from nki_lab.profiler.analyses.loops import loop_values
 from nki_lab.profiler.analyses.source_lines import rows_of
 from nki_lab.profiler.columns import Strings
-from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.schema import ENGINES, TABLES, TRANSFERS
 
 #: Names of the timeline tracks of each engine, in the order they are shown.
@@ -78,7 +78,7 @@ class Slice(NamedTuple):
 class Drawing:
     """The timeline of a profile; slices are made when they are asked for, some at a time."""
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: ProfileData) -> None:
         self.profile = profile
         columns = [[_column(profile, t, c) for t in _TABLES] for c in ("start_ts", "end_ts", "pcore_idx")]  # fmt: skip
         self.start, self.end, self.core = (np.concatenate(parts) for parts in columns)
@@ -178,7 +178,7 @@ class Drawing:
         return giver[use], taker[use], [kind or "dependency" for kind in kinds]
 
 
-def _column(profile: Profile, table: str, name: str) -> np.ndarray:
+def _column(profile: ProfileData, table: str, name: str) -> np.ndarray:
     """Return a column of times, -1 where unknown; of cores, 0."""
     column = profile.column(table, name)
     unknown = 0 if name == "pcore_idx" else -1
@@ -187,7 +187,7 @@ def _column(profile: Profile, table: str, name: str) -> np.ndarray:
     return np.asarray(np.ma.filled(column, unknown))  # type: ignore[arg-type]
 
 
-def track_names(profile: Profile, table: str) -> Strings:
+def track_names(profile: ProfileData, table: str) -> Strings:
     """Return the track each row of Instruction or DmaPacketAggregated is shown on.
 
     Rows of one track do not overlap: a second lane of `Vector` is `Vector (2)`.
@@ -212,7 +212,7 @@ def track_names(profile: Profile, table: str) -> Strings:
     return Strings(codes, names)
 
 
-def _engine_tracks(profile: Profile) -> Strings:
+def _engine_tracks(profile: ProfileData) -> Strings:
     engine = profile.strings("Instruction", "engine")
     track = profile.strings("Instruction", "timeline_track")
     values = [ENGINE_TRACKS[e][0] if e in ENGINE_TRACKS else e for e in engine.values]

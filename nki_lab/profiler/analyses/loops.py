@@ -10,19 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nki_lab.profiler.analyses.source_lines import ENGINE_SUM, issuers
 from nki_lab.profiler.columns import Strings, known
-from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.profiler.text_table import ANSWER_LINES, cut
 from nki_lab.source import text_of
-
-if TYPE_CHECKING:
-    from nki_lab.profiler.profile import Profile
 
 _SHOWN = 24
 _HEAD = "{:<27}{:>8}{:>14}{:>14}{:>13}{:>13}"
@@ -107,8 +103,8 @@ def _row(name: str, first: float, values: Sequence[float]) -> str:
     return _HEAD.format(name, shown, f"{count:,.1f}", *(f"{ns / 1000:,.3f}" for ns in times))
 
 
-def loop_times(profile: Profile) -> LoopIterations:
-    """Add up what every iteration of every loop asked for; nothing where the loops of the text are not known."""
+def loop_times(profile: ProfileData) -> LoopIterations:
+    """Return the time of every iteration of the author's loops; nothing where the profile does not know the loops."""
     variables = profile.table("KernelIterationVariables")
     if not variables or not profile.count("Instruction"):
         return LoopIterations()
@@ -116,7 +112,7 @@ def loop_times(profile: Profile) -> LoopIterations:
 
 
 class _Sums:
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: ProfileData) -> None:
         self.profile = profile
         table = "KernelIterationVariables"
         ids = profile.numbers(table, "iteration_variable_id")
@@ -209,7 +205,7 @@ class _Sums:
         )
 
 
-def loop_values(profile: Profile, depth: int | None = None) -> Strings:
+def loop_values(profile: ProfileData, depth: int | None = None) -> Strings:
     """Return per row of Instruction the values of the loop variables around it, such as `i=3, j=0`.
 
     Unknown where no loop is around it, or the profile knows no loop variables. A value that only the device knows, or
@@ -245,7 +241,7 @@ def loop_values(profile: Profile, depth: int | None = None) -> Strings:
     return Strings(column.codes[found], column.values)
 
 
-def _paths(profile: Profile) -> Mapping[int, tuple[str, ...]]:
+def _paths(profile: ProfileData) -> Mapping[int, tuple[str, ...]]:
     """Return the text of every variable with those around it, outermost first, by id."""
     paths: dict[int, tuple[str, ...]] = {}
     rows = {

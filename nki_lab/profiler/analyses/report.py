@@ -15,8 +15,9 @@ import numpy as np
 from nki_lab.profiler.analyses.advice import CATEGORY as ADVICE
 from nki_lab.profiler.analyses.advice import listed
 from nki_lab.profiler.analyses.source_lines import ENGINE_SUM, by_line
+from nki_lab.profiler.cores import of_core
+from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.metrics import bound_by
-from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import ENGINES, TABLES
 from nki_lab.progress import doing
 from nki_lab.source import text_of
@@ -34,7 +35,7 @@ _UNKNOWN = "-"
 
 
 @doing("writing the report")
-def report(profile: Profile) -> str:
+def report(profile: ProfileData) -> str:
     """Return the report of a profile as text, without a final line break."""
     parts = ReportParts(profile)
     return text_of([*parts.figures, *parts.lines(), *parts.advice(), *parts.limits()])
@@ -47,7 +48,7 @@ class ReportParts:
         figures: lines on time, engines, bytes and memories.
     """
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: ProfileData) -> None:
         figures = [_heading(profile), "", *_times(profile), "", *_engines(profile), ""]
         figures += [*_rates(profile), *_memories(profile)]
         self.figures = [line.rstrip() for line in figures]
@@ -92,14 +93,14 @@ class ReportParts:
         return lines
 
 
-def badge(profile: Profile) -> str:
+def badge(profile: ProfileData) -> str:
     """Say in a few words where the times of a profile come from."""
     if profile.is_simulation:
         return "modelled from public documents, not measured"
     return "measured on a device"
 
 
-def bound_sentence(profile: Profile) -> str:
+def bound_sentence(profile: ProfileData) -> str:
     """Say in one sentence what holds the run back: the busiest, and what is about as busy."""
     bound = bound_by(profile)
     name = _TITLES[bound.resource]
@@ -125,7 +126,7 @@ def _and(words: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
-def bound_words(profile: Profile) -> str:
+def bound_words(profile: ProfileData) -> str:
     """Say in words and shares what holds the run back, as a cell of a table does."""
     bound = bound_by(profile)
     if bound.share == 0.0:
@@ -135,14 +136,14 @@ def bound_words(profile: Profile) -> str:
     return ", ".join(f"{_TITLES[name]} {_percent(share)}" for name, share in bound.busiest.items())
 
 
-def _heading(profile: Profile) -> str:
+def _heading(profile: ProfileData) -> str:
     what = profile.name or "kernel"
     chip = f"{profile.target.name} ({profile.target.core_name})"
     many = f", {len(profile.cores)} cores" if len(profile.cores) > 1 else ""
     return f"{what} on {chip}{many}: {badge(profile)}"
 
 
-def _times(profile: Profile) -> list[str]:
+def _times(profile: ProfileData) -> list[str]:
     ghz = profile.target.core_ghz
     cycles = round(profile.total_ns * ghz)
     return [
@@ -151,7 +152,7 @@ def _times(profile: Profile) -> list[str]:
     ]
 
 
-def _engines(profile: Profile) -> list[str]:
+def _engines(profile: ProfileData) -> list[str]:
     summary = profile.summary
     engine = profile.strings("Instruction", "engine")
     waiting = profile.column("Instruction", "evt_wait_time_ns")
@@ -159,7 +160,7 @@ def _engines(profile: Profile) -> list[str]:
     lines = []
     if len(profile.cores) > 1:
         ends = ", ".join(
-            f"core {n} {profile.core(n).total_ns / 1000:,.3f} us" for n in profile.cores
+            f"core {n} {of_core(profile, n).total_ns / 1000:,.3f} us" for n in profile.cores
         )
         lines += [
             f"ends         {ends}",
@@ -189,7 +190,7 @@ def _engines(profile: Profile) -> list[str]:
     return lines
 
 
-def _rates(profile: Profile) -> list[str]:
+def _rates(profile: ProfileData) -> list[str]:
     summary = profile.summary
     lines = []
     rate = _dma_rate(profile)
@@ -221,7 +222,7 @@ def _note(summary: dict[str, Any], field: str, text: str, write: Callable[[float
     return text.format(write(summary[field])) if field in summary else ""
 
 
-def sbuf_peak_bytes(profile: Profile) -> int | None:
+def sbuf_peak_bytes(profile: ProfileData) -> int | None:
     """Return the most bytes of a partition of SBUF in use at the same time; None where it is not known."""
     if not profile.count("SbufUsage"):
         return None
@@ -230,7 +231,7 @@ def sbuf_peak_bytes(profile: Profile) -> int | None:
     return round(peak * profile.target.sbuf_bytes_per_partition)
 
 
-def psum_peak_banks(profile: Profile) -> int | None:
+def psum_peak_banks(profile: ProfileData) -> int | None:
     """Return the most banks of PSUM in use at the same time; None where it is not known."""
     if not profile.count("PsumUsage"):
         return None
@@ -239,7 +240,7 @@ def psum_peak_banks(profile: Profile) -> int | None:
     return int(np.count_nonzero(np.stack(banks), axis=0).max())
 
 
-def _memories(profile: Profile) -> list[str]:
+def _memories(profile: ProfileData) -> list[str]:
     target = profile.target
     lines = []
     sbuf, psum = sbuf_peak_bytes(profile), psum_peak_banks(profile)
@@ -251,12 +252,12 @@ def _memories(profile: Profile) -> list[str]:
     return lines
 
 
-def _dma_limit(profile: Profile) -> float:
+def _dma_limit(profile: ProfileData) -> float:
     """Return what the DMA engines of all cores move per nanosecond."""
     return profile.target.dma_bytes_per_ns_all_engines * len(profile.cores)
 
 
-def _dma_rate(profile: Profile) -> float | None:
+def _dma_rate(profile: ProfileData) -> float | None:
     """Bytes per nanosecond while at least one transfer is under way, None where unknown."""
     busy_s = profile.summary.get("dma_active_time")
     moved = profile.summary.get("dma_transfer_total_bytes")
@@ -291,7 +292,7 @@ _UNITS = {"-": "", "B": "bytes"}
 _WIDTH = 100
 
 
-def summary_text(profile: Profile) -> str:
+def summary_text(profile: ProfileData) -> str:
     """Return the Summary metrics by Neuron Explorer's names, in groups, each with the schema's unit.
 
     Those of a group that are 0 stand in one line below the others.

@@ -8,12 +8,9 @@ least time of the work is that of the slowest of them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from nki_lab.profiler.data import ProfileData
 from nki_lab.source import text_of
-
-if TYPE_CHECKING:
-    from nki_lab.profiler.profile import Profile
 
 
 @dataclass(frozen=True)
@@ -107,8 +104,8 @@ class Roofline:
     __repr__ = __str__
 
 
-def roofline(profile: Profile) -> Roofline:
-    """Set the work of a run against the rates of its target.
+def roofline(profile: ProfileData) -> Roofline:
+    """Return the least time of the same work by each limit of the chip.
 
     Rates are those of one core: the share of device memory that is its own, all its DMA engines, the bfloat16 peak.
     """

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nki_lab.profiler.columns import Strings
-from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.source import text_of
 
@@ -61,7 +61,7 @@ class LineTimes(list[LineTime]):
 _SHOWN = 30
 
 
-def by_line(profile: Profile, line: Strings | None = None) -> LineTimes:
+def by_line(profile: ProfileData, line: Strings | None = None) -> LineTimes:
     """Return the time of every source line, the most expensive first.
 
     Work of several engines at once is added up, so the sum may exceed the run's time. Instructions
@@ -98,7 +98,7 @@ def by_line(profile: Profile, line: Strings | None = None) -> LineTimes:
     return LineTimes(found)
 
 
-def lines_of_transfers(profile: Profile, rows: np.ndarray, lines: Sequence[str]) -> np.ndarray:
+def lines_of_transfers(profile: ProfileData, rows: np.ndarray, lines: Sequence[str]) -> np.ndarray:
     """Return the line that issued each transfer, as a number into `lines`, -1 where unknown.
 
     Args:
@@ -116,7 +116,7 @@ def lines_of_transfers(profile: Profile, rows: np.ndarray, lines: Sequence[str])
     return np.where(code < 0, of_text[told.codes], code)
 
 
-def transfer_lines(profile: Profile) -> Strings:
+def transfer_lines(profile: ProfileData) -> Strings:
     """Return the line of the instruction that issued each transfer."""
     line = profile.strings("Instruction", "nki_source_location")
     told = () if profile.transfer_lines is None else profile.transfer_lines.values
@@ -124,7 +124,7 @@ def transfer_lines(profile: Profile) -> Strings:
     return Strings(lines_of_transfers(profile, line.codes, lines), lines)
 
 
-def issuers(profile: Profile) -> np.ndarray:
+def issuers(profile: ProfileData) -> np.ndarray:
     """Return per transfer the row of the instruction that issued it, -1 where unknown."""
     result = np.full(profile.count(TRANSFERS), -1)
     if not profile.count("Flow") or not len(result):
@@ -138,7 +138,7 @@ def issuers(profile: Profile) -> np.ndarray:
     return result
 
 
-def rows_of(profile: Profile, table: str, ids: np.ndarray) -> np.ndarray:
+def rows_of(profile: ProfileData, table: str, ids: np.ndarray) -> np.ndarray:
     """Return the rows of a table that have these ids, -1 where there is none."""
     own = profile.numbers(table, "id")
     order = np.argsort(own, kind="stable")
@@ -147,7 +147,7 @@ def rows_of(profile: Profile, table: str, ids: np.ndarray) -> np.ndarray:
     return np.where(own[rows] == ids, rows, -1) if len(own) else rows
 
 
-def positions(profile: Profile, core: int = 0) -> np.ndarray | None:
+def positions(profile: ProfileData, core: int = 0) -> np.ndarray | None:
     """Return per row of Instruction the position of its instruction in the program of a core.
 
     -1 stands for none, such as an instruction of another core; None for a profile that does not know.

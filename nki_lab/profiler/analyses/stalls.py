@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nki_lab.profiler.analyses.waits import REASONS, Waits
+from nki_lab.profiler.analyses.waits import REASONS, Waits, waits
+from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.schema import ENGINES
 from nki_lab.profiler.text_table import ANSWER_LINES, cut
 from nki_lab.source import text_of
-
-if TYPE_CHECKING:
-    from nki_lab.profiler.profile import Profile
 
 _SHOWN_PER_LANE = 5
 #: Everything that tells stalls apart.
@@ -101,9 +98,9 @@ class Stalls(tuple[Stall, ...]):
     __repr__ = __str__
 
 
-def stalls(profile: Profile) -> Stalls:
-    """Add up what every engine waited for, by line and by what was waited for."""
-    found = profile.waits
+def stalls(profile: ProfileData) -> Stalls:
+    """Return what every engine waited for and how long, by line and by what was waited for."""
+    found = waits(profile)
     sums: dict[_Key, list[int]] = {}
     for event in np.flatnonzero(found.waited > 0).tolist():
         entry = sums.setdefault(_key(found, event), [0, 0])

@@ -25,7 +25,7 @@ import numpy as np
 
 from nki_lab.profiler.analyses.source_lines import issuers
 from nki_lab.profiler.columns import known
-from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.schema import ENGINES, TRANSFERS
 from nki_lab.progress import doing
 
@@ -53,7 +53,7 @@ class Waits:
             before it in the program.
     """
 
-    profile: Profile
+    profile: ProfileData
     start: np.ndarray
     end: np.ndarray
     waited: np.ndarray
@@ -92,13 +92,19 @@ class Waits:
 
 
 @doing("finding what events waited for")
-def waits(profile: Profile) -> Waits:
-    """Find out what every event of a profile waited for."""
+def _search(profile: ProfileData) -> tuple[np.ndarray, ...]:
     return _Search(profile).found()
 
 
+def waits(profile: ProfileData) -> Waits:
+    """Return what every event of a profile waited for; it is searched once, and the profile keeps the columns."""
+    if waits not in profile.answers:
+        profile.answers[waits] = _search(profile)
+    return Waits(profile, *profile.answers[waits])
+
+
 class _Search:
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: ProfileData) -> None:
         self.profile = profile
         self.count = profile.count("Instruction")
         starts = [profile.numbers(t, "start_ts") for t in ("Instruction", TRANSFERS)]
@@ -116,15 +122,13 @@ class _Search:
         self.triggers = np.zeros(self.count, dtype=bool)
         self.triggers[issuer[issuer >= 0]] = True
 
-    def found(self) -> Waits:
+    def found(self) -> tuple[np.ndarray, ...]:
         if self.count:
             self._in_order()
             self._explain()
         if len(self.start) > self.count:
             self._transfers()
-        return Waits(
-            self.profile, self.start, self.end, self.waited, self.reason, self.before
-        )  # fmt: skip
+        return self.start, self.end, self.waited, self.reason, self.before
 
     # -- instructions -------------------------------------------------------------------------------------------------
 

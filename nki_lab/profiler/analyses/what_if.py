@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from nki_lab.profiler.analyses.advice import Advices
+from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.text_table import ANSWER_LINES, cut
 from nki_lab.source import text_of
-
-if TYPE_CHECKING:
-    from nki_lab.profiler.analyses.advice import Advices
-    from nki_lab.profiler.profile import Profile
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class WhatIf:
     meaning: str
     before_ns: int
     after_ns: int
-    profile: Profile = field(repr=False, compare=False)
+    profile: ProfileData = field(repr=False, compare=False)
 
     @property
     def gain_ns(self) -> int:

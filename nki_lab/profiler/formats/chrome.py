@@ -12,27 +12,27 @@ from typing import Any
 
 from nki_lab.profiler.analyses.curves import curves
 from nki_lab.profiler.analyses.drawing import Drawing, Slice
+from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.formats.profile_json import FORMAT_VERSION, document_of, dump, shown_number
 from nki_lab.profiler.formats.reading import write_whole
-from nki_lab.profiler.profile import Profile
 
 #: Name of the first event, which tells that the trace is ours.
 MARK = "nki_lab profile"
 
 
-def to_chrome_trace(profile: Profile) -> str:
+def to_chrome_trace(profile: ProfileData) -> str:
     """Return a profile as a Chrome trace (JSON object form) that Perfetto opens."""
     return "".join(_pieces(profile))
 
 
-def save_chrome_trace(profile: Profile, path: str | Path) -> Path:
+def save_chrome_trace(profile: ProfileData, path: str | Path) -> Path:
     """Write the Chrome trace of a profile to a file, in one step, and return its path."""
     path = Path(path)
     write_whole(path, _pieces(profile))
     return path
 
 
-def _pieces(profile: Profile) -> Iterator[str]:
+def _pieces(profile: ProfileData) -> Iterator[str]:
     # Perfetto reads nothing behind a key that it does not know, so ours comes last.
     mark = {"ph": "M", "name": MARK, "pid": 0, "args": {"version": FORMAT_VERSION}}
     yield '{"displayTimeUnit":"ns","traceEvents":['

@@ -19,32 +19,32 @@ from typing import Any, TextIO
 import numpy as np
 
 from nki_lab.profiler.columns import Column, Strings
-from nki_lab.profiler.profile import Profile
+from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.schema import TABLES
 
 _ROWS_AT_ONCE = 1 << 16
 _LONGEST_FIELD = 1 << 30
 
 
-def table_csv(profile: Profile, table: str) -> str:
+def table_csv(profile: ProfileData, table: str) -> str:
     """Return a table as CSV with every column of the schema; unknown values are empty."""
     out = io.StringIO()
     _write(profile, table, out)
     return out.getvalue()
 
 
-def table_json(profile: Profile, table: str) -> str:
+def table_json(profile: ProfileData, table: str) -> str:
     """Return a table as a JSON list of rows with every column of the schema, null where unknown."""
     return json.dumps(list(profile.records(table)))
 
 
-def write_csv(profile: Profile, table: str, path: Path) -> None:
+def write_csv(profile: ProfileData, table: str, path: Path) -> None:
     """Write what `table_csv` returns to a file, some rows at a time."""
     with path.open("w", encoding="utf-8", newline="") as file:
         _write(profile, table, file)
 
 
-def _write(profile: Profile, table: str, file: TextIO) -> None:
+def _write(profile: ProfileData, table: str, file: TextIO) -> None:
     # With this line terminator every field that holds one of its characters is quoted.
     writer = csv.writer(file, lineterminator="\r\n")
     writer.writerow(TABLES[table])

@@ -17,9 +17,9 @@ import numpy as np
 
 from nki_lab.errors import BadFile
 from nki_lab.profiler.columns import Column, Strings, known
+from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.formats.parquet_tables import arrow, arrow_errors, read_rows
 from nki_lab.profiler.formats.reading import check_texts, reading
-from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TABLES, TRANSFERS, Field
 from nki_lab.profiler.span import (
     EVENTS,
@@ -43,7 +43,7 @@ def is_explorer_folder(path: Path) -> bool:
 
 def load_explorer_folder(
     path: str | Path, target: str | Target | None = None, span: Span | None = None
-) -> Profile:
+) -> ProfileData:
     """Read the profile in a folder of Parquet tables that Neuron Explorer wrote.
 
     Args:
@@ -72,7 +72,7 @@ def load_explorer_folder(
             rows = _rows(path, known_tables, span.reach(whole.last_ns), span)
         tables = {name: partial(_table, path, name, rows.get(name)) for name in known_tables}
         named = _first(about, "profile_name") or path.name
-        profile = Profile.from_tables(
+        profile = ProfileData.from_tables(
             chip,
             tables,
             is_simulation=bool(_first(about, "is_simulation")),

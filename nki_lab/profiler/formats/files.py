@@ -14,12 +14,12 @@ import os
 from pathlib import Path
 
 from nki_lab.errors import BadFile, UnknownOption
+from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.formats import explorer as import_explorer
 from nki_lab.profiler.formats import perfetto as export_perfetto
 from nki_lab.profiler.formats import profile_json, tables_folder
 from nki_lab.profiler.formats import traces as import_trace
 from nki_lab.profiler.formats.reading import beginning_of
-from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.span import EVENTS, part_of, refuse_more, span_of
 from nki_lab.progress import doing
 from nki_lab.targets import Target
@@ -29,7 +29,7 @@ ENDINGS = (".json", ".parquet", ".csv", ".pftrace")
 
 
 @doing("writing the profile")
-def save(profile: Profile, path: str | Path) -> Path:
+def save(profile: ProfileData, path: str | Path) -> Path:
     """Write a profile in the format that the ending of `path` tells, and return the path.
 
     Raises UnknownOption for another ending, BadFile where it cannot be written.
@@ -61,7 +61,7 @@ def load(
     target: str | Target | None = None,
     start_ns: float | None = None,
     end_ns: float | None = None,
-) -> Profile:
+) -> ProfileData:
     """Read a profile that `save` or `save_chrome_trace` wrote, or a folder of Parquet tables of Neuron Explorer.
 
     Args:

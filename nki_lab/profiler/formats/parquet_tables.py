@@ -16,8 +16,8 @@ import numpy as np
 
 from nki_lab.errors import UsageError
 from nki_lab.profiler.columns import Column, Strings
+from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.formats.profile_json import dump
-from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TABLES
 
 _ROWS_AT_ONCE = 1 << 17
@@ -43,7 +43,7 @@ def arrow() -> Any:
     return pyarrow
 
 
-def write_parquet(profile: Profile, table: str, path: Path) -> None:
+def write_parquet(profile: ProfileData, table: str, path: Path) -> None:
     """Write a table with every column of the schema, some rows at a time."""
     pa = arrow()
     columns = profile.table(table)

@@ -21,9 +21,9 @@ import numpy as np
 
 from nki_lab.profiler.analyses.curves import curves
 from nki_lab.profiler.analyses.drawing import Drawing, Slice, Track
+from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.formats.profile_json import document_of, dump
 from nki_lab.profiler.formats.reading import write_whole
-from nki_lab.profiler.profile import Profile
 
 #: Field of a packet that holds a piece of our document: of those that trace_packet.proto keeps for extensions.
 OWN_FIELD = 1500
@@ -44,19 +44,19 @@ _BEGIN, _END, _COUNTER = 1, 2, 4
 _CATEGORIES, _NAMES, _KEYS, _TEXTS = 1, 2, 3, 29
 
 
-def save_perfetto_trace(profile: Profile, path: str | Path) -> Path:
+def save_perfetto_trace(profile: ProfileData, path: str | Path) -> Path:
     """Write the trace of a profile to a file, in one step, and return its path."""
     path = Path(path)
     write_whole(path, _packets(profile))
     return path
 
 
-def to_perfetto_trace(profile: Profile) -> bytes:
+def to_perfetto_trace(profile: ProfileData) -> bytes:
     """Return a profile as a trace in Perfetto's format."""
     return b"".join(_packets(profile))
 
 
-def _packets(profile: Profile) -> Iterator[bytes]:
+def _packets(profile: ProfileData) -> Iterator[bytes]:
     yield block(_PACKET, block(OWN_FIELD, MARK))
     yield from _Writer(Drawing(profile)).packets()
     packed = zlib.compress(dump(document_of(profile)).encode(), 6)

@@ -19,9 +19,9 @@ import numpy as np
 
 from nki_lab.errors import BadFile
 from nki_lab.profiler.columns import Column, Strings, known, to_list
+from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.formats.reading import check_texts, read_document, reading, write_whole
 from nki_lab.profiler.packets import Deals
-from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import SCHEMA_VERSION, TRANSFERS
 from nki_lab.targets import get_target
 
@@ -34,12 +34,12 @@ HEAD = re.compile(rb'\s*\{\s*"format"\s*:\s*"nki_lab profile"\s*,\s*"version"\s*
 _NO_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
-def to_json(profile: Profile) -> str:
+def to_json(profile: ProfileData) -> str:
     """Return a profile as a JSON document; `from_json` gives an equal profile back."""
     return dump(document_of(profile))
 
 
-def from_json(text: str, source: str = "this text") -> Profile:
+def from_json(text: str, source: str = "this text") -> ProfileData:
     """Read a profile from the JSON document that `to_json` wrote.
 
     Args:
@@ -53,14 +53,14 @@ def from_json(text: str, source: str = "this text") -> Profile:
         return profile_of(json.loads(text))
 
 
-def save(profile: Profile, path: str | Path) -> Path:
+def save(profile: ProfileData, path: str | Path) -> Path:
     """Write a profile to a file and return its path."""
     path = Path(path)
     write_whole(path, to_json(profile))
     return path
 
 
-def load(path: str | Path) -> Profile:
+def load(path: str | Path) -> ProfileData:
     """Read a profile that `save` wrote. Raises BadFile with one sentence when it cannot."""
     path = Path(path)
     return from_json(
@@ -87,7 +87,7 @@ def check_head(beginning: str, source: str) -> None:
 # -- the document ----------------------------------------------------------------------------------------------------
 
 
-def document_of(profile: Profile) -> dict[str, Any]:
+def document_of(profile: ProfileData) -> dict[str, Any]:
     """Return the document of a profile: its head and its tables."""
     tables = {
         name: {column: _write(values) for column, values in columns.items()}
@@ -96,7 +96,7 @@ def document_of(profile: Profile) -> dict[str, Any]:
     return head_of(profile) | {"tables": tables}
 
 
-def head_of(profile: Profile) -> dict[str, Any]:
+def head_of(profile: ProfileData) -> dict[str, Any]:
     """Return what a file tells of a profile before its tables."""
     deals = profile.deals
     return {
@@ -119,7 +119,7 @@ def head_of(profile: Profile) -> dict[str, Any]:
     )
 
 
-def profile_of(document: Mapping[str, Any]) -> Profile:
+def profile_of(document: Mapping[str, Any]) -> ProfileData:
     """Return the profile of a document. Raises what `reading` turns into BadFile."""
     tables = {
         table: {column: _read_column(values) for column, values in columns.items()}
@@ -132,7 +132,7 @@ def with_head(
     head: Mapping[str, Any],
     tables: Mapping[str, Mapping[str, Any]],
     transfers: np.ndarray | None = None,
-) -> Profile:
+) -> ProfileData:
     """Return the profile of a head and its tables. Raises what `reading` turns into BadFile.
 
     Args:
@@ -152,7 +152,7 @@ def with_head(
     lines = lines_of(head)
     if lines is not None and transfers is not None:
         lines = lines.take(transfers)
-    profile = Profile.from_tables(
+    profile = ProfileData.from_tables(
         get_target(head["target"]),
         tables,
         is_simulation=is_simulation,

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from nki_lab.errors import BadFile, UnknownTarget
 from nki_lab.profiler.columns import Strings
-from nki_lab.profiler.profile import BadTable, Profile
+from nki_lab.profiler.data import ProfileData
+from nki_lab.profiler.tables import BadTable
 
 #: Larger files are refused before they are read.
 MAX_BYTES = 1 << 30
@@ -68,7 +69,7 @@ def beginning_of(path: Path) -> bytes:
         return b""
 
 
-def check_texts(profile: Profile, tables: Iterable[str]) -> None:
+def check_texts(profile: ProfileData, tables: Iterable[str]) -> None:
     """Raise BadTable where a file has a text that no list of a view has room for."""
     if len(profile.name) > MAX_NAME:
         raise BadTable(f"its name has {len(profile.name):,} characters, more than {MAX_NAME:,}")

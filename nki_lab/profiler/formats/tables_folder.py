@@ -23,6 +23,7 @@ import numpy as np
 
 from nki_lab.errors import BadFile
 from nki_lab.profiler.columns import Column, Strings, known, make_column
+from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.formats.csv_tables import empty_texts, read_csv, write_csv
 from nki_lab.profiler.formats.parquet_tables import arrow, read_parquet, write_parquet
 from nki_lab.profiler.formats.profile_json import (
@@ -34,7 +35,6 @@ from nki_lab.profiler.formats.profile_json import (
     with_head,
 )
 from nki_lab.profiler.formats.reading import beginning_of, read_document, reading, write_whole
-from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TABLES, TRANSFERS
 from nki_lab.profiler.span import (
     EVENTS,
@@ -53,7 +53,7 @@ INDEX = "profile.json"
 MOST_PACKETS = 1_000_000
 
 
-def save_folder(profile: Profile, path: str | Path, kind: str) -> Path:
+def save_folder(profile: ProfileData, path: str | Path, kind: str) -> Path:
     """Write every table of a profile that has rows into a folder, and return its path.
 
     A folder that holds a profile is replaced, in one step; any other one is left alone.
@@ -84,7 +84,7 @@ def save_folder(profile: Profile, path: str | Path, kind: str) -> Path:
     return path
 
 
-def _written(profile: Profile) -> Iterator[str]:
+def _written(profile: ProfileData) -> Iterator[str]:
     """Yield the names of the tables to write."""
     for name in profile.table_names:
         follows = name == "DmaPacket" and profile.deals is not None
@@ -94,7 +94,9 @@ def _written(profile: Profile) -> Iterator[str]:
             yield name
 
 
-def _about(profile: Profile, name: str, columns: Mapping[str, Column], kind: str) -> dict[str, Any]:
+def _about(
+    profile: ProfileData, name: str, columns: Mapping[str, Column], kind: str
+) -> dict[str, Any]:
     about: dict[str, Any] = {"rows": profile.count(name), "columns": list(columns)}
     if kind == "csv":
         about["empty"] = empty_texts(columns)
@@ -106,7 +108,7 @@ def is_folder(path: Path) -> bool:
     return HEAD.match(beginning_of(path / INDEX)) is not None
 
 
-def load_folder(path: str | Path, span: Span | None = None) -> Profile:
+def load_folder(path: str | Path, span: Span | None = None) -> ProfileData:
     """Read a profile that `save_folder` wrote, or what it has within a span of time.
 
     Raises BadFile with one sentence when the folder is not such a one, damaged, from a newer version, or has more
@@ -132,7 +134,7 @@ def load_folder(path: str | Path, span: Span | None = None) -> Profile:
         return _part(path, head, kind, span)
 
 
-def _part(path: Path, head: dict[str, Any], kind: str, span: Span) -> Profile:
+def _part(path: Path, head: dict[str, Any], kind: str, span: Span) -> ProfileData:
     """Read what a folder has within a span."""
     tables = head["tables"]
 

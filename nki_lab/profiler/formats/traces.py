@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nki_lab.errors import BadFile
+from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.formats.perfetto import MARK, OWN_FIELD, block, blocks
 from nki_lab.profiler.formats.profile_json import check_head, dump, profile_of
 from nki_lab.profiler.formats.reading import (
@@ -21,7 +22,6 @@ from nki_lab.profiler.formats.reading import (
     read_document,
     reading,
 )
-from nki_lab.profiler.profile import Profile
 
 _CHROME = re.compile(
     rb'\{"displayTimeUnit":"ns","traceEvents":\[\{"ph":"M","name":"nki_lab profile"'
@@ -35,7 +35,7 @@ def is_trace(path: Path) -> bool:
     return _CHROME.match(begun) is not None or _PERFETTO.match(begun) is not None
 
 
-def load_trace(path: str | Path) -> Profile:
+def load_trace(path: str | Path) -> ProfileData:
     """Read the profile of a trace, in Chrome's or Perfetto's format. Raises BadFile when it cannot."""
     path = Path(path)
     complaint = f"{path.name} is not a trace written by nki_lab"
@@ -45,7 +45,7 @@ def load_trace(path: str | Path) -> Profile:
     return from_chrome_trace(read_document(path, _CHROME, complaint), path.name)
 
 
-def from_chrome_trace(content: str, source: str = "this text") -> Profile:
+def from_chrome_trace(content: str, source: str = "this text") -> ProfileData:
     """Read the profile from a Chrome trace made by `to_chrome_trace`.
 
     Raises BadFile with one sentence when the text is not such a trace, damaged, or from a newer version.
@@ -54,7 +54,7 @@ def from_chrome_trace(content: str, source: str = "this text") -> Profile:
         return _profile(json.loads(content)["otherData"], source)
 
 
-def from_perfetto_trace(data: bytes, source: str = "this trace") -> Profile:
+def from_perfetto_trace(data: bytes, source: str = "this trace") -> ProfileData:
     """Read the profile from a trace made by `to_perfetto_trace`.
 
     Raises BadFile with one sentence when the data is not such a trace, damaged, or from a newer version.
@@ -77,7 +77,7 @@ def from_perfetto_trace(data: bytes, source: str = "this trace") -> Profile:
         return _profile(json.loads(content), source)
 
 
-def _profile(document: dict[str, Any], source: str) -> Profile:
+def _profile(document: dict[str, Any], source: str) -> ProfileData:
     beginning = dump({key: document[key] for key in ("format", "version", "target")})
     check_head(beginning, source)
     with reading(f"{source} is not a readable profile"):

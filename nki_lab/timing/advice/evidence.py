@@ -14,7 +14,7 @@ from nki_lab.ir.definition.form_times import Record, record_of, record_with
 from nki_lab.ir.definition.instruction import Form, Instruction
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.profiler.intervals import merge
-from nki_lab.profiler.profile import to_ns
+from nki_lab.profiler.tables import to_ns
 from nki_lab.targets.engines import COMPUTE, DMA, Engine
 from nki_lab.targets.spec import Target
 from nki_lab.timing.origins import kernel_lines, label_of

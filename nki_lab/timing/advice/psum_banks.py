@@ -14,7 +14,7 @@ import numpy as np
 from nki_lab.ir.definition.cost import Port
 from nki_lab.ir.program.touches import distinct
 from nki_lab.profiler.intervals import merge
-from nki_lab.profiler.profile import to_ns
+from nki_lab.profiler.tables import to_ns
 from nki_lab.targets.engines import SCALAR, VECTOR, Engine
 from nki_lab.targets.spaces import PSUM
 from nki_lab.timing.advice.evidence import Change, Evidence, Proposal, Rule, duration

@@ -8,6 +8,7 @@ from nki_lab.errors import UsageError
 from nki_lab.profiler.analyses.advice import CATEGORY, Advice, Advices
 from nki_lab.profiler.analyses.report import report
 from nki_lab.profiler.formats.profile_json import from_json, to_json
+from nki_lab.profiler.profile import Profile
 from nki_lab.timing import tables
 from nki_lab.timing.advice import TIMED_AT_ONCE, advise
 from nki_lab.timing.limits import LIMITS
@@ -54,7 +55,7 @@ def test_the_report_shows_the_largest_gains(model) -> None:
 
 
 def test_a_saved_profile_keeps_its_advice(model) -> None:
-    again = from_json(to_json(model.profile))
+    again = Profile.of(from_json(to_json(model.profile)))
     assert rows_of(again) == rows_of(model.profile)
     assert report(again) == report(model.profile)
     with pytest.raises(UsageError, match="cannot be timed again"):
