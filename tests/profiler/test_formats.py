@@ -199,14 +199,14 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     other = tmp_path / "data.csv"
     other.mkdir()
     (other / "mine.txt").write_text("mine")
-    with pytest.raises(BadFile, match="is no folder of tables that nki_lab wrote"):
+    with pytest.raises(BadFile, match="is not a folder of tables that nki_lab wrote"):
         profile().save(other)
     with pytest.raises(BadFile, match=r"data\.csv is not a profile saved by nki_lab"):
         Profile.load(other)
     assert [entry.name for entry in other.iterdir()] == ["mine.txt"]
     file = tmp_path / "data.parquet"
     file.write_text("mine")
-    with pytest.raises(BadFile, match="is no folder of tables that nki_lab wrote"):
+    with pytest.raises(BadFile, match="is not a folder of tables that nki_lab wrote"):
         profile().save(file)
 
 
