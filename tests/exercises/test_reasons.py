@@ -11,7 +11,7 @@ import pytest
 from nki_lab.api.install import aliases
 from nki_lab.exercises.judge import Verdict, judge
 from nki_lab.exercises.problem import Limits, Task, Tiers
-from nki_lab.exercises.wrong_places import where
+from nki_lab.exercises.reasons import where
 from nki_lab.runtime import use_target
 
 with aliases():

@@ -110,7 +110,7 @@ def shifted(x):
 
 def test_a_global_that_a_class_reads_as_well_is_refused():
     x = np.ones((64, 32), np.float32)
-    with pytest.raises(e.UnknownOption, match="cannot be changed for one kernel"):
+    with pytest.raises(e.UnknownOption, match="cannot change for one kernel"):
         nki_lab.vary(shifted, x, SHIFT=[3, 4])
     names = [p.name for p in nki_lab.vary(shifted, x).parameters]
     assert names == ["dtype", "target"]
