@@ -1,4 +1,4 @@
-"""Is this installation fit to work with, and if not, what is missing?"""
+"""The doctor: checks that this installation works, and says what is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do the words mean that errors, views and options use without explaining them?
+"""The glossary: words that errors, views and options use without explaining them.
 
 Numbers are not written here: a term names facts of a target, which bring their values and pages.
 """

@@ -1,4 +1,4 @@
-"""What does `explain` say about an error code, an instruction, a function, an option, a target or a word?"""
+"""Pages of `explain`: error codes, instructions, functions, options, targets and words."""
 
 from __future__ import annotations
 

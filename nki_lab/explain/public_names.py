@@ -1,4 +1,4 @@
-"""What does `explain` say about public names that are neither instruction, function of nki.language nor dtype?
+"""Pages of `explain` about public names that are neither instructions, functions of nki.language nor dtypes.
 
 Methods and attributes of tensors, limits of tiles, named choices, memories, classes, and what `nki` and `nki_lab`
 offer. Every page is the name's own signature and docstring.

@@ -207,7 +207,7 @@ def same_shapes(*names: str) -> Rule:
 
 
 def numbers(*names: str) -> Rule:
-    """Refuse dtypes that are no numbers to reduce."""
+    """Refuse dtypes that cannot be reduced."""
     return rule(
         f"{named(names)} must not have packed (x4) or scale dtypes, which cannot be reduced",
         *names,

@@ -1,4 +1,4 @@
-"""What can be said about one public name without a kernel: for completion and explanations in an editor?
+"""Entries of the catalogue about public names, for completion and explanations in an editor without a kernel.
 
 Everything is read where it is defined: signatures, docstrings, operands, rules and costs of instructions, rows of
 operators, limits of chips.

@@ -105,9 +105,14 @@ def uncalled_context(t):
         pass
 
 
+def a_list(t):
+    return [1.0, 2.0].shape
+
+
 @pytest.mark.parametrize(
     ("use", "message", "notes", "help"),
     [
+        (a_list, "'list' object has no attribute 'shape'", [], "pass an array, such as np.array("),
         (divided, "ZeroDivisionError: integer division", ["here t.shape[1] = 4, n = 0"], ""),
         (asserted, "AssertionError", ["here t.shape[0] = 128, sizes.rows = 7"], ""),
         (indexed, "IndexError: list index out of range", ["here sizes = [1, 2], n = 5"], ""),

@@ -298,6 +298,7 @@ def refused(body, error, message):
     with pytest.raises(error, match=message) as caught:
         run(jit(kernel), ROWS)
     assert caught.value.span.file_label == "test_device_loops.py"
+    return caught.value
 
 
 def branching(register, out):
@@ -375,6 +376,17 @@ def ordered(register, out):
 )
 def test_what_cannot_be_is_refused_at_its_line(body, error, message):
     refused(body, error, message)
+
+
+def test_a_counter_in_arithmetic_is_told_what_to_write():
+    def body(i):
+        nisa.memset(dst=nl.ndarray((128, 4), nl.float32)[:, i : i + 1], value=0.0)
+
+    def counted(r, out):
+        nl.fori_loop(0, 4, body)
+
+    error = refused(counted, RegisterValue, "register `i` is only known at run time")
+    assert "slice with nl.ds(i, n)" in error.help
 
 
 def test_a_register_made_from_a_tensor_holds_its_value_and_is_found():

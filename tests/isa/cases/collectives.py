@@ -164,7 +164,7 @@ def all_reduce_cases():
     yield make("operator", more={"op": nl.multiply}, breaks="`op` must be")
     yield make("shapes", dsts=[placed(6, 8)()], breaks="the same shape")
     yield make("scales", srcs=[SAME(dtype="float8_e8m0fnu")], dsts=[SAME(dtype="float8_e8m0fnu")],
-               breaks="no numbers to reduce")  # fmt: skip
+               breaks="which cannot be reduced")  # fmt: skip
 
 
 def gathered(data, groups, axis=0):
@@ -234,7 +234,7 @@ def reduce_scatter_cases():
     yield make("axis", more={"collective_dim": 1}, breaks="`collective_dim` must be 0")
     yield make("too long", dsts=[SAME()], breaks="the shape of its destination, with axis 0")
     yield make("scales", srcs=[SAME(dtype="float8_e8m0fnu")], dsts=[SHORT(dtype="float8_e8m0fnu")],
-               breaks="no numbers to reduce")  # fmt: skip
+               breaks="which cannot be reduced")  # fmt: skip
 
 
 def redistributed(data, groups):

@@ -169,7 +169,7 @@ def reduce_cases():
     packed = [lambda: SAME(dtype="float8_e8m0fnu")] * 3
     lists = ("srcs0_by_channel", "srcs1_by_channel", "dsts_by_channel")
     yield ring(name, "scales", {p: [make()] for p, make in zip(lists, packed, strict=True)}, given={"op": nl.add},
-               breaks="no numbers to reduce")  # fmt: skip
+               breaks="which cannot be reduced")  # fmt: skip
     yield ring(
         name,
         "operator",
