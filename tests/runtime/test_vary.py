@@ -176,7 +176,7 @@ def test_nothing_is_printed_and_no_run_is_recorded():
 @pytest.mark.parametrize(
     ("values", "kind", "words"),
     [
-        ({"tile": [128]}, e.UnknownOption, "no parameter that can be changed"),
+        ({"tile": [128]}, e.UnknownOption, "not a parameter that can be changed"),
         ({"tile_n": []}, e.UnknownOption, "no value to choose"),
         ({"target": []}, e.UnknownOption, "no value to choose"),
         ({"dtype": ["float99"]}, e.KernelArgument, "not an NKI dtype"),
