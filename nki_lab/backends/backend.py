@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nki_lab.compiler.pipeline import CompiledKernel
+from nki_lab.compiler.program import CompiledKernel
 from nki_lab.compiler.retrace import Retrace
 from nki_lab.errors import ToolchainError
 from nki_lab.ir.program.execution import Execution

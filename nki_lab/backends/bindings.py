@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from nki_lab.compiler.cores import pair_shared
-from nki_lab.compiler.pipeline import CompiledKernel
+from nki_lab.compiler.program import CompiledKernel
 from nki_lab.compiler.reuse import Programs
 from nki_lab.simulator import Program, RaceWatch, SimulatorOptions
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from nki_lab.backends.backend import Backend, Run
 from nki_lab.backends.bindings import binding
-from nki_lab.compiler.pipeline import CompiledKernel
+from nki_lab.compiler.program import CompiledKernel
 from nki_lab.compiler.retrace import Retrace
 from nki_lab.errors import SimulationError, UninitializedRead
 from nki_lab.ir.program.execution import Execution, Iterations

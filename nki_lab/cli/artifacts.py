@@ -61,7 +61,7 @@ def compile_(
     nki-lab compile add.py:add --input a=ones:128x512 --input b=ones:128x512 -o add.nkic
     """
     from nki_lab.cli.kernel_file import check_outputs, prepare_call
-    from nki_lab.compiler.artifact import SUFFIX
+    from nki_lab.compiler.program import SUFFIX
     from nki_lab.errors import NoKernel
     from nki_lab.runtime import KernelFunction
     from nki_lab.session.within import session
@@ -139,8 +139,7 @@ def diff(
 
 def _programs(file: Path) -> list[Kernel]:
     """Return the programs of a compiled kernel's cores, or the one that a text describes."""
-    from nki_lab.compiler.artifact import is_artifact
-    from nki_lab.compiler.pipeline import CompiledKernel
+    from nki_lab.compiler.program import CompiledKernel, is_artifact
     from nki_lab.errors import BadFile
     from nki_lab.isa.reading import read_kernel
     from nki_lab.profiler.formats.reading import read_document

@@ -134,7 +134,7 @@ def refuse_idle(
         options: what was given.
         names: of the options that would have no effect.
     """
-    from nki_lab.compiler.artifact import is_artifact
+    from nki_lab.compiler.program import is_artifact
     from nki_lab.errors import UnknownOption
 
     if not is_artifact(Path(place)):

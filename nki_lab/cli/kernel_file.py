@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from nki_lab.cli.inputs import read_input
-from nki_lab.compiler.artifact import is_artifact
+from nki_lab.compiler.program import is_artifact
 from nki_lab.errors import (
     BadSyntax,
     NkiError,

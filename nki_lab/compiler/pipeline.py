@@ -5,16 +5,10 @@ The program after each of them is recorded, so that a viewer can step through th
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
 from typing import Any
 
-from nki_lab.compiler import artifact
-from nki_lab.compiler.cores import join_cores, pair_shared
+from nki_lab.compiler.cores import join_cores
 from nki_lab.compiler.findings import check_allowed, refuse_findings
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.options import CompileOptions
@@ -30,15 +24,12 @@ from nki_lab.compiler.passes.remove_dead import remove_dead
 from nki_lab.compiler.passes.schedule import schedule
 from nki_lab.compiler.passes.settle_accumulate import settle_accumulate
 from nki_lab.compiler.passes.timed import modelled_ns
-from nki_lab.compiler.races import find_races
+from nki_lab.compiler.program import CompiledKernel, collector_paused
 from nki_lab.compiler.reuse import Programs, reuse
-from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.compiler.trace import trace
 from nki_lab.errors import UnknownOption, close_matches
 from nki_lab.ir.building.builder import Builder, Watch
-from nki_lab.ir.program.logical_core import Watched
-from nki_lab.ir.program.nodes import Finding, Kernel
-from nki_lab.ir.program.unwritten import left_to_a_run
+from nki_lab.ir.program.nodes import Kernel
 from nki_lab.progress import phase
 from nki_lab.targets.spec import Target
 
@@ -55,82 +46,6 @@ PASSES: tuple[Pass, ...] = (
     insert_waits,
 )
 SKIPPABLE = tuple(each.name for each in PASSES if each.skippable)
-
-
-@dataclass(frozen=True, eq=False)
-class CompiledKernel:
-    """A program that can be simulated and timed without its source.
-
-    Attributes:
-        kernel: the program after the last pass.
-        stages: (pass name, program after it), the traced program first.
-        source: the kernel it was traced from.
-        others: the programs of the other cores of a logical core.
-        programs: what it shares with other kernels of the same program; None where it comes from a file.
-    """
-
-    kernel: Kernel
-    stages: tuple[tuple[str, Kernel], ...]
-    source: SourceKernel | StoredSource
-    others: tuple[Kernel, ...] = ()
-    programs: Programs | None = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Go to another process as to a file; the program is that after the last pass."""
-        text = artifact.to_json(self)
-        return artifact.from_json, (text, f"{self.kernel.name} {artifact.digest_of(text)[:12]}")
-
-    @property
-    def target(self) -> Target:
-        """The machine it was compiled for."""
-        return self.kernel.target
-
-    def save(self, path: str | Path, source: bool = True) -> Path:
-        """Write the kernel to a file that `load` reads anywhere, without its source; return the path.
-
-        Args:
-            path: the file, ending in .nkic by custom.
-            source: keep the kernel's text, and the lines that errors and views show. Running needs neither.
-
-        Raises BadFile where it cannot be written.
-        """
-        return artifact.save(self, path, source)
-
-    @classmethod
-    def load(cls, path: str | Path) -> CompiledKernel:
-        """Read a kernel that `save` wrote.
-
-        Raises BadFile with one sentence when it is no such file, damaged, or made by another version of nki_lab or for
-        a chip that is described otherwise by now.
-        """
-        return artifact.load(path)
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """What the author should know, from tracing and all passes."""
-        return self.kernel.findings
-
-    @cached_property
-    def watched(self) -> tuple[Watched, ...]:
-        """The tensors on which only a run can tell whether two cores race."""
-        if not self.others:
-            return ()
-        (other,) = self.others
-        pairs = pair_shared(self.kernel, other)
-        return find_races(self.kernel, other, pairs, to_watch=True).watched
-
-    @property
-    def findings_before_run(self) -> tuple[Finding, ...]:
-        """What the author should know where the program is not run: also what has not been checked."""
-        unwritten = (f for program in (self.kernel, *self.others) for f in left_to_a_run(program))
-        races = (finding for tensor in self.watched for finding in tensor.findings())
-        return tuple(dict.fromkeys((*self.findings, *unwritten, *races)))
-
-    @property
-    def needs_a_run(self) -> bool:
-        """Whether only a run shows how long it takes, or makes all checks."""
-        programs = (self.kernel, *self.others)
-        return bool(self.watched) or any(p.has_loops or p.tracked for p in programs)
 
 
 def compile_kernel(
@@ -226,16 +141,3 @@ def check_skipped(names: Iterable[str]) -> None:
             f"the pass `{name}` cannot be left out: {why}",
             help=close_matches(name, SKIPPABLE) or f"leave out some of {', '.join(SKIPPABLE)}",
         )
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Let Python not look for unreachable cycles meanwhile."""
-    # The cyclic collector walks every live instruction again and again; at 1e5 of them it triples the cost.
-    running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if running:
-            gc.enable()

@@ -12,7 +12,7 @@ import numpy as np
 from nki_lab.backends import BACKENDS, Backend, Run
 from nki_lab.compiler.findings import refuse_findings
 from nki_lab.compiler.frontend import SourceKernel
-from nki_lab.compiler.pipeline import CompiledKernel
+from nki_lab.compiler.program import CompiledKernel
 from nki_lab.compiler.retrace import Retrace
 from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.compiler.trace import OutputRef, bind_arguments, is_array, map_arguments

@@ -20,7 +20,8 @@ from nki_lab.backends.simulated import SimulatedRun
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.author_order import Edges, edges_of
-from nki_lab.compiler.pipeline import CompiledKernel, compile_kernel
+from nki_lab.compiler.pipeline import compile_kernel
+from nki_lab.compiler.program import CompiledKernel
 from nki_lab.compiler.retrace import Retrace
 from nki_lab.dialects import NKI, Dialect
 from nki_lab.errors import KernelArgument, NkiError, NotModelled, ToolchainError

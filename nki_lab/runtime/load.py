@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nki_lab.compiler.pipeline import CompiledKernel
+from nki_lab.compiler.program import CompiledKernel
 from nki_lab.errors import NotOnTarget
 from nki_lab.runtime.compiled import CompiledFunction, simulation_options, stored_kernel
 from nki_lab.settings import Settings

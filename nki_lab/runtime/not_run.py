@@ -6,7 +6,7 @@ their times are modelled, too; how often a device loop runs is known only from r
 
 from __future__ import annotations
 
-from nki_lab.compiler.pipeline import CompiledKernel
+from nki_lab.compiler.program import CompiledKernel
 from nki_lab.ir.program.execution import Execution
 from nki_lab.profiler.profile import Profile
 from nki_lab.runtime.view_data import make_view_data

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.compiler.pipeline import CompiledKernel
+from nki_lab.compiler.program import CompiledKernel
 from nki_lab.errors import KernelArgument, NkiError, NotModelled
 from nki_lab.ir.program.execution import Execution
 from nki_lab.ir.program.nodes import Finding, Kernel

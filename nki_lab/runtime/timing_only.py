@@ -19,7 +19,8 @@ import numpy as np
 from nki_lab.backends.simulated import Simulator
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.options import CompileOptions
-from nki_lab.compiler.pipeline import CompiledKernel, compile_kernel
+from nki_lab.compiler.pipeline import compile_kernel
+from nki_lab.compiler.program import CompiledKernel
 from nki_lab.compiler.retrace import Retrace
 from nki_lab.compiler.silence import silence
 from nki_lab.compiler.trace import is_array, is_container

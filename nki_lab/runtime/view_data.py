@@ -11,7 +11,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from nki_lab.compiler.pipeline import CompiledKernel
+from nki_lab.compiler.program import CompiledKernel
 from nki_lab.ir.program.nodes import Finding, Kernel
 from nki_lab.ir.tensor.footprint import footprint
 from nki_lab.ir.tensor.view import NkiTensor

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nki_lab.compiler.artifact import SUFFIX, is_artifact
+from nki_lab.compiler.program import SUFFIX, is_artifact
 from nki_lab.profiler.profile import Profile
 from nki_lab.runtime.load import load as load_kernel
 from nki_lab.runtime.not_run import has_times, view_before_run

@@ -20,7 +20,8 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.options import CompileOptions
-from nki_lab.compiler.pipeline import PASSES, CompiledKernel, compile_kernel
+from nki_lab.compiler.pipeline import PASSES, compile_kernel
+from nki_lab.compiler.program import CompiledKernel
 from nki_lab.errors import NkiError
 from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.program.nodes import Kernel, OutputRef

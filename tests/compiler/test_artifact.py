@@ -16,9 +16,8 @@ import pytest
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
-from nki_lab.compiler import artifact
-from nki_lab.compiler.artifact import FORMAT_VERSION, facts_hash, from_json, to_json
-from nki_lab.compiler.pipeline import CompiledKernel
+from nki_lab.compiler import program as artifact
+from nki_lab.compiler.program import FORMAT_VERSION, CompiledKernel, facts_hash, from_json, to_json
 from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.errors import AddressOutOfRange, BadFile, KernelArgument, NkiError, NotOnTarget
 from nki_lab.ir.text.printer import print_kernel
@@ -180,7 +179,7 @@ def test_errors_show_the_authors_line_without_the_file(source, tmp_path):
 
 def rewritten(path: Path, **changes: object) -> str:
     """Return the document of a saved kernel with fields changed and the hash made to fit."""
-    from nki_lab.compiler.artifact import _digest
+    from nki_lab.compiler.program import _digest
 
     stored = json.loads(path.read_text()) | changes
     stored["sha256"] = _digest(stored)

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.compiler.artifact import from_json, to_json
 from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.author_order import apply_schedule
-from nki_lab.compiler.pipeline import PASSES, CompiledKernel
+from nki_lab.compiler.pipeline import PASSES
+from nki_lab.compiler.program import CompiledKernel, from_json, to_json
 from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.errors import KernelArgument, NotModelled, OverCapacity
 from nki_lab.ir.program.execution import Execution

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from nki_lab.backends import bindings
-from nki_lab.compiler.pipeline import CompiledKernel
+from nki_lab.compiler.program import CompiledKernel
 from nki_lab.exercises.catalog import lesson_folders
 from nki_lab.runtime import Result
 from nki_lab.runtime.recording import record

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nki_lab.compiler.artifact import is_artifact
-from nki_lab.compiler.pipeline import CompiledKernel
+from nki_lab.compiler.program import CompiledKernel, is_artifact
 from nki_lab.errors import BadFile
 from nki_lab.profiler.analyses.report import report, summary_text
 from nki_lab.profiler.formats.csv_tables import table_csv, table_json

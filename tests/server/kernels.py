@@ -6,7 +6,7 @@ import numpy as np
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
-from nki_lab.compiler.pipeline import CompiledKernel
+from nki_lab.compiler.program import CompiledKernel
 from nki_lab.runtime import jit
 
 ROWS = np.zeros((512, 64), np.float32)

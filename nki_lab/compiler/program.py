@@ -1,27 +1,37 @@
-"""Keeps a compiled kernel in a file that runs without its source.
+"""Holds a compiled kernel, and keeps it in a file that runs without its source.
 
-One JSON document: the program of each core in the text form of `ir.printer`, the place of every line in the author's
-text, what the call was compiled for, and hashes. Nothing in it is executed when it is read, and no other file is
-opened: the author's lines that errors show are inside, unless it was saved without them.
+A file is one JSON document: the program of each core in the text form of `ir.text.printer`, the place of every line in
+the author's text, what the call was compiled for, and hashes. Nothing in it is executed when it is read, and no other
+file is opened: the author's lines that errors show are inside, unless it was saved without them.
 """
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import linecache
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nki_lab import __version__
 from nki_lab.compiler.artifact_form import is_complete
+from nki_lab.compiler.cores import pair_shared
+from nki_lab.compiler.frontend import SourceKernel
+from nki_lab.compiler.races import find_races
+from nki_lab.compiler.reuse import Programs
 from nki_lab.compiler.stored_source import StoredSource, show_lines
 from nki_lab.compiler.trace import is_container, map_arguments
 from nki_lab.errors import BadFile, KernelErrors, OverCapacity
+from nki_lab.ir.program.logical_core import Watched
 from nki_lab.ir.program.nodes import Finding, Kernel, Loop
+from nki_lab.ir.program.unwritten import left_to_a_run
 from nki_lab.ir.program.verify import verify
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.ir.text.literals import value_text
@@ -38,9 +48,6 @@ from nki_lab.source import Span, Stack, is_cell
 from nki_lab.targets import get_target
 from nki_lab.targets.spec import Target
 
-if TYPE_CHECKING:
-    from nki_lab.compiler.pipeline import CompiledKernel
-
 #: Raised when a file of an older version would be read wrongly.
 FORMAT_VERSION = 1
 #: The ending of such files.
@@ -48,6 +55,95 @@ SUFFIX = ".nkic"
 
 _MARK = "nki_lab kernel"
 _HEAD = re.compile(rb'\s*\{\s*"format"\s*:\s*"nki_lab kernel"\s*,\s*"version"\s*:\s*(\d+)\s*,')
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledKernel:
+    """A program that can be simulated and timed without its source.
+
+    Attributes:
+        kernel: the program after the last pass.
+        stages: (pass name, program after it), the traced program first.
+        source: the kernel it was traced from.
+        others: the programs of the other cores of a logical core.
+        programs: what it shares with other kernels of the same program; None where it comes from a file.
+    """
+
+    kernel: Kernel
+    stages: tuple[tuple[str, Kernel], ...]
+    source: SourceKernel | StoredSource
+    others: tuple[Kernel, ...] = ()
+    programs: Programs | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Go to another process as to a file; the program is that after the last pass."""
+        text = to_json(self)
+        return from_json, (text, f"{self.kernel.name} {digest_of(text)[:12]}")
+
+    @property
+    def target(self) -> Target:
+        """The machine it was compiled for."""
+        return self.kernel.target
+
+    def save(self, path: str | Path, source: bool = True) -> Path:
+        """Write the kernel to a file that `load` reads anywhere, without its source; return the path.
+
+        Args:
+            path: the file, ending in .nkic by custom.
+            source: keep the kernel's text, and the lines that errors and views show. Running needs neither.
+
+        Raises BadFile where it cannot be written.
+        """
+        return save(self, path, source)
+
+    @classmethod
+    def load(cls, path: str | Path) -> CompiledKernel:
+        """Read a kernel that `save` wrote.
+
+        Raises BadFile with one sentence when it is no such file, damaged, or made by another version of nki_lab or for
+        a chip that is described otherwise by now.
+        """
+        return load(path)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the author should know, from tracing and all passes."""
+        return self.kernel.findings
+
+    @cached_property
+    def watched(self) -> tuple[Watched, ...]:
+        """The tensors on which only a run can tell whether two cores race."""
+        if not self.others:
+            return ()
+        (other,) = self.others
+        pairs = pair_shared(self.kernel, other)
+        return find_races(self.kernel, other, pairs, to_watch=True).watched
+
+    @property
+    def findings_before_run(self) -> tuple[Finding, ...]:
+        """What the author should know where the program is not run: also what has not been checked."""
+        unwritten = (f for program in (self.kernel, *self.others) for f in left_to_a_run(program))
+        races = (finding for tensor in self.watched for finding in tensor.findings())
+        return tuple(dict.fromkeys((*self.findings, *unwritten, *races)))
+
+    @property
+    def needs_a_run(self) -> bool:
+        """Whether only a run shows how long it takes, or makes all checks."""
+        programs = (self.kernel, *self.others)
+        return bool(self.watched) or any(p.has_loops or p.tracked for p in programs)
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Let Python not look for unreachable cycles meanwhile."""
+    # The cyclic collector walks every live instruction again and again; at 1e5 of them it triples the cost.
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------
@@ -268,8 +364,6 @@ def _incomplete(source: str) -> BadFile:
 
 
 def _read(stored: dict[str, Any], source: str) -> CompiledKernel:
-    from nki_lab.compiler.pipeline import CompiledKernel, collector_paused
-
     files = [f"<{source}>{os.sep}{label}" for label, _ in stored["files"]]
     for number, lines in (stored["lines"] or {}).items():
         shown = {int(n): text for n, text in lines.items()}
