@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 from benchmarks.kernels import matmul
 from benchmarks.stopwatch import best, quiet
+from nki_lab.choices import Choices
 from nki_lab.compiler.frontend import SourceKernel
-from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.pipeline import PASSES
 from nki_lab.compiler.trace import TensorSpec, trace
 from nki_lab.dtypes import bfloat16
@@ -77,7 +77,7 @@ def _measured(size: int, way: str) -> Row:
     k, m, n = SIZES[size]
     source = SourceKernel.of(matmul)
     arguments = TensorSpec((k, m), bfloat16), TensorSpec((k, n), bfloat16)
-    options = CompileOptions(skip_passes=_WAYS[way])
+    options = Choices(skip_passes=_WAYS[way])
     start_mb, peak_mb = _peak_mb(), 0.0
     found: dict[str, float] = {}
     with quiet():

@@ -9,8 +9,8 @@ import numpy as np
 
 from benchmarks.published import TARGETS
 from benchmarks.replay import Program
+from nki_lab.choices import Choices
 from nki_lab.compiler.frontend import SourceKernel
-from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.pipeline import compile_kernel
 from nki_lab.compiler.trace import TensorSpec
 from nki_lab.dtypes import dtype_of
@@ -50,7 +50,7 @@ def run(program: Program, arch: str, hbm_bytes: int | None = None) -> Run:
     target = get_target(TARGETS[arch])
     arguments = tuple(TensorSpec(shape, dtype_of(dtype)) for shape, dtype in program.tensors)
     skipped = () if program.reorder else ("schedule",)
-    options = CompileOptions(record=False, skip_passes=skipped)
+    options = Choices(record=False, skip_passes=skipped)
     source = SourceKernel.of(program.function)
     compiled = compile_kernel(
         source, arguments, dict(program.constants), target, options, program.cores

@@ -15,8 +15,8 @@ import nki_lab.language as nl
 from benchmarks.kernels import KERNELS, Measured
 from benchmarks.stopwatch import best, quiet
 from nki_lab.api import isa as nisa
+from nki_lab.choices import Choices
 from nki_lab.compiler.frontend import SourceKernel
-from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.pipeline import compile_kernel
 from nki_lab.ir.program.nodes import Kernel
 from nki_lab.simulator import Program
@@ -40,7 +40,7 @@ def main(words: list[str] | None = None) -> None:
 
 
 def _compiled(kernel, arrays) -> Kernel:
-    return compile_kernel(SourceKernel.of(kernel), tuple(arrays), {}, TRN2, CompileOptions()).kernel
+    return compile_kernel(SourceKernel.of(kernel), tuple(arrays), {}, TRN2, Choices()).kernel
 
 
 def _row(name: str, measured: Measured) -> str:

@@ -13,8 +13,8 @@ import time
 from benchmarks.compile_speed import SIZES
 from benchmarks.kernels import matmul
 from benchmarks.stopwatch import quiet
+from nki_lab.choices import Choices
 from nki_lab.compiler.frontend import SourceKernel
-from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.pipeline import compile_kernel
 from nki_lab.compiler.trace import TensorSpec
 from nki_lab.dtypes import bfloat16
@@ -43,7 +43,7 @@ def _print_size(size: int) -> float:
     k, m, n = SIZES[size]
     arguments = TensorSpec((k, m), bfloat16), TensorSpec((k, n), bfloat16)
     # The order does not change what is timed; leaving it out halves the time until there is a program.
-    options = CompileOptions(record=False, skip_passes=("schedule",))
+    options = Choices(record=False, skip_passes=("schedule",))
     source = SourceKernel.of(matmul)
     kernel = compile_kernel(source, arguments, {}, TRN2, options).kernel
     execution = Execution.in_program_order(kernel)

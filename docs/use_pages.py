@@ -12,13 +12,13 @@ from typing import Any
 import typer
 
 from docs.markdown import escaped, fence, page, prose, table
+from nki_lab.choices import TARGET, from_environment
 from nki_lab.cli.main import app
 from nki_lab.errors import NkiError, error_classes
 from nki_lab.explain.glossary import TERMS
 from nki_lab.explain.pages import explain, setting, shown
 from nki_lab.magics.extension import MAGICS
-from nki_lab.session.table import OPTIONS
-from nki_lab.settings import VARIABLES
+from nki_lab.session.questions import all_options
 from nki_lab.targets import ALL_TARGETS, get_target
 from nki_lab.views.registry import views
 
@@ -67,10 +67,10 @@ def magic_page() -> str:
     rows = [
         [
             f"`{f'{option.flag} {option.metavar}'.rstrip()}`",
-            escaped(option.help),
+            escaped(option.help_text),
             ", ".join(f"`{command}`" for command in option.commands),
         ]
-        for option in OPTIONS
+        for option in all_options()
     ]
     parts += ["## Options\n", table(("option", "what it does", "magics and commands"), rows)]
     return page("Magics", *parts)
@@ -86,7 +86,9 @@ def command_page() -> str:
         parts += [f"## `nki-lab {name}`\n", _help(command.help or "")]
         rows = [_parameter(p) for p in command.params if p.name != "help"]
         parts += [table(("argument or option", "what it does"), rows)] if rows else []
-    variables = [[f"`{v.name}`", f"`{v.default}`", escaped(v.meaning)] for v in VARIABLES.values()]
+    variables = [
+        [f"`{c.env}`", f"`{c.text(c.default)}`", escaped(c.help_text)] for c in from_environment()
+    ]
     parts += ["## Environment variables\n", table(("variable", "default", "meaning"), variables)]
     return page("Commands", *parts)
 
@@ -139,7 +141,7 @@ def target_page() -> str:
 
 def glossary_page() -> str:
     """Return the page with every word that errors, views and options use."""
-    default = get_target(VARIABLES["target"].default)
+    default = get_target(TARGET.default)
     parts = [f"Numbers are those of `{default.name}`.\n"]
     for term in sorted(TERMS, key=lambda term: term.names[0]):
         if not term.names[0].startswith("%"):  # magics have a page of their own

@@ -27,8 +27,9 @@ _PUBLIC: dict[str, str] = {
     "step": "nki_lab.runtime",
     "uninstall": "nki_lab.api.install",
     "unload_ipython_extension": "nki_lab.magics.extension",
-    "use_cores": "nki_lab.runtime",
-    "use_target": "nki_lab.runtime",
+    "use": "nki_lab.choices",
+    "use_cores": "nki_lab.choices",
+    "use_target": "nki_lab.choices",
     "vary": "nki_lab.runtime",
 }
 

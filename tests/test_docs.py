@@ -17,11 +17,11 @@ import typer
 import nki_lab.language as nl
 from docs.generate import pages, write_pages
 from docs.markdown import escaped, prose, table
+from nki_lab.choices import from_environment
 from nki_lab.cli.main import app
 from nki_lab.errors import error_classes
 from nki_lab.isa import registry
-from nki_lab.session.table import OPTIONS
-from nki_lab.settings import VARIABLES
+from nki_lab.session.questions import all_options
 
 ROOT = Path(__file__).parents[1]
 #: What a browser fetches by itself when it shows a page.
@@ -113,10 +113,10 @@ def test_nothing_of_the_tables_is_left_out():
     assert {f"instructions/{name}.md" for name in registry} <= set(written)
     for kind in error_classes():
         assert f"\n## {kind.code} {kind.__name__}\n" in written["errors.md"]
-    for option in OPTIONS:
+    for option in all_options():
         assert any(row.startswith(f"| `{option.flag}") for row in rows(written["magics.md"]))
-    for variable in VARIABLES.values():
-        assert f"| `{variable.name}` |" in written["commands.md"]
+    for choice in from_environment():
+        assert f"| `{choice.env}` |" in written["commands.md"]
     for name in typer.main.get_command(app).commands:
         assert f"\n## `nki-lab {name}`\n" in written["commands.md"]
     for magic in ("%%nki", "%nki", "%nki_ir", "%nki_exercise", "%nki_doctor"):

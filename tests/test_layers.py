@@ -15,8 +15,8 @@ LINT = (
 )
 
 ROOMS = (
-    "api backends cli compiler dialects dtypes errors exercises explain frameworks ir isa kernels "
-    "language magics profiler progress rewrite runtime server session settings simulator source "
+    "api backends choices cli compiler dialects dtypes errors exercises explain frameworks ir isa kernels "
+    "language magics profiler progress rewrite runtime server session simulator source "
     "targets timing views widgets"
 ).split()
 

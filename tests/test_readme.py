@@ -17,11 +17,11 @@ from typer.testing import CliRunner
 
 import nki_lab.language as nl
 from nki_lab.api.install import aliases
+from nki_lab.choices import from_environment
 from nki_lab.cli import lab
 from nki_lab.cli.main import app
 from nki_lab.errors import NkiError
 from nki_lab.runtime import jit, run, step
-from nki_lab.settings import VARIABLES
 from nki_lab.targets import ALL_TARGETS
 from tests.magics.notebook import Notebook, bare, shell
 
@@ -42,7 +42,7 @@ COMMANDS = [line for line in LINES if line.startswith("nki-lab ")]
 
 
 def variables() -> str:
-    rows = [f"| `{v.name}` | `{v.default}` | {v.meaning} |" for v in VARIABLES.values()]
+    rows = [f"| `{c.env}` | `{c.text(c.default)}` | {c.help_text} |" for c in from_environment()]
     return "\n".join(["| variable | default | meaning |", "|---|---|---|", *rows, ""])
 
 

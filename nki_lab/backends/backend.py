@@ -17,13 +17,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from nki_lab.choices import BACKEND, Choices
 from nki_lab.compiler.program import CompiledKernel
 from nki_lab.compiler.retrace import Retrace
 from nki_lab.errors import ToolchainError
 from nki_lab.ir.program.execution import Execution
 from nki_lab.ir.program.nodes import Finding
 from nki_lab.profiler.profile import Profile
-from nki_lab.simulator import SimulatorOptions
 
 
 class Run:
@@ -84,13 +84,14 @@ class Backend(ABC):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         BACKENDS[cls.name] = cls()
+        BACKEND.offer(BACKENDS)
 
     @abstractmethod
     def run(
         self,
         compiled: CompiledKernel,
         arrays: Sequence[np.ndarray],
-        options: SimulatorOptions,
+        options: Choices,
         retrace: Retrace | None,
     ) -> Run:
         """Run a kernel and return what came out.
@@ -106,7 +107,7 @@ class Backend(ABC):
         self,
         compiled: CompiledKernel,
         ranks: Sequence[Sequence[np.ndarray]],
-        options: SimulatorOptions,
+        options: Choices,
         retrace: Retrace | None,
     ) -> Sequence[Run]:
         """Run a kernel as several ranks that meet in collectives; `ranks` are the arrays of each."""

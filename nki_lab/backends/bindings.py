@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+from nki_lab.choices import Choices
 from nki_lab.compiler.cores import pair_shared
 from nki_lab.compiler.program import CompiledKernel
 from nki_lab.compiler.reuse import Programs
-from nki_lab.simulator import Program, RaceWatch, SimulatorOptions
+from nki_lab.simulator import Program, RaceWatch
 
 #: Programs whose bindings are kept, each with on-chip memories and tensors in private HBM.
 KEPT = 8
@@ -38,15 +39,13 @@ class Binding(NamedTuple):
                 program.release()
 
 
-_Free = dict[tuple[SimulatorOptions, int], Binding]
+_Free = dict[tuple[Choices, int], Binding]
 #: The bindings that no run uses, by their program, the one used last at the end.
 _free: WeakKeyDictionary[Programs | CompiledKernel, _Free] = WeakKeyDictionary()
 
 
 @contextmanager
-def binding(
-    compiled: CompiledKernel, options: SimulatorOptions, ranks: int = 1
-) -> Iterator[Binding]:
+def binding(compiled: CompiledKernel, options: Choices, ranks: int = 1) -> Iterator[Binding]:
     """Give a binding for one run inside a `with` block; what failed is not used again."""
     program, form = compiled.programs or compiled, (options, ranks)
     bound = _free.get(program, {}).pop(form, None) or _bind(compiled, options, ranks)
@@ -59,7 +58,7 @@ def binding(
         _free.pop(next(iter(_free)), None)
 
 
-def _bind(compiled: CompiledKernel, options: SimulatorOptions, ranks: int) -> Binding:
+def _bind(compiled: CompiledKernel, options: Choices, ranks: int) -> Binding:
     kernels = (compiled.kernel, *compiled.others)
     pairs = pair_shared(*kernels) if compiled.others else []
     programs = []

@@ -10,13 +10,14 @@ import numpy as np
 
 from nki_lab.backends.backend import Backend, Run
 from nki_lab.backends.bindings import binding
+from nki_lab.choices import Choices
 from nki_lab.compiler.program import CompiledKernel
 from nki_lab.compiler.retrace import Retrace
 from nki_lab.errors import SimulationError, UninitializedRead
 from nki_lab.ir.program.execution import Execution, Iterations
 from nki_lab.ir.program.nodes import Finding, Kernel
 from nki_lab.profiler.profile import Profile
-from nki_lab.simulator import EagerRun, Program, SimulatorOptions, run_ranks
+from nki_lab.simulator import EagerRun, Program, run_ranks
 from nki_lab.timing import simulate_cores, simulate_time
 
 
@@ -84,7 +85,7 @@ class Simulator(Backend):
         self,
         compiled: CompiledKernel,
         arrays: Sequence[np.ndarray],
-        options: SimulatorOptions,
+        options: Choices,
         retrace: Retrace | None = None,
     ) -> SimulatedRun:
         """Run on one core, or on those of a logical core."""
@@ -94,7 +95,7 @@ class Simulator(Backend):
         self,
         compiled: CompiledKernel,
         ranks: Sequence[Sequence[np.ndarray]],
-        options: SimulatorOptions,
+        options: Choices,
         retrace: Retrace | None = None,
     ) -> Sequence[SimulatedRun]:
         """Run as several ranks, in turns."""

@@ -1,4 +1,4 @@
-"""What do `nki-lab compile`, `disasm` and `diff` do?"""
+"""The commands `nki-lab compile`, `disasm` and `diff`."""
 
 from __future__ import annotations
 
@@ -10,18 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nki_lab.cli.kernel_call import (
-    Allow,
-    Arguments,
-    Capacity,
-    Inputs,
-    Lnc,
-    Place,
-    Seed,
-    Skip,
-    Strict,
-    Target,
-)
+from nki_lab.cli.declared import with_options
+from nki_lab.cli.kernel_call import Arguments, Inputs, Place
 from nki_lab.source import text_of
 
 if TYPE_CHECKING:
@@ -35,11 +25,12 @@ Program = Annotated[
 ]
 
 
+@with_options("compile")
 def compile_(
+    options: Namespace,
     kernel: Place,
     inputs: Inputs = None,
     args: Arguments = None,
-    seed: Seed = 0,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -49,12 +40,6 @@ def compile_(
     source: Annotated[
         bool, typer.Option("--source/--no-source", help="keep the kernel's text in the file")
     ] = True,
-    target: Target = None,
-    lnc: Lnc = None,
-    capacity: Capacity = None,
-    skip: Skip = None,
-    strict: Strict = False,
-    allow: Allow = None,
 ) -> None:
     """Compile a kernel of a file for the shapes of its inputs, and write it to a file that runs anywhere.
 
@@ -64,22 +49,11 @@ def compile_(
     from nki_lab.compiler.program import SUFFIX
     from nki_lab.errors import NoKernel
     from nki_lab.runtime import KernelFunction
-    from nki_lab.session.within import session
+    from nki_lab.session.request import session
 
     check_outputs(kernel, output=output)
-    options = Namespace(
-        target=target,
-        lnc=lnc,
-        timeout=None,
-        capacity=capacity,
-        skip=skip,
-        strict=strict,
-        allow=allow,
-        max_trips=None,
-        debug=False,
-    )
     with session(options):
-        prepared = prepare_call(kernel, inputs or [], args or [], seed)
+        prepared = prepare_call(kernel, inputs or [], args or [], options.seed or 0)
         if not isinstance(prepared.kernel, KernelFunction):
             raise NoKernel(f"{kernel} is already compiled", help="name the file of its source")
         compiled = prepared.kernel.compile(**prepared.arguments).compiled

@@ -21,12 +21,12 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
+from nki_lab.choices import PROGRESS
 from nki_lab.cli.lab import jupyter_command
 from nki_lab.cli.workshop_files import SOLUTIONS, copy_workshop
 from nki_lab.errors import NkiError
 from nki_lab.exercises.catalog import workshop_folder
 from nki_lab.explain.doctor import Check, Examination, examine, install_command
-from nki_lab.settings import VARIABLES
 
 #: The notebook that is run: short, with kernels, checks and solved exercises.
 NOTEBOOK = Path(SOLUTIONS) / "01_first_kernel.ipynb"
@@ -181,7 +181,7 @@ def _notebook() -> Check:
     try:
         with tempfile.TemporaryDirectory() as folder:
             copied = copy_workshop(workshop_folder(), Path(folder), solutions=True)
-            os.environ[VARIABLES["progress"].name] = "none"  # it is not the user who solves them
+            os.environ[PROGRESS.env] = "none"  # it is not the user who solves them
             executed = notebook_file.execute(Path(folder) / NOTEBOOK, _SECONDS)
     except NkiError as error:
         return Check("workshop", False, error.message.splitlines()[0], "please report this")

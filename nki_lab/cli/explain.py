@@ -1,13 +1,14 @@
-"""What does `nki-lab explain` do?"""
+"""The command `nki-lab explain`."""
 
 from __future__ import annotations
 
+from argparse import Namespace
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from nki_lab.cli.kernel_call import Target
+from nki_lab.cli.declared import with_options
 
 
 class OptionsAreTopics(TyperCommand):
@@ -18,7 +19,9 @@ class OptionsAreTopics(TyperCommand):
         return super().parse_args(ctx, ["--", *args] if args == ["--target"] else args)
 
 
+@with_options("explain")
 def explain(
+    options: Namespace,
     topic: Annotated[
         str,
         typer.Argument(
@@ -27,7 +30,6 @@ def explain(
             " target, memory (psum) or engine"
         ),
     ],
-    target: Target = None,
 ) -> None:
     """Explain an error code, an instruction, a function, a method, an option, a chip, a memory or an engine.
 
@@ -37,9 +39,7 @@ def explain(
 
     nki-lab explain --check
     """
+    from nki_lab.choices import Choices
     from nki_lab.explain.pages import explain as page
-    from nki_lab.runtime.chosen import current_target, within
-    from nki_lab.settings import Settings
 
-    with within(target):
-        typer.echo(page(topic, current_target(Settings.read())))
+    typer.echo(page(topic, Choices.current().replace(target=options.target).chip))

@@ -15,8 +15,8 @@ from typing import Any
 
 import nbformat
 
+from nki_lab.choices import PROGRESS
 from nki_lab.errors import BadFile, UsageError
-from nki_lab.settings import VARIABLES
 
 _WIDGET_TYPES = (
     "application/vnd.jupyter.widget-view+json",
@@ -164,7 +164,7 @@ def execute(path: Path, seconds: int) -> Executed:
 
 def unattended() -> dict[str, str]:
     """Return the environment of notebooks that a command runs: what they solve, no learner has solved."""
-    return {**os.environ, VARIABLES["progress"].name: "none"}
+    return {**os.environ, PROGRESS.env: "none"}
 
 
 def clean(notebook: Any) -> None:

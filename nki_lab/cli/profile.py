@@ -1,4 +1,4 @@
-"""What does `nki-lab profile` do?"""
+"""The command `nki-lab profile`."""
 
 from __future__ import annotations
 
@@ -6,31 +6,14 @@ from argparse import Namespace
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nki_lab.cli.declared import declared
-from nki_lab.cli.kernel_call import (
-    Allow,
-    Analyse,
-    Arguments,
-    Call,
-    Capacity,
-    Debug,
-    Inputs,
-    Lnc,
-    MaxTrips,
-    Seed,
-    Skip,
-    Strict,
-    Target,
-    Timeout,
-    WhatIf,
-    called_kernel,
-)
+from nki_lab.cli.declared import with_options
+from nki_lab.cli.kernel_call import Arguments, Inputs, answered
 from nki_lab.errors import BadFile, UnknownOption
-from nki_lab.session.table import BY_NAME, Expression
+from nki_lab.session.questions import options_of
 from nki_lab.source import text_of
 
 if TYPE_CHECKING:
@@ -47,12 +30,12 @@ Profiled = Annotated[
 ]
 
 
+@with_options("profile")
 def profile(
+    options: Namespace,
     kernel: Profiled,
     inputs: Inputs = None,
     args: Arguments = None,
-    seed: Seed = 0,
-    call: Call = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -71,19 +54,6 @@ def profile(
             " or FILE.pftrace",
         ),
     ] = None,
-    start: Annotated[Any, declared("from")] = None,
-    end: Annotated[Any, declared("to")] = None,
-    analyse: Analyse = None,
-    what_if: WhatIf = None,
-    target: Target = None,
-    lnc: Lnc = None,
-    timeout: Timeout = None,
-    capacity: Capacity = None,
-    skip: Skip = None,
-    strict: Strict = False,
-    allow: Allow = None,
-    max_trips: MaxTrips = None,
-    debug: Debug = False,
 ) -> None:
     """Model where the time of a kernel goes: print the report, and write it for other tools.
 
@@ -98,57 +68,49 @@ def profile(
     from nki_lab.profiler.formats.chrome import save_chrome_trace
     from nki_lab.profiler.formats.files import check_ending, is_profile, save
     from nki_lab.profiler.profile import Profile
-    from nki_lab.session.views import answers
+    from nki_lab.session.answers import answers
 
     check_outputs(kernel, output=output, perfetto=perfetto)
     if output is not None:
         check_ending(output)
-    options = Namespace(
-        target=target,
-        lnc=lnc,
-        timeout=timeout,
-        capacity=capacity,
-        skip=skip,
-        strict=strict,
-        allow=allow,
-        max_trips=max_trips,
-        debug=debug,
-    )
+    start, end = getattr(options, "from"), options.to
     with ExitStack() as running:
         if is_profile(kernel):
-            _refuse_unused(kernel, options, inputs, args, seed, call)
-            found = Profile.load(kernel, target, start, end)
+            _refuse_unused(kernel, options, inputs, args)
+            timed = Profile.load(kernel, options.target, start, end)
         else:
-            called = called_kernel(kernel, inputs, args, seed, options, call)
-            found = running.enter_context(called)[0].profile.between(start, end)
-        typer.echo(report(found))
+            answer = running.enter_context(answered("profile", kernel, inputs, args, options))
+            answer.tell_findings(lambda line: typer.echo(line, err=True))
+            timed = answer.result.profile.between(start, end)
+        typer.echo(report(timed))
         if output is not None:
-            save(found, output)
+            save(timed, output)
             typer.echo(text_of(["", f"profile written to {output}"]))
         if perfetto is not None:
             native = perfetto.suffix.lower() == ".pftrace"
-            _write(save if native else save_chrome_trace, found, perfetto)
+            _write(save if native else save_chrome_trace, timed, perfetto)
             typer.echo(text_of(["", f"trace for Perfetto written to {perfetto}"]))
         # After the files: a question that has no answer is an error.
-        for answer in answers(found, analyse, what_if):
-            typer.echo(f"\n{answer}")
+        for text in answers(timed, options.analyse, options.what_if):
+            typer.echo(f"\n{text}")
+
+
+# What acts on a stored profile as well.
+_OF_PROFILES = ("target", "from", "to", "analyse", "what_if")
 
 
 def _refuse_unused(
-    file: str,
-    options: Namespace,
-    inputs: list[str] | None,
-    args: list[str] | None,
-    seed: int,
-    call: Expression | None,
+    file: str, options: Namespace, inputs: list[str] | None, args: list[str] | None
 ) -> None:
     """Raise UnknownOption for options about a run, where a profile of one is read."""
-    about_run = {"--input": inputs, "--arg": args, "--seed": seed, "--run": call}
+    about_run = {"--input": inputs, "--arg": args}
     about_run |= {
-        BY_NAME[name].flag: value for name, value in vars(options).items() if name != "target"
+        choice.flag: getattr(options, choice.name)
+        for choice in options_of("profile")
+        if choice.name not in _OF_PROFILES
     }
     for flag, value in about_run.items():
-        if value:
+        if value not in (None, False):
             raise UnknownOption(
                 f"{file} is a profile: nothing is run, and {flag} has no effect",
                 help=f"name the kernel's file, or leave {flag} out",

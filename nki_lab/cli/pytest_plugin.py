@@ -1,4 +1,4 @@
-"""How do kernels run inside pytest?
+"""Runs kernels inside pytest.
 
 The plugin is found by pytest wherever nki_lab is installed. Without its options it changes nothing:
 
@@ -14,24 +14,29 @@ The plugin is found by pytest wherever nki_lab is installed. Without its options
 from __future__ import annotations
 
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 import pytest
 
-_OPTIONS = ("target", "capacity", "allow", "max_trips")
+if TYPE_CHECKING:
+    from nki_lab.choices import Choice
+
+
+def _choices() -> list[Choice]:
+    from nki_lab.choices import CHOICES
+
+    return [choice for choice in CHOICES if "pytest" in choice.commands]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options, which have the meaning of the environment variables."""
-    from nki_lab.settings import VARIABLES
-
     group = parser.getgroup("nki", "kernels for AWS Trainium (nki_lab)")
-    for name in _OPTIONS:
-        variable = VARIABLES[name]
-        choices = {"choices": variable.choices} if variable.choices else {}
-        group.addoption(f"--nki-{name.replace('_', '-')}", help=variable.meaning, **choices)  # type: ignore[arg-type]
-    group.addoption(
-        "--nki-strict", action="store_true", help=VARIABLES["strict"].meaning.removeprefix("1: ")
-    )
+    for choice in _choices():
+        dest, flag = f"nki_{choice.name}", f"--nki-{choice.flag.removeprefix('--')}"
+        if choice.is_switch:
+            group.addoption(flag, dest=dest, action="store_true", help=choice.help_text)
+        else:
+            group.addoption(flag, dest=dest, metavar=choice.metavar, help=choice.help_text)
     group.addoption(
         "--nki-aliases",
         action="store_true",
@@ -61,21 +66,18 @@ def _make_aliases(config: pytest.Config) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Take the options for the whole run."""
-    from nki_lab.settings import Settings, names_in, override
-    from nki_lab.targets import get_target
-
-    given: dict[str, str | None] = {name: config.getoption(f"nki_{name}") for name in _OPTIONS}
-    given["strict"] = "1" if config.getoption("--nki-strict") else None
+    given = {choice: config.getoption(f"nki_{choice.name}") for choice in _choices()}
     stack = ExitStack()
-    if given["target"] is not None:
-        get_target(given["target"])  # a wrong name is told before any test runs
-    if given["allow"] is not None:
-        from nki_lab.compiler.findings import check_allowed
-
-        check_allowed(names_in(given["allow"]))
     if any(given.values()):
-        stack.enter_context(override(**given))
-        Settings.read()  # and a wrong number
+        from nki_lab.choices import inside
+        from nki_lab.session.reading import read_value
+
+        # A wrong value is told before any test runs.
+        values = {
+            choice.name: read_value(choice, value) if isinstance(value, str) else value or None
+            for choice, value in given.items()
+        }
+        stack.enter_context(inside(**values))
     config.add_cleanup(stack.close)
     _check_notebooks(config)
     _make_aliases(

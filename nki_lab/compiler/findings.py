@@ -4,42 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nki_lab.errors import (
-    NkiError,
-    StrictFinding,
-    UnknownOption,
-    close_matches,
-    error_classes,
-    joined,
-)
+from nki_lab.choices import allowable
+from nki_lab.errors import NkiError, StrictFinding, error_classes, joined
 from nki_lab.ir.program.nodes import Finding
-
-#: The version of NKI whose rules kernels are held to.
-NKI_VERSION = "0.6"
-
-
-def allowable() -> dict[str, type[NkiError]]:
-    """Return what kernels written for an older NKI may be allowed, by code."""
-    return {k.code: k for k in error_classes() if k.refused_since and _is_in_force(k)}
-
-
-def _is_in_force(kind: type[NkiError]) -> bool:
-    return _number(kind.refused_since) <= _number(NKI_VERSION)
-
-
-def _number(version: str) -> tuple[int, ...]:
-    return tuple(map(int, version.split(".")))
-
-
-def check_allowed(codes: Iterable[str]) -> None:
-    """Raise UnknownOption for a code that cannot be allowed."""
-    choices = allowable()
-    for code in codes:
-        if code not in choices:
-            raise UnknownOption(
-                f"`{code}` cannot be allowed: older versions of NKI have this rule, too",
-                help=close_matches(code, choices) or f"allow some of {', '.join(choices)}",
-            )
 
 
 def refusals(findings: Iterable[Finding], allowed: Iterable[str] = ()) -> list[NkiError]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from nki_lab.choices import SKIP_PASSES, Choices, check_allowed
 from nki_lab.compiler.cores import join_cores
-from nki_lab.compiler.findings import check_allowed, refuse_findings
+from nki_lab.compiler.findings import refuse_findings
 from nki_lab.compiler.frontend import SourceKernel
-from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes import Pass
 from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
 from nki_lab.compiler.passes.author_order import apply_schedule, check_names
@@ -53,7 +53,7 @@ def compile_kernel(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     target: Target,
-    options: CompileOptions,
+    options: Choices,
     cores: int = 1,
     watch: Watch | None = None,
     builder_of: Callable[..., Builder] = Builder,
@@ -86,7 +86,7 @@ def compile_kernel(
 
 
 def _passed(
-    traced: Sequence[Kernel], options: CompileOptions
+    traced: Sequence[Kernel], options: Choices
 ) -> tuple[list[tuple[str, Kernel]], list[Kernel]]:
     """Return the program of the first core after each pass, and those of all cores after the last."""
     of_cores = [list(_stages(kernel, options)) for kernel in traced]
@@ -104,7 +104,7 @@ def _passed(
 
 
 def _keep_order_where_faster(
-    of_cores: Sequence[list[tuple[str, Kernel]]], options: CompileOptions
+    of_cores: Sequence[list[tuple[str, Kernel]]], options: Choices
 ) -> None:
     """Go back to program order on both cores where their schedules, each faster alone, are slower together."""
     at = [name for name, _ in of_cores[0]].index(schedule.name)
@@ -117,7 +117,7 @@ def _keep_order_where_faster(
             stages[at:] = [(schedule.name, kernel), (insert_waits.name, waiting)]
 
 
-def _stages(kernel: Kernel, options: CompileOptions) -> Iterator[tuple[str, Kernel]]:
+def _stages(kernel: Kernel, options: Choices) -> Iterator[tuple[str, Kernel]]:
     """Yield a traced kernel, and what it is after each pass."""
     yield "trace", kernel
     if options.schedule:
@@ -141,3 +141,6 @@ def check_skipped(names: Iterable[str]) -> None:
             f"the pass `{name}` cannot be left out: {why}",
             help=close_matches(name, SKIPPABLE) or f"leave out some of {', '.join(SKIPPABLE)}",
         )
+
+
+SKIP_PASSES.offer(SKIPPABLE, check_skipped)

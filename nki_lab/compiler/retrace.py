@@ -8,15 +8,14 @@ and the induction variables of device loops, whose values only the device knows.
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
 
+from nki_lab.choices import Choices
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.loop_targets import LoopTarget, loop_targets
-from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.silence import silence
 from nki_lab.compiler.trace import TensorSpec, map_arguments, trace
 from nki_lab.dtypes import dtype_of
@@ -45,7 +44,7 @@ class Retrace:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         target: Target,
-        options: CompileOptions,
+        options: Choices,
     ) -> None:
         self.source = source
         self.args = tuple(forgotten(value) for value in args)
@@ -72,7 +71,7 @@ class Retrace:
                     self.args,
                     self.kwargs,
                     self.target,
-                    replace(self.options, strict=False),
+                    self.options.replace(strict=False),
                     compiled.program,
                     builder_of=reader,
                 )

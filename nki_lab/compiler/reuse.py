@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from nki_lab.compiler.options import CompileOptions
+from nki_lab.choices import Choices
 from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.program.nodes import Kernel, Loop
 from nki_lab.ir.tensor.fields import Dynamic
@@ -51,7 +51,7 @@ class Reuse:
         self.hits = 0
         self._alive: WeakValueDictionary[Any, Programs] = WeakValueDictionary()
 
-    def find(self, traced: Sequence[Kernel], options: CompileOptions) -> Programs | None:
+    def find(self, traced: Sequence[Kernel], options: Choices) -> Programs | None:
         """Return what was made of an equal trace, one kernel per core, under the same options."""
         programs = self._alive.get(_key(traced, options))
         if programs is None or not all(map(same_program, traced, programs.traced)):
@@ -59,7 +59,7 @@ class Reuse:
         self.hits += 1
         return programs
 
-    def note(self, programs: Programs, options: CompileOptions) -> None:
+    def note(self, programs: Programs, options: Choices) -> None:
         """Let programs be found by their trace while something else holds them."""
         self._alive[_key(programs.traced, options)] = programs
 
@@ -68,13 +68,13 @@ class Reuse:
         self._alive.clear()
 
 
-def _key(traced: Sequence[Kernel], options: CompileOptions) -> Any:
+def _key(traced: Sequence[Kernel], options: Choices) -> Any:
     """Return what tells most programs apart at once; equality is looked at in full afterwards."""
     first = traced[0]
     shapes = tuple((s.shape, str(s.dtype)) for s in first.inputs)
     sizes = tuple((len(k.instructions), len(k.storages)) for k in traced)
     files = tuple(_files(k) for k in traced)
-    return first.name, first.target.name, options, shapes, sizes, files
+    return first.name, first.target.name, options.for_compiler, shapes, sizes, files
 
 
 def _files(kernel: Kernel) -> tuple[tuple[str, ...], ...]:

@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.choices import Choices
 from nki_lab.compiler.check_arguments import find_arguments
 from nki_lab.compiler.check_language import check_called, errors_of, meet
 from nki_lab.compiler.findings import refusals
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.mistakes import what_was_meant
-from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.author_order import order_dependent
 from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.dtypes import DType, dtype_of
@@ -63,7 +63,7 @@ def trace(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     target: Target,
-    options: CompileOptions,
+    options: Choices,
     program: tuple[int, int] = (0, 1),
     watch: Watch | None = None,
     builder_of: Callable[..., Builder] = Builder,
@@ -101,7 +101,7 @@ def _traced(
     builder: Builder,
     source: SourceKernel,
     bound: dict[str, Any],
-    options: CompileOptions,
+    options: Choices,
     text_errors: list[NkiError],
 ) -> Kernel:
     target, program, watch = builder.target, builder.program, builder.watch

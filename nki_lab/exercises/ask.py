@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from nki_lab.choices import Choices
 from nki_lab.errors import ExerciseFailed, NkiError, UsageError
 from nki_lab.exercises.catalog import problem_of
 from nki_lab.exercises.coordinates import judge_places
@@ -15,9 +16,7 @@ from nki_lab.exercises.progress_file import progress, remember
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.text_table import text_table
 from nki_lab.runtime import Result
-from nki_lab.runtime.chosen import current_target
 from nki_lab.runtime.recording import record_runs
-from nki_lab.settings import Settings
 
 
 def check(id: str, given: Any, *, cause: Any = None, seed: int | None = None) -> None:
@@ -58,7 +57,7 @@ def check(id: str, given: Any, *, cause: Any = None, seed: int | None = None) ->
         raise verdict.error
     if verdict.reason is not None:
         raise _failed(problem, verdict.reason.message, verdict.reason.help)
-    timed = isinstance(problem, Task) and current_target(Settings.read()).name in problem.tiers
+    timed = isinstance(problem, Task) and Choices.current().chip.name in problem.tiers
     star = (
         ", with a star" if verdict.stars else "; there is a star for a faster one" if timed else ""
     )
@@ -218,7 +217,7 @@ def _next(problem: Problem) -> str:
 
 
 def _table(problem: Problem, verdict: Verdict) -> Sequence[str]:
-    target = current_target(Settings.read()).name
+    target = Choices.current().chip.name
     rows = [(what, found, limit) for what, found, limit in verdict.rows]
     return [f"{problem.id} {problem.title}, on {target}", *text_table(("", "", ""), rows, None)[1:]]
 

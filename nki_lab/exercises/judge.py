@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from nki_lab.choices import Choices
 from nki_lab.errors import ExerciseFailed, NkiError
 from nki_lab.exercises.attempt import Attempt, attempt, shown
 from nki_lab.exercises.counts import counts, never_written, race
@@ -17,8 +18,6 @@ from nki_lab.exercises.problem import Sizes, Task
 from nki_lab.exercises.reasons import Reason, why_wrong
 from nki_lab.exercises.touches import unneeded_reads
 from nki_lab.runtime import KernelFunction, jit
-from nki_lab.runtime.chosen import current_target
-from nki_lab.settings import Settings
 
 _DRAWN = 2
 _MARK = re.compile(r"^\s*\.\.\.\s*(#.*)?$", re.MULTILINE)
@@ -113,7 +112,7 @@ def is_skeleton(given: Any) -> bool:
 
 
 def _check_target(task: Task) -> None:
-    target = current_target(Settings.read()).name
+    target = Choices.current().chip.name
     if task.targets and target not in task.targets:
         raise ExerciseFailed(
             f"{task.id} is about {' and '.join(task.targets)}, and kernels are compiled for {target} here",

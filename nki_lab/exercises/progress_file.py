@@ -19,10 +19,10 @@ from typing import Any
 
 import platformdirs
 
+from nki_lab.choices import PROGRESS, Choices
 from nki_lab.exercises.catalog import all_problems
 from nki_lab.exercises.problem import Problem
 from nki_lab.profiler.text_table import text_table
-from nki_lab.settings import VARIABLES, Settings
 
 _VERSION = 1
 _FILE = "progress.json"
@@ -117,17 +117,13 @@ def progress() -> Progress:
     """Return what has been solved, as a page."""
     path = path_of_progress()
     states, note, _ = _read(path)
-    where = (
-        f"kept in {path}"
-        if path
-        else f"kept until this kernel ends ({VARIABLES['progress'].name}=none)"
-    )
+    where = f"kept in {path}" if path else f"kept until this kernel ends ({PROGRESS.env}=none)"
     return Progress(states, where, note)
 
 
 def path_of_progress() -> Path | None:
     """Return the file progress is kept in; None where it is kept in no file."""
-    choice = Settings.read().progress
+    choice = Choices.current().progress
     if choice == "none":
         return None
     if choice == "user":

@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 
 from nki_lab import __version__
+from nki_lab.choices import Choices
 from nki_lab.errors import NkiError
-from nki_lab.settings import Settings
 from nki_lab.source import text_of
-from nki_lab.targets import get_target
 
 _DISTRIBUTION = "nki-lab"
 _EXTENSION = "nki-lab"
@@ -157,7 +156,7 @@ def _official() -> Check:
 
 def _target() -> Check:
     try:
-        target = get_target(Settings.read().target)
+        target = Choices.current().chip
     except NkiError as error:
         return Check("target", False, error.message, error.help)
     return Check("target", True, f"{target.name} ({target.core_name})")

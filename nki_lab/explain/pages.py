@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import nki_lab.language as nl
+from nki_lab.choices import Choice, from_environment
 from nki_lab.dialects import NKI
 from nki_lab.dtypes import DTYPES, DType
 from nki_lab.errors import NkiError, UnknownTopic, close_matches, error_classes
@@ -18,9 +19,8 @@ from nki_lab.explain.glossary import TERMS, Term
 from nki_lab.explain.public_names import bare_names, find, page_of
 from nki_lab.isa import registry
 from nki_lab.isa.catalog import SHORT, call_text, page
-from nki_lab.session.parsing import option_help
-from nki_lab.session.table import OPTIONS, Option
-from nki_lab.settings import VARIABLES, Variable
+from nki_lab.session.questions import all_options
+from nki_lab.session.reading import option_help
 from nki_lab.targets import ALL_TARGETS, Target, get_target, target_names
 from nki_lab.targets.engines import Engine
 from nki_lab.targets.spaces import MemoryRegion
@@ -80,8 +80,8 @@ def _codes_near(name: str) -> str:
 def topics() -> tuple[str, ...]:
     """Return every name `explain` knows."""
     errors = [kind.code for kind in error_classes()]
-    options = [option.flag for option in OPTIONS]
-    variables = [variable.name for variable in VARIABLES.values()]
+    options = [option.flag for option in all_options()]
+    variables = [choice.env for choice in from_environment()]
     return (
         *errors,
         *options,
@@ -125,12 +125,17 @@ def setting(kind: type[NkiError]) -> str:
 
 
 def _option(name: str, target: Target) -> str | None:
-    found = [o for o in OPTIONS if o.name == name.removeprefix("--").replace("-", "_")]
+    found = [o for o in all_options() if o.flag == f"--{name.removeprefix('--').replace('_', '-')}"]
     return "\n\n".join(map(_option_page, found)) or None
 
 
-def _option_page(option: Option) -> str:
-    lines = [f"{option.flag} {option.metavar}".rstrip(), "", *textwrap.wrap(option.help, 92), ""]
+def _option_page(option: Choice) -> str:
+    lines = [
+        f"{option.flag} {option.metavar}".rstrip(),
+        "",
+        *textwrap.wrap(option.help_text, 92),
+        "",
+    ]
     return "\n".join([*lines, f"commands: {', '.join(option.commands)}"])
 
 
@@ -165,12 +170,14 @@ def _dtype(name: str, target: Target) -> str | None:
 
 
 def _variable(name: str, target: Target) -> str | None:
-    variable = next((v for v in VARIABLES.values() if v.name == name.upper()), None)
-    return None if variable is None else _variable_page(variable)
-
-
-def _variable_page(variable: Variable) -> str:
-    return f"{variable.name} (environment variable)\n\n{variable.meaning}\n\ndefault: {variable.default}"
+    choice = next((c for c in from_environment() if c.env == name.upper()), None)
+    if choice is None:
+        return None
+    lines = textwrap.wrap(choice.help_text, 92)
+    standard = choice.text(choice.default)
+    return "\n".join(
+        [f"{choice.env} (environment variable)", "", *lines, "", f"default: {standard}"]
+    )
 
 
 def _chip(name: str, target: Target) -> str | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from nki_lab.choices import Choices
 from nki_lab.ir.tensor.trace import active
-from nki_lab.settings import Settings
-from nki_lab.targets import Target, get_target
+from nki_lab.targets import Target
 
 _FP32_BYTES = 4
 
@@ -12,7 +12,7 @@ _FP32_BYTES = 4
 def active_target() -> Target:
     """Return the target of the kernel being traced, else the environment's."""
     builder = active.builder
-    return builder.target if builder is not None else get_target(Settings.read().target)
+    return builder.target if builder is not None else Choices.current().chip
 
 
 class TileSize:

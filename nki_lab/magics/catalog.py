@@ -10,6 +10,7 @@ import inspect
 import textwrap
 from typing import Any
 
+from nki_lab.choices import BadValue, Choice
 from nki_lab.dialects import NKI
 from nki_lab.errors import error_classes
 from nki_lab.explain.pages import topics
@@ -17,12 +18,8 @@ from nki_lab.isa.catalog import common_rules
 from nki_lab.magics.catalog_names import Names
 from nki_lab.magics.define import EXAMPLE
 from nki_lab.magics.extension import MAGICS
-from nki_lab.session.table import OPTIONS, BadValue, Option, options_of
+from nki_lab.session.questions import all_options, options_of
 from nki_lab.targets import ALL_TARGETS
-from nki_lab.timing.what_if import CHANGES
-
-# What the values of some options mean, where that is said one by one.
-_MEANINGS = {"what_if": {name: change.meaning for name, change in CHANGES.items()}}
 
 
 def catalog() -> dict[str, Any]:
@@ -42,7 +39,7 @@ def catalog() -> dict[str, Any]:
     names = Names.collect()
     return {
         "magics": dict(sorted(_magics().items())),
-        "options": {option.flag: _option(option) for option in OPTIONS if _in_cells(option)},
+        "options": {option.flag: _option(option) for option in all_options() if _in_cells(option)},
         "codes": {kind.code: _sentence(kind) for kind in error_classes()},
         "targets": [target.name for target in ALL_TARGETS],
         "example": textwrap.dedent(EXAMPLE),
@@ -92,27 +89,26 @@ def _words(magic: str) -> list[str]:
     return list(dict.fromkeys(topics())) if magic == "%nki_explain" else []
 
 
-def _in_cells(option: Option) -> bool:
+def _in_cells(option: Choice) -> bool:
     return any(command.startswith("%") for command in option.commands)
 
 
-def _option(option: Option) -> dict[str, Any]:
-    entry: dict[str, Any] = {"doc": option.help}
+def _option(option: Choice) -> dict[str, Any]:
+    entry: dict[str, Any] = {"doc": option.help_text}
     if option.metavar:
         entry["metavar"] = option.metavar
     if option.name == "expect":
         entry["codes"] = True
-    meanings = _MEANINGS.get(option.name, {})
-    if option.choices:
-        entry["values"] = {choice: meanings.get(choice, "") for choice in option.choices}
+    if option.values:
+        entry["values"] = {choice: option.meanings.get(choice, "") for choice in option.values}
         if _takes_several(option):
             entry["many"] = True
     return entry
 
 
-def _takes_several(option: Option) -> bool:
+def _takes_several(option: Choice) -> bool:
     try:
-        option.parse(",".join(option.choices[:2]))
+        option.parse(",".join(option.values[:2]))
     except BadValue:
         return False
     return True

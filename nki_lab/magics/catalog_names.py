@@ -15,6 +15,7 @@ from enum import Enum, EnumMeta
 from importlib import import_module
 from typing import Any
 
+from nki_lab.choices import inside
 from nki_lab.dialects import NKI
 from nki_lab.dtypes import DTYPES, DType
 from nki_lab.explain.glossary import TERMS
@@ -32,7 +33,6 @@ from nki_lab.isa.catalog import (
 )
 from nki_lab.isa.operators import Op
 from nki_lab.language.sizes import TileSize
-from nki_lab.settings import override
 from nki_lab.targets import ALL_TARGETS
 from nki_lab.targets.engines import Engine
 from nki_lab.targets.features import FEATURES
@@ -243,7 +243,7 @@ def _limits() -> Iterator[str]:
 def _limit(sizes: TileSize, name: str) -> dict[str, Any]:
     facts = {}
     for chip in _CHIPS:
-        with override(target=chip):
+        with inside(target=chip):
             facts[chip] = [f"{getattr(sizes, name):,}"]
     return {
         "kind": "limit",

@@ -28,8 +28,8 @@ from nki_lab.magics.cells import Cell
 from nki_lab.magics.define import no_only_function, parsed
 from nki_lab.magics.safe_statements import defines, is_safe_call, written_names
 from nki_lab.runtime import KernelFunction, jit
-from nki_lab.session.parsing import parse_line
-from nki_lab.session.within import session
+from nki_lab.session.reading import parse_line
+from nki_lab.session.request import session
 from nki_lab.source import stack_of_traceback
 
 MAGIC = "%%nki"

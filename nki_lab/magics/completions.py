@@ -10,7 +10,7 @@ from IPython.core.completer import (
 )
 
 from nki_lab.exercises.catalog import all_problems
-from nki_lab.session.table import options_of
+from nki_lab.session.questions import options_of
 
 
 @context_matcher()
@@ -28,10 +28,10 @@ def complete_options(context: CompletionContext) -> SimpleMatcherResult:
     if not equals:
         flag, value = (words[-2] if len(words) > 1 else ""), token
     option = options.get(flag)
-    if option is not None and option.choices:
+    if option is not None and option.values:
         *given, last = value.split(",")
-        left = [choice for choice in option.choices if choice not in given]
-        found = [choice for choice in left if choice.startswith(last)]
+        left = [value for value in option.values if value not in given]
+        found = [value for value in left if value.startswith(last)]
     elif option is not None and not option.is_switch:
         return SimpleMatcherResult(completions=[])  # an expression: names, as anywhere
     else:

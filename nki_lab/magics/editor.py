@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, InteractiveShell
 
 from nki_lab import __version__
+from nki_lab.choices import TARGET, Choices, choose
 from nki_lab.errors import NkiError
 from nki_lab.magics.cells import Cell, future_flags
 from nki_lab.magics.channel import Channel, Message
@@ -29,9 +30,7 @@ from nki_lab.magics.diagnostics import ByCell, CellIds, diagnostics
 from nki_lab.magics.front_end import running_cell
 from nki_lab.magics.run_list import RunList
 from nki_lab.runtime import Result
-from nki_lab.runtime.chosen import choose_target, current_target
 from nki_lab.runtime.recording import on_run
-from nki_lab.settings import Settings
 from nki_lab.source import headline
 from nki_lab.targets import get_target, target_names
 
@@ -173,7 +172,7 @@ class Editor:
             for origin, found in self._told.items():
                 self._send_marks(origin, found)
         elif kind == "target" and message.get("name") in target_names():
-            choose_target(message["name"])
+            choose(TARGET, message["name"], "%nki_target")
             self._send_status()
         elif kind == "check":
             text, cell = message.get("text"), message.get("cell")
@@ -182,7 +181,7 @@ class Editor:
 
     def _target_name(self) -> str:
         try:
-            return current_target(Settings.read()).name
+            return Choices.current().chip.name
         except NkiError:  # a chip that nobody knows, in the environment
             return ""
 

@@ -12,7 +12,7 @@ from nki_lab.exercises import ask
 from nki_lab.exercises.progress_file import progress
 from nki_lab.magics.cells import typed_stack
 from nki_lab.session.evaluate import evaluate
-from nki_lab.session.parsing import option_help, parse_line
+from nki_lab.session.reading import option_help, parse_line
 
 _MAGIC = "%nki_exercise"
 

@@ -8,6 +8,7 @@ import re
 from IPython.core.interactiveshell import InteractiveShell
 
 from nki_lab.api import install
+from nki_lab.choices import TARGET, forget_choices
 from nki_lab.magics.completions import complete_options
 from nki_lab.magics.editor import attach_editor, detach_editor
 from nki_lab.magics.exercise_magic import ExerciseMagics
@@ -17,12 +18,10 @@ from nki_lab.magics.nki_magic import NkiMagics
 from nki_lab.magics.progress import hide_progress, show_progress
 from nki_lab.magics.view_magics import ViewMagics
 from nki_lab.runtime import Result
-from nki_lab.runtime.chosen import forget_choice
-from nki_lab.settings import VARIABLES
 from nki_lab.source import number_cells
 from nki_lab.views.notebook import register, unregister
 
-_TARGET = VARIABLES["target"].name
+_TARGET = TARGET.env
 #: Every class of magics.
 MAGICS = (NkiMagics, LineMagics, ViewMagics, ExerciseMagics)
 
@@ -36,7 +35,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     Where the official package is installed, `import nki` outside `%%nki` cells stays the official
     one.
     """
-    forget_choice()
+    forget_choices()
     _before["target"] = os.environ.get(_TARGET)
     _before["aliases"] = install.is_installed()
     install.install()

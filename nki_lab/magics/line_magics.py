@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand
 
+from nki_lab.choices import TARGET, Choices, choose, whose_choice
 from nki_lab.errors import UnknownTopic
 from nki_lab.explain.doctor import Check, examine
 from nki_lab.explain.pages import explain
-from nki_lab.runtime.chosen import choose_target, current_target, whose_choice
-from nki_lab.session.parsing import parse_line
-from nki_lab.settings import Settings
+from nki_lab.session.reading import parse_line
 
 
 @magics_class
@@ -26,8 +25,8 @@ class LineMagics(Magics):
         """
         name = line.strip()
         if name:
-            choose_target(name)
-        target = current_target(Settings.read())
+            choose(TARGET, name, "%nki_target")
+        target = Choices.current().chip
         print(f"target {target.name} ({target.core_name}), {whose_choice()}")
 
     @no_var_expand
@@ -45,7 +44,7 @@ class LineMagics(Magics):
                 "%nki_explain needs the name of something to explain",
                 help="for example %nki_explain NKI203, or %nki_explain --check",
             )
-        print(explain(line.strip(), current_target(Settings.read())))
+        print(explain(line.strip(), Choices.current().chip))
 
     @no_var_expand
     @line_magic

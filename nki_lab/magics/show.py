@@ -1,35 +1,12 @@
-"""How does a notebook show a run?"""
+"""Shows a run below a cell."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 from IPython.display import display
 
-from nki_lab.errors import UsageError
 from nki_lab.profiler.profile import Profile
 from nki_lab.runtime import Result
-from nki_lab.source import Stack
 from nki_lab.views.display import display as displayed
-
-
-def profile_of(what: Any, stack: Stack = ()) -> Profile:
-    """Return the profile of a Result, a Profile, or of the file of that name.
-
-    Raises UsageError at `stack` for anything else, BadFile where a file holds none.
-    """
-    if isinstance(what, Result):
-        return what.profile
-    if isinstance(what, Profile):
-        return what
-    if isinstance(what, (str, Path)):
-        return Profile.load(what)
-    raise UsageError(
-        f"found {type(what).__name__}, expected a run",
-        stack=stack,
-        help="name a Result such as add_result, a Profile, or the file of a stored profile in quotes",
-    )
 
 
 def show(

@@ -15,11 +15,12 @@ from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand
 from IPython.display import display
 
 from nki_lab.errors import NoKernel, UsageError, close_matches
-from nki_lab.magics.show import profile_of, show
+from nki_lab.magics.show import show
 from nki_lab.profiler.analyses.report import summary_text
 from nki_lab.profiler.profile import Profile
 from nki_lab.runtime import Result
-from nki_lab.session.parsing import parse_line
+from nki_lab.session.answers import profile_of
+from nki_lab.session.reading import parse_line
 
 _LAST = "_nki"
 _VALUES = "for example tile_n=128,256,512 target=trn1,trn2, without spaces in between"

@@ -2,7 +2,6 @@
 
 from nki_lab.runtime.benchmark import benchmark
 from nki_lab.runtime.check import Comparison
-from nki_lab.runtime.chosen import use_cores, use_target
 from nki_lab.runtime.compare import compare
 from nki_lab.runtime.jit import CompiledFunction, KernelFunction, jit, simulate
 from nki_lab.runtime.launch import launch
@@ -30,7 +29,5 @@ __all__ = [
     "run",
     "simulate",
     "step",
-    "use_cores",
-    "use_target",
     "vary",
 ]

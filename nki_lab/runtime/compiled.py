@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from nki_lab.backends import BACKENDS, Backend, Run
+from nki_lab.choices import Choices
 from nki_lab.compiler.findings import refuse_findings
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.program import CompiledKernel
@@ -27,8 +28,7 @@ from nki_lab.runtime.call_form import CallForm, StoredForm
 from nki_lab.runtime.recording import record, warn_of
 from nki_lab.runtime.result import Result
 from nki_lab.runtime.steps import kept_inputs
-from nki_lab.settings import Settings
-from nki_lab.simulator import SimulatorOptions, of_rank
+from nki_lab.simulator import of_rank
 from nki_lab.targets import ALL_TARGETS
 from nki_lab.targets.spec import Target
 
@@ -38,13 +38,14 @@ class CompiledFunction:
 
     Attributes:
         compiled: the program, with its state after each pass.
+        choices: it was compiled and is run under.
         runs: how often it has been run.
     """
 
     def __init__(
         self,
         compiled: CompiledKernel,
-        options: SimulatorOptions,
+        choices: Choices,
         form: CallForm | StoredForm,
         retrace: Retrace | None = None,
     ) -> None:
@@ -52,7 +53,7 @@ class CompiledFunction:
         self._retrace = retrace
         self._form = form
         self.runs = 0
-        self._options = options
+        self.choices = choices
 
     @property
     def __name__(self) -> str:
@@ -95,7 +96,7 @@ class CompiledFunction:
             except KernelArgument as error:
                 raise of_rank(rank, error) from None
         runs = self._backend.run_ranks(
-            self.compiled, [arrays for _, arrays in found], self._options, self._retrace
+            self.compiled, [arrays for _, arrays in found], self.choices, self._retrace
         )
         self.runs += 1
         results = [
@@ -116,7 +117,7 @@ class CompiledFunction:
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], check: bool) -> Result:
         values, arrays = self._taken(args, kwargs, check)
         before = kept_inputs(self.compiled.kernel, arrays)
-        run = self._backend.run(self.compiled, arrays, self._options, self._retrace)
+        run = self._backend.run(self.compiled, arrays, self.choices, self._retrace)
         self.runs += 1
         return self._result(run, values, arrays, before)
 
@@ -124,12 +125,12 @@ class CompiledFunction:
         self, run: Run, values: list[Any], arrays: list[Any], *facts: Any, **more: Any
     ) -> Result:
         return result_of(
-            self.compiled, run, values, arrays, self._options, self._retrace, *facts, **more
+            self.compiled, run, values, arrays, self.choices, self._retrace, *facts, **more
         )
 
     @property
     def _backend(self) -> Backend:
-        return BACKENDS["simulator"]
+        return BACKENDS[self.choices.backend]
 
     def _taken(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], check: bool
@@ -139,13 +140,13 @@ class CompiledFunction:
         return values, self._form.arrays(arguments, check)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return stored_kernel, (self.compiled, self._options)
+        return stored_kernel, (self.compiled, self.choices)
 
     def __repr__(self) -> str:
         return f"<compiled NKI kernel {self.compiled.kernel.name} for {self.compiled.target.name}>"
 
 
-def stored_kernel(compiled: CompiledKernel, options: SimulatorOptions) -> CompiledFunction:
+def stored_kernel(compiled: CompiledKernel, options: Choices) -> CompiledFunction:
     """Return a kernel that was compiled elsewhere and is here without its source, ready to be called."""
     assert isinstance(compiled.source, StoredSource)
     form = StoredForm(compiled.source, compiled.kernel.inputs)
@@ -162,19 +163,12 @@ def check_cores(kernel: str, cores: int, target: Target) -> None:
         )
 
 
-def simulation_options(settings: Settings) -> SimulatorOptions:
-    """Return how the environment asks kernels to be run."""
-    return SimulatorOptions(
-        precise_fp=settings.precise_fp, strict=settings.strict, max_trips=settings.max_trips
-    )
-
-
 def result_of(
     compiled: CompiledKernel,
     run: Run,
     given: list[Any],
     arrays: Sequence[np.ndarray],
-    options: SimulatorOptions,
+    options: Choices,
     retrace: Retrace | None,
     before: dict[int, np.ndarray] | None = None,
     ranks: int = 1,

@@ -9,7 +9,6 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from importlib import import_module
 from pickle import PicklingError
 from types import CodeType, FunctionType
@@ -17,8 +16,8 @@ from typing import Any
 from weakref import WeakSet
 
 from nki_lab.backends.simulated import SimulatedRun
+from nki_lab.choices import Choices, names
 from nki_lab.compiler.frontend import SourceKernel
-from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.author_order import Edges, edges_of
 from nki_lab.compiler.pipeline import compile_kernel
 from nki_lab.compiler.program import CompiledKernel
@@ -30,19 +29,16 @@ from nki_lab.ir.tensor.trace import active
 from nki_lab.progress import phase
 from nki_lab.runtime.arrays import refuse_compiler
 from nki_lab.runtime.call_form import CallForm
-from nki_lab.runtime.chosen import chosen_cores, current_target, within
 from nki_lab.runtime.compiled import (
     CompiledFunction,
     check_cores,
     numpy_arguments,
     recorded,
     result_of,
-    simulation_options,
 )
 from nki_lab.runtime.recording import warn_of
 from nki_lab.runtime.result import Result
 from nki_lab.runtime.steps import kept_inputs
-from nki_lab.settings import Settings, names_in
 from nki_lab.simulator import EagerRun
 from nki_lab.source import headline
 from nki_lab.targets.spec import Target
@@ -123,12 +119,10 @@ class KernelFunction:
     @property
     def grid(self) -> int:
         """Number of cores a call launches on."""
-        return self.source.dialect.cores(self._grid)
+        return self._cores(self.choices(Choices.current()))
 
-    @property
-    def _grid(self) -> tuple[int, ...]:
-        cores = chosen_cores()
-        return self.launched_on or (() if cores is None else (cores,))
+    def _cores(self, choices: Choices) -> int:
+        return self.source.dialect.cores(choices.grid)
 
     def with_schedule(self, schedule: Sequence[tuple[str, str | Sequence[str]]]) -> KernelFunction:
         """Return the kernel with waits between instructions: `[("second", "first"), ("third", ["first", ...])]`.
@@ -163,11 +157,16 @@ class KernelFunction:
 
     def launch(self, *args: Any, target: str | Target | None = None, **kwargs: Any) -> Result:
         """Run on the simulator and return everything that is known about the run."""
-        with phase(self.__name__), within(target), _enough_memory(self):
-            settings = Settings.read()
-            if settings.debug or self.debug:
-                return self._debug(settings, args, kwargs)
-            compiled = self.compile(*args, **kwargs)
+        return self.launch_with(Choices.current().replace(target=target), args, kwargs)
+
+    def launch_with(
+        self, choices: Choices, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Result:
+        """Run under these choices and return everything that is known about the run."""
+        with phase(self.__name__), _enough_memory(self):
+            if choices.debug or self.debug:
+                return self._debug(self.choices(choices), args, kwargs)
+            compiled = self.compile_with(choices, args, kwargs)
             # Not checked against what was compiled: a kernel may change the objects it is given while it is traced.
             return compiled._launch(args, kwargs, check=False)
 
@@ -176,68 +175,72 @@ class KernelFunction:
 
         Values the kernel read from outside its arguments (globals, closures) stay as they were at this moment.
         """
-        settings = Settings.read()
+        return self.compile_with(Choices.current(), args, kwargs)
+
+    def compile_with(
+        self, choices: Choices, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> CompiledFunction:
+        """Compile for these arguments under these choices."""
+        choices = self.choices(choices)
         _, arguments = numpy_arguments(self.source, args, kwargs)
         form = CallForm(arguments)
-        compiled = self._compiled(settings, arguments)
-        retrace = self._retrace(settings, arguments)
-        return CompiledFunction(compiled, simulation_options(settings), form, retrace)
+        compiled = self._compiled(choices, arguments)
+        return CompiledFunction(compiled, choices, form, self._retrace(choices, arguments))
 
     def _compiled(
-        self, settings: Settings, arguments: inspect.BoundArguments, watch: Watch | None = None
+        self, choices: Choices, arguments: inspect.BoundArguments, watch: Watch | None = None
     ) -> CompiledKernel:
         compiled = compile_kernel(
-            self.source, arguments.args, arguments.kwargs, self._target(settings),
-            self.options(settings), self.grid, watch,
+            self.source, arguments.args, arguments.kwargs, self._target(choices),
+            choices, self._cores(choices), watch,
         )  # fmt: skip
         if compiled.programs in self._latest:
             self._latest.remove(compiled.programs)
         self._latest.append(compiled.programs)
         return compiled
 
-    def _retrace(self, settings: Settings, arguments: inspect.BoundArguments) -> Retrace:
+    def _retrace(self, choices: Choices, arguments: inspect.BoundArguments) -> Retrace:
         """Return what traces this call again."""
         return Retrace(
-            self.source, arguments.args, arguments.kwargs, self._target(settings), self.options(settings),
-        )  # fmt: skip
-
-    def options(self, settings: Settings) -> CompileOptions:
-        """Return the choices of a compilation: those of the environment, and of this kernel."""
-        return replace(
-            CompileOptions.from_settings(settings),
-            schedule=self.schedule,
-            allow=(*settings.allow, *self.allow),
-            grid=self._grid,
+            self.source, arguments.args, arguments.kwargs, self._target(choices), choices
         )
 
-    def _target(self, settings: Settings) -> Target:
+    def choices(self, choices: Choices) -> Choices:
+        """Return the choices with those that this kernel makes."""
+        return choices.replace(
+            schedule=self.schedule,
+            allow=(*choices.allow, *self.allow),
+            grid=self.launched_on or (() if choices.lnc is None else (choices.lnc,)),
+        )
+
+    def _target(self, choices: Choices) -> Target:
         """Return the machine to compile for; refuse what it cannot run."""
-        if not (settings.simulator or self.simulated):
+        if not (choices.simulator or self.simulated):
             raise ToolchainError(
                 "NKI_SIMULATOR=0 asks for the device, and running on a device is not supported yet",
                 help="unset NKI_SIMULATOR to run on the simulator",
             )
-        target = current_target(settings)
-        check_cores(self.__name__, self.grid, target)
+        target = choices.chip
+        check_cores(self.__name__, self._cores(choices), target)
         return target
 
-    def _debug(self, settings: Settings, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Result:
+    def _debug(self, choices: Choices, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Result:
         """Run while tracing."""
-        if self.grid > 1:
+        cores = self._cores(choices)
+        if cores > 1:
             raise NotModelled(
-                f"{self.__name__}[{self.grid}]: a debug run has one core, since cores are traced one after the other",
+                f"{self.__name__}[{cores}]: a debug run has one core, since cores are traced one after the other",
                 help="launch it on one core, or run it without debug",
             )
         values, arguments = numpy_arguments(self.source, args, kwargs)
         arrays = CallForm(arguments).arrays(arguments, check=False)
-        options = simulation_options(settings)
-        eager = EagerRun(self._target(settings), arrays, options)
-        compiled = self._compiled(settings, arguments, eager)
+        eager = EagerRun(self._target(choices), arrays, choices)
+        compiled = self._compiled(choices, arguments, eager)
         before = kept_inputs(compiled.kernel, arrays)  # which are written at the end
         outputs = eager.end(compiled.kernel)
-        retrace = self._retrace(settings, arguments)
+        retrace = self._retrace(choices, arguments)
         run = SimulatedRun.of(compiled, [eager], outputs, retrace)
-        return recorded(result_of(compiled, run, values, arrays, options, retrace, before))
+        return recorded(result_of(compiled, run, values, arrays, choices, retrace, before))
 
     def __repr__(self) -> str:
         return f"<NKI kernel {self.__name__}{self.__signature__}>"
@@ -397,7 +400,7 @@ def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
 def decorated(dialect: Dialect, fn: Any, keywords: dict[str, Any]) -> Any:
     """Make a function a kernel, or return the decorator where there is none: what the `jit` of a dialect does."""
     choices = dialect.choices(keywords)
-    choices["allow"] = names_in(choices.get("allow"))
+    choices["allow"] = names(choices.get("allow") or "")
     return functools.partial(_kernel_of, choices) if fn is None else _kernel_of(choices, fn)
 
 

@@ -1,27 +1,24 @@
-"""How is a kernel run as several ranks?"""
+"""Runs a kernel as several ranks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from nki_lab.choices import taken_choices, with_keywords
 from nki_lab.errors import KernelArgument, NotModelled
-from nki_lab.runtime.chosen import within
 from nki_lab.runtime.jit import KernelFunction, jit
 from nki_lab.runtime.result import Result
-from nki_lab.settings import Settings, override
-from nki_lab.targets.spec import Target
 
 Arguments = Mapping[str, Any] | tuple[Any, ...] | Any
 
 
+@with_keywords("nki_lab.launch")
 def launch(
     kernel: KernelFunction | Callable[..., Any],
     ranks: int,
     inputs: Sequence[Arguments] | Arguments,
-    *,
-    target: str | Target | None = None,
-    allow: str | None = None,
+    **choices: Any,
 ) -> list[Result]:
     """Compile a kernel once, run it as `ranks` ranks that meet in collectives, and return the Result of each.
 
@@ -34,8 +31,7 @@ def launch(
         ranks: how many.
         inputs: a list with the arguments of each rank: a tuple of them, a dict by name, or one array for a kernel of
             one parameter. A tuple or dict instead of a list is given to every rank.
-        target: a chip, such as trn2, or an alias; by default NEURON_PLATFORM_TARGET_OVERRIDE, else trn3.
-        allow: codes of errors that are findings instead, as for `nki_lab.run`.
+        {choices}
 
     Raises:
         KernelArgument: `inputs` do not fit the ranks or each other; the message names rank and argument.
@@ -46,20 +42,25 @@ def launch(
     The time a profile shows is that of one rank by itself: links and waiting for others are not modelled.
     """
     made = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
+    chosen = taken_choices("nki_lab.launch", choices)
+    if choices:
+        raise KernelArgument(
+            f"nki_lab.launch has no keyword `{next(iter(choices))}`",
+            help="write the arguments of the kernel in `inputs`",
+        )
     if type(ranks) is not int or ranks < 1:
         raise KernelArgument(
             f"{made.__name__} is launched as {ranks!r} ranks",
             help="write the number of ranks, e.g. nki_lab.launch(kernel, ranks=4, inputs=[...])",
         )
-    if Settings.read().debug:
+    if chosen.debug:
         raise NotModelled(
             f"{made.__name__} is launched as {ranks} ranks: a debug run has one, since it runs while it is traced",
             help="run it without debug",
         )
     calls = [_call(given) for given in _per_rank(made.__name__, ranks, inputs)]
     args, kwargs = calls[0]
-    with within(target), override(allow=allow):
-        compiled = made.compile(*args, **kwargs)
+    compiled = made.compile_with(chosen, args, kwargs)
     return compiled.launch_ranks(calls)
 
 

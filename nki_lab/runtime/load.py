@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from nki_lab.choices import Choices
 from nki_lab.compiler.program import CompiledKernel
 from nki_lab.errors import NotOnTarget
-from nki_lab.runtime.compiled import CompiledFunction, simulation_options, stored_kernel
-from nki_lab.settings import Settings
+from nki_lab.runtime.compiled import CompiledFunction, stored_kernel
 from nki_lab.targets import get_target
 from nki_lab.targets.spec import Target
 
@@ -32,4 +32,4 @@ def load(path: str | Path, target: str | Target | None = None) -> CompiledFuncti
             f"{Path(path).name} was compiled for {compiled.target.name}, not for {get_target(target).name}",
             help="compile the kernel again for the other chip: addresses and engines differ",
         )
-    return stored_kernel(compiled, simulation_options(Settings.read()))
+    return stored_kernel(compiled, Choices.current())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nki_lab.compiler.options import CompileOptions
+from nki_lab.choices import Choices
 from nki_lab.compiler.passes.insert_waits import insert_waits
 from nki_lab.ir.program.execution import Execution
 from nki_lab.ir.program.nodes import Finding
@@ -87,7 +87,7 @@ def _steady_ns(executions: Sequence[Execution]) -> int:
     """Return the mean time between the ends of calls in the steady state; a call ends with its last core."""
     calls = [
         Execution.of(
-            insert_waits(repeated(execution.kernel, CALLS), CompileOptions()),
+            insert_waits(repeated(execution.kernel, CALLS), Choices()),
             execution.trips * CALLS,
         )
         for execution in executions

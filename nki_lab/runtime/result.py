@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from nki_lab.backends import Run
+from nki_lab.choices import Choices
 from nki_lab.compiler.program import CompiledKernel
 from nki_lab.compiler.retrace import Retrace
 from nki_lab.ir.program.execution import Execution
@@ -27,7 +28,6 @@ from nki_lab.progress import phase
 from nki_lab.runtime.repeated_calls import Benchmark, benchmark_of
 from nki_lab.runtime.steps import steps_of_run
 from nki_lab.runtime.view_data import make_view_data
-from nki_lab.simulator import SimulatorOptions
 from nki_lab.timing.origins import kernel_lines, label_of
 from nki_lab.views.run import NoSteps, Steps, ViewData
 from nki_lab.views.texts import view_text
@@ -72,7 +72,7 @@ class Result:
     value: Any = field(repr=False)
     retrace: Retrace | None = field(default=None, repr=False)
     before: Mapping[int, np.ndarray] | None = field(default=None, repr=False)
-    options: SimulatorOptions = field(default_factory=SimulatorOptions, repr=False)
+    options: Choices = field(default_factory=Choices, repr=False)
     ranks: int = 1
 
     def __reduce__(self) -> tuple[Any, ...]:

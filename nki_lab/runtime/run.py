@@ -1,4 +1,4 @@
-"""How is a kernel run from Python, with everything known about the run kept?"""
+"""Runs a kernel from Python and keeps everything that is known about the run."""
 
 from __future__ import annotations
 
@@ -6,56 +6,38 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from nki_lab.choices import Choices, taken_choices, with_keywords
 from nki_lab.runtime.jit import KernelFunction, jit
 from nki_lab.runtime.result import Result
-from nki_lab.settings import override
-from nki_lab.targets.spec import Target
 
 
-def run(
-    kernel: KernelFunction | Callable[..., Any],
-    *args: Any,
-    target: str | Target | None = None,
-    capacity: str | None = None,
-    skip_passes: str | None = None,
-    strict: bool | None = None,
-    allow: str | None = None,
-    max_trips: int | None = None,
-    debug: bool | None = None,
-    **kwargs: Any,
-) -> Result:
+@with_keywords("nki_lab.run")
+def run(kernel: KernelFunction | Callable[..., Any], *args: Any, **kwargs: Any) -> Result:
     """Compile and simulate a kernel and return its Result.
 
     Args:
         kernel: a function decorated with `nki.jit`, or a plain function, or a functools.partial of one.
         args, kwargs: its arguments; arrays may be NumPy, PyTorch (CPU) or JAX arrays.
-        target: a chip, such as trn2, or an alias; by default NEURON_PLATFORM_TARGET_OVERRIDE, else trn3.
-        capacity: "error", or "finding" to run a kernel that does not fit into SBUF or PSUM.
-        skip_passes: names of compiler passes to leave out, separated by commas; "schedule" keeps the author's order.
-        strict: findings are errors.
-        allow: codes of errors, separated by commas, that are findings instead, so that a kernel written for an older
-            NKI runs: "NKI206" are integers for members of enumerations.
-        max_trips: trips that the device loops of the run may make together; more are an error.
-        debug: run instructions while they are traced, so that `print(tile)` and `breakpoint()` in the kernel see
-            values. One core only.
+        {choices}
 
-    None leaves a choice to its environment variable: NKI_LAB_CAPACITY, NKI_LAB_SKIP_PASSES, NKI_LAB_STRICT,
-    NKI_LAB_ALLOW, NKI_LAB_MAX_TRIPS, NKI_LAB_DEBUG.
+    What is not given, or None, is as `nki_lab.use`, else the environment chooses it.
+    """
+    called, choices, args, kwargs = kernel_call("nki_lab.run", kernel, args, kwargs)
+    return called.launch_with(choices, args, kwargs)
+
+
+def kernel_call(
+    function: str, kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[KernelFunction, Choices, tuple[Any, ...], dict[str, Any]]:
+    """Return the kernel, the choices and the arguments of a call of `nki_lab.run` or one of its relatives.
+
+    Arguments of a functools.partial come first; keywords that are choices of `function` are taken out.
     """
     while isinstance(kernel, partial):
         args, kwargs = (*kernel.args, *args), kernel.keywords | kwargs
         kernel = kernel.func
-    made = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
-    with override(
-        capacity=capacity,
-        skip_passes=skip_passes,
-        strict=_text(strict),
-        allow=allow,
-        max_trips=None if max_trips is None else str(max_trips),
-        debug=_text(debug),
-    ):
-        return made.launch(*args, target=target, **kwargs)
-
-
-def _text(choice: bool | None) -> str | None:
-    return None if choice is None else str(int(choice))
+    called = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
+    kwargs = dict(kwargs)
+    parameters = called.source.signature.parameters
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    return called, taken_choices(function, kwargs, parameters, takes_any), args, kwargs

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.choices import Choices
 from nki_lab.compiler.program import CompiledKernel
 from nki_lab.errors import KernelArgument, NkiError, NotModelled
 from nki_lab.ir.program.execution import Execution
@@ -16,7 +17,6 @@ from nki_lab.ir.text.literals import view_text
 from nki_lab.profiler.profile import Profile
 from nki_lab.progress import doing
 from nki_lab.runtime.view_data import make_view_data, place_finder
-from nki_lab.simulator import SimulatorOptions
 from nki_lab.simulator.stepping import SNAPSHOT_BYTES, Operand, Stepper
 from nki_lab.timing import simulate_time
 from nki_lab.views.run import NoSteps, Step, StepOperand, StepPass, Steps, ViewData
@@ -40,7 +40,7 @@ def steps_of_run(
     inputs: Sequence[np.ndarray],
     before: Mapping[int, np.ndarray] | None,
     outputs: Sequence[np.ndarray],
-    options: SimulatorOptions,
+    options: Choices,
     ranks: int,
 ) -> Steps:
     """Return the steps of a run that has ended, or why there are none.

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from nki_lab.backends.simulated import Simulator
+from nki_lab.choices import Choices
 from nki_lab.compiler.frontend import SourceKernel
-from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.pipeline import compile_kernel
 from nki_lab.compiler.program import CompiledKernel
 from nki_lab.compiler.retrace import Retrace
@@ -29,9 +29,8 @@ from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.program.execution import Execution, known_trips
 from nki_lab.ir.program.nodes import Kernel
 from nki_lab.profiler.profile import Profile
-from nki_lab.runtime.compiled import check_cores, simulation_options
+from nki_lab.runtime.compiled import check_cores
 from nki_lab.runtime.view_data import make_view_data
-from nki_lab.settings import Settings
 from nki_lab.targets.spec import Target
 from nki_lab.timing import simulate_cores, simulate_time
 from nki_lab.views.run import ViewData
@@ -57,7 +56,7 @@ class TimedCall:
     source: SourceKernel
     arguments: Mapping[str, Any]
     target: Target
-    options: CompileOptions
+    options: Choices
     cores: int = 1
     arrays: Mapping[str, np.ndarray] | None = None
     most: int = MOST_INSTRUCTIONS
@@ -138,7 +137,7 @@ def _profile(call: TimedCall, compiled: CompiledKernel, retrace: Retrace) -> Pro
 
 def _executions(call: TimedCall, compiled: CompiledKernel) -> list[Execution]:
     programs: tuple[Kernel, ...] = (compiled.kernel, *compiled.others)
-    trips = [known_trips(program, Settings.read().max_trips) for program in programs]
+    trips = [known_trips(program, Choices.current().max_trips) for program in programs]
     if None in trips:
         if call.arrays is None:
             raise NotModelled(
@@ -156,7 +155,7 @@ def _run(
 ) -> list[tuple[int, ...] | None]:
     """Return how often the loops of each core ran, on copies of the arrays cast to the dtypes compiled for."""
     given = [arrays[s.name].astype(s.dtype.host) for s in compiled.kernel.inputs]
-    run = Simulator().run(compiled, given, simulation_options(Settings.read()))
+    run = Simulator().run(compiled, given, Choices.current())
     return [execution.trips for execution in run.executions]
 
 

@@ -10,17 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.choices import Choices
 from nki_lab.compiler.retrace import Retrace, forgotten
 from nki_lab.compiler.trace import bind_arguments, is_array, map_arguments
 from nki_lab.errors import NkiError, UnknownOption
 from nki_lab.profiler.text_table import ANSWER_LINES
 from nki_lab.runtime.changed_globals import with_globals
-from nki_lab.runtime.chosen import current_target
 from nki_lab.runtime.compiled import numpy_arguments
 from nki_lab.runtime.jit import KernelFunction, jit
 from nki_lab.runtime.timing_only import MOST_INSTRUCTIONS, TimedCall, time_call
 from nki_lab.runtime.vary_parameters import CORES, TARGET, Changeable, changed_arguments
-from nki_lab.settings import Settings
 from nki_lab.targets import get_target
 from nki_lab.targets.spec import Target
 from nki_lab.views.run import ViewData
@@ -144,7 +143,7 @@ def _call(
     target: str | Target | None,
     simulate: bool,
 ) -> TimedCall:
-    settings = Settings.read()
+    choices = kernel.choices(Choices.current())
     _, bound = numpy_arguments(kernel.source, args, kwargs)
     arrays: dict[str, np.ndarray] = {}
 
@@ -158,9 +157,9 @@ def _call(
     return TimedCall(
         kernel.source,
         {name: forgotten(value) for name, value in bound.arguments.items()},
-        current_target(settings) if target is None else get_target(target),
-        kernel.options(settings),
-        kernel.grid,
+        choices.chip if target is None else get_target(target),
+        choices,
+        choices.lnc or 1,
         arrays if simulate else None,
     )
 

@@ -9,8 +9,8 @@ import numpy as np
 from nki_lab.errors import CheckFailed, NkiError, UsageError
 from nki_lab.runtime.arrays import is_foreign_array, to_numpy
 from nki_lab.runtime.check import Comparison, compare_arrays
-from nki_lab.session.parsing import Locate, nowhere
-from nki_lab.session.table import BY_NAME, Expression
+from nki_lab.session.questions import CHECK, Expression
+from nki_lab.session.reading import Locate, nowhere
 from nki_lab.source import Place, Span, Stack, headline, keep_lines, stack_of_traceback
 
 
@@ -120,7 +120,7 @@ def _pairs(found: Any, expected: Any, stack: Stack, at: str = "") -> list[tuple[
                 else "no such dict"
             )
             raise CheckFailed(
-                f"{_named(at)} is a dict with the keys {keys}, {BY_NAME['check'].flag} gives {given}",
+                f"{_named(at)} is a dict with the keys {keys}, {CHECK.flag} gives {given}",
                 stack=stack,
                 help="write a dict of references, one per key",
             )
@@ -130,7 +130,7 @@ def _pairs(found: Any, expected: Any, stack: Stack, at: str = "") -> list[tuple[
             parts = len(expected) if isinstance(expected, (tuple, list)) else 1
             what = f"{_named(at)} has" if at else "the run returns"
             raise CheckFailed(
-                f"{what} {len(found)} values, {BY_NAME['check'].flag} gives {parts}",
+                f"{what} {len(found)} values, {CHECK.flag} gives {parts}",
                 stack=stack,
                 help="write a tuple of references, one per value",
             )

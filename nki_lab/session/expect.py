@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from nki_lab.errors import ErrorNotRaised, KernelErrors, NkiError
-from nki_lab.session.parsing import Locate
+from nki_lab.session.reading import Locate
 
 
 @contextmanager

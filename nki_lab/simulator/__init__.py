@@ -2,14 +2,12 @@
 
 from nki_lab.simulator.eager import EagerRun
 from nki_lab.simulator.machine import Program, of_rank, run_ranks, simulate
-from nki_lab.simulator.options import SimulatorOptions
 from nki_lab.simulator.races import RaceWatch
 
 __all__ = [
     "EagerRun",
     "Program",
     "RaceWatch",
-    "SimulatorOptions",
     "of_rank",
     "run_ranks",
     "simulate",

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.choices import Choices
 from nki_lab.errors import NotModelled
 from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.definition.instruction import Instruction
@@ -25,7 +26,6 @@ from nki_lab.simulator.bind import Binder
 from nki_lab.simulator.late import Late, RegisterFile
 from nki_lab.simulator.machine import one_blas_thread
 from nki_lab.simulator.memory import Base, Memory, new_registers
-from nki_lab.simulator.options import SimulatorOptions
 from nki_lab.simulator.overwriting import Overwriting
 from nki_lab.simulator.rendezvous import DeviceLoop
 from nki_lab.simulator.unwritten import Unwritten
@@ -65,9 +65,9 @@ class EagerRun:
     """
 
     def __init__(
-        self, target: Target, arrays: Sequence[np.ndarray], options: SimulatorOptions | None = None
+        self, target: Target, arrays: Sequence[np.ndarray], options: Choices | None = None
     ) -> None:
-        self.options = options or SimulatorOptions()
+        self.options = options or Choices()
         self.trips: list[int] = []
         self.trips_made = 0
         self.register_file = RegisterFile()

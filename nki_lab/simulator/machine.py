@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+from nki_lab.choices import Choices
 from nki_lab.errors import KernelArgument
 from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.program.nodes import Finding, Kernel, Loop
@@ -25,7 +26,6 @@ from nki_lab.simulator.bind import Binder, Step, run_steps
 from nki_lab.simulator.late import Late, RegisterFile
 from nki_lab.simulator.meetings import CoreMeeting, RankMeeting
 from nki_lab.simulator.memory import Memory, fill_unwritten, new_registers, reset_registers
-from nki_lab.simulator.options import SimulatorOptions
 from nki_lab.simulator.overwriting import Overwriting
 from nki_lab.simulator.rendezvous import (
     DeviceLoop,
@@ -71,14 +71,14 @@ class Program:
     def __init__(
         self,
         kernel: Kernel,
-        options: SimulatorOptions | None = None,
+        options: Choices | None = None,
         rank: int = 0,
         ranks: int = 1,
         observers: Sequence[Observer] = (),
         checks: Sequence[Check] = (),
     ) -> None:
         self.kernel = kernel
-        self.options = options or SimulatorOptions()
+        self.options = options or Choices()
         self.place = Place(rank, kernel.program[0])
         self.world = World(ranks, kernel.program[1])
         self.memory = Memory.of(kernel, self.options)
@@ -372,7 +372,7 @@ def _tell(late: Late, observers: Sequence[Observer], i: Instruction) -> None:
 
 
 def simulate(
-    kernel: Kernel, arrays: Sequence[np.ndarray], options: SimulatorOptions | None = None
+    kernel: Kernel, arrays: Sequence[np.ndarray], options: Choices | None = None
 ) -> list[np.ndarray]:
     """Run a compiled kernel once on NumPy arrays and return its outputs."""
     return Program(kernel, options).run(arrays)

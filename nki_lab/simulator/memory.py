@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nki_lab.choices import Choices
 from nki_lab.dtypes import DType, dtype_of
 from nki_lab.errors import NotModelled
 from nki_lab.ir.definition.operands import State
@@ -17,7 +18,6 @@ from nki_lab.ir.tensor.footprint import footprint, overlap
 from nki_lab.ir.tensor.storage import Address, Storage
 from nki_lab.ir.tensor.view import NkiTensor, whole_view
 from nki_lab.isa import xorwow
-from nki_lab.simulator.options import SimulatorOptions
 from nki_lab.targets.spaces import PSUM, SBUF, SHARED_HBM, MemoryRegion
 from nki_lab.targets.spec import Target
 
@@ -48,7 +48,7 @@ class Memory:
         addresses: where each storage on chip lies, by id.
     """
 
-    def __init__(self, target: Target, options: SimulatorOptions) -> None:
+    def __init__(self, target: Target, options: Choices) -> None:
         self.target = target
         self.options = options
         self.outside: set[int] = set()
@@ -63,7 +63,7 @@ class Memory:
         self._shared: set[int] = set()
 
     @classmethod
-    def of(cls, kernel: Kernel, options: SimulatorOptions) -> Memory:
+    def of(cls, kernel: Kernel, options: Choices) -> Memory:
         """Return the memory of a compiled kernel."""
         made = cls(kernel.target, options)
         made.outside = {s.id for s in kernel.inputs} | {v.storage.id for v in kernel.outputs}

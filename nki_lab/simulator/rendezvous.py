@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
+from nki_lab.choices import Choices
 from nki_lab.errors import MissingPartner, NkiError
 from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.program.execution import too_many_trips
@@ -22,7 +23,6 @@ from nki_lab.progress import phase
 from nki_lab.simulator.bind import run_steps, tell_where
 from nki_lab.simulator.late import Late, RegisterFile
 from nki_lab.simulator.memory import Memory
-from nki_lab.simulator.options import SimulatorOptions
 from nki_lab.simulator.unwritten import Unwritten
 from nki_lab.source import Span, came_at
 
@@ -122,7 +122,7 @@ def _told(meeting: Meeting) -> Iterator[None]:
 class Runs(Protocol):
     """What runs device loops."""
 
-    options: SimulatorOptions
+    options: Choices
     register_file: RegisterFile
     trips: list[int]
     trips_made: int

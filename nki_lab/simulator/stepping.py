@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nki_lab.choices import Choices
 from nki_lab.errors import NkiError, NotModelled
 from nki_lab.ir.definition.instruction import READ, WRITE, Instruction
 from nki_lab.ir.program.nodes import Finding, Kernel, Loop
@@ -25,7 +26,6 @@ from nki_lab.ir.tensor.view import NkiTensor, whole_view
 from nki_lab.simulator.arguments import elements_of
 from nki_lab.simulator.bind import run_steps
 from nki_lab.simulator.machine import Program, one_blas_thread
-from nki_lab.simulator.options import SimulatorOptions
 from nki_lab.simulator.rendezvous import DeviceLoop
 from nki_lab.simulator.snapshots import Frame, Snapshots, changing
 
@@ -136,7 +136,7 @@ class Stepper:
         self,
         kernel: Kernel,
         arrays: Sequence[np.ndarray],
-        options: SimulatorOptions | None = None,
+        options: Choices | None = None,
         snapshot_bytes: int = SNAPSHOT_BYTES,
     ) -> None:
         _check_alone(kernel)

@@ -13,17 +13,17 @@ from nki_lab.api.official import coverage
 from nki_lab.cli import lab
 from nki_lab.cli.main import app
 from nki_lab.isa import registry
-from nki_lab.session.table import OPTIONS, options_of
+from nki_lab.session.questions import all_options, options_of
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", ["run", "profile"])
+@pytest.mark.parametrize("name", ["run", "profile", "compile"])
 def test_commands_have_the_options_of_the_table(name: str):
     shown = {flag: p for p in COMMANDS[name].params for flag in p.opts}
     for option in options_of(name):
-        assert shown[option.flag].help == option.help
-    assert {o.flag for o in OPTIONS if o.flag in shown} == {o.flag for o in options_of(name)}
+        assert shown[option.flag].help == option.help_text
+    assert {o.flag for o in all_options() if o.flag in shown} == {o.flag for o in options_of(name)}
 
 
 def test_every_command_has_a_sentence(command):

@@ -113,7 +113,7 @@ def test_without_options_nothing_is_changed(tmp_path):
     ("options", "words"),
     [
         (("--nki-target", "trn9"), "trn9"),
-        (("--nki-capacity", "no"), "invalid choice"),
+        (("--nki-capacity", "no"), "is none of error, finding"),
         (("--nki-allow", "NKI203"), "cannot be allowed"),
         (("--nki-max-trips", "0"), "above 0"),
     ],

@@ -18,8 +18,8 @@ import pytest
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
+from nki_lab.choices import Choices
 from nki_lab.compiler.frontend import SourceKernel
-from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.pipeline import PASSES, compile_kernel
 from nki_lab.compiler.program import CompiledKernel
 from nki_lab.errors import NkiError
@@ -27,7 +27,7 @@ from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.program.nodes import Kernel, OutputRef
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.operators import OPS
-from nki_lab.simulator import Program, SimulatorOptions
+from nki_lab.simulator import Program
 from nki_lab.targets import TRN2
 from nki_lab.targets.engines import GPSIMD, VECTOR
 from nki_lab.targets.spaces import PRIVATE_HBM, PSUM, SBUF, SHARED_HBM
@@ -44,7 +44,7 @@ def compiled(
     fn: Callable[..., Any], *args: Any, target: Target = TRN2, options: Any = None, **kwargs: Any
 ) -> CompiledKernel:
     """Compile a function for arguments."""
-    return compile_kernel(SourceKernel.of(fn), args, kwargs, target, options or CompileOptions())
+    return compile_kernel(SourceKernel.of(fn), args, kwargs, target, options or Choices())
 
 
 def failing(fn: Callable[..., Any], *args: Any, error: Any = NkiError, **kwargs: Any) -> Any:
@@ -76,10 +76,10 @@ def line_of(file: str, text: str) -> int:
     return next(n for n, line in enumerate(lines, 1) if text in line)
 
 
-def passed(kernel: Kernel, options: CompileOptions | None = None) -> Kernel:
+def passed(kernel: Kernel, options: Choices | None = None) -> Kernel:
     """Return a traced kernel after every pass."""
     for run_pass in PASSES:
-        kernel = run_pass(kernel, options or CompileOptions())
+        kernel = run_pass(kernel, options or Choices())
     return kernel
 
 
@@ -257,7 +257,7 @@ def integers(rng: np.random.Generator, shape: tuple[int, ...] = (ROWS, COLUMNS))
 
 def simulated(kernel: Kernel, arrays: Sequence[np.ndarray], **options: Any) -> list[np.ndarray]:
     """Run a compiled kernel on copies of the arrays."""
-    return Program(kernel, SimulatorOptions(**options)).run([a.copy() for a in arrays])
+    return Program(kernel, Choices(**options)).run([a.copy() for a in arrays])
 
 
 def shared_bytes(kernel: Kernel) -> list[tuple[str, str]]:

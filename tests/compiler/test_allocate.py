@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
-from nki_lab.compiler.options import CompileOptions
+from nki_lab.choices import Choices
 from nki_lab.errors import AddressConflict, OverCapacity, TensorArgument
 from nki_lab.ir.program.execution import Execution
 from nki_lab.ir.tensor.storage import Address
@@ -33,7 +33,7 @@ from tests.compiler.programs import (
     simulated,
 )
 
-FINDING = CompileOptions(capacity="finding")
+FINDING = Choices(capacity="finding")
 
 
 def addresses(kernel):

@@ -10,7 +10,7 @@ import pytest
 import nki_lab.language as nl
 from benchmarks.kernels import KERNELS
 from nki_lab.api import isa as nisa
-from nki_lab.compiler.options import CompileOptions
+from nki_lab.choices import Choices
 from nki_lab.isa import registry
 from nki_lab.simulator import Program
 from nki_lab.targets import TRN1, TRN2, TRN3
@@ -19,7 +19,7 @@ from tests.compiler.check_schedule import check_schedule
 from tests.compiler.programs import compiled
 from tests.compiler.test_schedule import latency
 
-AS_PREFERRED = CompileOptions(skip_passes=("balance_engines",))
+AS_PREFERRED = Choices(skip_passes=("balance_engines",))
 
 
 def copies(x, count=10, engine=Engine.unknown, others=0, dtype=nl.float32):
@@ -107,7 +107,7 @@ def summed(x, sums=0, busy=0):
     ],
 )
 def test_how_much_has_to_move(facts, engine):
-    options = CompileOptions(skip_passes=("remove_dead",))
+    options = Choices(skip_passes=("remove_dead",))
     kernel = compiled(summed, X[:, :2048], options=options, **facts).kernel
     assert [i.form.engine for i in kernel.instructions if i.definition.name == "tensor_copy"] == [engine]  # fmt: skip
 
@@ -148,7 +148,7 @@ def test_no_random_kernel_gets_slower(order):
             latency(
                 compiled(
                     mixed, X[:, :512], seed, target=(TRN2, TRN3)[seed % 2],
-                    options=CompileOptions(skip_passes=(*order, *skipped)),
+                    options=Choices(skip_passes=(*order, *skipped)),
                 ).kernel
             )
             for skipped in ((), ("balance_engines",))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from nki_lab.api import isa as nisa
-from nki_lab.compiler.options import CompileOptions
+from nki_lab.choices import Choices
 from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
 from nki_lab.compiler.passes.insert_waits import insert_waits
 from nki_lab.compiler.passes.remove_dead import remove_dead
@@ -27,7 +27,7 @@ from tests.compiler.check_schedule import check_schedule
 from tests.compiler.programs import SMALL, integers, passed, random_program, simulated, traced
 from tests.compiler.test_insert_waits import conflicts, unguarded
 
-OPTIONS = CompileOptions()
+OPTIONS = Choices()
 
 
 def programs(count, target=SMALL):

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from nki_lab.compiler.options import CompileOptions
+from nki_lab.choices import Choices
 from nki_lab.compiler.passes import dependences as ways
 from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
 from nki_lab.compiler.passes.dependences import dependences, dependences_of
@@ -18,7 +18,7 @@ from nki_lab.ir.program.nodes import Kernel
 from nki_lab.targets import TRN2
 from tests.compiler.programs import SMALL, random_program
 
-OPTIONS = CompileOptions(capacity="finding")
+OPTIONS = Choices(capacity="finding")
 SEEDS = range(30)
 
 

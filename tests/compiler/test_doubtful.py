@@ -8,7 +8,7 @@ import pytest
 import nki_lab
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
-from nki_lab.compiler.options import CompileOptions
+from nki_lab.choices import Choices
 from nki_lab.errors import AddressConflict, KernelResult, TensorOperator
 from nki_lab.runtime.jit import jit
 from nki_lab.source import Span
@@ -41,7 +41,7 @@ def test_a_copy_between_unrelated_shapes_names_both():
         assert part in there.message and there.help
     assert Span.of(back.stack[0]).line == at("# other grouping") + 1
     assert np.array_equal(jit(copies)(x, 128, 512), x)
-    error = failing(copies, x, 128, 512, options=CompileOptions(strict=True))
+    error = failing(copies, x, 128, 512, options=Choices(strict=True))
     assert "row-major" in str(error)
 
 

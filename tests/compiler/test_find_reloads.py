@@ -8,7 +8,7 @@ import pytest
 import nki_lab.language as nl
 from benchmarks.kernels import add, matmul
 from nki_lab.api import isa as nisa
-from nki_lab.compiler.options import CompileOptions
+from nki_lab.choices import Choices
 from nki_lab.source import Span
 from nki_lab.targets import TRN2
 from tests.compiler.programs import compiled, line_of
@@ -113,7 +113,7 @@ def test_tiles_that_take_turns_at_a_place_are_no_copies(overlap):
         nisa.dma_copy(dst=out, src=b)
         return out
 
-    options = CompileOptions(capacity="finding")  # tiles over each other are told, and run
+    options = Choices(capacity="finding")  # tiles over each other are told, and run
     assert len(told(kernel, X, options=options)) == (0 if overlap else 1)
 
 
@@ -158,4 +158,4 @@ def test_a_load_in_a_loop_of_the_device_is_needed_where_the_loop_changes_the_til
 
 
 def test_it_can_be_left_out():
-    assert told(twice, X, options=CompileOptions(skip_passes=("find_reloads",))) == []
+    assert told(twice, X, options=Choices(skip_passes=("find_reloads",))) == []

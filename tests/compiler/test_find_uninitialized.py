@@ -6,7 +6,7 @@ import pytest
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
-from nki_lab.compiler.options import CompileOptions
+from nki_lab.choices import Choices
 from nki_lab.errors import UninitializedRead
 from tests.compiler.programs import compiled, line_of, simulated
 
@@ -36,7 +36,7 @@ def test_a_finding_names_tile_elements_and_line():
 
 def test_strict_makes_it_an_error():
     with pytest.raises(UninitializedRead, match="1024 of 2048 elements") as caught:
-        compiled(half_written, X, options=CompileOptions(strict=True))
+        compiled(half_written, X, options=Choices(strict=True))
     assert caught.value.span.line == line_of(__file__, "# half of it")
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nki_lab.api import isa as nisa
-from nki_lab.compiler.options import CompileOptions
+from nki_lab.choices import Choices
 from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
 from nki_lab.compiler.passes.dependences import dependences
 from nki_lab.compiler.passes.insert_waits import insert_waits
@@ -175,7 +175,7 @@ def test_waits_are_implied_across_engines_and_transfers():
 
 def test_without_any_one_wait_a_tiled_kernel_is_broken():
     arrays = np.ones((128, 128), np.float32), np.ones((128, 512), np.float32)
-    kernel = compiled(matmul, *arrays, options=CompileOptions()).kernel
+    kernel = compiled(matmul, *arrays, options=Choices()).kernel
     assert check_schedule(kernel, kernel) == []
     for n, waits in enumerate(kernel.waits):
         for k in waits:
@@ -244,7 +244,7 @@ def waits_of(build, target=TRN2):
     assert not b.errors, b.errors[0]
     kernel = traced(b)
     for run_pass in (allocate_sbuf, allocate_psum, insert_waits):
-        kernel = run_pass(kernel, CompileOptions())
+        kernel = run_pass(kernel, Choices())
     return kernel.waits
 
 
@@ -362,7 +362,7 @@ def test_dependences_in_hbm_miss_nothing(data):
             else:
                 nisa.dma_copy(dst=b.allocate(view.shape, view.dtype, PRIVATE_HBM), src=view)
     b.errors.clear()  # patterns that write an element twice are no matter here
-    kernel = insert_waits(traced(b), CompileOptions())
+    kernel = insert_waits(traced(b), Choices())
     assert unguarded(kernel) == []
 
 

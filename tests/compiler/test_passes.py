@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from nki_lab.choices import Choices
 from nki_lab.compiler import passes
-from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes import Pass
 from nki_lab.compiler.pipeline import PASSES
 from nki_lab.ir.text.printer import print_kernel
@@ -39,6 +39,6 @@ def test_a_pass_turns_one_program_into_another(case: Path, golden: Golden):
     kernel = read_kernel(before)
     assert print_kernel(kernel) == before
     [run] = [each for each in PASSES if each.name == case.stem.partition(".")[0]]
-    after = print_kernel(run(kernel, CompileOptions()))
+    after = print_kernel(run(kernel, Choices()))
     assert after != before
     golden(before + LINE + after, f"passes/{case.name}")

@@ -4,7 +4,7 @@ import numpy as np
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
-from nki_lab.compiler.options import CompileOptions
+from nki_lab.choices import Choices
 from nki_lab.compiler.passes.insert_waits import insert_waits
 from nki_lab.source import Span
 from tests.compiler.programs import compiled, line_of, simulated
@@ -132,7 +132,7 @@ def read_through_another(x):
 
 
 def test_what_is_read_through_a_tile_at_the_same_place_stays():
-    kernel = compiled(read_through_another, X, options=CompileOptions(capacity="finding")).kernel
+    kernel = compiled(read_through_another, X, options=Choices(capacity="finding")).kernel
     assert names(kernel) == ["dma_copy", "memset", "dma_copy"]
     (out,) = simulated(kernel, [X])
     np.testing.assert_array_equal(out, np.concatenate([np.full((128, 4), 7), X[:, 4:]], axis=1))

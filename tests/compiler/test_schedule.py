@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import nki_lab.language as nl
 from benchmarks.kernels import KERNELS
 from nki_lab.api import isa as nisa
+from nki_lab.choices import Choices
 from nki_lab.compiler.frontend import SourceKernel
-from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
 from nki_lab.compiler.passes.dependences import dependences_of
 from nki_lab.compiler.passes.estimate import Edges, Piece
@@ -46,7 +46,7 @@ from tests.compiler.programs import (
     traced,
 )
 
-AS_WRITTEN = CompileOptions(skip_passes=("schedule",))
+AS_WRITTEN = Choices(skip_passes=("schedule",))
 
 
 def in_author_order(kernel):
@@ -290,7 +290,7 @@ def test_the_program_after_it_is_a_stage_of_its_own():
 @pytest.mark.parametrize("name", [p.name for p in PASSES if not p.skippable])
 def test_a_pass_that_values_depend_on_cannot_be_left_out(name):
     with pytest.raises(UnknownOption, match="no program can run without it"):
-        compiled(rows_of(unrolled), X, options=CompileOptions(skip_passes=(name,)))
+        compiled(rows_of(unrolled), X, options=Choices(skip_passes=(name,)))
 
 
 # -- the estimate -------------------------------------------------------------------------------------------------
@@ -402,7 +402,7 @@ def _random_steps(seed):
 def _of_both_cores(seed, options):
     x = np.random.default_rng(seed).standard_normal((128, 256)).astype(np.float32)
     given, source = (x, _random_steps(seed)), SourceKernel.of(_exchanging)
-    both = compile_kernel(source, given, {}, TRN2, options or CompileOptions(), cores=2)
+    both = compile_kernel(source, given, {}, TRN2, options or Choices(), cores=2)
     return both.kernel, *both.others
 
 

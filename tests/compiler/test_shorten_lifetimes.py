@@ -5,9 +5,9 @@ import pytest
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
-from nki_lab.compiler.options import CompileOptions
+from nki_lab.choices import Choices, use_target
 from nki_lab.errors import OverCapacity
-from nki_lab.runtime import jit, use_target
+from nki_lab.runtime import jit
 from nki_lab.targets import TRN2
 from tests.compiler.check_schedule import check_schedule
 from tests.compiler.programs import check_placement, compiled, integers, simulated
@@ -92,7 +92,7 @@ def drained_afterwards(lhs, rhs):
 
 def test_accumulators_are_drained_early_and_all_else_keeps_its_order(rng):
     lhs, rhs = integers(rng, (256, 1536)), integers(rng, (256, 512))
-    options = CompileOptions(skip_passes=("schedule",))
+    options = Choices(skip_passes=("schedule",))
     kernel = compiled(drained_afterwards, lhs, rhs, options=options).kernel
     check_placement(kernel)
     names = [i.definition.name for i in kernel.instructions]

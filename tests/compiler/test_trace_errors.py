@@ -9,7 +9,7 @@ import pytest
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
-from nki_lab.compiler.options import CompileOptions
+from nki_lab.choices import Choices
 from nki_lab.errors import (
     InstructionError,
     KernelErrors,
@@ -322,7 +322,7 @@ def presence(x, mask=None):
 def test_findings_are_errors_under_strict():
     (finding,) = [f for f in compiled(presence, X).findings if f.kind == "portability"]
     assert "only tells that it is there" in finding.message
-    error = failing(presence, X, options=CompileOptions(strict=True))
+    error = failing(presence, X, options=Choices(strict=True))
     assert error.span.line == at("# presence")
     assert isinstance(error, (StrictFinding, NkiError))
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from nki_lab.api.install import aliases
+from nki_lab.choices import inside, use_target
 from nki_lab.errors import ExerciseFailed, NkiError, TensorArgument, UnknownExercise, UsageError
 from nki_lab.exercises import answer, check, hint, statement
 from nki_lab.exercises.catalog import all_problems
-from nki_lab.runtime import run, use_target
-from nki_lab.settings import override
+from nki_lab.runtime import run
 from tests.exercises.answers import Changed, kernel_of, of_value, part_of, zeros
 
 with aliases():
@@ -241,7 +241,7 @@ def test_a_cause_is_named_before_the_correction_is_looked_at():
 
 
 def test_a_statement_says_what_is_asked_and_how_to_answer():
-    with override(progress="none"):
+    with inside(progress="none"):
         assert "write scaled_sum(a, b)" in statement("01.1")
         assert 'next: answer("04.2", ...)' in statement("04.2")
         assert "    dma      the transfers" in statement("04.2")

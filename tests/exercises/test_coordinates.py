@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from nki_lab.api.install import aliases
+from nki_lab.choices import use_target
 from nki_lab.errors import NotModelled
 from nki_lab.exercises.coordinates import judge_places
 from nki_lab.exercises.judge import judge
 from nki_lab.exercises.problem import Places, Task
 from nki_lab.exercises.touches import touched
-from nki_lab.runtime import run, use_target
+from nki_lab.runtime import run
 
 with aliases():
     import nki

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from nki_lab.choices import use_target
 from nki_lab.errors import ExerciseFailed
 from nki_lab.exercises import answer, check
 from nki_lab.exercises.catalog import lesson_folders
 from nki_lab.exercises.coordinates import judge_places
 from nki_lab.exercises.judge import judge
 from nki_lab.exercises.problem import Places, Problem, Question, Task
-from nki_lab.runtime import use_target
 from tests.exercises.answers import (
     PLACES,
     PROBLEMS,

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from nki_lab.choices import use_target
 from nki_lab.errors import ExerciseFailed
 from nki_lab.exercises import check, hint, progress, statement
 from nki_lab.exercises.catalog import all_problems
 from nki_lab.exercises.progress_file import Progress, State, remember
-from nki_lab.runtime import use_target
 from tests.exercises.answers import kernel_of
 
 DAMAGE = {

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from nki_lab.api.install import aliases
+from nki_lab.choices import use_target
 from nki_lab.exercises.judge import Verdict, judge
 from nki_lab.exercises.problem import Limits, Task, Tiers
 from nki_lab.exercises.reasons import where
-from nki_lab.runtime import use_target
 
 with aliases():
     import nki

@@ -15,7 +15,7 @@ from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa import registry
 from nki_lab.isa.catalog import rows
 from nki_lab.isa.example import example_call
-from nki_lab.session.table import options_of
+from nki_lab.session.questions import options_of
 from nki_lab.targets import ALL_TARGETS, TRN2
 from nki_lab.targets.engines import Engine
 from nki_lab.targets.spaces import MemoryRegion

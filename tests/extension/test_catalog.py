@@ -8,7 +8,7 @@ import nki_lab
 import nki_lab.language as nl
 from nki_lab.isa import registry
 from nki_lab.magics.catalog import catalog, with_chips
-from nki_lab.session.table import options_of
+from nki_lab.session.questions import options_of
 from tests.golden import Golden
 
 ROOT = Path(__file__).parents[2]

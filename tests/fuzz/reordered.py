@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.choices import Choices
 from nki_lab.ir.definition.instruction import READ, Instruction
 from nki_lab.ir.program.nodes import Kernel, Loop
 from nki_lab.ir.tensor.register import Register
 from nki_lab.ir.tensor.view import NkiTensor
-from nki_lab.simulator import Program, SimulatorOptions
+from nki_lab.simulator import Program
 from nki_lab.simulator.bind import run_steps
 from nki_lab.simulator.machine import one_blas_thread
 from nki_lab.targets.engines import DMA, SYNC
@@ -48,7 +49,7 @@ class _ByInstruction(Program):
     def __init__(self, kernel: Kernel) -> None:
         self.calls: list[list[Any]] = []
         self.clears: dict[int, list[Any]] = {}
-        super().__init__(kernel, SimulatorOptions(shared_bytes=True))
+        super().__init__(kernel, Choices(shared_bytes=True))
 
     def _bind_instruction(self, i: Instruction, steps: list[Any]) -> None:
         calls: list[Any] = []

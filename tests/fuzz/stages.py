@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.compiler.options import CompileOptions
+from nki_lab.choices import Choices
 from nki_lab.compiler.passes.author_order import apply_schedule
 from nki_lab.compiler.pipeline import PASSES
 from nki_lab.compiler.program import CompiledKernel, from_json, to_json
@@ -18,7 +18,7 @@ from nki_lab.ir.program.nodes import Kernel
 from nki_lab.ir.program.verify import verify
 from nki_lab.ir.text.printer import print_kernel
 from nki_lab.isa.reading import read_kernel
-from nki_lab.simulator import Program, SimulatorOptions
+from nki_lab.simulator import Program
 from nki_lab.targets import ALL_TARGETS
 from nki_lab.timing.options import TimingOptions
 from nki_lab.timing.schedule import schedule as timeline
@@ -34,7 +34,7 @@ class Differs(AssertionError):
 def run(kernel: Kernel, arrays: Sequence[np.ndarray], **options: Any) -> list[np.ndarray]:
     """Return the results of a kernel, and its arguments as they are after the run."""
     held = [a.copy() for a in arrays]
-    outputs = Program(kernel, SimulatorOptions(**options)).run(held)
+    outputs = Program(kernel, Choices(**options)).run(held)
     return [*outputs, *held]
 
 
@@ -154,7 +154,7 @@ def _stages(w: Written, skips: Sequence[str] | None = None) -> list[tuple[str, K
     """Return the kernel after each pass, the traced one first."""
     skips = w.choices.skips if skips is None else skips
     capacity = "finding" if w.choices.overlaps else "error"
-    options = CompileOptions(schedule=w.schedule, capacity=capacity, skip_passes=tuple(skips))
+    options = Choices(schedule=w.schedule, capacity=capacity, skip_passes=tuple(skips))
     stages = [("trace", w.kernel)]
     if w.schedule:
         try:

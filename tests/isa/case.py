@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.choices import Choices
 from nki_lab.compiler.cores import pair_shared
-from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
 from nki_lab.dtypes import DType, dtype_of
 from nki_lab.ir.building.builder import Builder
@@ -31,7 +31,7 @@ from nki_lab.ir.program.nodes import Kernel
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa import registry
 from nki_lab.isa.operators import OPS
-from nki_lab.simulator import Program, SimulatorOptions, run_ranks, simulate
+from nki_lab.simulator import Program, run_ranks, simulate
 from nki_lab.targets import get_target
 from nki_lab.targets.spaces import HBM, PSUM, SBUF, SHARED_HBM, MemoryRegion
 from nki_lab.targets.spec import Target
@@ -211,14 +211,14 @@ class Traced:
 
     def simulate(self, **options: Any) -> dict[str, np.ndarray]:
         """Run on the simulator and return the contents of the expected tiles."""
-        results = self.run(self.kernel, SimulatorOptions(**options))
+        results = self.run(self.kernel, Choices(**options))
         return dict(zip(self.outputs, results, strict=True))
 
     def inputs_of(self, rank: int) -> list[np.ndarray]:
         """Return the arrays of a rank."""
         return [data[rank] for data in self._inputs] if self.case.ranks > 1 else self._inputs
 
-    def run(self, kernel: Kernel, options: SimulatorOptions | None = None) -> list[np.ndarray]:
+    def run(self, kernel: Kernel, options: Choices | None = None) -> list[np.ndarray]:
         """Run `kernel`, a form of the case's own, with the other cores and ranks that the case has beside it.
 
         Results of several ranks are put one after the other along a new first axis.
@@ -231,7 +231,7 @@ class Traced:
             other = Traced(self.case, self.builder.target, core=1).kernel
             if kernel.addresses is not None:
                 for allocate in (allocate_sbuf, allocate_psum):
-                    other = allocate(other, CompileOptions())
+                    other = allocate(other, Choices())
             kernels.append(other)
         programs = [[Program(k, options, rank, ranks) for k in kernels] for rank in range(ranks)]
         pairs = (

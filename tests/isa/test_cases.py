@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nki_lab.compiler.options import CompileOptions
+from nki_lab.choices import Choices
 from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
 from nki_lab.targets import ALL_TARGETS, Target
 from tests.isa.case import Case, Traced, check
@@ -34,7 +34,7 @@ def test_results(case: Case, target: Target):
 def test_results_in_shared_bytes(case: Case):
     traced = Traced(case, case.targets[-1])
     for allocate in (allocate_sbuf, allocate_psum):
-        traced.kernel = allocate(traced.kernel, CompileOptions())
+        traced.kernel = allocate(traced.kernel, Choices())
     check(case, traced.simulate(shared_bytes=True))
 
 

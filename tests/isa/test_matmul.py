@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from nki_lab.api.install import aliases
+from nki_lab.choices import use_target
 from nki_lab.errors import RuleBroken, SimulationError
 from nki_lab.ir.definition.cost import Stage
 from nki_lab.isa.enums import matmul_perf_mode
-from nki_lab.runtime import use_target
 from nki_lab.targets.engines import TENSOR, VECTOR
 from nki_lab.targets.spaces import PSUM
 from tests.isa.case import Case, Traced, empty, isa, tile

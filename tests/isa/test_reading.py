@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nki_lab.compiler.options import CompileOptions
+from nki_lab.choices import Choices
 from nki_lab.compiler.pipeline import PASSES
 from nki_lab.dtypes import DTYPES
 from nki_lab.errors import NkiError
@@ -27,7 +27,7 @@ def compiled(case: Case):
     kernel = traced.kernel.with_(result=results)
     if not case.breaks:
         for run_pass in PASSES:
-            kernel = run_pass(kernel, CompileOptions())
+            kernel = run_pass(kernel, Choices())
     return kernel, traced
 
 

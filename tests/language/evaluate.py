@@ -3,8 +3,8 @@
 import numpy as np
 
 import nki_lab.language as nl
+from nki_lab.choices import Choices
 from nki_lab.compiler.frontend import SourceKernel
-from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.pipeline import compile_kernel
 from nki_lab.simulator import Program
 from nki_lab.targets import get_target
@@ -13,7 +13,7 @@ from nki_lab.targets import get_target
 def run_kernel(kernel, *arrays, target="trn3", strict=False):
     """Return the outputs of a kernel, which need not be decorated, and the program it became."""
     compiled = compile_kernel(
-        SourceKernel.of(kernel), arrays, {}, get_target(target), CompileOptions(strict=strict)
+        SourceKernel.of(kernel), arrays, {}, get_target(target), Choices(strict=strict)
     ).kernel
     return Program(compiled).run(list(arrays)), compiled
 

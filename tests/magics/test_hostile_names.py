@@ -19,7 +19,7 @@ from nki_lab.profiler.answers import ANALYSES
 from nki_lab.profiler.formats.profile_json import from_json, to_json
 from nki_lab.profiler.profile import Profile
 from nki_lab.rewrite import close_matches
-from nki_lab.session.views import findings_lines
+from nki_lab.session.answers import findings_lines
 from nki_lab.source import printable, text_of
 from nki_lab.views.display import display
 from nki_lab.views.registry import view_names

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nki_lab import errors as e
-from nki_lab.session.table import options_of
+from nki_lab.session.questions import options_of
 from tests.magics.notebook import ADD, Notebook, cell
 
 RUN = "--run 'add(a, b)'"
@@ -26,26 +26,27 @@ OPTIONS = [
     ("name", "--name a-b", e.UnknownOption, "`a-b` cannot name a variable"),
     ("name", "--name r", e.UnknownOption, "--name needs a run, but nothing ran"),
     ("expect", RUN + " --expect NKI203", e.ErrorNotRaised, "RuleBroken was expected"),
-    ("expect", "--expect NKI999", e.UnknownOption, "`NKI999` is no error of nki_lab"),
+    ("expect", "--expect NKI999", e.UnknownOption, "nki_lab has no error `NKI999`"),
     ("quiet", "--quiet=1", e.UnknownOption, "--quiet is a switch"),
     ("analyse", "--analyse pats", e.UnknownOption, "did you mean `path`?"),
     ("analyse", "--analyse path", e.UnknownOption, "--analyse needs a run, but nothing ran"),
     ("what_if", "--what-if free-load", e.UnknownOption, "did you mean `free-loads`"),
     ("what_if", RUN + " --what-if line=99", e.UnknownOption, "no instruction comes from line 99"),
     ("rtol", RUN + " --rtol 1e-2", e.UnknownOption, "--check is not given"),
-    ("atol", RUN + " --check 'a + b' --atol x", e.UnknownOption, "`x` is no number from 0 on"),
+    ("atol", RUN + " --check 'a + b' --atol x", e.UnknownOption, "`x` is not a number from 0 on"),
     ("bench", "--bench", e.UnknownOption, "--bench needs a run, but nothing ran"),
     ("compare", RUN + " --compare nothing", e.UsageError, "name 'nothing' is not defined"),
     ("compare", "--compare a", e.UnknownOption, "--compare needs a run, but nothing ran"),
     ("save", RUN + " --save run.txt", e.UnknownOption, "`run.txt` ends with none of .html, .nkic"),
     ("json", "--json", e.UnknownOption, "--json needs a run, but nothing ran"),
     ("lnc", RUN + " --lnc 3", e.UnknownOption, "`3` is none of 1, 2"),
-    ("timeout", "--timeout x", e.UnknownOption, "`x` is no number of seconds"),
+    ("timeout", "--timeout x", e.UnknownOption, "`x` is not a positive number of seconds"),
     ("capacity", "--capacity none", e.UnknownOption, "`none` is none of error, finding"),
-    ("skip", "--skip trace", e.UnknownOption, "there is no such pass"),
-    ("allow", "--allow NKI999", e.UnknownOption, "`NKI999` is none of NKI206"),
+    ("skip_passes", "--skip trace", e.UnknownOption, "there is no such pass"),
+    ("allow", "--allow NKI999", e.UnknownOption, "`NKI999` cannot be allowed"),
     ("max_trips", "--max-trips many", e.UnknownOption, "`many` is not a whole number"),
     ("strict", "--strict=yes", e.UnknownOption, "--strict is a switch"),
+    ("backend", "--backend chip", e.UnknownOption, "`chip` is none of simulator"),
     ("debug", "--debug=yes", e.UnknownOption, "--debug is a switch"),
 ]
 

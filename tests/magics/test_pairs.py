@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from nki_lab.magics import nki_magic
-from nki_lab.session import within as session
-from nki_lab.session.table import BY_NAME, options_of
+from nki_lab.session import request
+from nki_lab.session.questions import choice_named, options_of
 from tests.magics.notebook import Notebook, cell
 
 
@@ -24,14 +24,13 @@ class Seen:
     Attributes:
         text: what it printed.
         views: names of the views that were shown.
-        override, limit: choices under which it ran, and its time limit.
+        limit: its time limit.
         tolerances: of its check.
         result: its run.
     """
 
     text: str = ""
     views: list[str] = field(default_factory=list)
-    override: dict[str, Any] = field(default_factory=dict)
     limit: float | None = None
     tolerances: list[dict[str, Any]] = field(default_factory=list)
     result: Any = None
@@ -68,12 +67,13 @@ ACTS: dict[str, tuple[str, Callable[[Seen], bool]]] = {
     "json": ("--json", lambda s: s.document["kernel"] == "kernel"),
     "lnc": ("--lnc 2", lambda s: len(s.result.others) == 1),
     "timeout": ("--timeout 77", lambda s: s.limit == 77),
-    "capacity": ("--capacity finding", lambda s: s.override["capacity"] == "finding"),
-    "skip": ("--skip schedule", lambda s: s.override["skip_passes"] == "schedule"),
-    "strict": ("--strict", lambda s: s.override["strict"] == "1"),
-    "allow": ("--allow NKI206", lambda s: s.override["allow"] == "NKI206"),
-    "max_trips": ("--max-trips 1000", lambda s: s.override["max_trips"] == "1000"),
-    "debug": ("--debug", lambda s: s.override["debug"] == "1"),
+    "capacity": ("--capacity finding", lambda s: s.result.options.capacity == "finding"),
+    "skip_passes": ("--skip schedule", lambda s: s.result.options.skip_passes == ("schedule",)),
+    "strict": ("--strict", lambda s: s.result.options.strict),
+    "allow": ("--allow NKI206", lambda s: s.result.options.allow == ("NKI206",)),
+    "max_trips": ("--max-trips 1000", lambda s: s.result.options.max_trips == 1000),
+    "backend": ("--backend simulator", lambda s: s.result.options.backend == "simulator"),
+    "debug": ("--debug", lambda s: s.result.options.debug),
 }
 # A cell that is to end with an error shows no run.
 NOT_OF_A_RUN = {"expect"}
@@ -89,7 +89,7 @@ def kernel(a):
 """
 #: Pairs that cannot both act, and a word of why; `check_together`, and errors of kernels.
 REFUSED = {
-    **{frozenset(("quiet", n)): "nothing would be shown" for n in BY_NAME["quiet"].against},
+    **{frozenset(("quiet", n)): "nothing would be shown" for n in choice_named("quiet").against},
     frozenset(("debug", "lnc")): "a debug run has one core",
 }
 
@@ -104,15 +104,11 @@ def seen(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> Seen:
     found = Seen()
     notebook.good(cell("--run 'kernel(a)' --show none", BODY))
     notebook.shell.user_ns["earlier"] = notebook["kernel_result"]
-    check, override, limit = nki_magic.check_value, session.override, session.time_limit
+    check, limit = request.check_value, request.time_limit
 
     def checking(*args: Any, **tolerances: Any) -> Any:
         found.tolerances.append(tolerances)
         return check(*args, **tolerances)
-
-    def overriding(**values: Any) -> Any:
-        found.override = values
-        return override(**values)
 
     def limiting(seconds: Any, *args: Any) -> Any:
         found.limit = seconds
@@ -121,10 +117,9 @@ def seen(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> Seen:
     def showing(result: Any, views: Any, *args: Any, **kwargs: Any) -> None:
         found.views += views or ()
 
-    monkeypatch.setattr(nki_magic, "check_value", checking)
+    monkeypatch.setattr(request, "check_value", checking)
     monkeypatch.setattr(nki_magic, "show", showing)
-    monkeypatch.setattr(session, "override", overriding)
-    monkeypatch.setattr(session, "time_limit", limiting)
+    monkeypatch.setattr(request, "time_limit", limiting)
     return found
 
 

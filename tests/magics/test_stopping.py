@@ -8,10 +8,10 @@ import time
 
 import pytest
 
+from nki_lab.choices import Choices
 from nki_lab.errors import TimedOut, UsageError
 from nki_lab.ir.tensor.trace import active
 from nki_lab.runtime.time_limit import time_limit
-from nki_lab.settings import Settings
 from tests.magics.notebook import Notebook, cell
 
 ENDLESS = "def endless(x):\n    while True:\n        nl.load(x)\n"
@@ -22,7 +22,7 @@ GUARDED = "while True:\n    try:\n        while True: pass\n    except Exception
 def assert_usable(notebook: Notebook, finders: list) -> None:
     assert active.builder is None
     assert sys.meta_path == finders
-    assert Settings.read().target == "trn3"
+    assert Choices.current().target == "trn3"
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
     text = notebook.good(cell("--run 'add(a, b)' --check 'a + b' --show none"))
     assert text.startswith("add on trn3:")

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from nki_lab.choices import inside
 from nki_lab.errors import RawEnum
-from nki_lab.settings import override
 
 
 @pytest.fixture(autouse=True)
 def _older_kernels() -> Iterator[None]:
-    with override(allow=RawEnum.code):
+    with inside(allow=RawEnum.code):
         yield

@@ -13,9 +13,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from nki_lab.choices import use_target
 from nki_lab.errors import NkiError, TensorArgument
 from nki_lab.runtime import compare, run
-from nki_lab.runtime.chosen import use_target
 from tests.public.sdk.clone import SDK_VARIABLE, load, official_names, root
 from tests.public.sdk.references import moved, selective_scan, signed
 

@@ -9,7 +9,7 @@ import pytest
 
 import nki_lab
 import nki_lab.language as nl
-from nki_lab.compiler.options import CompileOptions
+from nki_lab.choices import Choices
 from nki_lab.compiler.passes.insert_waits import insert_waits
 from nki_lab.ir.program.execution import Execution
 from nki_lab.ir.program.repeat import repeated
@@ -103,7 +103,7 @@ def test_a_repeated_program_waits_as_before_and_between_calls(target) -> None:
     specs = ((256, 256), "bfloat16"), ((256, 1024), "bfloat16")
     kernel = compiled(kernels.tiled_matmul, *specs, target=target)
     count = len(kernel.instructions)
-    twice = insert_waits(repeated(kernel, 2), CompileOptions())
+    twice = insert_waits(repeated(kernel, 2), Choices())
     assert len(twice.instructions) == 2 * count
     assert twice.waits[:count] == kernel.waits
     assert all(twice.storages[s.id] is s for s in twice.storages)

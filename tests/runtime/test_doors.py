@@ -13,8 +13,8 @@ from nki_lab import NkiWarning
 from nki_lab.api import isa as nisa
 from nki_lab.errors import NkiError, RawEnum, RemovedLoop, UnknownOption, error_classes
 from nki_lab.runtime import jit, launch, run, simulate, step
-from nki_lab.session.parsing import parse_line
-from nki_lab.session.within import session
+from nki_lab.session.reading import parse_line
+from nki_lab.session.request import session
 
 X = np.random.default_rng(5).standard_normal((32, 6)).astype(np.float32)
 
@@ -149,7 +149,7 @@ def test_an_error_that_depends_on_the_version_says_since_when():
 
 
 def test_a_later_version_refuses_what_today_is_deprecated(monkeypatch):
-    monkeypatch.setattr("nki_lab.compiler.findings.NKI_VERSION", "0.7")
+    monkeypatch.setattr("nki_lab.choices.NKI_VERSION", "0.7")
     with pytest.raises(RemovedLoop):
         jit(older_loop)(X)
     assert np.array_equal(run(older_loop, X, allow="NKI120").value, X + 1 + 1)
@@ -253,15 +253,15 @@ def test_warnings_can_be_errors():
 
 @pytest.fixture
 def nothing_chosen(monkeypatch):
-    from nki_lab.runtime.chosen import forget_choice
+    from nki_lab.choices import forget_choices
 
     monkeypatch.setenv(
         "NEURON_PLATFORM_TARGET_OVERRIDE", "trn3"
     )  # what is put back is what there was
     monkeypatch.delenv("NEURON_PLATFORM_TARGET_OVERRIDE")
-    forget_choice()
+    forget_choices()
     yield
-    forget_choice()
+    forget_choices()
 
 
 def chip(**choices) -> str:

@@ -9,8 +9,8 @@ import pytest
 import nki_lab
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
+from nki_lab.choices import inside
 from nki_lab.errors import KernelArgument
-from nki_lab.settings import override
 
 WORDS = np.dtype([("float8_e5m2_x4", "u4")])
 
@@ -48,7 +48,7 @@ def packed(values: np.ndarray) -> np.ndarray:
 def test_the_elements_are_used_as_the_packed_dtype(rng: np.random.Generator) -> None:
     a, b = rng.integers(-3, 4, (32, 16)), rng.integers(-3, 4, (32, 24))
     scale = np.full((32, 10), 127, np.uint8)
-    with override(target="trn3"):
+    with inside(target="trn3"):
         found = product(packed(a), packed(b), scale)
     quads = a.reshape(32, 4, 4), b.reshape(32, 6, 4)
     assert np.array_equal(found, np.einsum("kiq,kjq->ij", *quads))
@@ -56,7 +56,7 @@ def test_the_elements_are_used_as_the_packed_dtype(rng: np.random.Generator) -> 
 
 def test_an_argument_that_is_written_is_the_callers_array(rng: np.random.Generator) -> None:
     a, b = packed(np.zeros((4, 8))), packed(rng.integers(-3, 4, (4, 8)))
-    with override(target="trn3"):
+    with inside(target="trn3"):
         found = overwrite(a, b)
     assert found is a
     assert np.array_equal(a, b)

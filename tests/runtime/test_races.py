@@ -13,9 +13,10 @@ import nki_lab
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
+from nki_lab.choices import use_target
 from nki_lab.errors import KernelErrors
 from nki_lab.ir.program.logical_core import RACE, UNCHECKED
-from nki_lab.runtime import jit, launch, run, use_target
+from nki_lab.runtime import jit, launch, run
 from nki_lab.runtime.recording import NkiWarning
 from tests.compiler.programs import line_of
 from tests.fuzz.racing import Bytes

@@ -9,9 +9,9 @@ import nki_lab
 import nki_lab.language as nl
 from nki_lab.api import collectives as ncc
 from nki_lab.api import isa as nisa
+from nki_lab.choices import inside, use_target
 from nki_lab.errors import KernelArgument, NotModelled, RegisterValue
-from nki_lab.runtime import jit, launch, run, use_target
-from nki_lab.settings import override
+from nki_lab.runtime import jit, launch, run
 
 X = np.random.default_rng(11).standard_normal((4, 12, 20)).astype(np.float32)
 ALL = ncc.ReplicaGroup([[0, 1, 2, 3]])
@@ -376,7 +376,7 @@ def test_equal_groups_of_their_own_are_the_same_constant():
 
 
 def test_a_debug_run_has_one_rank():
-    with override(debug="1"), pytest.raises(NotModelled, match="a debug run has one"):
+    with inside(debug=True), pytest.raises(NotModelled, match="a debug run has one"):
         on_four(reduced, ALL, nl.add)
 
 
@@ -403,7 +403,7 @@ def test_without_rounding_on_every_write_sums_stay_in_float32(group):
     import ml_dtypes
 
     short = X.astype(ml_dtypes.bfloat16)
-    with override(precise_fp="0"):
+    with inside(precise_fp=False):
         found = outputs(on_four(reduced, group, nl.add, data=short))
     lists = group.replica_groups
     sums = {r: short[ranks].astype(float).sum(axis=0) for ranks in lists for r in ranks}

@@ -13,9 +13,10 @@ import pytest
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.backends import bindings
+from nki_lab.choices import use_target
 from nki_lab.compiler.reuse import reuse
 from nki_lab.errors import AddressOutOfRange, KernelArgument, OverCapacity
-from nki_lab.runtime import jit, run, use_target
+from nki_lab.runtime import jit, run
 from nki_lab.source import Span
 from tests.simulator.kernels import EXAMPLES
 

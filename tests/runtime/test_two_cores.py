@@ -9,6 +9,7 @@ import pytest
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
+from nki_lab.choices import use_target
 from nki_lab.errors import (
     AddressOutOfRange,
     CoresDiffer,
@@ -16,7 +17,7 @@ from nki_lab.errors import (
     MissingPartner,
     NotOnTarget,
 )
-from nki_lab.runtime import jit, run, use_target
+from nki_lab.runtime import jit, run
 
 X = np.random.default_rng(2).standard_normal((128, 40)).astype(np.float32)
 

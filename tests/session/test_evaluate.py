@@ -5,11 +5,11 @@ import pytest
 
 from nki_lab.errors import CheckFailed, OutsideKernel, UsageError
 from nki_lab.session.evaluate import check_value, evaluate, reference
-from nki_lab.session.table import BY_NAME
+from nki_lab.session.questions import choice_named
 
 
 def expression(text: str, option: str = "check"):
-    return BY_NAME[option].parse(text)
+    return choice_named(option).parse(text)
 
 
 def test_names_come_from_the_scope():

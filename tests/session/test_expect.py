@@ -13,7 +13,7 @@ from nki_lab.errors import (
     WrongOperand,
 )
 from nki_lab.session.expect import expected
-from nki_lab.session.parsing import parse_line
+from nki_lab.session.reading import parse_line
 from nki_lab.source import Span
 
 
@@ -78,6 +78,6 @@ def test_without_it_every_error_goes_on():
     [("NKI999", "did you mean `NKI"), ("RuleBroke", "did you mean `RuleBroken`"), ("''", "code")],
 )
 def test_only_errors_of_ours_can_be_named(name: str, help: str):
-    with pytest.raises(UnknownOption, match="is no error of nki_lab") as caught:
+    with pytest.raises(UnknownOption, match="nki_lab has no error") as caught:
         cell(f"--expect {name}")
     assert help in caught.value.help

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nki_lab.errors import RuleBroken, UnknownOption
-from nki_lab.session.parsing import option_help, parse_line
-from nki_lab.session.table import options_of
+from nki_lab.session.questions import choice_named, options_of
+from nki_lab.session.reading import option_help, parse_line
 from nki_lab.source import Span
 from nki_lab.views.registry import view_names
 
@@ -35,11 +35,12 @@ RIGHT = {
     "lnc": ("--lnc 2", 2),
     "timeout": ("--timeout 1e-1", 0.1),
     "capacity": ("--capacity finding", "finding"),
-    "skip": ("--skip schedule,remove_dead", "schedule,remove_dead"),
+    "skip_passes": ("--skip schedule,remove_dead", ("schedule", "remove_dead")),
     "strict": ("--strict", True),
-    "allow": ("--allow NKI206", "NKI206"),
-    "max_trips": ("--max-trips 1000", "1000"),
+    "allow": ("--allow NKI206", ("NKI206",)),
+    "max_trips": ("--max-trips 1000", 1000),
     "debug": ("--debug", True),
+    "backend": ("--backend simulator", "simulator"),
 }
 
 #: (option, line, words of the error, words of its help)
@@ -52,38 +53,49 @@ WRONG = [
     ("check", "--check 'a +'", "invalid syntax", "one Python expression"),
     ("target", "--target trn9", "there is no target `trn9`", "`trn1`"),
     ("target", "--target ''", "there is no target ``", ""),
-    ("show", "--show irr", "`irr` is no view", "did you mean `ir`?"),
-    ("show", "--show ir,,memory", "the name of a view is missing", ""),
+    ("show", "--show irr", "Unknown view `irr`", "did you mean `ir`?"),
+    ("show", "--show ir,,memory", "The name of a view is missing", ""),
     ("show", "--show none,ir", "`none` stands alone", ""),
     ("name", "--name 2nd", "`2nd` cannot name a variable", "result"),
     ("name", "--name class", "`class` cannot name a variable", "result"),
     ("quiet", "--quiet=yes", "--quiet is a switch and takes no value", "write --quiet alone"),
-    ("expect", "--expect NKI2O3", "`NKI2O3` is no error of nki_lab", "`NKI203`"),
+    ("expect", "--expect NKI2O3", "nki_lab has no error `NKI2O3`", "`NKI203`"),
     ("analyse", "--analyse paths", "`paths` is none of path, stalls", "did you mean `path`?"),
     ("analyse", "--analyse path,", "`` is none of path, stalls", ""),
     ("what_if", "--what-if free-load", "is not a what-if question", "`free-loads`"),
     ("what_if", "--what-if line=", "`line=` is not a what-if question", ""),
-    ("rtol", "--rtol -1", "`-1` is no number from 0 on", "2e-2"),
-    ("rtol", "--rtol inf", "`inf` is no number from 0 on", "2e-2"),
-    ("atol", "--atol small", "`small` is no number from 0 on", "2e-2"),
+    ("rtol", "--rtol -1", "`-1` is not a number from 0 on", "2e-2"),
+    ("rtol", "--rtol inf", "`inf` is not a number from 0 on", "2e-2"),
+    ("atol", "--atol small", "`small` is not a number from 0 on", "2e-2"),
     ("bench", "--bench=3", "--bench is a switch", "write --bench alone"),
     ("compare", "--compare 'a +'", "invalid syntax", "one Python expression"),
     ("save", "--save run.json,page", "`page` ends with none of .html, .nkic", ".json the profile"),
     ("save", "--save run.json,,page.html", "lacks the name of a file", "for example run.json"),
     ("json", "--json=1", "--json is a switch", "write --json alone"),
     ("lnc", "--lnc two", "`two` is none of 1, 2", ""),
-    ("timeout", "--timeout soon", "`soon` is no number of seconds", "2.5"),
-    ("timeout", "--timeout 0", "`0` is no number of seconds above 0", "2.5"),
-    ("timeout", "--timeout -3", "`-3` is no number of seconds above 0", "2.5"),
-    ("timeout", "--timeout nan", "`nan` is no number", "2.5"),
-    ("timeout", "--timeout inf", "`inf` is no number", "2.5"),
+    ("timeout", "--timeout soon", "`soon` is not a positive number of seconds", "2.5"),
+    ("timeout", "--timeout 0", "`0` is not a positive number", "2.5"),
+    ("timeout", "--timeout -3", "`-3` is not a positive number", "2.5"),
+    ("timeout", "--timeout nan", "`nan` is not a positive number", "2.5"),
+    ("timeout", "--timeout inf", "`inf` is not a positive number", "2.5"),
     ("capacity", "--capacity findings", "error, finding", "did you mean `finding`?"),
-    ("skip", "--skip shedule", "there is no such pass", "did you mean `schedule`?"),
-    ("skip", "--skip insert_waits", "no program can run without it", "balance_engines, schedule"),
-    ("skip", "--skip schedule,", "there is no such pass", "leave out some of"),
-    ("allow", "--allow NKI203", "`NKI203` is none of NKI206", "did you mean `NKI206`?"),
+    ("skip_passes", "--skip shedule", "there is no such pass", "did you mean `schedule`?"),
+    (
+        "skip_passes",
+        "--skip insert_waits",
+        "no program can run without it",
+        "balance_engines, schedule",
+    ),
+    ("skip_passes", "--skip schedule,", "there is no such pass", "leave out some of"),
+    ("allow", "--allow NKI203", "`NKI203` cannot be allowed", "did you mean `NKI206`?"),
     ("max_trips", "--max-trips 0", "`0` is not a whole number above 0", "1000000"),
     ("strict", "--strict=1", "--strict is a switch", "write --strict alone"),
+    (
+        "backend",
+        "--backend simulatr",
+        "`simulatr` is none of simulator",
+        "did you mean `simulator`?",
+    ),
     ("debug", "--debug=1", "--debug is a switch", "write --debug alone"),
 ]
 
@@ -114,7 +126,7 @@ def test_every_option_has_a_wrong_value(name: str):
 def test_a_wrong_value_names_what_is_allowed(name: str, line: str, message: str, help: str):
     with pytest.raises(UnknownOption) as caught:
         parse_line(MAGIC, line)
-    assert f"--{name.replace('_', '-')}" in caught.value.message
+    assert choice_named(name).flag in caught.value.message
     assert message in caught.value.message
     assert help in caught.value.help
 

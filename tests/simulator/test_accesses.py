@@ -7,8 +7,9 @@ import pytest
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
+from nki_lab.choices import use_target
 from nki_lab.ir.definition.instruction import READ
-from nki_lab.runtime import jit, use_target
+from nki_lab.runtime import jit
 from nki_lab.simulator import Program
 from tests.simulator.kernels import in_register, one, reading, returned, tile_of
 from tests.simulator.test_dynamic_addresses import SCALARS

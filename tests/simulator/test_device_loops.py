@@ -7,12 +7,13 @@ import pytest
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
+from nki_lab.choices import Choices
 from nki_lab.errors import KernelResult, LoopControl, NkiError, RegisterValue, UnwrittenRegister
 from nki_lab.ir.program.nodes import Loop
 from nki_lab.ir.text.printer import print_kernel
 from nki_lab.isa.reading import read_kernel
 from nki_lab.runtime import jit, run
-from nki_lab.simulator import Program, SimulatorOptions
+from nki_lab.simulator import Program
 from nki_lab.simulator.rendezvous import DeviceLoop
 from nki_lab.source import Span, stack_in_cells
 from tests.compiler.check_schedule import check_schedule
@@ -211,7 +212,7 @@ def test_a_tile_of_an_outer_loop_starts_anew_in_each_of_its_passes(rng, shared_b
     w = rng.integers(-3, 4, (32, 64)).astype(np.float32)
     expected = sum(w.T.astype(float) @ x[j : j + 32] for j in range(4))
     compiled = jit(kernel).compile(x, w).compiled.kernel
-    (found,) = Program(compiled, SimulatorOptions(shared_bytes=shared_bytes)).run([x, w])
+    (found,) = Program(compiled, Choices(shared_bytes=shared_bytes)).run([x, w])
     np.testing.assert_array_equal(found, np.stack([expected] * 3))
 
 
@@ -244,7 +245,7 @@ def test_the_tiles_of_a_body_take_turns(rng):
     np.testing.assert_array_equal(result.outputs[0], expected)
     compiled = result.compiled
     assert check_schedule(compiled.stages[0][1], compiled.kernel) == []
-    (again,) = Program(compiled.kernel, SimulatorOptions(shared_bytes=True)).run([x, w])
+    (again,) = Program(compiled.kernel, Choices(shared_bytes=True)).run([x, w])
     np.testing.assert_array_equal(again, expected)
     banks = result.profile.table("PsumUsage")
     assert max(max(banks[f"bank_{n}_util_percent"]) for n in range(8)) <= 100

@@ -7,18 +7,19 @@ from threadpoolctl import ThreadpoolController, threadpool_info
 import nki_lab.language as nl
 from nki_lab.api import collectives as ncc
 from nki_lab.api import isa as nisa
+from nki_lab.choices import Choices
 from nki_lab.errors import KernelArgument
 from nki_lab.ir.definition.cost import MicroOp
 from nki_lab.ir.definition.instruction import instruction, registry, updates
 from nki_lab.runtime.jit import jit
-from nki_lab.simulator import Program, SimulatorOptions, simulate
+from nki_lab.simulator import Program, simulate
 from nki_lab.targets import ALL_TARGETS
 from nki_lab.targets.engines import VECTOR
 from nki_lab.targets.spaces import SBUF
 from tests.compiler.programs import compiled, scaled
 from tests.simulator.kernels import EXAMPLES
 
-SHARED = SimulatorOptions(shared_bytes=True)
+SHARED = Choices(shared_bytes=True)
 X = np.arange(128 * 6, dtype=np.float32).reshape(128, 6)
 
 
@@ -78,7 +79,7 @@ def add_one(x):
     return x
 
 
-@pytest.mark.parametrize("options", [SimulatorOptions(), SHARED])
+@pytest.mark.parametrize("options", [Choices(), SHARED])
 def test_an_argument_is_updated_in_place(options):
     x = X.copy()
     program = Program(compiled(add_one, x).kernel, options)
@@ -216,7 +217,7 @@ def observed(x):
     return out
 
 
-@pytest.mark.parametrize("options", [SimulatorOptions(), SHARED])
+@pytest.mark.parametrize("options", [Choices(), SHARED])
 def test_an_interrupt_in_the_middle_leaves_the_program_usable(options):
     def interrupt():
         raise KeyboardInterrupt
@@ -275,7 +276,7 @@ def rounds_twice(x):
 def test_without_precise_fp_floats_are_not_rounded_and_integers_are(rng):
     x = (30 * rng.standard_normal((128, 9))).astype(np.float32)
     kernel = compiled(rounds_twice, x).kernel
-    (wide,) = Program(kernel, SimulatorOptions(precise_fp=False)).run([x])
+    (wide,) = Program(kernel, Choices(precise_fp=False)).run([x])
     np.testing.assert_array_equal(wide, x + np.clip(np.rint(x), -128, 127).astype(np.float32))
     (narrow,) = Program(kernel).run([x])
     assert np.abs(narrow - wide).max() > 0.1

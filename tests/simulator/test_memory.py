@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
-from nki_lab.compiler.options import CompileOptions
+from nki_lab.choices import Choices
 from nki_lab.dtypes import bfloat16, float32, uint8
 from nki_lab.errors import NotModelled
 from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.program.nodes import Kernel
 from nki_lab.ir.tensor.storage import Address
-from nki_lab.simulator import Program, SimulatorOptions
+from nki_lab.simulator import Program
 from nki_lab.simulator.bind import _shares_places
 from nki_lab.simulator.memory import Memory, fill_unwritten
 from nki_lab.targets import TRN2
@@ -26,7 +26,7 @@ from nki_lab.targets.spaces import PRIVATE_HBM, PSUM, SBUF
 from tests.compiler.programs import compiled
 from tests.ir.views import byte_numbers, views
 
-SHARED = SimulatorOptions(shared_bytes=True)
+SHARED = Choices(shared_bytes=True)
 X = np.arange(128 * 16, dtype=np.float32).reshape(128, 16)
 
 
@@ -48,7 +48,7 @@ def placed(draw):
 
 
 @settings(max_examples=300)
-@given(placed(), st.sampled_from((SimulatorOptions(), SHARED)))
+@given(placed(), st.sampled_from((Choices(), SHARED)))
 def test_every_element_is_where_the_view_says(drawn, options):
     kernel, whole, some = drawn
     memory = Memory.of(kernel, options)
@@ -63,7 +63,7 @@ def test_every_element_is_where_the_view_says(drawn, options):
         )
 
 
-@pytest.mark.parametrize("options", [SimulatorOptions(), SHARED])
+@pytest.mark.parametrize("options", [Choices(), SHARED])
 def test_rows_that_hold_no_whole_number_of_wider_elements(options):
     b = Builder(TRN2)
     whole = b.allocate((4, 3), bfloat16, SBUF, "t")
@@ -117,9 +117,7 @@ def overlapping(x, first, second):
     ids=["shifted", "narrow corner", "around", "more partitions"],
 )  # fmt: skip
 def test_an_overlap_corrupts_byte_by_byte(first, second):
-    kernel = compiled(
-        overlapping, X, first, second, options=CompileOptions(capacity="finding")
-    ).kernel
+    kernel = compiled(overlapping, X, first, second, options=Choices(capacity="finding")).kernel
     assert [f.code for f in kernel.findings if f.kind == "capacity"] == ["NKI302"]
     chip = np.zeros((128, 2048), np.uint8)
 
@@ -138,11 +136,9 @@ def test_an_overlap_corrupts_byte_by_byte(first, second):
 
 def test_overlaps_need_the_bytes_as_they_are():
     first, second = (nl.int32, (128, 8), (0, 64)), (nl.int32, (128, 8), (0, 80))
-    kernel = compiled(
-        overlapping, X, first, second, options=CompileOptions(capacity="finding")
-    ).kernel
+    kernel = compiled(overlapping, X, first, second, options=Choices(capacity="finding")).kernel
     with pytest.raises(NotModelled, match="NKI_PRECISE_FP=0"):
-        Program(kernel, SimulatorOptions(precise_fp=False))
+        Program(kernel, Choices(precise_fp=False))
 
 
 def reinterprets(x):
@@ -157,7 +153,7 @@ def test_bits_of_tiles_that_are_kept_wider_cannot_be_shown():
     (found,) = Program(kernel).run([X])
     np.testing.assert_array_equal(found.view(np.float32), X)
     with pytest.raises(NotModelled, match="NKI_PRECISE_FP=0 cannot show `t`"):
-        Program(kernel, SimulatorOptions(precise_fp=False))
+        Program(kernel, Choices(precise_fp=False))
 
 
 # -- former bytes -------------------------------------------------------------------------------------------------
@@ -192,9 +188,7 @@ def never_written(x, through):
 
 
 @pytest.mark.parametrize("through", [nl.sbuf, nl.psum, nl.private_hbm])
-@pytest.mark.parametrize(
-    "options", [SimulatorOptions(), SHARED, SimulatorOptions(precise_fp=False)]
-)
+@pytest.mark.parametrize("options", [Choices(), SHARED, Choices(precise_fp=False)])
 def test_unwritten_tiles_are_nan_in_every_run(through, options):
     program = Program(compiled(never_written, X, through=through).kernel, options)
     for _ in range(2):

@@ -11,11 +11,12 @@ import pytest
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
+from nki_lab.choices import Choices
 from nki_lab.errors import AddressOutOfRange, NotModelled
 from nki_lab.ir.program.nodes import Loop
 from nki_lab.ir.tensor.view import whole_view
 from nki_lab.runtime import jit, run
-from nki_lab.simulator import EagerRun, Program, SimulatorOptions
+from nki_lab.simulator import EagerRun, Program
 from nki_lab.simulator.stepping import Around, Stepper
 from tests.simulator.kernels import EXAMPLES, one
 from tests.simulator.test_device_loops import ROWS, counted, summed_while
@@ -150,7 +151,7 @@ def test_values_after_an_instruction_are_those_of_a_run_cut_after_it(name) -> No
     stepper = Stepper(kernel, arrays)
     for number in range(0, stepper.count, max(1, stepper.count // 12)):
         cut = kernel.with_(body=kernel.instructions[: number + 1])
-        program = Program(cut, SimulatorOptions(shared_bytes=True))
+        program = Program(cut, Choices(shared_bytes=True))
         for held in program.memory.held().values():
             held.fill(0xFF)  # so that bytes nothing has written are alike
         program.run([a.copy() for a in arrays])

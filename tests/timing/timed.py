@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from nki_lab.choices import Choices
 from nki_lab.compiler.frontend import SourceKernel
-from nki_lab.compiler.options import CompileOptions
 from nki_lab.compiler.pipeline import compile_kernel
 from nki_lab.compiler.trace import TensorSpec
 from nki_lab.dtypes import dtype_of
@@ -44,7 +44,7 @@ def compiled(
 ) -> Kernel:
     """Compile a kernel for arguments of these shapes and dtypes; its instructions stay in the author's order."""
     arguments = tuple(TensorSpec(shape, dtype_of(dtype)) for shape, dtype in specs)
-    options = CompileOptions(record=False, skip_passes=("schedule",))
+    options = Choices(record=False, skip_passes=("schedule",))
     source = SourceKernel.of(function)
     return compile_kernel(source, arguments, {}, get_target(target), options).kernel
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nki_lab.compiler.options import CompileOptions
+from nki_lab.choices import Choices
 from nki_lab.ir.program.nodes import Kernel
 
-_Run = Callable[[Kernel, CompileOptions], Kernel]
+_Run = Callable[[Kernel, Choices], Kernel]
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Pass:
     run: _Run
     skippable: bool
 
-    def __call__(self, kernel: Kernel, options: CompileOptions) -> Kernel:
+    def __call__(self, kernel: Kernel, options: Choices) -> Kernel:
         """Return the kernel after this pass."""
         return self.run(kernel, options)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from nki_lab.compiler.options import CompileOptions
+from nki_lab.choices import Choices
 from nki_lab.compiler.passes import compiler_pass
 from nki_lab.compiler.passes.capacity import over_capacity
 from nki_lab.compiler.passes.explicit_addresses import (
@@ -32,13 +32,13 @@ Places = dict[int, Address]  # by storage
 
 
 @compiler_pass()
-def allocate_sbuf(kernel: Kernel, options: CompileOptions) -> Kernel:
+def allocate_sbuf(kernel: Kernel, options: Choices) -> Kernel:
     """Return the kernel with an address for every SBUF tile that is used."""
     return _allocate(kernel, options, SBUF)
 
 
 @compiler_pass()
-def allocate_psum(kernel: Kernel, options: CompileOptions) -> Kernel:
+def allocate_psum(kernel: Kernel, options: Choices) -> Kernel:
     """Return the kernel with an address for every PSUM tile that is used.
 
     First each tile takes whole banks; where the banks do not last, small tiles share one and never cross its end.
@@ -76,7 +76,7 @@ def _capacity(space: MemoryRegion, target: Target) -> int:
     return target.psum_bytes_per_partition
 
 
-def _allocate(kernel: Kernel, options: CompileOptions, space: MemoryRegion) -> Kernel:
+def _allocate(kernel: Kernel, options: Choices, space: MemoryRegion) -> Kernel:
     before = kernel.addresses or {}
     if not any(s.buffer is space for s in kernel.storages):
         return kernel.with_(addresses=before)

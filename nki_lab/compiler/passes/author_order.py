@@ -15,7 +15,7 @@ from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from nki_lab.compiler.options import CompileOptions
+from nki_lab.choices import Choices
 from nki_lab.compiler.passes.dependences import dependences
 from nki_lab.compiler.passes.explicit_addresses import (
     explicit_addresses,
@@ -106,7 +106,7 @@ def order_dependent(kernel: Kernel, places: Mapping[tuple[int, int], Stack]) -> 
     return _ordered(kernel, asked)
 
 
-def apply_schedule(kernel: Kernel, options: CompileOptions) -> Kernel:
+def apply_schedule(kernel: Kernel, options: Choices) -> Kernel:
     """Return the kernel with the edges of `options.schedule`, in an order that respects them.
 
     Names that the kernel does not have are left out: another core may have them (`check_names`).

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from nki_lab.compiler.options import CompileOptions
+from nki_lab.choices import Choices
 from nki_lab.compiler.passes import compiler_pass
 from nki_lab.compiler.passes.dependences import dependences_of
 from nki_lab.compiler.passes.estimate import Piece
@@ -27,7 +27,7 @@ _GAIN = 0.01  # share of the kernel's time, as estimated, that has to be gained
 
 
 @compiler_pass(skippable=True)
-def balance_engines(kernel: Kernel, options: CompileOptions) -> Kernel:
+def balance_engines(kernel: Kernel, options: Choices) -> Kernel:
     """Return the kernel with some of the open instructions of its busiest engine on another one, evenly spread.
 
     Kernels with loops of the device are left as they are: how often those run is not known. So are those whose tiles

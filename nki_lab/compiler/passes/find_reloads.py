@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nki_lab.compiler.options import CompileOptions
+from nki_lab.choices import Choices
 from nki_lab.compiler.passes import compiler_pass
 from nki_lab.compiler.passes.occupants import Occupants
 from nki_lab.ir.definition.instruction import Form, Instruction
@@ -46,7 +46,7 @@ class _Again:
 
 
 @compiler_pass(skippable=True)
-def find_reloads(kernel: Kernel, options: CompileOptions) -> Kernel:
+def find_reloads(kernel: Kernel, options: Choices) -> Kernel:
     """Return the kernel with a finding per line that loads what is there already: how often, how many bytes."""
     touches = kernel.touches
     again: dict[

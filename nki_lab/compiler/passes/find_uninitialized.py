@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nki_lab.compiler.options import CompileOptions
+from nki_lab.choices import Choices
 from nki_lab.compiler.overwritten import find_overwritten
 from nki_lab.compiler.passes import compiler_pass
 from nki_lab.errors import KernelResult
@@ -60,7 +60,7 @@ class _Elsewhere(NamedTuple):
 
 
 @compiler_pass()
-def find_uninitialized(kernel: Kernel, options: CompileOptions) -> Kernel:
+def find_uninitialized(kernel: Kernel, options: Choices) -> Kernel:
     """Return the kernel with a finding per unwritten read, the storages to fill before use, and those to track."""
     sight = _look_at(kernel)
     if kernel.outputs and len(sight.empty) == len(kernel.outputs) and not kernel.written_inputs:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from nki_lab.compiler.options import CompileOptions
+from nki_lab.choices import Choices
 from nki_lab.compiler.passes import compiler_pass
 from nki_lab.compiler.passes.dependences import dependences_of
 from nki_lab.compiler.passes.implied_waits import ImpliedWaits
@@ -19,7 +19,7 @@ from nki_lab.targets.engines import DMA
 
 
 @compiler_pass()
-def insert_waits(kernel: Kernel, options: CompileOptions) -> Kernel:
+def insert_waits(kernel: Kernel, options: Choices) -> Kernel:
     """Return the kernel with, for every instruction, the positions of those it waits for.
 
     In a device loop these are the waits of its first pass; each later pass waits for the one before. Waits that others

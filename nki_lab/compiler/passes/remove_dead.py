@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from nki_lab.compiler.options import CompileOptions
+from nki_lab.choices import Choices
 from nki_lab.compiler.passes import compiler_pass
 from nki_lab.compiler.passes.explicit_addresses import explicit_addresses, groups, overlapping
 from nki_lab.ir.definition.instruction import READ, Form, Instruction
@@ -15,7 +15,7 @@ from nki_lab.ir.program.nodes import Finding, FindingsByPlace, Kernel
 
 
 @compiler_pass(skippable=True)
-def remove_dead(kernel: Kernel, options: CompileOptions) -> Kernel:
+def remove_dead(kernel: Kernel, options: Choices) -> Kernel:
     """Return the kernel without instructions that only write on-chip tiles nobody reads later.
 
     Whole tensors are looked at: a tile that is read in part keeps all its writers. Instructions that change hidden

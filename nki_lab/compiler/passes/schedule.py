@@ -16,7 +16,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from nki_lab.compiler.options import CompileOptions
+from nki_lab.choices import Choices
 from nki_lab.compiler.passes import compiler_pass
 from nki_lab.compiler.passes.dependences import dependences_of
 from nki_lab.compiler.passes.estimate import Edges, Piece
@@ -36,7 +36,7 @@ _GAIN = 0.01  # share of the time that another order has to gain before the auth
 
 
 @compiler_pass(skippable=True)
-def schedule(kernel: Kernel, options: CompileOptions) -> Kernel:
+def schedule(kernel: Kernel, options: Choices) -> Kernel:
     """Return the kernel with its instructions in an order that keeps every dependence and ends sooner, as modelled.
 
     Instructions move between the loops the device runs and within a body, never into, out of or past a loop; nor past a

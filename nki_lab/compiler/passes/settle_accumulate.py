@@ -8,7 +8,7 @@ The first write belongs to the tensor: a new tensor starts unwritten even at an 
 
 from __future__ import annotations
 
-from nki_lab.compiler.options import CompileOptions
+from nki_lab.choices import Choices
 from nki_lab.compiler.passes import compiler_pass
 from nki_lab.compiler.psum_values import find_values_under_products
 from nki_lab.ir.definition.instruction import Form, Instruction
@@ -21,7 +21,7 @@ _SETTLED = {Written.NOTHING: False, Written.ALL: True}
 
 
 @compiler_pass()
-def settle_accumulate(kernel: Kernel, options: CompileOptions) -> Kernel:
+def settle_accumulate(kernel: Kernel, options: Choices) -> Kernel:
     """Return the kernel with accumulate=None settled wherever it is the same for all elements and all passes.
 
     A finding tells of products that are added where the target does not define it.

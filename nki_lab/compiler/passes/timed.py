@@ -13,7 +13,7 @@ from itertools import product
 
 import numpy as np
 
-from nki_lab.compiler.options import CompileOptions
+from nki_lab.choices import Choices
 from nki_lab.compiler.passes.insert_waits import insert_waits
 from nki_lab.ir.program.execution import Execution
 from nki_lab.ir.program.nodes import Instruction, Kernel, Loop
@@ -59,8 +59,7 @@ def modelled_ns(*kernels: Kernel) -> int:
     Device loops run a few times where values decide how often, or where they run often.
     """
     executions = [
-        _execution(insert_waits(kernel, CompileOptions()), _runs(kernel)[0][-1])
-        for kernel in kernels
+        _execution(insert_waits(kernel, Choices()), _runs(kernel)[0][-1]) for kernel in kernels
     ]
     if len(executions) > 1:
         return max(t.total_ns for t in schedule_cores(executions, TimingOptions()))
@@ -96,7 +95,7 @@ def _executed(body: tuple[Instruction | Loop, ...], trips: Trips) -> int:
 
 def _stretches(kernel: Kernel, runs: Sequence[Trips]) -> np.ndarray:
     """Return the times of all stretches of some runs of a program, in picoseconds."""
-    kernel = insert_waits(kernel, CompileOptions())
+    kernel = insert_waits(kernel, Choices())
     times: list[int] = []
     for trips in runs:
         board = times_of(program_of(_execution(kernel, trips), 1.0), kernel.target)

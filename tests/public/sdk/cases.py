@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nki_lab.choices import use_target
 from nki_lab.errors import NkiError
 from nki_lab.runtime import compare, run
-from nki_lab.runtime.chosen import use_target
 from nki_lab.runtime.jit import jit
 from tests.public.sdk.pages import Block
 from tests.public.sdk.references import moved, signed

@@ -1,4 +1,4 @@
-"""How does the line behind a magic become values, and what does a wrong one say?
+"""Reads the line behind a magic into values.
 
 argparse does the work. Here its errors become UnknownOption with close matches and a place in the
 cell: IPython would print its own UsageError and let the cell pass.
@@ -12,8 +12,9 @@ import shlex
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from nki_lab.choices import BadValue, Choice
 from nki_lab.errors import UnknownOption, close_matches
-from nki_lab.session.table import BY_NAME, OPTIONS, BadValue, Option, options_of
+from nki_lab.session.questions import all_options, choice_named, options_of
 from nki_lab.source import Stack
 
 #: Gives the place of a part of the line: (text of the option or word, column in it, width).
@@ -29,7 +30,7 @@ def parse_line(command: str, line: str, locate: Locate = nowhere) -> argparse.Na
     """Read the options of `command` from a line with shell-like quoting.
 
     Args:
-        command: a magic that the table of options names, e.g. "%%nki".
+        command: a magic that has options, e.g. "%%nki".
         line: everything behind the name of the magic.
         locate: gives the place of a word, for the error.
 
@@ -56,11 +57,11 @@ def parse_line(command: str, line: str, locate: Locate = nowhere) -> argparse.Na
 
 def check_together(values: argparse.Namespace, locate: Locate = nowhere) -> None:
     """Raise UnknownOption where an option was given that cannot act beside another one."""
-    for option in OPTIONS:
+    for option in all_options():
         if getattr(values, option.name, None):
             for name, why in option.against.items():
                 if getattr(values, name, None):
-                    flag = BY_NAME[name].flag
+                    flag = choice_named(name).flag
                     raise UnknownOption(
                         f"{flag} cannot be combined with {option.flag}: {why}",
                         stack=locate(flag, 0, len(flag)),
@@ -68,7 +69,7 @@ def check_together(values: argparse.Namespace, locate: Locate = nowhere) -> None
                     )
 
 
-def read_value(option: Option, text: str, locate: Locate = nowhere) -> Any:
+def read_value(option: Choice, text: str, locate: Locate = nowhere) -> Any:
     """Turn the text of one option's value into the value; UnknownOption says what it takes."""
     try:
         return option.parse(text)
@@ -87,7 +88,7 @@ def option_help(command: str) -> str:
 
 
 class _Parser(argparse.ArgumentParser):
-    def __init__(self, command: str, known: tuple[Option, ...], locate: Locate) -> None:
+    def __init__(self, command: str, known: tuple[Choice, ...], locate: Locate) -> None:
         super().__init__(
             prog=command,
             add_help=False,
@@ -98,12 +99,11 @@ class _Parser(argparse.ArgumentParser):
         self.known = known
         self.locate = locate
         for option in known:
-            text = option.help.replace("%", "%%")
+            text = option.help_text.replace("%", "%%")
             if option.is_switch:
-                self.add_argument(option.flag, action="store_true", help=text)
+                self.add_argument(option.flag, dest=option.name, action="store_true", help=text)
             else:
-                self.add_argument(option.flag, metavar=option.metavar, help=text)
-        self.set_defaults(**{o.name: o.default for o in known})
+                self.add_argument(option.flag, dest=option.name, metavar=option.metavar, help=text)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         try:
@@ -143,7 +143,7 @@ def _split(command: str, line: str, locate: Locate) -> list[str]:
         ) from None
 
 
-def _joined(words: list[str], known: tuple[Option, ...]) -> list[str]:
+def _joined(words: list[str], known: tuple[Choice, ...]) -> list[str]:
     """Attach values that start with a dash to their option, which argparse would take for options."""
     with_value = {o.flag for o in known if not o.is_switch}
     joined: list[str] = []
@@ -163,7 +163,7 @@ def _joined(words: list[str], known: tuple[Option, ...]) -> list[str]:
 
 
 def _refuse_repeated(
-    command: str, words: list[str], known: tuple[Option, ...], locate: Locate
+    command: str, words: list[str], known: tuple[Choice, ...], locate: Locate
 ) -> None:
     for option in known:
         given = [w for w in words if w.partition("=")[0] == option.flag]
@@ -176,7 +176,7 @@ def _refuse_repeated(
 
 
 def _unexpected(
-    command: str, word: str, known: tuple[Option, ...], locate: Locate
+    command: str, word: str, known: tuple[Choice, ...], locate: Locate
 ) -> UnknownOption:
     name = word.partition("=")[0]
     stack = locate(name, 0, len(name))
