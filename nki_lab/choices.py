@@ -375,39 +375,16 @@ PROGRESS = Choice(
     default="user",
     env="NKI_LAB_PROGRESS",
 )
-RECORD = Choice(
-    "record",
-    "",
-    "Keep the program as it was after each pass.",
-    read=None,
-    default=True,
-    acts=COMPILE,
+# What only code chooses.
+Choice("record", "", "Keep the program after each pass.", read=None, default=True, acts=COMPILE)
+_HELP = "Shape of the launch grid, `(2,)` for `kernel[2]`; `()` for a kernel called without one."
+Choice("grid", "", _HELP, read=None, default=(), acts=COMPILE)
+_HELP = "(name, names it waits for) of instructions, from `kernel.with_schedule`."
+Choice("schedule", "", _HELP, read=None, default=(), acts=COMPILE)
+_HELP = (
+    "Put on-chip tensors into one byte array per memory, as on the chip: slower, the same values."
 )
-GRID = Choice(
-    "grid",
-    "",
-    "Shape of the launch grid, `(2,)` for `kernel[2]`; `()` where the kernel is called without one.",
-    read=None,
-    default=(),
-    acts=COMPILE,
-)
-SCHEDULE = Choice(
-    "schedule",
-    "",
-    "(name, names it waits for) of instructions, from `kernel.with_schedule`.",
-    read=None,
-    default=(),
-    acts=COMPILE,
-)
-SHARED_BYTES = Choice(
-    "shared_bytes",
-    "",
-    "Put every on-chip tensor into one byte array per memory at its address, as on the chip. Slower; values are the"
-    " same unless the allocation is wrong.",
-    read=None,
-    default=False,
-    acts=RUN,
-)
+Choice("shared_bytes", "", _HELP, read=None, default=False, acts=RUN)
 
 
 def acting() -> list[Choice]:
