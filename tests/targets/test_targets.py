@@ -159,7 +159,7 @@ def test_a_fact_without_page_or_reason_is_refused() -> None:
         Fact(1, "ns", "", Status.DOCUMENTED)
     with pytest.raises(AssertionError, match="must say why"):
         Fact(1, "ns", "", Status.ASSUMED)
-    with pytest.raises(AssertionError, match="is digitised"):
+    with pytest.raises(AssertionError, match="are digitised"):
         Fact(1, "ns", "page", Status.DOCUMENTED, fitted=(("kernel", 1),))
 
 
