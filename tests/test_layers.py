@@ -71,6 +71,10 @@ BROKEN = {
         },
         "nki_lab.ir.tensor is not allowed",
     ),
+    "data of a profile asks an analysis": (
+        {"profiler/analyses/__init__": "", "profiler/data": "import nki_lab.profiler.analyses"},
+        "nki_lab.profiler.data is not allowed",
+    ),
     "siblings": ({"timing/model": "import nki_lab.simulator"}, "nki_lab.timing is not allowed"),
     "unlisted room": ({"helpers": ""}, "- nki_lab.helpers"),
     "view runs": ({"views/x": "import nki_lab.compiler"}, "nki_lab.views is not allowed"),

@@ -1,4 +1,4 @@
-"""How is one column of a table held in memory?
+"""Columns: holds one column of a table in memory.
 
     integers, floats, booleans   NumPy array; a masked array where some values are unknown
     strings                      `Strings`: small integers into a list of distinct texts

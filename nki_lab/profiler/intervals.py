@@ -1,4 +1,4 @@
-"""How are spans of time added, merged and laid side by side?
+"""Spans of time: merges them, adds up what they cover, and counts how many overlap.
 
 All functions take arrays of start and end times in nanoseconds, rows in any order; a span covers
 `start <= t < end`.

@@ -1,4 +1,4 @@
-"""How well did a run use the chip? Neuron Explorer's Summary metrics, and what bounds the run.
+"""Computes Neuron Explorer's Summary metrics of a run, and says what bounds it.
 
 The formulas are those of the Summary table in tools/neuron-explorer/profile-schema-reference.rst.
 A metric that the tables do not determine is left out (Explorer prints 0 for some of them).

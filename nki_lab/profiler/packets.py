@@ -1,7 +1,7 @@
-"""In which packets did each transfer move, and on which DMA engine?
+"""Deals: keeps how each transfer is split into packets, and which DMA engine moves each of them.
 
 There can be hundreds of packets per transfer, so a profile keeps how transfers are dealt out (`Deals`), and the table
-DmaPacket is made from that when somebody asks.
+DmaPacket is made from that when somebody asks (`data.packet_table`).
 """
 
 from __future__ import annotations

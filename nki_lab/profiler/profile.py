@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from nki_lab.errors import UsageError
 from nki_lab.profiler.analyses.advice import Advices
+from nki_lab.profiler.analyses.cores import of_core, slowest
 from nki_lab.profiler.analyses.critical_path import critical_path
 from nki_lab.profiler.analyses.loops import loop_times
 from nki_lab.profiler.analyses.roofline import roofline
@@ -16,7 +17,6 @@ from nki_lab.profiler.analyses.source_lines import by_line
 from nki_lab.profiler.analyses.stalls import stalls
 from nki_lab.profiler.analyses.waits import Waits, waits
 from nki_lab.profiler.analyses.what_if import Model, WhatIf, WhatIfs
-from nki_lab.profiler.cores import of_core, slowest
 from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.formats import files
 from nki_lab.profiler.span import part_of, span_of

@@ -1,4 +1,4 @@
-"""Which tables and columns does a profile have?
+"""The schema: the tables and columns of a profile.
 
 The names, types and units are those of Neuron Explorer's published schema; they lie in
 `explorer_schema.json`, so that a profile modelled here and one measured on a device read alike.

@@ -15,9 +15,9 @@ import numpy as np
 from nki_lab.errors import BadFile, UnknownOption
 from nki_lab.profiler import intervals
 from nki_lab.profiler.analyses.advice import CATEGORY as ADVICE
+from nki_lab.profiler.analyses.cores import FLOW_ENDS, P
 from nki_lab.profiler.analyses.source_lines import transfer_lines
 from nki_lab.profiler.columns import Column, Strings, known, take
-from nki_lab.profiler.cores import FLOW_ENDS, P
 from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.metrics import Kind, kind_of
 from nki_lab.profiler.schema import SBUF_PLACE, TABLES, TRANSFERS

@@ -1,4 +1,4 @@
-"""How is a table written as lines of text of limited length and number?"""
+"""Writes a table as text of limited width and length."""
 
 from __future__ import annotations
 

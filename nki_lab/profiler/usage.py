@@ -1,4 +1,4 @@
-"""How full were the on-chip memories over time?
+"""Computes how full the on-chip memories were over time.
 
 The maker of a profile knows which tensor lies where, and from when to when; these functions turn
 that into the tables SbufUsage, PsumUsage and SbufAllocation.

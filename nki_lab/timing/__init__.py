@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from nki_lab.errors import NotModelled
 from nki_lab.ir.program.execution import Execution, Iterations
-from nki_lab.profiler.cores import join_cores
+from nki_lab.profiler.analyses.cores import join_cores
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.span import MOST_EVENTS
 from nki_lab.timing.model import TimelineModel

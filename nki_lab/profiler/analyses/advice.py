@@ -1,4 +1,4 @@
-"""What is one piece of advice on a kernel, and how does it read?"""
+"""Advice: what to change in a kernel, and how much time that saves."""
 
 from __future__ import annotations
 

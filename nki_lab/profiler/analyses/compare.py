@@ -1,4 +1,4 @@
-"""Where do two runs differ, and which one is faster there?
+"""Compares two runs: where they differ, and which one is faster there.
 
 Two versions of a kernel, the same kernel on two chips, or a modelled and a measured run: everything both profiles say
 is laid side by side by engine, by line and by opcode.

@@ -1,4 +1,4 @@
-"""Which chain of instructions and transfers took the whole time of a run?
+"""Critical path: finds the chain of instructions and transfers that took the whole time of a run.
 
 From the event that ended last the chain goes back to what that event waited for, and on to the start. Each step has
 a gap, in which it had to wait for what the step before had already done (a signal on its way, descriptors being made,

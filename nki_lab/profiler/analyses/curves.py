@@ -1,4 +1,4 @@
-"""Which numbers change over the time of a run: memory in use, transfers waiting, bytes and products per second?"""
+"""Curves: numbers that change during a run, such as memory in use, transfers waiting, bytes and products per second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a timeline of a profile show: which slices on which tracks, which arrows and which curves?
+"""Lays out the timeline of a profile: slices on tracks, and the arrows between them.
 
 A track shows one slice at a time, so spans that overlap (transfers of one queue, instructions behind each other in a
 pipeline) go to tracks of their own. Every slice shows its row of the profile, but for amounts that are 0.

@@ -1,4 +1,4 @@
-"""How much time does each iteration of a loop ask for?
+"""Loops: adds up the time that each iteration takes.
 
 Loops are those of the author's text: what Python unrolls, and what the device runs. An instruction belongs to the
 iterations of all loops around it. Which these are stands in the tables KernelInstructions and

@@ -1,4 +1,4 @@
-"""What does a profile say in plain text?
+"""Writes the report of a profile as plain text.
 
 The report is the text form of every display of a profile: the same on every run and machine,
 ASCII, at most 92 columns, and always saying whether its times were modelled or measured.
@@ -14,8 +14,8 @@ import numpy as np
 
 from nki_lab.profiler.analyses.advice import CATEGORY as ADVICE
 from nki_lab.profiler.analyses.advice import listed
+from nki_lab.profiler.analyses.cores import of_core
 from nki_lab.profiler.analyses.source_lines import ENGINE_SUM, by_line
-from nki_lab.profiler.cores import of_core
 from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.metrics import bound_by
 from nki_lab.profiler.schema import ENGINES, TABLES

@@ -1,4 +1,4 @@
-"""How fast could the chip do this work at best, and which of its limits binds?
+"""Roofline: computes how fast the chip could do the same work at best, and which limit binds.
 
 Each roof is a resource that cannot be faster than its published rate: the Tensor engine (by the operations it was
 asked for, counted in bfloat16's), the device memory's share of a core and the DMA engines (by the bytes moved). The

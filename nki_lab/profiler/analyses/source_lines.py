@@ -1,4 +1,4 @@
-"""How much time does each line of the kernel ask for?"""
+"""Source lines: adds up the time that each line of the kernel takes."""
 
 from __future__ import annotations
 

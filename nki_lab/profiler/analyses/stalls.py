@@ -1,4 +1,4 @@
-"""For what did each engine stand still, and for how long?"""
+"""Stalls: adds up what each engine waited for, and how long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What did every instruction and every transfer wait for before it began?
+"""Waits: finds what every instruction and every transfer waited for before it began.
 
 Everything is read from the tables Instruction, DmaPacketAggregated and Flow, so that a measured profile, or one read
 from a file, answers as well as one that was modelled here.

@@ -1,4 +1,4 @@
-"""What would a run take if a part of it cost nothing, and who can tell?"""
+"""What-if: the time of a run if a part of it cost nothing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How does a profile become a Chrome trace, which Perfetto and other viewers open?
+"""Writes a profile as a Chrome trace, which Perfetto and other viewers open.
 
 Times in a Chrome trace are microseconds with fractions. Behind the events, where viewers do not look, stands the
-profile itself, so that nothing is lost on the way back (`import_trace`).
+profile itself, so that nothing is lost on the way back (`traces`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How is a single table handed to a spreadsheet or another program, and read back from CSV?
+"""Writes a single table as CSV or rows for other programs, and reads it back from CSV.
 
 An empty field of a CSV table is an unknown value, so which texts are really empty has to be told besides
 (`empty_texts`).

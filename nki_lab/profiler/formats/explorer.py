@@ -1,4 +1,4 @@
-"""How is a folder of Parquet tables that Neuron Explorer wrote read as a profile?
+"""Reads a folder of Parquet tables that Neuron Explorer wrote.
 
     Instruction.parquet  DmaPacketAggregated.parquet  Summary.parquet  Metadata.parquet  ...
 

@@ -1,4 +1,4 @@
-"""In which format is a profile kept in a file, and how is it read again?
+"""Saves and loads profiles: picks the format of a file.
 
     run.json      one document with every table, column by column
     run.parquet   a folder with one Parquet file per table (needs pyarrow: the extra `profile`)

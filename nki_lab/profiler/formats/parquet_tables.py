@@ -1,4 +1,4 @@
-"""How is a table written to a Parquet file, and read back?
+"""Writes a table to a Parquet file, and reads it back.
 
 Types are those of the schema and an unknown value is null, so that other readers need nothing of ours. Every file
 says by itself whether its times are modelled, in its metadata under the key `nki_lab`.

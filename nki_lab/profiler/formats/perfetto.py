@@ -1,7 +1,7 @@
-"""How does a profile become a trace in Perfetto's own format?
+"""Writes a profile as a trace in Perfetto's own format.
 
 Times are whole nanoseconds, and texts are written once. Packets of a field that Perfetto leaves to others hold the
-profile itself, so that nothing is lost on the way back (`import_trace`); viewers pass over them.
+profile itself, so that nothing is lost on the way back (`traces`); viewers pass over them.
 
 Numbers of fields: protos/perfetto/trace/{trace,trace_packet,interned_data}.proto and
 protos/perfetto/trace/track_event/{track_event,track_descriptor,counter_descriptor,debug_annotation}.proto of

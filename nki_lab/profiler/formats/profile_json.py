@@ -1,4 +1,4 @@
-"""How is a profile kept in one JSON document?
+"""Keeps a profile in one JSON document.
 
 A head with a marker and version, the chip, what ran and how transfers fall into packets; then for each table its
 columns. Numbers are lists with null where unknown; strings are codes into a list of the distinct texts. What JSON has

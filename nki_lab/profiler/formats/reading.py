@@ -1,4 +1,4 @@
-"""How are files of ours written and read, and what is told when one is damaged or was changed by hand?"""
+"""Reads and writes files of nki_lab, and says what is wrong with a damaged one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How is a profile kept as a folder with one file per table, as Neuron Explorer writes it?
+"""Keeps a profile as a folder with one file per table, as Neuron Explorer does.
 
     run.parquet/                or run.csv/
         profile.json            what ran, on which chip, and which tables and columns are known

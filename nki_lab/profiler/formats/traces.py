@@ -1,4 +1,4 @@
-"""How does a trace that nki_lab wrote become a profile again?
+"""Reads a profile back from a trace that nki_lab wrote.
 
 Events of a trace are a drawing of the profile it holds, and are not read.
 """

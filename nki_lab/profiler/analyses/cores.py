@@ -1,4 +1,4 @@
-"""How do the profiles of two cores become one, and how is one core looked at by itself again?
+"""Joins the profiles of two cores into one, and takes one core out of it.
 
 Ids of rows are unique over both cores; `pcore_idx` tells the core.
 """
