@@ -147,6 +147,18 @@ class SourceKernel:
         linecache.cache[self.filename] = (sum(map(len, lines)), changed, lines, self.filename)
 
 
+class KernelObject:
+    """What stands for an author's function where that is a kernel: `nki.jit` makes it.
+
+    Attributes:
+        func: the author's function, unchanged.
+        source: its text as it was when it was defined.
+    """
+
+    func: Callable[..., Any]
+    source: SourceKernel
+
+
 def _contents(cells: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     for name, cell in cells:
         try:

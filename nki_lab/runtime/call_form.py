@@ -11,9 +11,11 @@ import numpy as np
 
 from nki_lab.compiler.stored_source import AS_COMPILED, StoredSource
 from nki_lab.compiler.trace import is_container, map_arguments
-from nki_lab.errors import KernelArgument
+from nki_lab.errors import KernelArgument, NotOnTarget
 from nki_lab.ir.tensor.storage import Storage
 from nki_lab.ir.text.literals import value_text
+from nki_lab.targets import ALL_TARGETS
+from nki_lab.targets.spec import Target
 
 _ARRAY = object()  # stands for an array, whose values may differ from call to call
 _ABSENT = object()
@@ -127,3 +129,13 @@ def _shown(value: Any) -> str:
     if value is _ABSENT:
         return "absent"
     return "an array" if value is _ARRAY or _is_tensor(value) else reprlib.repr(value)
+
+
+def check_cores(kernel: str, cores: int, target: Target) -> None:
+    """Raise NotOnTarget where a logical core of the target has fewer cores than a kernel is launched on."""
+    if cores > target.lnc_max:
+        with_both = ", ".join(chip.name for chip in ALL_TARGETS if chip.lnc_max >= cores)
+        raise NotOnTarget(
+            f"{kernel}[{cores}]: a logical core of {target.name} has {target.lnc_max} core",
+            help=f"launch on one core, or choose a target with two: {with_both}",
+        )

@@ -19,8 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.compiler.frontend import SourceKernel
-from nki_lab.runtime.jit import KernelFunction
+from nki_lab.compiler.frontend import KernelObject, SourceKernel
 
 _MOST = 2000  # objects that are looked at
 _PLAIN = (int, float, str)
@@ -87,7 +86,7 @@ class _Readers:
         if id(value) in self._seen or len(self._seen) > _MOST or isinstance(value, _ATOMS):
             return
         self._seen.add(id(value))
-        if isinstance(value, KernelFunction):
+        if isinstance(value, KernelObject):
             self._look(value.func, copied)
         elif isinstance(value, (list, tuple, dict)):
             for part in value.values() if isinstance(value, dict) else value:
@@ -180,7 +179,7 @@ class _Copies:
         return made
 
     def _value(self, value: Any) -> Any:
-        if isinstance(value, KernelFunction) and isinstance(value.func, FunctionType):
+        if isinstance(value, KernelObject) and isinstance(value.func, FunctionType):
             made = copy.copy(value)
             made.func = self._value(value.func)
             return made

@@ -20,7 +20,6 @@ from nki_lab.compiler.trace import OutputRef, bind_arguments, is_array, map_argu
 from nki_lab.errors import (
     KernelArgument,
     NkiError,
-    NotOnTarget,
     without_our_frames,
 )
 from nki_lab.runtime.arrays import argument_array, is_foreign_array, library_of, to_library
@@ -29,8 +28,6 @@ from nki_lab.runtime.recording import record, warn_of
 from nki_lab.runtime.result import Result
 from nki_lab.runtime.steps import kept_inputs
 from nki_lab.simulator import of_rank
-from nki_lab.targets import ALL_TARGETS
-from nki_lab.targets.spec import Target
 
 
 class CompiledFunction:
@@ -151,16 +148,6 @@ def stored_kernel(compiled: CompiledKernel, options: Choices) -> CompiledFunctio
     assert isinstance(compiled.source, StoredSource)
     form = StoredForm(compiled.source, compiled.kernel.inputs)
     return CompiledFunction(compiled, options, form)
-
-
-def check_cores(kernel: str, cores: int, target: Target) -> None:
-    """Raise NotOnTarget where a logical core of the target has fewer cores than a kernel is launched on."""
-    if cores > target.lnc_max:
-        with_both = ", ".join(chip.name for chip in ALL_TARGETS if chip.lnc_max >= cores)
-        raise NotOnTarget(
-            f"{kernel}[{cores}]: a logical core of {target.name} has {target.lnc_max} core",
-            help=f"launch on one core, or choose a target with two: {with_both}",
-        )
 
 
 def result_of(

@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 from nki_lab.backends.simulated import SimulatedRun
 from nki_lab.choices import Choices, names
-from nki_lab.compiler.frontend import SourceKernel
+from nki_lab.compiler.frontend import KernelObject, SourceKernel
 from nki_lab.compiler.passes.author_order import Edges, edges_of
 from nki_lab.compiler.pipeline import compile_kernel
 from nki_lab.compiler.program import CompiledKernel
@@ -28,14 +28,8 @@ from nki_lab.ir.building.builder import Watch
 from nki_lab.ir.tensor.trace import active
 from nki_lab.progress import phase
 from nki_lab.runtime.arrays import refuse_compiler
-from nki_lab.runtime.call_form import CallForm
-from nki_lab.runtime.compiled import (
-    CompiledFunction,
-    check_cores,
-    numpy_arguments,
-    recorded,
-    result_of,
-)
+from nki_lab.runtime.call_form import CallForm, check_cores
+from nki_lab.runtime.compiled import CompiledFunction, numpy_arguments, recorded, result_of
 from nki_lab.runtime.recording import warn_of
 from nki_lab.runtime.result import Result
 from nki_lab.runtime.steps import kept_inputs
@@ -44,7 +38,7 @@ from nki_lab.source import headline
 from nki_lab.targets.spec import Target
 
 
-class KernelFunction:
+class KernelFunction(KernelObject):
     """A function that is a kernel: call it with arrays, or from another kernel.
 
     Attributes:

@@ -25,6 +25,7 @@ from nki_lab.profiler.analyses.stalls import Stalls
 from nki_lab.profiler.analyses.what_if import WhatIf, WhatIfs
 from nki_lab.profiler.profile import Profile
 from nki_lab.progress import phase
+from nki_lab.runtime.kernel_variants import variants_of_run
 from nki_lab.runtime.repeated_calls import Benchmark, benchmark_of
 from nki_lab.runtime.steps import steps_of_run
 from nki_lab.runtime.view_data import make_view_data
@@ -235,6 +236,4 @@ def _variants(
     retrace: Retrace | None, others: int, start: ViewData, values: Mapping[str, Any]
 ) -> Variants:
     """Return the variants of a run on one core and some others."""
-    from nki_lab.runtime.vary import variants_of_run
-
     return variants_of_run(retrace, 1 + others, start, values)

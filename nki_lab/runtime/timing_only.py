@@ -29,7 +29,7 @@ from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.program.execution import Execution, known_trips
 from nki_lab.ir.program.nodes import Kernel
 from nki_lab.profiler.profile import Profile
-from nki_lab.runtime.compiled import check_cores
+from nki_lab.runtime.call_form import check_cores
 from nki_lab.runtime.view_data import make_view_data
 from nki_lab.targets.spec import Target
 from nki_lab.timing import simulate_cores, simulate_time

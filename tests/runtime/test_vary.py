@@ -279,7 +279,7 @@ def test_loops_that_values_decide_need_them_and_say_how():
 
 
 def test_programs_that_grow_too_large_are_given_up(monkeypatch):
-    room = import_module("nki_lab.runtime.vary")
+    room = import_module("nki_lab.runtime.kernel_variants")
 
     monkeypatch.setattr(room, "MOST_INSTRUCTIONS", 30)
     result = nki_lab.run(matmul, LHS, RHS, target="trn2")
