@@ -18,14 +18,22 @@ STAMP := $(VENV)/installed-$(subst $(comma),-,$(EXTRAS))
 SOLVED    := $(wildcard workshop/solutions/*.ipynb)
 NOTEBOOKS := $(filter-out $(patsubst workshop/solutions/%,workshop/%,$(SOLVED)),$(wildcard workshop/*.ipynb)) $(SOLVED)
 
+# One BLAS thread: the workers already share the cores. One file stays on one worker: the cells of a
+# notebook share a kernel.
+ALONE  := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+SPREAD := --numprocesses $(WORKERS) --maxprocesses 8 --dist loadfile
+UNIT   := not slow and not browser and not notebook
+
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv lab demo check test fuzz workshop docs catalog extension
+.PHONY: help venv lab demo check quick room test fuzz workshop docs catalog extension
 
 help:
 	@echo 'make lab        open the workshop in JupyterLab on 127.0.0.1   (ARGS=--no-browser prints the address)'
 	@echo 'make demo       run the first notebook without a browser and print what its kernel costs'
 	@echo 'make test       run every check that CI runs   (ARGS=-x stops at the first failure)'
+	@echo 'make quick      run the unit tests of the rooms that differ from main'
+	@echo 'make room       run all tests of one room   (ROOM=isa)'
 	@echo 'make check      run only the static checks: ruff, mypy, import contracts'
 	@echo 'make fuzz       compare random kernels with a reference, and before, between and after all passes   (FUZZ_EXAMPLES=10000 FUZZ_SEED=1)'
 	@echo 'make workshop   write the notebooks of the workshop anew from workshop/lessons   (NAMES=01_first_kernel)'
@@ -53,7 +61,7 @@ demo: $(STAMP)
 	@$(BIN)/nki-lab execute workshop/solutions/01_first_kernel.ipynb --report $(ARGS)
 
 workshop: $(STAMP)
-	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m workshop.generate $(NAMES) $(ARGS)
+	@$(ALONE) $(BIN)/python -m workshop.generate $(NAMES) $(ARGS)
 
 # Reference pages are written from the code first; a warning is an error, as in CI.
 docs: $(STAMP)
@@ -81,14 +89,20 @@ check: $(STAMP)
 
 # The suite has a few of them; this looks for faults in many. A failure names the recipe of its kernel.
 fuzz: $(STAMP)
-	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 \
+	@$(ALONE) \
 	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) FUZZ_SEED=$(FUZZ_SEED) \
 	$(BIN)/python -m pytest $(ARGS) tests/reference tests/fuzz
 
-# Last and alone, so that pytest's summary is the last line. One file stays on one worker: the
-# cells of a notebook share a kernel. One BLAS thread: the workers already share the cores.
+# The unit tests of the rooms that differ from main.
+quick: $(STAMP)
+	@$(BIN)/python -m ruff check --quiet .
+	@$(ALONE) $(BIN)/python -m pytest --quiet -m '$(UNIT)' $(SPREAD) $(ARGS) $$($(BIN)/python -m tests.quick)
+
+room: $(STAMP)
+	@$(ALONE) $(BIN)/python -m pytest --quiet $(SPREAD) $(ARGS) $(wildcard tests/$(ROOM) tests/test_$(ROOM).py)
+
+# Last and alone, so that pytest's summary is the last line.
 test: check
-	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 \
-	$(BIN)/python -m pytest -r fEs --durations 10 --numprocesses $(WORKERS) --maxprocesses 8 --dist loadfile \
+	@$(ALONE) $(BIN)/python -m pytest -r fEs --durations 10 $(SPREAD) \
 	  $(if $(NOTEBOOKS),--nbval --nbval-current-env --nbval-cell-timeout=60 --nki-notebooks) \
 	  $(ARGS) tests $(NOTEBOOKS)
