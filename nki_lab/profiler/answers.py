@@ -24,7 +24,7 @@ def _core(profile: Profile, name: str) -> int | None:
 
 def _text(name: str, profile: Profile) -> str:
     core = _core(profile, name)
-    heading = [] if core is None else [f"core {core}, after which no other ends"]
+    heading = [] if core is None else [f"core {core}, the last to end"]
     return "\n".join(cut([*heading, *str(QUESTIONS[name][0](profile)).split("\n")], ANSWER_LINES))
 
 

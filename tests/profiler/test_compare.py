@@ -131,7 +131,7 @@ def test_a_roofline_says_what_float32_products_count_as() -> None:
 
 def test_nothing_to_compare() -> None:
     empty = Profile.from_tables(TRN2, {}, is_simulation=True)
-    assert "one of them ran nothing" in str(compare_profiles(empty, profile()))
+    assert "one of the two ran nothing" in str(compare_profiles(empty, profile()))
     assert empty.roofline().attained == 0.0
     assert empty.roofline().intensity is None
     assert "no bytes" in str(empty.roofline())

@@ -97,5 +97,5 @@ def test_of_two_cores_the_one_that_ends_last_is_asked() -> None:
     assert [i.instructions for i in two.iterations()] == [i.instructions for i in one.iterations()]
     for name in ("path", "stalls", "iterations", "roofline"):
         head, _, answer = ANALYSES[name](two.profile).partition("\n")
-        assert head == f"core {two.profile.slowest.cores[0]}, after which no other ends"
+        assert head == f"core {two.profile.slowest.cores[0]}, the last to end"
         assert answer and not ANALYSES[name](one.profile).startswith("core ")

@@ -47,7 +47,7 @@ def test_bound_sentences() -> None:
     assert bound_sentence(only) == "Vector: busy 64.5 % of the time"
     late = DMA | {"start_ts": [0, 9000], "end_ts": [100, 9900]}
     assert bound_sentence(profile(DmaPacketAggregated=late)) == (
-        "latency: nothing is busy half of the time, the most is Vector with 20.2 %"
+        "latency: nothing is busy half of the time; the busiest is Vector with 20.2 %"
     )
 
 
@@ -116,7 +116,7 @@ def test_a_report_that_is_cut_keeps_what_its_numbers_lean_on(limit: int) -> None
     if limit == 40:
         assert len(told) == 11
     else:
-        assert f"  ... {11 - len(told)} more: print(result) has all of them" in lines
+        assert f"  ... {11 - len(told)} more: print(result) shows all of them" in lines
     assert "findings" in lines
     heading = lines.index("advice, the largest gain first")
     assert lines[heading + 1 : heading + 3] == ["  1. advice 0   more of it", "  ... 19 more"]

@@ -108,7 +108,7 @@ def _verdict(first: int, second: int) -> str:
     if first == second:
         return "both take the same time"
     if not first or not second:
-        return "one of them ran nothing"
+        return "one of the two ran nothing"
     if second < first:
         return f"the second is {first / second:.2f} times as fast"
     return f"the second takes {second / first:.2f} times as long"

@@ -102,7 +102,7 @@ class CriticalPath:
         ]
         if self.reasons:
             between = ", ".join(f"{name} {_us(ns)}" for name, ns in self.reasons.items())
-            lines.append(f"between steps, us by what was waited for: {between}")
+            lines.append(f"between steps, us by reason: {between}")
         return text_of([*lines, *self._chain()])
 
     __repr__ = __str__
@@ -120,7 +120,7 @@ class CriticalPath:
             yield f"... {len(parts) - _PARTS_SHOWN} more"
 
     def _chain(self) -> Iterator[str]:
-        yield "the chain, latest step first (what each waited for)"
+        yield "the chain, latest step first, with what each step waited for"
         shown = 0
         runs = [
             (key, list(steps))
@@ -143,16 +143,16 @@ _ROW = "{:<18}{:<23}{:<16}{:>8}{:>11}{:>10}{:>9}"
 
 #: How a reason reads after a step.
 SENTENCES = {
-    "start": "which waited for nothing",
-    "order": "behind what its queue did before",
+    "start": "with nothing to wait for",
+    "order": "queued behind",
     "semaphore": "after the result of",
     "dma": "after the arrival of",
     "issue": "which was triggered by",
-    "ring": "when the DMA engines had served",
-    "port": "when its memory port was given up by",
-    "issuer": "when its issuer had made descriptors for",
-    "loop": "in the next pass of a loop after",
-    "core": "when the other core had come, too, after",
+    "ring": "when the DMA engines had finished",
+    "port": "when its memory port was released by",
+    "issuer": "when its issuing engine had written descriptors for",
+    "loop": "in the next iteration of a loop, after",
+    "core": "when the other core had also arrived, after",
     "unknown": "after",
 }
 assert tuple(SENTENCES) == REASONS

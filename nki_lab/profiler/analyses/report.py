@@ -66,7 +66,7 @@ class ReportParts:
         if not self._by_line:
             return []
         if not shown:
-            return [f"lines        {len(self._by_line)}: print(result) has what they take"]
+            return [f"lines        {len(self._by_line)}: print(result) shows their times"]
         row = "{:<32}{:>14}{:>14}{:>14}"
         lines = ["", row.format("line", ENGINE_SUM, "DMA us", "instructions")]
         for line in self._by_line[:shown]:
@@ -89,7 +89,7 @@ class ReportParts:
             return []
         lines = ["", "warnings", *self._limits[:shown]]
         if shown is not None and len(self._limits) > shown:
-            lines.append(f"  ... {len(self._limits) - shown} more: print(result) has all of them")
+            lines.append(f"  ... {len(self._limits) - shown} more: print(result) shows all of them")
         return lines
 
 
@@ -108,7 +108,7 @@ def bound_sentence(profile: ProfileData) -> str:
         return "nothing ran"
     if not bound.is_bound:
         busiest = f"{name} with {_percent(bound.share)}"
-        return f"latency: nothing is busy half of the time, the most is {busiest}"
+        return f"latency: nothing is busy half of the time; the busiest is {busiest}"
     names = _and([_TITLES[busy] for busy in bound.busiest])
     if len(bound.busiest) > 2:  # with every share it would be no line
         return f"{names}: busy at least {_percent(min(bound.busiest.values()))} of the time"
@@ -164,7 +164,7 @@ def _engines(profile: ProfileData) -> list[str]:
         )
         lines += [
             f"ends         {ends}",
-            "cores        active, share and waiting are their mean, counts and lines those of all",
+            "cores        active, share and waiting are means over the cores; counts and lines are totals",
             "",
         ]
     lines += [_ROW.format("engine", "active us", "share", "count", "waiting us")]

@@ -78,8 +78,8 @@ class Roofline:
     def __str__(self) -> str:
         intensity = "no bytes" if self.intensity is None else f"{self.intensity:.1f} FLOP per byte"
         lines = [
-            f"roofline of {self.target}: {intensity} of device memory; Tensor engine and a core's "
-            f"share of it balance at {self.balance:.1f}",
+            f"roofline of {self.target}: {intensity} of device memory; the Tensor engine and a "
+            f"core's share of it balance at {self.balance:.1f}",
             f"{'roof':<26}{'rate':>18}{'least us':>14}{'of the run':>12}",
         ]
         for n, roof in enumerate(self.roofs):

@@ -52,14 +52,14 @@ class Stall:
 
 _WORDS = {
     "start": "the start of the run",
-    "order": "the instruction before, {}",
+    "order": "the previous instruction, {}",
     "semaphore": "semaphore of {}",
     "dma": "DMA queue {}",
     "issue": "its trigger, {}",
     "ring": "DMA engines serving {}",
     "port": "memory port held by {}",
     "issuer": "its issuer, busy with {}",
-    "loop": "the loop's pass before, ending with {}",
+    "loop": "the previous iteration of the loop, which ended with {}",
     "core": "the other core, after {}",
     "unknown": "something unknown, after {}",
 }
@@ -81,7 +81,7 @@ class Stalls(tuple[Stall, ...]):
     def __str__(self) -> str:
         if not self:
             return "nothing waited"
-        lines = ["stalls, us waited at the head of a queue"]
+        lines = ["stalls: us spent waiting at the head of a queue"]
         for lane in dict.fromkeys(stall.lane for stall in self):
             own = self.of(lane)
             lines.append(f"{lane:<10}{own.wait_ns / 1000:>12,.3f}")
@@ -92,7 +92,7 @@ class Stalls(tuple[Stall, ...]):
             if len(own) > _SHOWN_PER_LANE:
                 rest = own[_SHOWN_PER_LANE:]
                 waited = sum(stall.wait_ns for stall in rest)
-                lines.append(f"{waited / 1000:>22,.3f}  in {len(rest)} other ways")
+                lines.append(f"{waited / 1000:>22,.3f}  for {len(rest)} other reasons")
         return text_of(cut(lines, ANSWER_LINES))
 
     __repr__ = __str__

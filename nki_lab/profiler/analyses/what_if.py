@@ -60,7 +60,7 @@ class WhatIfs(tuple[WhatIf, ...]):
             return "nothing ran"
         before = self[0].before_ns
         width = max(len(",".join(w.changes)) for w in self)
-        lines = [f"what if ({before / 1000:,.3f} us as it is; timed again for each line)"]
+        lines = [f"what if ({before / 1000:,.3f} us now; each line is timed again)"]
         lines += [
             f"  {','.join(w.changes):<{width}}{w.after_ns / 1000:>14,.3f} us "
             f"{change(w.gain_share):>9}  {w.meaning}"
