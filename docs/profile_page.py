@@ -1,4 +1,4 @@
-"""What does the documentation page of profiles say? It is written from the schema."""
+"""Writes the documentation page of profiles, from the schema."""
 
 from __future__ import annotations
 

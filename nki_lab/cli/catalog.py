@@ -1,4 +1,4 @@
-"""What does `nki-lab catalog` do?"""
+"""`nki-lab catalog`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Could a class begin on this machine?
+"""Checks whether a class could begin on this machine.
 
 What the doctor examines, and beside it what a class needs: the kernel that notebooks get, JupyterLab that starts and
 answers, a folder that can be written, memory, and one notebook of the workshop that runs.

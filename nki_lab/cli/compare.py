@@ -1,4 +1,4 @@
-"""What does `nki-lab compare` do?"""
+"""`nki-lab compare`."""
 
 from __future__ import annotations
 

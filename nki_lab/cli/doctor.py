@@ -1,4 +1,4 @@
-"""What does `nki-lab doctor` do?"""
+"""`nki-lab doctor`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does `nki-lab execute` do?"""
+"""`nki-lab execute`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which array does `--input a=randn:128x512:bf16` stand for?
+"""Makes the array that `--input a=randn:128x512:bf16` stands for.
 
     NAME=KIND:SHAPE[:DTYPE]     a=randn:128x512:bf16     i=randint(0,9):64:int32     b=ones:8x8
 

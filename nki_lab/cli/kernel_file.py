@@ -1,4 +1,4 @@
-"""Which kernel does `file.py:kernel` name, and with which arguments is it called?"""
+"""Finds the kernel that `file.py:kernel` names, and the arguments it is called with."""
 
 from __future__ import annotations
 

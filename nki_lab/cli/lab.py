@@ -1,4 +1,4 @@
-"""What does `nki-lab lab` do?"""
+"""`nki-lab lab`."""
 
 from __future__ import annotations
 

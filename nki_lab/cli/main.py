@@ -1,4 +1,4 @@
-"""Which commands does `nki-lab` have, and how does it report errors?
+"""The commands of `nki-lab`, and how they report errors.
 
 Exit codes: 0 all is well, 1 a kernel, check or file is wrong, 2 the command line is.
 """

@@ -1,4 +1,4 @@
-"""What does nbval let pass although the cell is wrong, and what is said about it?
+"""Finds wrong cells that nbval lets pass, and says why they are wrong.
 
 nbval runs the cells and compares their outputs. These checks stand beside it, in the same pytest run, and fail
 what it does not see: a magic that nobody has, a magic with a comment above it, an error that a magic such as %%capture

@@ -1,4 +1,4 @@
-"""What does a notebook file hold once its cells have run, and which of it is worth keeping?
+"""Reads notebook files, and keeps what is worth keeping of cells that have run.
 
 What is kept is what a reader without a kernel can see and what is the same on every run: text, HTML
 and small pictures. Widgets live in a kernel, so their state and ids are left out.

@@ -1,4 +1,4 @@
-"""How does the command line show work that takes longer than a second?"""
+"""Shows work that takes longer than a second on a terminal."""
 
 from __future__ import annotations
 

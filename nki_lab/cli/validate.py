@@ -1,4 +1,4 @@
-"""What does `nki-lab validate` do?
+"""`nki-lab validate`.
 
 Exit codes: 0 every cell passed, 1 a cell or a notebook is wrong, or a package is missing, 2 the command line is wrong
 or names nothing to look at, 130 stopped with Ctrl-C.

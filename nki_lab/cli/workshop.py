@@ -1,4 +1,4 @@
-"""What does `nki-lab workshop` do?"""
+"""`nki-lab workshop`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files does a learner get, and which of their own are never touched?
+"""Copies the workshop's files to a learner, and never touches what the learner wrote.
 
 What a learner has changed is told from what was copied by a list of digests that is kept with the copy. Of a notebook
 only the cells count: running them is no change.

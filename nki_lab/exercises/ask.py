@@ -1,4 +1,4 @@
-"""How does a learner hand in an answer, and get help?"""
+"""What a learner calls: hands in an answer, and gives help."""
 
 from __future__ import annotations
 

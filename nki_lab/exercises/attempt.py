@@ -1,4 +1,4 @@
-"""What does a learner's kernel do with one set of arguments?"""
+"""Runs a learner's kernel with one set of arguments."""
 
 from __future__ import annotations
 

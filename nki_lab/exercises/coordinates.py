@@ -1,4 +1,5 @@
-"""Which elements of a tensor does a slice, a pattern or a kernel touch, and which should it?"""
+"""Finds the elements of a tensor that a slice, a pattern or a kernel touches, and compares them with those it
+should."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What did a run use, what was it allowed to use, and how fast is it?"""
+"""Counts what a run used, against what it may use, and rates its time."""
 
 from __future__ import annotations
 

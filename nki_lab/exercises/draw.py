@@ -1,4 +1,4 @@
-"""With which numbers is a kernel tried?
+"""Draws the numbers that a kernel is tried with.
 
 Numbers of both signs, of no symmetric pattern, large and small: what is right for positive numbers alone shows.
 """

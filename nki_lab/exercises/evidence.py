@@ -1,4 +1,4 @@
-"""What does a profile say, as the answer to a question, and as a sentence?"""
+"""Reads a number off a profile, as the answer to a question and as a sentence."""
 
 from __future__ import annotations
 

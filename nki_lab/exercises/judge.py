@@ -1,4 +1,4 @@
-"""Is a kernel the solution of a task?"""
+"""Judges whether a kernel solves a task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is an exercise?
+"""Defines an exercise.
 
     Problem            id, title, statement, three hints
     +-- Task           a kernel to write: inputs, reference, limits, modelled times

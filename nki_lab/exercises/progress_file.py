@@ -1,4 +1,4 @@
-"""What has been solved so far, and where is that kept?
+"""Remembers in a file what has been solved.
 
 In one small JSON file of the user's data folder, or where NKI_LAB_PROGRESS says. Whatever is wrong with the file, no
 exercise fails because of it: it is kept aside under another name, and a new one is begun.

@@ -1,4 +1,4 @@
-"""Why is what a kernel returned wrong, in words that lead to the mistake?
+"""Explains why the result of a kernel is wrong, in words that lead to the mistake.
 
 Each function looks for one kind of mistake and returns a Reason or None. They are asked in the order of the tables
 below: first what makes values meaningless, then patterns in the values, at last the plain difference.

@@ -1,4 +1,4 @@
-"""Which elements of a tensor in HBM did a run touch, and how do they differ from those it should?"""
+"""Finds the elements of a tensor in HBM that a run touched, and how they differ from those it should."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does `breakpoint()` do in a kernel of a notebook?"""
+"""`breakpoint()` in a kernel of a notebook."""
 
 from __future__ import annotations
 

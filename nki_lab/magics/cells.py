@@ -1,4 +1,4 @@
-"""How does the text of a cell become source with the lines its author sees?"""
+"""Turns the text of a cell into source with the lines its author sees."""
 
 from __future__ import annotations
 import __future__

@@ -1,4 +1,4 @@
-"""How does a kernel talk with the editor in front of it?
+"""The channel between a kernel and the editor in front of it.
 
 Over one comm, which stays open as long as the kernel lives: the editor finds it again after a reload of the page by
 asking the kernel for its comms, and a kernel without nki_lab has none. It is opened only for a front end that sends

@@ -1,4 +1,4 @@
-"""What is wrong with a `%%nki` cell that has not been run?
+"""Checks a `%%nki` cell without running it.
 
 `Draft.read` looks at the text alone and runs nothing of it. `Draft.compile` defines what the cell defines in a copy of
 the namespace and compiles the call that `--run` names, without simulating it; it belongs into a process of its own

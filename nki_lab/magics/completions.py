@@ -1,4 +1,4 @@
-"""What does the tab key offer on the line of a magic that has options?"""
+"""Completes the options of a magic when the tab key is pressed."""
 
 from __future__ import annotations
 

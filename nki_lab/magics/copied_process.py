@@ -1,4 +1,4 @@
-"""How is something done on a copy of the notebook's state, which cannot change it, and for a limited time?
+"""Works on a copy of the notebook's state, which cannot change it, for a limited time.
 
 In a child made by `fork`: it has all variables as they are at that moment and none of them afterwards. What it prints
 goes nowhere. The notebook's kernel waits for the answer without standing still.

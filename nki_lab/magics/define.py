@@ -1,4 +1,4 @@
-"""Which kernels does a cell define, once it has run in the user's namespace?"""
+"""Finds the kernels that a cell defines, once it has run in the user's namespace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does an editor have to know to mark an error or a finding in the cells of a notebook?"""
+"""Describes errors and findings so that an editor can mark them in the cells of a notebook."""
 
 from __future__ import annotations
 

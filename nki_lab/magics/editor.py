@@ -1,4 +1,4 @@
-"""What does a kernel tell the editor in front of it, and what can the editor ask?
+"""Tells the editor what it needs, and answers what it asks.
 
 Kernel to editor, each a dict with `kind`:
     status       chip, backend and recent runs; after the comm was opened, after runs, and when asked

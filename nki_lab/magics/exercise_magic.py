@@ -1,4 +1,4 @@
-"""What does `%nki_exercise` do?"""
+"""`%nki_exercise`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens when a notebook loads and unloads nki_lab?"""
+"""Loads and unloads nki_lab in a notebook."""
 
 from __future__ import annotations
 

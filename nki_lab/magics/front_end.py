@@ -1,4 +1,4 @@
-"""In which front end is the notebook open: which cell runs, and is our JupyterLab extension there?
+"""Finds the front end that a notebook is open in, the cell that runs, and whether our JupyterLab extension is there.
 
 The kernel greets when nki_lab is loaded; an extension that is there opens a comm in answer. JupyterLab lets comms that
 it opens reach the kernel while cells run, so the answer is known in the midst of Run All.

@@ -1,4 +1,4 @@
-"""What do `%nki_target`, `%nki_explain` and `%nki_doctor` do?"""
+"""`%nki_target`, `%nki_explain` and `%nki_doctor`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a notebook show work that takes longer than a second?
+"""Shows work that takes longer than a second in a notebook.
 
 Our JupyterLab extension draws a bar with a button that stops the work, and leaves no output. Elsewhere an output is
 updated, and is empty at the end. Where nobody looks, as where a notebook is only executed, nothing is shown, so that

@@ -1,4 +1,4 @@
-"""Which kernels have run in this session, and what does a list of them say?
+"""Lists the kernels that have run in this session.
 
 A run is noted as plain data when its cell ends. The Result itself stays the notebook's: where no variable keeps it, it
 is gone, and the list says so.

@@ -1,4 +1,4 @@
-"""Which statements of a cell may be carried out when it is only checked?
+"""Chooses the statements of a cell that may run when the cell is only checked.
 
 Imports, definitions of functions and classes, and assignments of constants: what they call, in a decorator or as a
 default, must be NKI's or one of a few functions of Python that only make something.

@@ -1,4 +1,4 @@
-"""What do `%nki_ir`, `%nki_layout`, `%nki_profile`, `%nki_timeline`, `%nki_vary`, `%nki_summary`, `%nki_compare` do?
+"""`%nki_ir`, `%nki_layout`, `%nki_profile`, `%nki_timeline`, `%nki_vary`, `%nki_summary` and `%nki_compare`.
 
 Each takes a run: a variable that holds a Result or a Profile, or the file of a stored profile; without one, the last
 run of the notebook.

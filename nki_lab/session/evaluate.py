@@ -1,4 +1,4 @@
-"""What is the value of an expression given as an option, and does a result match it?"""
+"""Evaluates an expression given as an option, and compares a result with it."""
 
 from __future__ import annotations
 

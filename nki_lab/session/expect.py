@@ -1,4 +1,4 @@
-"""When is a cell that ends with an error right?"""
+"""Decides whether a cell that ends with an error was meant to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which files can a run be kept, and how?"""
+"""Keeps a run in files, by their endings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which small charts does a run have beside its views?
+"""Small charts of a run beside its views.
 
     utilisation(result)       how busy each engine is
     transfer_sizes(result)    how many DMA transfers have which size

@@ -1,4 +1,4 @@
-"""How does a notebook come to show a Result by itself?"""
+"""Lets a notebook show a Result by itself."""
 
 from __future__ import annotations
 

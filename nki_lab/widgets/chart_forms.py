@@ -1,4 +1,4 @@
-"""In which forms does a chart travel?
+"""The forms in which a chart is sent.
 
 Text, a picture without script, and the data of a plotly figure where plotly is there: they say the same.
 """

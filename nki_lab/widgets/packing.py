@@ -1,4 +1,4 @@
-"""How does data travel from the kernel to a view in the browser?
+"""Packs data for its way from the kernel to a view in the browser.
 
 As one block of bytes, compressed: a JSON header, then typed arrays the browser uses in place.
 

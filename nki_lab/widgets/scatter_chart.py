@@ -1,4 +1,4 @@
-"""How are points below lines drawn on axes that count in powers of ten?
+"""Draws points below lines on logarithmic axes.
 
 In three forms, as every chart: text, a picture without script, and the data of a plotly figure.
 """

@@ -1,4 +1,4 @@
-"""Which colours do the views use, in light and dark?
+"""The colours of the views, in light and dark.
 
 One table for pictures and live views. Every colour stands out from the background by at least 3:1
 and carries the text colour of its theme at 4.5:1 (WCAG 2.2, 1.4.3 and 1.4.11). An engine is

@@ -1,4 +1,4 @@
-"""Is a folder in workshop/lessons all that a new lesson takes?"""
+"""Tests that a new lesson takes a folder in workshop/lessons, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Does every view of the registry have a text, a picture, data, a script, a place in saved pages, and documentation?"""
+"""Tests that every view of the registry has a text, a picture, data, a script, a place in saved pages, and
+documentation."""
 
 from __future__ import annotations
 

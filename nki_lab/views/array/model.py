@@ -1,4 +1,4 @@
-"""What does the view of the multiplier array show of a product?"""
+"""Data of the array view: a product on the Tensor engine's multipliers."""
 
 from __future__ import annotations
 

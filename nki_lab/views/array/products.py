@@ -1,4 +1,4 @@
-"""Which products does the Tensor engine's array compute, and of which sizes?"""
+"""Finds the products that the Tensor engine's array computes, and their sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which instruction hands which values to which other?
+"""Finds which instruction hands which values to which other.
 
 A node is an instruction, or a tensor in HBM that comes in or goes out. An edge stands for elements that the node at
 its head reads and the node at its tail wrote last; between nodes it is exact, element by element. A program of more

@@ -1,4 +1,4 @@
-"""Where does each node of a data-flow graph stand, so that its edges can be followed?
+"""Places the nodes of a data-flow graph so that its edges can be followed.
 
 Layers run from left to right, or from top to bottom where that is narrower; a node stands behind everything it gets
 values from. Long edges pass through places of their own in the layers between. The order within a layer is that of

@@ -1,4 +1,4 @@
-"""What did each pass make of the program?"""
+"""Data of the IR view: the program after each pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which elements does each operand of an instruction read and write?"""
+"""Finds the elements that each operand of an instruction reads and writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which bytes of a tensor do its slices cover?
+"""Data of the layout view: the bytes of a tensor that its slices cover.
 
 A tensor is shown as rows (partitions; in HBM all axes but the last) by elements. The elements a slice
 covers are a union of boxes: rows and columns with a step each. The boxes are exact: no element is

@@ -1,4 +1,4 @@
-"""What do the tensors of a kernel and the parts its instructions touch look like as a picture?"""
+"""Draws the tensors of a kernel, and the parts that its instructions touch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What values does a tensor hold: each element or a coarse picture, their spread, and what is no number?"""
+"""Shows the values of a tensor: each element or a coarse picture, their spread, NaN and infinities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who occupies which bytes of SBUF and PSUM, from which instruction to which?"""
+"""Data of the memory view: what occupies which bytes of SBUF and PSUM, from which instruction to which."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who occupies which bytes of an on-chip memory, from which instruction to which, and how well does it fit?
+"""Computes what occupies an on-chip memory over the program: free bytes, peaks and overlaps.
 
 Occupancy     the tiles of one memory as columns
 Overlap       two tiles that have bytes in common while both are in use

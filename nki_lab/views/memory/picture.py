@@ -1,4 +1,4 @@
-"""What does the use of SBUF and PSUM look like as a picture: addresses over time, and what is in use when?"""
+"""Draws SBUF and PSUM: addresses over the program, and how much is in use."""
 
 from __future__ import annotations
 

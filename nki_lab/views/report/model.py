@@ -1,4 +1,4 @@
-"""What does the report of a run say, in parts a view can lay out?"""
+"""Data of the report view: the report of a run, in parts that can be laid out."""
 
 from __future__ import annotations
 

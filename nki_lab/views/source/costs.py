@@ -1,4 +1,4 @@
-"""What does each line of the author's text cost: time per engine, bytes, waits?"""
+"""Computes what each line of the author's text costs: time per engine, bytes, waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does the source view show: the author's lines, what each costs, and what was found there?"""
+"""Data of the source view: the author's lines, what each costs, and the findings there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does the stepper show: the executed instructions, and of one of them the values around it?
+"""Data of the stepper: the executed instructions, and the values around one of them.
 
 A small operand is sent element by element, of a large one a picture: the mean of the finite values of equal blocks,
 with a mark where a block holds a NaN or an infinity, so that none is overlooked. Elements of a large operand are

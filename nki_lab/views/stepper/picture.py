@@ -1,4 +1,4 @@
-"""What do the first executed instructions look like as a picture: what each writes, and its values?"""
+"""Draws the first executed instructions: what each writes, and its values."""
 
 from __future__ import annotations
 

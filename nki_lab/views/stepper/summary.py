@@ -1,4 +1,4 @@
-"""What can be said of many values in a few numbers: their range, and how many are no numbers?"""
+"""Summarises many values in a few numbers: their range, and how many are NaN or infinite."""
 
 from __future__ import annotations
 

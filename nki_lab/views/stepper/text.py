@@ -1,4 +1,4 @@
-"""What does going through a run instruction by instruction say in plain text?"""
+"""Describes the steps of a run in plain text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which curves stand under a timeline, and how are they sent: exactly, or as the least and most of short spans?
+"""Curves under a timeline, sent exactly or as the least and most of short spans.
 
 A curve of a large run changes more often than a screen has columns. What is sent of a span of time has at most
 `POINTS` parts: each change, where there are not more of them, else the least and the most of equal parts of the

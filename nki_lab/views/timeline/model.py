@@ -1,4 +1,4 @@
-"""What does a timeline show: which tracks, which events, how busy at which moment?
+"""Data of the timeline: its tracks, its events, and how busy each track is.
 
 overview  how busy each track is in each of some hundreds of equal spans of time; cheap
 events    every event as columns, tracks split into lanes on which events do not overlap

@@ -1,4 +1,4 @@
-"""What does a timeline look like as a picture: a row per engine and DMA queue, curves, and what bounds the run?"""
+"""Draws a timeline: a row per engine and DMA queue, curves, and what bounds the run."""
 
 from __future__ import annotations
 

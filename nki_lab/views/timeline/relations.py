@@ -1,4 +1,4 @@
-"""What has an event of a timeline to do with others: what it waited for, and who needs what from whom?
+"""Relates the events of a timeline: what each waited for, and what needs it.
 
 event_detail       what is known of one event: its row, operation, loops, stall, and dependences
 critical_events    the events that took the whole time

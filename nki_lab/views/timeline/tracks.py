@@ -1,4 +1,4 @@
-"""Which engines and DMA queues has a run, from top to bottom, and which events are theirs?
+"""The tracks of a timeline from top to bottom, engines and DMA queues, with their events.
 
 The order is that of Neuron Explorer's trace viewer: DMA queues, then engines, of one core after the other.
 """

@@ -1,4 +1,4 @@
-"""What do the variants of a kernel look like as a picture: a bar for the time of each?"""
+"""Draws the variants of a kernel: a bar for the time of each."""
 
 from __future__ import annotations
 

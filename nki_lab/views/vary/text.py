@@ -1,4 +1,4 @@
-"""What do the variants of a kernel say in plain text?"""
+"""Describes the variants of a kernel in plain text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long does a kernel take with other values of its compile-time parameters?
+"""Times a kernel with other values of its compile-time parameters.
 
     Parameter   one parameter that can be changed, and the values it may take
     Variant     the kernel with one value of each: its time, what bounds it, or why it does not compile
