@@ -39,9 +39,9 @@ def analysis_data(name: str, profile: Profile) -> dict[str, Any]:
     answer is about, where there are several.
     """
     core = _core(profile, name)
-    found = QUESTIONS[name][0](profile)
-    told = plain(found) if is_dataclass(found) else {"count": len(found), "rows": plain(found)}
-    return told if core is None else {"core": core, **told}
+    answer = QUESTIONS[name][0](profile)
+    data = plain(answer) if is_dataclass(answer) else {"count": len(answer), "rows": plain(answer)}
+    return data if core is None else {"core": core, **data}
 
 
 def plain(value: Any) -> Any:

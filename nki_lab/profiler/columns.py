@@ -64,9 +64,9 @@ class Strings:
     @classmethod
     def of(cls, texts: Iterable[str | None]) -> Strings:
         """Code a sequence of strings; None stands for unknown."""
-        known: dict[str, int] = {}
-        codes = [-1 if t is None else known.setdefault(t, len(known)) for t in texts]
-        return cls(np.array(codes, dtype=np.int32), known)
+        numbers: dict[str, int] = {}
+        codes = [-1 if t is None else numbers.setdefault(t, len(numbers)) for t in texts]
+        return cls(np.array(codes, dtype=np.int32), numbers)
 
     @classmethod
     def constant(cls, text: str, rows: int) -> Strings:

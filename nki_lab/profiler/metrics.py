@@ -217,7 +217,7 @@ def _packets(profile: Tables) -> tuple[np.ndarray, float] | None:
     return counts, float(profile.numbers("DmaPacket", "duration_ns").sum())
 
 
-def _flops(profile: Tables, known: dict[str, Any], total_ns: int) -> dict[str, Any]:
+def _flops(profile: Tables, metrics: dict[str, Any], total_ns: int) -> dict[str, Any]:
     def total(column: str) -> int:
         return int(profile.numbers("Instruction", column).sum())
 
@@ -237,7 +237,7 @@ def _flops(profile: Tables, known: dict[str, Any], total_ns: int) -> dict[str, A
         "mfu_inst_estimated_percent": utilisation,
         "hfu_estimated_percent": _share(flops / peak, total_ns),
     }
-    moved = known["hbm_read_bytes"] + known["hbm_write_bytes"]
+    moved = metrics["hbm_read_bytes"] + metrics["hbm_write_bytes"]
     if moved:
         result["mm_arithmetic_intensity"] = useful / moved
         best = min(1.0, useful / moved / balance)

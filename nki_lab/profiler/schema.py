@@ -80,6 +80,8 @@ QUEUE_TYPES: tuple[str, ...] = _enums["DmaQueueType"]
 PERFORMANCE_MODES: tuple[str, ...] = _enums["PerformanceMode"]
 #: Name of the table of DMA transfers.
 TRANSFERS = "DmaPacketAggregated"
+#: What `in_table` and `out_table` of Flow call the tables of its ends.
+FLOW_ENDS = {"instruction": "Instruction", "dma_block": TRANSFERS}
 #: `source` and `dest` of a transfer on the SBUF side; every other place is device memory.
 SBUF_PLACE = "[SB]"
 

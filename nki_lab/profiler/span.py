@@ -15,12 +15,12 @@ import numpy as np
 from nki_lab.errors import BadFile, UnknownOption
 from nki_lab.profiler import intervals
 from nki_lab.profiler.analyses.advice import CATEGORY as ADVICE
-from nki_lab.profiler.analyses.cores import FLOW_ENDS, P
+from nki_lab.profiler.analyses.cores import P
 from nki_lab.profiler.analyses.source_lines import transfer_lines
 from nki_lab.profiler.columns import Column, Strings, known, take
 from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.metrics import Kind, kind_of
-from nki_lab.profiler.schema import SBUF_PLACE, TABLES, TRANSFERS
+from nki_lab.profiler.schema import FLOW_ENDS, SBUF_PLACE, TABLES, TRANSFERS
 from nki_lab.targets import Target
 
 #: Instructions and transfers of one profile in memory.
@@ -76,7 +76,7 @@ def span_of(start_ns: float | None, end_ns: float | None) -> Span | None:
 
 
 def chosen_rows(
-    table: str, span: Span, number: Callable[[str], np.ndarray], own: Mapping[str, np.ndarray]
+    table: str, span: Span, number: Callable[[str], np.ndarray], event_ids: Mapping[str, np.ndarray]
 ) -> np.ndarray | None:
     """Return which rows of a table lie in a span, as a mask; None where that cannot be said of it.
 
@@ -87,7 +87,7 @@ def chosen_rows(
         span: the span.
         number: gives a column of numbers; Flow asks for the tables of its ends as "in_table" and "out_table": positions
             in EVENTS, or -1.
-        own: ids of the events in the span, by table.
+        event_ids: ids of the events in the span, by table.
     """
     fields = TABLES[table]
     if {BEGINS, ENDS} <= set(fields):
@@ -103,25 +103,25 @@ def chosen_rows(
             chosen[before[cores == core][-1]] = True
         return chosen
     if table == "Flow":
-        return _kept(number("in_table"), number("in_id"), own) & _kept(
-            number("out_table"), number("out_id"), own
+        return _kept(number("in_table"), number("in_id"), event_ids) & _kept(
+            number("out_table"), number("out_id"), event_ids
         )
     return None
 
 
-def _kept(tables: np.ndarray, ids: np.ndarray, own: Mapping[str, np.ndarray]) -> np.ndarray:
-    found = np.zeros(len(ids), bool)
+def _kept(tables: np.ndarray, ids: np.ndarray, event_ids: Mapping[str, np.ndarray]) -> np.ndarray:
+    kept = np.zeros(len(ids), bool)
     for n, name in enumerate(EVENTS):
-        found |= (tables == n) & np.isin(ids, own.get(name, ()))
-    return found
+        kept |= (tables == n) & np.isin(ids, event_ids.get(name, ()))
+    return kept
 
 
 def end_codes(texts: Any) -> np.ndarray:
     """Return for the ends of dependences, a column of strings, the tables they are in, as positions in EVENTS."""
-    found = np.full(len(texts), -1)
+    codes = np.full(len(texts), -1)
     for text, table in FLOW_ENDS.items():
-        found[texts.equal_to(text)] = EVENTS.index(table)
-    return found
+        codes[texts.equal_to(text)] = EVENTS.index(table)
+    return codes
 
 
 def refuse_more(count: int, name: str, span: Span | None = None) -> None:
@@ -224,7 +224,7 @@ class Whole(NamedTuple):
         if about.get("vnc_enabled"):
             cores |= set(range(about.get("num_physical_cores") or 1))
         begins, finishes = number(TRANSFERS, BEGINS), number(TRANSFERS, ENDS)
-        own = span.within(first, last)
+        inside = span.within(first, last)
         moved = {}
         for way, end in (("read", "source"), ("write", "dest")):
             place, size = column(TRANSFERS, end), number(TRANSFERS, f"{way}_bytes")
@@ -232,7 +232,7 @@ class Whole(NamedTuple):
                 size = np.where(place.equal_to(SBUF_PLACE), 0, size)
             before, upto = (
                 int(intervals.amount_within(size, begins, finishes, -1, moment).sum())
-                for moment in (own.start_ns, own.end_ns + (own.end_ns == last))
+                for moment in (inside.start_ns, inside.end_ns + (inside.end_ns == last))
             )
             moved[way] = int(size.sum()), before, upto
         tables = {
@@ -251,15 +251,15 @@ class Whole(NamedTuple):
         """Return the part of an amount of the run that falls to a span: as the bytes moved do, else as the time."""
         whole, before, upto = (sum(self.moved[way][n] for way in ways) for n in range(3))
         if not whole:
-            own = span.within(self.first_ns, self.last_ns)
+            inside = span.within(self.first_ns, self.last_ns)
             whole = self.last_ns - self.first_ns
-            before, upto = own.start_ns - self.first_ns, own.end_ns - self.first_ns
+            before, upto = inside.start_ns - self.first_ns, inside.end_ns - self.first_ns
         return amount * upto // whole - amount * before // whole if whole else 0
 
 
 def part_of(profile: P, span: Span) -> P:
     """Return what a profile has within a span, with the ids it has there; see `cut`."""
-    own: dict[str, np.ndarray] = {}
+    event_ids: dict[str, np.ndarray] = {}
     about = next(profile.records("Metadata"), {})
     whole = Whole.of(span, profile.target, profile.column, about, profile.transfer_lines)
     reach = span.reach(whole.last_ns)
@@ -270,15 +270,15 @@ def part_of(profile: P, span: Span) -> P:
                 return end_codes(profile.strings(name, column))
             return profile.numbers(name, column)
 
-        return chosen_rows(name, reach, number, own)
+        return chosen_rows(name, reach, number, event_ids)
 
     rows: dict[str, np.ndarray | None] = {}
     for name in (*EVENTS, *sorted(profile.supplied - {*EVENTS})):
         if name in profile.supplied:
             rows[name] = chosen = rows_of(name)
             if name in EVENTS and chosen is not None:
-                own[name] = profile.numbers(name, "id")[chosen]
-    refuse_more(sum(map(len, own.values())), profile.name or "the profile", span)
+                event_ids[name] = profile.numbers(name, "id")[chosen]
+    refuse_more(sum(map(len, event_ids.values())), profile.name or "the profile", span)
     deals = profile.deals
     kept = rows.get(TRANSFERS)
     part = type(profile).from_tables(
@@ -311,26 +311,26 @@ def cut(part: P, span: Span, whole: Whole, transfers: np.ndarray | None) -> P:
         whole: what it has to know of the run.
         transfers: a mask of those of the run that have a part in the span.
     """
-    own = span.within(whole.first_ns, whole.last_ns)
+    inside = span.within(whole.first_ns, whole.last_ns)
     tables: dict[str, Any] = {
-        name: _cut_table(name, part.table(name), own)
+        name: _cut_table(name, part.table(name), inside)
         for name in part.supplied - {*_SUMS, _PACKETS}
         if part.table(name)
     }
     if _PACKETS in part.supplied:  # hundreds for each transfer: only when somebody asks
         reach = span.reach(whole.last_ns)
-        tables[_PACKETS] = lambda: _cut_table(_PACKETS, _packets_in(part, reach), own)
+        tables[_PACKETS] = lambda: _cut_table(_PACKETS, _packets_in(part, reach), inside)
     tables["Metadata"] = {
         **part.table("Metadata"),
-        "first_hw_timestamp": own.start_ns,
-        "last_hw_timestamp": own.end_ns,
+        "first_hw_timestamp": inside.start_ns,
+        "last_hw_timestamp": inside.end_ns,
         "num_physical_cores": whole.cores,
         "vnc_enabled": whole.cores > 1,
     }
     deals = part.deals
     if deals is not None:
         start, end = (part.numbers(TRANSFERS, name) for name in (BEGINS, ENDS))
-        deals = deals.within(start, end, own.start_ns, own.end_ns)
+        deals = deals.within(start, end, inside.start_ns, inside.end_ns)
     metrics = {
         name: whole.share(int(value), _LEAST[name], span) if name in _LEAST else value
         for name, value in part.metrics.items()

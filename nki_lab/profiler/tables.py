@@ -175,10 +175,10 @@ class Tables:
     @cached_property
     def deals(self) -> Deals | None:
         """How the transfers fall into packets; None where that is unknown, or DmaPacket was supplied."""
-        made = self._deals() if callable(self._deals) else self._deals
-        if made is not None and len(made.codes) != self.count(TRANSFERS):
+        deals = self._deals() if callable(self._deals) else self._deals
+        if deals is not None and len(deals.codes) != self.count(TRANSFERS):
             raise BadTable("the packets of some transfers are missing, or there are too many")
-        return made
+        return deals
 
     @property
     def table_names(self) -> tuple[str, ...]:

@@ -149,8 +149,8 @@ def compare_profiles(
         _summed((named(n, line.place), line.engine_ns + line.transfer_ns, line.instructions) for line in by_line(p))
         for n, p in enumerate(runs)
     ]  # fmt: skip
-    left = (lines[0].keys() - lines[1].keys(), lines[1].keys() - lines[0].keys())
-    for theirs, mine in same_lines(runs, left, named).items():
+    unmatched = (lines[0].keys() - lines[1].keys(), lines[1].keys() - lines[0].keys())
+    for theirs, mine in same_lines(runs, unmatched, named).items():
         name = f"{mine} -> {theirs}"
         lines[0][name], lines[1][name] = lines[0].pop(mine), lines[1].pop(theirs)
     opcodes = [
@@ -182,11 +182,11 @@ def _name(profile: ProfileData) -> str:
 
 
 def _summed(rows: Iterable[tuple[str, int, int]]) -> dict[str, tuple[int, int]]:
-    found: dict[str, tuple[int, int]] = {}
+    sums: dict[str, tuple[int, int]] = {}
     for name, time, count in rows:
-        before = found.get(name, (0, 0))
-        found[name] = (before[0] + time, before[1] + count)
-    return found
+        before = sums.get(name, (0, 0))
+        sums[name] = (before[0] + time, before[1] + count)
+    return sums
 
 
 def _differences(
@@ -232,22 +232,22 @@ _Likeness = tuple[tuple[str, ...], tuple[str, ...]]
 
 def same_lines(
     profiles: tuple[ProfileData, ProfileData],
-    left: tuple[Collection[str], Collection[str]],
+    unmatched: tuple[Collection[str], Collection[str]],
     named: Callable[[int, str], str],
 ) -> dict[str, str]:
     """Return for lines of the second run the line of the first that they are.
 
     Args:
         profiles: the runs.
-        left: names of the lines of each run that the other one does not have.
+        unmatched: names of the lines of each run that the other one does not have.
         named: the name of a line of the first (0) or second (1) run, by its place in the profile.
     """
-    if not all(left):
+    if not all(unmatched):
         return {}
     alike: list[dict[_Likeness, list[str]]] = [{}, {}]
     for run, profile in enumerate(profiles):
         for name, likeness in _likenesses(profile, partial(named, run)).items():
-            if name in left[run]:
+            if name in unmatched[run]:
                 alike[run].setdefault(likeness, []).append(name)
     return {
         theirs: mine
@@ -263,14 +263,15 @@ def _likenesses(profile: ProfileData, named: Callable[[str], str]) -> dict[str, 
     variables = [tuple(re.findall(r"(\w+)=", text)) for text in loops.values]
     codes = np.stack([line.codes, opcode.codes, loops.codes], axis=1)
     kinds, first = np.unique(codes, axis=0, return_index=True)
-    found: dict[str, tuple[set[tuple[str, ...]], set[str]]] = {}
+    likenesses: dict[str, tuple[set[tuple[str, ...]], set[str]]] = {}
     for place, what, around in kinds[np.argsort(first, kind="stable")].tolist():
         if place < 0:
             continue
-        entry = found.setdefault(named(line.values[place]), (set(), set()))
+        entry = likenesses.setdefault(named(line.values[place]), (set(), set()))
         entry[0].add(variables[around] if around >= 0 else ())
         entry[1].add(opcode.values[what] if what >= 0 else "")
     # A pass may move work out of its loop; the deepest place says where the line stands.
     return {
-        name: (max(where, key=len), tuple(sorted(what))) for name, (where, what) in found.items()
+        name: (max(where, key=len), tuple(sorted(what)))
+        for name, (where, what) in likenesses.items()
     }

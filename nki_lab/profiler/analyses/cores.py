@@ -17,7 +17,7 @@ from nki_lab.profiler.analyses.what_if import Model, WhatIf, WhatIfs
 from nki_lab.profiler.columns import Column, Strings, Texts, known, take
 from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.packets import Deals
-from nki_lab.profiler.schema import TABLES, TRANSFERS
+from nki_lab.profiler.schema import FLOW_ENDS, TABLES, TRANSFERS
 
 P = TypeVar("P", bound=ProfileData)
 #: Table -> columns that hold ids of rows, and the table and column these ids are of.
@@ -40,8 +40,6 @@ _IDS: dict[str, dict[str, tuple[str, str]]] = {
         "parent_iteration_variable_id": ("KernelIterationVariables", "iteration_variable_id"),
     },
 }
-#: What `in_table` and `out_table` of Flow call the tables of its ends.
-FLOW_ENDS = {"instruction": "Instruction", "dma_block": TRANSFERS}
 
 
 def join_cores(profiles: Sequence[P]) -> P:
@@ -93,14 +91,14 @@ def _joined(profiles: Sequence[ProfileData], name: str) -> Mapping[str, Any]:
         if field == "pcore_idx":
             columns[field] = np.repeat([core for core, _, _ in parts], [rows for *_, rows in parts])
             continue
-        found = [p.column(name, field) for _, p, _ in parts]
-        if all(column is None for column in found):
+        columns_of_cores = [p.column(name, field) for _, p, _ in parts]
+        if all(column is None for column in columns_of_cores):
             continue
         text = TABLES[name][field].type == "string"
         columns[field] = _concatenated(
             [
                 _unknown(rows, text) if column is None else _moved(profiles, core, name, field, column)
-                for column, (core, _, rows) in zip(found, parts, strict=True)
+                for column, (core, _, rows) in zip(columns_of_cores, parts, strict=True)
             ]
         )  # fmt: skip
     return columns if parts else {}
@@ -108,10 +106,14 @@ def _joined(profiles: Sequence[ProfileData], name: str) -> Mapping[str, Any]:
 
 def _distinct(profiles: Sequence[ProfileData]) -> Mapping[str, Any]:
     """Return the warnings of all cores, each once."""
-    found = dict.fromkeys(
+    warnings = dict.fromkeys(
         (row["message"], row["category"]) for p in profiles for row in p.records("Warning")
     )
-    return {"message": [m for m, _ in found], "category": [c for _, c in found]} if found else {}
+    return (
+        {"message": [m for m, _ in warnings], "category": [c for _, c in warnings]}
+        if warnings
+        else {}
+    )
 
 
 def _unknown(rows: int, text: bool) -> Column:
@@ -247,12 +249,14 @@ def _maker(
     def make() -> Mapping[str, Any]:
         columns = profile.table(name)
         if name == "Flow":
-            own = {
+            event_ids = {
                 table: profile.numbers(table, "id")[rows[table]]
                 for table in FLOW_ENDS.values()
                 if table in rows
             }
-            chosen = np.flatnonzero(_flows(profile, "in", own) & _flows(profile, "out", own))
+            chosen = np.flatnonzero(
+                _flows(profile, "in", event_ids) & _flows(profile, "out", event_ids)
+            )
         elif name in rows:
             chosen = rows[name]
         elif name == "Metadata":
@@ -264,11 +268,11 @@ def _maker(
     return make
 
 
-def _flows(profile: ProfileData, way: str, own: Mapping[str, np.ndarray]) -> np.ndarray:
+def _flows(profile: ProfileData, way: str, event_ids: Mapping[str, np.ndarray]) -> np.ndarray:
     """Tell which dependences begin ("in") or end ("out") at a row of one core."""
     ends = profile.strings("Flow", f"{way}_table")
     ids = known(profile.numbers("Flow", f"{way}_id"))
-    found = np.zeros(len(ids), dtype=bool)
+    ends_here = np.zeros(len(ids), dtype=bool)
     for text, table in FLOW_ENDS.items():
-        found |= ends.equal_to(text) & np.isin(ids, own.get(table, ()))
-    return found
+        ends_here |= ends.equal_to(text) & np.isin(ids, event_ids.get(table, ()))
+    return ends_here

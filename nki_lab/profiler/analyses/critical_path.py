@@ -72,13 +72,13 @@ class CriticalPath:
     @property
     def parts(self) -> list[Part]:
         """Steps put together by lane, line and kind; the largest share of the path first."""
-        found: dict[tuple[str, str, str], list[int]] = {}
+        sums_by_kind: dict[tuple[str, str, str], list[int]] = {}
         for step in self.steps:
-            sums = found.setdefault((step.lane, step.what, step.place), [0, 0, 0])
+            sums = sums_by_kind.setdefault((step.lane, step.what, step.place), [0, 0, 0])
             sums[0] += 1
             sums[1] += step.span_ns
             sums[2] += step.gap_ns
-        parts = [Part(*key, *sums) for key, sums in found.items()]
+        parts = [Part(*key, *sums) for key, sums in sums_by_kind.items()]
         return sorted(parts, key=lambda p: (-p.span_ns - p.gap_ns, p.lane, p.what, p.place))
 
     @property
@@ -160,29 +160,29 @@ assert tuple(SENTENCES) == REASONS
 
 def critical_path(profile: ProfileData) -> CriticalPath:
     """Return the chain of instructions and transfers that took the whole time."""
-    found = waits(profile)
+    events = waits(profile)
     begin, _ = profile.span_ns
-    if not len(found.end):
+    if not len(events.end):
         return CriticalPath((), profile.total_ns)
-    event = int(found.end.argmax())
-    finish = int(found.end[event])
+    event = int(events.end.argmax())
+    finish = int(events.end[event])
     steps = []
     while event >= 0:
-        start, end = int(found.start[event]), int(found.end[event])
-        before = int(found.before[event])
-        reached = int(found.end[before]) if before >= 0 else begin
-        steps.append(_step(found, event, max(0, start - reached), min(end, finish) - start))
+        start, end = int(events.start[event]), int(events.end[event])
+        before = int(events.before[event])
+        reached = int(events.end[before]) if before >= 0 else begin
+        steps.append(_step(events, event, max(0, start - reached), min(end, finish) - start))
         finish, event = start, before
     return CriticalPath(tuple(reversed(steps)), profile.total_ns)
 
 
-def _step(found: Waits, event: int, gap: int, span: int) -> Step:
+def _step(events: Waits, event: int, gap: int, span: int) -> Step:
     return Step(
-        lane=found.lane(event),
-        what=found.what(event),
-        place=found.place(event),
-        reason=REASONS[int(found.reason[event])],
-        start_ns=int(found.start[event]),
+        lane=events.lane(event),
+        what=events.what(event),
+        place=events.place(event),
+        reason=REASONS[int(events.reason[event])],
+        start_ns=int(events.start[event]),
         gap_ns=gap,
         span_ns=span,
         event=event,

@@ -61,17 +61,13 @@ def curves(profile: ProfileData) -> Iterator[Curve]:
         assert column in TABLES[table]
         times = profile.numbers(table, "timestamp")
         values = profile.numbers(table, column) * scale
-        if (
-            table == "SbufUsage"
-        ):  # Neuron Explorer's table counts reserved bytes, every view here does not
-            values = values * (
-                target.sbuf_bytes_per_partition / target.sbuf_usable_bytes_per_partition
-            )
+        if table == "SbufUsage":  # Neuron Explorer's table counts reserved bytes; the views do not
+            values *= target.sbuf_bytes_per_partition / target.sbuf_usable_bytes_per_partition
         core = profile.numbers(table, "pcore_idx")
         limit = limits.get(title, limits.get(unit, 0.0))
         for number in np.unique(core).tolist():
-            own = (core == number) & (times >= 0)
-            yield Curve(title, unit, number, times[own], values[own], limit)
+            rows = (core == number) & (times >= 0)
+            yield Curve(title, unit, number, times[rows], values[rows], limit)
     yield from _utilisation(profile)
 
 

@@ -17,7 +17,7 @@ from nki_lab.profiler.analyses.loops import loop_values
 from nki_lab.profiler.analyses.source_lines import rows_of
 from nki_lab.profiler.columns import Strings
 from nki_lab.profiler.data import ProfileData
-from nki_lab.profiler.schema import ENGINES, TABLES, TRANSFERS
+from nki_lab.profiler.schema import ENGINES, FLOW_ENDS, TABLES, TRANSFERS
 
 #: Names of the timeline tracks of each engine, in the order they are shown.
 ENGINE_TRACKS = {
@@ -34,7 +34,6 @@ SHARED_TRACKS = {
     if len(names) > 1
 }
 _TABLES = ("Instruction", TRANSFERS)
-_ENDS = {"instruction": "Instruction", "dma_block": TRANSFERS}
 _SHOWN_IN_SLICE = {"start_ts", "end_ts", "duration_ns"}
 _AMOUNTS = {
     name
@@ -96,7 +95,7 @@ class Drawing:
             numbers = [names.setdefault(name, len(names)) for name in column.values]
             codes.append(np.array([*numbers, -1], dtype=np.int64)[column.codes])
         code = np.concatenate(codes)
-        known = list(names)
+        in_order = list(names)
         keys = np.stack([self.core, code], axis=1)[self.drawn]
         if not len(keys):
             return [], np.full(len(code), -1)
@@ -104,7 +103,7 @@ class Drawing:
         by_first = np.argsort(first, kind="stable")
         tracks = []
         for number, pair in enumerate(pairs[by_first].tolist(), 1):
-            name = known[pair[1]]
+            name = in_order[pair[1]]
             base = name.split(" (")[0]
             rank = order.index(base) if base in order else len(order)
             tracks.append(Track(number, pair[0], name, rank * 1000 + number))
@@ -126,8 +125,8 @@ class Drawing:
         for table, first in zip(_TABLES, (0, self._count), strict=True):
             rows = np.arange(self.profile.count(table))
             if in_time:
-                own = slice(first, first + len(rows))
-                rows = np.lexsort((self.end[own], self.start[own]))
+                events = slice(first, first + len(rows))
+                rows = np.lexsort((self.end[events], self.start[events]))
             yield from self._of_rows(table, first, rows)
 
     def _of_rows(self, table: str, first: int, rows: np.ndarray) -> Iterator[Slice]:
@@ -163,14 +162,14 @@ class Drawing:
                 profile.strings("Flow", f"{way}_table"),
                 profile.numbers("Flow", f"{way}_id"),
             )
-            found = np.full(len(ids), -1)
-            for text, name in _ENDS.items():
+            event = np.full(len(ids), -1)
+            for text, name in FLOW_ENDS.items():
                 of = table.equal_to(text)
                 row = rows_of(profile, name, ids[of])
-                found[of] = np.where(
+                event[of] = np.where(
                     row >= 0, row + (0 if name == "Instruction" else self._count), -1
                 )
-            ends.append(found)
+            ends.append(event)
         giver, taker = ends
         use = (giver >= 0) & (taker >= 0)
         use[use] = self.drawn[giver[use]] & self.drawn[taker[use]]

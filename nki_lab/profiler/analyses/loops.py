@@ -133,9 +133,9 @@ class _Sums:
         of_name = {
             name: number.get(key, -1) for name, key in zip(names, innermost, strict=True) if key
         }
-        own = profile.strings("Instruction", "kernel_instruction_name")
-        coded = np.array([of_name.get(name, -1) for name in own.values] + [-1])
-        return coded[own.codes]
+        name = profile.strings("Instruction", "kernel_instruction_name")
+        coded = np.array([of_name.get(text, -1) for text in name.values] + [-1])
+        return coded[name.codes]
 
     def found(self) -> LoopIterations:
         profile = self.profile
@@ -156,15 +156,15 @@ class _Sums:
                 if entry < 0:
                     break
                 key = (entry, trip if self.value[entry] is None else 0)
-                own = sums.get(key)
-                if own is None:
+                entry_sums = sums.get(key)
+                if entry_sums is None:
                     sums[key] = [1, engine, transfer, begin, finish]
                 else:
-                    own[0] += 1
-                    own[1] += engine
-                    own[2] += transfer
-                    own[3] = min(own[3], begin)
-                    own[4] = max(own[4], finish)
+                    entry_sums[0] += 1
+                    entry_sums[1] += engine
+                    entry_sums[2] += transfer
+                    entry_sums[3] = min(entry_sums[3], begin)
+                    entry_sums[4] = max(entry_sums[4], finish)
                 entry = self.parent[entry]
                 if entry >= 0 and self.value[entry] is None:
                     trip = 0  # which pass of the outer loop it was is not known
@@ -237,8 +237,8 @@ def loop_values(profile: ProfileData, depth: int | None = None) -> Strings:
         )
     }
     rows = zip(profile.numbers("Instruction", "pcore_idx").tolist(), name.to_list(), strict=True)
-    found = np.array([place.get(row, 0) for row in rows], dtype=np.int64)
-    return Strings(column.codes[found], column.values)
+    code = np.array([place.get(row, 0) for row in rows], dtype=np.int64)
+    return Strings(column.codes[code], column.values)
 
 
 def _paths(profile: ProfileData) -> Mapping[int, tuple[str, ...]]:

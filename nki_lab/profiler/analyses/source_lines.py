@@ -89,13 +89,13 @@ def by_line(profile: ProfileData, line: Strings | None = None) -> LineTimes:
     size = profile.numbers(TRANSFERS, "transfer_bytes")
     sizes = np.bincount(code[issued], weights=size[issued], minlength=lines)
     columns = (counts, engine, transfer, wait, sizes)
-    found = [
+    times = [
         LineTime(place, *map(int, values))
         for place, *values in zip(line.values, *columns, strict=True)
         if any(values)
     ]
-    found.sort(key=lambda entry: (-entry.engine_ns - entry.transfer_ns, entry.place))
-    return LineTimes(found)
+    times.sort(key=lambda entry: (-entry.engine_ns - entry.transfer_ns, entry.place))
+    return LineTimes(times)
 
 
 def lines_of_transfers(profile: ProfileData, rows: np.ndarray, lines: Sequence[str]) -> np.ndarray:
@@ -133,18 +133,18 @@ def issuers(profile: ProfileData) -> np.ndarray:
     edges &= profile.strings("Flow", "out_table").equal_to("dma_block")
     instruction = rows_of(profile, "Instruction", profile.numbers("Flow", "in_id")[edges])
     transfer = rows_of(profile, TRANSFERS, profile.numbers("Flow", "out_id")[edges])
-    known = (instruction >= 0) & (transfer >= 0)
-    result[transfer[known]] = instruction[known]
+    both = (instruction >= 0) & (transfer >= 0)
+    result[transfer[both]] = instruction[both]
     return result
 
 
 def rows_of(profile: ProfileData, table: str, ids: np.ndarray) -> np.ndarray:
     """Return the rows of a table that have these ids, -1 where there is none."""
-    own = profile.numbers(table, "id")
-    order = np.argsort(own, kind="stable")
-    place = np.minimum(np.searchsorted(own[order], ids), len(own) - 1)
-    rows = order[place] if len(own) else np.full(len(ids), -1)
-    return np.where(own[rows] == ids, rows, -1) if len(own) else rows
+    table_ids = profile.numbers(table, "id")
+    order = np.argsort(table_ids, kind="stable")
+    place = np.minimum(np.searchsorted(table_ids[order], ids), len(table_ids) - 1)
+    rows = order[place] if len(table_ids) else np.full(len(ids), -1)
+    return np.where(table_ids[rows] == ids, rows, -1) if len(table_ids) else rows
 
 
 def positions(profile: ProfileData, core: int = 0) -> np.ndarray | None:
@@ -155,6 +155,6 @@ def positions(profile: ProfileData, core: int = 0) -> np.ndarray | None:
     name = profile.strings("Instruction", "kernel_instruction_name")
     matches = [re.match(r"inst\.(\d{1,9}):", text) for text in name.values]
     numbers = np.array([int(m[1]) if m else -1 for m in matches] + [-1], dtype=np.int64)
-    found = numbers[name.codes]
-    found[profile.numbers("Instruction", "pcore_idx") != core] = -1
-    return found if (found >= 0).any() else None
+    position = numbers[name.codes]
+    position[profile.numbers("Instruction", "pcore_idx") != core] = -1
+    return position if (position >= 0).any() else None

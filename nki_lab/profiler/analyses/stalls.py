@@ -83,14 +83,14 @@ class Stalls(tuple[Stall, ...]):
             return "nothing waited"
         lines = ["stalls: us spent waiting at the head of a queue"]
         for lane in dict.fromkeys(stall.lane for stall in self):
-            own = self.of(lane)
-            lines.append(f"{lane:<10}{own.wait_ns / 1000:>12,.3f}")
-            for stall in own[:_SHOWN_PER_LANE]:
+            of_lane = self.of(lane)
+            lines.append(f"{lane:<10}{of_lane.wait_ns / 1000:>12,.3f}")
+            for stall in of_lane[:_SHOWN_PER_LANE]:
                 at = f"{stall.place}: " if stall.place else ""
                 times = f" ({stall.count:,} times)" if stall.count > 1 else ""
                 lines.append(f"{stall.wait_ns / 1000:>22,.3f}  {at}{stall.sentence}{times}")
-            if len(own) > _SHOWN_PER_LANE:
-                rest = own[_SHOWN_PER_LANE:]
+            if len(of_lane) > _SHOWN_PER_LANE:
+                rest = of_lane[_SHOWN_PER_LANE:]
                 waited = sum(stall.wait_ns for stall in rest)
                 lines.append(f"{waited / 1000:>22,.3f}  for {len(rest)} other reasons")
         return text_of(cut(lines, ANSWER_LINES))
@@ -100,12 +100,12 @@ class Stalls(tuple[Stall, ...]):
 
 def stalls(profile: ProfileData) -> Stalls:
     """Return what every engine waited for and how long, by line and by what was waited for."""
-    found = waits(profile)
+    events = waits(profile)
     sums: dict[_Key, list[int]] = {}
-    for event in np.flatnonzero(found.waited > 0).tolist():
-        entry = sums.setdefault(_key(found, event), [0, 0])
+    for event in np.flatnonzero(events.waited > 0).tolist():
+        entry = sums.setdefault(_key(events, event), [0, 0])
         entry[0] += 1
-        entry[1] += int(found.waited[event])
+        entry[1] += int(events.waited[event])
     order = {name: n for n, name in enumerate((*ENGINES, "dma"))}
     rows = [Stall(*key, count, wait) for key, (count, wait) in sums.items()]
     # Other programs may name engines that we do not know: they come last, each by itself.
@@ -115,12 +115,12 @@ def stalls(profile: ProfileData) -> Stalls:
     return Stalls(rows)
 
 
-def _key(found: Waits, event: int) -> _Key:
-    before = int(found.before[event])
-    lane = found.lane(event) if event < found.instructions else "dma"
+def _key(events: Waits, event: int) -> _Key:
+    before = int(events.before[event])
+    lane = events.lane(event) if event < events.instructions else "dma"
     of_before = (
-        (found.lane(before), found.what(before), found.place(before))
+        (events.lane(before), events.what(before), events.place(before))
         if before >= 0
         else ("", "", "")
     )
-    return (lane, found.place(event), REASONS[int(found.reason[event])], *of_before)
+    return (lane, events.place(event), REASONS[int(events.reason[event])], *of_before)

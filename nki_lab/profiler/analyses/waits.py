@@ -23,7 +23,7 @@ from functools import cached_property
 
 import numpy as np
 
-from nki_lab.profiler.analyses.source_lines import issuers
+from nki_lab.profiler.analyses.source_lines import issuers, rows_of
 from nki_lab.profiler.columns import known
 from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.schema import ENGINES, TRANSFERS
@@ -135,7 +135,7 @@ class _Search:
     def _in_order(self) -> None:
         """Let every instruction follow the one before it in its queue, and note how long it stood at the head."""
         start, count = self.start[: self.count], self.count
-        own = self.profile.column("Instruction", "evt_wait_time_ns")
+        recorded = self.profile.column("Instruction", "evt_wait_time_ns")
         for rows in self.engines:
             # A model may let triggers run beside the instructions of their engine; each follows its own kind.
             for kind in (rows & self.triggers, rows & ~self.triggers):
@@ -143,13 +143,13 @@ class _Search:
                 line = line[np.lexsort((line, start[line]))]
                 self.before[line[1:]] = line[:-1]
                 self.reason[line[1:]] = _ORDER
-                if own is None and len(line):
+                if recorded is None and len(line):
                     gap = start[line[1:]] - self.end[line[:-1]]
                     self.waited[line[1:]] = np.maximum(gap, 0)
                     self.waited[line[0]] = start[line[0]]
-        if own is not None:
-            assert isinstance(own, np.ndarray)
-            self.waited[:count] = np.maximum(known(own), 0)
+        if recorded is not None:
+            assert isinstance(recorded, np.ndarray)
+            self.waited[:count] = np.maximum(known(recorded), 0)
         self._loads_of_weights(start)
 
     def _loads_of_weights(self, start: np.ndarray) -> None:
@@ -188,7 +188,7 @@ class _Search:
         if not len(rest):
             return
         start = self.start[: self.count]
-        own = {name: _Sorted(self.engine.equal_to(name), start) for name in ENGINES}
+        of_engine = {name: _Sorted(self.engine.equal_to(name), start) for name in ENGINES}
         sharing = {name: _Sorted(self._sharers(name), start) for name in ENGINES}
         ended = _Sorted(np.ones(len(self.end), dtype=bool), self.end)
         loops, meets = self._begins_a_pass(), self._meets()
@@ -201,7 +201,7 @@ class _Search:
             elif loops[row]:
                 self._follow(row, _LOOP, self._last_ended(ended, begin))
             elif self.triggers[row]:
-                self._follow(row, _ISSUER, own[name].last_before(begin))
+                self._follow(row, _ISSUER, of_engine[name].last_before(begin))
             elif holder >= 0:
                 self._follow(row, _PORT, holder)
             else:
@@ -253,23 +253,19 @@ class _Search:
         return result
 
     def _events(self, table: str, ids: np.ndarray) -> np.ndarray:
-        own = self.profile.numbers(table, "id")
+        rows = rows_of(self.profile, table, ids)
         first = 0 if table == "Instruction" else self.count
-        if not len(own):
-            return np.full(len(ids), -1)
-        order = np.argsort(own, kind="stable")
-        place = np.minimum(np.searchsorted(own[order], ids), len(own) - 1)
-        return np.where(own[order[place]] == ids, order[place] + first, -1)
+        return np.where(rows >= 0, rows + first, -1)
 
     def _heard(self, giver: np.ndarray, taker: np.ndarray) -> np.ndarray:
         """Return when instructions may begin as far as one of those they wait for is concerned."""
         target = self.profile.target
         moved = giver >= self.count
         sender = self.engine.codes[np.where(moved, 0, giver)]
-        own = ~moved & (sender == self.engine.codes[taker]) & ~self.triggers[taker]
+        same_engine = ~moved & (sender == self.engine.codes[taker]) & ~self.triggers[taker]
         later = np.full(len(giver), target.semaphore_hop_ns)
         later[moved] = target.dma_completion_ns
-        later[own] = 0
+        later[same_engine] = 0
         return self.end[giver] + later
 
     def _begins_a_pass(self) -> np.ndarray:
@@ -313,8 +309,8 @@ class _Search:
                 self.waited[event] = self.start[event] - max(arrived, int(self.start[other]))
 
     def _serves_before(self, other: int, event: int) -> bool:
-        begin, own = int(self.start[other]), int(self.start[event])
-        return begin < own or (begin == own and other < event)
+        begin, start = int(self.start[other]), int(self.start[event])
+        return begin < start or (begin == start and other < event)
 
 
 class _Sorted:

@@ -59,13 +59,13 @@ def _write(profile: ProfileData, table: str, file: TextIO) -> None:
 
 def empty_texts(columns: Mapping[str, Column]) -> dict[str, list[int] | bool]:
     """Return the rows of each column that hold an empty text; True where every empty field is one."""
-    found: dict[str, list[int] | bool] = {}
+    empty: dict[str, list[int] | bool] = {}
     for name, column in columns.items():
         if isinstance(column, Strings):
             rows = np.flatnonzero(column.equal_to(""))
             if len(rows):
-                found[name] = rows.tolist() if (column.codes < 0).any() else True
-    return found
+                empty[name] = rows.tolist() if (column.codes < 0).any() else True
+    return empty
 
 
 def read_csv(
@@ -119,9 +119,10 @@ def _values(texts: list[str], kind: str, empty: Any, numbers: Sequence[int]) -> 
         return [convert(text) if text else None for text in texts]
     if empty is True:
         return list(texts)
-    known = set(empty or ())
+    empty_rows = set(empty or ())
     return [
-        text or ("" if row in known else None) for row, text in zip(numbers, texts, strict=True)
+        text or ("" if row in empty_rows else None)
+        for row, text in zip(numbers, texts, strict=True)
     ]
 
 

@@ -104,28 +104,28 @@ def _named_column(folder: Path, tables: Sequence[str], table: str, column: str) 
     """Return a column of a folder's tables; None where there is no such one."""
     if table not in tables or column not in _file(folder, table).schema_arrow.names:
         return None
-    found: Column = _table(folder, table, columns=[column])[column]
-    return found
+    values: Column = _table(folder, table, columns=[column])[column]
+    return values
 
 
 def _rows(
     folder: Path, tables: Sequence[str], reach: Span, span: Span
 ) -> dict[str, np.ndarray | None]:
     """Return which rows of each table lie in a span, as masks; None for tables it says nothing about."""
-    own: dict[str, np.ndarray] = {}
+    event_ids: dict[str, np.ndarray] = {}
 
     def number(name: str, column: str) -> np.ndarray:
-        found = _table(folder, name, columns=[column])[column]
-        return end_codes(found) if isinstance(found, Strings) else known(found)
+        values = _table(folder, name, columns=[column])[column]
+        return end_codes(values) if isinstance(values, Strings) else known(values)
 
     rows: dict[str, np.ndarray | None] = {}
     for name in (*EVENTS, *(name for name in tables if name not in EVENTS)):
         if name not in tables or name == "DmaPacket":
             continue
-        rows[name] = chosen = chosen_rows(name, reach, partial(number, name), own)
+        rows[name] = chosen = chosen_rows(name, reach, partial(number, name), event_ids)
         if name in EVENTS and chosen is not None:
-            own[name] = number(name, "id")[chosen]
-    refuse_more(sum(map(len, own.values())), folder.name, span)
+            event_ids[name] = number(name, "id")[chosen]
+    refuse_more(sum(map(len, event_ids.values())), folder.name, span)
     return rows
 
 

@@ -92,11 +92,11 @@ def read_parquet(
     texts = [name for name in wanted if fields[name].type == "string"]
     with arrow_errors(pa):
         file = pa.parquet.ParquetFile(path, read_dictionary=texts, page_checksum_verification=True)
-        found = read_rows(pa, file, wanted, rows)
-        if found.column_names != list(wanted):
+        columns = read_rows(pa, file, wanted, rows)
+        if columns.column_names != list(wanted):
             raise ValueError("other columns")
         return {
-            name: _strings(pa, found[name]) if name in texts else _numbers(found[name])
+            name: _strings(pa, columns[name]) if name in texts else _numbers(columns[name])
             for name in wanted
         }
 
@@ -121,13 +121,13 @@ def read_rows(pa: Any, file: Any, wanted: Collection[str], rows: np.ndarray | No
 def _strings(pa: Any, column: Any) -> Strings:
     if not pa.types.is_dictionary(column.type):
         raise ValueError("a column of another type")
-    known: dict[str, int] = {}
+    codes: dict[str, int] = {}
     parts = [np.zeros(0, dtype=np.int32)]
     for chunk in column.chunks:
         values = chunk.dictionary.to_pylist()
-        numbers = np.array([known.setdefault(text, len(known)) for text in values] + [-1])
+        numbers = np.array([codes.setdefault(text, len(codes)) for text in values] + [-1])
         parts.append(numbers[chunk.indices.fill_null(len(values)).to_numpy()])
-    return Strings(np.concatenate(parts), known)
+    return Strings(np.concatenate(parts), codes)
 
 
 def _numbers(column: Any) -> np.ndarray:

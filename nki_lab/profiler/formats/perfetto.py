@@ -122,20 +122,20 @@ class _Writer:
 
     def _number(self, table: int, value: str) -> int:
         """Return the number of a text, from 1 on, and note to write it where it is new."""
-        known = self._known.get((table, value))
-        if known is None:
-            known = self._known[table, value] = len(self._known) + 1
-            self._new.append(block(table, number(1, known) + text(2, value)))
-        return known
+        written = self._known.get((table, value))
+        if written is None:
+            written = self._known[table, value] = len(self._known) + 1
+            self._new.append(block(table, number(1, written) + text(2, value)))
+        return written
 
     def _annotation(self, name: str, value: Any) -> bytes:
         kept = self._written.get(name)
         if kept is None:
             kept = self._written[name] = {}
-        known = kept.get(value)
+        earlier = kept.get(value)
         # True is 1 to a dict, and 1.0 is 1: what was kept may be of another type.
-        if known is not None and known[0] is type(value):
-            return known[1]
+        if earlier is not None and earlier[0] is type(value):
+            return earlier[1]
         key = number(1, self._number(_KEYS, name))
         if isinstance(value, str):
             key += number(17, self._number(_TEXTS, value))
@@ -143,10 +143,10 @@ class _Writer:
             key += number(2, value)
         else:
             key += number(4, value) if isinstance(value, int) else double(5, value)
-        made = block(_ANNOTATION, key)
+        annotation = block(_ANNOTATION, key)
         if isinstance(value, str) or len(kept) < _KEPT:
-            kept[value] = (type(value), made)
-        return made
+            kept[value] = (type(value), annotation)
+        return annotation
 
 
 def _by_event(events: np.ndarray, count: int) -> Any:

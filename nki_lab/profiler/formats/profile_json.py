@@ -189,10 +189,10 @@ def shown_number(value: Any) -> Any:
 def _write(values: Column) -> Any:
     if isinstance(values, Strings):
         return {"codes": values.codes.tolist(), "values": list(values.values)}
-    found = to_list(values)
+    numbers = to_list(values)
     if values.dtype.kind == "f" and not np.isfinite(known(values)).all():
-        return [shown_number(value) for value in found]
-    return found
+        return [shown_number(value) for value in numbers]
+    return numbers
 
 
 def _read_column(values: Any) -> Any:

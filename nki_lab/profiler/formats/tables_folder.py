@@ -152,20 +152,20 @@ def _part(path: Path, head: dict[str, Any], kind: str, span: Span) -> ProfileDat
                 return np.zeros(tables[name]["rows"], dtype=np.int64)
             return end_codes(values) if isinstance(values, Strings) else known(values)
 
-        return chosen_rows(name, reach, number, own)
+        return chosen_rows(name, reach, number, event_ids)
 
     about_run = _read(path, "Metadata", tables["Metadata"], kind) if "Metadata" in tables else {}
     first_row = {name: values[0] for name, values in about_run.items()}
     whole = Whole.of(span, get_target(head["target"]), column_of, first_row, lines_of(head))
     reach = span.reach(whole.last_ns)
-    own: dict[str, np.ndarray] = {}
+    event_ids: dict[str, np.ndarray] = {}
     rows: dict[str, np.ndarray | None] = {}
     for name in (*EVENTS, *(name for name in tables if name not in EVENTS)):
         if name in tables:
             rows[name] = chosen = rows_of(name)
             ids = column_of(name, "id") if name in EVENTS else None
             if isinstance(ids, np.ndarray) and chosen is not None:
-                own[name] = known(ids)[chosen]
+                event_ids[name] = known(ids)[chosen]
     counts = [int(chosen.sum()) for n in EVENTS if (chosen := rows.get(n)) is not None]
     refuse_more(sum(counts), path.name, span)
     part = with_head(

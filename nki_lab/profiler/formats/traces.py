@@ -63,11 +63,11 @@ def from_perfetto_trace(data: bytes, source: str = "this trace") -> ProfileData:
         raise BadFile(f"{source} is not a trace written by nki_lab")
     with reading(f"{source} is not a trace written by nki_lab"):
         # Our field is the only one of its packet, so that others need not be looked into.
-        own = block(OWN_FIELD, b"")[:-1]
+        opening = block(OWN_FIELD, b"")[:-1]
         packed = b"".join(
             data[inner:last]
             for field, start, end in blocks(data)
-            if field == 1 and data.startswith(own, start)
+            if field == 1 and data.startswith(opening, start)
             for _, inner, last in blocks(data[:end], start)
         )
         unpack = zlib.decompressobj()
