@@ -343,10 +343,10 @@ DEBUG = Choice(
 BACKEND = Choice(
     "backend",
     "NAME",
-    "Where to run the kernel: {values}.",
-    (*NOTEBOOK, "run", "nki_lab.run"),
-    one_of,
+    "What runs the kernel: {values}.",
+    (*RUNS, *FUNCTIONS),
     default="simulator",
+    env="NKI_LAB_BACKEND",
     acts=RUN,
 )
 PRECISE_FP = Choice(

@@ -20,7 +20,7 @@ import numpy as np
 from nki_lab.choices import BACKEND, Choices
 from nki_lab.compiler.program import CompiledKernel
 from nki_lab.compiler.retrace import Retrace
-from nki_lab.errors import ToolchainError
+from nki_lab.errors import ToolchainError, UnknownOption, close_matches
 from nki_lab.ir.program.execution import Execution
 from nki_lab.ir.program.nodes import Finding
 from nki_lab.profiler.profile import Profile
@@ -84,7 +84,7 @@ class Backend(ABC):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         BACKENDS[cls.name] = cls()
-        BACKEND.offer(BACKENDS)
+        BACKEND.offer(BACKENDS, backend_named)
 
     @abstractmethod
     def run(
@@ -123,3 +123,20 @@ class Backend(ABC):
 
 #: The backends by their name.
 BACKENDS: dict[str, Backend] = {}
+
+
+def backend_named(name: str) -> Backend:
+    """Return a backend; UnknownOption names those there are."""
+    if name not in BACKENDS:
+        raise UnknownOption(
+            f"unknown backend `{name}`",
+            help=close_matches(name, BACKENDS) or f"there is {', '.join(BACKENDS)}",
+        )
+    return BACKENDS[name]
+
+
+def refuse_others(choices: Choices, what: str) -> None:
+    """Raise ToolchainError for what only the simulator can do, where another backend is chosen."""
+    backend = backend_named(choices.backend)
+    if backend is not BACKENDS["simulator"]:
+        raise backend.unsupported(what)

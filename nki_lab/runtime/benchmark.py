@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from nki_lab.backends import refuse_others
 from nki_lab.choices import with_keywords
 from nki_lab.ir.program.execution import Execution
 from nki_lab.runtime.jit import KernelFunction
@@ -34,6 +35,7 @@ def benchmark(
         {choices}
     """
     called, choices, args, kwargs = kernel_call("nki_lab.benchmark", kernel, args, kwargs)
+    refuse_others(called.choices(choices), "modelling the time of calls")
     compiled = called.compile_with(choices, args, kwargs)
     programs = (compiled.compiled.kernel, *compiled.compiled.others)
     if compiled.compiled.needs_a_run:

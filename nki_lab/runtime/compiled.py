@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.backends import BACKENDS, Backend, Run
+from nki_lab.backends import Backend, Run, backend_named
 from nki_lab.choices import Choices
 from nki_lab.compiler.findings import refuse_findings
 from nki_lab.compiler.frontend import SourceKernel
@@ -127,7 +127,7 @@ class CompiledFunction:
 
     @property
     def _backend(self) -> Backend:
-        return BACKENDS[self.choices.backend]
+        return backend_named(self.choices.backend)
 
     def _taken(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], check: bool

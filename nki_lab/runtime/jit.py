@@ -15,6 +15,7 @@ from types import CodeType, FunctionType
 from typing import Any
 from weakref import WeakSet
 
+from nki_lab.backends import refuse_others
 from nki_lab.backends.simulated import SimulatedRun
 from nki_lab.choices import Choices, names
 from nki_lab.compiler.frontend import KernelObject, SourceKernel
@@ -141,7 +142,7 @@ class KernelFunction(KernelObject):
         return self  # as of functions
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run on the simulator and return what the kernel returns; inside a kernel, just run it there."""
+        """Run and return what the kernel returns; inside a kernel, just run it there."""
         if active.builder is not None:
             return self.func(*args, **kwargs)
         refuse_compiler()
@@ -150,7 +151,7 @@ class KernelFunction(KernelObject):
         return result.value
 
     def launch(self, *args: Any, target: str | Target | None = None, **kwargs: Any) -> Result:
-        """Run on the simulator and return everything that is known about the run."""
+        """Run and return everything that is known about the run."""
         return self.launch_with(Choices.current().replace(target=target), args, kwargs)
 
     def launch_with(
@@ -205,11 +206,12 @@ class KernelFunction(KernelObject):
             schedule=self.schedule,
             allow=(*choices.allow, *self.allow),
             grid=self.launched_on or (() if choices.lnc is None else (choices.lnc,)),
+            backend="simulator" if self.simulated else None,
         )
 
     def _target(self, choices: Choices) -> Target:
         """Return the machine to compile for; refuse what it cannot run."""
-        if not (choices.simulator or self.simulated):
+        if not (choices.simulator or self.simulated) and choices.backend == "simulator":
             raise ToolchainError(
                 "NKI_SIMULATOR=0 asks for the device, and running on a device is not supported yet",
                 help="unset NKI_SIMULATOR to run on the simulator",
@@ -220,6 +222,7 @@ class KernelFunction(KernelObject):
 
     def _debug(self, choices: Choices, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Result:
         """Run while tracing."""
+        refuse_others(choices, "a debug run")
         cores = self._cores(choices)
         if cores > 1:
             raise NotModelled(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from nki_lab.backends import refuse_others
 from nki_lab.choices import with_keywords
 from nki_lab.runtime.jit import KernelFunction
 from nki_lab.runtime.run import kernel_call
@@ -28,6 +29,7 @@ def step(kernel: KernelFunction | Callable[..., Any], *args: Any, **kwargs: Any)
         NotModelled: it is launched on two cores, which exchange data while they run.
     """
     called, choices, args, kwargs = kernel_call("nki_lab.step", kernel, args, kwargs)
+    refuse_others(called.choices(choices), "going through a run step by step")
     compiled = called.compile_with(choices, args, kwargs)
     arrays = compiled.inputs(*args, **kwargs)
     stepper = Stepper(compiled.compiled.kernel, arrays, compiled.choices)

@@ -1,0 +1,148 @@
+"""A backend is one class: every door runs kernels on it, and what it cannot do is an error that says so."""
+
+import re
+
+import numpy as np
+import pytest
+
+import nki_lab
+from nki_lab import language as nl
+from nki_lab.api import nki
+from nki_lab.backends import BACKENDS, Backend, Run
+from nki_lab.errors import ToolchainError, UnknownOption
+from nki_lab.profiler.profile import Profile
+from tests.cli.conftest import Command, command, write  # noqa: F401
+from tests.magics.notebook import Notebook, bare, notebook, shell  # noqa: F401
+
+X = np.random.default_rng(11).standard_normal((128, 8)).astype(np.float32)
+MODULE = """\
+import nki
+import nki.language as nl
+
+
+@nki.jit
+def doubled(x):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    tile = nl.load(x)
+    nl.store(out, nl.add(tile, tile))
+    return out
+"""
+
+
+@nki.jit
+def doubled(x):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    tile = nl.load(x)
+    nl.store(out, nl.add(tile, tile))
+    return out
+
+
+@pytest.fixture
+def device(tmp_path):
+    """Register a backend that returns outputs, and a profile from a file; it multiplies its input by -2."""
+    measured = nki_lab.run(doubled, X).profile
+    assert measured.is_simulation
+    file = measured.save(tmp_path / "measured.json")
+    file.write_text(re.sub(r'("is_simulation": ?)true', r"\1false", file.read_text()))
+
+    class Measured(Run):
+        def profile(self) -> Profile:
+            return Profile.load(file)
+
+    class Device(Backend):
+        name = "device"
+        runs = 0
+
+        def run(self, compiled, arrays, choices, retrace):
+            self.runs += 1
+            assert retrace is None or retrace.source.text == compiled.source.text
+            return Measured(self.name, [-2 * arrays[0]])
+
+    yield BACKENDS["device"]
+    del BACKENDS["device"]
+
+
+def negative(value):
+    np.testing.assert_array_equal(value, -2 * X)
+    return True
+
+
+def test_calls_of_python_run_on_it(device, tmp_path):
+    with nki_lab.use(backend="device"):
+        assert negative(doubled(X))
+        assert negative(doubled.compile(X)(X))
+        # What asks for the simulator by name gets it.
+        np.testing.assert_array_equal(nki.simulate(doubled)(X), 2 * X)
+        np.testing.assert_array_equal(nki_lab.run(doubled, X, backend="simulator").value, 2 * X)
+    assert negative(nki_lab.run(doubled, X, backend="device").value)
+    assert device.runs == 3
+    file = doubled.compile(X).save(tmp_path / "doubled.nkic")
+    with nki_lab.use(backend="device"):
+        assert negative(nki_lab.load(file)(X))
+
+
+def test_the_environment_chooses_it(device, monkeypatch):
+    monkeypatch.setenv("NKI_LAB_BACKEND", "device")
+    assert negative(doubled(X))
+    monkeypatch.setenv("NKI_SIMULATOR", "0")
+    assert negative(doubled(X))
+
+
+def test_a_cell_runs_on_it(device, notebook: Notebook):  # noqa: F811
+    notebook.shell.push({"x": X})
+    shown = notebook.good(f'%%nki --run "doubled(x)" --backend device\n{MODULE}')
+    assert negative(notebook["doubled_result"].value)
+    assert "measured" in shown and "modelled" not in shown.splitlines()[0]
+
+
+def test_a_command_runs_on_it(device, command: Command, write):  # noqa: F811
+    write("doubled.py", MODULE)
+    outcome = command("run", "doubled.py:doubled", "--input", "x=128x8", "--backend", "device")
+    assert outcome.exit_code == 0, outcome.output
+    assert device.runs == 1 and "measured" in outcome.output
+
+
+def test_a_result_has_what_the_backend_gives(device):
+    result = nki_lab.run(doubled, X, backend="device")
+    assert not result.profile.is_simulation and result.findings == ()
+    assert result.roofline() and result.lines()
+    assert "measured" in repr(result).splitlines()[0]
+    result.show().save_html  # noqa: B018
+    assert "backend='simulator'" in result.steps.problem
+    for ask in (lambda: result.execution, result.benchmark):
+        with pytest.raises(ToolchainError, match="the backend `device` does not tell which"):
+            ask()
+
+
+@pytest.mark.parametrize(
+    ("ask", "what"),
+    [
+        (lambda: nki_lab.run(doubled, X, debug=True), "a debug run"),
+        (lambda: nki_lab.launch(doubled, 2, (X,)), "running 2 ranks"),
+        (lambda: nki_lab.step(doubled, X), "going through a run step by step"),
+        (lambda: nki_lab.benchmark(doubled, X), "modelling the time of calls"),
+    ],
+    ids=["debug", "ranks", "step", "benchmark"],
+)
+def test_what_only_the_simulator_can_do_says_so(device, ask, what):
+    with (
+        nki_lab.use(backend="device"),
+        pytest.raises(
+            ToolchainError, match=f"^error.*{what} is not supported by the backend `device`"
+        ),
+    ):
+        ask()
+
+
+def test_a_run_without_a_profile_says_so():
+    run = Run("device", [X])
+    with pytest.raises(ToolchainError, match="the backend `device` has no profile of this run"):
+        run.profile()
+
+
+def test_an_unknown_backend_is_answered_with_those_there_are(notebook: Notebook):  # noqa: F811
+    with pytest.raises(UnknownOption, match=r"(?s)unknown backend `simulater`.*`simulator`"):
+        nki_lab.run(doubled, X, backend="simulater")
+    with pytest.raises(UnknownOption, match=r"(?s)unknown backend `gpu`.*there is simulator"):
+        nki_lab.run(doubled, X, backend="gpu")
+    assert "unknown backend `gpu`" in notebook.bad(f"%%nki --backend gpu\n{MODULE}").text
