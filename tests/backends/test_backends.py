@@ -8,7 +8,8 @@ import pytest
 import nki_lab
 from nki_lab import language as nl
 from nki_lab.api import nki
-from nki_lab.backends import BACKENDS, Backend, Run
+from nki_lab.backends import BACKENDS, Backend, Run, backend_named
+from nki_lab.choices import BACKEND
 from nki_lab.errors import ToolchainError, UnknownOption
 from nki_lab.profiler.profile import Profile
 from tests.cli.conftest import Command, command, write  # noqa: F401
@@ -60,6 +61,7 @@ def device(tmp_path):
 
     yield BACKENDS["device"]
     del BACKENDS["device"]
+    BACKEND.offer(BACKENDS, backend_named)
 
 
 def negative(value):
@@ -97,7 +99,9 @@ def test_a_cell_runs_on_it(device, notebook: Notebook):  # noqa: F811
 
 def test_a_command_runs_on_it(device, command: Command, write):  # noqa: F811
     write("doubled.py", MODULE)
-    outcome = command("run", "doubled.py:doubled", "--input", "x=128x8", "--backend", "device")
+    outcome = command(
+        "run", "doubled.py:doubled", "--input", "x=randn:128x8", "--backend", "device"
+    )
     assert outcome.exit_code == 0, outcome.output
     assert device.runs == 1 and "measured" in outcome.output
 

@@ -46,7 +46,7 @@ OPTIONS = [
     ("allow", "--allow NKI999", e.UnknownOption, "`NKI999` cannot be allowed"),
     ("max_trips", "--max-trips many", e.UnknownOption, "`many` is not a whole number"),
     ("strict", "--strict=yes", e.UnknownOption, "--strict is a switch"),
-    ("backend", "--backend chip", e.UnknownOption, "`chip` is none of simulator"),
+    ("backend", "--backend chip", e.UnknownOption, "unknown backend `chip`"),
     ("debug", "--debug=yes", e.UnknownOption, "--debug is a switch"),
 ]
 

@@ -93,7 +93,7 @@ WRONG = [
     (
         "backend",
         "--backend simulatr",
-        "`simulatr` is none of simulator",
+        "unknown backend `simulatr`",
         "did you mean `simulator`?",
     ),
     ("debug", "--debug=1", "--debug is a switch", "write --debug alone"),
