@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from nki_lab.backends.backend import Backend, Run
-from nki_lab.backends.bindings import binding
 from nki_lab.choices import Choices
+from nki_lab.compiler.cores import pair_shared
 from nki_lab.compiler.program import CompiledKernel
 from nki_lab.compiler.retrace import Retrace
+from nki_lab.compiler.reuse import Programs
 from nki_lab.errors import SimulationError, UninitializedRead
 from nki_lab.ir.program.execution import Execution, Iterations
 from nki_lab.ir.program.nodes import Finding, Kernel
 from nki_lab.profiler.profile import Profile
-from nki_lab.simulator import EagerRun, Program, run_ranks
+from nki_lab.simulator import EagerRun, Program, RaceWatch, run_ranks
 from nki_lab.timing import simulate_cores, simulate_time
 
 
@@ -126,3 +128,64 @@ def _told_before(programs: Sequence[Sequence[Program]]) -> Iterator[None]:
         told = (finding for run in runs for finding in run.unwritten.findings(run.kernel, None))
         error.notes = tuple(dict.fromkeys((*error.notes, *(f.message for f in told))))
         raise
+
+
+# -- memories --------------------------------------------------------------------------------------------------------
+#
+# Binding a kernel to its memories takes as long as running small tiles. A binding is taken while a run uses it, so that
+# two threads never share one, and given back without the caller's arrays. It goes when its program goes.
+
+#: Programs whose bindings are kept, each with on-chip memories and tensors in private HBM.
+KEPT = 8
+
+
+class Binding(NamedTuple):
+    """A compiled kernel with its memories.
+
+    Attributes:
+        programs: per rank, those of its cores.
+        pairs: shared HBM tensors, as (of core 0, of core 1).
+    """
+
+    programs: list[list[Program]]
+    pairs: list[Any]
+
+    def release(self) -> None:
+        """Forget the caller's arrays and the results of the last run."""
+        for cores in self.programs:
+            for program in cores:
+                program.release()
+
+
+_Free = dict[tuple[Choices, int], Binding]
+#: The bindings that no run uses, by their program, the one used last at the end.
+_free: WeakKeyDictionary[Programs | CompiledKernel, _Free] = WeakKeyDictionary()
+
+
+@contextmanager
+def binding(compiled: CompiledKernel, options: Choices, ranks: int = 1) -> Iterator[Binding]:
+    """Give a binding for one run inside a `with` block; what failed is not used again."""
+    program, form = compiled.programs or compiled, (options, ranks)
+    bound = _free.get(program, {}).pop(form, None) or _bind(compiled, options, ranks)
+    yield bound
+    bound.release()
+    free = _free.pop(program, {})
+    free[form] = bound
+    _free[program] = free
+    while len(_free) > KEPT:
+        _free.pop(next(iter(_free)), None)
+
+
+def _bind(compiled: CompiledKernel, options: Choices, ranks: int) -> Binding:
+    kernels = (compiled.kernel, *compiled.others)
+    pairs = pair_shared(*kernels) if compiled.others else []
+    programs = []
+    for rank in range(ranks):
+        watch = RaceWatch(kernels, compiled.watched)
+        programs.append(
+            [
+                Program(kernel, options, rank, ranks, checks=watch.checks(core))
+                for core, kernel in enumerate(kernels)
+            ]
+        )
+    return Binding(programs, pairs)

@@ -12,7 +12,7 @@ import weakref
 import numpy as np
 import pytest
 
-from nki_lab.backends import bindings
+from nki_lab.backends import simulated
 from nki_lab.compiler.program import CompiledKernel
 from nki_lab.exercises.catalog import lesson_folders
 from nki_lab.runtime import Result
@@ -57,7 +57,7 @@ def arrays(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[np.ndarray]]:
 @pytest.fixture
 def started(notebook: Notebook) -> tuple[Notebook, dict[str, int]]:
     """Return a notebook, and what is alive before its first run."""
-    bindings._free.clear()  # those of other tests would make room for what is counted here
+    simulated._free.clear()  # those of other tests would make room for what is counted here
     return notebook, living()
 
 
@@ -88,7 +88,7 @@ def test_different_cells_leave_what_their_names_hold(started, arrays):
         notebook.good(cell(f"--run 'times{n % 5}(a)' --show report", text))
     assert added(before) == {"Result": 5, "Program": 5, "CompiledKernel": 5}
     assert (len(arrays), alive(arrays)) == (50, 5)
-    assert len(bindings._free) == 5
+    assert len(simulated._free) == 5
 
 
 def test_calls_whose_results_nobody_keeps_leave_their_kernel(started, arrays):
@@ -154,7 +154,7 @@ def test_checks_of_exercises_leave_nothing(started, arrays):
     assert len(arrays) > 25
     counts = added(before)
     assert (counts["Result"], counts["CompiledKernel"]) == (0, 0)
-    assert counts["Program"] <= bindings.KEPT, "those of the module's kernels"
+    assert counts["Program"] <= simulated.KEPT, "those of the module's kernels"
     assert not alive(arrays)
 
 

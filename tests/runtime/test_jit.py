@@ -33,7 +33,7 @@ def test_a_computer_with_too_little_memory_says_so(monkeypatch):
         raise MemoryError("Unable to allocate 64.0 GiB")
 
     kernel = jit(Scaler.scale.func)
-    monkeypatch.setattr("nki_lab.backends.bindings.Program", no_memory)
+    monkeypatch.setattr("nki_lab.backends.simulated.Program", no_memory)
     with pytest.raises(NotModelled, match="too little memory to simulate it: MemoryError: Unable"):
         kernel(Scaler(1.0), np.ones((1, 2), np.float32))
 

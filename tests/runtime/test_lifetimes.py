@@ -15,7 +15,7 @@ import pytest
 import nki_lab
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
-from nki_lab.backends import bindings
+from nki_lab.backends import simulated
 from nki_lab.compiler.reuse import reuse
 from nki_lab.errors import AddressOutOfRange, NkiError
 from nki_lab.ir.program.nodes import Kernel
@@ -74,7 +74,7 @@ def row_of(x, index):
 def _counting_alone() -> Iterator[None]:
     """Leave everything to the counting of references."""
     reuse.clear()  # kernels of other tests keep theirs
-    bindings._free.clear()
+    simulated._free.clear()
     gc.collect()
     gc.disable()
     yield
@@ -103,7 +103,7 @@ def watched(result: Result) -> dict[str, weakref.ref[Any]]:
         **{f"output {k}": a for k, a in enumerate(result.outputs)},
         **{s.name: s.data for s in kernel.storages if s.data is not None},
     }
-    for bound in bindings._free[result.compiled.programs].values():
+    for bound in simulated._free[result.compiled.programs].values():
         for k, program in enumerate(p for cores in bound.programs for p in cores):
             arrays = program.memory.held().values()
             parts |= {f"program {k}": program}
@@ -148,7 +148,7 @@ def test_a_result_goes_with_its_name(kernel, look):
     (LOOKS | ONE_CORE)[look](result)
     del result
     assert not alive(parts)
-    assert not reuse._alive and not bindings._free
+    assert not reuse._alive and not simulated._free
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -264,7 +264,7 @@ def test_a_kernel_from_a_file_goes_with_its_name(tmp_path):
     }
     assert parts
     parts |= {"kernel": weakref.ref(kernel), "output": weakref.ref(result.outputs[0])}
-    (bound,) = bindings._free[kernel.compiled].values()
+    (bound,) = simulated._free[kernel.compiled].values()
     parts |= {"program": weakref.ref(bound.programs[0][0])}
     del kernel, result, bound
     assert not alive(parts)
@@ -283,14 +283,14 @@ def test_a_program_goes_with_its_name():
 
 def test_a_run_that_fails_leaves_nothing_but_what_was_given(monkeypatch):
     born = []
-    bind = bindings._bind
+    bind = simulated._bind
 
     def noted(*args: Any) -> Any:
         bound = bind(*args)
         born.extend(weakref.ref(p) for cores in bound.programs for p in cores)
         return bound
 
-    monkeypatch.setattr(bindings, "_bind", noted)
+    monkeypatch.setattr(simulated, "_bind", noted)
     with pytest.raises(AddressOutOfRange) as raised:
         launch(row_of, x(), np.array([[99]], np.int32))
     assert len(born) == 1

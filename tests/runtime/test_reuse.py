@@ -12,7 +12,7 @@ import pytest
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
-from nki_lab.backends import bindings
+from nki_lab.backends import simulated
 from nki_lab.choices import use_target
 from nki_lab.compiler.reuse import reuse
 from nki_lab.errors import AddressOutOfRange, KernelArgument, OverCapacity
@@ -39,7 +39,7 @@ def scaled(x, shift=0.0):
 def _fresh() -> None:
     reuse.clear()
     reuse.hits = 0
-    bindings._free.clear()
+    simulated._free.clear()
 
 
 def test_the_same_call_compiles_once_and_gives_results_of_its_own():
@@ -175,7 +175,7 @@ def test_arrays_of_the_caller_are_not_kept():
     del given, result
     gc.collect()
     assert [r() for r in gone] == [None, None]
-    assert bindings._free
+    assert simulated._free
 
 
 def test_threads_do_not_share_a_binding():
@@ -224,11 +224,11 @@ def test_a_kernel_keeps_its_latest_programs_and_they_go_with_it():
     assert reuse.hits == 4
     negated(np.ones(shapes[0], np.float32))
     assert reuse.hits == 4, "the programs of six calls ago are gone"
-    assert len(reuse._alive) == len(bindings._free) == 4
+    assert len(reuse._alive) == len(simulated._free) == 4
     gc.disable()
     try:
         del negated
-        assert not reuse._alive and not bindings._free
+        assert not reuse._alive and not simulated._free
     finally:
         gc.enable()
 
@@ -236,7 +236,7 @@ def test_a_kernel_keeps_its_latest_programs_and_they_go_with_it():
 def test_memories_of_few_programs_are_kept():
     results = [run(scaled.func, np.ones((n, 3), np.float32)) for n in range(1, 12)]
     assert len(reuse._alive) == len(results)
-    assert len(bindings._free) == bindings.KEPT
+    assert len(simulated._free) == simulated.KEPT
 
 
 def test_equal_programs_of_two_kernels_keep_what_their_kernels_say():
