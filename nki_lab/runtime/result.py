@@ -228,6 +228,18 @@ class Result:
 
         return display(self, views or None, compare)
 
+    def chart(self, name: str = "roofline") -> Any:
+        """Return a chart that a notebook draws with plotly; the view "charts" shows all of them as pictures.
+
+        Args:
+            name: "roofline", "utilisation", "transfer_sizes" or "transfer_rates".
+        """
+        from nki_lab.views.charts.model import CHARTS
+
+        if name not in CHARTS:
+            raise ValueError(f"charts are {', '.join(CHARTS)}; found {name}")
+        return CHARTS[name](self)
+
     def __repr__(self) -> str:
         return view_text(self.view_data, "report")
 

@@ -316,9 +316,7 @@ def test_two_views_on_a_page_do_not_know_each_other(lab: Lab, chromium: str) -> 
         assert views[1].locator(".nki-chosen").count() == 0
 
 
-CHARTS = """\
-from nki_lab.views import charts
-charts.roofline(matmul_result)"""
+CHARTS = "matmul_result.chart('roofline')"
 
 
 def test_rooflines_and_rates_are_drawn_by_plotly(lab: Lab, chromium: str) -> None:

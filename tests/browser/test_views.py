@@ -485,9 +485,7 @@ def test_an_exported_page_shows_picture_and_text_without_kernel_and_network(
         assert console.errors == [] and console.requests == []
 
 
-CHARTS = """\
-from nki_lab.views import charts
-charts.utilisation(matmul_result)"""
+CHARTS = "matmul_result.chart('utilisation')"
 
 
 def test_charts_are_drawn_by_plotly(lab: Lab, chromium: str) -> None:

@@ -36,7 +36,7 @@ SAME = 10.0
 _SETUP = """\
 %load_ext nki_lab
 import ml_dtypes, numpy as np
-from nki_lab.views import charts
+from nki_lab.views.charts import model as charts
 rng = np.random.default_rng(0)
 aT = rng.standard_normal((256, 128)).astype(ml_dtypes.bfloat16)
 b = rng.standard_normal((256, 512)).astype(ml_dtypes.bfloat16)"""

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.notebook, pytest.mark.slow]
 NAMED = {
     "report": "Timeline", "findings": "findings", "source": "Lines of the kernel", "ir": "program", "layout": "tensors",
     "array": "Tensor engine", "memory": "SBUF", "stepper": "Values", "timeline": "Timeline", "graph": "Flow",
-    "vary": "parameters",
+    "vary": "parameters", "charts": "roofline",
 }  # fmt: skip
 
 

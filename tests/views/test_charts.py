@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nki_lab.runtime import run
-from nki_lab.views.charts import roofline, transfer_rates, transfer_sizes, utilisation
+from nki_lab.views.charts.model import roofline, transfer_rates, transfer_sizes, utilisation
 from nki_lab.views.run import ViewData
 from tests.profiler import example
 from tests.views.runs import added, by_hand

@@ -1,4 +1,4 @@
-"""Small charts of a run beside its views.
+"""The charts of a run.
 
     utilisation(result)       how busy each engine is
     transfer_sizes(result)    how many DMA transfers have which size
@@ -13,7 +13,7 @@ The picture is SVG: beside a PNG, plotly's extension of JupyterLab shows the PNG
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,10 +23,10 @@ from nki_lab.profiler.analyses.report import badge
 from nki_lab.profiler.analyses.roofline import roofline as limits_of
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TRANSFERS
+from nki_lab.views.charts.forms import GRID, ChartForms, plotly_layout, svg_opening
+from nki_lab.views.charts.scatter import Line, Points, ScatterChart
 from nki_lab.views.report.model import engine_rows, size_text
 from nki_lab.views.run import ViewData
-from nki_lab.widgets.chart_forms import GRID, ChartForms, plotly_layout, svg_opening
-from nki_lab.widgets.scatter_chart import Line, Points, ScatterChart
 from nki_lab.widgets.theme import ENGINE_LABELS, ENGINE_ON_ANY, INK_ON_ANY
 
 _BAR_LETTERS = 40
@@ -244,3 +244,12 @@ def _profile(result: Any) -> Profile:
     if isinstance(result, Profile):
         return result
     return result.profile if isinstance(result, ViewData) else result.view_data.profile
+
+
+#: Name -> the chart of a run.
+CHARTS: dict[str, Callable[[Any], ChartForms]] = {
+    "roofline": roofline,
+    "utilisation": utilisation,
+    "transfer_sizes": transfer_sizes,
+    "transfer_rates": transfer_rates,
+}

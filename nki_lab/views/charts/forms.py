@@ -1,7 +1,4 @@
-"""The forms in which a chart is sent.
-
-Text, a picture without script, and the data of a plotly figure where plotly is there: they say the same.
-"""
+"""A chart in three forms that say the same: text, a picture without script, and the data of a plotly figure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Draws points below lines on logarithmic axes.
-
-In three forms, as every chart: text, a picture without script, and the data of a plotly figure.
-"""
+"""Points below lines, on axes that count in powers of ten."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from nki_lab.widgets.chart_forms import GRID, ChartForms, plotly_layout, svg_opening
+from nki_lab.views.charts.forms import GRID, ChartForms, plotly_layout, svg_opening
 from nki_lab.widgets.theme import INK_ON_ANY
 
 _WIDTH, _HEIGHT = 700, 380
