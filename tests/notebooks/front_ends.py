@@ -36,7 +36,6 @@ SAME = 10.0
 _SETUP = """\
 %load_ext nki_lab
 import ml_dtypes, numpy as np
-from nki_lab.views.charts import model as charts
 rng = np.random.default_rng(0)
 aT = rng.standard_normal((256, 128)).astype(ml_dtypes.bfloat16)
 b = rng.standard_normal((256, 512)).astype(ml_dtypes.bfloat16)"""
@@ -65,7 +64,7 @@ def every_view() -> Any:
     cells = [_SETUP, _KERNEL]
     cells += [f'product_result.show("{view}")' for view in view_names()]
     cells += ["product_result.show(compare=product_result)"]
-    cells += [f"charts.{name}(product_result)" for name in _CHARTS]
+    cells += [f"product_result.chart({name!r})" for name in _CHARTS]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
     return notebook
