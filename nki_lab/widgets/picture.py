@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from io import BytesIO
 from typing import Protocol
 
@@ -28,7 +28,7 @@ _AREA = 0.35
 LETTER, TEXT_HEIGHT = 12, 18
 _FONT_SIZE = 19
 # Edges of letters have few shades, so that a palette holds them all.
-_SHADES = [round(k / 255 * 4) * 255 // 4 for k in range(256)]
+_SHADES = [round(k / 255 * 2) * 255 // 2 for k in range(256)]
 _WORDS = re.compile(r"\S+(?: \S+)*")
 _NUMBER = re.compile(r"[-+]?[\d,.]+( ?%)?$")
 
@@ -99,19 +99,14 @@ class Picture:
 
     def text(self, x: float, y: float, text: str, colour: Colour | str = INK) -> float:
         """Write text with its upper left corner at x, y; returns where it ends."""
-        x, baseline = round(x), round(y) + TEXT_HEIGHT - 3
+        x, top = round(x), round(y)
         for words in _WORDS.finditer(text):
             start, end = x + LETTER * words.start(), x + LETTER * words.end()
             shown = "".join(c if c.isprintable() else "?" for c in words[0])
-            font, anchor = _font(shown, end - start), "ls"
+            mask = _mask(shown, end - start)
             if _NUMBER.match(shown) and words.start():  # numbers of a column end below each other
-                start, anchor = end, "rs"
-            box = font.getbbox(shown, anchor=anchor)
-            left, top, right, bottom = map(int, box)
-            mask = Image.new("L", (right - left + 1, bottom - top + 1))
-            ImageDraw.Draw(mask).text((-left, -top), shown, 255, font, anchor)
-            place = (start + left, baseline + top)
-            self.image.paste(self._hex(colour), place, mask.point(_SHADES))
+                start = end - mask.width
+            self.image.paste(self._hex(colour), (start, top), mask)
         return x + LETTER * len(text)
 
     def shade(self, x: int, y: int, height: int, shares: np.ndarray, colour: Colour | str) -> None:
@@ -122,15 +117,16 @@ class Picture:
 
     def area(self, x: int, y: int, height: int, shares: np.ndarray, colour: Colour | str) -> None:
         """Draw a curve with the area below it: per column from x on, a share of the height."""
-        tops = (y + np.rint(height * (1 - np.clip(shares, 0, 1)))).astype(int).tolist()
+        tops = np.rint(height * (1 - np.clip(shares, 0, 1))).astype(int)
         ink, paper = np.array(rgb(self._hex(colour))), np.array(rgb(self._hex(PAPER)))
-        filled = tuple(np.rint(paper + _AREA * (ink - paper)).astype(int).tolist())
-        for k, top in enumerate(tops):
-            self._pen.line((x + k, top, x + k, y + height), filled)
-            # The curve reaches from each column's value to that of its neighbour, so that steps are joined.
-            before = tops[max(k - 1, 0)]
-            bottom = min(max(top, before) + 1, y + height)
-            self._pen.line((x + k, min(top, before), x + k, bottom), self._hex(colour))
+        down = np.arange(height + 1)[:, None]
+        # The line reaches from each column's value to that of its neighbour, so that steps are joined.
+        before = np.concatenate((tops[:1], tops[:-1]))
+        on_line = (down >= np.minimum(tops, before)) & (down <= np.maximum(tops, before) + 1)
+        pixels = np.array(self.image.crop((x, y, x + len(tops), y + height + 1)))
+        pixels[down > tops] = np.rint(paper + _AREA * (ink - paper))
+        pixels[on_line] = ink
+        self.image.paste(Image.fromarray(pixels), (x, y))
 
     def line(self, points: Sequence[tuple[float, float]], colour: Colour | str) -> None:
         """Draw a line through points, two pixels wide."""
@@ -149,10 +145,14 @@ class Picture:
         return file.getvalue()
 
 
-def _font(text: str, width: int) -> ImageFont.FreeTypeFont:
-    """Return the font that Pillow brings along, smaller where a text would not fit into a width."""
+@lru_cache(4096)
+def _mask(text: str, width: int) -> Image.Image:
+    """Return how strongly each pixel of a text is painted, in letters that fit into a width."""
     sizes = range(_FONT_SIZE, 8, -1)
-    return _sized(next((s for s in sizes if _sized(s).getlength(text) <= width), sizes[-1]))
+    font = _sized(next((s for s in sizes if _sized(s).getlength(text) <= width), sizes[-1]))
+    mask = Image.new("L", (min(round(font.getlength(text)), width) + 1, TEXT_HEIGHT + 4))
+    ImageDraw.Draw(mask).text((0, TEXT_HEIGHT - 3), text, 255, font, "ls")
+    return mask.point(_SHADES)
 
 
 @cache
