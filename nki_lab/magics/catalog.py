@@ -108,7 +108,7 @@ def _option(option: Choice) -> dict[str, Any]:
 
 def _takes_several(option: Choice) -> bool:
     try:
-        option.parse(",".join(option.values[:2]))
+        option.parse(",".join(option.values[:1] * 2))
     except BadValue:
         return False
     return True
