@@ -18,7 +18,6 @@ from nki_lab.profiler.analyses.stalls import stalls
 from nki_lab.profiler.analyses.waits import Waits, waits
 from nki_lab.profiler.analyses.what_if import Model, WhatIf, WhatIfs
 from nki_lab.profiler.data import ProfileData
-from nki_lab.profiler.formats import files
 from nki_lab.profiler.span import part_of, span_of
 from nki_lab.targets import Target
 
@@ -59,6 +58,8 @@ class Profile(ProfileData):
 
         Raises UnknownOption for another ending, BadFile where it cannot be written.
         """
+        from nki_lab.profiler.formats import files  # late: `import nki_lab` stays quick
+
         return files.save(self, path)
 
     @staticmethod
@@ -78,6 +79,8 @@ class Profile(ProfileData):
         Raises BadFile with one sentence when it is not such a file, damaged, from a newer version, or has more events
         than can be looked at together.
         """
+        from nki_lab.profiler.formats import files  # late, as in `save`
+
         return Profile.of(files.load(path, target, start_ns, end_ns))
 
     def between(self, start_ns: float | None = None, end_ns: float | None = None) -> Profile:

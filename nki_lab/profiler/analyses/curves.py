@@ -62,7 +62,8 @@ def curves(profile: ProfileData) -> Iterator[Curve]:
         times = profile.numbers(table, "timestamp")
         values = profile.numbers(table, column) * scale
         if table == "SbufUsage":  # Neuron Explorer's table counts reserved bytes; the views do not
-            values *= target.sbuf_bytes_per_partition / target.sbuf_usable_bytes_per_partition
+            share = target.sbuf_bytes_per_partition / target.sbuf_usable_bytes_per_partition
+            values = values * share
         core = profile.numbers(table, "pcore_idx")
         limit = limits.get(title, limits.get(unit, 0.0))
         for number in np.unique(core).tolist():
