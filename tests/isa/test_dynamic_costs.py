@@ -154,7 +154,7 @@ def test_the_profile_says_what_is_assumed_of_dynamic_addresses(capsys):
     arrays = np.zeros((16, 40), np.float32), np.arange(16, dtype=np.int32).reshape(16, 1)
     found = words_of(jit(dynamic), *arrays) - words_of(jit(plain), *arrays)
     starts = (
-        "an address in a register takes",
+        "an instruction whose address is in a register takes",
         "elements that .indirect()",
         "GpSimd takes the time of one copy",
     )
