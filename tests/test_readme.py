@@ -22,6 +22,7 @@ from nki_lab.cli import lab
 from nki_lab.cli.main import app
 from nki_lab.errors import NkiError
 from nki_lab.runtime import jit, run, step
+from nki_lab.session.questions import all_options
 from nki_lab.targets import ALL_TARGETS
 from tests.magics.notebook import Notebook, bare, shell
 
@@ -52,6 +53,18 @@ def targets() -> str:
         for t in ALL_TARGETS
     ]
     return "\n".join(["| target | other names | NeuronCore |", "|---|---|---|", *rows, ""])
+
+
+def options() -> str:
+    rows = []
+    for choice in all_options():
+        where = [c for c in choice.commands if c in ("%%nki", "%nki", "run", "profile", "compile")]
+        if where:
+            typed = f"{choice.flag} {choice.metavar}".rstrip()
+            commands = ", ".join(f"`{name}`" for name in where)
+            rows.append(f"| `{typed}` | {commands} | {choice.help_text.replace('<', '&lt;')} |")
+    head = ["| option | magics and commands | what it does |", "|---|---|---|"]
+    return "\n".join([*head, *rows, ""])
 
 
 @pytest.fixture
@@ -88,7 +101,7 @@ def test_there_are_examples_of_every_kind():
     assert {line.split()[1] for line in COMMANDS} == set(commands)
 
 
-@pytest.mark.parametrize("table", [variables, targets], ids=lambda table: table.__name__)
+@pytest.mark.parametrize("table", [variables, targets, options], ids=lambda table: table.__name__)
 def test_tables_hold_all_there_is(update, table):
     new = table()
     head = re.escape("\n".join(new.splitlines()[:2]))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from nki_lab.api.install import aliases
+from nki_lab.choices import Choices
 from nki_lab.exercises.catalog import all_problems, lesson_folders, lesson_module
 from nki_lab.exercises.problem import Places, Problem, Question, Task
 from nki_lab.runtime import KernelFunction, Result
@@ -72,10 +73,10 @@ class Changed(KernelFunction):
         self.right = right
         self.change = change
 
-    def launch(self, *args: Any, target: Any = None, **kwargs: Any) -> Result:
+    def launch_with(self, choices: Choices, args: Any, kwargs: Any) -> Result:
         """Run the right kernel, then change what has become of it."""
         right = self.right._with(launched_on=self.launched_on)
-        return self.change(right.launch(*args, target=target, **kwargs), args)
+        return self.change(right.launch_with(choices, args, kwargs), args)
 
 
 def of_value(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Result, Any], Result]:
