@@ -34,7 +34,7 @@ BUDGETS = {
     "backends": 350,
     "cli": 2_450,
     "compiler": 7_700,
-    "dialects": 1_450,
+    "dialects": 1_400,
     "errors": 1_350,
     "exercises": 1_950,
     "explain": 850,
@@ -43,15 +43,15 @@ BUDGETS = {
     "language": 2_000,
     "magics": 2_800,
     "profiler": 6_600,
-    "runtime": 3_550,
+    "runtime": 3_600,
     "server": 450,
     "session": 1_200,
     "simulator": 4_050,
     "targets": 1_250,
     "tests": 72_500,
     "timing": 4_400,
-    "views": 11_900,
-    "widgets": 2_350,
+    "views": 12_000,
+    "widgets": 2_150,
 }
 
 #: A module with fewer lines than this and one importer belongs into that importer, where both stand in one folder.

@@ -159,4 +159,4 @@ def test_the_profile_says_what_is_assumed_of_dynamic_addresses(capsys):
         "GpSimd takes the time of one copy",
     )
     assert all(any(m.startswith(start[:40]) for _, m in found) for start in starts)
-    assert ("not modelled", "nl.device_print takes no time") in found
+    assert ("not modelled", "nl.device_print takes no time here") in found
