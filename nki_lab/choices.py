@@ -59,7 +59,7 @@ NOTEBOOK = (CELL, LINE)
 RUNS = (*NOTEBOOK, "run", "profile")
 #: Functions of nki_lab that run or compile a kernel.
 FUNCTIONS = ("nki_lab.run", "nki_lab.benchmark", "nki_lab.launch", "nki_lab.step")
-COMPILES = (*RUNS, "compile", "pytest", *FUNCTIONS)
+COMPILES = (*RUNS, "compile", "pytest", *FUNCTIONS, "nki_lab.vary")
 
 #: Every choice, in the order of its block.
 CHOICES: list[Choice] = []
@@ -253,7 +253,7 @@ TARGET = Choice(
     "target",
     "NAME",
     "Chip to compile for: {values}. Takes precedence over the session and the environment.",
-    (*COMPILES, "explain", "nki_lab.vary"),
+    (*COMPILES, "explain"),
     _target,
     target_names(),
     default="trn3",

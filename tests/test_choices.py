@@ -22,7 +22,7 @@ X = np.arange(32, dtype=np.float32).reshape(4, 8)
 _ADDED = """
 import os
 from nki_lab.choices import COMPILES, RUN, Choice, Choices, one_of
-Choice("colour", "NAME", "Colour of the tiles: {values}.", (*COMPILES, "nki_lab.vary"), one_of, ("red", "blue"),
+Choice("colour", "NAME", "Colour of the tiles: {values}.", COMPILES, one_of, ("red", "blue"),
        default="red", env="NKI_LAB_COLOUR", acts=RUN)
 import inspect, typer, nki_lab
 from types import SimpleNamespace
@@ -42,7 +42,7 @@ assert "Colour of the tiles: red, blue." in NkiMagics.nki.__doc__
 commands = typer.main.get_command(app).commands
 for name in ("run", "profile", "compile"):
     assert any("--colour" in p.opts for p in commands[name].params), name
-for function in (nki_lab.run, nki_lab.benchmark, nki_lab.launch, nki_lab.step):
+for function in (nki_lab.run, nki_lab.benchmark, nki_lab.launch, nki_lab.step, nki_lab.vary):
     assert "colour" in inspect.signature(function).parameters, function
     assert "colour: Colour of the tiles: red, blue." in function.__doc__
 assert catalog()["options"]["--colour"]["values"] == {"red": "", "blue": ""}

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import nki_lab.language as nl
 from nki_lab.api.install import aliases
 from nki_lab.choices import from_environment
-from nki_lab.cli import lab
+from nki_lab.cli import lab, validate
 from nki_lab.cli.main import app
 from nki_lab.errors import NkiError
 from nki_lab.runtime import jit, run, step
@@ -119,7 +119,8 @@ def test_the_cell_prints_what_is_shown(update, bare: Notebook):
 @pytest.mark.parametrize("line", COMMANDS)
 def test_the_commands_work(folder: Path, monkeypatch: pytest.MonkeyPatch, line: str):
     started = []
-    monkeypatch.setattr(lab.subprocess, "call", lambda words, **_: started.append(words) or 0)
+    for module, name in ((lab, "run_until_stopped"), (validate.subprocess, "call")):
+        monkeypatch.setattr(module, name, lambda words, **_: started.append(words) or 0)
     words = shlex.split(line)[1:]
     for earlier in COMMANDS[: COMMANDS.index(line)]:
         written = earlier.partition(" -o ")[2].split(" ")[0]

@@ -68,5 +68,10 @@ def _print_coverage() -> bool:
     return not missing
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # every command answers it alike
+
+
 def _console() -> Console:
-    return Console(markup=False, highlight=False)
+    return _Console(markup=False, highlight=False)

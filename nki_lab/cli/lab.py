@@ -44,14 +44,25 @@ def open_lab(root: Path, extra: list[str]) -> None:
         from nki_lab.explain.doctor import install_command
 
         raise UsageError("JupyterLab is not installed", help=install_command("jupyterlab"))
-    # Ctrl-C is JupyterLab's to answer, which asks first and then ends its kernels too. A handler that
-    # does nothing is not passed on to it, as "ignore" would be.
-    before = signal.signal(signal.SIGINT, lambda number, frame: None)
-    try:
-        code = subprocess.call(jupyter_command(root, extra))
-    finally:
-        signal.signal(signal.SIGINT, before)
-    raise typer.Exit(code)
+    raise typer.Exit(run_until_stopped(jupyter_command(root, extra)))
+
+
+def run_until_stopped(command: list[str]) -> int:
+    """Run a command until it ends, pass a request to end on to it, and return its exit code."""
+    with subprocess.Popen(command) as process:
+        # Ctrl-C is JupyterLab's to answer, which asks first and then ends its kernels too. A handler that
+        # does nothing is not passed on to it, as "ignore" would be.
+        handlers = {
+            signal.SIGINT: signal.signal(signal.SIGINT, lambda number, frame: None),
+            signal.SIGTERM: signal.signal(
+                signal.SIGTERM, lambda number, frame: process.terminate()
+            ),
+        }
+        try:
+            return process.wait()
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
 
 
 def jupyter_command(root: Path, extra: list[str]) -> list[str]:

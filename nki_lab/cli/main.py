@@ -5,6 +5,8 @@ Exit codes: 0 all is well, 1 a kernel, check or file is wrong, 2 the command lin
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -34,7 +36,12 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         show_progress()
         try:
-            return super().invoke(ctx)
+            returned = super().invoke(ctx)
+            sys.stdout.flush()
+            return returned
+        except BrokenPipeError:  # whoever reads, as `| head`, has enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit from None
         except NkiError as error:
             typer.echo("\n".join(error.render()), err=True)
             raise typer.Exit(

@@ -56,6 +56,11 @@ def explain(topic: str, target: Target) -> str:
         text = finder(name, target)
         if text is not None:
             return f"{text}\n\n{_PAGES}" if _PAGE.search(text) else text
+    related = _related(topic.strip())
+    if related:
+        return "\n".join(
+            [f"There is no page about `{name}`. These names have to do with it:", "", *related]
+        )
     raise UnknownTopic(
         f"there is no page about `{topic.strip()}`",
         help=_codes_near(name)
@@ -63,6 +68,24 @@ def explain(topic: str, target: Target) -> str:
         or "name an error code, instruction, function of nki.language, method of a tensor, option,"
         " variable, target or engine",
     )
+
+
+def _related(name: str) -> list[str]:
+    """Return a line on each error, instruction, function and word that has to do with one word."""
+    if not re.fullmatch(r"[A-Za-z]{3,}", name):
+        return []
+    word = re.compile(rf"(?<![a-z]){re.escape(name.lower())}(s|d|ed)?(?![a-z])")
+
+    def first(text: str | None) -> str:
+        return inspect.cleandoc(text or "").partition("\n")[0]
+
+    # (name, what it is in short, all that is searched for the word)
+    rows = [(k.code, first(k.__doc__), f"{k.__doc__} {k.page}") for k in error_classes()]
+    rows += [(n, first(d.__doc__), f"{n} {first(d.__doc__)}") for n, d in sorted(registry.items())]
+    functions = ((f"nl.{n}", getattr(nl, n).__doc__) for n in _functions())
+    rows += [(n, first(doc), f"{n} {first(doc)}") for n, doc in functions]
+    rows += [(term.names[0], first(term.text), f"{term.names} {term.text}") for term in TERMS]
+    return [f"  {n:<28}{text}" for n, text, searched in rows if word.search(searched.lower())]
 
 
 def _codes_near(name: str) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from nki_lab.choices import Choices
+from nki_lab.choices import Choices, taken_choices, with_keywords
 from nki_lab.compiler.retrace import forgotten
 from nki_lab.compiler.trace import is_array, map_arguments
 from nki_lab.errors import UnknownOption
@@ -17,14 +17,12 @@ from nki_lab.runtime.jit import KernelFunction, jit
 from nki_lab.runtime.kernel_variants import KernelVariants, changed_call, proposed, started
 from nki_lab.runtime.timing_only import TimedCall
 from nki_lab.runtime.vary_parameters import CORES, TARGET, Changeable
-from nki_lab.targets import get_target
-from nki_lab.targets.spec import Target
 
 
+@with_keywords("nki_lab.vary")
 def vary(
     kernel: KernelFunction | Callable[..., Any],
     *args: Any,
-    target: str | Target | Sequence[str | Target] | None = None,
     simulate: bool = False,
     **kwargs: Any,
 ) -> KernelVariants:
@@ -41,7 +39,7 @@ def vary(
     Args:
         kernel: a function decorated with `nki.jit`, or a plain function, or a functools.partial of one.
         args, kwargs: its arguments; arrays give shape and dtype, and stay as they are.
-        target: a chip, such as trn2, or an alias, or a list of them; by default that of the session.
+        {choices}
         simulate: compute on copies of the arrays where values decide how often a loop of the device runs.
 
     Raises:
@@ -55,23 +53,28 @@ def vary(
     made = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
     known = made.source.signature.parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in known.values())
-    lists = {name: list(v) for name, v in kwargs.items() if isinstance(v, (list, range))}
-    if target is not None and not isinstance(target, (str, Target)):
-        lists[TARGET] = list(target)
+    lists = {
+        name: list(v)
+        for name, v in kwargs.items()
+        if isinstance(v, (list, range, tuple) if name == TARGET else (list, range))
+    }
+    kwargs = {name: value for name, value in kwargs.items() if name not in lists}
+    choices = taken_choices("nki_lab.vary", kwargs, (*known, CORES), takes_any=True)
     for name in lists:
         if not lists[name]:
             raise UnknownOption(
                 f"{name}=[] has no value to choose", help="write the values to time"
             )
-    for name, value in kwargs.items():
+    for name, value in {**kwargs, **lists}.items():
         if name in known or (takes_any and "." not in name):
             given[name] = lists[name][0] if name in lists else value
         elif name not in lists:
             lists[name] = [value]
-    chip: Any = lists[TARGET][0] if TARGET in lists else target
+    if TARGET in lists and TARGET not in known:
+        choices = choices.replace(target=lists[TARGET][0])
     if CORES in lists and CORES not in known:
         made = made[lists[CORES][0]]
-    call = _call(made, args, given, chip, simulate)
+    call = _call(made, args, given, choices, simulate)
     if not lists:
         return proposed(call)
     # What is no argument of the call stands at the first of its values, too.
@@ -86,10 +89,10 @@ def _call(
     kernel: KernelFunction,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    target: str | Target | None,
+    choices: Choices,
     simulate: bool,
 ) -> TimedCall:
-    choices = kernel.choices(Choices.current())
+    choices = kernel.choices(choices)
     _, bound = numpy_arguments(kernel.source, args, kwargs)
     arrays: dict[str, np.ndarray] = {}
 
@@ -103,8 +106,8 @@ def _call(
     return TimedCall(
         kernel.source,
         {name: forgotten(value) for name, value in bound.arguments.items()},
-        choices.chip if target is None else get_target(target),
+        choices.chip,
         choices,
-        choices.lnc or 1,
+        kernel.source.dialect.cores(choices.grid),
         arrays if simulate else None,
     )

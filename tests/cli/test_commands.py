@@ -1,7 +1,9 @@
 """Tests the other commands, and that all commands take their options from the table."""
 
 import os
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -138,7 +140,7 @@ def test_the_doctor_passes_here_and_fails_with_a_wrong_target(command, monkeypat
 
 def test_lab_opens_a_folder_on_this_machine_only(command, monkeypatch, tmp_path: Path):
     started = []
-    monkeypatch.setattr(lab.subprocess, "call", lambda words: started.append(words) or 7)
+    monkeypatch.setattr(lab, "run_until_stopped", lambda words: started.append(words) or 7)
     done = command("lab", "--folder", tmp_path, "--no-browser", "--port=0")
     assert done.exit_code == 7
     (words,) = started
@@ -154,3 +156,26 @@ def test_lab_needs_a_folder_and_jupyterlab(command, monkeypatch):
     done = command("lab")
     assert done.exit_code == 1
     assert "JupyterLab is not installed" in done.stderr
+
+
+def test_a_reader_that_has_enough_is_no_error():
+    line = f"{sys.executable} -m nki_lab catalog"
+    script = f"{line} | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == "0" and done.stderr == ""
+
+
+def test_what_ends_the_command_ends_what_it_started(tmp_path: Path):
+    started = tmp_path / "pid"
+    inner = f"import os, pathlib, time; pathlib.Path({str(started)!r}).write_text(str(os.getpid())); time.sleep(60)"
+    outer = (
+        "import sys; from nki_lab.cli.lab import run_until_stopped;"
+        f" sys.exit(abs(run_until_stopped([sys.executable, '-c', {inner!r}])))"
+    )
+    with subprocess.Popen([sys.executable, "-c", outer]) as process:
+        while not (started.exists() and started.read_text()):
+            time.sleep(0.05)
+        process.terminate()
+        assert process.wait(20) == 15
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(started.read_text()), 0)

@@ -124,7 +124,7 @@ def test_what_is_no_folder_to_write_to_is_refused(source: Path, tmp_path: Path):
 
 def test_the_command_copies_ours_says_so_and_opens_it(command: Command, tmp_path, monkeypatch):
     started = []
-    monkeypatch.setattr(lab.subprocess, "call", lambda words: started.append(words) or 0)
+    monkeypatch.setattr(lab, "run_until_stopped", lambda words: started.append(words) or 0)
     done = command("workshop", tmp_path / "w", "--no-browser")
     assert done.exit_code == 0
     count = len(files.learner_files(workshop_folder(), solutions=False))

@@ -209,3 +209,10 @@ def test_a_page_says_where_results_may_lie(name, said):
 
 def test_a_page_says_nothing_where_results_lie_in_another_memory():
     assert "in place\n" not in explain("nc_matmul", TRN2)
+
+
+def test_a_word_without_a_page_leads_to_what_has_to_do_with_it():
+    text = explain("gather", TRN2)
+    assert text.startswith("There is no page about `gather`")
+    assert {"nc_n_gather", "local_gather", "nl.gather_flattened"} <= set(text.split())
+    assert "logical core" in explain("race", TRN2)
