@@ -482,9 +482,9 @@ class Choices:
 
 
 def _with_values(values: dict[str, Any]) -> Choices:
-    made = Choices()
-    vars(made).update(values)
-    return made
+    choices = Choices()
+    vars(choices).update(values)
+    return choices
 
 
 _inside: ContextVar[Mapping[str, Any]] = ContextVar("nki_lab_choices", default=MappingProxyType({}))
@@ -513,18 +513,18 @@ class use(ContextDecorator):
     """
 
     def __init__(self, **given: Any) -> None:
-        known = {choice.name: choice for choice in acting() if choice.commands}
+        by_name = {choice.name: choice for choice in acting() if choice.commands}
         for name in given:
-            if name not in known:
-                raise unknown_choice(name, list(known))
-        self._values = {n: known[n].take(v) for n, v in given.items() if v is not None}
+            if name not in by_name:
+                raise unknown_choice(name, list(by_name))
+        self._values = {n: by_name[n].take(v) for n, v in given.items() if v is not None}
         if "target" in self._values:
             get_target(self._values["target"])
         self._tokens: list[Token[Any]] = []
         # Something else may be chosen for the process between the call and `with`: that stays.
         self._before = self._standing()
         for name, value in self._values.items():
-            choose(known[name], value, f"nki_lab.{type(self).__name__}")
+            choose(by_name[name], value, f"nki_lab.{type(self).__name__}")
         self._after = self._standing()
         self._stands = bool(self._values)
 
@@ -655,12 +655,14 @@ def taken_choices(
         takes_any: the kernel has a parameter **kwargs.
     """
     parameters = list(parameters)
-    known = keywords_of(function)
-    given = {name: kwargs.pop(name) for name in known if name in kwargs and name not in parameters}
+    keywords = keywords_of(function)
+    given = {
+        name: kwargs.pop(name) for name in keywords if name in kwargs and name not in parameters
+    }
     for name in kwargs:
-        meant = _OTHER_NAMES.get(name) in known or close_matches(name, known)
+        meant = _OTHER_NAMES.get(name) in keywords or close_matches(name, keywords)
         if meant and name not in parameters and not takes_any:
-            raise unknown_choice(name, known, function)
+            raise unknown_choice(name, keywords, function)
     return Choices.current().replace(**given)
 
 

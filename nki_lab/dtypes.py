@@ -53,15 +53,15 @@ DTYPES: dict[str, DType] = {}
 
 
 def _define(name: str, storage: Any, kind: str, lanes: int = 1, lane: DType | None = None) -> DType:
-    made = DType(name)
-    made.np = np.dtype(storage)
-    made.itemsize = made.np.itemsize
-    made.host = np.dtype([(name, storage)]) if kind == "packed" else made.np
-    made.kind = kind
-    made.lanes = lanes
-    made.lane = lane
-    DTYPES[name] = made
-    return made
+    dtype = DType(name)
+    dtype.np = np.dtype(storage)
+    dtype.itemsize = dtype.np.itemsize
+    dtype.host = np.dtype([(name, storage)]) if kind == "packed" else dtype.np
+    dtype.kind = kind
+    dtype.lanes = lanes
+    dtype.lane = lane
+    DTYPES[name] = dtype
+    return dtype
 
 
 # Names: nki/api/nki/language/__init__.py (NKI 0.6.0).

@@ -69,9 +69,9 @@ class Hint(str):
 
     def __new__(cls, text: str, *rewrites: Rewrite | Import) -> Hint:
         """Return the sentence `text` with its rewrites."""
-        made = super().__new__(cls, text)
-        made.rewrites = rewrites
-        return made
+        hint = super().__new__(cls, text)
+        hint.rewrites = rewrites
+        return hint
 
 
 def close_matches(name: str, known: Iterable[str]) -> str:
@@ -109,8 +109,8 @@ def edits_of(help: str, marked: Span, whole: Span) -> list[Edit]:
         marked: what the error marks.
         whole: the expression around it, e.g. the call of a marked argument.
     """
-    found = (_edit(rewrite, marked, whole) for rewrite in getattr(help, "rewrites", ()))
-    return [edit for edit in found if edit is not None]
+    edits = (_edit(rewrite, marked, whole) for rewrite in getattr(help, "rewrites", ()))
+    return [edit for edit in edits if edit is not None]
 
 
 def _edit(rewrite: Rewrite | Import, marked: Span, whole: Span) -> Edit | None:
@@ -161,9 +161,9 @@ def _place_of(word: str, span: Span) -> Span | None:
     """Return where a span says a word; None where it does not, or in several places."""
     text = span.covered
     node = _expression(text)
-    found = list(_spelled(word, node)) if node is not None else []
-    if found:
-        return span.inner(found[0], text)
+    nodes = list(_spelled(word, node)) if node is not None else []
+    if nodes:
+        return span.inner(nodes[0], text)
     if word.isidentifier() and node is not None:
         return None
     line = text or span.text

@@ -59,15 +59,15 @@ def is_hidden(code: CodeType) -> bool:
 
 def _look(code: CodeType) -> tuple[bool, ref[CodeType], bool]:
     key = id(code)
-    known = _seen.get(key)
-    if known is None:
+    cached = _seen.get(key)
+    if cached is None:
         name = code.co_filename
         package = name.startswith(_PACKAGE) and not name.startswith(_AUTHOR_ROOMS)
         # Binders of instructions are generated; their file name says so.
         internal = package or name.startswith("<nki_lab")
         gone = ref(code, lambda _: _seen.pop(key, None))
-        known = _seen[key] = internal or is_of_library(name), gone, internal
-    return known
+        cached = _seen[key] = internal or is_of_library(name), gone, internal
+    return cached
 
 
 def is_of_library(filename: str) -> bool:
@@ -96,8 +96,8 @@ def cell_number(filename: str) -> int | None:
     """Return the number of a notebook cell, or None where it has none or is not known."""
     if filename in _cell_numbers:
         return _cell_numbers[filename]
-    known = (look_up(filename) for look_up in _numbering if is_cell(filename))
-    return next(known, None)
+    numbers = (look_up(filename) for look_up in _numbering if is_cell(filename))
+    return next(numbers, None)
 
 
 def is_cell(filename: str) -> bool:
@@ -366,10 +366,10 @@ def authors_traceback(tb: TracebackType | None) -> TracebackType | None:
         if not is_hidden(tb.tb_frame.f_code):
             entries.append(tb)
         tb = tb.tb_next
-    made: TracebackType | None = None
+    chain: TracebackType | None = None
     for entry in reversed(entries):
-        made = TracebackType(made, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
-    return made
+        chain = TracebackType(chain, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return chain
 
 
 def headline(error: BaseException) -> str:

@@ -62,10 +62,10 @@ def signature_of(function: Callable[..., Any]) -> str:
 
 def same_signature(function: Callable[..., Any], official: str) -> bool:
     """Tell whether a function has the official parameters; a default that the stub leaves out may be any."""
-    found, expected = signature_of(function).split(), official.split()
-    return len(found) == len(expected) and all(
+    actual, expected = signature_of(function).split(), official.split()
+    return len(actual) == len(expected) and all(
         a == b or (b.endswith(_ELIDED) and a.startswith(b.removesuffix("...")))
-        for a, b in zip(found, expected, strict=True)
+        for a, b in zip(actual, expected, strict=True)
     )
 
 
@@ -87,12 +87,12 @@ def _counted() -> Iterator[Coverage]:
         yield _count(module, "constants and classes", {n: _there(room, n) for n in others})
         for cls, methods in API["methods"].get(module, {}).items():
             owner = _get(room, cls)
-            found = {n: _usable(owner, n, s) for n, s in methods.items()}
-            yield _count(module, f"{cls} methods", found)
+            usable = {n: _usable(owner, n, s) for n, s in methods.items()}
+            yield _count(module, f"{cls} methods", usable)
         for owner_name, attributes in API["attributes"].get(module, {}).items():
             owner = _get(room, owner_name)
-            found = {n: _declared(owner, n) for n in attributes}
-            yield _count(module, f"{owner_name} attributes", found)
+            usable = {n: _declared(owner, n) for n in attributes}
+            yield _count(module, f"{owner_name} attributes", usable)
     for module, drop_in in API["drop_in"].items():
         yield _count(module, "drop-in names", {n: _there(modules[module], n) for n in drop_in})
 
@@ -122,10 +122,10 @@ def _usable(owner: Any, name: str, official: str) -> bool:
 
 
 def _has_members(owner: ModuleType, name: str, members: dict[str, object]) -> bool:
-    found = _get(owner, name)
-    if not (isinstance(found, type) and issubclass(found, Enum)):
+    value = _get(owner, name)
+    if not (isinstance(value, type) and issubclass(value, Enum)):
         return False
-    return {m.name: m.value for m in found} == members
+    return {m.name: m.value for m in value} == members
 
 
 def _declared(owner: Any, name: str) -> bool:

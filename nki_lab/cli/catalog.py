@@ -30,14 +30,14 @@ def _print_instructions() -> None:
     from nki_lab.isa.catalog import rows
 
     console = _console()
-    for module, own in groupby(rows(), lambda row: row.module):
+    for module, instructions in groupby(rows(), lambda row: row.module):
         # Names of collectives are as long as half a line: their engines and targets stand in `explain`.
         heads = ("engines", "targets") if module == "nki.isa" else ()
         table = Table(box=None, pad_edge=False)
         table.add_column(module, no_wrap=True)
         for head in (*heads, "meaning"):
             table.add_column(head)
-        for row in own:
+        for row in instructions:
             where = (", ".join(row.engines), ", ".join(row.targets)) if heads else ()
             table.add_row(row.name, *where, row.summary)
         console.print(table)
@@ -52,9 +52,9 @@ def _print_coverage() -> bool:
     table.add_column("names", no_wrap=True)
     for head in ("implemented", ""):
         table.add_column(head, justify="right", no_wrap=True)
-    found = coverage()
-    totals = [("", "all", sum(c.implemented for c in found), sum(c.total for c in found))]
-    rows = [(c.module, c.kind, c.implemented, c.total) for c in found]
+    counts = coverage()
+    totals = [("", "all", sum(c.implemented for c in counts), sum(c.total for c in counts))]
+    rows = [(c.module, c.kind, c.implemented, c.total) for c in counts]
     for module, kind, implemented, total in rows + totals:
         # Rounded down: what is not complete never reads 100 %.
         percent = f"{100 * implemented // total} %"
@@ -62,7 +62,7 @@ def _print_coverage() -> bool:
     console = _console()
     console.print(table)
     console.print(f"measured from {API['source']}")
-    missing = [f"{c.module}.{name}" for c in found for name in c.missing]
+    missing = [f"{c.module}.{name}" for c in counts for name in c.missing]
     if missing:
         console.print("missing: " + ", ".join(missing))
     return not missing

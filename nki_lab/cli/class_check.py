@@ -63,10 +63,12 @@ def _kernel() -> Check:
     except NoSuchKernel:
         return Check("notebook kernel", False, "no python3", install_command("ipykernel"))
     # A name without a path is this Python: Jupyter replaces it when it starts the kernel.
-    own = os.sep not in python or Path(python).resolve() == Path(sys.executable).resolve()
-    found = f"python3 runs {sys.executable if own else python}"
+    is_this_python = (
+        os.sep not in python or Path(python).resolve() == Path(sys.executable).resolve()
+    )
+    outcome = f"python3 runs {sys.executable if is_this_python else python}"
     help = f"nki_lab is not installed there: {python} -m pip install 'nki-lab[workshop]'"
-    return Check("notebook kernel", own, found, help)
+    return Check("notebook kernel", is_this_python, outcome, help)
 
 
 def _folder(folder: Path) -> Check:
@@ -95,23 +97,25 @@ def _memory() -> Check:
     if free is None:
         return Check("memory", None, "this system does not say how much is free")
     needed = f"a learner with JupyterLab and one kernel needs {MEMORY_BYTES / 2**30:.1f} GiB"
-    found = f"{free / 2**30:.1f} GiB free; {needed}"
-    return Check("memory", free >= MEMORY_BYTES or None, found, "close other programs and kernels")
+    outcome = f"{free / 2**30:.1f} GiB free; {needed}"
+    return Check(
+        "memory", free >= MEMORY_BYTES or None, outcome, "close other programs and kernels"
+    )
 
 
 def available_memory() -> int | None:
     """Return the bytes that programs here may still take, of the machine or its container."""
-    found = []
+    limits = []
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
-                found.append(int(line.split()[1]) * 1024)
+                limits.append(int(line.split()[1]) * 1024)
         group = Path("/sys/fs/cgroup")
         limit = int((group / "memory.max").read_text())
-        found.append(limit - int((group / "memory.current").read_text()))
+        limits.append(limit - int((group / "memory.current").read_text()))
     except (OSError, ValueError):  # no container, or no limit
         pass
-    return min(found, default=None)
+    return min(limits, default=None)
 
 
 def _cores() -> Check:
@@ -124,8 +128,8 @@ def _port() -> Check:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", _PORT))
     except OSError as error:
-        found = f"{_PORT} on 127.0.0.1: {error.strerror}; JupyterLab takes the next one"
-        return Check("port", None, found)
+        outcome = f"{_PORT} on 127.0.0.1: {error.strerror}; JupyterLab takes the next one"
+        return Check("port", None, outcome)
     return Check("port", True, f"{_PORT} on 127.0.0.1 is free")
 
 

@@ -9,6 +9,6 @@ def doctor() -> None:
     """Test this installation: versions, the JupyterLab extension, one run on the simulator."""
     from nki_lab.explain.doctor import examine
 
-    found = examine()
-    typer.echo(found.text())
-    found.require()
+    checks = examine()
+    typer.echo(checks.text())
+    checks.require()

@@ -182,13 +182,13 @@ def _named(text: str) -> Any:
     from nki_lab.api import isa
 
     root, *parts = text.split(".")
-    found: Any = language if root == "nl" else isa
+    value: Any = language if root == "nl" else isa
     for part in parts:
-        known = dir(found)
-        if part not in known:
-            raise UnknownOption(f"--arg: there is no `{text}`", help=close_matches(part, known))
-        found = getattr(found, part)
-    return found
+        names = dir(value)
+        if part not in names:
+            raise UnknownOption(f"--arg: there is no `{text}`", help=close_matches(part, names))
+        value = getattr(value, part)
+    return value
 
 
 def _check_names(kernel: KernelFunction | CompiledFunction, arguments: dict[str, Any]) -> None:
@@ -227,9 +227,9 @@ def _kernels(module: ModuleType) -> list[str]:
 def _only_kernel(module: ModuleType, file: str) -> KernelFunction:
     names = _kernels(module)
     if len(names) != 1:
-        found = ", ".join(names) or "none"
+        listed = ", ".join(names) or "none"
         raise NoKernel(
-            f"{file} holds {len(names)} kernels: {found}",
+            f"{file} holds {len(names)} kernels: {listed}",
             help=f"name one: {file}:{names[0] if names else 'KERNEL'}",
         )
     return getattr(module, names[0])

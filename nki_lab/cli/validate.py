@@ -119,21 +119,23 @@ def find_notebooks(paths: Iterable[Path]) -> list[Path]:
 
     Raises UnknownOption for a path that is not there, is no notebook, or is a folder without any.
     """
-    found: dict[Path, Path] = {}
+    notebooks: dict[Path, Path] = {}
     for path in paths:
         if path.is_dir():
             inside = [p.relative_to(path) for p in sorted(path.rglob("*.ipynb"))]
-            own = [path / p for p in inside if not any(part.startswith(".") for part in p.parts)]
-            if not own:
+            visible = [
+                path / p for p in inside if not any(part.startswith(".") for part in p.parts)
+            ]
+            if not visible:
                 raise UnknownOption(f"there is no notebook in the folder {path.resolve().name}")
         elif not path.exists():
             raise UnknownOption(f"there is no file {path}")
         elif path.suffix != ".ipynb":
             raise UnknownOption(f"{path} is not a notebook: its name does not end in .ipynb")
         else:
-            own = [path]
-        found |= {p.resolve(): p for p in own if p.resolve() not in found}
-    return list(found.values())
+            visible = [path]
+        notebooks |= {p.resolve(): p for p in visible if p.resolve() not in notebooks}
+    return list(notebooks.values())
 
 
 def nbval_options(lax: bool, timeout: int) -> list[str]:

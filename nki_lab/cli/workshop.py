@@ -50,9 +50,9 @@ def workshop(
     if check:
         from nki_lab.cli.class_check import examine_for_class
 
-        found = examine_for_class(folder)
-        typer.echo(found.text())
-        found.require()
+        checks = examine_for_class(folder)
+        typer.echo(checks.text())
+        checks.require()
         return
     from nki_lab.exercises.catalog import workshop_folder
 

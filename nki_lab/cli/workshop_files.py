@@ -66,10 +66,10 @@ def copy_workshop(
     copied = Copied()
     try:
         target.mkdir(parents=True, exist_ok=True)
-        known = _read_list(target)
+        listed = _read_list(target)
         for path in learner_files(source, solutions):
-            _place(source / path, target, path, known, update, copied)
-        _write(target / _LIST, json.dumps({"files": known}, indent=1, sort_keys=True).encode())
+            _place(source / path, target, path, listed, update, copied)
+        _write(target / _LIST, json.dumps({"files": listed}, indent=1, sort_keys=True).encode())
     except OSError as error:
         raise UsageError(f"cannot copy the workshop to {target}: {error.strerror}") from None
     return copied

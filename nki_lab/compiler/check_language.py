@@ -213,10 +213,12 @@ def _reached(
         if text is not None:
             waiting.append(_Function(text, code, scope, callers))
     for part in _in(bound):
-        for found in _functions_of(part):
-            if _is_authors(found.__code__.co_filename) and (text := text_of(found.__code__)):
+        for reached in _functions_of(part):
+            if _is_authors(reached.__code__.co_filename) and (text := text_of(reached.__code__)):
                 at = (source.place,)
-                waiting.append(_Function(text, found.__code__, found.__globals__, at, called=False))
+                waiting.append(
+                    _Function(text, reached.__code__, reached.__globals__, at, called=False)
+                )
     # A function inside another one stands in that one's text: look at outer ones first.
     waiting.sort(key=lambda f: f.text is not (kernel and kernel.text) and f.code.co_firstlineno)
     while waiting:
@@ -362,12 +364,12 @@ def _another_dialect(function: _Function, source: SourceKernel) -> MixedDialects
 
 def _grouped(function: _Function) -> Iterator[tuple[Construct, str, list[Any]]]:
     """Yield each construct that NKI's parser refuses once, with all of its nodes."""
-    found: dict[tuple[str, str], list[Any]] = {}
+    groups: dict[tuple[str, str], list[Any]] = {}
     for key, node in function.text.facts.constructs:
-        found.setdefault((key, ""), []).append(node)
+        groups.setdefault((key, ""), []).append(node)
     for key, subject, node in _by_name(function):
-        found.setdefault((key, subject), []).append(node)
-    for (key, subject), nodes in found.items():
+        groups.setdefault((key, subject), []).append(node)
+    for (key, subject), nodes in groups.items():
         if (row := function.row(key)) is not None:
             yield row, subject, nodes
 
@@ -402,8 +404,10 @@ def _by_name(function: _Function) -> Iterator[tuple[str, str, Any]]:
         if key and key != "list argument":
             yield key, f"`{name}`, {what}", node
     for name, node in facts.decorators:
-        known = name.split(".")[-1] in subset.decorators or is_internal_object(_value(name, scope))
-        if not known:
+        is_exempt = name.split(".")[-1] in subset.decorators or is_internal_object(
+            _value(name, scope)
+        )
+        if not is_exempt:
             yield "decorator", f"decorator `{name}`", node
 
 

@@ -25,11 +25,13 @@ def pair_shared(first: Kernel, second: Kernel) -> list[tuple[Storage, Storage]]:
     pairs = []
     mine, others = _shared(first), _shared(second)
     named = {s.name: s for s in others if s.named}
-    left = [s for s in mine if not (s.named and s.name in named)]
+    unpaired = [s for s in mine if not (s.named and s.name in named)]
     pairs += [(s, named[s.name]) for s in mine if s.named and s.name in named]
     taken = {b.id for _, b in pairs}
     rest = [s for s in others if s.id not in taken]
-    pairs += zip([s for s in left if not s.named], [s for s in rest if not s.named], strict=False)
+    pairs += zip(
+        [s for s in unpaired if not s.named], [s for s in rest if not s.named], strict=False
+    )
     for a, b in pairs:
         if (a.shape, a.dtype) != (b.shape, b.dtype):
             raise CoresDiffer(
@@ -54,7 +56,7 @@ def join_cores(first: Kernel, second: Kernel) -> tuple[Kernel, Kernel]:
         )
     pairs = pair_shared(first, second)
     _check_results(first, second, pairs)
-    found = {(f.kind, f.message, f.stack): f for k in (first, second) for f in k.findings}
+    findings = {(f.kind, f.message, f.stack): f for k in (first, second) for f in k.findings}
     races = find_races(first, second, pairs).findings
     sharing = look_at_shared((first, second), pairs)
     first, second = (
@@ -65,7 +67,7 @@ def join_cores(first: Kernel, second: Kernel) -> tuple[Kernel, Kernel]:
     theirs = frozenset(a.id for a, b in pairs if b.id in second.poisoned)
     if not theirs <= first.poisoned:
         first = first.with_(poisoned=first.poisoned | theirs)
-    return first.with_(findings=(*found.values(), *races, *sharing.findings)), second
+    return first.with_(findings=(*findings.values(), *races, *sharing.findings)), second
 
 
 def _check_results(first: Kernel, second: Kernel, pairs: list[tuple[Storage, Storage]]) -> None:

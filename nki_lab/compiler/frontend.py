@@ -128,11 +128,11 @@ class SourceKernel:
     @cached_property
     def returns(self) -> Span:
         """The function's `return` statement; the line of its `def` where it has none, or several."""
-        found = list(_own_returns(self.definition)) if self.definition is not None else []
-        if len(found) != 1:
+        returns = list(_own_returns(self.definition)) if self.definition is not None else []
+        if len(returns) != 1:
             return self.place
         self.restore_lines()
-        return self._parsed.place(found[0])
+        return self._parsed.place(returns[0])
 
     def restore_lines(self) -> None:
         """Put the text back into linecache where it is gone or another by now, so that errors can show it."""
@@ -142,8 +142,8 @@ class SourceKernel:
         if [line.rstrip() for line in lines[start:stop]] == [line.rstrip() for line in kept]:
             return
         lines = [*lines[:start], *["\n"] * (start - len(lines)), *kept, *lines[stop:]]
-        known = linecache.cache.get(self.filename, ())
-        changed = known[1] if len(known) == 4 else None  # type: ignore[misc]
+        cached = linecache.cache.get(self.filename, ())
+        changed = cached[1] if len(cached) == 4 else None  # type: ignore[misc]
         linecache.cache[self.filename] = (sum(map(len, lines)), changed, lines, self.filename)
 
 
@@ -200,8 +200,8 @@ def unknown_names(
             name = instruction.argval
             if name in scope or hasattr(builtins, name):
                 continue
-            known = {*scope, *dir(builtins), *inner.co_varnames}
-            yield unknown_name(name, known, ((inner, instruction.offset), *callers))
+            defined = {*scope, *dir(builtins), *inner.co_varnames}
+            yield unknown_name(name, defined, ((inner, instruction.offset), *callers))
 
 
 def unknown_name(name: str, known: Iterable[str], stack: Stack) -> UnknownName:

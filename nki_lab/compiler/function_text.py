@@ -73,10 +73,10 @@ _texts: dict[int, tuple[ref[CodeType], FunctionText | None]] = {}
 def text_of(code: CodeType) -> FunctionText | None:
     """Return the text of a function that is not a kernel; None where there is none, or it has changed since."""
     key = id(code)
-    known = _texts.get(key)
-    if known is None:
-        known = _texts[key] = (ref(code, lambda _: _texts.pop(key, None)), _find(code))
-    return known[1]
+    cached = _texts.get(key)
+    if cached is None:
+        cached = _texts[key] = (ref(code, lambda _: _texts.pop(key, None)), _find(code))
+    return cached[1]
 
 
 def _find(code: CodeType) -> FunctionText | None:
@@ -95,11 +95,13 @@ def _functions(text: str) -> dict[tuple[int, str], Any]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return {}
-    found: dict[tuple[int, str], Any] = {}
+    functions: dict[tuple[int, str], Any] = {}
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            found[_first_line(node), node.name] = node
+            functions[_first_line(node), node.name] = node
         elif isinstance(node, ast.Lambda):
             key = (node.lineno, "<lambda>")
-            found[key] = None if key in found else node  # which of several in a line is not known
-    return found
+            functions[key] = (
+                None if key in functions else node
+            )  # which of several in a line is not known
+    return functions

@@ -70,7 +70,7 @@ def facts_of(root: Any) -> Facts:
         (root, True)
     ]  # and whether it belongs to the function itself
     while waiting:
-        node, own = waiting.pop()
+        node, scope = waiting.pop()
         kind = type(node)
         if kind is ast.Name:
             if type(node.ctx) is ast.Load:
@@ -78,7 +78,7 @@ def facts_of(root: Any) -> Facts:
             else:
                 bound.add(node.id)
             continue
-        _note(node, root, own, facts)
+        _note(node, root, scope, facts)
         if kind is ast.Attribute and (name := _dotted(node)) is not None:
             if type(node.ctx) is ast.Load:
                 facts.reads.setdefault(name, node)
@@ -89,7 +89,7 @@ def facts_of(root: Any) -> Facts:
             bodies.update(_loop_bodies(node))
         elif kind in _BINDERS:
             bound.update(_bound(node, root))
-        inside = own and (node is root or kind not in _SCOPES)
+        inside = scope and (node is root or kind not in _SCOPES)
         waiting.extend((child, inside) for child in _children(node, root))
     facts.constructs = [
         (key, node)
@@ -185,9 +185,13 @@ def _loop_bodies(node: ast.Call) -> Iterator[Any]:
 def _for(node: ast.For) -> Iterator[Found]:
     if not isinstance(node.target, ast.Name):
         yield "for target", node.target
-    made = node.iter
-    if isinstance(made, ast.Call) and made.keywords and _last_name(made.func) in _RANGES:
-        yield "range keyword", made.keywords[0].value
+    iterable = node.iter
+    if (
+        isinstance(iterable, ast.Call)
+        and iterable.keywords
+        and _last_name(iterable.func) in _RANGES
+    ):
+        yield "range keyword", iterable.keywords[0].value
     yield from _loop_else(node)
 
 

@@ -30,18 +30,18 @@ def constructs_of_values(root: Any) -> Iterator[Found]:
     """Yield (key of the language table, node) of what the parser refuses, in the order of the text."""
     nodes = list(ast.walk(root))
     kinds = _kinds(nodes)
-    found: list[Found] = []
+    constructs: list[Found] = []
     for node in nodes:
         if isinstance(node, ast.Call):
-            found += _of_method(node, kinds)
+            constructs += _of_method(node, kinds)
         elif isinstance(node, ast.Subscript):
-            found += _of_element(node, kinds)
+            constructs += _of_element(node, kinds)
         elif isinstance(node, ast.Attribute):
             if _kind(node.value, kinds) == "str":
-                found.append(("string method", node))
+                constructs.append(("string method", node))
         elif isinstance(node, ast.For) and _kind(node.iter, kinds) in ("str", "dict"):
-            found.append(("for over text", node.iter))
-    yield from sorted(found, key=lambda pair: (pair[1].lineno, pair[1].col_offset))
+            constructs.append(("for over text", node.iter))
+    yield from sorted(constructs, key=lambda pair: (pair[1].lineno, pair[1].col_offset))
 
 
 def _of_method(call: ast.Call, kinds: dict[str, str]) -> Iterator[Found]:
@@ -49,10 +49,10 @@ def _of_method(call: ast.Call, kinds: dict[str, str]) -> Iterator[Found]:
     if not isinstance(method, ast.Attribute):
         return
     kind = _kind(method.value, kinds)
-    known = _METHODS.get(kind)
-    if known is None:
+    methods = _METHODS.get(kind)
+    if methods is None:
         return
-    if method.attr not in known or (kind, method.attr, bool(call.args)) == ("list", "pop", True):
+    if method.attr not in methods or (kind, method.attr, bool(call.args)) == ("list", "pop", True):
         yield f"{kind} method", method
 
 
@@ -86,7 +86,7 @@ def _kinds(nodes: Iterable[ast.AST]) -> dict[str, str]:
             given.setdefault(node.id, set()).add(_OTHER)
         elif isinstance(node, (ast.Global, ast.Nonlocal)):
             given.update({name: {_OTHER} for name in node.names})
-    return {name: next(iter(found)) for name, found in given.items() if len(found) == 1}
+    return {name: next(iter(kinds)) for name, kinds in given.items() if len(kinds) == 1}
 
 
 def _kind(node: Any, kinds: dict[str, str]) -> str:

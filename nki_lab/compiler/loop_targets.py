@@ -43,10 +43,10 @@ def loop_targets(code: CodeType, offset: int) -> tuple[LoopTarget, ...]:
     if line is None or end_line is None or column is None or end_column is None:
         return ()
     tree = _parsed("".join(linecache.getlines(code.co_filename)))
-    found: list[LoopTarget] = []
+    targets: list[LoopTarget] = []
     if tree is not None:
-        _collect(tree, _Range((line, column), (end_line, end_column)), found)
-    return tuple(found)
+        _collect(tree, _Range((line, column), (end_line, end_column)), targets)
+    return tuple(targets)
 
 
 @lru_cache(maxsize=64)

@@ -70,8 +70,8 @@ def what_was_meant(error: Exception, root: CodeType) -> NkiError:
         return _no_attribute(error.obj, error.name or "", stack)
     if isinstance(error, NameError) and not isinstance(error, UnboundLocalError):
         frame, _ = _author_frame(error.__traceback__)
-        known = {**frame.f_globals, **frame.f_locals} if frame is not None else {}
-        return unknown_name(error.name or "", {*known, *dir(builtins)}, stack)
+        names = {**frame.f_globals, **frame.f_locals} if frame is not None else {}
+        return unknown_name(error.name or "", {*names, *dir(builtins)}, stack)
     if isinstance(error, TypeError):
         wrong = _wrong_call(error, stack)
         if wrong is not None:
@@ -85,17 +85,17 @@ def what_was_meant(error: Exception, root: CodeType) -> NkiError:
 def _argument_of(message: str) -> Blame | None:
     """Return the argument that a message of a function of nki.language begins with, to be marked."""
     said = re.match(r"nl\.(\w+): (?:`(\w+)`|(\w+)=)", message)
-    known = _parameters(getattr(nl, said[1], None)) if said and said[1] in nl.__all__ else None
-    if said is None or known is None:
+    parameters = _parameters(getattr(nl, said[1], None)) if said and said[1] in nl.__all__ else None
+    if said is None or parameters is None:
         return None
-    name, params = said[2] or said[3], known[1]
+    name, params = said[2] or said[3], parameters[1]
     return Blame(said[1], ((name, params.index(name)),)) if name in params else None
 
 
 def _shape_beside_list(stack: Stack) -> str:
     """Return what to write where a shape is compared with a list, as some official pages do."""
-    found = parsed(text_of(Span.of(stack[0]))) if stack else None
-    sides = [found.left, *found.comparators] if isinstance(found, ast.Compare) else []
+    call = parsed(text_of(Span.of(stack[0]))) if stack else None
+    sides = [call.left, *call.comparators] if isinstance(call, ast.Compare) else []
     if not any(isinstance(side, ast.Attribute) and side.attr == "shape" for side in sides):
         return ""
     lists = [side for side in sides if isinstance(side, ast.List)]
@@ -131,11 +131,11 @@ def _wrong_call(error: TypeError, stack: Stack) -> WrongCall | None:
         return None
     call = call_at(stack)
     called = registry.get(said[1]) if call is None else value(call.func, frame)
-    known = _parameters(called)
+    parameters = _parameters(called)
     # An operator that is also a function, such as nl.copy, has an inner function of its name.
-    if known is None or known[0].split(".")[-1] != said[1].removeprefix("_"):
+    if parameters is None or parameters[0].split(".")[-1] != said[1].removeprefix("_"):
         return None
-    name, params, hidden = known
+    name, params, hidden = parameters
     what = said[2]
     if hidden:
         what = re.sub(
@@ -166,10 +166,10 @@ def _assigned_to(stack: Stack) -> str:
         statements = ast.parse(Span.of(stack[0]).text.strip()).body if stack else []
     except SyntaxError:  # one line of several
         return ""
-    made = statements[0] if len(statements) == 1 else None
-    if not (isinstance(made, ast.Assign) and isinstance(made.value, ast.Call)):
+    statement = statements[0] if len(statements) == 1 else None
+    if not (isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call)):
         return ""
-    tile, call = made.targets[0], made.value
+    tile, call = statement.targets[0], statement.value
     if not isinstance(tile, ast.Subscript):
         return ""
     destination = ast.Name(ast.unparse(tile))
@@ -198,8 +198,8 @@ def _parameters(called: Any) -> tuple[str, Sequence[str], bool] | None:
 
 
 def _no_attribute(tensor: NkiTensor, name: str, stack: Stack) -> UnknownName:
-    own = [n for n in dir(NkiTensor) if not n.startswith("_")]
-    help = close_matches(name, own)
+    attributes = [n for n in dir(NkiTensor) if not n.startswith("_")]
+    help = close_matches(name, attributes)
     if name in _ELSEWHERE:
         help = f"write {_ELSEWHERE[name].format(t=tensor.name)}"
         if "..." not in help and "shape" not in help:
@@ -222,17 +222,17 @@ def _say_more(error: TensorOperator) -> None:
     if frame is None or not error.stack:
         return
     span = Span.of(error.stack[0])
-    found = parsed(text_of(span))
-    if isinstance(found, ast.Compare) and _CONDITION.match(span.text.strip()):
+    expression = parsed(text_of(span))
+    if isinstance(expression, ast.Compare) and _CONDITION.match(span.text.strip()):
         error.notes = (*error.notes, "a condition chooses while tracing, before any value is known")
         error.help += "; to choose by its result, nl.where or nisa.tensor_copy_predicated"
-    if not isinstance(found, ast.Call):
+    if not isinstance(expression, ast.Call):
         return
-    name = getattr(found.func, "id", "")
-    arguments = [ast.unparse(a) for a in found.args]
-    if name not in _PAIRS or not arguments or found.keywords:
+    name = getattr(expression.func, "id", "")
+    arguments = [ast.unparse(a) for a in expression.args]
+    if name not in _PAIRS or not arguments or expression.keywords:
         return
-    if value(found.func, frame) is not getattr(builtins, name):
+    if value(expression.func, frame) is not getattr(builtins, name):
         return
     pair = _PAIRS[name]
     if len(arguments) == 1 or not pair:
@@ -242,7 +242,7 @@ def _say_more(error: TensorOperator) -> None:
         for argument in arguments[1:]:
             written = f"nl.{pair}({written}, {argument})"
         help = f"write {written}"
-    error.message = f"`{ast.unparse(found)}`: Python's {name} does not work on tensors"
+    error.message = f"`{ast.unparse(expression)}`: Python's {name} does not work on tensors"
     error.help = help
 
 

@@ -15,7 +15,7 @@ from nki_lab.ir.tensor.view import NkiTensor
 def find_overwritten(kernel: Kernel) -> tuple[Finding, ...]:
     """Return a finding for each instruction that writes elements before it reads them, or two to one place."""
     findings = FindingsByPlace(())
-    known: dict[Hashable, bool] = {}  # unrolled loops ask the same again and again
+    verdicts: dict[Hashable, bool] = {}  # unrolled loops ask the same again and again
     for n in kernel.touches.repeated():
         i = kernel.instructions[n]
         for pair in order.pairs_of(i):
@@ -42,10 +42,10 @@ def find_overwritten(kernel: Kernel) -> tuple[Finding, ...]:
                         *order.place_key(writes, writes),
                         *order.place_key(reads, writes),
                     )
-                    too_late = known.get(key)
+                    too_late = verdicts.get(key)
                     if too_late is None:
                         places = order.places_of(writes), order.places_of(reads)
-                        too_late = known[key] = order.reads_too_late(pair.order, *places)
+                        too_late = verdicts[key] = order.reads_too_late(pair.order, *places)
                     if too_late:
                         findings.add(about, i.stack, partial(order.overwritten, i, pair, dst, src))
         if len(i.form.writes) > 1 or any(type(i.args[at]) is tuple for at in i.form.writes):

@@ -40,13 +40,13 @@ def own_error(error: Exception, stack: Stack, frame: FrameType | None) -> OwnErr
         return told
     if isinstance(error, TypeError):
         _arguments(error, stack, frame, told)
-    found = expression_at(stack)
-    if found is None or _raises(found):
+    expression = expression_at(stack)
+    if expression is None or _raises(expression):
         return told
     if isinstance(error, KeyError):
-        _key(error, found, frame, told)
+        _key(error, expression, frame, told)
     if isinstance(error, (AssertionError, ArithmeticError, LookupError, ValueError)):
-        values = values_in(found, frame)
+        values = values_in(expression, frame)
         told.notes += (f"here {', '.join(values)}",) if values else ()
     return told
 

@@ -228,20 +228,24 @@ def digest_of(text: str) -> str:
 
 
 def _arguments(kernel: Kernel) -> dict[str, str | None]:
-    found: dict[str, str | None] = {}
+    arguments: dict[str, str | None] = {}
 
     def leaf(path: str, value: Any) -> Any:
-        found[path] = None if isinstance(value, NkiTensor) else value_text(value)
+        arguments[path] = None if isinstance(value, NkiTensor) else value_text(value)
         return value
 
     for parameter in kernel.params:
         map_arguments(parameter.name, parameter.value, leaf, lambda v: not is_container(v))
-    return found
+    return arguments
 
 
 def _source(compiled: CompiledKernel, places: _Places) -> dict[str, Any]:
-    own = compiled.source
-    return {"file": places.file(own.filename), "first_line": own.first_line, "text": own.text}
+    source = compiled.source
+    return {
+        "file": places.file(source.filename),
+        "first_line": source.first_line,
+        "text": source.text,
+    }
 
 
 class _Places:
@@ -416,7 +420,7 @@ def _placed(core: dict[str, Any], stacks: Sequence[Stack], source: str) -> Kerne
         ("storages", kernel.storages),
         ("loops", kernel.loops),
     )
-    if any(len(places[name]) != len(found) for name, found in parts):
+    if any(len(places[name]) != len(listed) for name, listed in parts):
         raise _incomplete(source)
     for i, number in zip(kernel.instructions, places["instructions"], strict=True):
         i.stack = stacks[number]

@@ -63,16 +63,16 @@ def _is_plain(view: NkiTensor) -> bool:
 
 def _kind(i: Instruction) -> str:
     cache = i.form.cache
-    known = cache.get(find_values_under_products)
-    if known is None:
-        known = _OTHER
+    cached = cache.get(find_values_under_products)
+    if cached is None:
+        cached = _OTHER
         position = i.definition.position.get("accumulate")
         if position is not None:
-            known = _OTHER if i.args[position] is False else _PRODUCT
+            cached = _OTHER if i.args[position] is False else _PRODUCT
         elif i.form.engine is not TENSOR and any(v.buffer is PSUM for v in i.written()):
-            known = _VALUE
-        cache[find_values_under_products] = known
-    return known
+            cached = _VALUE
+        cache[find_values_under_products] = cached
+    return cached
 
 
 def _undefined(kernel: Kernel, i: Instruction, view: NkiTensor, writer: Instruction) -> Finding:

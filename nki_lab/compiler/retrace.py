@@ -58,11 +58,11 @@ class Retrace:
 
         None where the kernel now does something else, because a global or an object it was given has changed.
         """
-        made: list[_LoopReader] = []
+        readers: list[_LoopReader] = []
 
         def reader(*args: Any, **kwargs: Any) -> Builder:
-            made.append(_LoopReader(*args, **kwargs))
-            return made[0]
+            readers.append(_LoopReader(*args, **kwargs))
+            return readers[0]
 
         try:
             with silence():
@@ -77,7 +77,7 @@ class Retrace:
                 )
         except Exception:  # the author's code: what it raised the first time was told then
             return None
-        return made[0].found(compiled)
+        return readers[0].found(compiled)
 
 
 def forgotten(value: Any) -> Any:
@@ -103,10 +103,10 @@ class _LoopReader(Builder):
 
     def emit(self, definition: Definition, args: tuple[Any, ...]) -> Instruction:
         """Append an instruction and note the values of all loop variables around it."""
-        made = super().emit(definition, args)
-        self._traced[made.ident] = made
-        self._innermost[made.ident] = self._read(sys._getframe(1))
-        return made
+        instruction = super().emit(definition, args)
+        self._traced[instruction.ident] = instruction
+        self._innermost[instruction.ident] = self._read(sys._getframe(1))
+        return instruction
 
     def _read(self, frame: FrameType | None) -> int:
         frames = []
@@ -139,10 +139,10 @@ class _LoopReader(Builder):
         return entry
 
     def _targets_at(self, code: CodeType, offset: int) -> tuple[LoopTarget, ...]:
-        known = self._targets.get((id(code), offset))
-        if known is None:  # with the code, so that no other one gets its id
-            known = self._targets[id(code), offset] = (code, loop_targets(code, offset))
-        return known[1]
+        targets = self._targets.get((id(code), offset))
+        if targets is None:  # with the code, so that no other one gets its id
+            targets = self._targets[id(code), offset] = (code, loop_targets(code, offset))
+        return targets[1]
 
     def _entry(
         self, parent: int, calls: Any, name: str, value: Any, filename: str, line: int

@@ -46,13 +46,13 @@ class StoredSource:
     @cached_property
     def signature(self) -> inspect.Signature:
         """Signature of the function; every parameter may be left out."""
-        made = []
+        parameters = []
         for name, kind in self.parameters:
             form = getattr(inspect.Parameter, kind)
             variadic = form in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
             default: Any = inspect.Parameter.empty if variadic else AS_COMPILED
-            made.append(inspect.Parameter(name, form, default=default))
-        return inspect.Signature(made)
+            parameters.append(inspect.Parameter(name, form, default=default))
+        return inspect.Signature(parameters)
 
     @property
     def place(self) -> Span:

@@ -264,10 +264,10 @@ def map_arguments(
         changed = {k: inner(k, v) for k, v in fields.items()}
         if all(changed[k] is v for k, v in fields.items()):
             return value
-        made = object.__new__(type(value))
+        mapped = object.__new__(type(value))
         for k, v in changed.items():
-            object.__setattr__(made, k, v)  # also where the class is frozen or has slots
-        return made
+            object.__setattr__(mapped, k, v)  # also where the class is frozen or has slots
+        return mapped
     return value
 
 

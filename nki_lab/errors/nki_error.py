@@ -123,13 +123,13 @@ def _sent(kind: type[NkiError], args: tuple[Any, ...], kept: dict[str, Any]) -> 
     """Return an error as it was in another process."""
     for base in (b for b in kind.__mro__ if "__new__" in vars(b)):
         try:  # some are errors of Python, too, of which one alone knows how to make them
-            made: NkiError = base.__new__(kind, *args)
+            error: NkiError = base.__new__(kind, *args)
             break
         except TypeError:
             continue
-    made.args = args
-    vars(made).update(kept)
-    return made
+    error.args = args
+    vars(error).update(kept)
+    return error
 
 
 def _calls(places: Sequence[str]) -> list[str]:

@@ -98,8 +98,8 @@ def answer(id: str, given: Any, run: Any = None) -> None:
         raise _failed(problem, complaint)
     truth = problem.truth(run)
     if problem.choices:
-        known = {str(key).lower(): key for key in problem.choices}
-        choice = known.get(str(given).strip().lower())
+        by_key = {str(key).lower(): key for key in problem.choices}
+        choice = by_key.get(str(given).strip().lower())
         if choice is None:
             raise _failed(problem, f"{given!r} is none of the choices", _asked(problem))
         if choice != truth:
@@ -218,7 +218,7 @@ def _next(problem: Problem) -> str:
 
 def _table(problem: Problem, verdict: Verdict) -> Sequence[str]:
     target = Choices.current().chip.name
-    rows = [(what, found, limit) for what, found, limit in verdict.rows]
+    rows = [(what, count, limit) for what, count, limit in verdict.rows]
     return [f"{problem.id} {problem.title}, on {target}", *text_table(("", "", ""), rows, None)[1:]]
 
 

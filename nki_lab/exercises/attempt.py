@@ -66,9 +66,13 @@ class Attempt:
         if self.task.rtol is not None:
             return self.task.rtol
         dtypes = [self.before[k].dtype for k, _ in self.arrays]
-        found = self.found[output].dtype
-        known = dtype_of(found)
-        return relative_tolerance(found, *dtypes) if known is not None and known.is_float else 0.0
+        dtype = self.found[output].dtype
+        nki_dtype = dtype_of(dtype)
+        return (
+            relative_tolerance(dtype, *dtypes)
+            if nki_dtype is not None and nki_dtype.is_float
+            else 0.0
+        )
 
 
 def attempt(task: Task, kernel: KernelFunction, sizes: Sizes, draw: Draw) -> Attempt:
@@ -114,8 +118,8 @@ def _copy(value: Any) -> Any:
 def _wide(value: Any) -> Any:
     if not isinstance(value, np.ndarray):
         return value
-    known = dtype_of(value.dtype)
-    return value.astype(np.float64) if known is not None and known.is_float else value.copy()
+    dtype = dtype_of(value.dtype)
+    return value.astype(np.float64) if dtype is not None and dtype.is_float else value.copy()
 
 
 def _flat(value: Any) -> tuple[Any, ...]:

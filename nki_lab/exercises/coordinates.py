@@ -27,12 +27,12 @@ def judge_places(problem: Places, given: Any, seed: int | None = None) -> Verdic
     verdict = Verdict()
     for sizes in problem.sizes:
         wanted = problem.numbers(sizes)
-        found = _touched(problem, given, sizes, seed)
+        touched = _touched(problem, given, sizes, seed)
         reason: Reason | None
-        if isinstance(found, Reason):
-            reason = replace(found, message=f"{found.message} (with {shown(sizes)})")
+        if isinstance(touched, Reason):
+            reason = replace(touched, message=f"{touched.message} (with {shown(sizes)})")
         else:
-            reason = _difference(problem, found, wanted, sizes)
+            reason = _difference(problem, touched, wanted, sizes)
         text = "wrong" if reason is not None else f"{len(wanted)} elements"
         verdict.rows.append((shown(sizes), text, ""))
         if reason is not None:

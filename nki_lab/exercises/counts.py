@@ -39,10 +39,10 @@ def counts(task: Task, result: Result) -> Iterator[Count]:
     limits = task.limits
     yield from _findings(limits, result)
     yield from _named(limits, result)
-    for what, found, most, help in _numbers(limits, result):
-        text = f"{what}: {found:,}, at most {most:,} are allowed"
-        reason = None if found <= most else Reason("limit", text, help)
-        yield Count(what, f"{found:,}", f"at most {most:,}", reason)
+    for what, count, most, help in _numbers(limits, result):
+        text = f"{what}: {count:,}, at most {most:,} are allowed"
+        reason = None if count <= most else Reason("limit", text, help)
+        yield Count(what, f"{count:,}", f"at most {most:,}", reason)
     yield from _time(task, result)
 
 
@@ -90,24 +90,24 @@ def _sbuf_end(result: Result) -> int:
 
 
 def _findings(limits: Limits, result: Result) -> Iterator[Count]:
-    found = [f for f in result.findings if f.is_serious or limits.clean]
-    reason = _reason(found[0]) if found else None
-    yield Count("findings", str(len(found)), "none", reason)
+    findings = [f for f in result.findings if f.is_serious or limits.clean]
+    reason = _reason(findings[0]) if findings else None
+    yield Count("findings", str(len(findings)), "none", reason)
 
 
 def race(result: Result) -> Reason | None:
     """Return why a run's values depend on who comes first; None where they do not."""
-    found = [f for f in result.findings if f.message.startswith(RACE)]
-    return _reason(found[0]) if found else None
+    races = [f for f in result.findings if f.message.startswith(RACE)]
+    return _reason(races[0]) if races else None
 
 
 def never_written(reason: Reason, result: Result) -> Reason:
     """Return why a result is NaN with the first read of memory that nothing has written, where there is one."""
-    found = [f for f in result.findings if f.kind == "uninitialized"]
-    if reason.kind not in ("nan", "unwritten") or not found:
+    findings = [f for f in result.findings if f.kind == "uninitialized"]
+    if reason.kind not in ("nan", "unwritten") or not findings:
         return reason
-    message = f"{reason.message}; the first cause: {found[0].message}"
-    return Reason(reason.kind, message, found[0].help)
+    message = f"{reason.message}; the first cause: {findings[0].message}"
+    return Reason(reason.kind, message, findings[0].help)
 
 
 def _reason(finding: Finding) -> Reason:

@@ -52,9 +52,9 @@ def unneeded_reads(attempt: Attempt) -> Reason | None:
     storage = attempt.result.kernel.inputs[0]
     wanted: np.ndarray = np.zeros(storage.shape, bool)
     wanted[attempt.task.reads(**attempt.sizes)] = True
-    found = touched(attempt.result, storage, "reads")
+    reads = touched(attempt.result, storage, "reads")
     name = attempt.task.parameters[0]
-    reason = difference(found, wanted, f"with {shown(attempt.sizes)}")
+    reason = difference(reads, wanted, f"with {shown(attempt.sizes)}")
     if reason is None:
         return None
     return Reason("reads", f"right, but of `{name}` {reason.message}", reason.help)

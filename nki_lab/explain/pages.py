@@ -93,10 +93,10 @@ def _codes_near(name: str) -> str:
     code = re.fullmatch(r"(?:NKI|E)?(\d)\w*", name.upper())
     if code is None:
         return ""
-    known = [kind.code for kind in error_classes()]
-    stage = [c for c in known if c.startswith(f"NKI{code[1]}")]
+    codes = [kind.code for kind in error_classes()]
+    stage = [c for c in codes if c.startswith(f"NKI{code[1]}")]
     if not stage:
-        return f"error codes go from {min(known)} to {max(known)}"
+        return f"error codes go from {min(codes)} to {max(codes)}"
     return f"error codes that start with {stage[0][:4]}: {', '.join(stage)}"
 
 
@@ -148,8 +148,10 @@ def setting(kind: type[NkiError]) -> str:
 
 
 def _option(name: str, target: Target) -> str | None:
-    found = [o for o in all_options() if o.flag == f"--{name.removeprefix('--').replace('_', '-')}"]
-    return "\n\n".join(map(_option_page, found)) or None
+    options = [
+        o for o in all_options() if o.flag == f"--{name.removeprefix('--').replace('_', '-')}"
+    ]
+    return "\n\n".join(map(_option_page, options)) or None
 
 
 def _option_page(option: Choice) -> str:

@@ -66,7 +66,7 @@ class Offered(NamedTuple):
 @cache
 def offered() -> dict[str, Offered]:
     """Return every public name without another page, by how kernels write it."""
-    return {found.written: found for found in _collected()}
+    return {name.written: name for name in _collected()}
 
 
 def bare_names() -> tuple[str, ...]:
@@ -151,8 +151,8 @@ def _members(owner: type) -> list[str]:
 
 def _fields(owner: type) -> dict[str, str]:
     """Return what a class's docstring says about its fields, which have none of their own."""
-    found = re.findall(r"^ {4}(\w+): (\w)(.+)$", inspect.getdoc(owner) or "", re.MULTILINE)
-    return {name: first.upper() + rest for name, first, rest in found}
+    fields = re.findall(r"^ {4}(\w+): (\w)(.+)$", inspect.getdoc(owner) or "", re.MULTILINE)
+    return {name: first.upper() + rest for name, first, rest in fields}
 
 
 def _doc(value: Any) -> list[str]:

@@ -24,7 +24,7 @@ from nki_lab.targets.spec import Target
 def accepted_values(definition: Definition) -> dict[str, tuple[Any, ...]]:
     """Return the named values of each parameter that takes some; None and operands are left out."""
     rules = definition.all_rules()
-    found: dict[str, tuple[Any, ...]] = {}
+    accepted: dict[str, tuple[Any, ...]] = {}
     for name, parameter in definition.signature.parameters.items():
         if name in definition.operands:
             continue
@@ -37,8 +37,8 @@ def accepted_values(definition: Definition) -> dict[str, tuple[Any, ...]]:
             kept = alternatives(parameter.default) or _kept(definition, name, shared)
         chosen = _without_chance(kept, parameter.default)
         if chosen and len(kept) < len(named_values()):
-            found[name] = chosen
-    return found
+            accepted[name] = chosen
+    return accepted
 
 
 @cache
@@ -89,5 +89,5 @@ def _holds(definition: Definition, name: str, value: Any, rules: list[Rule]) -> 
 @cache
 def _calls(definition: Definition) -> list[tuple[Target, Instruction]]:
     chips = [chip for chip in ALL_TARGETS if all(map(chip.supports, definition.requires))]
-    made = ((chip, example_call(definition, chip)) for chip in chips)
-    return [(chip, call) for chip, call in made if call is not None]
+    calls = ((chip, example_call(definition, chip)) for chip in chips)
+    return [(chip, call) for chip, call in calls if call is not None]

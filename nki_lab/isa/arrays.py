@@ -32,8 +32,8 @@ class _Pool(threading.local):
         if flat is None or flat.size < size:
             flat = self.arrays[key] = np.empty(size, dtype)
             self.views = {k: v for k, v in self.views.items() if k[:2] != key}
-        made = self.views[(*key, shape)] = flat[:size].reshape(shape)
-        return made
+        array = self.views[(*key, shape)] = flat[:size].reshape(shape)
+        return array
 
 
 _pool = _Pool()

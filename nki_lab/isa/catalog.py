@@ -132,7 +132,7 @@ def order_sentences(definition: Definition) -> list[str]:
         read = [o for n, o in definition.operands.items() if n not in results]
         if name in results and any(not spaces.isdisjoint(o.spaces) for o in read):
             names.setdefault(definition.order_of(name), []).append(f"`{name}`")
-    return [_ORDERS[order].format(" and ".join(own)) for order, own in names.items()]
+    return [_ORDERS[order].format(" and ".join(operands)) for order, operands in names.items()]
 
 
 def rule_sentences(definition: Definition) -> Iterator[str]:
@@ -197,11 +197,11 @@ def usual_cost(definition: Definition, target: Target) -> tuple[list[str], list[
 
     None where no usual call was found.
     """
-    made = example_call(definition, target)
-    if made is None:
+    call = example_call(definition, target)
+    if call is None:
         return None
-    steps = [_step(step, made.form.engine, target) for step in definition.cost_of(made, target)]
-    return describe_call(made), steps
+    steps = [_step(step, call.form.engine, target) for step in definition.cost_of(call, target)]
+    return describe_call(call), steps
 
 
 def _step(step: MicroOp | Transfer, placed: object, target: Target) -> str:

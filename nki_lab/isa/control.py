@@ -37,18 +37,18 @@ def register_alloc(x: Any = None) -> Register:
             f"register_alloc({x.describe()}): only integers are documented as first values",
             help="write register = nisa.register_alloc(), then nisa.register_load(register, tensor)",
         )
-        made = current().register()
-        register_load(made, x)
-        return made
+        register = current().register()
+        register_load(register, x)
+        return register
     if x is not None and (type(x) is not int or not _INT32[0] <= x <= _INT32[1]):
         raise KernelArgument(
             f"register_alloc takes an integer of 32 bits or None; found {x!r}",
             help="allocate it empty, then nisa.register_load(register, tensor) or nisa.register_move",
         )
-    made = current().register()
+    register = current().register()
     if x is not None:
-        register_move(made, x)
-    return made
+        register_move(register, x)
+    return register
 
 
 def _is_register(*names: str) -> Any:

@@ -52,9 +52,9 @@ def example_call(definition: Definition, target: Target) -> Instruction | None:
     for dtype in _DTYPES:
         builder = Builder(target, program=(0, target.lnc_max))
         choices = _choices(definition, builder, dtype)
-        found = next(_calls(definition, target, choices, ()), None)
-        if found is not None:
-            return builder.emit(definition, found)
+        arguments = next(_calls(definition, target, choices, ()), None)
+        if arguments is not None:
+            return builder.emit(definition, arguments)
     return None
 
 
@@ -141,8 +141,8 @@ def _tensors(
         for element in dict.fromkeys(usual):
             # A tensor in HBM is a kernel's argument; a tile never is, and would look as if in HBM.
             origin = "temporary" if space.on_chip else "input"
-            made = builder.allocate(shape, _allowed(element, operand), space, name, origin=origin)
-            yield (made,) if operand.many else made
+            tensor = builder.allocate(shape, _allowed(element, operand), space, name, origin=origin)
+            yield (tensor,) if operand.many else tensor
     if operand.scalar:
         yield 1.0
 

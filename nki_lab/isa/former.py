@@ -44,10 +44,10 @@ _DTYPE = "the dtype of `dst` decides: make it with nl.ndarray(shape, dtype=...)"
 
 def instead_of(function: str, argument: str) -> str:
     """Return what to write instead of an argument that NKI no longer takes, or ""."""
-    found = _OF_ONE.get((function, argument))
-    if found is not None:
-        renamed = re.fullmatch(r"write (\w+)=", found)
-        return Hint(found, Rewrite(argument, renamed[1])) if renamed else found
+    former = _OF_ONE.get((function, argument))
+    if former is not None:
+        renamed = re.fullmatch(r"write (\w+)=", former)
+        return Hint(former, Rewrite(argument, renamed[1])) if renamed else former
     if argument == "mask":
         return _MASK
     if argument == "dtype" and not function.startswith("nl."):

@@ -75,8 +75,8 @@ def _all_columns(i, hw):
     source=f"{ISA}:781",
 )
 def _stationary_columns(i, hw):
-    found = i.stationary.free_size
-    return found % 2 == 0 and found <= hw.matmul_stationary_free_max
+    columns = i.stationary.free_size
+    return columns % 2 == 0 and columns <= hw.matmul_stationary_free_max
 
 
 @rule(

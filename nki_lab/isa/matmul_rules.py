@@ -63,8 +63,8 @@ def array_part(i: Instruction, hw: Target) -> tuple[int, int, int, int] | None:
     source=f"{ISA}:578",
 )
 def _e4m3fn(i, hw):
-    found = float8_e4m3fn in (i.stationary.dtype, i.moving.dtype)
-    return not found or hw.supports("matmul_float8_e4m3fn")
+    has_e4m3fn = float8_e4m3fn in (i.stationary.dtype, i.moving.dtype)
+    return not has_e4m3fn or hw.supports("matmul_float8_e4m3fn")
 
 
 @rule(

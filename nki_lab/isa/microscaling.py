@@ -114,8 +114,8 @@ def scales_fit(scale: str, data: str, source: str = "") -> tuple[Rule, ...]:
         return getattr(i, scale).free_size == getattr(i, data).free_size
 
     def partitions(i: Instruction, hw: object) -> bool:
-        found, rows = getattr(i, scale).shape[0], getattr(i, data).shape[0]
-        return rows % QUADRANT != 0 or found > scale_partitions(rows)[-1]
+        scale_rows, rows = getattr(i, scale).shape[0], getattr(i, data).shape[0]
+        return rows % QUADRANT != 0 or scale_rows > scale_partitions(rows)[-1]
 
     def adjacent(i: Instruction, hw: object) -> bool:
         t = getattr(i, scale)

@@ -237,20 +237,20 @@ def own_traffic(opcode: str, *pairs: tuple[NkiTensor, ...]) -> list[Transfer]:
     How long data takes between ranks, and which of the documented algorithms moves it
     (neuron-runtime/explore/intranode-collective-comm.rst), depends on who runs beside whom, and is not modelled.
     """
-    made = []
+    traffic = []
     for dst, src in pairs:
         read, written = (prod(t.shape) * t.dtype.itemsize for t in (src, dst))
         on_chip = src.buffer is SBUF
         larger = dst if written > read else src
         count = larger.shape[0] if on_chip else 1
         space = "sbuf" if on_chip else "hbm"
-        made.append(
+        traffic.append(
             Transfer(
                 opcode, descriptor_bytes=max(read, written) // count, descriptors=count, partitions=count,
                 bytes_read=read, bytes_written=written, source=space, destination=space, dge="none", issuer=SYNC,
             )
         )  # fmt: skip
-    return made
+    return traffic
 
 
 def each_to_its_own(i: Instruction, hw: Any) -> list[Transfer]:

@@ -118,15 +118,15 @@ def _match(data: np.ndarray, vals: np.ndarray, slots: Iterable[int]) -> np.ndarr
     left = scratch(data.shape, FLOAT32, "left")
     np.copyto(left, data)
     equal = scratch(data.shape, _BOOL, "equal")
-    found = np.empty(vals.shape, _INT64)
+    places = np.empty(vals.shape, _INT64)
     rows = np.arange(len(data))
     for slot in slots:
         np.equal(left, vals[:, slot : slot + 1], out=equal)
         first = equal.argmax(axis=1)
         hit = equal[rows, first]
         left[rows[hit], first[hit]] = np.nan  # equals nothing from now on
-        found[:, slot] = np.where(hit, first, -1)
-    return found
+        places[:, slot] = np.where(hit, first, -1)
+    return places
 
 
 @instruction(

@@ -79,16 +79,16 @@ def ports(
     On NeuronCore-v2 Vector and GpSimd exclude each other on SBUF, Vector and Scalar on PSUM. Later chips lift
     both, but Vector's performance mode uses the bus of GpSimd (nki/guides/architecture/trainium2_arch.rst:268).
     """
-    found: list[Port] = []
+    ports: list[Port] = []
     spaces = {t.buffer for t in tensors}
     if engine in (VECTOR, GPSIMD) and SBUF in spaces:
         if not hw.supports("parallel_vector_gpsimd"):
-            found.append(Port.SBUF_SHARED)
+            ports.append(Port.SBUF_SHARED)
         elif fast or engine is GPSIMD:
-            found.append(Port.VECTOR_BUS)
+            ports.append(Port.VECTOR_BUS)
     if engine in (VECTOR, SCALAR) and PSUM in spaces and not hw.supports("parallel_vector_scalar"):
-        found.append(Port.PSUM_SHARED)
-    return tuple(found)
+        ports.append(Port.PSUM_SHARED)
+    return tuple(ports)
 
 
 def stream(

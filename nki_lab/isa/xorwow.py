@@ -56,9 +56,9 @@ def draw(states: np.ndarray, count: int) -> np.ndarray:
     counters = np.arange(1, steps + 1, dtype=_UINT32)[:, None] * _UINT32.type(_COUNTER_STEP)
     counters = counters + words[..., -1].reshape(-1)
     words[..., -1] = counters[-1].reshape(lanes, turns)
-    made = np.add(history[_SHIFTED:], counters, out=history[_SHIFTED:])
+    bits = np.add(history[_SHIFTED:], counters, out=history[_SHIFTED:])
     result = scratch((lanes, steps, turns), _UINT32, "xorwow result")
-    np.copyto(result, made.reshape(steps, lanes, turns).transpose(1, 0, 2))
+    np.copyto(result, bits.reshape(steps, lanes, turns).transpose(1, 0, 2))
     return result.reshape(lanes, -1)[:, :count]
 
 

@@ -50,7 +50,7 @@ def allocate_named(
     builder = current()
     if isinstance(name, str) and name:
         builder.note_name(name)
-    made = builder.allocate(shape, dtype, buffer, name, address=address)
+    tensor = builder.allocate(shape, dtype, buffer, name, address=address)
     if address is not None and not portable_address(address):
         builder.find(
             "portability",
@@ -58,7 +58,7 @@ def allocate_named(
             " it, its parser does not",
             help="give an even byte, and start at partition 0, 32, 64 or 96",
         )
-    return made
+    return tensor
 
 
 def zeros(shape: Any, dtype: DType, buffer: MemoryRegion = SBUF, name: str = "") -> NkiTensor:
@@ -78,13 +78,13 @@ def full(
 
     On chip it is one `nisa.memset`. In HBM a filled SBUF tile is copied as often as needed.
     """
-    made = allocate_named(shape, dtype, buffer, name)
-    value = _fill_value(fill_value, made.dtype)
-    if made.storage.on_chip:
-        memset(dst=made, value=value)
+    tensor = allocate_named(shape, dtype, buffer, name)
+    value = _fill_value(fill_value, tensor.dtype)
+    if tensor.storage.on_chip:
+        memset(dst=tensor, value=value)
     else:
-        _fill_hbm(made, value)
-    return made
+        _fill_hbm(tensor, value)
+    return tensor
 
 
 def zeros_like(
@@ -137,12 +137,12 @@ def shared_identity_matrix(n: int, dtype: DType = uint8, dst: NkiTensor | None =
         )
     if tile.dtype.kind == "packed":
         raise TensorArgument(f"nl.shared_identity_matrix: 1 cannot be written in {tile.dtype}")
-    known = current().identities
-    matrix = known.get((n, tile.dtype))
+    matrices = current().identities
+    matrix = matrices.get((n, tile.dtype))
     if matrix is None:
         data = np.eye(n).astype(tile.dtype.np)
         data.flags.writeable = False
-        matrix = known[n, tile.dtype] = current().allocate(
+        matrix = matrices[n, tile.dtype] = current().allocate(
             (n, n), tile.dtype, SHARED_HBM, "identity", origin="constant", data=data
         )
     dma_copy(dst=tile, src=matrix)

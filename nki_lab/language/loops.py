@@ -141,9 +141,9 @@ def _check_bounds(name: str, lower: Any, upper: Any, step: Any) -> None:
         if not isinstance(bound, Register) and not (
             type(bound) is int and bound in REGISTER_VALUES
         ):
-            found = bound.describe() if isinstance(bound, NkiTensor) else repr(bound)
+            given = bound.describe() if isinstance(bound, NkiTensor) else repr(bound)
             raise LoopControl(
-                f"nl.{name}: the {what} bound must be an integer or a register, signed and of 32 bits; found {found}",
+                f"nl.{name}: the {what} bound must be an integer or a register, signed and of 32 bits; found {given}",
                 help="load a value of a tensor with nisa.register_load",
                 blame=Blame("fori_loop", ((what, position),)),
             )

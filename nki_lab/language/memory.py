@@ -83,9 +83,9 @@ def _assign(part: NkiTensor, value: NkiTensor) -> None:
 def _in_hbm(function: str, parameter: str, value: Any) -> NkiTensor:
     current()  # outside a kernel nothing else would help
     if not isinstance(value, NkiTensor) or value.storage.on_chip:
-        found = value.describe() if isinstance(value, NkiTensor) else type(value).__name__
+        given = value.describe() if isinstance(value, NkiTensor) else type(value).__name__
         raise WrongOperand(
-            f"nl.{function}: `{parameter}` must be a tensor in HBM, found {found}",
+            f"nl.{function}: `{parameter}` must be a tensor in HBM, found {given}",
             help="copy between tiles with nl.copy or nisa.tensor_copy",
         )
     return value

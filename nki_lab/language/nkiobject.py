@@ -21,22 +21,22 @@ class _Construction(type):
     def __init__(cls, name: str, bases: tuple[type, ...], space: dict[str, Any], **options: Any):
         super().__init__(name, bases, space, **options)
         # Recorded before a decorator runs: @dataclass adds an `__init__` that NKI does not use.
-        own = space.get("__init__")
+        initializer = space.get("__init__")
         if "__dataclass_fields__" in space:  # @dataclass(slots=True) makes the class a second time
-            code = getattr(own, "__code__", None)
-            own = None if code is None or code.co_filename == "<string>" else own
-        cls._own_init = own is not None
+            code = getattr(initializer, "__code__", None)
+            initializer = None if code is None or code.co_filename == "<string>" else initializer
+        cls._own_init = initializer is not None
         cls._fields: dict[str, bool] | None = None
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if any(_defines_init(base) for base in cls._bases()):
             return super().__call__(*args, **kwargs)
-        made = cls.__new__(cls)  # type: ignore[call-overload]
-        _fill(made, args, kwargs)
-        after = getattr(made, "__post_init__", None)
+        instance = cls.__new__(cls)  # type: ignore[call-overload]
+        _fill(instance, args, kwargs)
+        after = getattr(instance, "__post_init__", None)
         if after is not None:
             after()
-        return made
+        return instance
 
     def _bases(cls) -> tuple[type, ...]:
         return cls.__mro__[: cls.__mro__.index(NKIObject)]
@@ -44,19 +44,19 @@ class _Construction(type):
     def fields(cls) -> dict[str, bool]:
         """Return the names an initializer takes; True for annotated ones."""
         if cls._fields is None:
-            found: dict[str, bool] = {}
+            fields: dict[str, bool] = {}
             for base in reversed(cls._bases()):
                 space = base.__dict__
                 annotations = space.get("__annotations__", {})
-                found |= {
+                fields |= {
                     n: True for n, kind in annotations.items() if not _is_class_variable(kind)
                 }
                 for name, value in space.items():
-                    known = name.startswith("_") or name in annotations or name in found
-                    if not known and _is_data(value):
-                        found[name] = False
+                    is_declared = name.startswith("_") or name in annotations or name in fields
+                    if not is_declared and _is_data(value):
+                        fields[name] = False
             declared = getattr(cls, "__dataclass_fields__", {})
-            cls._fields = {n: a for n, a in found.items() if n not in declared or declared[n].init}
+            cls._fields = {n: a for n, a in fields.items() if n not in declared or declared[n].init}
         return cls._fields
 
 

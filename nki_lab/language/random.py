@@ -29,15 +29,15 @@ def rand(shape: Any, dtype: DType, buffer: MemoryRegion = SBUF, name: str = "") 
     Without `nl.random_seed` a kernel gets the same numbers at each call; on the chip they go on from kernel to
     kernel.
     """
-    made = allocate_named(shape, dtype, buffer, name)
-    if made.storage.on_chip:
-        _draw(made)
-        return made
-    for part in pieces(made):
-        tile = new_tile(part.shape, made.dtype, name="drawn")
+    tensor = allocate_named(shape, dtype, buffer, name)
+    if tensor.storage.on_chip:
+        _draw(tensor)
+        return tensor
+    for part in pieces(tensor):
+        tile = new_tile(part.shape, tensor.dtype, name="drawn")
         _draw(tile)
         dma_copy(dst=part, src=tile)
-    return made
+    return tensor
 
 
 def random_seed(seed: NkiTensor) -> None:

@@ -142,8 +142,8 @@ class Names:
         found = {}
         for parameter, values in taken.items():
             if values:
-                known = (name for name, others in self.sets.items() if others == values)
-                found[parameter] = name = next(known, f"{full}.{parameter}")
+                names = (name for name, others in self.sets.items() if others == values)
+                found[parameter] = name = next(names, f"{full}.{parameter}")
                 self.sets[name] = values
         return {"takes": found} if found else {}
 

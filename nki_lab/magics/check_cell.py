@@ -132,8 +132,8 @@ class Draft:
         if self._options.run is None:
             self.unseen = "there is no --run, so that shapes are not known"
             return None
-        found = ast.parse(self._options.run.text, mode="eval")
-        calls = [n for n in ast.walk(found) if isinstance(n, ast.Call)]
+        expression = ast.parse(self._options.run.text, mode="eval")
+        calls = [n for n in ast.walk(expression) if isinstance(n, ast.Call)]
         for call in calls:
             function = call.func.value if isinstance(call.func, ast.Subscript) else call.func
             if not isinstance(function, ast.Name):
@@ -248,14 +248,14 @@ def _reached(function: ast.expr, tree: ast.Module) -> set[str]:
     reads = {
         node.name: _loaded(node) for node in tree.body if isinstance(node, (*_DEF, ast.ClassDef))
     }
-    found: set[str] = set()
+    reached: set[str] = set()
     waiting = _loaded(function)
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
+        if name not in reached:
+            reached.add(name)
             waiting |= reads.get(name, set())
-    return found
+    return reached
 
 
 def _loaded(node: ast.AST) -> set[str]:
@@ -265,7 +265,7 @@ def _loaded(node: ast.AST) -> set[str]:
 
 def _modules(tree: ast.Module) -> dict[str, Any]:
     """Return the modules of NKI that a cell imports by name."""
-    found: dict[str, Any] = {}
+    modules: dict[str, Any] = {}
     roots = {dialect.root for dialect in DIALECTS}
     for node in tree.body:
         if isinstance(node, ast.Import):
@@ -274,13 +274,13 @@ def _modules(tree: ast.Module) -> dict[str, Any]:
                 if root in roots:
                     value = _module(alias.name if alias.asname else root)
                     if value is not None:
-                        found[alias.asname or root] = value
+                        modules[alias.asname or root] = value
         elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in roots:
             for alias in node.names:
                 value = _module(f"{node.module}.{alias.name}")
                 if value is not None:
-                    found[alias.asname or alias.name] = value
-    return found
+                    modules[alias.asname or alias.name] = value
+    return modules
 
 
 def _module(name: str) -> ModuleType | None:
@@ -296,9 +296,9 @@ def _kernel_names(cell: Cell, tree: ast.Module) -> list[str]:
     marked = [n for n, node in functions.items() if any(map(_is_jit, node.decorator_list))]
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            made = [a.id for a in node.value.args if isinstance(a, ast.Name)]
+            names = [a.id for a in node.value.args if isinstance(a, ast.Name)]
             if _is_jit(node.value.func):
-                marked += [name for name in made if name in functions]
+                marked += [name for name in names if name in functions]
     if marked:
         return marked
     if len(functions) == 1:

@@ -30,14 +30,14 @@ def complete_options(context: CompletionContext) -> SimpleMatcherResult:
     option = options.get(flag)
     if option is not None and option.values:
         *given, last = value.split(",")
-        left = [value for value in option.values if value not in given]
-        found = [value for value in left if value.startswith(last)]
+        offered = [value for value in option.values if value not in given]
+        matching = [value for value in offered if value.startswith(last)]
     elif option is not None and not option.is_switch:
         return SimpleMatcherResult(completions=[])  # an expression: names, as anywhere
     else:
         last = token
-        found = [flag for flag in options if flag.startswith(token) and flag not in words]
-    return _offer(found, last)
+        matching = [flag for flag in options if flag.startswith(token) and flag not in words]
+    return _offer(matching, last)
 
 
 def _offer(texts: list[str], fragment: str) -> SimpleMatcherResult:

@@ -102,12 +102,12 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 def _marked(tree: ast.Module, scope: dict[str, Any], cell: Cell) -> list[KernelFunction]:
-    found: dict[Any, KernelFunction] = {}
+    kernels: dict[Any, KernelFunction] = {}
     for name in _bound(tree):
         value = scope.get(name)
         if isinstance(value, KernelFunction) and value.func.__code__.co_filename == cell.filename:
-            found.setdefault(value.func, value)
-    return list(found.values())
+            kernels.setdefault(value.func, value)
+    return list(kernels.values())
 
 
 def _bound(tree: ast.Module) -> Iterator[str]:

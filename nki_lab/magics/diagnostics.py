@@ -29,9 +29,9 @@ class CellIds:
 
     def and_also(self, filename: str, cell: str) -> CellIds:
         """Return the same with one more file name."""
-        made = CellIds()
-        made._known = {**self._known, filename: (cell, 0)}
-        return made
+        ids = CellIds()
+        ids._known = {**self._known, filename: (cell, 0)}
+        return ids
 
     def find(self, span: Span) -> tuple[str, int] | None:
         """Return the cell a span is in, and the number to add to its lines; None where it is in none."""

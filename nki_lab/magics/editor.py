@@ -140,9 +140,9 @@ class Editor:
         raw = result.info.raw_cell or ""
         if isinstance(error, NkiError) or (isinstance(error, Exception) and is_kernel_cell(raw)):
             errors.append(error)
-        found = diagnostics(self._ids, cell, errors, findings or (), raw)
+        marks = diagnostics(self._ids, cell, errors, findings or (), raw)
         self._printed = []
-        self._tell(cell, found)
+        self._tell(cell, marks)
         if findings is not None or self._target_name() != self._target:
             self._send_status()
 
@@ -169,8 +169,8 @@ class Editor:
         kind = message.get("kind")
         if kind == "hello":
             self._send_status()
-            for origin, found in self._told.items():
-                self._send_marks(origin, found)
+            for origin, marks in self._told.items():
+                self._send_marks(origin, marks)
         elif kind == "target" and message.get("name") in target_names():
             choose(TARGET, message["name"], "%nki_target")
             self._send_status()

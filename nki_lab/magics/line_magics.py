@@ -52,6 +52,6 @@ class LineMagics(Magics):
         """Test this installation: versions, the JupyterLab extension, one run on the simulator."""
         parse_line("%nki_doctor", line)
         kernel = Check("IPython kernel", True, type(self.shell).__name__)
-        found = examine((kernel,))
-        print(found.text())
-        found.require()
+        checks = examine((kernel,))
+        print(checks.text())
+        checks.require()

@@ -87,11 +87,11 @@ class RunList:
 
 def _variables(scope: Mapping[str, Any]) -> dict[int, str]:
     """Return the name of each Result in a namespace by its identity, one that does not begin with a dash below."""
-    found: dict[int, str] = {}
+    variables: dict[int, str] = {}
     for name, value in list(scope.items()):
-        if isinstance(value, Result) and (id(value) not in found or not name.startswith("_")):
-            found[id(value)] = name
-    return found
+        if isinstance(value, Result) and (id(value) not in variables or not name.startswith("_")):
+            variables[id(value)] = name
+    return variables
 
 
 def _row(result: Result, cell: str, ids: CellIds) -> Row:

@@ -93,19 +93,19 @@ def _dotted(node: ast.expr) -> list[str]:
 
 def written_names(tree: ast.Module) -> set[str]:
     """Return every name that statements at the outermost level bind, in branches and loops as well."""
-    found: set[str] = set()
+    names: set[str] = set()
     waiting: list[ast.AST] = list(tree.body)
     while waiting:
         node = waiting.pop()
         if isinstance(node, (*_FUNCTION, ast.ClassDef)):
-            found.add(node.name)
+            names.add(node.name)
             continue
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            found |= {a.asname or a.name.partition(".")[0] for a in node.names}
+            names |= {a.asname or a.name.partition(".")[0] for a in node.names}
         elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            found.add(node.id)
+            names.add(node.id)
         elif isinstance(node, ast.ExceptHandler) and node.name:
-            found.add(node.name)
+            names.add(node.name)
         if not isinstance(node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp)):
             waiting += ast.iter_child_nodes(node)
-    return found
+    return names

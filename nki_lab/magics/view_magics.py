@@ -152,9 +152,9 @@ class ViewMagics(Magics):
 
     def _result(self, words: list[str], magic: str) -> Result:
         """Return a run with its program."""
-        found = self._run(words, magic)
-        if isinstance(found, Result):
-            return found
+        result = self._run(words, magic)
+        if isinstance(result, Result):
+            return result
         raise UsageError(
             f"{magic} needs the program of a run, which a profile does not have",
             help="name a Result such as add_result",
@@ -216,9 +216,9 @@ def _words(line: str, magic: str) -> list[str]:
 def _elements(text: str) -> list[ast.expr] | None:
     """Return the expressions between commas, also if a list is written around them; None if it is no Python."""
     try:
-        found = ast.parse(f"[{text}]", mode="eval").body
+        elements = ast.parse(f"[{text}]", mode="eval").body
     except SyntaxError:
         return None
-    assert isinstance(found, ast.List)
-    one = found.elts[0] if len(found.elts) == 1 else None
-    return one.elts if isinstance(one, ast.List) else found.elts
+    assert isinstance(elements, ast.List)
+    one = elements.elts[0] if len(elements.elts) == 1 else None
+    return one.elts if isinstance(one, ast.List) else elements.elts

@@ -40,11 +40,11 @@ class CallForm:
             arguments: the call, with defaults, and with NumPy arrays in place of those of other libraries.
             check: raise KernelArgument where a constant is not the one compiled for.
         """
-        found = _flat(arguments.arguments)
+        leaves = _flat(arguments.arguments)
         if check:
-            for path in {**self._leaves, **found}:
-                self._check(path, found.get(path, _ABSENT))
-        return [found[path] for path, value in self._leaves.items() if value is _ARRAY]
+            for path in {**self._leaves, **leaves}:
+                self._check(path, leaves.get(path, _ABSENT))
+        return [leaves[path] for path, value in self._leaves.items() if value is _ARRAY]
 
     def _check(self, path: str, value: Any) -> None:
         before = self._leaves.get(path, _ABSENT)
@@ -70,15 +70,15 @@ class StoredForm:
 
         Raises KernelArgument where one is missing, or a constant is not the one compiled for.
         """
-        found = _flat(arguments.arguments)
-        for path, value in found.items():
+        leaves = _flat(arguments.arguments)
+        for path, value in leaves.items():
             self._check(path, value)
         for storage in self._inputs:
-            if not _is_tensor(found.get(storage.name)):
+            if not _is_tensor(leaves.get(storage.name)):
                 raise KernelArgument(
                     f"argument `{storage.name}` is missing: an array {list(storage.shape)} of {storage.dtype}",
                 )
-        return [found[storage.name] for storage in self._inputs]
+        return [leaves[storage.name] for storage in self._inputs]
 
     def _check(self, path: str, value: Any) -> None:
         before = self._leaves.get(path, "absent")
@@ -101,15 +101,15 @@ class StoredForm:
 
 def _flat(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return everything in the arguments that holds nothing itself, by its path."""
-    found: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
 
     def leaf(path: str, value: Any) -> Any:
-        found[path] = value
+        leaves[path] = value
         return value
 
     for name, value in arguments.items():
         map_arguments(name, value, leaf, lambda v: not is_container(v))
-    return found
+    return leaves
 
 
 def _is_tensor(value: Any) -> bool:

@@ -33,17 +33,17 @@ def globals_read(source: SourceKernel) -> dict[str, Any]:
     if not isinstance(source.function, FunctionType):
         return {}
     readers = _Readers(source.function)
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     refused = set(readers.elsewhere)
     for function in readers.functions:
         for name in sorted(_names(function.__code__)[0]):
             value = function.__globals__.get(name)
             if not isinstance(value, _PLAIN):
                 continue
-            known = found.setdefault(name, value)
-            if type(known) is not type(value) or known != value:
+            first = values.setdefault(name, value)
+            if type(first) is not type(value) or first != value:
                 refused.add(name)  # two modules call different things by one name
-    return {name: value for name, value in found.items() if name not in refused}
+    return {name: value for name, value in values.items() if name not in refused}
 
 
 def with_globals(source: SourceKernel, changes: Mapping[str, Any]) -> SourceKernel:
@@ -159,30 +159,30 @@ class _Copies:
         self._scopes: dict[int, dict[str, Any]] = {}
 
     def function(self, function: FunctionType) -> FunctionType:
-        known = self._functions.get(id(function))
-        if known is not None:
-            return known
+        copied = self._functions.get(id(function))
+        if copied is not None:
+            return copied
         scope = self._scopes.get(id(function.__globals__))
         if scope is None:
             scope = dict(function.__globals__)
             self._scopes[id(function.__globals__)] = scope
             scope |= {name: v for name, v in self._changes.items() if name in scope}
-        made = FunctionType(
+        changed = FunctionType(
             function.__code__, scope, function.__name__, function.__defaults__, function.__closure__
         )
-        made.__kwdefaults__ = function.__kwdefaults__
-        made.__qualname__, made.__module__ = function.__qualname__, function.__module__
-        made.__dict__.update(function.__dict__)
-        self._functions[id(function)] = self._functions[id(made)] = made
+        changed.__kwdefaults__ = function.__kwdefaults__
+        changed.__qualname__, changed.__module__ = function.__qualname__, function.__module__
+        changed.__dict__.update(function.__dict__)
+        self._functions[id(function)] = self._functions[id(changed)] = changed
         for name in _names(function.__code__)[0] & scope.keys():
             scope[name] = self._value(scope[name])
-        return made
+        return changed
 
     def _value(self, value: Any) -> Any:
         if isinstance(value, KernelObject) and isinstance(value.func, FunctionType):
-            made = copy.copy(value)
-            made.func = self._value(value.func)
-            return made
+            changed = copy.copy(value)
+            changed.func = self._value(value.func)
+            return changed
         if isinstance(value, FunctionType) and not _is_library(value):
             return value if _holds_functions(value) else self.function(value)
         return value

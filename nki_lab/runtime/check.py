@@ -107,8 +107,8 @@ def compare_arrays(
 
 def relative_tolerance(*dtypes: Any) -> float:
     """Return the relative tolerance of results that numbers of these dtypes went into: that of the narrowest."""
-    known = (dtype_of(dtype) for dtype in dtypes)
-    return max((_RELATIVE.get(str(d), 0.0) for d in known if d is not None), default=0.0)
+    nki_dtypes = (dtype_of(dtype) for dtype in dtypes)
+    return max((_RELATIVE.get(str(d), 0.0) for d in nki_dtypes if d is not None), default=0.0)
 
 
 def _array(what: str, value: Any) -> np.ndarray:
@@ -135,8 +135,8 @@ def _tolerance(
 ) -> tuple[float, float]:
     if rtol is None:
         rtol = relative_tolerance(result.dtype, reference.dtype)
-        own = dtype_of(result.dtype)
-        if own is None or not own.is_float:
+        dtype = dtype_of(result.dtype)
+        if dtype is None or not dtype.is_float:
             rtol = 0.0
     if atol is None:
         # Sums of products cancel: what is small beside the typical magnitude cannot be exact relative to itself.

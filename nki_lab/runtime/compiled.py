@@ -86,19 +86,19 @@ class CompiledFunction:
         Args:
             calls: (args, kwargs) of each rank; the arrays of all have the shapes and dtypes compiled for.
         """
-        found = []
+        bound = []
         for rank, (args, kwargs) in enumerate(calls):
             try:
-                found.append(self._taken(args, kwargs, check=rank > 0))
+                bound.append(self._taken(args, kwargs, check=rank > 0))
             except KernelArgument as error:
                 raise of_rank(rank, error) from None
         runs = self._backend.run_ranks(
-            self.compiled, [arrays for _, arrays in found], self.choices, self._retrace
+            self.compiled, [arrays for _, arrays in bound], self.choices, self._retrace
         )
         self.runs += 1
         results = [
             self._result(run, values, arrays, ranks=len(calls))
-            for run, (values, arrays) in zip(runs, found, strict=True)
+            for run, (values, arrays) in zip(runs, bound, strict=True)
         ]
         record(results[0])  # one program: the views of a cell show it once
         return results
@@ -180,7 +180,7 @@ def numpy_arguments(
 ) -> tuple[list[Any], inspect.BoundArguments]:
     """Return every array as it was given, and the call with NumPy arrays in their place."""
     bound = bind_arguments(source, args, kwargs)
-    found: list[Any] = []
+    arrays: list[Any] = []
 
     def leaf(name: str, value: Any) -> Any:
         try:
@@ -188,7 +188,7 @@ def numpy_arguments(
         except KernelArgument as error:
             error.stack = error.stack or (source.place,)
             raise
-        found.append(value)
+        arrays.append(value)
         return array
 
     call = inspect.BoundArguments(source.signature, {})  # type: ignore[arg-type]
@@ -196,7 +196,7 @@ def numpy_arguments(
         call.arguments[name] = map_arguments(
             name, value, leaf, lambda v: is_array(v) or is_foreign_array(v)
         )
-    return found, call
+    return arrays, call
 
 
 def _structured(structure: Any, outputs: list[Any]) -> Any:

@@ -100,9 +100,9 @@ class KernelFunction(KernelObject):
         """Return the kernel of an object's method, with the object as its first argument."""
         if owner is None:
             return self
-        made = self._with(_bound=(owner, kind))
-        made._take(self.func)
-        return made
+        method = self._with(_bound=(owner, kind))
+        method._take(self.func)
+        return method
 
     def __reduce__(self) -> tuple[Any, ...]:
         return pickled(self)
@@ -128,15 +128,15 @@ class KernelFunction(KernelObject):
         return self._with(schedule=edges_of(schedule))
 
     def _with(self, **choices: Any) -> KernelFunction:
-        made = copy.copy(self)
-        vars(made).update(choices)
-        self._copies.add(made)
-        return made
+        changed = copy.copy(self)
+        vars(changed).update(choices)
+        self._copies.add(changed)
+        return changed
 
     def __copy__(self) -> KernelFunction:
-        made = object.__new__(type(self))
-        vars(made).update(vars(self))
-        return made
+        copied = object.__new__(type(self))
+        vars(copied).update(vars(self))
+        return copied
 
     def __deepcopy__(self, memo: Any) -> KernelFunction:
         return self  # as of functions
@@ -306,12 +306,12 @@ def _why_not(module: str, name: str, named: Any) -> str:
 
 def _named(module: str, name: str) -> Any:
     """Return what a dotted name of a module stands for, without calling descriptors; None where there is nothing."""
-    found: Any = sys.modules.get(module)
+    value: Any = sys.modules.get(module)
     for part in name.split("."):
-        found = inspect.getattr_static(found, part, None)
-        if isinstance(found, (staticmethod, classmethod)):
-            found = found.__func__
-    return found
+        value = inspect.getattr_static(value, part, None)
+        if isinstance(value, (staticmethod, classmethod)):
+            value = value.__func__
+    return value
 
 
 def _by_name(finder: Any, module: str, name: str, choices: dict[str, Any]) -> KernelFunction:
@@ -363,9 +363,9 @@ def _method(finder: Any, owner: Any, name: str, choices: dict[str, Any]) -> Kern
 def _by_value(
     func: Callable[..., Any], texts: tuple[str, str, int, str], choices: dict[str, Any]
 ) -> KernelFunction:
-    made = KernelFunction(func)._with(**choices)
-    made.source = SourceKernel(func, *texts)
-    return made
+    kernel = KernelFunction(func)._with(**choices)
+    kernel.source = SourceKernel(func, *texts)
+    return kernel
 
 
 @contextmanager
@@ -417,5 +417,5 @@ def _kernel_of(choices: dict[str, Any], fn: Any) -> KernelFunction:
 
 def simulate(kernel: Any) -> KernelFunction:
     """Return `kernel` as one that runs on the simulator whatever NKI_SIMULATOR says (`nki.simulate`)."""
-    made = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
-    return made._with(simulated=True)
+    function = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
+    return function._with(simulated=True)

@@ -117,8 +117,8 @@ def _made(
 
 def changed_call(call: TimedCall, values: Mapping[str, Any]) -> TimedCall:
     """Return a call with other values of some parameters."""
-    arguments, left = changed_arguments(call.arguments, values)
-    target = get_target(left.pop(TARGET)) if TARGET in left else call.target
-    cores = left.pop(CORES, call.cores)
-    source = with_globals(call.source, left)
+    arguments, unused = changed_arguments(call.arguments, values)
+    target = get_target(unused.pop(TARGET)) if TARGET in unused else call.target
+    cores = unused.pop(CORES, call.cores)
+    source = with_globals(call.source, unused)
     return replace(call, source=source, arguments=arguments, target=target, cores=cores)

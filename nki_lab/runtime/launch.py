@@ -41,7 +41,7 @@ def launch(
 
     The time a profile shows is that of one rank by itself: links and waiting for others are not modelled.
     """
-    made = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
+    function = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
     chosen = taken_choices("nki_lab.launch", choices)
     if choices:
         raise KernelArgument(
@@ -50,17 +50,17 @@ def launch(
         )
     if type(ranks) is not int or ranks < 1:
         raise KernelArgument(
-            f"{made.__name__} is launched as {ranks!r} ranks",
+            f"{function.__name__} is launched as {ranks!r} ranks",
             help="write the number of ranks, e.g. nki_lab.launch(kernel, ranks=4, inputs=[...])",
         )
     if chosen.debug:
         raise NotModelled(
-            f"{made.__name__} is launched as {ranks} ranks: a debug run has one, since it runs while it is traced",
+            f"{function.__name__} is launched as {ranks} ranks: a debug run has one, since it runs while it is traced",
             help="run it without debug",
         )
-    calls = [_call(given) for given in _per_rank(made.__name__, ranks, inputs)]
+    calls = [_call(given) for given in _per_rank(function.__name__, ranks, inputs)]
     args, kwargs = calls[0]
-    compiled = made.compile_with(chosen, args, kwargs)
+    compiled = function.compile_with(chosen, args, kwargs)
     return compiled.launch_ranks(calls)
 
 

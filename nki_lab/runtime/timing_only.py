@@ -170,9 +170,9 @@ def fresh(value: Any) -> Any:
         return [fresh(item) for item in value]
     if type(value) is dict:
         return {key: fresh(item) for key, item in value.items()}
-    made = copy.copy(value)
+    copied = copy.copy(value)
     slots = [f.name for f in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
     for name in {*slots, *getattr(value, "__dict__", {})}:
         if hasattr(value, name):
-            object.__setattr__(made, name, fresh(getattr(value, name)))
-    return made
+            object.__setattr__(copied, name, fresh(getattr(value, name)))
+    return copied

@@ -52,9 +52,9 @@ class Changeable:
     @property
     def names(self) -> list[str]:
         """The names of everything that may be changed."""
-        own = [name for name in (DTYPE, TARGET, CORES) if name not in self.arguments]
+        names = [name for name in (DTYPE, TARGET, CORES) if name not in self.arguments]
         arrays = [path + _OF_ARRAY for path in self.arrays]
-        return [*self.arguments, *own, *arrays, *self.globals]
+        return [*self.arguments, *names, *arrays, *self.globals]
 
     def kind(self, name: str) -> str:
         """Return what a name stands for, one of the kinds of Parameter.
@@ -93,8 +93,8 @@ class Changeable:
         if kind == "cores":
             return self.call.cores
         specs = self.arrays if name == DTYPE else {"": self.arrays[name.removesuffix(_OF_ARRAY)]}
-        found = [spec.dtype for spec in specs.values() if name != DTYPE or spec.dtype.is_float]
-        return found[0] if found else None
+        dtypes = [spec.dtype for spec in specs.values() if name != DTYPE or spec.dtype.is_float]
+        return dtypes[0] if dtypes else None
 
     def proposed(self) -> tuple[list[Parameter], dict[str, Any]]:
         """Return the parameters with values worth a look, and the values of those that are left as they are."""
@@ -106,15 +106,15 @@ class Changeable:
         if TARGET not in self.arguments:
             names.append(TARGET)
         names += [name for name in self.globals if name.isupper()]
-        found, fixed = [], {}
+        proposed, fixed = [], {}
         for name in dict.fromkeys(names):
             now = self.value(name)
             values = target_names() if self.kind(name) == "target" else proposals(now)
             if len(values) > 1:
-                found.append(self.parameter(name, values))
+                proposed.append(self.parameter(name, values))
             elif self.kind(name) != "dtype":
                 fixed[name] = now
-        return found, fixed
+        return proposed, fixed
 
     def parameter(self, name: str, values: Sequence[Any]) -> Parameter:
         """Return a parameter with values; what it stands at is one of them."""
@@ -122,7 +122,7 @@ class Changeable:
         values = [self.taken(name, value) for value in values]
         kept: list[Any] = []
         for value in values:
-            if not any(_same(value, known) for known in kept):
+            if not any(_same(value, value_kept) for value_kept in kept):
                 kept.append(value)
         if not any(_same(now, value) for value in kept):
             kept.insert(0, now)
@@ -146,30 +146,32 @@ class Changeable:
             )
         if kind != "dtype":
             return value
-        found = dtype_of(value)
-        if found is None:
+        dtype = dtype_of(value)
+        if dtype is None:
             raise KernelArgument(
                 f"{name}={value!r} is not an NKI dtype",
                 help="write for example nl.bfloat16 or 'float32'",
             )
-        return found
+        return dtype
 
 
 def changed_arguments(
     arguments: Mapping[str, Any], changes: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the arguments of a call with some values changed, and those changes that are about something else."""
-    left = dict(changes)
-    every = left.pop(DTYPE, None) if not any(p == DTYPE for p, _ in _leaves(arguments)) else None
+    unused = dict(changes)
+    every = unused.pop(DTYPE, None) if not any(p == DTYPE for p, _ in _leaves(arguments)) else None
 
     def leaf(path: str, value: Any) -> Any:
         if isinstance(value, TensorSpec):
-            dtype = left.pop(path + _OF_ARRAY, every if value.dtype.is_float else None)
+            dtype = unused.pop(path + _OF_ARRAY, every if value.dtype.is_float else None)
             return value if dtype is None else TensorSpec(value.shape, dtype)
-        return left.pop(path, value)
+        return unused.pop(path, value)
 
-    made = {name: map_arguments(name, value, leaf, _is_leaf) for name, value in arguments.items()}
-    return made, left
+    changed = {
+        name: map_arguments(name, value, leaf, _is_leaf) for name, value in arguments.items()
+    }
+    return changed, unused
 
 
 def proposals(now: Any) -> list[Any]:
@@ -193,21 +195,21 @@ def _powers(number: int) -> list[int]:
     below = number.bit_length() - 1
     exact = number == 1 << below
     above = below + (not exact)
-    found = {1 << p for p in range(max(0, above - _STEPS), below + _STEPS + 1)}
-    return sorted(found | {number})
+    powers = {1 << p for p in range(max(0, above - _STEPS), below + _STEPS + 1)}
+    return sorted(powers | {number})
 
 
 def _leaves(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
+    leaves: list[tuple[str, Any]] = []
 
     def leaf(path: str, value: Any) -> Any:
         if isinstance(value, TensorSpec) or _is_plain(value):
-            found.append((path, value))
+            leaves.append((path, value))
         return value
 
     for name, value in arguments.items():
         map_arguments(name, value, leaf, _is_leaf)
-    yield from found
+    yield from leaves
 
 
 def _is_leaf(value: Any) -> bool:

@@ -98,11 +98,11 @@ class _Described:
     def place(self, stack: Stack) -> Place | None:
         if not stack:
             return None
-        found = self._places.get(stack[0])
-        if found is None:
+        place = self._places.get(stack[0])
+        if place is None:
             span = Span.of(stack[0])
-            found = self._places[stack[0]] = Place(str(span), span.heading(), span.text, span.line)
-        return found
+            place = self._places[stack[0]] = Place(str(span), span.heading(), span.text, span.line)
+        return place
 
     def operation(self, position: int) -> Operation:
         i = self._kernel.instructions[position]
@@ -170,24 +170,24 @@ class _Described:
         )
 
     def slices(self, number: int) -> Sequence[Slice]:
-        found = self._touched.get(self._kernel.storages[number].id, {})
-        return [_slice(view, *touched) for view, touched in found.values()]
+        slices = self._touched.get(self._kernel.storages[number].id, {})
+        return [_slice(view, *touched) for view, touched in slices.values()]
 
     @cached_property
     def _touched(self) -> dict[int, dict[object, tuple[NkiTensor, tuple[list[int], list[int]]]]]:
         """Per storage, every different view of it, with the positions that read and write it."""
-        found: dict[int, dict[object, tuple[NkiTensor, tuple[list[int], list[int]]]]] = {}
+        touched: dict[int, dict[object, tuple[NkiTensor, tuple[list[int], list[int]]]]] = {}
         for position, i in enumerate(self._kernel.instructions):
             for way, views in enumerate((i.read(), i.written())):
                 for view in views:
                     key = (view.shape, view.strides, view.offset, view.dtype, view.dynamic)
-                    entry = found.setdefault(view.storage.id, {}).get(key)
+                    entry = touched.setdefault(view.storage.id, {}).get(key)
                     if entry is None:
-                        entry = found[view.storage.id][key] = (view, ([], []))
+                        entry = touched[view.storage.id][key] = (view, ([], []))
                     positions = entry[1][way]
                     if not positions or positions[-1] != position:
                         positions.append(position)
-        return found
+        return touched
 
 
 def _slice(view: NkiTensor, readers: list[int], writers: list[int]) -> Slice:

@@ -23,7 +23,7 @@ def listings(kernel: Kernel, source: SourceKernel | StoredSource) -> list[Listin
     ranges[source.filename] = [own]
     for filename, first, last in _functions(kernel):
         ranges.setdefault(filename, []).append((first, last))
-    found = []
+    listed = []
     for filename, parts in ranges.items():
         for first, last in _joined(parts):
             lines = [linecache.getline(filename, n).rstrip("\n") for n in range(first, last + 1)]
@@ -32,8 +32,8 @@ def listings(kernel: Kernel, source: SourceKernel | StoredSource) -> list[Listin
             span = Span(filename, first)
             if any(line.strip() for line in lines):
                 heading = span.heading().rpartition(", line ")[0]
-                found.append(Listing(span.file_label, heading, first, tuple(lines)))
-    return found
+                listed.append(Listing(span.file_label, heading, first, tuple(lines)))
+    return listed
 
 
 def _functions(kernel: Kernel) -> Iterator[tuple[str, int, int]]:
@@ -58,11 +58,11 @@ def _functions(kernel: Kernel) -> Iterator[tuple[str, int, int]]:
 
 
 def _joined(parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
+    joined: list[tuple[int, int]] = []
     head = parts[0]
     for first, last in sorted(parts):
-        if found and first <= found[-1][1] + _GAP:
-            found[-1] = (found[-1][0], max(last, found[-1][1]))
+        if joined and first <= joined[-1][1] + _GAP:
+            joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
         else:
-            found.append((first, last))
-    return sorted(found, key=lambda part: (not part[0] <= head[0] <= part[1], part))
+            joined.append((first, last))
+    return sorted(joined, key=lambda part: (not part[0] <= head[0] <= part[1], part))

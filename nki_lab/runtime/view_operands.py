@@ -62,16 +62,16 @@ def accesses(i: Instruction) -> list[Access]:
 
 def products(kernel: Kernel) -> np.ndarray:
     """Return the positions of the instructions that sum over an axis which two of their operands share."""
-    known: dict[Definition, bool] = {}
-    found = []
+    is_product: dict[Definition, bool] = {}
+    products = []
     for position, i in enumerate(kernel.instructions):
         definition = i.definition
-        if definition not in known:
+        if definition not in is_product:
             first = [o.axes[0] for o in definition.operands.values() if o.axes[0]]
-            known[definition] = len(first) > len(set(first))
-        if known[definition]:
-            found.append(position)
-    return np.array(found, dtype=np.int64)
+            is_product[definition] = len(first) > len(set(first))
+        if is_product[definition]:
+            products.append(position)
+    return np.array(products, dtype=np.int64)
 
 
 def _gather(dynamic: Dynamic) -> Gather:

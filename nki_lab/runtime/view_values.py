@@ -82,11 +82,13 @@ class RunValues:
         if dynamic.kind is Addressing.SCALAR:
             return pattern(view, view.offset + int(held.reshape(-1)[0]) * dynamic.step)
         try:
-            found = places_of(i, view, held)
+            places = places_of(i, view, held)
         except NkiError:
             return None
-        elements = pattern(found.window, found.window.offset)[found.at]
-        valid = found.valid.reshape(*found.valid.shape, *(1,) * (elements.ndim - found.valid.ndim))
+        elements = pattern(places.window, places.window.offset)[places.at]
+        valid = places.valid.reshape(
+            *places.valid.shape, *(1,) * (elements.ndim - places.valid.ndim)
+        )
         return np.where(valid, elements, -1)
 
     def _around(self, storage: Storage, position: int, after: bool, last: bool) -> Held:
@@ -128,9 +130,9 @@ class RunValues:
 
 def pattern(view: NkiTensor, start: int) -> np.ndarray:
     """Return the number of every element of a view within its storage, as if it began at element `start`."""
-    found = np.full(view.shape, start, dtype=np.int64)
+    numbers = np.full(view.shape, start, dtype=np.int64)
     for axis, (size, stride) in enumerate(zip(view.shape, view.strides, strict=True)):
         shape = [1] * view.ndim
         shape[axis] = size
-        found += (np.arange(size, dtype=np.int64) * stride).reshape(shape)
-    return found
+        numbers += (np.arange(size, dtype=np.int64) * stride).reshape(shape)
+    return numbers

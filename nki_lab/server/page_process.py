@@ -75,8 +75,8 @@ async def make_page(file: Path, theme: str | None, limits: PageLimits) -> Answer
 
 def _environment() -> dict[str, str]:
     """Return the environment of the process: it finds this nki_lab, and nothing in the current folder."""
-    own = str(Path(__file__).parents[2])
-    path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), own)))
+    root = str(Path(__file__).parents[2])
+    path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), root)))
     return os.environ | {"PYTHONPATH": path}
 
 

@@ -105,8 +105,8 @@ async def _fetched(manager: Any, path: str, most_bytes: int) -> bytes:
     if about["type"] == "directory":
         raise NotShown(404, f"there is no file {_name(path)}")
     _check_size(_name(path), about.get("size") or 0, most_bytes)
-    found = await ensure_async(manager.get(path, content=True, type="file", format="base64"))
-    return base64.b64decode(found["content"])
+    model = await ensure_async(manager.get(path, content=True, type="file", format="base64"))
+    return base64.b64decode(model["content"])
 
 
 def _check_size(name: str, size: int, most_bytes: int) -> None:

@@ -60,8 +60,8 @@ def answers(
 
     Raises UnknownOption where --what-if names a line that no instruction comes from.
     """
-    found = [ANALYSES[name](profile) for name in analyse or ()]
-    return [*found, str(profile.what_if(*what_if))] if what_if else found
+    analyses = [ANALYSES[name](profile) for name in analyse or ()]
+    return [*analyses, str(profile.what_if(*what_if))] if what_if else analyses
 
 
 def lists_findings(views: tuple[str, ...] | None) -> bool:

@@ -46,11 +46,11 @@ def _stack(error: Exception, expression: Expression, locate: Locate) -> Stack:
     places: list[Place] = []
     for place in stack_of_traceback(error.__traceback__, expression.code):
         span = Span.of(place)
-        found: Stack = ()
+        stack: Stack = ()
         if span.filename == expression.filename and span.line == 1 and span.column is not None:
             width = (span.end_column or span.column + 1) - span.column
-            found = locate(expression.text, span.column, width)
-        places += found or (place,)
+            stack = locate(expression.text, span.column, width)
+        places += stack or (place,)
     return tuple(places)
 
 

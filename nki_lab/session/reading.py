@@ -40,14 +40,14 @@ def parse_line(command: str, line: str, locate: Locate = nowhere) -> argparse.Na
     Raises:
         UnknownOption: an option or a value the command does not take.
     """
-    known = options_of(command)
-    parser = _Parser(command, known, locate)
-    words = _joined(_split(command, line, locate), known)
-    _refuse_repeated(command, words, known, locate)
+    options = options_of(command)
+    parser = _Parser(command, options, locate)
+    words = _joined(_split(command, line, locate), options)
+    _refuse_repeated(command, words, options, locate)
     values, rest = parser.parse_known_args(words)
     if rest:
-        raise _unexpected(command, rest[0], known, locate)
-    for option in known:
+        raise _unexpected(command, rest[0], options, locate)
+    for option in options:
         text = getattr(values, option.name)
         if isinstance(text, str):
             setattr(values, option.name, read_value(option, text, locate))

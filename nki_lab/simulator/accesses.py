@@ -97,24 +97,24 @@ class Check(Observer, Protocol):
 
 def indices_read(i: Instruction) -> list[Access]:
     """Return the accesses to the tiles of indices that address an instruction's operands."""
-    found = []
+    indices = []
     for position in {*i.form.reads, *i.form.writes} if i.form.dynamic else ():
         value = i.args[position]
         for view in value if type(value) is tuple else (value,):
             if view.dynamic is not None and type(view.dynamic.index) is NkiTensor:
                 index = view.dynamic.index
-                found.append(Access(position, READ, index, Elements(index), is_index=True))
-    return found
+                indices.append(Access(position, READ, index, Elements(index), is_index=True))
+    return indices
 
 
 def fixed_accesses(i: Instruction) -> list[Access]:
     """Return what an instruction touches whose operands are all at fixed places."""
-    found = []
+    accesses = []
     for position, role in i.definition.roles(i):
         value = i.args[position]
         for view in value if type(value) is tuple else (value,):
-            found += operand_accesses(i, position, role, view, view)
-    return found
+            accesses += operand_accesses(i, position, role, view, view)
+    return accesses
 
 
 def operand_accesses(
@@ -124,10 +124,10 @@ def operand_accesses(
     operand = i.definition.operands[i.definition.params[position]]
     if operand.part is None:
         return [Access(position, role, view, Elements(static))]
-    found = []
+    accesses = []
     if role == READ or (role == UPDATE and operand.part_written):
-        found.append(Access(position, READ, view, Elements(operand.part(i, static))))
+        accesses.append(Access(position, READ, view, Elements(operand.part(i, static))))
     if role != READ:
         written = operand.part_written or operand.part
-        found.append(Access(position, WRITE, view, Elements(written(i, static))))
-    return found
+        accesses.append(Access(position, WRITE, view, Elements(written(i, static))))
+    return accesses

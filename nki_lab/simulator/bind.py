@@ -268,8 +268,8 @@ def tell_where(error: NkiError, i: Instruction | None) -> None:
         return
     error.stack = i.stack
     tensors = ((n, i.args[i.definition.position[n]]) for n in i.definition.operands)
-    found = [f"{n} = {t.describe()}" for n, t in tensors if type(t) is NkiTensor]
-    error.notes = (*error.notes, *found)
+    described = [f"{n} = {t.describe()}" for n, t in tensors if type(t) is NkiTensor]
+    error.notes = (*error.notes, *described)
 
 
 def _tell_overflow(

@@ -140,8 +140,8 @@ class EagerRun:
     def _steps(self, loop: Loop) -> list[Any]:
         """Return the calls of one pass of a loop."""
         assert self._builder is not None
-        made = [s for s in self._builder.storages if s.loop == loop.number]
-        steps: list[Any] = [lambda: self._renew(made)]
+        storages = [s for s in self._builder.storages if s.loop == loop.number]
+        steps: list[Any] = [lambda: self._renew(storages)]
         for node in loop.body:
             if isinstance(node, Loop):
                 steps.append(DeviceLoop(self, node, self._steps(node)))

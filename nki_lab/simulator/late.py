@@ -147,17 +147,17 @@ class Late:
     def _placed(self, i: Instruction) -> list[_Operand]:
         """Return every tensor an instruction touches with its place; raise _Skipped where it does not run at all."""
         skip = skips(i)
-        found = []
+        placed = []
         for position, role in i.definition.roles(i):
             value = i.args[position]
             for view in value if type(value) is tuple else (value,):
                 if view.dynamic is None:
-                    found.append(_Operand(position, role, view, view))
+                    placed.append(_Operand(position, role, view, view))
                 elif view.dynamic.kind is Addressing.SCALAR:
-                    found.append(_Operand(position, role, view, self._moved(i, view, skip)))
+                    placed.append(_Operand(position, role, view, self._moved(i, view, skip)))
                 else:
-                    found.append(_Operand(position, role, view, view, self._places(i, view, skip)))
-        return found
+                    placed.append(_Operand(position, role, view, view, self._places(i, view, skip)))
+        return placed
 
     def _kept(self, i: Instruction, operands: list[_Operand]) -> np.ndarray | None:
         """Return which elements of `dst` keep their values because rows that are read are skipped; None for none."""
@@ -184,13 +184,13 @@ class Late:
                     if o.view is view and o.position == position:
                         array = np.empty(view.shape, self.memory.held_as(view.dtype).np)
                         array.view(np.uint8).fill(pattern)
-                        made = self._adopt(view, array)
+                        view_of_array = self._adopt(view, array)
                         results.append(array)
                     else:
-                        made = (
+                        view_of_array = (
                             o.static if o.places is None else self._gathered(o.view, o.places, True)
                         )
-                    given.setdefault(o.position, []).append(made)
+                    given.setdefault(o.position, []).append(view_of_array)
                 run_steps(self.binder.bind(self._at_places(i, given)))
         finally:
             self._drop_made()
@@ -250,13 +250,13 @@ class Late:
         given: dict[int, list[NkiTensor]] = {}
         put: set[int] = set()
         for o in operands:
-            made = o.static
+            static = o.static
             if o.places is not None:
-                made = self._gathered(o.view, o.places, o.role != WRITE)
+                static = self._gathered(o.view, o.places, o.role != WRITE)
                 if o.role != READ:
                     put.add(o.position)
-                    after.append(partial(self._scatter, i, made, o.places, keeps))
-            given.setdefault(o.position, []).append(made)
+                    after.append(partial(self._scatter, i, static, o.places, keeps))
+            given.setdefault(o.position, []).append(static)
         at_dst = i.definition.position.get("dst")
         if keeps is not None and at_dst is not None and at_dst not in put:
             given[at_dst] = [self._aside(given[at_dst][0], keeps, after)]
@@ -341,12 +341,12 @@ class Late:
         window = self.memory.array(places.window)
         # NumPy promises no order of what an array of indices gives.
         array = np.ascontiguousarray(window[places.at]) if filled else None
-        made = self._adopt(view, np.empty(view.shape, window.dtype) if array is None else array)
+        gathered = self._adopt(view, np.empty(view.shape, window.dtype) if array is None else array)
         mask = self.binder.written.get(view.storage.id)
         if mask is not None:
-            known = mask.reshape(view.storage.partitions, -1)[places.at]
-            self.binder.written[made.storage.id] = known.reshape(-1)
-        return made
+            written = mask.reshape(view.storage.partitions, -1)[places.at]
+            self.binder.written[gathered.storage.id] = written.reshape(-1)
+        return gathered
 
     def _scatter(
         self, i: Instruction, made: NkiTensor, places: Places, keeps: np.ndarray | None
@@ -413,8 +413,8 @@ def _accesses(i: Instruction, o: _Operand, keeps: np.ndarray | None) -> list[Acc
     kept = keeps if o.role != READ else None
     exact = skips(i) and o.role != READ
     if o.places is None and kept is None:
-        found = operand_accesses(i, o.position, o.role, o.view, o.static)
-        return [a._replace(elements=a.elements._replace(exact=exact)) for a in found]
+        accesses = operand_accesses(i, o.position, o.role, o.view, o.static)
+        return [a._replace(elements=a.elements._replace(exact=exact)) for a in accesses]
     if o.places is None:
         assert kept is not None
         elements = Elements(o.static, np.nonzero(~kept), None, exact)

@@ -96,9 +96,9 @@ class Program:
         self.notice = self._binder.notice
         self._late = Late(self.memory, self._binder, self.register_file)
         self.unwritten = Unwritten(self._late, kernel)
-        own = (self.unwritten,) if self.unwritten.has_work else ()
+        observers_of_run = (self.unwritten,) if self.unwritten.has_work else ()
         self._checks: tuple[Check, ...] = (Overwriting(), *checks)
-        self.observers: tuple[Observer, ...] = (*observers, *self._checks, *own)
+        self.observers: tuple[Observer, ...] = (*observers, *self._checks, *observers_of_run)
         self._steps: list[Any] = []
         self._outside: list[_Outside] = []
         self._starting: dict[int, list[Storage]] = {}
@@ -380,12 +380,12 @@ def simulate(
 
 def _undecided(kernel: Kernel) -> set[int]:
     """Return the storages with a product whose first write is decided per element while running."""
-    found = set()
+    undecided = set()
     for i in kernel.instructions:
         position = i.definition.position.get("accumulate")
         if position is not None and i.args[position] is None:
-            found.add(i.dst.storage.id)
-    return found
+            undecided.add(i.dst.storage.id)
+    return undecided
 
 
 def _clear(mask: np.ndarray) -> None:
@@ -426,17 +426,17 @@ def run_ranks(
         for program in cores:
             program.writes |= written
     _check_own(programs, arrays)
-    for rank, (cores, own) in enumerate(zip(programs, arrays, strict=True)):
+    for rank, (cores, inputs) in enumerate(zip(programs, arrays, strict=True)):
         first, *others = cores
         try:
-            first.begin(own)
+            first.begin(inputs)
         except KernelArgument as error:
             raise of_rank(rank, error) if len(programs) > 1 else error from None
         shared = {b.id: first.arrays[a.id] for a, b in pairs}
         shared.update({s.id: first.arrays[s.id] for s in first.kernel.inputs})
         for other in others:
             first.unwritten.share(other.unwritten, pairs)
-            other.begin(own, shared)
+            other.begin(inputs, shared)
     running = [p for cores in programs for p in cores]
     meetings = {p.place: p.meetings() for p in running}
     together = phase(
@@ -446,7 +446,7 @@ def run_ranks(
     )
     with together, np.errstate(all="ignore"), one_blas_thread():
         run_together(meetings, running[0].world)
-    return [cores[0].end(own) for cores, own in zip(programs, arrays, strict=True)]
+    return [cores[0].end(inputs) for cores, inputs in zip(programs, arrays, strict=True)]
 
 
 def of_rank(rank: int, error: KernelArgument) -> KernelArgument:
@@ -466,10 +466,10 @@ def _check_own(
         return
     first = programs[0][0]
     written = [k for k, s in enumerate(first.kernel.inputs) if s.id in first.writes]
-    for rank, own in enumerate(arrays):
+    for rank, inputs in enumerate(arrays):
         for k in written:
             for other, theirs in enumerate(arrays):
-                if other != rank and any(np.may_share_memory(own[k], a) for a in theirs):
+                if other != rank and any(np.may_share_memory(inputs[k], a) for a in theirs):
                     raise KernelArgument(
                         f"{first.kernel.name} writes its argument `{first.kernel.inputs[k].name}`, and that of rank"
                         f" {rank} shares memory with an argument of rank {other}",

@@ -120,15 +120,15 @@ class _Act:
         `views` are a tensor's (program, view) pairs, one for each core that takes part.
         """
         operand: Operand = self.lead.definition.operands[name]
-        found = []
+        results = []
         for row in self.calls:
             values = [(call.program, call.tensors[name]) for call in row]
             if operand.many:
                 count = len(values[0][1])
-                found.append(tuple(make([(p, v[k]) for p, v in values]) for k in range(count)))
+                results.append(tuple(make([(p, v[k]) for p, v in values]) for k in range(count)))
             else:
-                found.append(make(values))
-        return tuple(found)
+                results.append(make(values))
+        return tuple(results)
 
     def _note_received(self, name: str, given: Mapping[str, Any]) -> None:
         """Note which elements of an operand every rank gets, where that matters for what is unwritten.
@@ -173,19 +173,19 @@ class _Act:
         cast = load_cast(program.memory.held_as(view.dtype), compute)
         if cast is None:
             return first
-        made = np.empty(first.shape, compute)
-        cast(first, made)
-        return made
+        array = np.empty(first.shape, compute)
+        cast(first, array)
+        return array
 
     def _result(self, views: list[tuple[Any, NkiTensor]], compute: Any, kept: bool) -> np.ndarray:
         arrays = self._arrays(views)
         program, view = views[0]
         held = program.memory.held_as(view.dtype)
-        made = np.empty(arrays[0].shape, held.np if compute is None else compute)
+        array = np.empty(arrays[0].shape, held.np if compute is None else compute)
         if kept:
-            np.copyto(made, arrays[0], casting="unsafe")
-        self.results.append((made, arrays, store_cast(compute, held)))
-        return made
+            np.copyto(array, arrays[0], casting="unsafe")
+        self.results.append((array, arrays, store_cast(compute, held)))
+        return array
 
     def _arrays(self, views: list[tuple[Any, NkiTensor]]) -> list[np.ndarray]:
         """Return the arrays of a tensor, one where the cores share it."""

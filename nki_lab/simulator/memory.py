@@ -65,22 +65,22 @@ class Memory:
     @classmethod
     def of(cls, kernel: Kernel, options: Choices) -> Memory:
         """Return the memory of a compiled kernel."""
-        made = cls(kernel.target, options)
-        made.outside = {s.id for s in kernel.inputs} | {v.storage.id for v in kernel.outputs}
+        memory = cls(kernel.target, options)
+        memory.outside = {s.id for s in kernel.inputs} | {v.storage.id for v in kernel.outputs}
         if kernel.program[1] > 1:  # cores share these
-            made.outside |= {
+            memory.outside |= {
                 s.id for s in kernel.storages if s.buffer is SHARED_HBM and s.origin == "temporary"
             }
         for key, address in (kernel.addresses or {}).items():
-            made.place(kernel.storages[key], address)
+            memory.place(kernel.storages[key], address)
         shared = (
             [s for s in kernel.storages if s.on_chip]
             if options.shared_bytes
             else [kernel.storages[k] for group in kernel.overlaps for k in group]
         )
         for storage in shared:
-            made.share(storage)
-        return made
+            memory.share(storage)
+        return memory
 
     def place(self, storage: Storage, address: Address) -> None:
         """Put a storage at an address."""
@@ -151,8 +151,8 @@ class Memory:
 
     def _new_chip(self, space: MemoryRegion) -> tuple[np.ndarray, int]:
         pitch = self._pitches[space]
-        made = self._chips[space] = _aligned(pitch * self.target.partitions), pitch
-        return made
+        chip = self._chips[space] = _aligned(pitch * self.target.partitions), pitch
+        return chip
 
     def held(self) -> dict[int, np.ndarray]:
         """Return the bytes of every storage that has some, by id; several storages may have the same."""

@@ -129,11 +129,11 @@ class Snapshots:
 
 def changing(program: Program) -> dict[int, np.ndarray]:
     """Return the arrays that a run may change, each once, by the id of a storage that has it."""
-    found: dict[int, tuple[int, np.ndarray]] = {}
+    changing_storages: dict[int, tuple[int, np.ndarray]] = {}
     for key, held in program.memory.held().items():
         if program.kernel.storages[key].on_chip or key in program.writes:
-            found[id(held)] = (key, held)
-    return dict(found.values())
+            changing_storages[id(held)] = (key, held)
+    return dict(changing_storages.values())
 
 
 def _size(arrays: dict[Any, np.ndarray]) -> int:

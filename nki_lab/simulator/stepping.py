@@ -104,15 +104,15 @@ class _StepProgram(Program):
     _bound = 0
 
     def _bind_instruction(self, i: Instruction, steps: list[Any]) -> None:
-        own: list[Any] = []
-        super()._bind_instruction(i, own)
-        steps.append(_Bound(self._bound, i, own))
+        calls: list[Any] = []
+        super()._bind_instruction(i, calls)
+        steps.append(_Bound(self._bound, i, calls))
         self._bound += 1
 
     def _new_array(self, storage: Storage) -> np.ndarray:
-        made = super()._new_array(storage)
-        made.reshape(-1).view(np.uint8).fill(0xFF)  # unwritten results look alike in every run
-        return made
+        array = super()._new_array(storage)
+        array.reshape(-1).view(np.uint8).fill(0xFF)  # unwritten results look alike in every run
+        return array
 
 
 class Stepper:
@@ -215,12 +215,12 @@ class Stepper:
 
     def next_not_finite(self, start: int, stop: int | None = None) -> int | None:
         """Return the first executed instruction from `start` on, before `stop`, that writes a NaN or an infinity."""
-        known = self._finite
+        finite = self._finite
         last = self.count if self._fails is None else self._fails
         last = last if stop is None else min(last, stop)
         with self._running():
             for number in range(start, last):
-                if known[number] == _UNKNOWN:
+                if finite[number] == _UNKNOWN:
                     self._go(number)
                     bound = self._next()
                     assert bound is not None
@@ -231,8 +231,8 @@ class Stepper:
                     ]
                     self._perform(bound)
                     is_finite = all(bool(np.isfinite(read()).all()) for read in written)
-                    known[number] = _FINITE if is_finite else _NOT_FINITE
-                if known[number] == _NOT_FINITE:
+                    finite[number] = _FINITE if is_finite else _NOT_FINITE
+                if finite[number] == _NOT_FINITE:
                     return number
         return None
 
@@ -346,14 +346,14 @@ class Stepper:
     # -- facts of a moment ---------------------------------------------------------------------------------------
 
     def _passes(self) -> tuple[Pass, ...]:
-        found = []
+        passes = []
         for frame in self._frames[1:]:
             assert frame.loop is not None and frame.passes is not None
             number = self._program.trips[frame.passes.place] - 1
             values = frame.passes.values
             value = None if values is None else values[number]
-            found.append(Pass(frame.loop.loop, number, self.trips[frame.passes.place], value))
-        return tuple(found)
+            passes.append(Pass(frame.loop.loop, number, self.trips[frame.passes.place], value))
+        return tuple(passes)
 
     def _register_values(self) -> dict[str, int]:
         names = self.kernel.registers
@@ -400,25 +400,25 @@ class Stepper:
         ]
         if not views:
             return False
-        known = all(
+        is_written = all(
             v.dynamic is None and v.dtype.itemsize == storage.dtype.itemsize for v in (*views, view)
         )
-        if not known or len(ran) > _WRITERS_LOOKED_AT or any(v.size == size for v in views):
+        if not is_written or len(ran) > _WRITERS_LOOKED_AT or any(v.size == size for v in views):
             return True
         mask = np.zeros(size, bool)
         for v in views:
             np.ndarray(v.shape, bool, mask, v.offset, v.strides)[...] = True
-        found = np.ndarray(view.shape, bool, mask, view.offset, view.strides).copy()
-        return bool(found.all()) if found.all() or not found.any() else found
+        written = np.ndarray(view.shape, bool, mask, view.offset, view.strides).copy()
+        return bool(written.all()) if written.all() or not written.any() else written
 
     @cached_property
     def _writers(self) -> dict[int, list[int]]:
         """Per storage, the positions of the instructions that write it."""
-        found: dict[int, list[int]] = {s.id: [] for s in self.kernel.storages}
+        writers: dict[int, list[int]] = {s.id: [] for s in self.kernel.storages}
         for position, i in enumerate(self.kernel.instructions):
             for key in {v.storage.id for v in i.written()}:
-                found[key].append(position)
-        return found
+                writers[key].append(position)
+        return writers
 
 
 def _check_alone(kernel: Kernel) -> None:

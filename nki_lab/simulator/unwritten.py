@@ -225,21 +225,21 @@ class Unwritten:
 
     def findings(self, kernel: Kernel, trips: Sequence[int] | None) -> tuple[Finding, ...]:
         """Return what the last run showed and the compiler did not; `trips` is None where it broke off."""
-        found = self._findings.by_key()
-        if not found:
+        by_key = self._findings.by_key()
+        if not by_key:
             return ()
         idle = [] if trips is None else idle_loops(kernel, trips)
         # A run while tracing takes in what the compiler left out because nothing uses it, and what it has decided.
         places = {i.stack for i in kernel.instructions} if self._all else set()
-        known = {(f.stack, _subject(f)) for f in kernel.findings if f.kind == KIND}
+        reported = {(f.stack, _subject(f)) for f in kernel.findings if f.kind == KIND}
         shown = []
-        for about, finding in found:
+        for about, finding in by_key:
             if self._all and type(about) is tuple:
                 if about[1] not in kernel.tracked:
                     continue
                 if about[0] != "result" and finding.stack not in places:
                     continue
-            if (finding.stack, _subject(finding)) in known:
+            if (finding.stack, _subject(finding)) in reported:
                 continue
             why = _left_out(idle, about)
             shown.append(replace(finding, message=finding.message + why))

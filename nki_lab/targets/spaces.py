@@ -52,10 +52,10 @@ def _argument_memory() -> MemoryRegion:
     The official simulator puts them in hbm, with LNC2 in shared_hbm (nki/guides/nki_simulator.rst, How It Works), and
     published kernels ask for the one or the other before they load.
     """
-    made = object.__new__(MemoryRegion)
-    made._name_, made._value_ = SHARED_HBM.name, SHARED_HBM.value
-    made.on_chip = False
-    return made
+    memory = object.__new__(MemoryRegion)
+    memory._name_, memory._value_ = SHARED_HBM.name, SHARED_HBM.value
+    memory.on_chip = False
+    return memory
 
 
 ARGUMENT_HBM = _argument_memory()

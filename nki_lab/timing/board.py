@@ -53,7 +53,7 @@ class Board:
     def settled(self) -> int:
         """Return how many entries have their times; those of a queue get them in order."""
         queues = self.program.queues.values()
-        return sum(bisect_left(own, True, key=lambda n: self.done[n] < 0) for own in queues)
+        return sum(bisect_left(queue, True, key=lambda n: self.done[n] < 0) for queue in queues)
 
 
 def last_unknown(waits: tuple[int, ...], first: int, done: list[int]) -> int:

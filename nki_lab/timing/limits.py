@@ -185,5 +185,5 @@ LIMITS: tuple[Limit, ...] = (
 def warnings(timeline: Timeline) -> Mapping[str, Any]:
     """Make the table Warning: the limits this kernel leans on."""
     leaning = Leaning(timeline)
-    found = [limit for limit in LIMITS if limit.leaned_on(leaning)]
-    return {"message": [f.message for f in found], "category": [f.category for f in found]}
+    limits = [limit for limit in LIMITS if limit.leaned_on(leaning)]
+    return {"message": [f.message for f in limits], "category": [f.category for f in limits]}

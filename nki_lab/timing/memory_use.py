@@ -40,24 +40,24 @@ def allocations(timeline: Timeline, space: MemoryRegion) -> usage.Allocations:
     """
     kernel = timeline.execution.kernel
     addresses = kernel.addresses or {}
-    found, start, end = [], [], []
+    storages, start, end = [], [], []
     spans = _Spans(timeline)
     for key, life in kernel.lifetimes.items():
         storage = kernel.storages[key]
         if storage.buffer is space and key in addresses:
             for first, last in spans.of(life, each=kernel.starts_anew(storage)):
-                found.append((storage, addresses[key]))
+                storages.append((storage, addresses[key]))
                 start.append(first)
                 end.append(last)
     start_ns = to_ns(timeline.start[np.array(start, np.intp)])
     return usage.Allocations(
         start_ns=start_ns,
         end_ns=np.maximum(to_ns(timeline.end[np.array(end, np.intp)]), start_ns),
-        address=np.array([a.byte for _, a in found], dtype=np.int64),
-        size=np.array([s.row_bytes for s, _ in found], dtype=np.int64),
-        partition=np.array([a.partition for _, a in found], dtype=np.int64),
-        partitions=np.array([s.partitions for s, _ in found], dtype=np.int64),
-        tensor=Strings.of([s.name for s, _ in found]),
+        address=np.array([a.byte for _, a in storages], dtype=np.int64),
+        size=np.array([s.row_bytes for s, _ in storages], dtype=np.int64),
+        partition=np.array([a.partition for _, a in storages], dtype=np.int64),
+        partitions=np.array([s.partitions for s, _ in storages], dtype=np.int64),
+        tensor=Strings.of([s.name for s, _ in storages]),
         origin=_origin(timeline, start),
     )
 

@@ -71,8 +71,8 @@ class Origins:
         if iterations is None:
             return [None] * rows, [None] * rows
         depths = np.array([iterations.depth(n) for n in range(len(iterations.entries))] + [0])
-        found = [iterations.innermost[i.ident] for i in self._kernel.instructions]
-        entry = np.array(found, dtype=np.int64)
+        innermost = [iterations.innermost[i.ident] for i in self._kernel.instructions]
+        entry = np.array(innermost, dtype=np.int64)
         return _ids(entry), depths[entry]
 
     def variables(self) -> Mapping[str, Any]:

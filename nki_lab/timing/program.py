@@ -80,11 +80,11 @@ def _part_static_rings(kernel: Kernel, records: list[Record | None]) -> None:
         ends = [t.storage for t in (*i.written(), *i.read())]
         tensor = next((s.id for s in ends if not s.on_chip), ends[0].id)
         number = rings.setdefault(tensor, len(rings)) % kernel.target.dma_rings_per_engine
-        made = parted.get((record, number))
-        if made is None:
+        ring = parted.get((record, number))
+        if ring is None:
             queue = record.queue._replace(number=number)  # type: ignore[union-attr]
-            made = parted[record, number] = record.with_(queue=queue)
-        records[n] = made
+            ring = parted[record, number] = record.with_(queue=queue)
+        records[n] = ring
 
 
 def queues_of(records: Iterable[Record]) -> dict[Queue, list[int]]:
@@ -126,15 +126,15 @@ def _entry_by_entry(
         record = records[position]
         if record is None:  # it only looks, and takes no time
             continue
-        found = [latest[w] for w in waits[position] if w in latest]
+        entries = [latest[w] for w in waits[position] if w in latest]
         if behind.get(record.queue, -1) < barrier:
             behind[record.queue] = barrier
-            found.append(barrier)
+            entries.append(barrier)
         n = len(executed)
         latest[position] = last[record.queue] = n
         executed.append(record)
         positions.append(position)
-        waited.append(tuple(found))
+        waited.append(tuple(entries))
     return Program(positions, executed, waited, queues_of(executed))
 
 

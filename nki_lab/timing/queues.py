@@ -93,9 +93,9 @@ class SharingQueue:
             for w in board.waits[n]:
                 while done[w] < 0:
                     yield last_unknown(board.waits[n], w, done)
-                known = done[w] - (board.hop if records[w].queue is engine else 0)
-                if known > time:
-                    time = known
+                end = done[w] - (board.hop if records[w].queue is engine else 0)
+                if end > time:
+                    time = end
             table = records[n].table
             if table is not None and table != self._loaded:
                 board.table_loads.append((n, self.free))

@@ -55,14 +55,14 @@ class Ring:
         for n in entries:
             time = self.since
             for w in waits[n]:
-                known = done[w]
-                if known < 0:
+                end = done[w]
+                if end < 0:
                     self.ready = NEVER
-                    while known < 0:
+                    while end < 0:
                         yield last_unknown(waits[n], w, done)
-                        known = done[w]
-                if known > time:
-                    time = known
+                        end = done[w]
+                if end > time:
+                    time = end
             self.entry = n
             self.ready = time
             yield None

@@ -75,17 +75,17 @@ class _Collected:
 
 def instruction_rows(timeline: Timeline) -> Rows:
     """Return the rows of the Instruction table."""
-    found = _Collected()
+    collected = _Collected()
     ready = _ready(timeline)
     for record, entries in timeline.entries_by_record.items():
         if record.form.engine is DMA:
             trigger = timeline.trigger[entries]
             kind = Kind(record, TRIGGER, record.moves[0].issuer)
-            found.add(kind, entries, trigger, trigger + record.issue, ready[entries])
+            collected.add(kind, entries, trigger, trigger + record.issue, ready[entries])
         elif record.form.engine is TENSOR:
-            _tensor_rows(timeline, record, entries, ready, found)
+            _tensor_rows(timeline, record, entries, ready, collected)
         else:
-            _engine_rows(timeline, record, entries, ready, found)
+            _engine_rows(timeline, record, entries, ready, collected)
     loads = timeline.board.table_loads
     if loads:
         entries = np.array([n for n, _ in loads])
@@ -97,8 +97,8 @@ def instruction_rows(timeline: Timeline) -> Rows:
             kind = kinds.setdefault(record, Kind(record, TABLE_LOAD, record.form.engine))
             part = slice(n, n + 1)
             end = start[part] + timeline.board.table_load
-            found.add(kind, entries[part], start[part], end, start[part])
-    return _sorted(found, len(timeline.start))
+            collected.add(kind, entries[part], start[part], end, start[part])
+    return _sorted(collected, len(timeline.start))
 
 
 def _ready(timeline: Timeline) -> np.ndarray:
@@ -193,7 +193,7 @@ def _sorted(found: _Collected, entries: int) -> Rows:
     number = np.arange(len(entry))
     last = np.full(entries, -1)
     last[entry] = number
-    own = np.array([k.opcode != TABLE_LOAD for k in found.kinds])[kind]
+    counts = np.array([k.opcode != TABLE_LOAD for k in found.kinds])[kind]
     first = np.full(entries, -1)
-    first[entry[own][::-1]] = number[own][::-1]
+    first[entry[counts][::-1]] = number[counts][::-1]
     return Rows(found.kinds, kind, entry, start, end, ready, first, last)

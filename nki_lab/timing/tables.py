@@ -236,8 +236,8 @@ def _compiled_places(engine: np.ndarray, position: np.ndarray, step: np.ndarray)
     places = np.zeros(len(engine), dtype=np.int64)
     whole = position * (int(step.max(initial=0)) + 2) + step + 1
     for code in np.unique(engine):
-        own = engine == code
-        places[own] = np.unique(whole[own], return_inverse=True)[1]
+        of_engine = engine == code
+        places[of_engine] = np.unique(whole[of_engine], return_inverse=True)[1]
     return places
 
 
@@ -245,8 +245,8 @@ def _ranks(engine: np.ndarray) -> np.ndarray:
     """Return how many earlier rows have the same engine."""
     ranks = np.zeros(len(engine), dtype=np.int64)
     for code in np.unique(engine):
-        own = engine == code
-        ranks[own] = np.arange(int(own.sum()))
+        of_engine = engine == code
+        ranks[of_engine] = np.arange(int(of_engine.sum()))
     return ranks
 
 
@@ -269,8 +269,10 @@ _TRAFFIC = (
 
 def _work(kinds: list[Kind], target: Any) -> dict[str, np.ndarray]:
     """Return per kind the bytes it moves and the operations it performs."""
-    found = [traffic_of(kind, target) for kind in kinds]
-    return {name: np.array([getattr(t, name) for t in found], dtype=np.int64) for name in _TRAFFIC}
+    traffic = [traffic_of(kind, target) for kind in kinds]
+    return {
+        name: np.array([getattr(t, name) for t in traffic], dtype=np.int64) for name in _TRAFFIC
+    }
 
 
 def flow_table(timeline: Timeline, rows: Rows) -> Mapping[str, Any]:
@@ -365,10 +367,10 @@ def deals_of(timeline: Timeline) -> Deals:
 
 
 def _deals(record: Record, target: Target) -> list[Deal]:
-    found = []
+    deals = []
     for move in record.moves:
         most, size = busiest_engine(move, target)
         moved = max(move.bytes_read, move.bytes_written)
         packets = max(1, min(round(moved / size), most * engines_used(move, target)))
-        found.append(Deal(min(most, packets), packets, move.bytes_read, move.bytes_written))
-    return found
+        deals.append(Deal(min(most, packets), packets, move.bytes_read, move.bytes_written))
+    return deals

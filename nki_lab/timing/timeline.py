@@ -82,11 +82,11 @@ class Timeline:
         )
         order = np.argsort(codes, kind="stable")
         cuts = np.searchsorted(codes[order], np.arange(len(number) + 1))
-        found = {
+        entries = {
             record: order[low:high]
             for record, low, high in zip(number, cuts[:-1], cuts[1:], strict=True)
         }
-        return {r: e for r, e in found.items() if self.positions[e[0]] != LOOP_TRIP}
+        return {r: e for r, e in entries.items() if self.positions[e[0]] != LOOP_TRIP}
 
     @cached_property
     def transfers(self) -> np.ndarray:

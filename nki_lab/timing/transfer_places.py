@@ -42,8 +42,8 @@ def places(kernel: Kernel, positions: np.ndarray, ends: Ends) -> Mapping[str, An
         ):
             there = np.zeros(count, dtype=bool)
             there[list(known)] = True
-            made = Texts(count, _writer(kernel, views, write))
-            columns[name] = Strings(np.where(there[positions], positions, -1), made)
+            texts = Texts(count, _writer(kernel, views, write))
+            columns[name] = Strings(np.where(there[positions], positions, -1), texts)
     return columns
 
 

@@ -109,13 +109,13 @@ def _meetings(execution: Execution, program: Program, core: int) -> dict[Hashabl
     instructions = execution.kernel.instructions
     if not any(i.definition.meets for i in instructions):
         return {}
-    found: dict[Hashable, list[int]] = defaultdict(list)
+    meetings: dict[Hashable, list[int]] = defaultdict(list)
     for entry, position in enumerate(program.positions):
         if position != LOOP_TRIP:
             i = instructions[position]
             if i.definition.meets and not meets_itself(i, core):
-                found[i.definition.name, pipe_of(i)].append(entry)
-    return found
+                meetings[i.definition.name, pipe_of(i)].append(entry)
+    return meetings
 
 
 def _with_partner(program: Program, entries: list[int]) -> _Met:

@@ -189,18 +189,18 @@ def entries_of_line(timeline: Timeline, place: str) -> np.ndarray:
     labels = [label_of(span) or "" for span in spans]
     wanted = [place in (label, label.rpartition(":")[2]) for label in labels]
     positions = timeline.positions
-    found = np.flatnonzero(
+    entries = np.flatnonzero(
         (positions != LOOP_TRIP) & np.array(wanted, dtype=bool)[codes[positions]]
         if len(codes)
         else positions < 0
     )
-    if not len(found):
-        known = [label for label in dict.fromkeys(labels) if label]
+    if not len(entries):
+        lines = [label for label in dict.fromkeys(labels) if label]
         raise UnknownOption(
             f"no instruction comes from line {place}",
-            help=close_matches(place, known) or f"lines are {', '.join(known[:8])}",
+            help=close_matches(place, lines) or f"lines are {', '.join(lines[:8])}",
         )
-    return found
+    return entries
 
 
 def check_changes(names: Sequence[str]) -> None:

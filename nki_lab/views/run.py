@@ -274,11 +274,11 @@ class Access:
 
 def element_numbers(shape: Sequence[int], strides: Sequence[int], offset: int) -> np.ndarray:
     """Return the number of every element that strides lead to from an offset, in the shape of the view."""
-    found = np.full(tuple(shape), offset, dtype=np.int64)
+    numbers = np.full(tuple(shape), offset, dtype=np.int64)
     for axis, (size, stride) in enumerate(zip(shape, strides, strict=True)):
         along = np.arange(size, dtype=np.int64) * stride
-        found += along.reshape(-1, *(1,) * (len(shape) - axis - 1))
-    return found
+        numbers += along.reshape(-1, *(1,) * (len(shape) - axis - 1))
+    return numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,8 +314,8 @@ class Listing:
 def contracted(accesses: Sequence[Access]) -> str:
     """Return the name of the axis that is summed over: two operands have it, and no result; "" for none."""
     read = [name for a in accesses if a.way == "reads" for name in set(a.names) if name]
-    made = {name for a in accesses if a.way != "reads" for name in a.names}
-    return next((name for name in read if read.count(name) > 1 and name not in made), "")
+    written = {name for a in accesses if a.way != "reads" for name in a.names}
+    return next((name for name in read if read.count(name) > 1 and name not in written), "")
 
 
 #: What is said of a run that keeps no way to compute it again.

@@ -32,7 +32,7 @@ def comparison_lines(first: ViewData, second: ViewData, limit: int | None = None
         {place.label: place.text.strip() for place in run.lines[1]} if run.lines else {}
         for run in (first, second)
     ]
-    found = compare_profiles(
+    comparison = compare_profiles(
         first.profile, second.profile, lambda run, place: texts[run].get(place, "")
     )
-    return cut(str(found).split("\n"), limit)
+    return cut(str(comparison).split("\n"), limit)

@@ -29,10 +29,10 @@ _MEMORY_PITCH = 1 << 20  # more than any partition holds
 def dependences(kernel: Kernel) -> list[tuple[int, ...]]:
     """Return, per instruction, the earlier ones it must follow in whatever order the rest runs."""
     pairs = dependences_of(kernel)
-    found: list[set[int]] = [set() for _ in kernel.instructions]
+    followed: list[set[int]] = [set() for _ in kernel.instructions]
     for before, after in zip(pairs.before.tolist(), pairs.after.tolist(), strict=True):
-        found[after].add(before)
-    return [tuple(sorted(some)) for some in found]
+        followed[after].add(before)
+    return [tuple(sorted(some)) for some in followed]
 
 
 def dependences_of(kernel: Kernel, ordered: bool = False) -> Dependences:
@@ -45,11 +45,11 @@ def dependences_of(kernel: Kernel, ordered: bool = False) -> Dependences:
     needed: list[int] = []
     others: list[int] = []
     counts: list[tuple[int, int, int]] = []
-    for n, found, flows in _one_by_one(kernel, place, ordered):
-        found -= flows
+    for n, followed, flows in _one_by_one(kernel, place, ordered):
+        followed -= flows
         needed.extend(flows)
-        others.extend(found)
-        counts.append((n, len(flows), len(found)))
+        others.extend(followed)
+        counts.append((n, len(flows), len(followed)))
     positions, *lengths = np.array(counts, np.int32).reshape(-1, 3).T
     quick = dependences_in(kernel, place)
     results = np.zeros(len(needed) + len(others), bool)
@@ -109,35 +109,35 @@ def _one_by_one(
         others = [] if address is None else occupants[storage.buffer].replace(storage, address)
         group = roots.get(key)
         if group is not None:
-            known = uses.setdefault(("group", group), Uses(pitch=_MEMORY_PITCH))
+            earlier = uses.setdefault(("group", group), Uses(pitch=_MEMORY_PITCH))
         elif address is None:
-            known = Uses()
+            earlier = Uses()
         elif len(others) == 1 and uses[others[0].id].become(storage, address):
-            uses[key] = known = uses[others[0].id]
-            return known
+            uses[key] = earlier = uses[others[0].id]
+            return earlier
         else:
-            known = Uses(address, storage.row_bytes, storage.partitions)
-        uses[key] = known
+            earlier = Uses(address, storage.row_bytes, storage.partitions)
+        uses[key] = earlier
         for other in others:
-            if uses[other.id] is not known:
-                known.inherit(uses[other.id], storage, addresses[key])
-        return known
+            if uses[other.id] is not earlier:
+                earlier.inherit(uses[other.id], storage, addresses[key])
+        return earlier
 
     for n in range(len(instructions)) if position_of else np.flatnonzero(chosen).tolist():
         i = instructions[n]
-        found: set[int] = set()
+        followed: set[int] = set()
         flows: set[int] = set()
         form = i.form
         if i.definition.observes:
             if ordered:  # it takes no time, and nothing waits for it
                 continue
-            found.update(state_users.get(_OBSERVED, ()))
+            followed.update(state_users.get(_OBSERVED, ()))
             state_users[_OBSERVED] = [n]
         args = i.args
         queue = form.engine if ordered and form.engine is not DMA else None
         for position in form.reads:
             updated = position in form.writes
-            sources = found if updated else flows
+            sources = followed if updated else flows
             value = args[position]
             for view in value if type(value) is tuple else (value,):
                 storage = view.storage
@@ -145,8 +145,8 @@ def _one_by_one(
                     box = view.box or footprint(view)
                     if storage.id in roots:
                         box = _moved(box, addresses[storage.id])
-                    known = uses.get(storage.id) or first_uses(storage)
-                    known.read(box, n, sources, None if updated else queue)
+                    earlier = uses.get(storage.id) or first_uses(storage)
+                    earlier.read(box, n, sources, None if updated else queue)
         if form.dynamic:
             for dynamic in i.dynamic():
                 index = dynamic.index
@@ -154,8 +154,8 @@ def _one_by_one(
                     box = footprint(index)
                     if index.storage.id in roots:
                         box = _moved(box, addresses[index.storage.id])
-                    known = uses.get(index.storage.id) or first_uses(index.storage)
-                    known.read(box, n, flows)
+                    earlier = uses.get(index.storage.id) or first_uses(index.storage)
+                    earlier.read(box, n, flows)
         for position in form.writes:
             value = args[position]
             for view in value if type(value) is tuple else (value,):
@@ -165,28 +165,28 @@ def _one_by_one(
                 box = view.box or footprint(view)
                 if storage.id in roots:
                     box = _moved(box, addresses[storage.id])
-                known = uses.get(storage.id) or first_uses(storage)
-                known.write(box, n, found)
+                earlier = uses.get(storage.id) or first_uses(storage)
+                earlier.write(box, n, followed)
         if form.dynamic or form.registers or form.registers_set:
             for register in i.registers_read():
                 flows.update(state_users.get((register, WRITE), ()))
                 state_users.setdefault((register, READ), []).append(n)
             for register in i.registers_written():
-                found.update(state_users.pop((register, READ), ()))
-                found.update(state_users.get((register, WRITE), ()))
+                followed.update(state_users.pop((register, READ), ()))
+                followed.update(state_users.get((register, WRITE), ()))
                 state_users[register, WRITE] = [n]
         for state, role in form.state:
             users = state_users.setdefault(state, [])
-            found.update(users)
+            followed.update(users)
             if role != READ:
                 users.clear()
             users.append(n)
         for producer in i.after:
             if producer.ident in position_of:  # else it was removed
                 flows.add(position_of[producer.ident])
-        found.discard(n)
+        followed.discard(n)
         flows.discard(n)
-        yield n, found, flows
+        yield n, followed, flows
 
 
 def _shared_roots(kernel: Kernel) -> dict[int, int]:

@@ -56,17 +56,17 @@ def overlapping(kernel: Kernel, fixed: dict[int, Address]) -> list[Pair]:
 
 def groups(pairs: list[Pair]) -> tuple[frozenset[int], ...]:
     """Return the sets of storages that are linked by pairs."""
-    found: list[set[int]] = []
+    groups: list[set[int]] = []
     for pair in pairs:
         joined = set(pair)
         rest = []
-        for group in found:
+        for group in groups:
             if group & joined:
                 joined |= group
             else:
                 rest.append(group)
-        found = [*rest, joined]
-    return tuple(frozenset(g) for g in found)
+        groups = [*rest, joined]
+    return tuple(frozenset(g) for g in groups)
 
 
 def share_bytes(x: Storage, y: Storage) -> bool:
@@ -94,10 +94,10 @@ def _conflict(x: Storage, y: Storage) -> NkiError:
 def _where(s: Storage) -> str:
     assert s.address is not None
     partition, byte = s.address
-    made = f", made at {Span.of(s.stack[0])}" if s.stack else ""
+    place = f", made at {Span.of(s.stack[0])}" if s.stack else ""
     return (
         f"`{s.name}`: bytes {byte} to {byte + s.row_bytes} of partitions {partition} to"
-        f" {partition + s.partitions}{made}"
+        f" {partition + s.partitions}{place}"
     )
 
 

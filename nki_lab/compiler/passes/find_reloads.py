@@ -90,10 +90,10 @@ def find_reloads(kernel: Kernel, options: Choices) -> Kernel:
             is_load = alone or source.storage.origin != "temporary"
         if is_load:
             what = (form, source.storage.id, source.offset)
-            known = copies.get(what)
-            if known is not None and known.loop == loops[n]:
+            held = copies.get(what)
+            if held is not None and held.loop == loops[n]:
                 seen = again.get(id(i.stack)) or again.setdefault(
-                    id(i.stack), _Again(known, i.stack)
+                    id(i.stack), _Again(held, i.stack)
                 )
                 seen.times += 1
                 seen.bytes += source.size * source.dtype.itemsize

@@ -105,7 +105,7 @@ class Sharing(NamedTuple):
 def _elsewhere(kernel: Kernel, same: dict[int, Storage]) -> dict[int, _Elsewhere]:
     """Return what a core writes of shared tensors, by the other core's id; `same` gives the other's storage."""
     loops = _Loops(kernel)
-    found = {storage.id: _Elsewhere([], False) for storage in same.values()}
+    elsewhere = {storage.id: _Elsewhere([], False) for storage in same.values()}
     for n, i in enumerate(kernel.instructions):
         for position in i.form.writes if not loops.never(n) else ():
             value = i.args[position]
@@ -116,12 +116,12 @@ def _elsewhere(kernel: Kernel, same: dict[int, Storage]) -> dict[int, _Elsewhere
                 part = _facts(i.form).written.get(position)
                 keeps = position in _facts(i.form).keeping
                 if view.dynamic is not None or keeps or not loops.certain(n, view.storage):
-                    found[storage.id] = found[storage.id]._replace(uncertain=True)
+                    elsewhere[storage.id] = elsewhere[storage.id]._replace(uncertain=True)
                     continue
                 view = view if part is None else part(i, view)
                 moved = NkiTensor._make(storage, view.shape, view.strides, view.offset, view.dtype)
-                found[storage.id].views.append(moved)
-    return found
+                elsewhere[storage.id].views.append(moved)
+    return elsewhere
 
 
 def _look_at(kernel: Kernel, elsewhere: dict[int, _Elsewhere] | None = None) -> _Sight:

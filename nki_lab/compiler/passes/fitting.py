@@ -48,7 +48,9 @@ def changes_that_fit(
             if _peak({**uses, **halved}) <= capacity:
                 yield f"make {_tiles(s, twins)} bfloat16"
     for s in live:
-        others = chain.from_iterable(found for key, found in uses.items() if key != s.id)
+        others = chain.from_iterable(
+            uses_of_other for key, uses_of_other in uses.items() if key != s.id
+        )
         room = capacity - sum(size for size, first, last in others if first <= moment <= last)
         elements = room // s.dtype.itemsize
         smaller = {s.id: [(elements * s.dtype.itemsize, *kernel.lifetimes[s.id])]}
@@ -107,10 +109,10 @@ def _smaller(tile: Storage, count: int, spare: int, bank: int) -> Iterator[int]:
 
 
 def _with(storage: Storage, **changes: object) -> Storage:
-    made = copy.copy(storage)
+    changed = copy.copy(storage)
     for name, value in changes.items():
-        setattr(made, name, value)
-    return made
+        setattr(changed, name, value)
+    return changed
 
 
 def _later_loads(

@@ -74,9 +74,9 @@ class ImpliedWaits:
         if lane >= 0:
             self._latest[lane] = clock
             for transfer in moved:
-                known = self._known.setdefault(transfer, [])
-                if all(engine != lane for engine, _ in known):
-                    known.append((lane, n))
+                implied = self._known.setdefault(transfer, [])
+                if all(engine != lane for engine, _ in implied):
+                    implied.append((lane, n))
         elif moved:
             self._chained[n] = tuple(k for k in kept if k < n and lanes[k] < 0)
         return tuple(kept)

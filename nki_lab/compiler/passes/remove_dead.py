@@ -64,15 +64,15 @@ def _spliced(kept: Iterable[Instruction], dead: Sequence[Instruction]) -> tuple[
 def _alive(
     producers: Sequence[Instruction], gone: Mapping[int, Instruction]
 ) -> tuple[Instruction, ...]:
-    found: dict[int, Instruction] = {}
+    alive: dict[int, Instruction] = {}
     pending = [*producers]
     while pending:
         producer = pending.pop()
         if producer.ident in gone:
             pending += gone[producer.ident].after
         else:
-            found[producer.ident] = producer
-    return tuple(found[ident] for ident in sorted(found))
+            alive[producer.ident] = producer
+    return tuple(alive[ident] for ident in sorted(alive))
 
 
 def _stays(form: Form) -> bool:

@@ -40,6 +40,6 @@ def in_new_order(kernel: Kernel, moved: Sequence[tuple[range, Sequence[int]]]) -
     for part, positions in moved:
         assert len(positions) == len(part), "an instruction waits for a later one"
         order[part.start : part.stop] = positions
-    made = kernel.with_instructions([kernel.instructions[n] for n in order])
+    reordered = kernel.with_instructions([kernel.instructions[n] for n in order])
     pairs = kernel.dependences
-    return made if pairs is None else made.with_(dependences=pairs.moved(order))
+    return reordered if pairs is None else reordered.with_(dependences=pairs.moved(order))

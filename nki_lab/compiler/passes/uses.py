@@ -224,7 +224,7 @@ def _position(use: Use) -> int:
 
 
 def _uncovered(uses: list[Use], box: Footprint, found: set[int]) -> list[Use]:
-    left = []
+    uncovered = []
     for use in uses:
         other, at = use
         if other is box:  # tiles are mostly used as a whole
@@ -232,10 +232,10 @@ def _uncovered(uses: list[Use], box: Footprint, found: set[int]) -> list[Use]:
         elif overlap(other, box):
             found.add(at)
             if not covers(box, other):
-                left.append(use)
+                uncovered.append(use)
         else:
-            left.append(use)
-    return left
+            uncovered.append(use)
+    return uncovered
 
 
 def _rectangle(box: Footprint, pitch: int) -> Rectangle:

@@ -42,7 +42,7 @@ def whole_places(kernel: Kernel) -> np.ndarray:
 
 def _meeting(kernel: Kernel, place: np.ndarray) -> list[int]:
     """Return the numbers of the places some of whose bytes belong to other ones, too."""
-    found: set[int] = set()
+    meeting: set[int] = set()
     for space in (SBUF, PSUM):
         ranges = set()
         for key, address in (kernel.addresses or {}).items():
@@ -52,10 +52,10 @@ def _meeting(kernel: Kernel, place: np.ndarray) -> list[int]:
         end, last = -1, -1
         for low, high, number in sorted(ranges):
             if low < end:
-                found |= {number, last}
+                meeting |= {number, last}
             if high > end:
                 end, last = high, number
-    return sorted(found - {-1})
+    return sorted(meeting - {-1})
 
 
 def dependences_in(kernel: Kernel, place: np.ndarray) -> Dependences:

@@ -201,8 +201,8 @@ class Literals(Tokens):
 
     def __init__(self, text: str, names: Mapping[str, Any]) -> None:
         super().__init__(text)
-        known = [*Engine, *MemoryRegion, *DTYPES.values()]
-        self.names: dict[str, Any] = {**{repr(value): value for value in known}, **names}
+        members = [*Engine, *MemoryRegion, *DTYPES.values()]
+        self.names: dict[str, Any] = {**{repr(value): value for value in members}, **names}
         self.depth = 0
 
     def deeper(self, token: Token) -> None:

@@ -276,12 +276,12 @@ class _Parser:
         if definition is None:
             near = close_matches(called, self.definitions)
             w.fail("the name of an instruction", token, near)
-        made = self.emit(definition, self.arguments(definition, token), token)
+        instruction = self.emit(definition, self.arguments(definition, token), token)
         start = w.next
         if w.skip("on"):
-            self.place(made, start)
+            self.place(instruction, start)
         if w.skip("after"):
-            made.after = tuple(i for _, i in self.earlier())
+            instruction.after = tuple(i for _, i in self.earlier())
         start = w.next
         waits = tuple(k for k, _ in self.earlier()) if w.skip("waits") else ()
         if self.waits is not None:
@@ -291,9 +291,9 @@ class _Parser:
         if name is not None:
             if str(name) in self.labels:
                 w.refuse(f"there is already an instruction #{name}", label)
-            self.labels[str(name)] = self.count, made
+            self.labels[str(name)] = self.count, instruction
         self.count += 1
-        return made
+        return instruction
 
     def arguments(self, definition: Definition, call: Token) -> tuple[Any, ...]:
         w = self.words

@@ -70,12 +70,12 @@ class LoopIterations(tuple[Iteration, ...]):
         if len(loops) == 1:
             return text_of(self._each())
         lines = [_HEAD.format("loop, mean of an iteration", "times", *_COLUMNS)]
-        for (place, variable), found in loops.items():
+        for (place, variable), iterations in loops.items():
             means = [
-                sum(values) / len(found)
-                for values in zip(*((i.instructions, *_times(i)) for i in found), strict=True)
+                sum(values) / len(iterations)
+                for values in zip(*((i.instructions, *_times(i)) for i in iterations), strict=True)
             ]
-            lines.append(_row(f"{variable} ({place})", len(found), means))
+            lines.append(_row(f"{variable} ({place})", len(iterations), means))
         return text_of(cut(lines, ANSWER_LINES))
 
     __repr__ = __str__

@@ -151,10 +151,10 @@ def _table(
     try:
         with arrow_errors(pa):
             wanted = [c for c in file.schema_arrow.names if c in fields]
-            found = read_rows(pa, file, wanted if columns is None else columns, rows)
+            table = read_rows(pa, file, wanted if columns is None else columns, rows)
             return {
-                column: _column(pa, found[column].combine_chunks(), fields[column])
-                for column in found.column_names
+                column: _column(pa, table[column].combine_chunks(), fields[column])
+                for column in table.column_names
             }
     except (ValueError, TypeError, OverflowError, KeyError):
         raise _damaged(folder, name) from None

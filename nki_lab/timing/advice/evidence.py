@@ -116,11 +116,11 @@ class Evidence:
             for number in np.unique(lines).tolist():
                 key = (record.queue, record.costs, number)
                 parts.setdefault(key, []).append((record, entries[lines == number]))
-        found = []
+        groups = []
         for (_, _, number), same in parts.items():
-            entries = np.sort(np.concatenate([own for _, own in same]))
-            found.append(Group(self.records[int(entries[0])], number, entries))
-        return sorted(found, key=lambda group: int(group.entries[0]))
+            entries = np.sort(np.concatenate([entries_of_record for _, entries_of_record in same]))
+            groups.append(Group(self.records[int(entries[0])], number, entries))
+        return sorted(groups, key=lambda group: int(group.entries[0]))
 
     def groups_of(self, engine: Engine) -> list[Group]:
         """Return the groups that an engine, or DMA, runs."""
@@ -164,13 +164,13 @@ class Evidence:
     def _ends(self) -> tuple[list[int], list[int]]:
         """Per instruction the accesses in `touches` that write first, and that only read first; -1 for none."""
         touches = self.kernel.touches
-        found = []
+        ends = []
         for chosen in (touches.writes, touches.reads & ~touches.writes):
             first = np.full(len(self.kernel.instructions), -1)
             access = np.flatnonzero(chosen)[::-1]
             first[touches.at[access]] = access
-            found.append(first.tolist())
-        return found[0], found[1]
+            ends.append(first.tolist())
+        return ends[0], ends[1]
 
     def ends(self, entry: int) -> tuple[NkiTensor, NkiTensor]:
         """Return the tensors that a transfer writes and reads."""

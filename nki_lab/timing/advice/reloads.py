@@ -40,17 +40,17 @@ class _Loads:
 
 def _find(evidence: Evidence) -> Iterator[Proposal]:
     loads, input_of = _collect(evidence)
-    repeated = [found for found in loads.values() if found.factor >= LEAST_FACTOR]
+    repeated = [load for load in loads.values() if load.factor >= LEAST_FACTOR]
     if not repeated:
         return
     served = _served(evidence, input_of)
     room = evidence.target.sbuf_usable_bytes_per_partition
-    for found in repeated:
-        between = int(np.median(found.between))
-        name = found.storage.name
+    for load in repeated:
+        between = int(np.median(load.between))
+        name = load.storage.name
         message = (
-            f"`{name}` is loaded {found.factor:.1f} times over: {size(found.bytes)} in "
-            f"{counted(len(found.entries), 'transfer')} for {size(found.bytes - found.bytes_again)}"
+            f"`{name}` is loaded {load.factor:.1f} times over: {size(load.bytes)} in "
+            f"{counted(len(load.entries), 'transfer')} for {size(load.bytes - load.bytes_again)}"
         )
         bound = ""
         if between <= room:
@@ -62,7 +62,7 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
         else:
             message += f"; {size(between)} per partition lie between, and SBUF has {size(room)}"
             bound = "as if every part were loaded once, for which SBUF has no room"
-            if served[found.storage.id] / found.bytes < SERVES_SEVERAL:
+            if served[load.storage.id] / load.bytes < SERVES_SEVERAL:
                 help = (
                     "block the free dimensions: compute several tiles of the result at a time, so that a part of "
                     f"`{name}` serves all of them while it is in SBUF"
@@ -72,13 +72,13 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
                     "block all dimensions: with the contracted dimension cut too, larger blocks fit into SBUF, and "
                     f"each part of `{name}` serves more tiles of the result"
                 )
-        again = np.array(found.again, dtype=np.int64)
+        again = np.array(load.again, dtype=np.int64)
         yield Proposal(message, help, again, changes=((again, None),), bound=bound)
 
 
 def _collect(evidence: Evidence) -> tuple[dict[int, _Loads], dict[int, int]]:
     """Return the loads of every input, and for every tile the input it was loaded from."""
-    found: dict[int, _Loads] = {}
+    loads: dict[int, _Loads] = {}
     latest: dict[object, int] = {}  # part -> bytes per partition loaded up to it
     input_of: dict[int, int] = {}
     loaded = 0
@@ -92,21 +92,21 @@ def _collect(evidence: Evidence) -> tuple[dict[int, _Loads], dict[int, int]]:
         loaded += rows[record]
         if storage.id in written or record.form.dynamic or record.moves[0].inputs > 1:
             continue
-        own = found.get(storage.id)
-        if own is None:
-            own = found[storage.id] = _Loads(storage)
+        loads_of_storage = loads.get(storage.id)
+        if loads_of_storage is None:
+            loads_of_storage = loads[storage.id] = _Loads(storage)
         input_of[tile.storage.id] = storage.id
-        own.entries.append(entry)
+        loads_of_storage.entries.append(entry)
         moved = record.moves[0].bytes_read
-        own.bytes += moved
+        loads_of_storage.bytes += moved
         part = (storage.id, source.offset, record.form)
         before = latest.get(part)
         if before is not None:
-            own.again.append(entry)
-            own.bytes_again += moved
-            own.between.append(loaded - before)
+            loads_of_storage.again.append(entry)
+            loads_of_storage.bytes_again += moved
+            loads_of_storage.between.append(loaded - before)
         latest[part] = loaded
-    return found, input_of
+    return loads, input_of
 
 
 def _served(evidence: Evidence, input_of: dict[int, int]) -> dict[int, int]:

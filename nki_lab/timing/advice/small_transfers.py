@@ -93,11 +93,11 @@ def _enough(target: Target, issue: int, partitions: int) -> int:
 
 def _by_tensor(evidence: Evidence, group: Group) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the entries of a group by the tensor in device memory that they load from or store to."""
-    found: dict[int, tuple[str, list[int]]] = {}
+    by_tensor: dict[int, tuple[str, list[int]]] = {}
     for entry in group.entries.tolist():
         tensor = next(t for t in evidence.ends(entry) if not t.storage.on_chip)
-        found.setdefault(tensor.storage.id, (tensor.name, []))[1].append(entry)
-    for name, entries in found.values():
+        by_tensor.setdefault(tensor.storage.id, (tensor.name, []))[1].append(entry)
+    for name, entries in by_tensor.values():
         yield name, np.array(entries, dtype=np.int64)
 
 

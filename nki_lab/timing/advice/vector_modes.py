@@ -110,8 +110,8 @@ def _faster(evidence: Evidence, record: Record, ways: tuple[_Way, ...]) -> Recor
             tensor = way.change(tensor)
         return tensor
 
-    made = evidence.with_tensors(record, change)
-    return made if made.interval < record.interval else None
+    changed = evidence.with_tensors(record, change)
+    return changed if changed.interval < record.interval else None
 
 
 def _proposal(group: Group, faster: Record, ways: tuple[_Way, ...]) -> Proposal:

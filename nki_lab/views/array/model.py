@@ -37,23 +37,23 @@ def array_list(data: ViewData) -> bytes:
 
 def array_product(data: ViewData, position: int) -> bytes:
     """Return one product with its sizes, times, and the values of its operands where they are known, packed."""
-    found = matmul_of(data, position)
-    if found is None:
+    product = matmul_of(data, position)
+    if product is None:
         return pack({"position": position, "problem": "this instruction multiplies nothing"})
-    k, m, n = found.sizes
+    k, m, n = product.sizes
     target = data.profile.target
     meta: dict[str, Any] = {
         "position": position,
-        "text": found.text,
-        **place_entry(found.place),
+        "text": product.text,
+        **place_entry(product.place),
         "sizes": [k, m, n],
-        "adds": found.adds,
+        "adds": product.adds,
         "rows": target.pe_rows,
         "columns": target.pe_columns,
         "loads": target.load_stationary_columns_per_cycle,
         "operands": {
             name: {"text": access.text, "dtype": access.dtype, "shape": list(access.shape)}
-            for name, access in _operands(found).items()
+            for name, access in _operands(product).items()
         },
         "times": times_text(matmul_times(data, position)),
         "ghz": target.tensor_ghz,
@@ -61,7 +61,7 @@ def array_product(data: ViewData, position: int) -> bytes:
     }
     arrays = {}
     notes = []
-    for name, access in _operands(found).items():
+    for name, access in _operands(product).items():
         values, note = _values(data, access, position, after=name == "dst")
         notes.append(note)
         if values is not None:

@@ -19,18 +19,18 @@ def array_picture(
 ) -> bytes:
     """Return the first product on the multiplier array: what streams in, what is held, what comes out."""
     positions = data.products
-    found = matmul_of(data, int(positions[0])) if len(positions) else None
+    product = matmul_of(data, int(positions[0])) if len(positions) else None
     side = 260
     top = 3 * _MARGIN + 4 * _LINE
-    picture = paper(WIDTH, top + (_LINE if found is None else side + 150), theme)
+    picture = paper(WIDTH, top + (_LINE if product is None else side + 150), theme)
     heading(picture, data, line=_LINE)
-    if found is None:
+    if product is None:
         picture.text(_MARGIN, top, "no instruction multiplies on the Tensor engine's array", FAINT)
         return picture.done()
-    k, m, n = found.sizes
+    k, m, n = product.sizes
     target = data.profile.target
-    picture.text(_MARGIN, _MARGIN + 2 * _LINE, cut(f"{found.position}: {found.text}", _ROOM))
-    times = times_text(matmul_times(data, found.position))
+    picture.text(_MARGIN, _MARGIN + 2 * _LINE, cut(f"{product.position}: {product.text}", _ROOM))
+    times = times_text(matmul_times(data, product.position))
     used = k * m / (target.pe_rows * target.pe_columns)
     facts = f"K = {k} (summed over), M = {m}, N = {n}; {min(used, 1):.0%} of the array; {times}"
     picture.text(_MARGIN, _MARGIN + 3 * _LINE, cut(facts, _ROOM), FAINT)
@@ -50,16 +50,16 @@ def array_picture(
         picture.fill(x + wide / 2 - step / 2, top + side + 38 - step, step + 1, 1, FAINT)
     right = x + side + _MARGIN
     for text, y in (
-        (f"stationary {found.stationary.text}", top),
+        (f"stationary {product.stationary.text}", top),
         (f"K x M = {k} x {m}", top + _LINE),
         ("it stays in the multipliers", top + 2 * _LINE),
         ("grey ones are not used" if used < 1 else "", top + 3 * _LINE),
-        (f"sums in PSUM: {found.dst.text}", top + side + 40),
+        (f"sums in PSUM: {product.dst.text}", top + side + 40),
         (f"M x N = {m} x {n}", top + side + 40 + _LINE),
     ):
         picture.text(right, y, cut(text, (WIDTH - right - _MARGIN) // LETTER), INK)
     low = top + high + 6
     room = int(x - left) // LETTER
-    picture.text(left, low, cut(f"moving {found.moving.text} streams in", room))
+    picture.text(left, low, cut(f"moving {product.moving.text} streams in", room))
     picture.text(left, low + _LINE, cut(f"K x N = {k} x {n}", room))
     return picture.done()

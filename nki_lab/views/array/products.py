@@ -44,13 +44,13 @@ class Matmul:
 
 def matmul_of(data: ViewData, position: int) -> Matmul | None:
     """Return the product that an instruction computes, or None where it is no such instruction."""
-    found = data.accesses(position)
-    summed = contracted(found)
-    result = next((a for a in found if a.way != "reads" and all(a.names)), None)
+    accesses = data.accesses(position)
+    summed = contracted(accesses)
+    result = next((a for a in accesses if a.way != "reads" and all(a.names)), None)
     if not summed or result is None:
         return None
-    one = next(a for a in found if a.names == (summed, result.names[0]))
-    other = next(a for a in found if a.names == (summed, result.names[1]))
+    one = next(a for a in accesses if a.names == (summed, result.names[0]))
+    other = next(a for a in accesses if a.names == (summed, result.names[1]))
     operation = data.operations[position]
     return Matmul(position, operation.text, operation.place, one, other, result)
 
@@ -73,21 +73,21 @@ def matmul_times(
     opcode = profile.strings("Instruction", "opcode")
     start = profile.numbers("Instruction", "start_ts")
     lasts = profile.numbers("Instruction", "duration_ns")
-    found: list[tuple[str, int]] = []
+    times: list[tuple[str, int]] = []
     for row in rows[np.argsort(start[rows], kind="stable")].tolist():
         name = opcode[row] or ""
         # A loop runs it again: the same opcodes follow from the start.
-        if found and name == found[0][0] and len({n for n, _ in found}) > 1:
+        if times and name == times[0][0] and len({n for n, _ in times}) > 1:
             break
-        found.append((name, int(lasts[row])))
-    return found
+        times.append((name, int(lasts[row])))
+    return times
 
 
 def times_text(times: Sequence[tuple[str, int]]) -> str:
     """Say what `matmul_times` gives; what repeats is counted: "LDWEIGHTS 54 ns, 4 x MATMUL 859 ns"."""
-    found = Counter(times)
+    counts = Counter(times)
     return ", ".join(
-        f"{f'{n} x ' if n > 1 else ''}{name} {ns:,} ns" for (name, ns), n in found.items()
+        f"{f'{n} x ' if n > 1 else ''}{name} {ns:,} ns" for (name, ns), n in counts.items()
     )
 
 
@@ -100,10 +100,10 @@ def matmul_text(data: ViewData, limit: int | None) -> list[str]:
     rows = []
     known = positions(data.profile)
     for position in data.products[:limit].tolist():
-        found = matmul_of(data, position)
-        if found is None:
+        product = matmul_of(data, position)
+        if product is None:
             continue
-        k, m, n = found.sizes
+        k, m, n = product.sizes
         times = matmul_times(data, position, known)
         rows.append(
             (
@@ -113,7 +113,7 @@ def matmul_text(data: ViewData, limit: int | None) -> list[str]:
                 f"{m} x {n}",
                 f"{min(k * m / cells, 1):.0%}",
                 f"{sum(ns for _, ns in times):,}" if times else "",
-                found.place.label if found.place else "",
+                product.place.label if product.place else "",
             )
         )
     heads = (

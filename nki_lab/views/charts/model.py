@@ -157,8 +157,8 @@ def roofline(*results: Any) -> ScatterChart:
     profiles = [_profile(result) for result in results]
     if len({profile.target.name for profile in profiles}) != 1:
         raise ValueError("a roofline has the roofs of one chip: give runs of one target")
-    found = [(profile, limits_of(profile)) for profile in profiles]
-    placed = [(p, r) for p, r in found if r.flops and r.intensity]
+    limits = [(profile, limits_of(profile)) for profile in profiles]
+    placed = [(p, r) for p, r in limits if r.flops and r.intensity]
     if not placed:
         raise ValueError(
             "no run moves bytes of HBM and uses the Tensor engine; print(result.roofline()) tells what bounds it"
@@ -207,9 +207,9 @@ def transfer_rates(result: Any) -> ScatterChart:
     profile = _profile(result)
     moved = profile.numbers(TRANSFERS, "transfer_bytes")
     lasted = profile.numbers(TRANSFERS, "duration_ns")
-    known = (moved > 0) & (lasted > 0)
+    is_timed = (moved > 0) & (lasted > 0)
     pairs, counts = np.unique(
-        np.stack((moved[known], lasted[known]), axis=1), axis=0, return_counts=True
+        np.stack((moved[is_timed], lasted[is_timed]), axis=1), axis=0, return_counts=True
     )
     if len(pairs) > _POINTS_SHOWN:  # the most frequent say most
         kept = np.sort(np.argsort(-counts, kind="stable")[:_POINTS_SHOWN])

@@ -54,10 +54,10 @@ def about_the_numbers(data: ViewData) -> list[tuple[str, str]]:
 
 def _lines(data: ViewData) -> dict[str, Place]:
     """Return the author's lines by their name in the profile; the first of several cells' lines of one number."""
-    found: dict[str, Place] = {}
+    lines: dict[str, Place] = {}
     for place in data.lines[1] if data.lines is not None else ():
-        found.setdefault(place.label.replace(", line ", ":"), place)
-    return found
+        lines.setdefault(place.label.replace(", line ", ":"), place)
+    return lines
 
 
 def _advised(advice: Advice, lines: dict[str, Place]) -> Advised:

@@ -14,8 +14,8 @@ _PLACES_SHOWN = 3
 
 def findings_text(data: ViewData, limit: int | None) -> list[str]:
     """Return what the author should know, the serious first, advice, and what the numbers rest on."""
-    found = sorted(data.findings, key=lambda remark: not remark.is_serious)
-    lines = [line for remark in found for line in remark_lines(remark)]
+    remarks = sorted(data.findings, key=lambda remark: not remark.is_serious)
+    lines = [line for remark in remarks for line in remark_lines(remark)]
     for advised in known_advice(data):
         places = ", ".join(place.label for place in advised.places[:_PLACES_SHOWN])
         gain = f" ({advised.gain})" if advised.gain else ""
@@ -28,12 +28,13 @@ def findings_text(data: ViewData, limit: int | None) -> list[str]:
 
 def findings_parts(data: ViewData) -> bytes:
     """Return every finding, the serious first, advice, and what the numbers rest on, packed."""
-    found = sorted(data.findings, key=lambda remark: not remark.is_serious)
+    remarks = sorted(data.findings, key=lambda remark: not remark.is_serious)
     meta = {
         "findings": [
-            remark_entry(remark) | {"serious": remark.is_serious} for remark in found[:REMARKS_SENT]
+            remark_entry(remark) | {"serious": remark.is_serious}
+            for remark in remarks[:REMARKS_SENT]
         ],
-        "more": max(0, len(found) - REMARKS_SENT),
+        "more": max(0, len(remarks) - REMARKS_SENT),
         "advice": [
             {
                 "rule": advised.rule,

@@ -78,10 +78,10 @@ def data_flow(data: ViewData, by_line: bool | None = None) -> DataFlow:
     what = "lines and tensors" if by_line else "instructions"
     nodes = count
     if by_line or count <= NODES_SHOWN:
-        found = _Reader(data, by_line).read()
-        nodes = len(found.nodes)
+        flow = _Reader(data, by_line).read()
+        nodes = len(flow.nodes)
         if nodes <= NODES_SHOWN:
-            return found
+            return flow
     text = f"there are {nodes:,} {what}; a graph can be read up to {NODES_SHOWN} nodes"
     return DataFlow([], {}, by_line, problem=text)
 
@@ -131,10 +131,10 @@ class _Reader:
         return len(self.nodes) - 1
 
     def _reads(self, node: int, access: Access) -> None:
-        found = _different(self._part(access))
-        if any(w < 0 for w in found) and self._is_given(access.tensor):
-            found.append(self._given(access.tensor))
-        for writer in found:
+        parts = _different(self._part(access))
+        if any(w < 0 for w in parts) and self._is_given(access.tensor):
+            parts.append(self._given(access.tensor))
+        for writer in parts:
             if writer >= 0 and (writer != node or not self.by_line):
                 names = self.edges.setdefault((writer, node), {})
                 names[self._tensors[access.tensor].name] = None

@@ -148,8 +148,8 @@ def _coordinates(
     length = max(len(members) * (long + gap) - gap, 0)
     if down:
         turned = {pair: [(y, x) for x, y in points] for pair, points in routes.items()}
-        found = [(places[n][1], places[n][0]) for n in range(count)]
-        return GraphLayout(found, turned, breadth, length, down=True)
+        coordinates = [(places[n][1], places[n][0]) for n in range(count)]
+        return GraphLayout(coordinates, turned, breadth, length, down=True)
     return GraphLayout([places[n] for n in range(count)], routes, length, breadth)
 
 
@@ -158,12 +158,12 @@ def graph_parts(data: ViewData, by_line: bool | None = None) -> bytes:
     flow = data_flow(data, by_line)
     if flow.problem:
         return pack({"problem": flow.problem, "by_line": flow.by_line})
-    found = arrange(flow)
+    graph = arrange(flow)
     meta = {
         "problem": "",
         "by_line": flow.by_line,
-        "size": [found.width, found.height],
-        "down": found.down,
+        "size": [graph.width, graph.height],
+        "down": graph.down,
         "node": [NODE_WIDTH, NODE_HEIGHT],
         "nodes": [
             {
@@ -177,10 +177,10 @@ def graph_parts(data: ViewData, by_line: bool | None = None) -> bytes:
                 **place_entry(node.place),
                 "at": list(place),
             }
-            for node, place in zip(flow.nodes, found.places, strict=True)
+            for node, place in zip(flow.nodes, graph.places, strict=True)
         ],
         "edges": [
-            {"from": a, "to": b, "names": list(names), "route": found.routes[a, b]}
+            {"from": a, "to": b, "names": list(names), "route": graph.routes[a, b]}
             for (a, b), names in flow.edges.items()
         ],
     }

@@ -24,18 +24,18 @@ def graph_picture(
 ) -> bytes:
     """Return the data flow of a kernel: boxes in layers, and lines from each to who reads its values."""
     flow = data_flow(data)
-    found = arrange(flow)
+    graph = arrange(flow)
     top = 2 * _MARGIN + 2 * _LINE
-    scale = min(1.6, (WIDTH - 2 * _MARGIN) / max(found.width, 1))
-    height = top + _MARGIN + round(max(found.height * scale, _LINE))
+    scale = min(1.6, (WIDTH - 2 * _MARGIN) / max(graph.width, 1))
+    height = top + _MARGIN + round(max(graph.height * scale, _LINE))
     picture = paper(WIDTH, height, theme)
     heading(picture, data)
     if flow.problem:
         picture.text(_MARGIN, top, cut(f"no graph: {flow.problem}", _ROOM), FAINT)
         return picture.done()
-    left = max(_MARGIN, (WIDTH - found.width * scale) / 2)
-    _edges(picture, found, left, top, scale)
-    _nodes(picture, flow, found, left, top, scale)
+    left = max(_MARGIN, (WIDTH - graph.width * scale) / 2)
+    _edges(picture, graph, left, top, scale)
+    _nodes(picture, flow, graph, left, top, scale)
     return picture.done()
 
 

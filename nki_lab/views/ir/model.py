@@ -40,7 +40,7 @@ class Passes:
 
         This takes the whole text after every pass that may have changed it.
         """
-        found = []
+        passes = []
         counted = self.are_counted
         before: Stage | None = None
         for stage in self.data.stages:
@@ -49,12 +49,12 @@ class Passes:
                 old, new = _texts(before), _texts(stage)
                 entry["written"], entry["taken"] = (new - old).total(), (old - new).total()
                 entry["changed"] = bool(entry["written"] or entry["taken"])
-            found.append(entry)
+            passes.append(entry)
             if (
                 before is None or stage.changed
             ):  # else it reads like the one before, whose text is known
                 before = stage
-        return found
+        return passes
 
     def overview(self) -> bytes:
         """Return the names of the passes, packed; whoever looks at them asks for `counts`."""
@@ -72,7 +72,7 @@ class Passes:
         """
         stage = self.data.stages[number]
         old = self.data.stages[number - 1].lines if number else ()
-        known = Counter(line.text for line in old)
+        counts = Counter(line.text for line in old)
         places: dict[tuple[str, str], int] = {}
         engines: dict[str, int] = {"": 0}
         place, position, fresh, engine = [], [], [], []
@@ -84,10 +84,10 @@ class Passes:
             place.append(code)
             position.append(-1 if line.position is None else line.position)
             engine.append(engines.setdefault(line.engine, len(engines)))
-            is_new = bool(number) and known[line.text] == 0
+            is_new = bool(number) and counts[line.text] == 0
             fresh.append(is_new)
             if number and not is_new:
-                known[line.text] -= 1
+                counts[line.text] -= 1
         arrays = {
             "place": smallest(np.array(place, dtype=np.int64)),
             "position": np.array(position, dtype="i4"),
@@ -121,16 +121,16 @@ def _taken(old: list[str], new: list[str]) -> list[tuple[int, str]]:
 
     A line that has only moved is not taken away.
     """
-    left = Counter(new)
+    remaining = Counter(new)
     at: dict[str, list[int]] = {}
     for number in range(len(new) - 1, -1, -1):
         at.setdefault(new[number], []).append(number)
-    found = []
+    taken = []
     above = -1
     for text in old:
-        if left[text] > 0:
-            left[text] -= 1
+        if remaining[text] > 0:
+            remaining[text] -= 1
             above = at[text].pop()
         else:
-            found.append((above, text))
-    return sorted(found, key=lambda entry: entry[0])
+            taken.append((above, text))
+    return sorted(taken, key=lambda entry: entry[0])

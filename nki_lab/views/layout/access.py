@@ -22,11 +22,11 @@ _GATHERED_ELEMENTS = 1 << 18
 
 def access_parts(data: ViewData, position: int) -> bytes:
     """Return the operands of an instruction with the elements they stand for, packed."""
-    found = data.accesses(position)
-    summed = contracted(found)
+    accesses = data.accesses(position)
+    summed = contracted(accesses)
     table: list[tuple[int, ...]] = []
     operands = []
-    for k, access in enumerate(found):
+    for k, access in enumerate(accesses):
         tensor = data.tensors[access.tensor]
         entry = _describe(access, tensor, summed)
         parts, note = _boxes(data, position, k, access, tensor)
@@ -54,7 +54,7 @@ def access_parts(data: ViewData, position: int) -> bytes:
 
 def axis_facts(access: Access, on_chip: bool, summed: str) -> list[dict[str, Any]]:
     """Say for each axis of a view what it is: partition or free, broadcast, summed over, reduced, or computed."""
-    found = []
+    facts = []
     for axis, (size, stride) in enumerate(zip(access.shape, access.strides, strict=True)):
         name = access.names[0] if axis == 0 else access.names[1]
         words = []
@@ -77,8 +77,8 @@ def axis_facts(access: Access, on_chip: bool, summed: str) -> list[dict[str, Any
             words.append(f"rows that {gather.index} names")
         if gather is not None and gather.kind == "elements" and axis == 1:
             words.append(f"elements that {gather.index} names")
-        found.append({"size": size, "stride": stride, "words": ", ".join(words)})
-    return found
+        facts.append({"size": size, "stride": stride, "words": ", ".join(words)})
+    return facts
 
 
 def runs_of(elements: np.ndarray, row_elements: int) -> list[Box]:
@@ -108,15 +108,15 @@ def _boxes(
         return boxes(Slice("", shape, strides, access.offset, access.itemsize), scale), ""
     if prod(access.shape) > _GATHERED_ELEMENTS:
         return [], "too many elements with an address of their own to draw"
-    found = data.places(position, k)
-    if found is None:
+    places = data.places(position, k)
+    if places is None:
         return [], f"where it lies is decided by {access.gather.index} while the kernel runs"
-    lost = int((found < 0).sum())
+    lost = int((places < 0).sum())
     notes = [f"{lost:,} elements have an index out of range"] if lost else []
     passes = int((data.steps.order == position).sum())
     if passes > 1:
         notes.append(f"drawn where it lies in the first of its {passes:,} passes")
-    return runs_of(found.reshape(-1), scale), "; ".join(notes)
+    return runs_of(places.reshape(-1), scale), "; ".join(notes)
 
 
 def _describe(access: Access, tensor: Tensor, summed: str) -> dict[str, Any]:

@@ -85,23 +85,23 @@ def _runs(start: int, axes: list[tuple[int, int]], row_elements: int) -> Iterato
     """Yield boxes of a slice that does not respect rows: whole rows, or one stretch of a row each."""
     (size, step), *outer = axes
     for steps in product(*(range(0, n * s, s) for n, s in outer)):
-        at, left = start + sum(steps), size
-        while left:
+        at, remaining = start + sum(steps), size
+        while remaining:
             row, column = divmod(at, row_elements)
-            rows, fits = 1, min(left, -(-(row_elements - column) // step))
-            if step == 1 and column == 0 and left >= 2 * row_elements:
-                rows, fits = left // row_elements, row_elements
+            rows, fits = 1, min(remaining, -(-(row_elements - column) // step))
+            if step == 1 and column == 0 and remaining >= 2 * row_elements:
+                rows, fits = remaining // row_elements, row_elements
             yield Box(row, rows, 1, column, fits, step)
             at += rows * fits * step
-            left -= rows * fits
+            remaining -= rows * fits
 
 
 def tensor_list(data: ViewData) -> list[dict[str, Any]]:
     """Describe every tensor in a few words, for the list to choose from."""
-    found = []
+    tensors = []
     for tensor in data.tensors[:TENSORS_SHOWN]:
         shape = " x ".join(map(str, tensor.shape))
-        found.append(
+        tensors.append(
             {
                 "name": tensor.name,
                 "memory": tensor.memory,
@@ -110,7 +110,7 @@ def tensor_list(data: ViewData) -> list[dict[str, Any]]:
                 "origin": tensor.origin,
             }
         )
-    return found
+    return tensors
 
 
 def tensor_layout(data: ViewData, number: int) -> bytes:
@@ -175,16 +175,16 @@ def grid_of(tensor: Tensor) -> tuple[int, int]:
 def outer_axes(tensor: Tensor) -> list[dict[str, Any]]:
     """Return the axes that an index chooses: their number, size, and how far one step moves, in rows or bytes."""
     shape = tensor.shape
-    found = []
+    axes = []
     if tensor.on_chip:
         for axis in range(1, len(shape) - 1):
             step = prod(shape[axis + 1 :]) * tensor.itemsize
-            found.append({"axis": axis, "size": shape[axis], "step": step, "of": "bytes"})
+            axes.append({"axis": axis, "size": shape[axis], "step": step, "of": "bytes"})
     else:
         for axis in range(len(shape) - 2):
             step = prod(shape[axis + 1 : -1])
-            found.append({"axis": axis, "size": shape[axis], "step": step, "of": "rows"})
-    return found
+            axes.append({"axis": axis, "size": shape[axis], "step": step, "of": "rows"})
+    return axes
 
 
 def axis_labels(tensor: Tensor) -> list[str]:

@@ -42,13 +42,13 @@ def layout_picture(
 
 def _chosen(data: ViewData) -> list[tuple[int, Tensor]]:
     """Return the tensors that are shown: what goes in and out, then one tile of each line that makes some."""
-    found: dict[object, tuple[int, Tensor]] = {}
+    chosen: dict[object, tuple[int, Tensor]] = {}
     tensors = list(islice(enumerate(data.tensors), TENSORS_SHOWN))
     for number, tensor in sorted(tensors, key=lambda entry: entry[1].on_chip):
-        found.setdefault(
+        chosen.setdefault(
             tensor.place if tensor.on_chip and tensor.place else number, (number, tensor)
         )
-    return list(found.values())[:_TENSORS_SHOWN]
+    return list(chosen.values())[:_TENSORS_SHOWN]
 
 
 def _of(data: ViewData) -> str:

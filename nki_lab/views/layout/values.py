@@ -69,13 +69,13 @@ def _chunks(values: np.ndarray) -> Iterator[np.ndarray]:
 
 def statistics(values: np.ndarray) -> dict[str, Any]:
     """Return smallest, largest, mean and deviation of the finite values, and how many are none."""
-    found: dict[str, Any] = {"count": int(values.size), "nan": 0, "inf": 0, "zero": 0}
+    numbers: dict[str, Any] = {"count": int(values.size), "nan": 0, "inf": 0, "zero": 0}
     count, mean, spread = 0, 0.0, 0.0
     least, most = np.inf, -np.inf
     for part in _chunks(values):
-        found["nan"] += int(np.isnan(part).sum())
-        found["inf"] += int(np.isinf(part).sum())
-        found["zero"] += int((part == 0).sum())
+        numbers["nan"] += int(np.isnan(part).sum())
+        numbers["inf"] += int(np.isinf(part).sum())
+        numbers["zero"] += int((part == 0).sum())
         finite = part[np.isfinite(part)]
         if not finite.size:
             continue
@@ -87,8 +87,13 @@ def statistics(values: np.ndarray) -> dict[str, Any]:
         mean += apart * finite.size / both
         count = both
     if count:
-        found |= {"least": least, "most": most, "mean": mean, "deviation": (spread / count) ** 0.5}
-    return {k: _bounded(v) for k, v in found.items()}
+        numbers |= {
+            "least": least,
+            "most": most,
+            "mean": mean,
+            "deviation": (spread / count) ** 0.5,
+        }
+    return {k: _bounded(v) for k, v in numbers.items()}
 
 
 def _bounded(value: float) -> float:

@@ -74,14 +74,14 @@ def memory_map(data: ViewData) -> bytes:
 
 
 def _overlaps(tiles: Occupancy) -> list[list[int]] | None:
-    found = tiles.overlaps()
-    return None if found is None else [list(overlap) for overlap in found]
+    overlaps = tiles.overlaps()
+    return None if overlaps is None else [list(overlap) for overlap in overlaps]
 
 
 def _free(tiles: Occupancy, moment: int, usable: int) -> dict[str, Any]:
     """Return what is free when most is in use."""
-    found = tiles.free(moment, usable)
-    return {**found._asdict(), "fragmentation": found.fragmentation}
+    free = tiles.free(moment, usable)
+    return {**free._asdict(), "fragmentation": free.fragmentation}
 
 
 def tile_uses(data: ViewData, number: int) -> bytes:
@@ -91,7 +91,7 @@ def tile_uses(data: ViewData, number: int) -> bytes:
         positions["writers"] |= set(part.writers)
         positions["readers"] |= set(part.readers)
     meta: dict[str, Any] = {"tensor": number, "name": data.tensors[number].name}
-    for way, found in positions.items():
-        meta[way] = [operation_entry(data, position) for position in sorted(found)[:USES_SHOWN]]
-        meta[f"more_{way}"] = max(0, len(found) - USES_SHOWN)
+    for way, numbers in positions.items():
+        meta[way] = [operation_entry(data, position) for position in sorted(numbers)[:USES_SHOWN]]
+        meta[f"more_{way}"] = max(0, len(numbers) - USES_SHOWN)
     return pack(meta)

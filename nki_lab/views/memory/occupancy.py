@@ -94,13 +94,13 @@ class Occupancy:
 
     def fullest(self, partitions: int) -> int:
         """Return the first partition with the most bytes in use at one time."""
-        best, found = 0, 0
+        best, fullest = 0, 0
         starts = np.unique(np.concatenate((self.partition, self.partition + self.partitions)))
         for partition in starts[starts < partitions].tolist():  # nothing changes in between
             most = int(self.in_use(partition)[1].max(initial=0))
             if most > best:
-                best, found = most, partition
-        return found
+                best, fullest = most, partition
+        return fullest
 
     def live(self, instruction: int) -> np.ndarray:
         """Return the numbers of the tiles that are in use at an instruction."""
@@ -124,7 +124,7 @@ class Occupancy:
         """
         if len(self.tensor) > OVERLAP_TILES:
             return None
-        found: list[Overlap] = []
+        overlaps: list[Overlap] = []
         order = np.lexsort((self.address, self.first))
         active = order[:0]
         for k in order.tolist():
@@ -140,13 +140,13 @@ class Occupancy:
             for n in np.flatnonzero((low < high) & (rows > 0)).tolist():
                 other = int(active[n])
                 last = min(int(self.last[other]), int(self.last[k]))
-                found.append(
+                overlaps.append(
                     Overlap(other, k, int(self.first[k]), last, int(low[n]), int(high[n] - low[n]))
                 )
-                if len(found) == limit:
-                    return found
+                if len(overlaps) == limit:
+                    return overlaps
             active = np.append(active, k)
-        return found
+        return overlaps
 
 
 def usable_bytes(target: Target) -> dict[str, int]:

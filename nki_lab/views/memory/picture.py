@@ -51,8 +51,8 @@ def memory_picture(
 
 def _lines(data: ViewData, memories: list[Occupancy]) -> dict[str, str]:
     """Return the lines that made the tiles with what they say, in the order of the tiles."""
-    made = (data.tensors[n].place for tiles in memories for n in tiles.tensor.tolist())
-    return {place.label if place else "": place.text.strip() if place else "" for place in made}
+    places = (data.tensors[n].place for tiles in memories for n in tiles.tensor.tolist())
+    return {place.label if place else "": place.text.strip() if place else "" for place in places}
 
 
 def _memory(

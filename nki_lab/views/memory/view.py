@@ -17,14 +17,14 @@ def memory_text(data: ViewData, limit: int | None) -> list[str]:
         if not tensor.on_chip or tensor.lifetime is None:
             continue
         first, last = tensor.lifetime
-        made = tensor.place.label if tensor.place else ""
+        place = tensor.place.label if tensor.place else ""
         use = f"{first} to {last}"
-        rows.append((tensor.memory, tensor.name, f"{tensor.row_bytes:,}", use, made))
+        rows.append((tensor.memory, tensor.name, f"{tensor.row_bytes:,}", use, place))
     count = len(data.operations)
     heads = ("memory", "tile", "bytes/partition", f"in use (of {count} instructions)", "made at")
     reached = _reached(data)
-    left = None if limit is None else limit - len(reached)
-    return [*text_table(heads, sorted(rows, key=lambda row: row[0] != "sbuf"), left), *reached]
+    room = None if limit is None else limit - len(reached)
+    return [*text_table(heads, sorted(rows, key=lambda row: row[0] != "sbuf"), room), *reached]
 
 
 def _reached(data: ViewData) -> list[str]:
@@ -48,14 +48,14 @@ def _reached(data: ViewData) -> list[str]:
 
 
 def _overlaps(data: ViewData, tiles: Occupancy) -> str:
-    found = tiles.overlaps()
-    if found is None:
+    overlaps = tiles.overlaps()
+    if overlaps is None:
         return f"overlaps were not looked for among {len(tiles.tensor):,} tiles"
-    if not found:
+    if not overlaps:
         return "no tiles overlap"
-    first = found[0]
+    first = overlaps[0]
     one, other = (data.tensors[int(tiles.tensor[k])].name for k in (first.one, first.other))
-    more = f", and {len(found) - 1:,} more pairs" if len(found) > 1 else ""
+    more = f", and {len(overlaps) - 1:,} more pairs" if len(overlaps) > 1 else ""
     return (
         f"{one} and {other} overlap in {first.size:,} bytes from {first.address:,} on, in use together from"
         f" instruction {first.first:,} to {first.last:,}{more}"

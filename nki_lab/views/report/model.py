@@ -114,7 +114,7 @@ def _lines(data: ViewData) -> list[dict[str, Any]]:
     costs = {cost.place: cost for cost in line_costs(data)}
     # Numbers as names: lines of one number in two cells stay apart.
     column = Strings(codes, [str(number) for number in range(len(places))])
-    found = by_line(data.profile, column)[:LINES_SHOWN]
+    lines = by_line(data.profile, column)[:LINES_SHOWN]
     return [
         place_entry(places[int(line.place)])
         | {
@@ -123,7 +123,7 @@ def _lines(data: ViewData) -> list[dict[str, Any]]:
             "dma_us": line.transfer_ns / 1000,
             "count": line.instructions,
         }
-        for line in found
+        for line in lines
     ]
 
 

@@ -65,7 +65,7 @@ def line_costs(data: ViewData) -> list[LineCost]:
         codes = data.lines[0]
         operations = np.bincount(codes[codes >= 0], minlength=count)
     moved_ns, moved_bytes = _transfers(profile, rows, [place.label for place in places])
-    found = [
+    costs = [
         LineCost(
             place=place,
             operations=int(operations[k]),
@@ -77,18 +77,18 @@ def line_costs(data: ViewData) -> list[LineCost]:
         )
         for k, place in enumerate(places)
     ]
-    return sorted(found, key=lambda cost: (cost.place.file, cost.place.line, cost.place.label))
+    return sorted(costs, key=lambda cost: (cost.place.file, cost.place.line, cost.place.label))
 
 
 def line_rows(data: ViewData) -> tuple[list[Place], np.ndarray]:
     """Return the lines of the author's text and, per row of Instruction, a number into them or -1."""
     profile = data.profile
-    known, position = data.lines, positions(profile)
-    if known is not None and position is not None and len(known[0]):
-        codes, places = known
+    lines, position = data.lines, positions(profile)
+    if lines is not None and position is not None and len(lines[0]):
+        codes, places = lines
         # The program is that of core 0; of the other core the profile knows the lines.
-        own = np.where(position >= 0, codes[position], -1)
-        return _with_other_core(profile, list(places), own, position)
+        line = np.where(position >= 0, codes[position], -1)
+        return _with_other_core(profile, list(places), line, position)
     column = profile.strings("Instruction", "nki_source_location")
     told = () if profile.transfer_lines is None else profile.transfer_lines.values
     texts = dict.fromkeys((*column.values, *told))
@@ -125,9 +125,9 @@ def _transfers(
     profile: Profile, rows: np.ndarray, labels: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
     code = lines_of_transfers(profile, rows, labels)
-    known = code >= 0
+    has_line = code >= 0
     sums = []
     for column in ("duration_ns", "transfer_bytes"):
         values = profile.numbers(TRANSFERS, column)
-        sums.append(np.bincount(code[known], weights=values[known], minlength=len(labels)))
+        sums.append(np.bincount(code[has_line], weights=values[has_line], minlength=len(labels)))
     return sums[0].astype(np.int64), sums[1].astype(np.int64)

@@ -132,12 +132,12 @@ def not_finite(data: ViewData, start: int) -> bytes:
     """
     count = len(data.steps.order)
     until = time.monotonic() + SEARCH_SECONDS
-    found, looked = None, start
-    while found is None and looked < count and (looked == start or time.monotonic() < until):
+    position, looked = None, start
+    while position is None and looked < count and (looked == start or time.monotonic() < until):
         end = min(count, looked + _SEARCHED_TOGETHER)
-        found = data.steps.next_not_finite(looked, end)
-        looked = end if found is None else found + 1
-    return pack({"number": found, "looked": looked, "count": count})
+        position = data.steps.next_not_finite(looked, end)
+        looked = end if position is None else position + 1
+    return pack({"number": position, "looked": looked, "count": count})
 
 
 def _instruction(data: ViewData, number: int) -> dict[str, Any]:
@@ -186,15 +186,15 @@ def _values(
     grid = _grid(values)
     rows, columns = grid.shape
     missing = None if unwritten is None else _grid(unwritten)
-    found = summarize(grid if missing is None else grid[~missing])
+    summary = summarize(grid if missing is None else grid[~missing])
     meta: dict[str, Any] = {
         "rows": rows,
         "columns": columns,
-        "least": found.least,
-        "most": found.most,
-        "nan": found.nan,
-        "infinite": found.infinite,
-        "unwritten": grid.size - found.size,
+        "least": summary.least,
+        "most": summary.most,
+        "nan": summary.nan,
+        "infinite": summary.infinite,
+        "unwritten": grid.size - summary.size,
         "key": f"v{len(arrays) // 2}",
     }
     if rows <= TABLE_ROWS and columns <= TABLE_COLUMNS:
@@ -249,26 +249,26 @@ def coarse(
             for first, end in ((0, half), (half, len(edges))):
                 at = slice(edges[first], edges[end] if end < len(edges) else None)
                 part = (at, slice(None)) if axis == 0 else (slice(None), at)
-                own = edges[first:end] - edges[first]
+                widths = edges[first:end] - edges[first]
                 missing = None if unwritten is None else unwritten[part]
-                sides = (own, across) if axis == 0 else (down, own)
+                sides = (widths, across) if axis == 0 else (down, widths)
                 parts.append(coarse(values[part], missing, *sides))
             (a, b), (c, d) = parts
             return np.concatenate((a, c), axis), np.concatenate((b, d), axis)
     numbers = as_numbers(values)
-    known = np.ones(numbers.shape, bool) if unwritten is None else ~unwritten
+    is_written = np.ones(numbers.shape, bool) if unwritten is None else ~unwritten
 
     def added(values: np.ndarray) -> np.ndarray:
         return np.add.reduceat(np.add.reduceat(values, down, 0), across, 1)
 
-    finite = np.isfinite(numbers) & known
+    finite = np.isfinite(numbers) & is_written
     count = added(finite.astype(np.int64))
     with np.errstate(over="ignore", invalid="ignore"):
         mean = added(np.where(finite, numbers, 0.0) / np.maximum(1, count.max(initial=1)))
         mean *= count.max(initial=1) / np.maximum(count, 1)
-    marks = (added((np.isnan(numbers) & known).astype(np.int64)) > 0) * NAN
-    marks = marks + (added((np.isinf(numbers) & known).astype(np.int64)) > 0) * INFINITE
-    marks = np.where(added(known.astype(np.int64)) == 0, UNWRITTEN, marks)
+    marks = (added((np.isnan(numbers) & is_written).astype(np.int64)) > 0) * NAN
+    marks = marks + (added((np.isinf(numbers) & is_written).astype(np.int64)) > 0) * INFINITE
+    marks = np.where(added(is_written.astype(np.int64)) == 0, UNWRITTEN, marks)
     return np.nan_to_num(mean), marks
 
 

@@ -61,13 +61,13 @@ def _facts(written: list[StepOperand]) -> str:
     parts = []
     for operand in written:
         assert operand.after is not None
-        found = summarize(operand.after)
+        summary = summarize(operand.after)
         bad = "".join(
-            f", {n:,} {what}" for n, what in ((found.nan, "NaN"), (found.infinite, "Inf")) if n
+            f", {n:,} {what}" for n, what in ((summary.nan, "NaN"), (summary.infinite, "Inf")) if n
         )
         shape = " x ".join(map(str, operand.shape))
         parts.append(
-            f"{operand.text} {shape} {operand.dtype}: {number_text(found.least)} to {number_text(found.most)}{bad}"
+            f"{operand.text} {shape} {operand.dtype}: {number_text(summary.least)} to {number_text(summary.most)}{bad}"
         )
     return "; ".join(parts)
 

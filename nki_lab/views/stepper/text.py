@@ -50,9 +50,9 @@ def _values(operand: StepOperand) -> tuple[str, ...]:
         text = f"{text[: _TEXT_LETTERS - 3]}..."
     if operand.after is None:
         return text, "", "", "failed"
-    found = summarize(operand.after)
-    bad = [f"{n:,} {what}" for n, what in ((found.nan, "NaN"), (found.infinite, "Inf")) if n]
-    return text, number_text(found.least), number_text(found.most), ", ".join(bad)
+    summary = summarize(operand.after)
+    bad = [f"{n:,} {what}" for n, what in ((summary.nan, "NaN"), (summary.infinite, "Inf")) if n]
+    return text, number_text(summary.least), number_text(summary.most), ", ".join(bad)
 
 
 def _passes(step: Step) -> str:

@@ -84,8 +84,8 @@ def between(
     a = int(np.searchsorted(times, first, "right")) - 1
     b = int(np.searchsorted(times, last, "left"))
     if b - max(a, 0) <= POINTS:
-        own = slice(max(a, 0), b)
-        moments, exact = np.maximum(times[own], first), values[own]
+        inside = slice(max(a, 0), b)
+        moments, exact = np.maximum(times[inside], first), values[inside]
         if a < 0:  # nothing was known before the first change
             moments, exact = np.append(first, moments), np.append(0.0, exact)
         return moments, exact, exact

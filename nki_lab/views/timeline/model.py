@@ -160,14 +160,14 @@ class Timeline:
         places: list[dict[str, str]] = []
         codes: list[dict[str, np.ndarray]] = []
         for run, data in enumerate(self.runs):
-            found, of_instruction = instruction_lines(data)
+            lines, of_instruction = instruction_lines(data)
             of_instruction = np.where(of_instruction >= 0, of_instruction + len(places), -1)
             issuer = self.issuers[run]
             of_transfer = np.full(len(issuer), -1)
             if len(of_instruction):
                 of_transfer = np.where(issuer >= 0, of_instruction[issuer], -1)
             codes.append({"Instruction": of_instruction, TRANSFERS: of_transfer})
-            places += found
+            places += lines
         return places, joined([codes[t.run][t.table][t.rows] for t in self.tracks])[order]
 
     @cached_property
@@ -195,9 +195,9 @@ class Timeline:
     @cached_property
     def event_of_row(self) -> np.ndarray:
         """The other way round."""
-        found = np.full(self.count, -1)
-        found[self.row_of_event] = np.arange(len(self.row_of_event))
-        return found
+        events = np.full(self.count, -1)
+        events[self.row_of_event] = np.arange(len(self.row_of_event))
+        return events
 
     def event(self, number: int) -> tuple[int, str, int]:
         """Return run, table and row of event `number` of `events`."""

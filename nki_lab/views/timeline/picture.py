@@ -36,14 +36,14 @@ def timeline_picture(
     tracks = timeline.tracks[:_TRACKS_SHOWN]
     told = timeline.count <= TOLD_EVENTS
     path = [critical_path(run.profile) for run in timeline.runs] if told else []
-    known = known_curves(timeline)[:_CURVES_SHOWN] if told else []
+    curves = known_curves(timeline)[:_CURVES_SHOWN] if told else []
     left = _MARGIN + LETTER * min(
         24, max((len(t.label) for t in tracks), default=0) + 7 + 2 * (len(timeline.runs) > 1)
     )
-    if known:
+    if curves:
         left = max(left, _MARGIN + LETTER * (_CURVE_LETTERS + 1))
     top = 3 * TEXT_HEIGHT + 3 * _MARGIN
-    floor = top + _ROW * len(tracks) + _CURVE * len(known)
+    floor = top + _ROW * len(tracks) + _CURVE * len(curves)
     shared = shared_tracks(tracks).values()
     height = floor + 2 * TEXT_HEIGHT + 3 * _MARGIN + len(shared) * (TEXT_HEIGHT + 4)
     picture = paper(WIDTH, height, theme)
@@ -73,7 +73,7 @@ def timeline_picture(
         picture.shade(left, y + 2, _ROW - 9, track.coverage(edges), colour)
         picture.fill(left, y + _ROW - 2, columns, 1, RULE)
     on_path = _path(picture, timeline, path, tracks, left, columns, top)
-    for k, (run, curve) in enumerate(known):
+    for k, (run, curve) in enumerate(curves):
         y = top + len(tracks) * _ROW + k * _CURVE
         _curve(picture, timeline, run, curve, left, columns, y)
     more = len(timeline.tracks) - len(tracks)

@@ -72,9 +72,9 @@ class Relations:
         before = np.full(count, -1)
         for core in self.profile.cores:
             rows = self._rows(core)
-            found = self.profile.core(core).waits
-            long[rows], reason[rows] = found.waited, found.reason
-            before[rows] = np.where(found.before >= 0, rows[found.before], -1)
+            waits = self.profile.core(core).waits
+            long[rows], reason[rows] = waits.waited, waits.reason
+            before[rows] = np.where(waits.before >= 0, rows[waits.before], -1)
         return long, reason, before
 
     @cached_property
@@ -89,18 +89,18 @@ class Relations:
     @cached_property
     def _arrows(self) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.ndarray, np.ndarray, list[str]]:  # fmt: skip
         giver, taker, kinds = Drawing(self.profile).arrows
-        found = []
-        for own in (taker, giver):
-            order = np.argsort(own, kind="stable")
-            found.append((own[order], order))
-        return found, giver, taker, kinds
+        arrows = []
+        for end in (taker, giver):
+            order = np.argsort(end, kind="stable")
+            arrows.append((end[order], order))
+        return arrows, giver, taker, kinds
 
     def dependences(self, row: int) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
         """Return what a row depends on and what depends on it: rows, each with the kind of dependence."""
         sides, giver, taker, kinds = self._arrows
         result = []
-        for (own, order), other in zip(sides, (giver, taker), strict=True):
-            first, last = np.searchsorted(own, [row, row + 1])
+        for (ends, order), other in zip(sides, (giver, taker), strict=True):
+            first, last = np.searchsorted(ends, [row, row + 1])
             edges = order[first:last].tolist()
             result.append(
                 [(int(other[e]), self._kind(int(giver[e]), int(taker[e]), kinds[e])) for e in edges]
@@ -135,8 +135,8 @@ class Relations:
 
     @cached_property
     def _positions(self) -> np.ndarray:
-        found = positions(self.profile)
-        return np.full(self._instructions, -1) if found is None else found
+        rows = positions(self.profile)
+        return np.full(self._instructions, -1) if rows is None else rows
 
     @cached_property
     def _issuers(self) -> np.ndarray:
@@ -153,8 +153,8 @@ class Relations:
 
     def position(self, row: int) -> int:
         """Return the position in the program of a row's instruction, -1 for none."""
-        found = int(self.row_positions[row])
-        return found if found < len(self.data.operations) else -1
+        position = int(self.row_positions[row])
+        return position if position < len(self.data.operations) else -1
 
     @cached_property
     def loops(self) -> Any:
@@ -209,30 +209,30 @@ class TimelineRelations:
     def event_detail(self, number: int) -> dict[str, Any]:
         """Return what is known of one event by column name, and its instruction."""
         run, table, row = self.timeline.event(number)
-        own = self.runs[run]
-        record = next(own.profile.records(table, row, row + 1))
-        known = {name: value for name, value in record.items() if value is not None}
-        detail: dict[str, Any] = {"table": table, "fields": known}
-        position = own.position(self._row(number)[1])
+        relations = self.runs[run]
+        record = next(relations.profile.records(table, row, row + 1))
+        filled = {name: value for name, value in record.items() if value is not None}
+        detail: dict[str, Any] = {"table": table, "fields": filled}
+        position = relations.position(self._row(number)[1])
         if position >= 0:
-            detail |= {"position": position, "operation": own.data.operations[position].text}
+            detail |= {"position": position, "operation": relations.data.operations[position].text}
         return detail
 
     def event_relations(self, number: int) -> dict[str, Any]:
         """Return what one event has to do with others; the first question looks at all events of the run."""
         run, row = self._row(number)
-        own = self.runs[run]
+        relations = self.runs[run]
         detail: dict[str, Any] = {}
-        if loop := own.loop(row):
+        if loop := relations.loop(row):
             detail["loop"] = loop
-        long, reason, before = own.waited
+        long, reason, before = relations.waited
         if long[row] > 0 or before[row] >= 0:
             detail["waited"] = {
                 "ns": int(long[row]),
                 "reason": REASON_NAMES[REASONS[int(reason[row])]],
                 "event": self._event(run, int(before[row])) if before[row] >= 0 else -1,
             }
-        for name, edges in zip(("needs", "feeds"), own.dependences(row), strict=True):
+        for name, edges in zip(("needs", "feeds"), relations.dependences(row), strict=True):
             detail[name] = [[self._event(run, other), kind] for other, kind in edges[:LISTED]]
             detail[f"{name}_count"] = len(edges)
         return detail

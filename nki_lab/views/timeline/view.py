@@ -44,14 +44,14 @@ def _first_rows(profile: Profile, table: str, *columns: str) -> list[tuple]:
     """Return start, end and some columns of the rows of a table that start first."""
     start, end = (profile.numbers(table, name) for name in ("start_ts", "end_ts"))
     chosen = np.lexsort((end, start))[:_EVENTS_SHOWN]
-    found = []
+    rows = []
     for row in chosen.tolist():
         values = []
         for name in columns:
             column = profile.column(table, name)
             values.append("" if column is None or column[row] is None else column[row])
-        found.append((int(start[row]), int(end[row]), *values))
-    return found
+        rows.append((int(start[row]), int(end[row]), *values))
+    return rows
 
 
 def _relations(parts: Parts) -> TimelineRelations:

@@ -55,13 +55,13 @@ class VaryParts:
     def saved(self) -> Iterator[str]:
         """Yield the names of the blocks that a page without a kernel holds, the nearest variants first."""
         variants = self.variants
-        found: list[Variant] = []
+        saved: list[Variant] = []
         if variants is not None and not variants.problem:
             # Timed before the overview is made, which lists them.
             nearest = [variants.variant(n) for n in variants.sweep(MOST_SAVED)]
-            found = list(dict.fromkeys([*nearest, *variants.visited]))[:VARIANTS_SAVED]
+            saved = list(dict.fromkeys([*nearest, *variants.visited]))[:VARIANTS_SAVED]
         yield from self.first()
-        for variant in found:
+        for variant in saved:
             key = key_of(variant.numbers)
             yield f"vary/at/{key}"
             if not variant.problem:
@@ -117,13 +117,11 @@ class VaryParts:
         if variant.problem:
             raise UnknownPart(variant.problem)
         data = variant.data
-        known = self._shown.get(what)
-        if (
-            known is None or known[0] is not data
-        ):  # what the browser asks for is about the one it shows
+        run = self._shown.get(what)
+        if run is None or run[0] is not data:  # what the browser asks for is about the one it shows
             other = variants.variant(variants.start).data if what == "both" else None
-            known = self._shown[what] = (data, self._parts_of(data, other))
-        return known[1]
+            run = self._shown[what] = (data, self._parts_of(data, other))
+        return run[1]
 
 
 def key_of(numbers: Numbers) -> str:

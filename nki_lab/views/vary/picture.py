@@ -28,19 +28,19 @@ def vary_picture(
         picture = paper(WIDTH, 2 * _MARGIN + 3 * _LINE, theme)
         heading(picture, data, "", problem)
         return picture.done()
-    known = list(dict.fromkeys([*variants, *variants.visited]))
-    found = known[:_ROWS_SHOWN]
-    texts = [_words(variants, variant) for variant in (None, *found)]
+    drawn = list(dict.fromkeys([*variants, *variants.visited]))
+    rows = drawn[:_ROWS_SHOWN]
+    texts = [_words(variants, variant) for variant in (None, *rows)]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    more = len(known) - len(found)
+    more = len(drawn) - len(rows)
     top = 2 * _MARGIN + 3 * _LINE
-    picture = paper(WIDTH, top + _LINE * (len(found) + bool(more)) + _MARGIN, theme)
+    picture = paper(WIDTH, top + _LINE * (len(rows) + bool(more)) + _MARGIN, theme)
     heading(picture, data, f"with other values: {badge(data.profile)}")
     left = _MARGIN + LETTER * min(sum(widths) + 2 * len(widths), _ROOM // 2)
     wide = WIDTH - _MARGIN - left - LETTER * _FIGURES
-    most = max((variant.total_ns or 0 for variant in found), default=0) or 1
+    most = max((variant.total_ns or 0 for variant in rows), default=0) or 1
     best, start = variants.best(), variants.variant(variants.start)
-    for k, (words, variant) in enumerate(zip(texts, (None, *found), strict=True)):
+    for k, (words, variant) in enumerate(zip(texts, (None, *rows), strict=True)):
         y = top - _LINE + k * _LINE
         line = "  ".join(word.ljust(width) for word, width in zip(words, widths, strict=True))
         colour = FAINT if variant is None else INK
@@ -58,7 +58,7 @@ def vary_picture(
             shown = f"{(variant.total_ns or 0) / 1000:,.3f} us {change(variant, start)}{doubt}, {variant.bound}"
             picture.text(left + width + LETTER, y, cut(shown, _FIGURES), FAINT)
     if more:
-        picture.text(_MARGIN, top + _LINE * len(found), f"and {more:,} more", FAINT)
+        picture.text(_MARGIN, top + _LINE * len(rows), f"and {more:,} more", FAINT)
     return picture.done()
 
 

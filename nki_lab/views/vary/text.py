@@ -25,16 +25,16 @@ def variants_text(
         return variants.problem
     start = variants.variant(variants.start)
     timed = [start, *variants] if shown is None else [start, *shown]
-    found = list(dict.fromkeys([*timed, *(variants.visited if shown is None else ())]))
+    listed = list(dict.fromkeys([*timed, *(variants.visited if shown is None else ())]))
     notes = _Notes()
-    rows = [_row(variants, variant, start, notes) for variant in found]
+    rows = [_row(variants, variant, start, notes) for variant in listed]
     heads = (
         *(parameter.name for parameter in variants.parameters),
         "total us", "vs start", "bound by", "SBUF B/partition", "PSUM banks", "instructions",
     )  # fmt: skip
-    below = [*notes.lines, *_best(variants), *_rest(variants, len(found)), *_fixed(variants)]
-    left = None if lines is None else max(lines - len(below), lines // 2)
-    return text_of(cut([*text_table(heads, rows, left), *below], lines))
+    below = [*notes.lines, *_best(variants), *_rest(variants, len(listed)), *_fixed(variants)]
+    room = None if lines is None else max(lines - len(below), lines // 2)
+    return text_of(cut([*text_table(heads, rows, room), *below], lines))
 
 
 class _Notes:
@@ -103,10 +103,12 @@ def _best(variants: Variants) -> list[str]:
 
 
 def _rest(variants: Variants, told: int) -> list[str]:
-    left = variants.combinations - told
-    if left <= 0:
+    remaining = variants.combinations - told
+    if remaining <= 0:
         return []
-    return [f"{left:,} more combinations are timed when they are chosen, or by vary(...).at(...)"]
+    return [
+        f"{remaining:,} more combinations are timed when they are chosen, or by vary(...).at(...)"
+    ]
 
 
 def _fixed(variants: Variants) -> list[str]:

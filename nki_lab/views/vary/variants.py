@@ -70,8 +70,8 @@ class Parameter:
 
         Raises UnknownOption where it is none of them.
         """
-        for n, known in enumerate(self.values):
-            if type(known) is type(value) and known == value:
+        for n, candidate in enumerate(self.values):
+            if type(candidate) is type(value) and candidate == value:
                 return n
         words = value_words(value)
         if words in self.texts:
@@ -203,10 +203,10 @@ class Variants:
     def variant(self, numbers: Numbers) -> Variant:
         """Return the kernel with the values of these numbers; see `at`."""
         with self._lock:
-            known = self._known.get(numbers)
-            if known is None:
-                known = self._known[numbers] = self._made(numbers)
-            return self._given_out(known)
+            variant = self._known.get(numbers)
+            if variant is None:
+                variant = self._known[numbers] = self._made(numbers)
+            return self._given_out(variant)
 
     def _given_out(self, variant: Variant) -> Variant:
         """Return a variant as one that can be looked at, the same one while somebody holds it."""
@@ -233,24 +233,24 @@ class Variants:
         start = self.start
         sizes = [len(parameter.values) for parameter in self.parameters]
         if math.prod(sizes) <= MOST_COMBINATIONS:
-            found = list(itertools.product(*map(range, sizes)))
+            sweep = list(itertools.product(*map(range, sizes)))
         else:
-            found = [
+            sweep = [
                 (*start[:k], n, *start[k + 1 :])
                 for k, size in enumerate(sizes)
                 for n in range(size)
                 if n != start[k]
             ]
-        found = [start, *(numbers for numbers in found if numbers != start)]
+        sweep = [start, *(numbers for numbers in sweep if numbers != start)]
         most = most or MOST_INSTRUCTIONS * (5 if self.asked else 1)
         each = self.variant(start).instructions or 1
-        return found[: max(1, min(MOST_COMBINATIONS, most // max(1, each)))]
+        return sweep[: max(1, min(MOST_COMBINATIONS, most // max(1, each)))]
 
     def __iter__(self) -> Iterator[Variant]:
         """Time the combinations of `sweep`, one after the other."""
-        found = self.sweep()
-        with phase("timing variants", total=len(found)) as timing:
-            for timing.at, numbers in enumerate(found):
+        sweep = self.sweep()
+        with phase("timing variants", total=len(sweep)) as timing:
+            for timing.at, numbers in enumerate(sweep):
                 yield self.variant(numbers)
 
     @property
@@ -285,9 +285,9 @@ class Variants:
     def _doubt(self, data: ViewData) -> str:
         """Say why a variant may compute something else than the start, as with a tile that does not divide."""
         start = self.variant(self.start).data
-        known = {remark.message for remark in start.findings}
+        messages = {remark.message for remark in start.findings}
         for remark in data.findings:
-            if remark.is_serious and remark.message not in known:
+            if remark.is_serious and remark.message not in messages:
                 return f"{remark.kind}: {remark.message}"
         before, now = _products(start.profile), _products(data.profile)
         if before == now:
