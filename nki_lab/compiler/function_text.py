@@ -101,7 +101,6 @@ def _functions(text: str) -> dict[tuple[int, str], Any]:
             functions[_first_line(node), node.name] = node
         elif isinstance(node, ast.Lambda):
             key = (node.lineno, "<lambda>")
-            functions[key] = (
-                None if key in functions else node
-            )  # which of several in a line is not known
+            # Which of several in a line is meant is not known.
+            functions[key] = None if key in functions else node
     return functions
