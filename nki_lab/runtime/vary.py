@@ -50,31 +50,31 @@ def vary(
     while isinstance(kernel, partial):
         args, given = (*kernel.args, *args), kernel.keywords | given
         kernel = kernel.func
-    made = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
-    known = made.source.signature.parameters
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in known.values())
+    function = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
+    parameters = function.source.signature.parameters
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     lists = {
         name: list(v)
         for name, v in kwargs.items()
         if isinstance(v, (list, range, tuple) if name == TARGET else (list, range))
     }
     kwargs = {name: value for name, value in kwargs.items() if name not in lists}
-    choices = taken_choices("nki_lab.vary", kwargs, (*known, CORES), takes_any=True)
+    choices = taken_choices("nki_lab.vary", kwargs, (*parameters, CORES), takes_any=True)
     for name in lists:
         if not lists[name]:
             raise UnknownOption(
                 f"{name}=[] has no value to choose", help="write the values to time"
             )
     for name, value in {**kwargs, **lists}.items():
-        if name in known or (takes_any and "." not in name):
+        if name in parameters or (takes_any and "." not in name):
             given[name] = lists[name][0] if name in lists else value
         elif name not in lists:
             lists[name] = [value]
-    if TARGET in lists and TARGET not in known:
+    if TARGET in lists and TARGET not in parameters:
         choices = choices.replace(target=lists[TARGET][0])
-    if CORES in lists and CORES not in known:
-        made = made[lists[CORES][0]]
-    call = _call(made, args, given, choices, simulate)
+    if CORES in lists and CORES not in parameters:
+        function = function[lists[CORES][0]]
+    call = _call(function, args, given, choices, simulate)
     if not lists:
         return proposed(call)
     # What is no argument of the call stands at the first of its values, too.
