@@ -222,7 +222,7 @@ def _flops(profile: Tables, metrics: dict[str, Any], total_ns: int) -> dict[str,
         return int(profile.numbers("Instruction", column).sum())
 
     flops, transposes = total("raw_flops"), total("flops_transpose")
-    useful = flops - transposes
+    useful = max(flops - transposes, 0)  # a file may tell the transposes alone
     peak = profile.target.tensor_peak_flops_per_ns * len(profile.cores)
     balance = peak / profile.target.hbm_stack_bytes_per_ns
     utilisation = _share(useful / peak, total_ns)

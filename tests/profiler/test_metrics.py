@@ -179,3 +179,9 @@ def test_transfers_under_way_together_never_move_more_than_the_engines_can() -> 
     assert (moved / (end - start))[(start <= 800) & (end > 800)].sum() > 400  # the means exceed it
     assert 360e9 < rate.max() < 372e9
     assert found.numbers("DmaUsage", "total_transfer_bytes")[-1] == moved.sum()
+
+
+def test_transposes_told_alone_give_no_negative_share() -> None:
+    columns = {"start_ts": [0], "end_ts": [1], "engine": ["tensor"], "flops_transpose": [1]}
+    summary = Profile.from_tables(TRN2, {"Instruction": columns}, is_simulation=False).summary
+    assert summary["transpose_flops"] == 1 and summary["mfu_estimated_percent"] == 0.0
