@@ -137,7 +137,7 @@ def _profile(call: TimedCall, compiled: CompiledKernel, retrace: Retrace) -> Pro
 
 def _executions(call: TimedCall, compiled: CompiledKernel) -> list[Execution]:
     programs: tuple[Kernel, ...] = (compiled.kernel, *compiled.others)
-    trips = [known_trips(program, Choices.current().max_trips) for program in programs]
+    trips = [known_trips(program, call.options.max_trips) for program in programs]
     if None in trips:
         if call.arrays is None:
             raise NotModelled(
@@ -146,16 +146,16 @@ def _executions(call: TimedCall, compiled: CompiledKernel) -> list[Execution]:
                 stack=(call.source.place,),
                 help=f"nki_lab.vary({call.source.name}, ..., simulate=True) computes on copies of its arrays",
             )
-        trips = _run(compiled, call.arrays)
+        trips = _run(compiled, call.arrays, call.options)
     return [Execution.of(p, t or ()) for p, t in zip(programs, trips, strict=True)]
 
 
 def _run(
-    compiled: CompiledKernel, arrays: Mapping[str, np.ndarray]
+    compiled: CompiledKernel, arrays: Mapping[str, np.ndarray], choices: Choices
 ) -> list[tuple[int, ...] | None]:
     """Return how often the loops of each core ran, on copies of the arrays cast to the dtypes compiled for."""
     given = [arrays[s.name].astype(s.dtype.host) for s in compiled.kernel.inputs]
-    run = Simulator().run(compiled, given, Choices.current())
+    run = Simulator().run(compiled, given, choices)
     return [execution.trips for execution in run.executions]
 
 
