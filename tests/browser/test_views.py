@@ -173,7 +173,7 @@ def test_the_report_tells_what_bounds_the_run(lab: Lab, chromium: str) -> None:
         at = 0
         for line in saved:
             left_out = re.fullmatch(r"\s*\.\.\. ([\d,]+) more( lines)?", line)
-            if table := re.fullmatch(r"lines +(\d+): print\(result\) has what they take", line):
+            if table := re.fullmatch(r"lines +(\d+): print\(result\) shows their times", line):
                 assert whole[at] == "" and whole[at + 1].startswith("line ")
                 at += 2 + int(table[1])
             elif not left_out or whole[at] == line:
