@@ -23,6 +23,7 @@ from nki_lab.profiler.analyses.report import badge
 from nki_lab.profiler.analyses.roofline import roofline as limits_of
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TRANSFERS
+from nki_lab.source import printable
 from nki_lab.views.charts.forms import GRID, ChartForms, plotly_layout, svg_opening
 from nki_lab.views.charts.scatter import Line, Points, ScatterChart
 from nki_lab.views.report.model import engine_rows, size_text
@@ -113,7 +114,7 @@ def utilisation(result: Any) -> Chart:
     profile = _profile(result)
     rows = engine_rows(profile)
     return Chart(
-        title=f"{profile.name or 'kernel'}: busy share of the time ({badge(profile)})",
+        title=f"{printable(profile.name or 'kernel')}: busy share of the time ({badge(profile)})",
         unit="% of the time",
         labels=tuple(ENGINE_LABELS[row["engine"]] for row in rows),
         values=tuple(100 * row["share"] for row in rows),
@@ -134,7 +135,7 @@ def transfer_sizes(result: Any) -> Chart:
     powers = range(int(power.min()), int(power.max()) + 1) if len(power) else range(0)
     counts = [int((power == p).sum()) for p in powers]
     return Chart(
-        title=f"{profile.name or 'kernel'}: DMA transfers by size ({badge(profile)})",
+        title=f"{printable(profile.name or 'kernel')}: DMA transfers by size ({badge(profile)})",
         unit="transfers",
         labels=tuple(f"from {size_text(1 << p)}" for p in powers),
         values=tuple(map(float, counts)),
@@ -174,7 +175,7 @@ def roofline(*results: Any) -> ScatterChart:
     for number, ((profile, r), rate) in enumerate(zip(placed, reached, strict=True), 1):
         attainable = min(peak, memory * (r.intensity or 0))
         texts.append(
-            f"{number}. {profile.name or 'kernel'}: {r.intensity:,.1f} FLOP per byte,"
+            f"{number}. {printable(profile.name or 'kernel')}: {r.intensity:,.1f} FLOP per byte,"
             f" {rate:,.2f} of {attainable:,.2f} TFLOP/s attainable ({badge(profile)})"
         )
     lines = (
@@ -226,7 +227,7 @@ def transfer_rates(result: Any) -> ScatterChart:
     roof = Line(f"all DMA engines: {limit:,.0f} B/ns", ends, (limit, limit), INK_ON_ANY)
     points = Points("transfers", tuple(sizes), rates, texts, drawn, ENGINE_ON_ANY["dma"])
     return ScatterChart(
-        title=f"{profile.name or 'kernel'}: rate of DMA transfers by size ({badge(profile)})",
+        title=f"{printable(profile.name or 'kernel')}: rate of DMA transfers by size ({badge(profile)})",
         across="bytes of a transfer",
         up="bytes per ns",
         lines=(roof,),
