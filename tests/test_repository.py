@@ -67,7 +67,7 @@ def test_version_has_one_source_and_a_changelog_entry() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc|\.dev)\d+)?", nki_lab.__version__)
     headings = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert headings[0] == "Unreleased"
-    assert len(headings) == 1 or headings[1] == nki_lab.__version__
+    assert headings[1] == nki_lab.__version__
 
 
 def test_all_extras_are_in_all() -> None:
