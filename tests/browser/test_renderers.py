@@ -74,8 +74,8 @@ def change_theme(page: Page, theme: str) -> None:
     page.wait_for_selector("#jupyterlab-splash", state="detached")
 
 
-PROFILE_TABS = ["Report", "Timeline", "Source"]
-KERNEL_TABS = ["Report", "IR", "Layout", "Memory", "Source", "Findings", "Timeline", "Array", "Graph"]  # fmt: skip
+PROFILE_TABS = ["Report", "Source", "Timeline"]
+KERNEL_TABS = ["Report", "Findings", "Source", "IR", "Layout", "Array", "Memory", "Timeline", "Graph"]  # fmt: skip
 
 
 @pytest.mark.parametrize(
