@@ -74,8 +74,10 @@ def change_theme(page: Page, theme: str) -> None:
     page.wait_for_selector("#jupyterlab-splash", state="detached")
 
 
-PROFILE_TABS = ["Report", "Source", "Timeline"]
-KERNEL_TABS = ["Report", "Findings", "Source", "IR", "Layout", "Array", "Memory", "Timeline", "Graph"]  # fmt: skip
+PROFILE_TABS = ["Report", "Source", "Timeline", "Charts"]
+KERNEL_TABS = [
+    "Report", "Findings", "Source", "IR", "Layout", "Array", "Memory", "Timeline", "Charts", "Graph"
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tests.server.kernels import looped, of_two_cores
 from tests.views.runs import added
 from tests.views.test_saved import state_of
 
-PROFILE_VIEWS = ["report", "source", "timeline"]
+PROFILE_VIEWS = ["report", "source", "timeline", "charts"]
 KERNEL_VIEWS = ["ir", "findings", "source", "layout", "array", "memory", "graph"]
 TIMED_VIEWS = [
     "report",
@@ -31,6 +31,7 @@ TIMED_VIEWS = [
     "array",
     "memory",
     "timeline",
+    "charts",
     "graph",
 ]
 
@@ -73,7 +74,7 @@ def test_a_page_without_room_says_what_it_leaves_out(
     state = state_of(file_page(tmp_path / "run.json"))
     assert (
         state["head"]["note"]
-        == "this page holds at most 3,000 bytes and leaves out parts of timeline"
+        == "this page holds at most 3,000 bytes and leaves out parts of timeline, charts"
     )
     assert set(state["cut"]) == set(whole["parts"]) - set(state["parts"]) != set()
 
