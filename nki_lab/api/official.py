@@ -28,7 +28,7 @@ _ELIDED = "=..."  # the stub does not say the default
 
 
 @dataclass(frozen=True)
-class Coverage:
+class NameCount:
     """How much of one kind of names a module has.
 
     Attributes:
@@ -69,12 +69,12 @@ def same_signature(function: Callable[..., Any], official: str) -> bool:
     )
 
 
-def coverage() -> list[Coverage]:
+def coverage() -> list[NameCount]:
     """Return what can be used of each module and kind of names, in the order of the data file."""
     return [c for c in _counted() if c.total]
 
 
-def _counted() -> Iterator[Coverage]:
+def _counted() -> Iterator[NameCount]:
     names = dict.fromkeys([*API["functions"], *API["drop_in"]])
     modules = {name: import_module(NKI.modules[name]) for name in names if name in NKI.modules}
     yield _count("nki", "modules", {name: name in modules for name in names})
@@ -97,8 +97,8 @@ def _counted() -> Iterator[Coverage]:
         yield _count(module, "drop-in names", {n: _there(modules[module], n) for n in drop_in})
 
 
-def _count(module: str, kind: str, usable: dict[str, bool]) -> Coverage:
-    return Coverage(module, kind, len(usable), tuple(n for n, yes in usable.items() if not yes))
+def _count(module: str, kind: str, usable: dict[str, bool]) -> NameCount:
+    return NameCount(module, kind, len(usable), tuple(n for n, yes in usable.items() if not yes))
 
 
 def _get(owner: Any, name: str) -> Any:

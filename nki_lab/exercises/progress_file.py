@@ -27,11 +27,11 @@ from nki_lab.profiler.text_table import text_table
 _VERSION = 1
 _FILE = "progress.json"
 # Without a file, and until one can be written: what this process knows.
-_kept: dict[str, State] = {}
+_kept: dict[str, ExerciseState] = {}
 
 
 @dataclass(frozen=True)
-class State:
+class ExerciseState:
     """What is known about one exercise.
 
     Attributes:
@@ -57,14 +57,14 @@ class State:
 class Progress:
     """The state of every exercise: a line for each notebook as text, every exercise as HTML without a script."""
 
-    def __init__(self, states: dict[str, State], where: str, note: str = "") -> None:
+    def __init__(self, states: dict[str, ExerciseState], where: str, note: str = "") -> None:
         self.states = states
         self.where = where
         self.note = note
 
-    def of(self, id: str) -> State:
+    def of(self, id: str) -> ExerciseState:
         """Return the state of an exercise."""
-        return self.states.get(id, State())
+        return self.states.get(id, ExerciseState())
 
     def __repr__(self) -> str:
         rows = [
@@ -84,7 +84,7 @@ class Progress:
         )
 
     def _notebook(self, notebook: str, problems: list[Problem]) -> str:
-        begun = any(self.of(p.id) != State() for p in problems)
+        begun = any(self.of(p.id) != ExerciseState() for p in problems)
         opened = " open" if begun and self._open(problems) else ""
         return (
             f"<details{opened}><summary>notebook {notebook}: {self._count(problems)}</summary>"
@@ -140,8 +140,8 @@ def remember(
     """
     path = path_of_progress()
     states, note, may_write = _read(path)
-    before = states.get(id, State())
-    states[id] = _kept[id] = State(
+    before = states.get(id, ExerciseState())
+    states[id] = _kept[id] = ExerciseState(
         before.tries + tried,
         max(before.hints, hints),
         before.solved or solved,
@@ -150,7 +150,7 @@ def remember(
     return "; ".join(filter(None, (note, _write(path, states) if path and may_write else "")))
 
 
-def _read(path: Path | None) -> tuple[dict[str, State], str, bool]:
+def _read(path: Path | None) -> tuple[dict[str, ExerciseState], str, bool]:
     """Return the states, what to tell about the file, and whether it may be written."""
     if path is None:
         return dict(_kept), "", False
@@ -170,8 +170,10 @@ def _read(path: Path | None) -> tuple[dict[str, State], str, bool]:
     return states, "", True
 
 
-def _state(facts: Any) -> State:
-    state = State(**{name: facts[name] for name in State.__dataclass_fields__ if name in facts})
+def _state(facts: Any) -> ExerciseState:
+    state = ExerciseState(
+        **{name: facts[name] for name in ExerciseState.__dataclass_fields__ if name in facts}
+    )
     if type(state.solved) is not bool or not all(
         type(n) is int and n >= 0 for n in (state.tries, state.hints, state.stars)
     ):
@@ -179,7 +181,7 @@ def _state(facts: Any) -> State:
     return state
 
 
-def _damaged(path: Path, error: Exception) -> tuple[dict[str, State], str, bool]:
+def _damaged(path: Path, error: Exception) -> tuple[dict[str, ExerciseState], str, bool]:
     """Put a file that cannot be read aside; what this process knows is not lost."""
     number = 1
     while (aside := path.with_name(f"{path.stem}.damaged-{number}{path.suffix}")).exists():
@@ -193,7 +195,7 @@ def _damaged(path: Path, error: Exception) -> tuple[dict[str, State], str, bool]
     return dict(_kept), note, True
 
 
-def _write(path: Path, states: dict[str, State]) -> str:
+def _write(path: Path, states: dict[str, ExerciseState]) -> str:
     document = {
         "version": _VERSION,
         "exercises": {id: asdict(s) for id, s in sorted(states.items())},

@@ -16,7 +16,7 @@ from nki_lab.isa import enums
 from nki_lab.isa.example import example_call
 from nki_lab.isa.operators import OPS
 from nki_lab.targets import ALL_TARGETS
-from nki_lab.targets.choice import Choice
+from nki_lab.targets.choice import NamedChoice
 from nki_lab.targets.engines import Engine
 from nki_lab.targets.spec import Target
 
@@ -57,7 +57,7 @@ def alternatives(default: Any) -> tuple[Any, ...]:
 
 
 def _is_choice(value: Any) -> bool:
-    return isinstance(value, type) and issubclass(value, Choice) and value is not Choice
+    return isinstance(value, type) and issubclass(value, NamedChoice) and value is not NamedChoice
 
 
 def _kept(definition: Definition, name: str, rules: list[Rule]) -> tuple[Any, ...]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from nki_lab.targets import ALL_TARGETS
-from nki_lab.targets.choice import Choice
+from nki_lab.targets.choice import NamedChoice
 
 
-class reduce_cmd(Choice):
+class reduce_cmd(NamedChoice):
     """What an instruction does with the accumulator registers of its engine."""
 
     idle = 0  # leaves them alone
@@ -18,7 +18,7 @@ class reduce_cmd(Choice):
     load_reduce = 4  # loads a value, then accumulates
 
 
-class dge_mode(Choice):
+class dge_mode(NamedChoice):
     """Who makes the descriptors of a DMA transfer."""
 
     unknown = 0  # the compiler decides
@@ -27,21 +27,21 @@ class dge_mode(Choice):
     none = 3  # they lie ready in memory
 
 
-class oob_mode(Choice):
+class oob_mode(NamedChoice):
     """What an access outside its tensor does at run time."""
 
     error = 0
     skip = 1
 
 
-class matmul_perf_mode(Choice):
+class matmul_perf_mode(NamedChoice):
     """How fast a matmul runs and what it asks of its operands."""
 
     none = "none"
     double_row = "double_row"  # two FP8 rows at a time
 
 
-class Generation(Choice):
+class Generation(NamedChoice):
     """Generation of a NeuronCore; published kernels compare them by age, e.g. `<= nc_version.gen2`."""
 
     def __lt__(self, other: object) -> bool:
@@ -61,7 +61,7 @@ _GENERATIONS = {f"gen{target.generation}": target.generation for target in ALL_T
 nc_version: Any = Generation("nc_version", _GENERATIONS, module=__name__)  # type: ignore[call-arg]
 
 
-class dma_engine(Choice):
+class dma_engine(NamedChoice):
     """Which DMA moves data between two cores."""
 
     dma = 1

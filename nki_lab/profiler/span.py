@@ -34,18 +34,18 @@ _PACKETS = "DmaPacket"
 _FOREVER = int(np.iinfo(np.int64).max)
 
 
-class Span(NamedTuple):
+class TimeSpan(NamedTuple):
     """A span of time in ns, its end left out."""
 
     start_ns: int
     end_ns: int
 
-    def within(self, first_ns: int, last_ns: int) -> Span:
+    def within(self, first_ns: int, last_ns: int) -> TimeSpan:
         """Return what of it lies in a run."""
         start = min(max(self.start_ns, first_ns), last_ns)
-        return Span(start, max(start, min(self.end_ns, last_ns)))
+        return TimeSpan(start, max(start, min(self.end_ns, last_ns)))
 
-    def reach(self, last_ns: int) -> Span:
+    def reach(self, last_ns: int) -> TimeSpan:
         """Return the span that also holds what happens at the very end of a run, where it gets there."""
         return self._replace(end_ns=_FOREVER) if self.end_ns >= last_ns else self
 
@@ -59,14 +59,14 @@ class Span(NamedTuple):
         return f"{self.start_ns / 1000:,.3f} to {self.end_ns / 1000:,.3f} us"
 
 
-def span_of(start_ns: float | None, end_ns: float | None) -> Span | None:
+def span_of(start_ns: float | None, end_ns: float | None) -> TimeSpan | None:
     """Return a span, from the beginning or to the end where one is not given; None where neither is.
 
     Raises UnknownOption where it would be empty.
     """
     if start_ns is None and end_ns is None:
         return None
-    span = Span(int(start_ns or 0), _FOREVER if end_ns is None else int(end_ns))
+    span = TimeSpan(int(start_ns or 0), _FOREVER if end_ns is None else int(end_ns))
     if span.start_ns < 0 or span.end_ns <= span.start_ns:
         raise UnknownOption(
             f"there is no time between {span.start_ns:,} and {span.end_ns:,} ns",
@@ -76,7 +76,10 @@ def span_of(start_ns: float | None, end_ns: float | None) -> Span | None:
 
 
 def chosen_rows(
-    table: str, span: Span, number: Callable[[str], np.ndarray], event_ids: Mapping[str, np.ndarray]
+    table: str,
+    span: TimeSpan,
+    number: Callable[[str], np.ndarray],
+    event_ids: Mapping[str, np.ndarray],
 ) -> np.ndarray | None:
     """Return which rows of a table lie in a span, as a mask; None where that cannot be said of it.
 
@@ -124,7 +127,7 @@ def end_codes(texts: Any) -> np.ndarray:
     return codes
 
 
-def refuse_more(count: int, name: str, span: Span | None = None) -> None:
+def refuse_more(count: int, name: str, span: TimeSpan | None = None) -> None:
     """Raise BadFile where a file has more events, in a span or in all, than may be in memory."""
     if count <= MOST_EVENTS:
         return
@@ -192,7 +195,7 @@ class Whole(NamedTuple):
     @classmethod
     def of(
         cls,
-        span: Span,
+        span: TimeSpan,
         target: Target,
         column: Callable[[str, str], Column | None],
         about: Mapping[str, Any],
@@ -247,7 +250,7 @@ class Whole(NamedTuple):
         )
         return cls(first, last, max(len(cores), 1), moved, transfer_lines(named))
 
-    def share(self, amount: int, ways: Sequence[str], span: Span) -> int:
+    def share(self, amount: int, ways: Sequence[str], span: TimeSpan) -> int:
         """Return the part of an amount of the run that falls to a span: as the bytes moved do, else as the time."""
         whole, before, upto = (sum(self.moved[way][n] for way in ways) for n in range(3))
         if not whole:
@@ -257,7 +260,7 @@ class Whole(NamedTuple):
         return amount * upto // whole - amount * before // whole if whole else 0
 
 
-def part_of(profile: P, span: Span) -> P:
+def part_of(profile: P, span: TimeSpan) -> P:
     """Return what a profile has within a span, with the ids it has there; see `cut`."""
     event_ids: dict[str, np.ndarray] = {}
     about = next(profile.records("Metadata"), {})
@@ -298,7 +301,7 @@ def part_of(profile: P, span: Span) -> P:
     return cut(part, span, whole, kept)
 
 
-def cut(part: P, span: Span, whole: Whole, transfers: np.ndarray | None) -> P:
+def cut(part: P, span: TimeSpan, whole: Whole, transfers: np.ndarray | None) -> P:
     """Return rows that have a part in a span without what lies outside of it.
 
     Times end at the span's, and amounts are those that fall into it, so that the parts of spans that divide a run add
@@ -347,13 +350,13 @@ def cut(part: P, span: Span, whole: Whole, transfers: np.ndarray | None) -> P:
     )
 
 
-def _packets_in(part: ProfileData, span: Span) -> Mapping[str, Any]:
+def _packets_in(part: ProfileData, span: TimeSpan) -> Mapping[str, Any]:
     times = (part.numbers(_PACKETS, name) for name in (BEGINS, ENDS))
     rows = span.rows(*times)
     return {field: take(column, rows) for field, column in part.table(_PACKETS).items()}
 
 
-def _cut_table(name: str, table: Mapping[str, Any], span: Span) -> dict[str, Any]:
+def _cut_table(name: str, table: Mapping[str, Any], span: TimeSpan) -> dict[str, Any]:
     columns = {field: c for field, c in table.items() if field not in _SUM_COLUMNS.get(name, ())}
     if name == "Warning" and "category" in columns:
         lasting = ~columns["category"].equal_to(ADVICE)

@@ -17,7 +17,7 @@ from nki_lab.ir.text.literals import view_text
 from nki_lab.profiler.profile import Profile
 from nki_lab.progress import doing
 from nki_lab.runtime.view_data import make_view_data, place_finder
-from nki_lab.simulator.stepping import SNAPSHOT_BYTES, Operand, Stepper
+from nki_lab.simulator.stepping import SNAPSHOT_BYTES, OperandValues, Stepper
 from nki_lab.timing import simulate_time
 from nki_lab.views.run import NoSteps, Step, StepOperand, StepPass, Steps, ViewData
 
@@ -166,7 +166,7 @@ class RunSteps:
         return f"<{len(self.order):,} steps of {self.kernel.name}{ended}>"
 
 
-def _operand(operand: Operand) -> StepOperand:
+def _operand(operand: OperandValues) -> StepOperand:
     view = operand.view
     skipped = 0
     held = operand.after if operand.before is None else operand.before

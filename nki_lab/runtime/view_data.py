@@ -28,9 +28,9 @@ from nki_lab.views.run import (
     NoSteps,
     Operation,
     Place,
+    ProgramStage,
     Remark,
     Slice,
-    Stage,
     Steps,
     Tensor,
     ViewData,
@@ -123,13 +123,13 @@ class _Described:
             codes.append(code)
         return np.array(codes, dtype=np.int64), list(places)
 
-    def stages(self, recorded: Sequence[tuple[str, Kernel]]) -> Iterator[Stage]:
+    def stages(self, recorded: Sequence[tuple[str, Kernel]]) -> Iterator[ProgramStage]:
         before: Kernel | None = None
         for name, kernel in recorded:
             changed = before is None or any(
                 getattr(before, part) != getattr(kernel, part) for part in _SHOWN
             )
-            yield Stage(name, partial(self.lines, kernel), changed)
+            yield ProgramStage(name, partial(self.lines, kernel), changed)
             before = kernel
 
     def lines(self, kernel: Kernel) -> list[CodeLine]:

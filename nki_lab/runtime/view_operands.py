@@ -9,7 +9,7 @@ from nki_lab.ir.program.nodes import Kernel
 from nki_lab.ir.tensor.fields import Dynamic
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.ir.text.literals import leaf_text, view_text
-from nki_lab.views.run import Access, Gather
+from nki_lab.views.run import Gather, ShownAccess
 
 _WAYS = {READ: "reads", WRITE: "writes"}
 
@@ -38,10 +38,10 @@ def operand_views(i: Instruction) -> list[tuple[str, str, Operand | None, NkiTen
     return found + indices
 
 
-def accesses(i: Instruction) -> list[Access]:
+def accesses(i: Instruction) -> list[ShownAccess]:
     """Return what an instruction does with each operand."""
     return [
-        Access(
+        ShownAccess(
             operand=name,
             way=_WAYS.get(role, "updates"),
             tensor=view.storage.id,

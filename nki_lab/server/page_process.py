@@ -19,7 +19,7 @@ _MODULE = "nki_lab.server.page_process"
 
 
 @dataclass(frozen=True)
-class Answer:
+class PageAnswer:
     """What came of making a page.
 
     Attributes:
@@ -35,7 +35,7 @@ class Answer:
     help: str = ""
 
 
-async def make_page(file: Path, theme: str | None, limits: PageLimits) -> Answer:
+async def make_page(file: Path, theme: str | None, limits: PageLimits) -> PageAnswer:
     """Make the page of a file in another process. Being cancelled ends that process."""
     async with limits.turns:
         process = await asyncio.create_subprocess_exec(
@@ -56,16 +56,16 @@ async def make_page(file: Path, theme: str | None, limits: PageLimits) -> Answer
         try:
             written, said = await asyncio.wait_for(process.communicate(), limits.seconds)
         except TimeoutError:
-            return Answer(504, message=f"{file.name} was not read within {limits.seconds:g} s")
+            return PageAnswer(504, message=f"{file.name} was not read within {limits.seconds:g} s")
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
     head, _, page = written.partition(b"\n")
     if process.returncode == 0 and head:
-        return Answer(page=page, **json.loads(head))
+        return PageAnswer(page=page, **json.loads(head))
     last = said.decode(errors="replace").strip().rpartition("\n")[2]
-    return Answer(
+    return PageAnswer(
         500,
         message=f"{file.name} cannot be shown: reading it ended with {process.returncode}"
         + (f", {last}" if last else ""),
@@ -101,22 +101,22 @@ def _limit_memory(most: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
-def answer_for(path: Path, theme: str | None) -> Answer:
+def answer_for(path: Path, theme: str | None) -> PageAnswer:
     """Return the page of a file, or why there is none."""
     from nki_lab.errors import BadFile, NkiError
     from nki_lab.server.file_page import file_page
 
     try:
-        return Answer(200, file_page(path, theme).encode())
+        return PageAnswer(200, file_page(path, theme).encode())
     except BadFile as error:
-        return Answer(422, message=error.message, help=error.help)
+        return PageAnswer(422, message=error.message, help=error.help)
     except NkiError as error:  # what was read needs a package, or breaks a rule of kernels
-        return Answer(501, message=error.message, help=error.help)
+        return PageAnswer(501, message=error.message, help=error.help)
     except MemoryError:
-        return Answer(507, message=f"{path.name} needs more memory than a page may take")
+        return PageAnswer(507, message=f"{path.name} needs more memory than a page may take")
     except Exception as error:
         what = f"{path.name} cannot be shown: {type(error).__name__}: {error}"
-        return Answer(500, message=what, help="please report this")
+        return PageAnswer(500, message=what, help="please report this")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from jupyter_server.base.handlers import JupyterHandler
 from tornado import web
 
 from nki_lab.server.page_limits import PageLimits
-from nki_lab.server.page_process import Answer, make_page
+from nki_lab.server.page_process import PageAnswer, make_page
 from nki_lab.server.shown_path import NotShown, shown_file
 
 _THEMES = ("light", "dark")
@@ -26,7 +26,7 @@ class PageHandler(JupyterHandler):
         """Keep the limits."""
         super().initialize()
         self._limits = limits
-        self._making: asyncio.Task[Answer] | None = None
+        self._making: asyncio.Task[PageAnswer] | None = None
 
     @property
     def content_security_policy(self) -> str:
@@ -40,7 +40,7 @@ class PageHandler(JupyterHandler):
         self.check_xsrf_cookie()  # as for contents: only pages of this server may ask
         theme = self.get_query_argument("theme", None)
         if theme is not None and theme not in _THEMES:
-            answer = Answer(400, message=f"themes are light and dark; found {theme[:40]}")
+            answer = PageAnswer(400, message=f"themes are light and dark; found {theme[:40]}")
         else:
             answer = await self._answer(path, theme)
         self.set_status(answer.status)
@@ -53,16 +53,16 @@ class PageHandler(JupyterHandler):
         self.set_header("Content-Type", "application/json")
         self.finish(json.dumps({"message": answer.message, "help": answer.help}))
 
-    async def _answer(self, path: str, theme: str | None) -> Answer:
+    async def _answer(self, path: str, theme: str | None) -> PageAnswer:
         manager, limits = self.contents_manager, self._limits
         try:
             async with shown_file(manager, path, limits.file_bytes) as file:
                 self._making = asyncio.create_task(make_page(file, theme, limits))
                 return await self._making
         except NotShown as error:
-            return Answer(error.status, message=str(error))
+            return PageAnswer(error.status, message=str(error))
         except asyncio.CancelledError:
-            return Answer(499, message="nobody waits for this page any longer")
+            return PageAnswer(499, message="nobody waits for this page any longer")
 
     def get_login_url(self) -> str:
         """Refuse whoever has not logged in: what asks is a script, which no login form helps."""

@@ -85,7 +85,7 @@ class Observer(Protocol):
         """Take note of what an instruction is about to touch."""
 
 
-class Check(Observer, Protocol):
+class Checker(Observer, Protocol):
     """An observer that reports what it has seen."""
 
     def begin(self) -> None:

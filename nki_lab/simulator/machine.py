@@ -20,7 +20,7 @@ from nki_lab.ir.program.nodes import Finding, Kernel, Loop
 from nki_lab.ir.tensor.storage import Storage
 from nki_lab.ir.tensor.view import whole_view
 from nki_lab.progress import counted, grown, phase
-from nki_lab.simulator.accesses import Check, Observer, fixed_accesses
+from nki_lab.simulator.accesses import Checker, Observer, fixed_accesses
 from nki_lab.simulator.arguments import check_writable, elements_of, output_of
 from nki_lab.simulator.bind import Binder, Step, run_steps
 from nki_lab.simulator.late import Late, RegisterFile
@@ -28,9 +28,9 @@ from nki_lab.simulator.meetings import CoreMeeting, RankMeeting
 from nki_lab.simulator.memory import Memory, fill_unwritten, new_registers, reset_registers
 from nki_lab.simulator.overwriting import Overwriting
 from nki_lab.simulator.rendezvous import (
+    CorePlace,
     DeviceLoop,
     Meeting,
-    Place,
     World,
     run_to_meetings,
     run_together,
@@ -75,11 +75,11 @@ class Program:
         rank: int = 0,
         ranks: int = 1,
         observers: Sequence[Observer] = (),
-        checks: Sequence[Check] = (),
+        checks: Sequence[Checker] = (),
     ) -> None:
         self.kernel = kernel
         self.options = options or Choices()
-        self.place = Place(rank, kernel.program[0])
+        self.place = CorePlace(rank, kernel.program[0])
         self.world = World(ranks, kernel.program[1])
         self.memory = Memory.of(kernel, self.options)
         self.registers = new_registers(kernel.target)
@@ -97,7 +97,7 @@ class Program:
         self._late = Late(self.memory, self._binder, self.register_file)
         self.unwritten = Unwritten(self._late, kernel)
         observers_of_run = (self.unwritten,) if self.unwritten.has_work else ()
-        self._checks: tuple[Check, ...] = (Overwriting(), *checks)
+        self._checks: tuple[Checker, ...] = (Overwriting(), *checks)
         self.observers: tuple[Observer, ...] = (*observers, *self._checks, *observers_of_run)
         self._steps: list[Any] = []
         self._outside: list[_Outside] = []

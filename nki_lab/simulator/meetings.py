@@ -24,7 +24,7 @@ from nki_lab.isa.numerics import FLOAT32, load_cast, store_cast
 from nki_lab.isa.replica_groups import group_of
 from nki_lab.simulator.bind import wanted
 from nki_lab.simulator.late import Late
-from nki_lab.simulator.rendezvous import Meeting, Partner, Place
+from nki_lab.simulator.rendezvous import CorePlace, Meeting, Partner
 from nki_lab.source import Span
 
 
@@ -49,11 +49,11 @@ class RankMeeting(Meeting):
         return group_of(i.definition.name, groups, self.place.rank)
 
     @cached_property
-    def _parties(self) -> tuple[Place, ...]:
+    def _parties(self) -> tuple[CorePlace, ...]:
         cores = range(self.program.world.cores) if joins_cores(self.i) else (self.place.core,)
-        return tuple(Place(rank, core) for rank in self.members for core in cores)
+        return tuple(CorePlace(rank, core) for rank in self.members for core in cores)
 
-    def parties(self) -> tuple[Place, ...]:
+    def parties(self) -> tuple[CorePlace, ...]:
         """Return the cores of the ranks of its group that take part."""
         return self._parties
 
@@ -280,12 +280,12 @@ class CoreMeeting(Meeting):
         self.sent: np.ndarray | None = None
         self.received: np.ndarray | None = None
 
-    def parties(self) -> tuple[Place, ...]:
+    def parties(self) -> tuple[CorePlace, ...]:
         """Return both cores, or the one that sends to itself."""
         rank, core = self.place
         if meets_itself(self.i, core):
             return (self.place,)
-        return Place(rank, 0), Place(rank, 1)
+        return CorePlace(rank, 0), CorePlace(rank, 1)
 
     def key(self) -> Hashable:
         """Return the pipe of the rank, and who shares it: a core that sends to itself meets nobody."""

@@ -16,7 +16,7 @@ from nki_lab.ir.program.logical_core import Places, Use, Watched, ordered_by, ra
 from nki_lab.ir.program.nodes import Finding, Kernel
 from nki_lab.ir.tensor.footprint import byte_range
 from nki_lab.ir.tensor.storage import Storage
-from nki_lab.simulator.accesses import Access, Check, Elements
+from nki_lab.simulator.accesses import Access, Checker, Elements
 
 _NUMBERS = 255  # spans that a mark of one byte tells apart
 
@@ -131,7 +131,7 @@ class _Tensor:
         return list(unique.values())
 
 
-class _Core(Check):
+class _Core(Checker):
     """Follows the run of one core."""
 
     def __init__(self, watch: RaceWatch, core: int, tensors: Mapping[int, _Tensor]) -> None:
@@ -185,7 +185,7 @@ class RaceWatch:
         ]
         self.begin()
 
-    def checks(self, core: int) -> tuple[Check, ...]:
+    def checks(self, core: int) -> tuple[Checker, ...]:
         """Return what follows the run of a core."""
         return (_Core(self, core, self._of_core[core]),) if self._tensors else ()
 

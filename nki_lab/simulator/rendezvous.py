@@ -27,7 +27,7 @@ from nki_lab.simulator.unwritten import Unwritten
 from nki_lab.source import Span, came_at
 
 
-class Place(NamedTuple):
+class CorePlace(NamedTuple):
     """Where a program runs: a rank, and a core of it."""
 
     rank: int = 0
@@ -40,7 +40,7 @@ class World(NamedTuple):
     ranks: int = 1
     cores: int = 1
 
-    def name(self, place: Place) -> str:
+    def name(self, place: CorePlace) -> str:
         """Return how messages call a place: what there is only one of is left out."""
         if self.ranks == 1:
             return f"core {place.core}" if self.cores > 1 else f"rank {place.rank}"
@@ -51,7 +51,7 @@ class Partner(Protocol):
     """What a meeting needs of the program whose step it is."""
 
     kernel: Kernel
-    place: Place
+    place: CorePlace
     world: World
     memory: Memory
     unwritten: Unwritten
@@ -81,7 +81,7 @@ class Meeting(ABC):
         self.tensors: dict[str, Any] = {}
 
     @abstractmethod
-    def parties(self) -> tuple[Place, ...]:
+    def parties(self) -> tuple[CorePlace, ...]:
         """Return who meets, itself included, in the order in which `exchange` gets them."""
 
     @abstractmethod
@@ -119,7 +119,7 @@ def _told(meeting: Meeting) -> Iterator[None]:
         raise
 
 
-class Runs(Protocol):
+class LoopRunner(Protocol):
     """What runs device loops."""
 
     options: Choices
@@ -128,7 +128,7 @@ class Runs(Protocol):
     trips_made: int
 
 
-class Passes(NamedTuple):
+class EnteredLoop(NamedTuple):
     """A device loop that was entered.
 
     Attributes:
@@ -147,14 +147,16 @@ class DeviceLoop:
     where its passes tell how far a run is, as those of loops within others do not.
     """
 
-    def __init__(self, program: Runs, loop: Loop, steps: list[Any], tells: bool = False) -> None:
+    def __init__(
+        self, program: LoopRunner, loop: Loop, steps: list[Any], tells: bool = False
+    ) -> None:
         # Its steps would hold it in a circle, with all its memories.
-        self.program: Runs = weakref.proxy(program)
+        self.program: LoopRunner = weakref.proxy(program)
         self.tells = tells
         self.loop = loop
         self.steps = steps
 
-    def enter(self) -> Passes:
+    def enter(self) -> EnteredLoop:
         """Begin the loop; none of its passes has begun then."""
         program, loop = self.program, self.loop
         values = None
@@ -168,9 +170,9 @@ class DeviceLoop:
                     loop, f"is to make {len(values):,} trips", program.options.max_trips
                 )
         program.trips.append(0)
-        return Passes(len(program.trips) - 1, values)
+        return EnteredLoop(len(program.trips) - 1, values)
 
-    def begins(self, passes: Passes) -> bool:
+    def begins(self, passes: EnteredLoop) -> bool:
         """Begin the next pass and set the loop's register for it; False where there is none."""
         program, loop = self.program, self.loop
         count = program.trips[passes.place]
@@ -225,10 +227,10 @@ def run_to_meetings(steps: Iterable[Callable[[], Any]]) -> Iterator[Meeting]:
             run_steps((step,))
 
 
-Gathering = dict[Place, Meeting]  # who has come to one meeting
+Gathering = dict[CorePlace, Meeting]  # who has come to one meeting
 
 
-def run_together(programs: Mapping[Place, Iterator[Meeting]], world: World) -> None:
+def run_together(programs: Mapping[CorePlace, Iterator[Meeting]], world: World) -> None:
     """Run programs to their ends, letting them meet.
 
     Raises MissingPartner where somebody waits for one who has ended or waits elsewhere.
@@ -279,7 +281,7 @@ def _come(
 
 
 def _pass(
-    running: Mapping[Place, Any],
+    running: Mapping[CorePlace, Any],
     blocked: Gathering,
     gatherings: dict[Hashable, list[Gathering]],
     world: World,
@@ -291,7 +293,7 @@ def _pass(
     }
     missed = {place: _missed(meeting, come[place]) for place, meeting in blocked.items()}
 
-    def passes(place: Place) -> bool:
+    def passes(place: CorePlace) -> bool:
         others = [blocked.get(p) for p in missed[place]]
         return blocked[place].may_pass and all(m is not None and m.may_pass for m in others)
 
@@ -306,17 +308,17 @@ def _pass(
     raise missing(blocked[place], blocked, come[place], world)
 
 
-def _missed(meeting: Meeting, gathering: Gathering) -> list[Place]:
+def _missed(meeting: Meeting, gathering: Gathering) -> list[CorePlace]:
     """Return who has not come to a meeting, in the order of its parties."""
     return [place for place in meeting.parties() if place not in gathering]
 
 
 def missing(
-    meeting: Meeting, waiting: Mapping[Place, Any], gathering: Gathering, world: World
+    meeting: Meeting, waiting: Mapping[CorePlace, Any], gathering: Gathering, world: World
 ) -> MissingPartner:
     """Return the error of a meeting that some never came to; `waiting` are the meetings where all wait."""
 
-    def where(place: Place) -> str:
+    def where(place: CorePlace) -> str:
         other = waiting.get(place)
         if not isinstance(other, Meeting):
             return f"{world.name(place)} has ended"

@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from nki_lab.simulator.machine import Program
-from nki_lab.simulator.rendezvous import DeviceLoop, Passes
+from nki_lab.simulator.rendezvous import DeviceLoop, EnteredLoop
 
 #: Instructions between two snapshots at first; it doubles whenever they would take too much.
 _FIRST_INTERVAL = 32
@@ -26,7 +26,7 @@ class Frame:
 
     steps: list[Any]
     loop: DeviceLoop | None = None
-    passes: Passes | None = None
+    passes: EnteredLoop | None = None
     at: int = 0
     began: int = 0
 

@@ -36,7 +36,7 @@ _WRITERS_LOOKED_AT = 2_000
 _UNKNOWN, _FINITE, _NOT_FINITE = 0, 1, 2
 
 
-class Operand(NamedTuple):
+class OperandValues(NamedTuple):
     """What an instruction does with one operand.
 
     Attributes:
@@ -56,7 +56,7 @@ class Operand(NamedTuple):
     unwritten: np.ndarray | None = None
 
 
-class Pass(NamedTuple):
+class LoopPass(NamedTuple):
     """One pass of a device loop: number `number` of `total`, counted from 0, and the value of its register."""
 
     loop: Loop
@@ -81,8 +81,8 @@ class Around(NamedTuple):
 
     number: int
     position: int
-    operands: tuple[Operand, ...]
-    passes: tuple[Pass, ...]
+    operands: tuple[OperandValues, ...]
+    passes: tuple[LoopPass, ...]
     registers: dict[str, int]
     registers_set: dict[str, int]
     printed: str
@@ -186,7 +186,7 @@ class Stepper:
             printed = "" if fails else self._perform(bound)
             after = [None if read is None or fails else read() for _, _, _, read in readers]
             operands = [
-                Operand(name, role, view, old, new, None if type(mask) is bool else ~mask)
+                OperandValues(name, role, view, old, new, None if type(mask) is bool else ~mask)
                 for (name, role, view, _), old, new, mask in zip(
                     readers, before, after, written, strict=True
                 )
@@ -345,14 +345,14 @@ class Stepper:
 
     # -- facts of a moment ---------------------------------------------------------------------------------------
 
-    def _passes(self) -> tuple[Pass, ...]:
+    def _passes(self) -> tuple[LoopPass, ...]:
         passes = []
         for frame in self._frames[1:]:
             assert frame.loop is not None and frame.passes is not None
             number = self._program.trips[frame.passes.place] - 1
             values = frame.passes.values
             value = None if values is None else values[number]
-            passes.append(Pass(frame.loop.loop, number, self.trips[frame.passes.place], value))
+            passes.append(LoopPass(frame.loop.loop, number, self.trips[frame.passes.place], value))
         return tuple(passes)
 
     def _register_values(self) -> dict[str, int]:

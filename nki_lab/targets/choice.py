@@ -26,7 +26,7 @@ class _Named(EnumMeta):
         return f"nisa.{cls.__name__}"
 
 
-class Choice(Enum, metaclass=_Named):
+class NamedChoice(Enum, metaclass=_Named):
     """Base of the named choices; each of them prints as kernels write it."""
 
     def __repr__(self) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from nki_lab.targets.choice import Choice
+from nki_lab.targets.choice import NamedChoice
 
 
-class Engine(Choice):
+class Engine(NamedChoice):
     """Engines of a NeuronCore, under the names and values of `nki.isa.engine`."""
 
     unknown = 0

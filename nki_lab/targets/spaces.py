@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from nki_lab.targets.choice import Choice
+from nki_lab.targets.choice import NamedChoice
 
 
-class MemoryRegion(Choice):
+class MemoryRegion(NamedChoice):
     """Memory a tensor lives in, under the names of `nki.language.MemoryRegion`.
 
     Attributes:

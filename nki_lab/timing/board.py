@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from nki_lab.ir.definition.cost import Port
 from nki_lab.targets.spec import Target
-from nki_lab.timing.program import Program
+from nki_lab.timing.program import QueuedProgram
 
 #: A time after everything.
 NEVER = 1 << 62
@@ -33,7 +33,7 @@ class Board:
         hop: a semaphore's way from engine to engine.
     """
 
-    def __init__(self, program: Program, target: Target) -> None:
+    def __init__(self, program: QueuedProgram, target: Target) -> None:
         size = len(program.records)
         self.program = program
         self.records = program.records

@@ -13,7 +13,7 @@ from nki_lab.ir.text.literals import value_text
 from nki_lab.isa.operators import Op
 from nki_lab.targets.spaces import PSUM, MemoryRegion
 from nki_lab.targets.spec import Target
-from nki_lab.timing.rows import Kind
+from nki_lab.timing.rows import RowKind
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Traffic:
         return self.psum_read_bytes if self.sbuf_write_bytes else 0
 
 
-def traffic_of(kind: Kind, target: Target) -> Traffic:
+def traffic_of(kind: RowKind, target: Target) -> Traffic:
     """Return the traffic of every row of a kind."""
     if kind.step is None:
         moves = kind.record.moves
@@ -82,7 +82,7 @@ def traffic_of(kind: Kind, target: Target) -> Traffic:
     )
 
 
-def _split(kind: Kind, moved: int, tensors: list[NkiTensor], reading: bool) -> tuple[int, int]:
+def _split(kind: RowKind, moved: int, tensors: list[NkiTensor], reading: bool) -> tuple[int, int]:
     """Divide the bytes of a micro-operation between SBUF and PSUM.
 
     A cost gives one sum. Where the operands lie in both memories, their own sizes decide, counted for the first
@@ -133,19 +133,19 @@ def operand_text(i: Instruction, kernel: Kernel) -> str:
     return " ".join(parts)
 
 
-def product_type(kind: Kind) -> str | None:
+def product_type(kind: RowKind) -> str | None:
     """Return REGULAR or TRANSPOSE for a product of the Tensor engine, None for everything else."""
     if kind.step is None or kind.step.stage is not Stage.MULTIPLY_MOVING:
         return None
     return "REGULAR" if any(step.macs for step in kind.record.steps) else "TRANSPOSE"
 
 
-def performance_mode(kind: Kind) -> str | None:
+def performance_mode(kind: RowKind) -> str | None:
     """Return the performance mode that a micro-operation of Vector or Scalar runs in, None for the base mode."""
     return f"{kind.step.speed}x" if kind.step is not None and kind.step.speed > 1 else None
 
 
-def activation_function(kind: Kind) -> str | None:
+def activation_function(kind: RowKind) -> str | None:
     """Return the name of the function whose activation table a micro-operation needs, None where it needs none."""
     if kind.step is None or kind.step.table is None:
         return None

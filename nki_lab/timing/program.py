@@ -22,7 +22,7 @@ LOOP_TRIP = -1
 
 
 @dataclass(frozen=True)
-class Program:
+class QueuedProgram:
     """The executed stream, one entry per executed instruction.
 
     Attributes:
@@ -38,7 +38,7 @@ class Program:
     queues: dict[Queue, list[int]]
 
 
-def program_of(execution: Execution, hbm_share: float) -> Program:
+def program_of(execution: Execution, hbm_share: float) -> QueuedProgram:
     """Lay out an execution in queues.
 
     Raises BrokenProgram when the kernel has not been given its waits.
@@ -57,7 +57,7 @@ def program_of(execution: Execution, hbm_share: float) -> Program:
         _part_static_rings(kernel, records)
     plain = isinstance(order, range) and order == range(len(forms))
     if plain and None not in costs.values():
-        return Program(order, records, kernel.waits, queues_of(records))  # type: ignore[arg-type]
+        return QueuedProgram(order, records, kernel.waits, queues_of(records))  # type: ignore[arg-type]
     return _entry_by_entry(order, records, kernel.waits, kernel.target)
 
 
@@ -104,7 +104,7 @@ def _entry_by_entry(
     records: list[Record | None],
     waits: Sequence[tuple[int, ...]],
     target: Target,
-) -> Program:
+) -> QueuedProgram:
     trip = no_instruction()
     trip.interval = target.loop_trip_ns * 1000
     executed: list[Record] = []
@@ -135,7 +135,7 @@ def _entry_by_entry(
         executed.append(record)
         positions.append(position)
         waited.append(tuple(entries))
-    return Program(positions, executed, waited, queues_of(executed))
+    return QueuedProgram(positions, executed, waited, queues_of(executed))
 
 
 def no_instruction() -> Record:

@@ -21,7 +21,7 @@ TRIGGER = "PSEUDO_DMA_TRIGGER"
 
 
 @dataclass(frozen=True)
-class Kind:
+class RowKind:
     """What is the same for all rows of one micro-operation of one form.
 
     Attributes:
@@ -52,7 +52,7 @@ class Rows:
         first, last: per entry, its first and last row (of a transfer: its trigger), or -1.
     """
 
-    kinds: list[Kind]
+    kinds: list[RowKind]
     kind: np.ndarray
     entry: np.ndarray
     start: np.ndarray
@@ -64,10 +64,10 @@ class Rows:
 
 @dataclass
 class _Collected:
-    kinds: list[Kind] = field(default_factory=list)
+    kinds: list[RowKind] = field(default_factory=list)
     parts: list[tuple[np.ndarray, ...]] = field(default_factory=list)
 
-    def add(self, kind: Kind, entry: np.ndarray, start, end, ready) -> None:
+    def add(self, kind: RowKind, entry: np.ndarray, start, end, ready) -> None:
         code = np.full(len(entry), len(self.kinds))
         self.kinds.append(kind)
         self.parts.append((code, entry, start, end, ready))
@@ -80,7 +80,7 @@ def instruction_rows(timeline: Timeline) -> Rows:
     for record, entries in timeline.entries_by_record.items():
         if record.form.engine is DMA:
             trigger = timeline.trigger[entries]
-            kind = Kind(record, TRIGGER, record.moves[0].issuer)
+            kind = RowKind(record, TRIGGER, record.moves[0].issuer)
             collected.add(kind, entries, trigger, trigger + record.issue, ready[entries])
         elif record.form.engine is TENSOR:
             _tensor_rows(timeline, record, entries, ready, collected)
@@ -91,10 +91,10 @@ def instruction_rows(timeline: Timeline) -> Rows:
         entries = np.array([n for n, _ in loads])
         start = np.array([time for _, time in loads]) + timeline.offset
         records = timeline.program.records
-        kinds: dict[Record, Kind] = {}
+        kinds: dict[Record, RowKind] = {}
         for n, entry in enumerate(entries.tolist()):
             record = records[entry]
-            kind = kinds.setdefault(record, Kind(record, TABLE_LOAD, record.form.engine))
+            kind = kinds.setdefault(record, RowKind(record, TABLE_LOAD, record.form.engine))
             part = slice(n, n + 1)
             end = start[part] + timeline.board.table_load
             collected.add(kind, entries[part], start[part], end, start[part])
@@ -144,7 +144,7 @@ def _engine_rows(
         done += step.cycles
         end = begin + round(record.interval * done / total) if total else begin
         is_last = step is record.steps[-1]
-        kind = Kind(record, step.opcode, engine, step)
+        kind = RowKind(record, step.opcode, engine, step)
         found.add(
             kind,
             entries,
@@ -165,14 +165,14 @@ def _tensor_rows(
     waited = ready[entries]
     for step in record.steps:
         if step.stage is Stage.LOAD_STATIONARY:
-            kind = Kind(record, step.opcode, TENSOR, step)
+            kind = RowKind(record, step.opcode, TENSOR, step)
             found.add(kind, entries, loads, loads + record.load, waited)
             waited = begins
     for k, step in enumerate(products):
         start = begins + (ends - begins) * k // len(products)
         end = begins + (ends - begins) * (k + 1) // len(products)
         is_last = k == len(products) - 1
-        kind = Kind(record, step.opcode, TENSOR, step, len(products))
+        kind = RowKind(record, step.opcode, TENSOR, step, len(products))
         found.add(
             kind,
             entries,

@@ -16,7 +16,7 @@ from nki_lab.targets.engines import GPSIMD, TENSOR, Engine
 from nki_lab.targets.spec import Target
 from nki_lab.timing.board import NEVER, Board
 from nki_lab.timing.options import TimingOptions
-from nki_lab.timing.program import Program, program_of
+from nki_lab.timing.program import QueuedProgram, program_of
 from nki_lab.timing.queues import SharingQueue, engine_queue
 from nki_lab.timing.rings import Ring
 from nki_lab.timing.tensor_queue import tensor_queue
@@ -29,7 +29,7 @@ def schedule(execution: Execution, options: TimingOptions) -> Timeline:
     return Timeline(execution, options, times_of(program, execution.kernel.target))
 
 
-def times_of(program: Program, target: Target) -> Board:
+def times_of(program: QueuedProgram, target: Target) -> Board:
     """Return when every entry of a program runs.
 
     Raises BrokenProgram when entries wait for each other.
@@ -44,7 +44,9 @@ def times_of(program: Program, target: Target) -> Board:
     return board
 
 
-def _start_engines(program: Program, board: Board, target: Target) -> dict[Engine, SharingQueue]:
+def _start_engines(
+    program: QueuedProgram, board: Board, target: Target
+) -> dict[Engine, SharingQueue]:
     records = set(program.records)
     contested = shared_ports(records)
     holds: dict[object, set[Port]] = {}
@@ -65,7 +67,9 @@ def _start_engines(program: Program, board: Board, target: Target) -> dict[Engin
     return sharing
 
 
-def _start_rings(program: Program, board: Board, sharing: dict[Engine, SharingQueue]) -> list[Ring]:
+def _start_rings(
+    program: QueuedProgram, board: Board, sharing: dict[Engine, SharingQueue]
+) -> list[Ring]:
     rings: dict[RingKey, Ring] = {}
     for queue, entries in program.queues.items():
         if not isinstance(queue, RingKey):

@@ -35,7 +35,7 @@ from nki_lab.timing.operands import (
     traffic_of,
 )
 from nki_lab.timing.origins import Origins, instruction_names, source_locations
-from nki_lab.timing.rows import TABLE_LOAD, TRIGGER, Kind, Rows, instruction_rows
+from nki_lab.timing.rows import TABLE_LOAD, TRIGGER, RowKind, Rows, instruction_rows
 from nki_lab.timing.timeline import Timeline
 from nki_lab.timing.transfers import (
     queue_table,
@@ -212,13 +212,13 @@ def _coded(codes: np.ndarray, texts: list[str | None]) -> Strings:
     return Strings(column.codes[codes], column.values)
 
 
-def _track(kind: Kind) -> str | None:
+def _track(kind: RowKind) -> str | None:
     if kind.engine is not TENSOR or kind.step is None:
         return None
     return "TensorMatrix" if kind.step.macs or not kind.record.load else None
 
 
-def _steps(kinds: list[Kind]) -> np.ndarray:
+def _steps(kinds: list[RowKind]) -> np.ndarray:
     """Return where each kind stands among the micro-operations of its instruction, table loads first."""
     places = [
         -1 if k.opcode == TABLE_LOAD else 0 if k.step is None else _index(k.record.steps, k.step)
@@ -267,7 +267,7 @@ _TRAFFIC = (
 )
 
 
-def _work(kinds: list[Kind], target: Any) -> dict[str, np.ndarray]:
+def _work(kinds: list[RowKind], target: Any) -> dict[str, np.ndarray]:
     """Return per kind the bytes it moves and the operations it performs."""
     traffic = [traffic_of(kind, target) for kind in kinds]
     return {

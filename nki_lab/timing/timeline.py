@@ -12,7 +12,7 @@ from nki_lab.ir.definition.form_times import Record
 from nki_lab.ir.program.execution import Execution
 from nki_lab.timing.board import Board
 from nki_lab.timing.options import TimingOptions
-from nki_lab.timing.program import LOOP_TRIP, Program
+from nki_lab.timing.program import LOOP_TRIP, QueuedProgram
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class Timeline:
     came: Mapping[int, int] = field(default_factory=dict)
 
     @property
-    def program(self) -> Program:
+    def program(self) -> QueuedProgram:
         """The executed stream."""
         return self.board.program
 

@@ -15,7 +15,7 @@ from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.profiler.columns import Strings
 from nki_lab.profiler.schema import SBUF_PLACE
 from nki_lab.profiler.tables import to_ns
-from nki_lab.timing.program import Program
+from nki_lab.timing.program import QueuedProgram
 from nki_lab.timing.timeline import Timeline
 from nki_lab.timing.transfer_places import places
 
@@ -24,7 +24,7 @@ _STATIC_TYPES = {"in": "input", "out": "output"}
 _MAKERS = {"none": "Static", "swdge": "SwDge", "hwdge": "HwDge"}
 
 
-def rings_of(program: Program) -> dict[RingKey, int]:
+def rings_of(program: QueuedProgram) -> dict[RingKey, int]:
     """Return the number of every ring, in the order of their first transfers."""
     keys = [queue for queue in program.queues if isinstance(queue, RingKey)]
     return {key: number for number, key in enumerate(keys)}

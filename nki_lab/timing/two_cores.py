@@ -19,7 +19,7 @@ from nki_lab.ir.program.execution import Execution
 from nki_lab.ir.program.logical_core import meets_itself, pipe_of
 from nki_lab.targets.engines import TENSOR
 from nki_lab.timing.options import TimingOptions
-from nki_lab.timing.program import LOOP_TRIP, Program, no_instruction, program_of
+from nki_lab.timing.program import LOOP_TRIP, QueuedProgram, no_instruction, program_of
 from nki_lab.timing.schedule import times_of
 from nki_lab.timing.timeline import Timeline
 
@@ -39,7 +39,7 @@ class _Met:
         held: per meeting, the entry that holds it up.
     """
 
-    program: Program
+    program: QueuedProgram
     came: list[int]
     held: list[int]
 
@@ -104,7 +104,7 @@ def _expected(came: Times, release: Times, hop: int) -> Times:
     return guess
 
 
-def _meetings(execution: Execution, program: Program, core: int) -> dict[Hashable, list[int]]:
+def _meetings(execution: Execution, program: QueuedProgram, core: int) -> dict[Hashable, list[int]]:
     """Return the entries in which a core meets the other one, in order, by what belongs together."""
     instructions = execution.kernel.instructions
     if not any(i.definition.meets for i in instructions):
@@ -118,7 +118,7 @@ def _meetings(execution: Execution, program: Program, core: int) -> dict[Hashabl
     return meetings
 
 
-def _with_partner(program: Program, entries: list[int]) -> _Met:
+def _with_partner(program: QueuedProgram, entries: list[int]) -> _Met:
     """Add the entries that stand for the other core; those of the program keep their numbers."""
     if not entries:
         return _Met(program, [], [])
@@ -126,7 +126,7 @@ def _with_partner(program: Program, entries: list[int]) -> _Met:
     queues = {queue: list(own) for queue, own in program.queues.items()}
     place = {n: k for own in program.queues.values() for k, n in enumerate(own)}
     added = dict.fromkeys(queues, 0)
-    met = _Met(Program(positions, records, waits, queues), [], [])
+    met = _Met(QueuedProgram(positions, records, waits, queues), [], [])
 
     def add(record: Record, waited: tuple[int, ...]) -> int:
         positions.append(LOOP_TRIP)
@@ -169,7 +169,7 @@ class _Partner:
     what: str
 
 
-def _released(met: _Met, times: list[int]) -> Program:
+def _released(met: _Met, times: list[int]) -> QueuedProgram:
     """Return the program with its meetings held up until the other core has come, and its signal arrived."""
     program = met.program
     if not times:
@@ -177,4 +177,4 @@ def _released(met: _Met, times: list[int]) -> Program:
     records = list(program.records)
     for held, time in zip(met.held, times, strict=True):
         records[held] = records[held].with_(interval=time)
-    return Program(program.positions, records, program.waits, program.queues)
+    return QueuedProgram(program.positions, records, program.waits, program.queues)

@@ -25,7 +25,7 @@ from nki_lab.progress import phase
 from nki_lab.targets.engines import GPSIMD, SCALAR, TENSOR, VECTOR, Engine
 from nki_lab.targets.spec import Target
 from nki_lab.timing.origins import kernel_lines, label_of
-from nki_lab.timing.program import LOOP_TRIP, Program
+from nki_lab.timing.program import LOOP_TRIP, QueuedProgram
 from nki_lab.timing.schedule import times_of
 from nki_lab.timing.tables import make_profile
 from nki_lab.timing.timeline import Timeline
@@ -155,7 +155,7 @@ def what_ifs(timeline: Timeline) -> WhatIfs:
 def retimed(timeline: Timeline, records: list[Record], target: Target | None = None) -> Timeline:
     """Return the timeline of the same program with other costs; each record stands in the queue of the one before."""
     program = timeline.program
-    changed = Program(program.positions, records, program.waits, program.queues)
+    changed = QueuedProgram(program.positions, records, program.waits, program.queues)
     board = times_of(changed, target or timeline.execution.kernel.target)
     return Timeline(timeline.execution, timeline.options, board)
 

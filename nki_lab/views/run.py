@@ -115,7 +115,7 @@ class CodeLine(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Stage:
+class ProgramStage:
     """The program after one pass.
 
     Attributes:
@@ -237,7 +237,7 @@ class Gather:
 
 
 @dataclass(frozen=True)
-class Access:
+class ShownAccess:
     """What one instruction does with one operand.
 
     Attributes:
@@ -311,7 +311,7 @@ class Listing:
     lines: Sequence[str]
 
 
-def contracted(accesses: Sequence[Access]) -> str:
+def contracted(accesses: Sequence[ShownAccess]) -> str:
     """Return the name of the axis that is summed over: two operands have it, and no result; "" for none."""
     read = [name for a in accesses if a.way == "reads" for name in set(a.names) if name]
     written = {name for a in accesses if a.way != "reads" for name in a.names}
@@ -475,7 +475,7 @@ class ViewData:
     name: str
     profile: Profile
     operations: Sequence[Operation] = field(default=(), repr=False)
-    stages: Sequence[Stage] = field(default=(), repr=False)
+    stages: Sequence[ProgramStage] = field(default=(), repr=False)
     tensors: Sequence[Tensor] = field(default=(), repr=False)
     slices: Callable[[int], Sequence[Slice]] = field(default=lambda number: (), repr=False)
     make_lines: Callable[[], tuple[np.ndarray, Sequence[Place]]] | None = field(
@@ -483,7 +483,9 @@ class ViewData:
     )
     findings: Sequence[Remark] = field(default=(), repr=False)
     make_steps: Callable[[], Steps] = field(default=NoSteps, repr=False)
-    accesses: Callable[[int], Sequence[Access]] = field(default=lambda position: (), repr=False)
+    accesses: Callable[[int], Sequence[ShownAccess]] = field(
+        default=lambda position: (), repr=False
+    )
     held: Callable[[int, int | None, bool], Held] = field(
         default=lambda number, position, after: Held(None, NO_VALUES), repr=False
     )

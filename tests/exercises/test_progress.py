@@ -16,7 +16,7 @@ from nki_lab.choices import use_target
 from nki_lab.errors import ExerciseFailed
 from nki_lab.exercises import check, hint, progress, statement
 from nki_lab.exercises.catalog import all_problems
-from nki_lab.exercises.progress_file import Progress, State, remember
+from nki_lab.exercises.progress_file import ExerciseState, Progress, remember
 from tests.exercises.answers import kernel_of
 
 DAMAGE = {
@@ -62,20 +62,20 @@ def test_a_try_is_what_is_handed_in_and_not_a_skeleton(file: Path):
     for cause, tries in ((..., 0), ("moon", 0), ("race", 1)):
         with pytest.raises(ExerciseFailed):
             check("04.5", right, cause=cause)
-        assert progress().of("04.5") == State(tries=tries)
+        assert progress().of("04.5") == ExerciseState(tries=tries)
     with pytest.raises(ExerciseFailed):
         check("01.1", ...)
     with pytest.raises(ExerciseFailed):
         check("01.1", 3)
-    assert progress().of("01.1") == State(tries=1)
+    assert progress().of("01.1") == ExerciseState(tries=1)
     check("04.5", right, cause="return")
-    assert progress().of("04.5") == State(tries=2, solved=True)
+    assert progress().of("04.5") == ExerciseState(tries=2, solved=True)
 
 
 def test_nothing_solved_is_unlearned(file: Path):
     remember("01.1", solved=True, stars=1)
     remember("01.1", tried=True)
-    assert progress().of("01.1") == State(tries=1, solved=True, stars=1)
+    assert progress().of("01.1") == ExerciseState(tries=1, solved=True, stars=1)
 
 
 @pytest.mark.parametrize("text", DAMAGE.values(), ids=DAMAGE)
@@ -175,9 +175,9 @@ class Elements(HTMLParser):
 
 def test_the_page_shows_every_exercise_without_a_script():
     states = {
-        "01.1": State(tries=2, hints=1, solved=True),
-        "01.2": State(1, 0, True, 1),
-        "01.3": State(1),
+        "01.1": ExerciseState(tries=2, hints=1, solved=True),
+        "01.2": ExerciseState(1, 0, True, 1),
+        "01.3": ExerciseState(1),
     }
     page = Progress(states, "kept in <b>/x</b>")
     found = Elements(page._repr_html_())
@@ -197,9 +197,9 @@ def test_the_page_shows_every_exercise_without_a_script():
 
 def test_the_text_has_a_line_for_each_notebook():
     states = {
-        "01.1": State(tries=2, hints=1, solved=True),
-        "01.2": State(1, 0, True, 1),
-        "01.3": State(1),
+        "01.1": ExerciseState(tries=2, hints=1, solved=True),
+        "01.2": ExerciseState(1, 0, True, 1),
+        "01.3": ExerciseState(1),
     }
     lines = repr(Progress(states, "kept somewhere")).splitlines()
     assert lines[0] == f"2 of {len(all_problems())} solved, 1 with a star"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nki_lab.profiler.analyses.critical_path import Part, Step, critical_path
+from nki_lab.profiler.analyses.critical_path import Part, PathStep, critical_path
 from nki_lab.profiler.analyses.stalls import Stall, stalls
 from nki_lab.targets import ALL_TARGETS
 from tests.timing import kernels
@@ -18,12 +18,12 @@ TARGETS = [t.name for t in ALL_TARGETS]
 def test_the_path_of_the_example_by_hand() -> None:
     path = profile().critical_path()
     assert path.total_ns == 3100
-    trigger = Step("sync", "DMA_TRIGGER", "cell:3", "start", 0, 0, 50)
-    load = Step("qSyncStatic0", "x", "cell:3", "issue", 100, 50, 800)
-    first = Step("vector", "TENSOR_TENSOR", "cell:4", "dma", 1000, 100, 1100)
-    second = Step("vector", "COPY", "cell:5", "order", 2100, 0, 200)
-    third = Step("vector", "COPY", "cell:5", "order", 2300, 0, 300)
-    last = Step("vector", "COPY", "add.py:12", "unknown", 2700, 100, 400)
+    trigger = PathStep("sync", "DMA_TRIGGER", "cell:3", "start", 0, 0, 50)
+    load = PathStep("qSyncStatic0", "x", "cell:3", "issue", 100, 50, 800)
+    first = PathStep("vector", "TENSOR_TENSOR", "cell:4", "dma", 1000, 100, 1100)
+    second = PathStep("vector", "COPY", "cell:5", "order", 2100, 0, 200)
+    third = PathStep("vector", "COPY", "cell:5", "order", 2300, 0, 300)
+    last = PathStep("vector", "COPY", "add.py:12", "unknown", 2700, 100, 400)
     assert path.steps == (trigger, load, first, second, third, last)
     assert path.parts[0] == Part("vector", "TENSOR_TENSOR", "cell:4", 1, 1100, 100)
     assert Part("vector", "COPY", "cell:5", 2, 500, 0) in path.parts

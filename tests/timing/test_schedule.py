@@ -16,7 +16,7 @@ from nki_lab.ir.definition.cost import MicroOp, Port, Stage, Transfer
 from nki_lab.ir.definition.form_times import Record, RingKey, record_of
 from nki_lab.targets import TRN2
 from nki_lab.targets.engines import DMA, GPSIMD, SCALAR, SYNC, TENSOR, VECTOR
-from nki_lab.timing.program import Program, queues_of
+from nki_lab.timing.program import QueuedProgram, queues_of
 from nki_lab.timing.schedule import times_of
 
 HOP = TRN2.semaphore_hop_ns * 1000
@@ -57,7 +57,7 @@ def run(*entries):
     pairs = [e if isinstance(e, tuple) else (e, ()) for e in entries]
     records = [record for record, _ in pairs]
     waits = [waited for _, waited in pairs]
-    return times_of(Program(range(len(records)), records, waits, queues_of(records)), TRN2)
+    return times_of(QueuedProgram(range(len(records)), records, waits, queues_of(records)), TRN2)
 
 
 # -- engines -------------------------------------------------------------------------------------------------------

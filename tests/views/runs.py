@@ -15,9 +15,9 @@ from nki_lab.views.run import (
     CodeLine,
     Operation,
     Place,
+    ProgramStage,
     Remark,
     Slice,
-    Stage,
     Tensor,
     ViewData,
 )
@@ -52,9 +52,9 @@ def by_hand(name: str = "by_hand", **changes: Any) -> ViewData:
         "profile": example.profile(),
         "operations": [Operation("copy", "vector", "copy(%y, %x)", place)] * 6,
         "stages": [
-            Stage("trace", lambda: lines),
-            Stage("idle", lambda: list(lines)),
-            Stage("place", lambda: later),
+            ProgramStage("trace", lambda: lines),
+            ProgramStage("idle", lambda: list(lines)),
+            ProgramStage("place", lambda: later),
         ],
         "tensors": [
             Tensor("x", "shared_hbm", (64, 32), "float32", 4, "input", False),

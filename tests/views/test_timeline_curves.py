@@ -8,7 +8,7 @@ import pytest
 from nki_lab.profiler.analyses.curves import curves
 from nki_lab.views.timeline import curves as module
 from nki_lab.views.timeline.curves import between, known_curves, timeline_curves
-from nki_lab.views.timeline.model import Timeline
+from nki_lab.views.timeline.model import TimelineModel
 from nki_lab.widgets.packing import unpack
 from tests.profiler import example
 from tests.views.runs import added, by_hand
@@ -61,7 +61,7 @@ def test_parts_hold_the_least_and_most_of_their_span(monkeypatch, points: int) -
 
 def test_a_window_of_the_curves_is_sent(monkeypatch) -> None:
     monkeypatch.setattr(module, "POINTS", 5)
-    timeline = Timeline(by_hand())
+    timeline = TimelineModel(by_hand())
     known = known_curves(timeline)
     meta, arrays = unpack(timeline_curves(timeline, known, 1000, 1500))
     assert meta["span"] == [1000, 1500]

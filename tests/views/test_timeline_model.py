@@ -9,7 +9,7 @@ import pytest
 from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.views.run import ViewData
 from nki_lab.views.timeline import model as timeline_model
-from nki_lab.views.timeline.model import Timeline
+from nki_lab.views.timeline.model import TimelineModel
 from nki_lab.views.timeline.relations import TimelineRelations
 from nki_lab.views.timeline.tracks import shared_tracks
 from nki_lab.widgets.packing import unpack
@@ -17,7 +17,7 @@ from tests.profiler import example
 from tests.views.runs import added, by_hand, many_events
 
 
-def columns(timeline: Timeline) -> tuple[dict, dict[str, np.ndarray]]:
+def columns(timeline: TimelineModel) -> tuple[dict, dict[str, np.ndarray]]:
     """Return all events as the browser puts them together."""
     blocks = [unpack(block) for block in timeline.events()]
     return blocks[0][0], {
@@ -26,7 +26,7 @@ def columns(timeline: Timeline) -> tuple[dict, dict[str, np.ndarray]]:
 
 
 def test_tracks_stand_in_the_order_of_the_trace_viewer() -> None:
-    labels = [track.label for track in Timeline(added().view_data).tracks]
+    labels = [track.label for track in TimelineModel(added().view_data).tracks]
     assert labels == [
         "qSyncHwDgeIn", "qSyncHwDgeOut", "Sync", "Tensor", "TensorMatrix", "Vector", "Scalar", "GpSimd",
     ]  # fmt: skip
@@ -34,7 +34,7 @@ def test_tracks_stand_in_the_order_of_the_trace_viewer() -> None:
 
 def test_every_event_of_the_profile_is_there() -> None:
     data = by_hand()
-    timeline = Timeline(data)
+    timeline = TimelineModel(data)
     meta, events = columns(timeline)
     shown = []
     for track, lo, hi in meta["lanes"]:
@@ -59,7 +59,7 @@ def test_every_event_of_the_profile_is_there() -> None:
 
 
 def test_events_of_a_lane_do_not_overlap() -> None:
-    meta, events = columns(Timeline(ViewData("many", many_events(6_000))))
+    meta, events = columns(TimelineModel(ViewData("many", many_events(6_000))))
     start = events["start"].astype(np.int64)
     end = start + events["duration"]
     assert len(meta["lanes"]) > 8  # queues need several lanes each
@@ -68,7 +68,7 @@ def test_events_of_a_lane_do_not_overlap() -> None:
 
 
 def test_busy_time_of_a_track_counts_every_nanosecond_once() -> None:
-    timeline = Timeline(by_hand())
+    timeline = TimelineModel(by_hand())
     for track in timeline.tracks:
         busy = np.zeros(4_000, dtype=bool)
         for start, end in zip(track.start, track.end, strict=True):
@@ -80,7 +80,7 @@ def test_busy_time_of_a_track_counts_every_nanosecond_once() -> None:
 
 
 def test_overview_adds_up_to_the_busy_time() -> None:
-    timeline = Timeline(ViewData("many", many_events(5_000)))
+    timeline = TimelineModel(ViewData("many", many_events(5_000)))
     shares = timeline.coverage(timeline_model.OVERVIEW_COLUMNS)
     total = timeline.last_ns - timeline.first_ns
     for track, row in zip(timeline.tracks, shares, strict=True):
@@ -89,12 +89,12 @@ def test_overview_adds_up_to_the_busy_time() -> None:
 
 def test_large_profiles_come_in_chunks_that_fit_together(monkeypatch) -> None:
     data = ViewData("many", many_events(3_000))
-    whole = columns(Timeline(data))
+    whole = columns(TimelineModel(data))
     monkeypatch.setattr(timeline_model, "CHUNK_EVENTS", 700)
-    blocks = [unpack(block) for block in Timeline(data).events()]
+    blocks = [unpack(block) for block in TimelineModel(data).events()]
     assert len(blocks) == 5
     assert [meta["first"] for meta, _ in blocks] == [0, 700, 1400, 2100, 2800]
-    pieces = columns(Timeline(data))
+    pieces = columns(TimelineModel(data))
     assert pieces[0]["lanes"] == whole[0]["lanes"]
     for name, column in whole[1].items():
         assert (column == pieces[1][name]).all()
@@ -102,12 +102,12 @@ def test_large_profiles_come_in_chunks_that_fit_together(monkeypatch) -> None:
 
 
 def test_ten_bytes_an_event_are_enough() -> None:
-    blocks = list(Timeline(ViewData("many", many_events(60_000))).events())
+    blocks = list(TimelineModel(ViewData("many", many_events(60_000))).events())
     assert sum(map(len, blocks)) < 10 * 60_000
 
 
 def test_an_event_leads_to_its_row_and_its_instruction() -> None:
-    timeline = Timeline(by_hand())
+    timeline = TimelineModel(by_hand())
     meta, events = columns(timeline)
     for number in range(meta["total"]):
         _, table, row = timeline.event(number)
@@ -129,7 +129,7 @@ def test_lines_of_one_number_in_two_cells_stay_apart() -> None:
     (one,) = by_hand().lines[1]
     other = replace(one, heading="cell [9], line 4", text="z = helper(y)")
     codes = np.array([0, 1, 0, 1, 0, 1])
-    timeline = Timeline(by_hand(make_lines=lambda: (codes, [one, other])))
+    timeline = TimelineModel(by_hand(make_lines=lambda: (codes, [one, other])))
     meta, events = columns(timeline)
     assert [line["place"] for line in meta["lines"]] == ["cell [3], line 4", "cell [9], line 4"]
     by_start = {
@@ -143,7 +143,7 @@ def test_lines_of_one_number_in_two_cells_stay_apart() -> None:
 
 
 def test_without_a_program_lines_are_those_of_the_profile() -> None:
-    meta, events = columns(Timeline(by_hand(make_lines=None)))
+    meta, events = columns(TimelineModel(by_hand(make_lines=None)))
     assert [line["place"] for line in meta["lines"]] == ["cell:3", "cell:4", "cell:5", "add.py:12"]
     assert 0 in events["line"]  # the matmul has no line
 
@@ -154,14 +154,14 @@ def test_an_empty_profile_has_idle_engines() -> None:
         DmaPacketAggregated={name: [] for name in ("start_ts", "end_ts", "queue_name")},
         Flow={}, SbufUsage={}, PsumUsage={}, SbufAllocation={},
     )  # fmt: skip
-    timeline = Timeline(ViewData("empty", empty))
+    timeline = TimelineModel(ViewData("empty", empty))
     meta, _ = unpack(timeline.overview())
     assert [(t["count"], t["busy"]) for t in meta["tracks"]] == [(0, 0)] * 6
     assert columns(timeline)[0]["total"] == 0
 
 
 def test_tracks_of_one_engine_say_what_its_share_is_of() -> None:
-    both = Timeline(by_hand())
+    both = TimelineModel(by_hand())
     rows = {track.label: len(track.rows) for track in both.tracks}
     meta, _ = unpack(both.overview())
     assert rows["TensorMatrix"] and not rows["Tensor"]

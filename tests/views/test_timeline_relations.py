@@ -14,7 +14,7 @@ from nki_lab.runtime import Result
 from nki_lab.views.display import display
 from nki_lab.views.registry import Parts
 from nki_lab.views.run import ViewData
-from nki_lab.views.timeline.model import Timeline
+from nki_lab.views.timeline.model import TimelineModel
 from nki_lab.views.timeline.relations import TimelineRelations
 from nki_lab.widgets.packing import UnknownPart, unpack
 from tests.profiler import example
@@ -40,11 +40,11 @@ def on_two_cores() -> Result:
 
 
 def relations(data: ViewData, other: ViewData | None = None) -> TimelineRelations:
-    return TimelineRelations(Timeline(data, other))
+    return TimelineRelations(TimelineModel(data, other))
 
 
 def test_lanes_of_both_cores_stand_in_the_order_of_the_trace_viewer() -> None:
-    labels = [t.label for t in Timeline(on_two_cores().view_data).tracks]
+    labels = [t.label for t in TimelineModel(on_two_cores().view_data).tracks]
     engines = ["Sync", "Tensor", "TensorMatrix", "Vector", "Scalar", "GpSimd"]
     for core in (0, 1):
         own = [label.removeprefix(f"nc{core} ") for label in labels if label.startswith(f"nc{core}")]  # fmt: skip
@@ -54,7 +54,7 @@ def test_lanes_of_both_cores_stand_in_the_order_of_the_trace_viewer() -> None:
 
 def test_every_event_leads_to_its_row_whatever_the_core() -> None:
     run = on_two_cores()
-    timeline = Timeline(run.view_data)
+    timeline = TimelineModel(run.view_data)
     assert sorted(timeline.row_of_event.tolist()) == list(range(timeline.count))
     for number in range(timeline.count):
         _, table, row = timeline.event(number)
@@ -173,7 +173,7 @@ def test_two_runs_begin_at_once_and_keep_their_events() -> None:
     assert [len(run.operations) for run in timeline.runs] == [0, len(added().view_data.operations)]
     assert [t.run for t in timeline.tracks] == sorted(t.run for t in timeline.tracks)
     events = [timeline.event(n) for n in range(timeline.count)]
-    assert len(set(events)) == timeline.count == 8 + Timeline(added().view_data).count
+    assert len(set(events)) == timeline.count == 8 + TimelineModel(added().view_data).count
     for n, (run, table, row) in enumerate(events):
         profile = timeline.runs[run].profile
         fields = found.event_detail(n)["fields"]
@@ -186,7 +186,7 @@ def test_two_runs_begin_at_once_and_keep_their_events() -> None:
 
 def test_times_of_two_runs_count_from_their_own_start() -> None:
     shifted = example.profile(Metadata={"first_hw_timestamp": [100], "last_hw_timestamp": [3100]})
-    timeline = Timeline(by_hand(), ViewData("shifted", shifted))
+    timeline = TimelineModel(by_hand(), ViewData("shifted", shifted))
     starts = [int(t.start.min()) for t in timeline.tracks if t.label == "qSyncStatic0"]
     assert starts == [0, 100]
 

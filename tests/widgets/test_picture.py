@@ -10,7 +10,7 @@ from PIL import Image, ImageFont
 
 from nki_lab.views.run import ViewData
 from nki_lab.views.timeline.curves import known_curves
-from nki_lab.views.timeline.model import Timeline
+from nki_lab.views.timeline.model import TimelineModel
 from nki_lab.views.timeline.picture import timeline_picture
 from nki_lab.widgets.picture import LETTER, WIDTH, Picture, VectorPicture, _sized
 from nki_lab.widgets.theme import ENGINE_COLOURS, LIMIT, rgb
@@ -34,7 +34,7 @@ def test_pixels_survive(rng, colours: int) -> None:
 
 
 def test_a_track_is_coloured_where_it_is_busy() -> None:
-    timeline = Timeline(by_hand())
+    timeline = TimelineModel(by_hand())
     image = decode(timeline_picture(timeline)).astype(int)
     assert image.shape[1] == WIDTH
     vector = rgb(ENGINE_COLOURS["vector"].light)
@@ -57,7 +57,7 @@ def test_a_track_is_coloured_where_it_is_busy() -> None:
 
 
 def test_a_picture_is_small_whatever_the_run() -> None:
-    assert len(timeline_picture(Timeline(ViewData("many", many_events(30_000))))) < 60_000
+    assert len(timeline_picture(TimelineModel(ViewData("many", many_events(30_000))))) < 60_000
 
 
 def drawn(text: str, x: int = 0) -> np.ndarray:
@@ -86,7 +86,7 @@ def test_the_font_is_that_of_the_library_and_laid_out_without_the_system() -> No
 
 def test_the_picture_of_a_timeline_has_curves_and_the_critical_path() -> None:
     data = added().view_data
-    timeline = Timeline(data)
+    timeline = TimelineModel(data)
     drawing = ElementTree.fromstring(timeline_picture(timeline, VectorPicture))
     known = known_curves(timeline)
     lines = [node for node in drawing if node.tag.endswith("polyline")]

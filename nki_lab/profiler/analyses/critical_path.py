@@ -21,7 +21,7 @@ _STEPS_SHOWN = 14
 
 
 @dataclass(frozen=True)
-class Step:
+class PathStep:
     """One event on the path.
 
     Attributes:
@@ -66,7 +66,7 @@ class CriticalPath:
         total_ns: time of the run; the gaps and spans of the steps add up to it.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[PathStep, ...]
     total_ns: int
 
     @property
@@ -176,8 +176,8 @@ def critical_path(profile: ProfileData) -> CriticalPath:
     return CriticalPath(tuple(reversed(steps)), profile.total_ns)
 
 
-def _step(events: Waits, event: int, gap: int, span: int) -> Step:
-    return Step(
+def _step(events: Waits, event: int, gap: int, span: int) -> PathStep:
+    return PathStep(
         lane=events.lane(event),
         what=events.what(event),
         place=events.place(event),

@@ -44,7 +44,7 @@ _AMOUNTS = {
 _ROWS_AT_ONCE = 1 << 14
 
 
-class Track(NamedTuple):
+class DrawnTrack(NamedTuple):
     """A line of the timeline: its number from 1 on, core, name, and where it stands among those of its core."""
 
     number: int
@@ -53,7 +53,7 @@ class Track(NamedTuple):
     rank: int
 
 
-class Slice(NamedTuple):
+class DrawnSlice(NamedTuple):
     """A span on a track.
 
     Attributes:
@@ -68,7 +68,7 @@ class Slice(NamedTuple):
     event: int
     table: str
     title: str
-    track: Track
+    track: DrawnTrack
     start: int
     end: int
     args: dict[str, Any]
@@ -85,7 +85,7 @@ class Drawing:
         self._count = profile.count("Instruction")
 
     @cached_property
-    def _named(self) -> tuple[list[Track], np.ndarray]:
+    def _named(self) -> tuple[list[DrawnTrack], np.ndarray]:
         """The tracks, and the place of each event's track among them."""
         order = [track for engine in ENGINES for track in ENGINE_TRACKS[engine]]
         names: dict[str, int] = {}
@@ -106,21 +106,21 @@ class Drawing:
             name = in_order[pair[1]]
             base = name.split(" (")[0]
             rank = order.index(base) if base in order else len(order)
-            tracks.append(Track(number, pair[0], name, rank * 1000 + number))
+            tracks.append(DrawnTrack(number, pair[0], name, rank * 1000 + number))
         places = np.full(len(code), -1)
         places[self.drawn] = np.argsort(by_first)[place.reshape(-1)]
         return tracks, places
 
     @property
-    def tracks(self) -> list[Track]:
+    def tracks(self) -> list[DrawnTrack]:
         """Every track that has slices, in the order of their first ones."""
         return self._named[0]
 
-    def track(self, event: int) -> Track:
+    def track(self, event: int) -> DrawnTrack:
         """Return the track of an event that is drawn."""
         return self._named[0][self._named[1][event]]
 
-    def slices(self, in_time: bool = False) -> Iterator[Slice]:
+    def slices(self, in_time: bool = False) -> Iterator[DrawnSlice]:
         """Yield the slices table by table, in the order of rows or of time."""
         for table, first in zip(_TABLES, (0, self._count), strict=True):
             rows = np.arange(self.profile.count(table))
@@ -129,7 +129,7 @@ class Drawing:
                 rows = np.lexsort((self.end[events], self.start[events]))
             yield from self._of_rows(table, first, rows)
 
-    def _of_rows(self, table: str, first: int, rows: np.ndarray) -> Iterator[Slice]:
+    def _of_rows(self, table: str, first: int, rows: np.ndarray) -> Iterator[DrawnSlice]:
         profile = self.profile
         loops = loop_values(profile) if table == "Instruction" else None
         for at in range(0, len(rows), _ROWS_AT_ONCE):
@@ -148,7 +148,7 @@ class Drawing:
                 }
                 if loops is not None and loops[row] is not None:
                     args["iteration"] = loops[row]
-                yield Slice(
+                yield DrawnSlice(
                     event, table, title or table, self.track(event), record["start_ts"], record["end_ts"], args
                 )  # fmt: skip
 

@@ -25,7 +25,7 @@ _HEAD = "{:<27}{:>8}{:>14}{:>14}{:>13}{:>13}"
 
 
 @dataclass(frozen=True)
-class Iteration:
+class IterationTimes:
     """One iteration of one loop; of an inner loop, each time it is run.
 
     Attributes:
@@ -54,7 +54,7 @@ class Iteration:
         return self.end_ns - self.start_ns
 
 
-class LoopIterations(tuple[Iteration, ...]):
+class LoopIterations(tuple[IterationTimes, ...]):
     """Iterations of loops, in the order of the program."""
 
     def of(self, variable: str) -> LoopIterations:
@@ -64,7 +64,7 @@ class LoopIterations(tuple[Iteration, ...]):
     def __str__(self) -> str:
         if not self:
             return "no loop is known"
-        loops: dict[tuple[str, str], list[Iteration]] = {}
+        loops: dict[tuple[str, str], list[IterationTimes]] = {}
         for iteration in self:
             loops.setdefault((iteration.place, iteration.variable), []).append(iteration)
         if len(loops) == 1:
@@ -93,7 +93,7 @@ class LoopIterations(tuple[Iteration, ...]):
 _COLUMNS = ("instructions", ENGINE_SUM, "DMA us", "elapsed us")
 
 
-def _times(i: Iteration) -> tuple[int, int, int]:
+def _times(i: IterationTimes) -> tuple[int, int, int]:
     return i.engine_ns, i.transfer_ns, i.elapsed_ns
 
 
@@ -189,14 +189,14 @@ class _Sums:
         result[order] = number - np.maximum.accumulate(np.where(new, number, 0))
         return result
 
-    def _iteration(self, entry: int, trip: int, sums: list[int]) -> Iteration:
+    def _iteration(self, entry: int, trip: int, sums: list[int]) -> IterationTimes:
         outer: list[tuple[str, int]] = []
         parent = self.parent[entry]
         while parent >= 0 and len(outer) < len(self.parent):
             outer.append((self.name[parent] or "", self.value[parent] or 0))
             parent = self.parent[parent]
         value = self.value[entry]
-        return Iteration(
+        return IterationTimes(
             self.name[entry] or "",
             f"{self.file[entry]}:{self.line[entry]}",
             trip if value is None else value,

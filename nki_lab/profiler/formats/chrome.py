@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nki_lab.profiler.analyses.curves import curves
-from nki_lab.profiler.analyses.drawing import Drawing, Slice
+from nki_lab.profiler.analyses.drawing import Drawing, DrawnSlice
 from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.formats.profile_json import FORMAT_VERSION, document_of, dump, shown_number
 from nki_lab.profiler.formats.reading import write_whole
@@ -65,7 +65,7 @@ def _names(drawing: Drawing) -> Iterator[dict[str, Any]]:
         yield {"ph": "M", "name": "thread_sort_index", **where, "args": sort}
 
 
-def _slice(shown: Slice) -> dict[str, Any]:
+def _slice(shown: DrawnSlice) -> dict[str, Any]:
     return {
         "ph": "X",
         "name": shown.title,

@@ -23,7 +23,7 @@ from nki_lab.profiler.formats.reading import check_texts, reading
 from nki_lab.profiler.schema import TABLES, TRANSFERS, Field
 from nki_lab.profiler.span import (
     EVENTS,
-    Span,
+    TimeSpan,
     Whole,
     chosen_rows,
     cut,
@@ -42,7 +42,7 @@ def is_explorer_folder(path: Path) -> bool:
 
 
 def load_explorer_folder(
-    path: str | Path, target: str | Target | None = None, span: Span | None = None
+    path: str | Path, target: str | Target | None = None, span: TimeSpan | None = None
 ) -> ProfileData:
     """Read the profile in a folder of Parquet tables that Neuron Explorer wrote.
 
@@ -109,7 +109,7 @@ def _named_column(folder: Path, tables: Sequence[str], table: str, column: str) 
 
 
 def _rows(
-    folder: Path, tables: Sequence[str], reach: Span, span: Span
+    folder: Path, tables: Sequence[str], reach: TimeSpan, span: TimeSpan
 ) -> dict[str, np.ndarray | None]:
     """Return which rows of each table lie in a span, as masks; None for tables it says nothing about."""
     event_ids: dict[str, np.ndarray] = {}

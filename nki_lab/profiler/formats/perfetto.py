@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from nki_lab.profiler.analyses.curves import curves
-from nki_lab.profiler.analyses.drawing import Drawing, Slice, Track
+from nki_lab.profiler.analyses.drawing import Drawing, DrawnSlice, DrawnTrack
 from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.formats.profile_json import document_of, dump
 from nki_lab.profiler.formats.reading import write_whole
@@ -100,7 +100,7 @@ class _Writer:
                     time, number(_KIND, _COUNTER) + number(_UUID, uuid) + double(_VALUE, value)
                 )
 
-    def _slice(self, shown: Slice) -> Iterator[bytes]:
+    def _slice(self, shown: DrawnSlice) -> Iterator[bytes]:
         where = number(_UUID, _uuid(shown.track))
         parts = [
             number(_KIND, _BEGIN) + where,
@@ -164,7 +164,7 @@ def _core_uuid(core: int) -> int:
     return (1 << 41) + core
 
 
-def _uuid(track: Track) -> int:
+def _uuid(track: DrawnTrack) -> int:
     return track.number
 
 

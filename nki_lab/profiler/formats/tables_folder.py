@@ -38,7 +38,7 @@ from nki_lab.profiler.formats.reading import beginning_of, read_document, readin
 from nki_lab.profiler.schema import TABLES, TRANSFERS
 from nki_lab.profiler.span import (
     EVENTS,
-    Span,
+    TimeSpan,
     Whole,
     chosen_rows,
     cut,
@@ -108,7 +108,7 @@ def is_folder(path: Path) -> bool:
     return HEAD.match(beginning_of(path / INDEX)) is not None
 
 
-def load_folder(path: str | Path, span: Span | None = None) -> ProfileData:
+def load_folder(path: str | Path, span: TimeSpan | None = None) -> ProfileData:
     """Read a profile that `save_folder` wrote, or what it has within a span of time.
 
     Raises BadFile with one sentence when the folder is not such a one, damaged, from a newer version, or has more
@@ -134,7 +134,7 @@ def load_folder(path: str | Path, span: Span | None = None) -> ProfileData:
         return _part(path, head, kind, span)
 
 
-def _part(path: Path, head: dict[str, Any], kind: str, span: Span) -> ProfileData:
+def _part(path: Path, head: dict[str, Any], kind: str, span: TimeSpan) -> ProfileData:
     """Read what a folder has within a span."""
     tables = head["tables"]
 

@@ -25,13 +25,13 @@ from nki_lab.timing.advice import (
     transposes,
     vector_modes,
 )
-from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, counted
-from nki_lab.timing.program import Program
+from nki_lab.timing.advice.evidence import AdviceRule, Evidence, Proposal, counted
+from nki_lab.timing.program import QueuedProgram
 from nki_lab.timing.schedule import times_of
 from nki_lab.timing.timeline import Timeline
 
 #: Every rule, in the order in which equal gains are told.
-RULES: tuple[Rule, ...] = (
+RULES: tuple[AdviceRule, ...] = (
     reloads.RULE,
     small_transfers.RULE,
     strided_transfers.RULE,
@@ -114,7 +114,7 @@ def _gain_ns(evidence: Evidence, proposal: Proposal) -> int:
     if proposal.unmodelled_ns:
         return proposal.unmodelled_ns
     timeline, program = evidence.timeline, evidence.timeline.program
-    changed = Program(
+    changed = QueuedProgram(
         program.positions,
         evidence.changed(proposal.changes) if proposal.changes else program.records,
         proposal.waits or program.waits,

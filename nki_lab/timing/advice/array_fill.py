@@ -9,7 +9,7 @@ import numpy as np
 from nki_lab.ir.definition.form_times import Record
 from nki_lab.targets.engines import TENSOR
 from nki_lab.targets.spec import Target
-from nki_lab.timing.advice.evidence import Evidence, Group, Proposal, Rule, counted
+from nki_lab.timing.advice.evidence import AdviceRule, Evidence, Group, Proposal, counted
 
 
 def _find(evidence: Evidence) -> Iterator[Proposal]:
@@ -85,4 +85,4 @@ def _help(target: Target, rows: int, columns: int, stream: int, sums: bool) -> s
     return "; ".join(parts)
 
 
-RULE = Rule("under-filled array", _find)
+RULE = AdviceRule("under-filled array", _find)

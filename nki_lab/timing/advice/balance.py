@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from nki_lab.targets.engines import GPSIMD, SCALAR, VECTOR, Engine
-from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, counted
+from nki_lab.timing.advice.evidence import AdviceRule, Evidence, Proposal, counted
 
 #: An engine that is busy for less of the run does not hold it up.
 BUSY = 0.5
@@ -54,4 +54,4 @@ def _movable(evidence: Evidence, engine: Engine, other: Engine) -> np.ndarray:
     return np.sort(np.concatenate(parts)) if parts else np.zeros(0, dtype=np.int64)
 
 
-RULE = Rule("engine imbalance", _find)
+RULE = AdviceRule("engine imbalance", _find)

@@ -54,7 +54,7 @@ class Proposal:
 
 
 @dataclass(frozen=True)
-class Rule:
+class AdviceRule:
     """One kind of advice.
 
     Attributes:

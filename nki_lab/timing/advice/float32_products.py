@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nki_lab.dtypes import bfloat16, float32
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.targets.engines import TENSOR
-from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, counted, duration
+from nki_lab.timing.advice.evidence import AdviceRule, Evidence, Proposal, counted, duration
 
 
 def _find(evidence: Evidence) -> Iterator[Proposal]:
@@ -41,4 +41,4 @@ def retyped(tensor: NkiTensor) -> NkiTensor:
     )
 
 
-RULE = Rule("float32 products", _find)
+RULE = AdviceRule("float32 products", _find)

@@ -13,9 +13,9 @@ from nki_lab.ir.definition.form_times import engines_used
 from nki_lab.targets.spec import Target
 from nki_lab.timing.advice.evidence import (
     TRANSPOSED,
+    AdviceRule,
     Evidence,
     Proposal,
-    Rule,
     counted,
     duration,
     size,
@@ -64,4 +64,4 @@ def _spread(move: Transfer, target: Target) -> Transfer:
     )
 
 
-RULE = Rule("few DMA engines", _find)
+RULE = AdviceRule("few DMA engines", _find)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, counted, duration
+from nki_lab.timing.advice.evidence import AdviceRule, Evidence, Proposal, counted, duration
 from nki_lab.timing.advice.psum_banks import common_ns
 
 #: Less than this part of the run is too little to hide.
@@ -46,4 +46,4 @@ def _only_for_its_tile(evidence: Evidence, entry: int) -> bool:
     return evidence.ends(entry)[1].storage.id not in evidence.written
 
 
-RULE = Rule("no overlap", _find)
+RULE = AdviceRule("no overlap", _find)

@@ -17,7 +17,7 @@ from nki_lab.profiler.intervals import merge
 from nki_lab.profiler.tables import to_ns
 from nki_lab.targets.engines import SCALAR, VECTOR, Engine
 from nki_lab.targets.spaces import PSUM
-from nki_lab.timing.advice.evidence import Change, Evidence, Proposal, Rule, duration
+from nki_lab.timing.advice.evidence import AdviceRule, Change, Evidence, Proposal, duration
 
 
 def _find(evidence: Evidence) -> Iterator[Proposal]:
@@ -100,4 +100,4 @@ def common_ns(one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.nd
     return alone - int((last - first).sum())
 
 
-RULE = Rule("PSUM conflict", _find)
+RULE = AdviceRule("PSUM conflict", _find)

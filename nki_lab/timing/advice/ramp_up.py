@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from nki_lab.targets.engines import TENSOR
-from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, duration
+from nki_lab.timing.advice.evidence import AdviceRule, Evidence, Proposal, duration
 
 #: Slower than this by the limit, over all products, and it is worth a word.
 LEAST_STRETCH = 1.1
@@ -42,4 +42,4 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
     )
 
 
-RULE = Rule("ramp-up", _find)
+RULE = AdviceRule("ramp-up", _find)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from nki_lab.ir.tensor.storage import Storage
-from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, counted, size
+from nki_lab.timing.advice.evidence import AdviceRule, Evidence, Proposal, counted, size
 
 #: Loaded bytes over distinct ones: below, a few parts overlap, as at the edges of a window.
 LEAST_FACTOR = 1.5
@@ -129,4 +129,4 @@ def _served(evidence: Evidence, input_of: dict[int, int]) -> dict[int, int]:
     return read
 
 
-RULE = Rule("reloaded input", _find)
+RULE = AdviceRule("reloaded input", _find)

@@ -13,10 +13,10 @@ from nki_lab.targets.engines import DMA
 from nki_lab.targets.spec import Target
 from nki_lab.timing.advice.evidence import (
     TRANSPOSED,
+    AdviceRule,
     Evidence,
     Group,
     Proposal,
-    Rule,
     counted,
     duration,
     size,
@@ -101,4 +101,4 @@ def _by_tensor(evidence: Evidence, group: Group) -> Iterator[tuple[str, np.ndarr
         yield name, np.array(entries, dtype=np.int64)
 
 
-RULE = Rule("small DMAs", _find)
+RULE = AdviceRule("small DMAs", _find)

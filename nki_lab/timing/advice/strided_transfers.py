@@ -9,10 +9,10 @@ from nki_lab.ir.definition.cost import Transfer
 from nki_lab.targets.spec import Target
 from nki_lab.timing.advice.evidence import (
     TRANSPOSED,
+    AdviceRule,
     Evidence,
     Group,
     Proposal,
-    Rule,
     counted,
     duration,
     size,
@@ -63,4 +63,4 @@ def _message(evidence: Evidence, group: Group, work: int) -> str:
     )
 
 
-RULE = Rule("non-contiguous DMA", _find)
+RULE = AdviceRule("non-contiguous DMA", _find)

@@ -8,7 +8,7 @@ import numpy as np
 
 from nki_lab.ir.definition.form_times import Record
 from nki_lab.isa.operators import Op
-from nki_lab.timing.advice.evidence import Evidence, Proposal, Rule, counted, duration
+from nki_lab.timing.advice.evidence import AdviceRule, Evidence, Proposal, counted, duration
 
 
 def _find(evidence: Evidence) -> Iterator[Proposal]:
@@ -45,4 +45,4 @@ def _function(record: Record) -> str | None:
     return operators[0].name if operators else None
 
 
-RULE = Rule("table reloads", _find)
+RULE = AdviceRule("table reloads", _find)

@@ -10,9 +10,9 @@ from nki_lab.ir.definition.cost import Stage
 from nki_lab.ir.definition.form_times import Record
 from nki_lab.timing.advice.evidence import (
     TRANSPOSED,
+    AdviceRule,
     Evidence,
     Proposal,
-    Rule,
     counted,
     duration,
 )
@@ -58,4 +58,4 @@ _KINDS = (
     ),
 )
 
-RULE = Rule("transposes", _find)
+RULE = AdviceRule("transposes", _find)

@@ -15,7 +15,7 @@ from nki_lab.ir.tensor.layout import contiguous_strides
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.targets.engines import SCALAR, VECTOR
 from nki_lab.targets.spaces import PSUM, SBUF
-from nki_lab.timing.advice.evidence import Evidence, Group, Proposal, Rule, counted, duration
+from nki_lab.timing.advice.evidence import AdviceRule, Evidence, Group, Proposal, counted, duration
 from nki_lab.timing.advice.float32_products import retyped
 
 
@@ -133,4 +133,4 @@ def _elements(record: Record) -> int:
     return max(t.free_size for t in (*example.read(), *example.written()))
 
 
-RULE = Rule("slow mode", _find)
+RULE = AdviceRule("slow mode", _find)

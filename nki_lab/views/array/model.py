@@ -8,7 +8,7 @@ import numpy as np
 
 from nki_lab.views.array.products import Matmul, matmul_of, matmul_times, times_text
 from nki_lab.views.entries import place_entry
-from nki_lab.views.run import Access, ViewData
+from nki_lab.views.run import ShownAccess, ViewData
 from nki_lab.widgets.packing import pack
 
 #: Products listed to choose from.
@@ -70,12 +70,12 @@ def array_product(data: ViewData, position: int) -> bytes:
     return pack(meta, arrays)
 
 
-def _operands(found: Matmul) -> dict[str, Access]:
+def _operands(found: Matmul) -> dict[str, ShownAccess]:
     return {"stationary": found.stationary, "moving": found.moving, "dst": found.dst}
 
 
 def _values(
-    data: ViewData, access: Access, position: int, after: bool
+    data: ViewData, access: ShownAccess, position: int, after: bool
 ) -> tuple[np.ndarray | None, str]:
     """Return the elements of an operand as numbers, and at which moment they are those."""
     held = data.held(access.tensor, position, after)

@@ -10,7 +10,7 @@ import numpy as np
 
 from nki_lab.profiler.analyses.source_lines import positions
 from nki_lab.profiler.text_table import text_table
-from nki_lab.views.run import Access, Place, ViewData, contracted
+from nki_lab.views.run import Place, ShownAccess, ViewData, contracted
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class Matmul:
     position: int
     text: str
     place: Place | None
-    stationary: Access
-    moving: Access
-    dst: Access
+    stationary: ShownAccess
+    moving: ShownAccess
+    dst: ShownAccess
 
     @property
     def adds(self) -> bool:
@@ -122,7 +122,7 @@ def matmul_text(data: ViewData, limit: int | None) -> list[str]:
     return text_table(heads, rows, limit, len(data.products))
 
 
-def _free(access: Access) -> int:
+def _free(access: ShownAccess) -> int:
     count = 1
     for size in access.shape[1:]:
         count *= size

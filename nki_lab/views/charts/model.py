@@ -25,7 +25,7 @@ from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.source import printable
 from nki_lab.views.charts.forms import GRID, ChartForms, plotly_layout, svg_opening
-from nki_lab.views.charts.scatter import Line, Points, ScatterChart
+from nki_lab.views.charts.scatter import ChartLine, Points, ScatterChart
 from nki_lab.views.report.model import engine_rows, size_text
 from nki_lab.views.run import ViewData
 from nki_lab.widgets.theme import ENGINE_LABELS, ENGINE_ON_ANY, INK_ON_ANY
@@ -179,9 +179,19 @@ def roofline(*results: Any) -> ScatterChart:
             f" {rate:,.2f} of {attainable:,.2f} TFLOP/s attainable ({badge(profile)})"
         )
     lines = (
-        Line(f"HBM and DMA: {1000 * memory:,.0f} GB/s", (left, balance), (left * memory, peak), ENGINE_ON_ANY["dma"]),
-        Line(f"Tensor engine, bfloat16: {peak:,.1f} TFLOP/s", (balance, right), (peak, peak), ENGINE_ON_ANY["tensor"]),
-    )  # fmt: skip
+        ChartLine(
+            f"HBM and DMA: {1000 * memory:,.0f} GB/s",
+            (left, balance),
+            (left * memory, peak),
+            ENGINE_ON_ANY["dma"],
+        ),
+        ChartLine(
+            f"Tensor engine, bfloat16: {peak:,.1f} TFLOP/s",
+            (balance, right),
+            (peak, peak),
+            ENGINE_ON_ANY["tensor"],
+        ),
+    )
     runs = Points(
         "runs", tuple(intensities), tuple(reached), tuple(texts), (11.0,) * len(texts), ENGINE_ON_ANY["vector"],
         joined=len(texts) > 1,
@@ -224,7 +234,7 @@ def transfer_rates(result: Any) -> ScatterChart:
     drawn = tuple(6.0 + 4.0 * float(np.log10(count)) for count in counts)
     limit = profile.target.dma_bytes_per_ns_all_engines
     ends = (min(sizes) / 2.0, max(sizes) * 2.0) if sizes else (1.0, 10.0)
-    roof = Line(f"all DMA engines: {limit:,.0f} B/ns", ends, (limit, limit), INK_ON_ANY)
+    roof = ChartLine(f"all DMA engines: {limit:,.0f} B/ns", ends, (limit, limit), INK_ON_ANY)
     points = Points("transfers", tuple(sizes), rates, texts, drawn, ENGINE_ON_ANY["dma"])
     return ScatterChart(
         title=f"{printable(profile.name or 'kernel')}: rate of DMA transfers by size ({badge(profile)})",

@@ -17,7 +17,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 78, 24, 34, 46
 
 
 @dataclass(frozen=True)
-class Line:
+class ChartLine:
     """A straight line between points, with a name written at its end."""
 
     name: str
@@ -62,14 +62,14 @@ class ScatterChart(ChartForms):
     title: str
     across: str
     up: str
-    lines: tuple[Line, ...]
+    lines: tuple[ChartLine, ...]
     points: tuple[Points, ...]
     text: str
 
     @cached_property
     def _decades(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """The powers of ten between which everything lies, across and up."""
-        drawn: list[Line | Points] = [*self.lines, *self.points]
+        drawn: list[ChartLine | Points] = [*self.lines, *self.points]
         across = [x for part in drawn for x in part.x]
         return _decades(across), _decades([y for part in drawn for y in part.y])
 

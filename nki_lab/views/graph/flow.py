@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nki_lab.profiler.text_table import text_table
-from nki_lab.views.run import Access, Place, ViewData
+from nki_lab.views.run import Place, ShownAccess, ViewData
 
 #: Nodes of a graph that is drawn, and instructions that are drawn one by one unless lines are asked for.
 NODES_SHOWN = 60
@@ -130,7 +130,7 @@ class _Reader:
         )
         return len(self.nodes) - 1
 
-    def _reads(self, node: int, access: Access) -> None:
+    def _reads(self, node: int, access: ShownAccess) -> None:
         parts = _different(self._part(access))
         if any(w < 0 for w in parts) and self._is_given(access.tensor):
             parts.append(self._given(access.tensor))
@@ -139,7 +139,7 @@ class _Reader:
                 names = self.edges.setdefault((writer, node), {})
                 names[self._tensors[access.tensor].name] = None
 
-    def _written_by(self, access: Access, node: int) -> None:
+    def _written_by(self, access: ShownAccess, node: int) -> None:
         self._part(access)[...] = node
 
     def _of(self, tensor: int) -> np.ndarray:
@@ -150,7 +150,7 @@ class _Reader:
             self._writers[tensor] = np.full(size, -1, dtype=np.int32)
         return self._writers[tensor]
 
-    def _part(self, access: Access) -> np.ndarray:
+    def _part(self, access: ShownAccess) -> np.ndarray:
         """Return who wrote the elements of an operand last, as a window into what is known of its tensor."""
         writers = self._of(access.tensor)
         facts = self._tensors[access.tensor]

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.views.run import Stage, ViewData
+from nki_lab.views.run import ProgramStage, ViewData
 from nki_lab.widgets.packing import pack, smallest
 
 #: Programs up to this size have the lines that each pass changed counted.
 COUNTED_OPERATIONS = 3_000
 
 
-class Passes:
+class PassTexts:
     """The program after each pass, and what each pass changed."""
 
     def __init__(self, data: ViewData) -> None:
@@ -42,7 +42,7 @@ class Passes:
         """
         passes = []
         counted = self.are_counted
-        before: Stage | None = None
+        before: ProgramStage | None = None
         for stage in self.data.stages:
             entry: dict[str, Any] = {"name": stage.name, "changed": before is None or stage.changed}
             if before is not None and stage.changed and counted:
@@ -112,7 +112,7 @@ class Passes:
         return changed[-1] if changed else 0
 
 
-def _texts(stage: Stage) -> Counter[str]:
+def _texts(stage: ProgramStage) -> Counter[str]:
     return Counter(line.text for line in stage.lines)
 
 

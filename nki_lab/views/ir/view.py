@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nki_lab.profiler.text_table import cut
-from nki_lab.views.ir.model import Passes
+from nki_lab.views.ir.model import PassTexts
 from nki_lab.views.registry import Needs, Number, Parts, View, of_parts
 from nki_lab.views.run import ViewData
 
@@ -26,8 +26,8 @@ def ir_text(data: ViewData, limit: int | None) -> list[str]:
     )
 
 
-def _passes(parts: Parts) -> Passes:
-    return Passes(parts.data)
+def _passes(parts: Parts) -> PassTexts:
+    return PassTexts(parts.data)
 
 
 @of_parts

@@ -11,7 +11,7 @@ import numpy as np
 
 from nki_lab.views.entries import operation_entry
 from nki_lab.views.layout.model import Box, boxes, grid_of
-from nki_lab.views.run import Access, Slice, Tensor, ViewData, contracted
+from nki_lab.views.run import ShownAccess, Slice, Tensor, ViewData, contracted
 from nki_lab.widgets.packing import pack
 
 #: Boxes of one instruction that are sent; the elements beyond are counted only.
@@ -52,7 +52,7 @@ def access_parts(data: ViewData, position: int) -> bytes:
     return pack(meta, {"boxes": flat.astype("f8" if large else "i4")})
 
 
-def axis_facts(access: Access, on_chip: bool, summed: str) -> list[dict[str, Any]]:
+def axis_facts(access: ShownAccess, on_chip: bool, summed: str) -> list[dict[str, Any]]:
     """Say for each axis of a view what it is: partition or free, broadcast, summed over, reduced, or computed."""
     facts = []
     for axis, (size, stride) in enumerate(zip(access.shape, access.strides, strict=True)):
@@ -97,7 +97,7 @@ def runs_of(elements: np.ndarray, row_elements: int) -> list[Box]:
 
 
 def _boxes(
-    data: ViewData, position: int, k: int, access: Access, tensor: Tensor
+    data: ViewData, position: int, k: int, access: ShownAccess, tensor: Tensor
 ) -> tuple[Sequence[Box] | Any, str]:
     _, row_elements = grid_of(tensor)
     scale = row_elements * tensor.itemsize // access.itemsize
@@ -119,7 +119,7 @@ def _boxes(
     return runs_of(places.reshape(-1), scale), "; ".join(notes)
 
 
-def _describe(access: Access, tensor: Tensor, summed: str) -> dict[str, Any]:
+def _describe(access: ShownAccess, tensor: Tensor, summed: str) -> dict[str, Any]:
     gather = access.gather
     touched = prod(access.shape)
     distinct = prod(n for n, s in zip(access.shape, access.strides, strict=True) if s)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nki_lab.profiler.analyses.curves import Curve, curves, most_text
-from nki_lab.views.timeline.model import Timeline, joined
+from nki_lab.views.timeline.model import TimelineModel, joined
 from nki_lab.widgets.packing import pack
 
 #: Parts of one curve that are sent at once.
@@ -30,7 +30,7 @@ OTHER_CURVES = 6
 
 
 def timeline_curves(
-    timeline: Timeline, known: list[tuple[int, Curve]], first: int, last: int
+    timeline: TimelineModel, known: list[tuple[int, Curve]], first: int, last: int
 ) -> bytes:
     """Return the curves between two times, in ns after the start, packed.
 
@@ -67,7 +67,7 @@ def timeline_curves(
     return pack({"span": [first, last], "curves": meta}, arrays)
 
 
-def known_curves(timeline: Timeline) -> list[tuple[int, Curve]]:
+def known_curves(timeline: TimelineModel) -> list[tuple[int, Curve]]:
     """Return the curves of every run with the run's number; those that never leave zero say nothing."""
     return [
         (number, curve)

@@ -30,7 +30,7 @@ OVERVIEW_COLUMNS = 1024
 CHUNK_EVENTS = 1 << 17
 
 
-class Timeline:
+class TimelineModel:
     """The events of a run, ready to be drawn.
 
     Args:
@@ -221,6 +221,6 @@ def joined(parts: list[np.ndarray]) -> np.ndarray:
     return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
 
 
-def timeline_of(parts: Parts) -> Timeline:
+def timeline_of(parts: Parts) -> TimelineModel:
     """Return the events of a run, beside those of the run it is compared with."""
-    return Timeline(parts.data, parts.other)
+    return TimelineModel(parts.data, parts.other)

@@ -10,7 +10,7 @@ from nki_lab.profiler.analyses.report import badge, bound_sentence
 from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.views.registry import Parts, of_parts
 from nki_lab.views.timeline.curves import CURVE_COLOURS, OTHER_CURVES, known_curves
-from nki_lab.views.timeline.model import Timeline, timeline_of
+from nki_lab.views.timeline.model import TimelineModel, timeline_of
 from nki_lab.views.timeline.tracks import Track, shared_tracks
 from nki_lab.widgets.picture import LETTER, TEXT_HEIGHT, WIDTH, Paper, Picture, VectorPicture, cut
 from nki_lab.widgets.theme import ENGINE_COLOURS, FAINT, INK, LIMIT, RULE, SERIES
@@ -26,7 +26,9 @@ TOLD_EVENTS = 20_000
 
 
 def timeline_picture(
-    timeline: Timeline, paper: type[Picture] | type[VectorPicture] = Picture, theme: str = "light"
+    timeline: TimelineModel,
+    paper: type[Picture] | type[VectorPicture] = Picture,
+    theme: str = "light",
 ) -> bytes:
     """Return the timeline of a run as a picture: a row per engine and DMA queue, the critical path, and curves.
 
@@ -97,7 +99,7 @@ def timeline_view_picture(
 
 def _path(
     picture: Paper,
-    timeline: Timeline,
+    timeline: TimelineModel,
     paths: list[CriticalPath],
     tracks: list[Track],
     left: int,
@@ -126,7 +128,7 @@ def _path(
 
 
 def _curve(
-    picture: Paper, timeline: Timeline, run: int, curve: Curve, left: int, columns: int, y: int
+    picture: Paper, timeline: TimelineModel, run: int, curve: Curve, left: int, columns: int, y: int
 ) -> None:
     """Draw one curve: the most it is in each column, as a share of what it can be."""
     several = len({track.core for track in timeline.tracks}) > 1
@@ -149,7 +151,7 @@ def _curve(
 
 
 def _time_axis(
-    picture: Paper, timeline: Timeline, left: int, columns: int, top: int, y: int
+    picture: Paper, timeline: TimelineModel, left: int, columns: int, top: int, y: int
 ) -> None:
     total = timeline.last_ns - timeline.first_ns
     step = _round_step(total / 5)

@@ -21,7 +21,7 @@ from nki_lab.profiler.analyses.waits import REASONS
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.views.run import ViewData
-from nki_lab.views.timeline.model import Timeline, joined
+from nki_lab.views.timeline.model import TimelineModel, joined
 from nki_lab.widgets.packing import pack, smallest
 
 #: Dependences of one event that are listed each way.
@@ -192,7 +192,7 @@ class Relations:
 class TimelineRelations:
     """The relations of all runs of a timeline, by the numbers of its events."""
 
-    def __init__(self, timeline: Timeline) -> None:
+    def __init__(self, timeline: TimelineModel) -> None:
         self.timeline = timeline
         self.runs = [Relations(run) for run in timeline.runs]
 
