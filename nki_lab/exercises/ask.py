@@ -11,7 +11,7 @@ from nki_lab.errors import ExerciseFailed, NkiError, UsageError
 from nki_lab.exercises.catalog import problem_of
 from nki_lab.exercises.coordinates import judge_places
 from nki_lab.exercises.judge import Verdict, is_skeleton, judge
-from nki_lab.exercises.problem import Cause, PlacesProblem, Problem, Question, Task
+from nki_lab.exercises.problem import Cause, Places, Problem, Question, Task
 from nki_lab.exercises.progress_file import progress, remember
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.text_table import text_table
@@ -37,7 +37,7 @@ def check(id: str, given: Any, *, cause: Any = None, seed: int | None = None) ->
         raise ExerciseFailed(
             f"{problem.id} is a question", help=f'write answer("{problem.id}", ...)'
         )
-    assert isinstance(problem, (Task, PlacesProblem))
+    assert isinstance(problem, (Task, Places))
     if isinstance(problem, Task) and problem.cause is not None:
         _check_cause(problem, problem.cause, cause)
     try:
@@ -144,7 +144,7 @@ def _keep(problem: Problem, **news: Any) -> None:
         print(note)
 
 
-def _judge(problem: Task | PlacesProblem, given: Any, seed: int | None) -> Verdict:
+def _judge(problem: Task | Places, given: Any, seed: int | None) -> Verdict:
     return (
         judge(problem, given, seed)
         if isinstance(problem, Task)
@@ -198,7 +198,7 @@ def _asked(problem: Problem) -> str:
             if problem.choices
             else f"a number in {problem.unit}"
         )
-    if isinstance(problem, PlacesProblem) and problem.has_order:
+    if isinstance(problem, Places) and problem.has_order:
         return 'write a pattern, such as {"pattern": [[64, 4], [1, 8]], "offset": 0}'
     return "write a slice, such as np.s_[0:64, ::2]"
 

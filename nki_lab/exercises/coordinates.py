@@ -11,7 +11,7 @@ import numpy as np
 from nki_lab.exercises.attempt import shown
 from nki_lab.exercises.draw import Draw
 from nki_lab.exercises.judge import Verdict
-from nki_lab.exercises.problem import PlacesProblem, Sizes
+from nki_lab.exercises.problem import Places, Sizes
 from nki_lab.exercises.reasons import Reason
 from nki_lab.exercises.touches import difference, touched
 from nki_lab.runtime import KernelFunction, run
@@ -22,7 +22,7 @@ _PATTERN = (
 )
 
 
-def judge_places(problem: PlacesProblem, given: Any, seed: int | None = None) -> Verdict:
+def judge_places(problem: Places, given: Any, seed: int | None = None) -> Verdict:
     """Compare what an answer touches with what it should, for every size; raises the error of a kernel."""
     verdict = Verdict()
     for sizes in problem.sizes:
@@ -41,9 +41,7 @@ def judge_places(problem: PlacesProblem, given: Any, seed: int | None = None) ->
     return verdict
 
 
-def _touched(
-    problem: PlacesProblem, given: Any, sizes: Sizes, seed: int | None
-) -> np.ndarray | Reason:
+def _touched(problem: Places, given: Any, sizes: Sizes, seed: int | None) -> np.ndarray | Reason:
     """Return the numbers of the elements that an answer touches, in order."""
     shape = problem.shape(**sizes)
     if isinstance(given, KernelFunction):
@@ -118,7 +116,7 @@ def _is_pairs(pairs: Any) -> bool:
 
 
 def _difference(
-    problem: PlacesProblem, found: np.ndarray, wanted: np.ndarray, sizes: Sizes
+    problem: Places, found: np.ndarray, wanted: np.ndarray, sizes: Sizes
 ) -> Reason | None:
     """Return what is wrong with elements touched in an order; None where nothing is."""
     case = f"with {shown(sizes)}"

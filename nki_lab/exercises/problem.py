@@ -161,7 +161,7 @@ class Task(Problem):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlacesProblem(Problem):
+class Places(Problem):
     """Which elements of a tensor does an answer touch?
 
     The answer is a slice (`np.s_[0:64, ::2]`), the arguments of `.ap` (`{"pattern": [[2, 4]], "offset": 1}`), a

@@ -16,12 +16,12 @@ import numpy as np
 from nki_lab.api.install import aliases
 from nki_lab.choices import Choices
 from nki_lab.exercises.catalog import all_problems, lesson_folders, lesson_module
-from nki_lab.exercises.problem import PlacesProblem, Problem, Question, Task
+from nki_lab.exercises.problem import Places, Problem, Question, Task
 from nki_lab.runtime import KernelFunction, Result
 
 PROBLEMS = all_problems()
 TASKS = [p for p in PROBLEMS.values() if isinstance(p, Task)]
-PLACES = [p for p in PROBLEMS.values() if isinstance(p, PlacesProblem)]
+PLACES = [p for p in PROBLEMS.values() if isinstance(p, Places)]
 QUESTIONS = [p for p in PROBLEMS.values() if isinstance(p, Question)]
 
 
@@ -42,13 +42,13 @@ def kernel_of(task: Task) -> KernelFunction:
     return getattr(part_of(task.id[:2], "solutions"), task.name)
 
 
-def wrong_answers() -> list[tuple[Task | PlacesProblem, str, Any]]:
+def wrong_answers() -> list[tuple[Task | Places, str, Any]]:
     """Return the wrong answers written for one exercise each, with the kind of reason they are rejected for."""
     answers = []
     for name in lesson_folders():
         for id, kernels in getattr(part_of(name[:2], "wrong"), "WRONG", {}).items():
             problem = PROBLEMS[id]
-            assert isinstance(problem, (Task, PlacesProblem))
+            assert isinstance(problem, (Task, Places))
             answers += [(problem, kind, kernel) for kind, kernel in kernels.items()]
     return answers
 

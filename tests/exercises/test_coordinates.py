@@ -12,7 +12,7 @@ from nki_lab.choices import use_target
 from nki_lab.errors import NotModelled
 from nki_lab.exercises.coordinates import judge_places
 from nki_lab.exercises.judge import judge
-from nki_lab.exercises.problem import PlacesProblem, Task
+from nki_lab.exercises.problem import Places, Task
 from nki_lab.exercises.touches import touched
 from nki_lab.runtime import run
 
@@ -21,7 +21,7 @@ with aliases():
     import nki.isa as nisa
     import nki.language as nl
 
-ODD_ROWS = PlacesProblem(
+ODD_ROWS = Places(
     id="99.2",
     title="Odd rows",
     statement="",
@@ -97,7 +97,7 @@ def odd_rows(x):
     return out
 
 
-COLUMNS_FIRST = PlacesProblem(
+COLUMNS_FIRST = Places(
     id="99.3",
     title="Column by column",
     statement="",

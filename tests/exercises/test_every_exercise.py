@@ -11,7 +11,7 @@ from nki_lab.exercises import answer, check
 from nki_lab.exercises.catalog import lesson_folders
 from nki_lab.exercises.coordinates import judge_places
 from nki_lab.exercises.judge import judge
-from nki_lab.exercises.problem import PlacesProblem, Problem, Question, Task
+from nki_lab.exercises.problem import Places, Problem, Question, Task
 from tests.exercises.answers import (
     PLACES,
     PROBLEMS,
@@ -91,7 +91,7 @@ WRITTEN = wrong_answers()
     ("task", "kind", "kernel"), WRITTEN, ids=[f"{t.id}-{k}" for t, k, _ in WRITTEN]
 )
 def test_an_answer_written_to_be_wrong_is_rejected_for_its_reason(
-    task: Task | PlacesProblem, kind: str, kernel
+    task: Task | Places, kind: str, kernel
 ):
     # "limit-2" is another kernel for the reason "limit".
     kind = kind.partition("-")[0]

@@ -159,7 +159,8 @@ def roofline(*results: Any) -> ScatterChart:
     if len({profile.target.name for profile in profiles}) != 1:
         raise ValueError("a roofline has the roofs of one chip: give runs of one target")
     limits = [(profile, limits_of(profile)) for profile in profiles]
-    placed = [(p, r) for p, r in limits if r.flops and r.intensity]
+    # The axes are logarithmic: what a file may also hold, such as negative operations, has no place on them.
+    placed = [(p, r) for p, r in limits if min(r.flops, r.intensity or 0, r.total_ns) > 0]
     if not placed:
         raise ValueError(
             "no run moves bytes of HBM and uses the Tensor engine; print(result.roofline()) tells what bounds it"
@@ -196,7 +197,7 @@ def roofline(*results: Any) -> ScatterChart:
         "runs", tuple(intensities), tuple(reached), tuple(texts), (11.0,) * len(texts), ENGINE_ON_ANY["vector"],
         joined=len(texts) > 1,
     )  # fmt: skip
-    names = ", ".join(dict.fromkeys(p.name or "kernel" for p, _ in placed))
+    names = printable(", ".join(dict.fromkeys(p.name or "kernel" for p, _ in placed)))
     return ScatterChart(
         title=f"{names}: roofline of {target.name} ({badge(profiles[0])})",
         across="FLOP per byte of HBM",

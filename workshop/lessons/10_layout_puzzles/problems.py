@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nki_lab.exercises.problem import Limits, Mistake, PlacesProblem, Question, Task, Tiers
+from nki_lab.exercises.problem import Limits, Mistake, Places, Question, Task, Tiers
 from nki_lab.profiler.analyses.report import psum_peak_banks
 
 _BANK_BYTES = 2048  # of each partition (nki/guides/architecture/trainium2_arch.rst, "PSUM")
@@ -34,7 +34,7 @@ def _summed_pieces(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 PROBLEMS = (
-    PlacesProblem(
+    Places(
         id="10.1",
         title="Two partitions",
         statement="""\
@@ -49,7 +49,7 @@ partitions 2 and 3? Answer with a slice of the array.""",
             "np.s_[2:4] takes the rows 2 and 3, with all of their columns.",
         ),
     ),
-    PlacesProblem(
+    Places(
         id="10.2",
         title="The odd columns",
         statement="""\
@@ -64,7 +64,7 @@ of the tile is that?""",
             "np.s_[:, 1::2]: from column 1 on, every second one.",
         ),
     ),
-    PlacesProblem(
+    Places(
         id="10.3",
         title="One tile of a grid",
         statement="""\
@@ -87,7 +87,7 @@ returns the slice.""",
             "return np.s_[i * height : min((i + 1) * height, rows), and the same with j, width and columns]",
         ),
     ),
-    PlacesProblem(
+    Places(
         id="10.4",
         title="One partition of a transposed tile",
         statement="""\
@@ -102,7 +102,7 @@ elements of `a` lie in partition `p`? Answer with a function that returns the sl
             "return np.s_[:, p], which is column p of `a`.",
         ),
     ),
-    PlacesProblem(
+    Places(
         id="10.5",
         title="What some rows of a product need",
         statement="""\
@@ -267,7 +267,7 @@ How many banks of PSUM does `in_pieces` need for its tile `total` of 48 x 1200 f
             "1200 x 4 = 4800 bytes, a bank has 2048 of them in each partition, and a part of a bank takes a bank.",
         ),
     ),
-    PlacesProblem(
+    Places(
         id="10.12",
         title="What lies in one bank",
         statement="""\
@@ -323,7 +323,7 @@ and any n. It uses one bank of PSUM, and stores the result with one transfer."""
             " start + size], src=total[:, 0:size])",
         ),
     ),
-    PlacesProblem(
+    Places(
         id="10.14",
         title="Column by column",
         statement="""\
@@ -342,7 +342,7 @@ column 1, and so on? Answer with a function that returns the arguments of `.ap`.
             'return {"pattern": [[1, columns], [columns, rows]]}',
         ),
     ),
-    PlacesProblem(
+    Places(
         id="10.15",
         title="The diagonal",
         statement="""\

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from nki_lab.exercises.problem import Cause, Limits, Mistake, PlacesProblem, Task, Tiers
+from nki_lab.exercises.problem import Cause, Limits, Mistake, Places, Task, Tiers
 
 _BANK = 2048
 
 PROBLEMS = (
-    PlacesProblem(
+    Places(
         id="25.1",
         title="Bank 3",
         statement="""\
@@ -56,7 +56,7 @@ lies behind byte 6144 of its partitions.""",
             "total at byte 4096, grown at 0 where `left` was, product at 2048 where `right` was.",
         ),
     ),
-    PlacesProblem(
+    Places(
         id="25.3",
         title="Taking turns",
         statement="""\
