@@ -242,7 +242,7 @@ def check_allowed(codes: Iterable[str]) -> None:
     for code in codes:
         if code not in permitted:
             raise UnknownOption(
-                f"`{code}` cannot be allowed: it is not a rule that an older NKI did without",
+                f"`{code}` cannot be allowed: only rules that an older NKI did not have can be",
                 help=close_matches(code, permitted) or f"allow some of {', '.join(permitted)}",
             )
 
@@ -252,7 +252,7 @@ def check_allowed(codes: Iterable[str]) -> None:
 TARGET = Choice(
     "target",
     "NAME",
-    "Chip to compile for: {values}. Takes precedence over the session and the environment.",
+    "Chip to compile for: {values}.",
     (*COMPILES, "explain"),
     _target,
     target_names(),
@@ -309,7 +309,7 @@ STRICT = Choice(
 ALLOW = Choice(
     "allow",
     "CODES",
-    "Errors to report as findings, separated by commas, so that kernels written for an older NKI run: "
+    "Errors to report as findings, separated by commas, so that a kernel written for an older NKI still runs: "
     + ", ".join(f"{code} (refused since NKI {e.refused_since})" for code, e in allowable().items())
     + ".",
     COMPILES,
@@ -323,7 +323,7 @@ ALLOW = Choice(
 MAX_TRIPS = Choice(
     "max_trips",
     "COUNT",
-    "Fail when the device loops of a run have made more trips than this, all together; the default is 10,000,000.",
+    "Fail when the device loops of a run have made more trips than this in total; the default is 10,000,000.",
     (*RUNS, "pytest", *FUNCTIONS),
     _count,
     default=10_000_000,
@@ -361,7 +361,7 @@ PRECISE_FP = Choice(
 SIMULATOR = Choice(
     "simulator",
     "",
-    "1 runs a kernel that is called on the simulator; 0 runs it on the device.",
+    "Where a kernel runs when you call it: 1 for the simulator; 0 for a device, which is an error here.",
     read=_switch,
     default=True,
     env="NKI_SIMULATOR",
@@ -513,7 +513,7 @@ class use(ContextDecorator):
     """
 
     def __init__(self, **given: Any) -> None:
-        by_name = {choice.name: choice for choice in acting() if choice.commands}
+        by_name = {choice.name: choice for choice in acting() if "nki_lab.run" in choice.commands}
         for name in given:
             if name not in by_name:
                 raise unknown_choice(name, list(by_name))

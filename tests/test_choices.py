@@ -121,6 +121,9 @@ def test_use_holds_from_now_on_or_in_a_block(monkeypatch):
     with pytest.raises(UnknownOption, match="no choice `chip`") as caught:
         nki_lab.use(chip="trn1")
     assert caught.value.help == "write target="
+    # It would have no effect: only magics and commands stop a run.
+    with pytest.raises(UnknownOption, match="no choice `timeout`"):
+        nki_lab.use(timeout=5)
 
 
 @pytest.mark.parametrize(

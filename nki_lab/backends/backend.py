@@ -130,7 +130,7 @@ def backend_named(name: str) -> Backend:
     if name not in BACKENDS:
         raise UnknownOption(
             f"unknown backend `{name}`",
-            help=close_matches(name, BACKENDS) or f"there is {', '.join(BACKENDS)}",
+            help=close_matches(name, BACKENDS) or f"backends: {', '.join(BACKENDS)}",
         )
     return BACKENDS[name]
 

@@ -46,7 +46,7 @@ def _views(text: str, choice: Choice) -> tuple[str, ...]:
         if word == "none":
             raise BadValue("`none` stands alone, it cannot be combined with views")
         if word not in view_names():
-            problem = f"Unknown view `{word}`" if word else "The name of a view is missing"
+            problem = f"unknown view `{word}`" if word else "the name of a view is missing"
             raise BadValue(
                 f"{problem}: write none, or views separated by commas: {', '.join(view_names())}",
                 close_matches(word, choice.values),
@@ -192,7 +192,7 @@ Choice(
 Choice(
     "expect",
     "ERROR",
-    "Expect the cell to end with this error, such as NKI107: print it, and fail if another one comes or none.",
+    "Expect the cell to end with this error, such as NKI107: print it, and fail on any other error or none.",
     NOTEBOOK,
     _error,
 )
@@ -228,7 +228,7 @@ Choice(
 Choice(
     "compare",
     "EXPR",
-    "Show where the time of the run differs from another one: a Result, a Profile, or the file of a stored profile.",
+    "Show where the time of the run differs from that of a Result, a Profile, or the file of a profile, in quotes.",
     NOTEBOOK,
     _expression,
     about_run=True,
@@ -260,11 +260,11 @@ Choice(
     _expression,
 )
 Choice("cause", "NAME", "What is wrong with the kernel, for exercises that mend one.", _EXERCISE)
-for _name, _when in (("from", "from"), ("to", "before")):
+for _name, _when in (("from", "from this time on"), ("to", "before this time")):
     Choice(
         _name,
         "NS",
-        f"Look only at what happens {_when} this time, in ns from the start of the run.",
+        f"Look only at what happens {_when}, in ns from the start of the run.",
         (*SPANNED, "profile"),
         _nanoseconds,
     )

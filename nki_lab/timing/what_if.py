@@ -198,7 +198,7 @@ def entries_of_line(timeline: Timeline, place: str) -> np.ndarray:
         lines = [label for label in dict.fromkeys(labels) if label]
         raise UnknownOption(
             f"no instruction comes from line {place}",
-            help=close_matches(place, lines) or f"lines are {', '.join(lines[:8])}",
+            help=close_matches(place, lines) or f"lines with instructions: {', '.join(lines[:8])}",
         )
     return entries
 

@@ -61,7 +61,7 @@ class Display:
     ) -> None:
         unknown = [name for name in (*tabs, *text) if name not in view_names()]
         if unknown or not tabs:
-            _refuse(", ".join(unknown) or "none")
+            _refuse(", ".join(dict.fromkeys(unknown)) or "none")
         self.data = data
         self.tabs = tuple(tabs)
         self.text = tuple(text)

@@ -147,6 +147,6 @@ def test_a_run_without_a_profile_says_so():
 def test_an_unknown_backend_is_answered_with_those_there_are(notebook: Notebook):  # noqa: F811
     with pytest.raises(UnknownOption, match=r"(?s)unknown backend `simulater`.*`simulator`"):
         nki_lab.run(doubled, X, backend="simulater")
-    with pytest.raises(UnknownOption, match=r"(?s)unknown backend `gpu`.*there is simulator"):
+    with pytest.raises(UnknownOption, match=r"(?s)unknown backend `gpu`.*backends: simulator"):
         nki_lab.run(doubled, X, backend="gpu")
     assert "unknown backend `gpu`" in notebook.bad(f"%%nki --backend gpu\n{MODULE}").text

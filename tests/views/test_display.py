@@ -155,6 +155,11 @@ def test_an_unknown_view_is_refused(tabs) -> None:
         display(added(), tabs=tabs)
 
 
+def test_a_view_that_is_unknown_is_named_once() -> None:
+    with pytest.raises(ValueError, match=r"found sketch$"):
+        added().show("sketch")
+
+
 def test_sizes_stay_within_what_a_notebook_should_hold() -> None:
     for data, limit in (
         (added().view_data, 100_000),
