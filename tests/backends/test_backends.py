@@ -144,6 +144,13 @@ def test_a_run_without_a_profile_says_so():
         run.profile()
 
 
+def test_a_result_without_a_profile_can_be_looked_at(device, monkeypatch):
+    monkeypatch.setattr(type(device), "run", lambda self, *_: Run(self.name, [-2 * X]))
+    result = nki_lab.run(doubled, X, backend="device")
+    assert negative(result.value)
+    assert repr(result) == "doubled: the backend `device` has no profile of this run"
+
+
 def test_an_unknown_backend_is_answered_with_those_there_are(notebook: Notebook):  # noqa: F811
     with pytest.raises(UnknownOption, match=r"(?s)unknown backend `simulater`.*`simulator`"):
         nki_lab.run(doubled, X, backend="simulater")
