@@ -244,7 +244,7 @@ class Result:
     def __repr__(self) -> str:
         try:
             return view_text(self.view_data, "report")
-        except ToolchainError as error:  # a backend without times: the outputs are there all the same
+        except ToolchainError as error:  # a backend without times
             return f"{self.name}: {error.message}"
 
 

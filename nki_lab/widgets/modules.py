@@ -16,7 +16,7 @@ from typing import NamedTuple
 FOLDER = Path(__file__).parent / "static"
 
 _IMPORT = re.compile(
-    r'^import \{ (?P<names>[\w, ]+) \} from "(?P<file>\.[\w./]+\.js)";$', re.MULTILINE
+    r'^import \{ (?P<names>[\w, ]+) \} from "(?P<file>\.[^"]+\.js)";$', re.MULTILINE
 )
 _EXPORT = re.compile(
     r"^export (?P<kind>async function|function|class|const) (?P<name>\w+)", re.MULTILINE
