@@ -63,7 +63,7 @@ def test_an_instruction_is_explained(lab: Lab, page: Page, theme: str) -> None:
     card = point_at(page, "--target", "option")
     notebook.screenshot(f"hover-option-{name}")
     assert_in_sight(page, card)
-    assert "chip to compile for" in card.inner_text()
+    assert "Chip to compile for" in card.inner_text()
 
 
 def test_the_keyboard_asks_and_escape_ends(lab: Lab, page: Page) -> None:

@@ -10,7 +10,7 @@ import pytest
 from nki_lab import language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.api.install import aliases
+from nki_lab.api.install import aliases, install, is_installed, uninstall
 from nki_lab.dialects import DIALECTS, NKI
 from nki_lab.errors import KernelArgument, MixedDialects, NotAllowed, WrongOperand
 from nki_lab.ir.text.printer import print_kernel
@@ -159,6 +159,17 @@ def test_dialects_that_are_mixed_are_one_error_at_the_place(kernel, arguments, m
     assert caught.value.span.function == kernel.__name__
 
 
+@pytest.fixture
+def _not_installed():
+    """Take `import nki` back for a test, where another one has installed it for the process."""
+    installed = is_installed()
+    uninstall()
+    yield
+    if installed:
+        install()
+
+
+@pytest.mark.usefixtures("_not_installed")
 def test_modules_of_each_are_found_by_its_root():
     with aliases():
         import older.nki as found

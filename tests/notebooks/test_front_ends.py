@@ -11,6 +11,7 @@ from pathlib import Path
 import nbformat
 import numpy as np
 import pytest
+from PIL import Image
 
 from nki_lab.views.registry import view_names
 from nki_lab.widgets.picture import Picture
@@ -115,12 +116,12 @@ def _in_lab(page, shown: Shown):
 def test_faults_are_found(chromium, tmp_path):
     picture = Picture(600, 300)
     picture.fill(50, 50, 400, 200, "#1557d6")
-    png = base64.b64encode(picture.png()).decode()
+    png = base64.b64encode(picture.done()).decode()
     good = {"text/plain": "a run", "image/png": png}
     assert list(faults(Shown(1, good))) == []
     assert list(faults(Shown(1, {**good, "text/plain": " "}))) == ["has no text"]
     assert list(faults(Shown(1, {"text/plain": "a run"}))) == ["has no picture"]
-    assert "needs" not in next(faults(Shown(1, {**good, "image/png": png * 200})))
+    assert "needs" not in next(faults(Shown(1, {**good, "image/png": png * 2000})))
     assert [*faults(Shown(1, {**good, WIDGET: {}}))] == [
         f"has forms that need a kernel or a script: {WIDGET}"
     ]
@@ -129,9 +130,10 @@ def test_faults_are_found(chromium, tmp_path):
 
     # A page on which a live view was preferred to the picture shows none; one with another picture is told.
     other = Picture(600, 300)
-    other.pixels[:] = np.random.default_rng(0).integers(0, 255, other.pixels.shape, dtype=np.uint8)
+    pixels = np.random.default_rng(0).integers(0, 255, (300, 600, 3), dtype=np.uint8)
+    other.image = Image.fromarray(pixels)
     output = nbformat.v4.new_output(
-        "display_data", {"image/png": base64.b64encode(other.png()).decode()}
+        "display_data", {"image/png": base64.b64encode(other.done()).decode()}
     )
     cell = nbformat.v4.new_code_cell("x", outputs=[output])
     with browser(chromium) as page:
