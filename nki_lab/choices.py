@@ -116,8 +116,11 @@ class Choice:
 
     @property
     def help_text(self) -> str:
-        """The sentence on what it does, with the values it takes."""
-        return self.help.replace("{values}", ", ".join(self.values))
+        """The sentence on what it does, with the values it takes where these are loaded."""
+        values = ", ".join(self.values)
+        return (
+            self.help.replace("{values}", values) if values else self.help.replace(": {values}", "")
+        )
 
     def offer(self, values: Iterable[str], check: Callable[[Any], Any] | None = None) -> None:
         """Say which values the choice takes; called by the room where it acts, once that is loaded."""

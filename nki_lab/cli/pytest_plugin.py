@@ -70,13 +70,17 @@ def pytest_configure(config: pytest.Config) -> None:
     stack = ExitStack()
     if any(given.values()):
         from nki_lab.choices import inside
+        from nki_lab.errors import UnknownOption
         from nki_lab.session.reading import read_value
 
-        # A wrong value is told before any test runs.
-        values = {
-            choice.name: read_value(choice, value) if isinstance(value, str) else value or None
-            for choice, value in given.items()
-        }
+        try:  # a wrong value ends the run before its first test
+            values = {
+                choice.name: read_value(choice, value) if isinstance(value, str) else value or None
+                for choice, value in given.items()
+            }
+        except UnknownOption as error:
+            text = error.message.replace("--", "--nki-", 1)
+            raise pytest.UsageError(f"{text}; {error.help}".rstrip("; ")) from None
         stack.enter_context(inside(**values))
     config.add_cleanup(stack.close)
     _check_notebooks(config)

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
 
+# With these rooms loaded, every choice knows the values that it takes.
+import nki_lab.backends
+import nki_lab.compiler.pipeline  # noqa: F401
 from nki_lab.choices import (
     CHOICES,
     NOTEBOOK,

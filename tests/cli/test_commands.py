@@ -28,6 +28,20 @@ def test_commands_have_the_options_of_the_table(name: str):
     assert {o.flag for o in all_options() if o.flag in shown} == {o.flag for o in options_of(name)}
 
 
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("run", "remove_dead find_reloads schedule simulator"),
+        ("profile", "remove_dead simulator"),
+        ("compile", "remove_dead"),
+    ],
+)
+def test_help_lists_the_values_in_a_fresh_process(name: str, values: str):
+    words = [sys.executable, "-m", "nki_lab", name, "--help"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert [value for value in values.split() if value not in done.stdout] == []
+
+
 def test_every_command_has_a_sentence(command):
     text = command("--help").stdout
     for name, found in COMMANDS.items():

@@ -112,15 +112,16 @@ def test_without_options_nothing_is_changed(tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--nki-target", "trn9"), "trn9"),
-        (("--nki-capacity", "no"), "is none of error, finding"),
+        (("--nki-target", "trn9"), "ERROR: --nki-target: there is no target `trn9`"),
+        (("--nki-capacity", "no"), "ERROR: --nki-capacity: `no` is none of error, finding"),
+        (("--nki-skip", "nope"), "ERROR: --nki-skip: the pass `nope` cannot be left out"),
         (("--nki-allow", "NKI203"), "cannot be allowed"),
         (("--nki-max-trips", "0"), "above 0"),
     ],
 )
 def test_wrong_values_are_told_before_any_test(tmp_path, options, words):
     done = run(tmp_path, *options)
-    assert done.returncode != 0
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert words in done.stdout + done.stderr
 
 
