@@ -686,7 +686,7 @@ def with_keywords(function: str) -> Callable[[_F], _F]:
 
 
 def unknown_choice(name: str, known: list[str], function: str = "") -> NkiError:
-    """Return the error for a keyword that is no choice; it names the right one."""
+    """Return the error for a keyword that does not exist; it names the right one."""
     meant = _OTHER_NAMES.get(name)
     near = f"write {meant}=" if meant in known else close_matches(name, known)
     choices = ", ".join(known)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).parents[1]
-# What is no room of the package, and the tests that look at it.
+# Folders outside the package, and the tests that look at them.
 OTHERS = {"workshop": "tests/exercises", "benchmarks": "tests/benchmarks"}
 
 

@@ -100,8 +100,8 @@ class CompiledKernel:
     def load(cls, path: str | Path) -> CompiledKernel:
         """Read a kernel that `save` wrote.
 
-        Raises BadFile with one sentence when it is no such file, damaged, or made by another version of nki_lab or for
-        a chip that is described otherwise by now.
+        Raises BadFile with one sentence when the file is something else, is damaged, or was made by another version of
+        nki_lab or for a chip that is described otherwise by now.
         """
         return load(path)
 
@@ -307,8 +307,8 @@ def _places_of(kernel: Kernel, number: _Places) -> dict[str, list[int]]:
 def load(path: str | Path) -> CompiledKernel:
     """Read a kernel that `save` wrote.
 
-    Raises BadFile with one sentence when it is no such file, damaged, or made by another version of nki_lab or for a
-    chip that is described otherwise by now.
+    Raises BadFile with one sentence when the file is something else, is damaged, or was made by another version of
+    nki_lab or for a chip that is described otherwise by now.
     """
     path = Path(path)
     return from_json(
