@@ -18,7 +18,7 @@ from tests.runtime.sent_kernels import negated
 
 X = np.arange(32, dtype=np.float32).reshape(4, 8)
 
-#: Declares a choice as `choices.py` would, then looks for it everywhere.
+#: Declares a choice as `choices/declared.py` would, then looks for it everywhere.
 _ADDED = """
 import os
 from nki_lab.choices import COMPILES, RUN, Choice, Choices, one_of

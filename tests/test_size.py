@@ -29,9 +29,10 @@ BUILT = ROOT / "nki_lab" / "labextension"
 #: The most lines of a room, and of all tests; "" are the modules beside the rooms. A change that needs more raises its
 #: row, and its message says what the lines are for; a change that needs fewer lowers it.
 BUDGETS = {
-    "": 1_800,
+    "": 1_050,
     "api": 600,
     "backends": 350,
+    "choices": 750,
     "cli": 2_450,
     "compiler": 7_700,
     "dialects": 1_400,

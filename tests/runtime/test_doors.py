@@ -149,7 +149,7 @@ def test_an_error_that_depends_on_the_version_says_since_when():
 
 
 def test_a_later_version_refuses_what_today_is_deprecated(monkeypatch):
-    monkeypatch.setattr("nki_lab.choices.NKI_VERSION", "0.7")
+    monkeypatch.setattr("nki_lab.choices.declared.NKI_VERSION", "0.7")
     with pytest.raises(RemovedLoop):
         jit(older_loop)(X)
     assert np.array_equal(run(older_loop, X, allow="NKI120").value, X + 1 + 1)

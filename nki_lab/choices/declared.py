@@ -1,0 +1,230 @@
+"""Declares the choices about compiling and running, one block each.
+
+    CAPACITY = Choice("capacity", "WHAT", "When SBUF or PSUM overflows: ...", COMPILES, one_of, ("error", "finding"))
+
+To add a choice, write a block here, or in `session.questions` if it asks something about a run, and read
+`choices.<name>` where it acts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nki_lab.choices.choice import COMPILE, RUN, BadValue, Choice, names, one_of
+from nki_lab.errors import NkiError, UnknownOption, close_matches, error_classes
+from nki_lab.targets import get_target, target_names
+
+CELL, LINE = "%%nki", "%nki"
+NOTEBOOK = (CELL, LINE)
+#: Commands that run a kernel.
+RUNS = (*NOTEBOOK, "run", "profile")
+#: Functions of nki_lab that run or compile a kernel.
+FUNCTIONS = ("nki_lab.run", "nki_lab.benchmark", "nki_lab.launch", "nki_lab.step")
+COMPILES = (*RUNS, "compile", "pytest", *FUNCTIONS, "nki_lab.vary")
+
+
+def _switch(text: str, choice: Choice) -> bool:
+    if text not in ("0", "1"):
+        raise BadValue(f"`{text}` is neither 0 nor 1")
+    return text == "1"
+
+
+def _target(text: str, choice: Choice) -> str:
+    return text.strip().lower()
+
+
+def _cores(text: str, choice: Choice) -> int:
+    return int(one_of(text, choice))
+
+
+def _count(text: str, choice: Choice) -> int:
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise BadValue(f"`{text}` is not a whole number above 0", "write for example 1000000")
+    return int(text)
+
+
+def _seed(text: str, choice: Choice) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise BadValue(f"`{text}` is not a whole number from 0 on", "write for example 7")
+    return int(text)
+
+
+def _seconds(text: str, choice: Choice) -> float:
+    seconds = number(text)
+    if not 0 < seconds <= 1e6:
+        raise BadValue(f"`{text}` is not a positive number of seconds", "write for example 2.5")
+    return seconds
+
+
+def number(text: str) -> float:
+    """Read a number; what is not one is NaN, which no comparison lets pass."""
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
+
+
+#: The version of NKI whose rules kernels are held to.
+NKI_VERSION = "0.6"
+
+
+def allowable() -> dict[str, type[NkiError]]:
+    """Return what kernels written for an older NKI may be allowed, by code."""
+    return {k.code: k for k in error_classes() if k.refused_since and _is_in_force(k)}
+
+
+def _is_in_force(kind: type[NkiError]) -> bool:
+    return _number(kind.refused_since) <= _number(NKI_VERSION)
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
+def check_allowed(codes: Iterable[str]) -> None:
+    """Raise UnknownOption for a code that cannot be allowed."""
+    permitted = allowable()
+    for code in codes:
+        if code not in permitted:
+            raise UnknownOption(
+                f"`{code}` cannot be allowed: only rules that an older NKI did not have can be",
+                help=close_matches(code, permitted) or f"allow some of {', '.join(permitted)}",
+            )
+
+
+TARGET = Choice(
+    "target",
+    "NAME",
+    "Chip to compile for: {values}.",
+    (*COMPILES, "explain"),
+    _target,
+    target_names(),
+    default="trn3",
+    env="NEURON_PLATFORM_TARGET_OVERRIDE",
+    acts=COMPILE,
+    check=get_target,
+)
+LNC = Choice(
+    "lnc",
+    "CORES",
+    "Number of physical cores to launch on (LNC): 1 or 2.",
+    COMPILES,
+    _cores,
+    ("1", "2"),
+    acts=COMPILE,
+)
+TIMEOUT = Choice("timeout", "SECONDS", "Fail after this many seconds.", RUNS, _seconds, acts=RUN)
+SEED = Choice(
+    "seed", "NUMBER", "Seed of the random inputs.", ("run", "profile", "compile"), _seed, acts=RUN
+)
+CAPACITY = Choice(
+    "capacity",
+    "WHAT",
+    "When SBUF or PSUM overflows: stop with an error, or report a finding and run anyway.",
+    COMPILES,
+    one_of,
+    ("error", "finding"),
+    default="error",
+    env="NKI_LAB_CAPACITY",
+    acts=COMPILE,
+)
+SKIP_PASSES = Choice(
+    "skip_passes",
+    "PASSES",
+    "Compiler passes to leave out, separated by commas: {values}.",
+    COMPILES,
+    names,
+    default=(),
+    env="NKI_LAB_SKIP_PASSES",
+    acts=COMPILE,
+    typed="skip",
+)
+STRICT = Choice(
+    "strict",
+    "",
+    "Treat findings (memory read before it is written, code that another compiler refuses) as errors.",
+    COMPILES,
+    _switch,
+    default=False,
+    env="NKI_LAB_STRICT",
+    acts=COMPILE,
+)
+ALLOW = Choice(
+    "allow",
+    "CODES",
+    "Errors to report as findings, separated by commas, so that a kernel written for an older NKI still runs: "
+    + ", ".join(f"{code} (refused since NKI {e.refused_since})" for code, e in allowable().items())
+    + ".",
+    COMPILES,
+    names,
+    tuple(allowable()),
+    default=(),
+    env="NKI_LAB_ALLOW",
+    acts=COMPILE,
+    check=check_allowed,
+)
+MAX_TRIPS = Choice(
+    "max_trips",
+    "COUNT",
+    "Fail when the device loops of a run have made more trips than this in total; the default is 10,000,000.",
+    (*RUNS, "pytest", *FUNCTIONS),
+    _count,
+    default=10_000_000,
+    env="NKI_LAB_MAX_TRIPS",
+    acts=RUN,
+)
+DEBUG = Choice(
+    "debug",
+    "",
+    "Run instructions while they are traced, so that print(tile) and breakpoint() in the kernel see values.",
+    (*RUNS, "pytest", "nki_lab.run"),
+    _switch,
+    default=False,
+    env="NKI_LAB_DEBUG",
+    acts=RUN,
+)
+BACKEND = Choice(
+    "backend",
+    "NAME",
+    "What runs the kernel: {values}.",
+    (*RUNS, *FUNCTIONS),
+    default="simulator",
+    env="NKI_LAB_BACKEND",
+    acts=RUN,
+)
+PRECISE_FP = Choice(
+    "precise_fp",
+    "",
+    "1 rounds results to the tile's dtype on every write; 0 keeps floats in float32.",
+    read=_switch,
+    default=True,
+    env="NKI_PRECISE_FP",
+    acts=RUN,
+)
+SIMULATOR = Choice(
+    "simulator",
+    "",
+    "Where a kernel runs when you call it: 1 for the simulator; 0 for a device, which is an error here.",
+    read=_switch,
+    default=True,
+    env="NKI_SIMULATOR",
+    acts=RUN,
+)
+PROGRESS = Choice(
+    "progress",
+    "FILE",
+    "File where solved exercises are kept: `user` is one in the user's data folder, `none` keeps them until the kernel"
+    " ends.",
+    default="user",
+    env="NKI_LAB_PROGRESS",
+)
+# What only code chooses.
+Choice("record", "", "Keep the program after each pass.", read=None, default=True, acts=COMPILE)
+_HELP = "Shape of the launch grid, `(2,)` for `kernel[2]`; `()` for a kernel called without one."
+Choice("grid", "", _HELP, read=None, default=(), acts=COMPILE)
+_HELP = "(name, names it waits for) of instructions, from `kernel.with_schedule`."
+Choice("schedule", "", _HELP, read=None, default=(), acts=COMPILE)
+_HELP = (
+    "Put on-chip tensors into one byte array per memory, as on the chip: slower, the same values."
+)
+Choice("shared_bytes", "", _HELP, read=None, default=False, acts=RUN)
