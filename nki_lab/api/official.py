@@ -1,6 +1,7 @@
 """The names and signatures of the official package, and how many of them can be used here.
 
-`official_api.json` holds facts of NKI 0.6.0 (nki/api/nki/*/__init__.py): names, parameters, defaults and members.
+`official_api.json` holds names, parameters, defaults and members: of NKI 0.6.0 from its stubs
+(nki/api/nki/*/__init__.py), and of 0.7.0 from those of its pages that were seen (nki/api/generated/*.html).
 Nothing here trusts our own lists: a name counts when the module has it and its signature is the official one.
 """
 
@@ -51,8 +52,10 @@ class NameCount:
 
 def signature_of(function: Callable[..., Any]) -> str:
     """Return names and defaults as the data file writes them: `x axis dtype=None keepdims=False`."""
-    words = []
+    words: list[str] = []
     for p in inspect.signature(function).parameters.values():
+        if p.kind is p.KEYWORD_ONLY and not any(w.startswith("*") for w in words):
+            words.append("*")
         word = STARS.get(p.kind, "") + p.name
         if p.default is not p.empty:
             word += f"={p.default!r}".replace("=nl.", "=").replace("=nisa.", "=")

@@ -121,6 +121,10 @@ class TensorArgument(LanguageError, ValueError):
         """
 
 
+class TensorArgumentType(TensorArgument, TypeError):
+    """A shape or memory is of another Python type than NKI takes."""
+
+
 class UnknownName(LanguageError, AttributeError):
     """A name that NKI does not have; close matches are offered."""
 

@@ -35,10 +35,10 @@ from nki_lab.dtypes import (
     uint32,
 )
 from nki_lab.errors import UnknownName, close_matches
+from nki_lab.ir.tensor.grid import NkiBlockGrid, NkiGrid, NkiTileGrid
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.operators import OPS
 from nki_lab.language.creation import (
-    empty_like,
     full,
     ndarray,
     ones,
@@ -68,6 +68,7 @@ from nki_lab.language.reductions import all, mean, prod, sum, var
 from nki_lab.language.rounding import ceil, floor, trunc
 from nki_lab.language.shaping import broadcast_to, expand_dims, matmul, transpose, where
 from nki_lab.language.sizes import tile_size
+from nki_lab.language.tiling import alloc_blocks, alloc_tiles, blocks, empty_like, tiles
 from nki_lab.language.trigonometry import cos, tan
 from nki_lab.rewrite import instead
 from nki_lab.targets.spaces import MemoryRegion

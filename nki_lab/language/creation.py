@@ -98,13 +98,6 @@ def zeros_like(
     return zeros(x.shape, dtype or x.dtype, buffer or SBUF, name)
 
 
-def empty_like(
-    x: NkiTensor, dtype: DType | None = None, buffer: MemoryRegion | None = None, name: str = ""
-) -> NkiTensor:
-    """Return an unwritten tensor like `x`, with its dtype and memory by default."""
-    return ndarray(x.shape, dtype or x.dtype, buffer or x.buffer, name)
-
-
 def shared_constant(constant: Any) -> NkiTensor:
     """Return a tensor in shared HBM that holds an array known while tracing.
 

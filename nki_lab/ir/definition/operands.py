@@ -13,6 +13,7 @@ import numpy as np
 from nki_lab.dtypes import DType
 from nki_lab.errors import InstructionError, NotOnTarget, RuleBroken, WrongOperand
 from nki_lab.ir.tensor.fields import Addressing
+from nki_lab.ir.tensor.grid import NkiGrid
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.targets import ALL_TARGETS
 from nki_lab.targets.facts import DGE, LANGUAGE
@@ -274,9 +275,16 @@ def _kind(name: str, operand: Operand) -> Rule:
         holds,
         help="write [[tensor]], or [[first], [second]]"
         if operand.nested
-        else "make tensors with nl.ndarray",
+        else lambda i: _instead_of(_values(i, name)),
         error=WrongOperand,
     )
+
+
+def _instead_of(values: tuple[Any, ...]) -> str:
+    """Return how to write a tensor where `values` are given."""
+    if any(isinstance(v, NkiGrid) for v in values):
+        return "give the selection of the grid as a tensor: `.data`"
+    return "make tensors with nl.ndarray"
 
 
 def _memory(name: str, operand: Operand) -> Rule:

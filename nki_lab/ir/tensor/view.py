@@ -62,11 +62,12 @@ class NkiTensor(Fixed, TensorOperators):
         storage: Storage,
         buffer: MemoryRegion | str = MemoryRegion.sbuf,
         name: str = "",
+        address: Any = None,
     ) -> None:
-        if not isinstance(storage, Storage):
+        if not isinstance(storage, Storage) or address not in (None, storage.address):
             raise NotModelled(
-                "NkiTensor binds a storage handle that nl.ndarray made",
-                help="make tensors with nl.ndarray(shape, dtype, buffer=...)",
+                "NkiTensor binds a storage handle that nl.ndarray made, at the address it has",
+                help="make tensors with nl.ndarray(shape, dtype, buffer=..., address=...)",
             )
         sizes = tuple(shape)
         view = self._make(storage, sizes, layout.contiguous_strides(sizes), 0, dtype)
@@ -95,6 +96,11 @@ class NkiTensor(Fixed, TensorOperators):
         return NkiTensor._make(
             self.storage, tuple(shape), tuple(strides), offset, self.dtype, self.dynamic
         )
+
+    @property
+    def data(self) -> NkiTensor:
+        """The tensor itself, so that code for grids takes tensors, too (nki.language.NkiTileGrid.html, example)."""
+        return self
 
     # -- indexing ------------------------------------------------------------------------------------------------
 
