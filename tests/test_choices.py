@@ -2,6 +2,7 @@
 
 import inspect
 import pickle
+import re
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -12,10 +13,28 @@ import pytest
 
 import nki_lab
 import nki_lab.language as nl
-from nki_lab.choices import CHOICES, Choices, acting, forget_choices, from_environment, inside
-from nki_lab.errors import NkiError, UnknownOption
+from nki_lab.choices import (
+    CELL,
+    CHOICES,
+    IN_PYTHON,
+    SHOW,
+    Choices,
+    acting,
+    forget_choices,
+    from_environment,
+    inside,
+)
+from nki_lab.errors import KernelArgument, UnknownOption
 from tests.runtime.sent_kernels import negated
 
+#: Functions of nki_lab that take choices.
+CALLS = {
+    "run": lambda **choices: nki_lab.run(negated, X, **choices),
+    "benchmark": lambda **choices: nki_lab.benchmark(negated, X, **choices),
+    "step": lambda **choices: nki_lab.step(negated, X, **choices),
+    "vary": lambda **choices: nki_lab.vary(negated, X, **choices),
+    "launch": lambda **choices: nki_lab.launch(negated, 1, (X,), **choices),
+}
 X = np.arange(32, dtype=np.float32).reshape(4, 8)
 
 #: Declares a choice as `choices/declared.py` would, then looks for it everywhere.
@@ -128,13 +147,67 @@ def test_use_holds_from_now_on_or_in_a_block(monkeypatch):
 
 @pytest.mark.parametrize(
     ("keyword", "help"),
-    [("skip", "skip_passes="), ("cores", "lnc="), ("chip", "target="), ("stict", "`strict`")],
+    [
+        ("skip", "skip_passes="),
+        ("cores", "lnc="),
+        ("chip", "target="),
+        ("stict", "`strict`"),
+        (
+            "show",
+            "--show is an option of cells and commands; in Python, call .show() of the result",
+        ),
+        ("colour", "choices: target, lnc, "),
+    ],
 )
 def test_a_wrong_keyword_names_the_right_one(keyword, help):
-    for function in (nki_lab.run, nki_lab.step, nki_lab.benchmark):
-        with pytest.raises(NkiError, match=f"`{keyword}` is neither a parameter") as caught:
-            function(negated, X, **{keyword: "x"})
+    for name, call in CALLS.items():
+        message = f"`{keyword}` is neither a parameter of the kernel nor a choice of nki_lab.{name}"
+        with pytest.raises(KernelArgument, match=message) as caught:
+            call(**{keyword: "x"})
         assert help in caught.value.help
+    with pytest.raises(UnknownOption, match=f"there is no choice `{keyword}`") as caught:
+        nki_lab.use(**{keyword: "x"})
+    assert help.removeprefix("choices: ") in caught.value.help
+
+
+def test_a_misspelt_parameter_is_named():
+    with pytest.raises(KernelArgument, match="note: parameters: x") as caught:
+        nki_lab.run(negated, x_=X)
+    assert caught.value.help == "did you mean `x`?"
+    with pytest.raises(KernelArgument, match="`x` is a parameter of plain, not a keyword of"):
+        nki_lab.launch(negated, 1, (X,), x=X)
+
+
+def test_every_question_of_a_cell_names_what_python_has_for_it():
+    asked = {c.name for c in CHOICES if c.acts == SHOW and CELL in c.commands}
+    assert asked - IN_PYTHON.keys() == {"run", "rtol", "atol", "name", "quiet", "expect"}
+    assert IN_PYTHON.keys() <= asked
+
+
+@pytest.mark.parametrize(
+    "given", [{"lnc": "1"}, {"skip_passes": ["schedule"]}, {"allow": ("NKI206",)}, {"strict": 1}]
+)
+def test_every_function_takes_the_same_forms_of_a_value(given):
+    for call in CALLS.values():
+        call(**given)
+    with nki_lab.use(**given):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"lnc": True}, "lnc=True: `True` is not one of 1, 2"),
+        ({"lnc": 3}, "lnc=3: `3` is not one of 1, 2"),
+        ({"strict": "yes"}, "strict='yes' is neither True nor False"),
+        ({"strict": 2}, "strict=2 is neither True nor False"),
+        ({"capacity": True}, "capacity=True: `True` is not one of error, finding"),
+    ],
+)
+def test_every_function_refuses_the_same_values(given, message):
+    for call in (*CALLS.values(), nki_lab.use):
+        with pytest.raises(UnknownOption, match=re.escape(message)):
+            call(**given)
 
 
 def test_a_parameter_of_the_kernel_is_the_kernels():

@@ -115,10 +115,14 @@ class Choice:
         if self.read is None or value is self.default or isinstance(value, Target):
             return value
         texts = value if isinstance(value, (tuple, list, set, frozenset)) else (value,)
-        text = ",".join(str(int(t)) if isinstance(t, bool) else str(t) for t in texts)
+        text = ",".join(map(str, texts))
+        if self.is_switch and isinstance(value, bool):
+            return value
         try:
             return self.read(text, self)
         except BadValue as error:
+            if self.is_switch and not said:
+                raise UnknownOption(f"{self.name}={value!r} is neither True nor False") from None
             message = f"{said or self.name}={text}: {error}"
             raise UnknownOption(message, help=error.help) from None
 
@@ -134,7 +138,7 @@ class Choice:
 def refuse_none_of(word: str, choice: Choice, column: int = 0) -> BadValue:
     """Return the error for a word that is none of the values of a choice."""
     near = close_matches(word, choice.values)
-    return BadValue(f"`{word}` is none of {', '.join(choice.values)}", near, column, len(word))
+    return BadValue(f"`{word}` is not one of {', '.join(choice.values)}", near, column, len(word))
 
 
 def one_of(text: str, choice: Choice) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ContextDecorator, contextmanager
 from contextvars import ContextVar, Token
 from types import MappingProxyType, TracebackType
@@ -249,6 +249,17 @@ _OTHER_NAMES = {
     "chip": "target", "platform_target": "target", "cores": "lnc", "grid": "lnc", "skip": "skip_passes",
     "skip_pass": "skip_passes", "trips": "max_trips",
 }  # fmt: skip
+#: What Python has in place of the options of cells and commands that ask something about a run.
+IN_PYTHON = {
+    "show": "call .show() of the result",
+    "check": "compare .value of the result, e.g. with np.testing.assert_allclose",
+    "analyse": "call .critical_path(), .stalls(), .lines(), .iterations() or .roofline() of the result",
+    "what_if": "call .what_if() of the result",
+    "bench": "call nki_lab.benchmark",
+    "compare": "call .show(compare=other) of the result",
+    "save": "call .show().save_html(path) or .profile.save(path) of the result",
+    "json": "read .profile.summary of the result",
+}
 
 
 def keywords_of(function: str) -> list[str]:
@@ -264,8 +275,8 @@ def taken_choices(
 ) -> Choices:
     """Take the choices out of the keywords of a call and return them with what holds here.
 
-    A keyword that the kernel has as a parameter is the kernel's. Raises KernelArgument for one that looks like a
-    choice and is none; others are left to the call.
+    A keyword that the kernel has as a parameter is the kernel's. Raises KernelArgument for one that is neither a choice
+    nor a parameter.
 
     Args:
         function: for which they are, such as "nki_lab.run".
@@ -279,9 +290,8 @@ def taken_choices(
         name: kwargs.pop(name) for name in keywords if name in kwargs and name not in parameters
     }
     for name in kwargs:
-        meant = _OTHER_NAMES.get(name) in keywords or close_matches(name, keywords)
-        if meant and name not in parameters and not takes_any:
-            raise unknown_choice(name, keywords, function)
+        if name not in parameters and not takes_any:
+            raise unknown_choice(name, keywords, function, parameters)
     return Choices.current().replace(**given)
 
 
@@ -301,14 +311,26 @@ def with_keywords(function: str) -> Callable[[_F], _F]:
     return decorate
 
 
-def unknown_choice(name: str, known: list[str], function: str = "") -> NkiError:
-    """Return the error for a keyword that does not exist; it names the right one."""
+def unknown_choice(
+    name: str, keywords: Sequence[str], function: str = "", parameters: Sequence[str] = ()
+) -> NkiError:
+    """Return the error for a keyword that does not exist; it names the right one.
+
+    Args:
+        name: the keyword.
+        keywords: those that are choices.
+        function: that was called, such as "nki_lab.run"; "" where only choices are taken.
+        parameters: those of the kernel.
+    """
     meant = _OTHER_NAMES.get(name)
-    near = f"write {meant}=" if meant in known else close_matches(name, known)
-    choices = ", ".join(known)
+    help = f"write {meant}=" if meant in keywords else close_matches(name, [*parameters, *keywords])
+    if name in IN_PYTHON:
+        help = f"--{name.replace('_', '-')} is an option of cells and commands; in Python, {IN_PYTHON[name]}"
+    choices = ", ".join(keywords)
     if not function:
-        return UnknownOption(f"there is no choice `{name}`", help=near or f"there are {choices}")
+        return UnknownOption(f"there is no choice `{name}`", help=help or f"there are {choices}")
     return KernelArgument(
         f"`{name}` is neither a parameter of the kernel nor a choice of {function}",
-        help=near or f"choices: {choices}",
+        notes=[f"parameters: {', '.join(parameters)}"] if parameters else [],
+        help=help or f"choices: {choices}",
     )

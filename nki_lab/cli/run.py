@@ -28,13 +28,12 @@ def run(options: Namespace, kernel: Place, inputs: Inputs = None, args: Argument
             "--show cannot be combined with --json: the output would not be valid JSON",
             help="leave out --show or --json",
         )
-    if options.show is None:
-        options.show = () if options.json else ("report",)
     parts: list[str] = []
     with answered("run", kernel, inputs, args, options) as answer:
 
         def show(views: tuple[str, ...] | None) -> None:
-            parts.extend(view_text(answer.result, view) for view in views or ())
+            shown = ("report",) if views is None else views
+            parts.extend(view_text(answer.result, view) for view in shown)
 
         try:
             answer.tell(parts.append, lambda line: typer.echo(line, err=True), show)

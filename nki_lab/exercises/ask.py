@@ -101,7 +101,7 @@ def answer(id: str, given: Any, run: Any = None) -> None:
         by_key = {str(key).lower(): key for key in problem.choices}
         choice = by_key.get(str(given).strip().lower())
         if choice is None:
-            raise _failed(problem, f"{given!r} is none of the choices", _asked(problem))
+            raise _failed(problem, f"{given!r} is not one of the choices", _asked(problem))
         if choice != truth:
             raise _failed(problem, f"the run does not show `{choice}`: {problem.choices[choice]}")
     elif not _is_number(given):
@@ -162,7 +162,7 @@ def _check_cause(problem: Problem, cause: Cause, named: Any) -> None:
         )
     key = str(named).strip().lower()
     if key not in cause.choices:
-        raise _failed(problem, f"{named!r} is none of the causes", choices)
+        raise _failed(problem, f"{named!r} is not one of the causes", choices)
     if key != cause.right:
         _keep(problem, tried=True)
         raise _failed(

@@ -107,7 +107,8 @@ def _row(result: Result, cell: str, ids: CellIds) -> Row:
         "findings": diagnostics(ids, cell, findings=result.findings),
     }
     executed = sum(len(e.order) for e in result.run.executions[:1])
-    if "profile" in vars(result) or executed <= TIMED_INSTRUCTIONS:
+    timed = "profile" in vars(result) or executed <= TIMED_INSTRUCTIONS
+    if timed and not result.missing_times:
         profile = result.profile
         bound = bound_by(profile)
         row |= {

@@ -42,12 +42,14 @@ def launch(
     The time a profile shows is that of one rank by itself: links and waiting for others are not modelled.
     """
     function = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
+    parameters = function.source.signature.parameters
+    for name in choices:
+        if name in parameters:
+            raise KernelArgument(
+                f"`{name}` is a parameter of {function.__name__}, not a keyword of nki_lab.launch",
+                help="write the arguments of the kernel in `inputs`",
+            )
     chosen = taken_choices("nki_lab.launch", choices)
-    if choices:
-        raise KernelArgument(
-            f"nki_lab.launch has no keyword `{next(iter(choices))}`",
-            help="write the arguments of the kernel in `inputs`",
-        )
     if type(ranks) is not int or ranks < 1:
         raise KernelArgument(
             f"{function.__name__} is launched as {ranks!r} ranks",

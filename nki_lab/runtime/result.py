@@ -13,7 +13,7 @@ from nki_lab.backends import Run
 from nki_lab.choices import Choices
 from nki_lab.compiler.program import CompiledKernel
 from nki_lab.compiler.retrace import Retrace
-from nki_lab.errors import ToolchainError
+from nki_lab.errors import ToolchainError, UnknownOption, close_matches
 from nki_lab.ir.program.execution import Execution
 from nki_lab.ir.program.nodes import Finding, Kernel
 from nki_lab.ir.text.printer import print_kernel
@@ -29,9 +29,9 @@ from nki_lab.progress import phase
 from nki_lab.runtime.kernel_variants import variants_of_run
 from nki_lab.runtime.repeated_calls import Benchmark, benchmark_of
 from nki_lab.runtime.steps import steps_of_run
-from nki_lab.runtime.view_data import make_view_data
+from nki_lab.runtime.view_data import make_view_data, remarks_on
 from nki_lab.timing.origins import kernel_lines, label_of
-from nki_lab.views.run import NoSteps, Steps, ViewData
+from nki_lab.views.run import NoSteps, Remark, Steps, ViewData
 from nki_lab.views.texts import view_text
 from nki_lab.views.vary.variants import Variants
 
@@ -122,6 +122,20 @@ class Result:
         """The timeline, in Neuron Explorer's tables: modelled by the simulator, measured by other backends."""
         with phase(self.name):
             return self.run.profile()
+
+    @cached_property
+    def missing_times(self) -> str:
+        """Why the backend has no times of the run; "" where it has them."""
+        try:
+            self.profile  # noqa: B018
+        except ToolchainError as error:
+            return error.message
+        return ""
+
+    @cached_property
+    def remarks(self) -> tuple[Remark, ...]:
+        """The findings as they are shown, each with its line."""
+        return remarks_on(self.kernel, self.findings)
 
     def critical_path(self) -> CriticalPath:
         """Return the chain of instructions and transfers that took the whole time."""
@@ -238,14 +252,15 @@ class Result:
         from nki_lab.views.charts.model import CHARTS
 
         if name not in CHARTS:
-            raise ValueError(f"charts are {', '.join(CHARTS)}; found {name}")
+            raise UnknownOption(
+                f"unknown chart `{name}`",
+                help=close_matches(str(name), CHARTS) or f"charts: {', '.join(CHARTS)}",
+            )
         return CHARTS[name](self)
 
     def __repr__(self) -> str:
-        try:
-            return view_text(self.view_data, "report")
-        except ToolchainError as error:  # a backend without times
-            return f"{self.name}: {error.message}"
+        missing = self.missing_times
+        return f"{self.name}: {missing}" if missing else view_text(self.view_data, "report")
 
 
 def _variants(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.choices import Choices, taken_choices, with_keywords
+from nki_lab.choices import LNC, Choices, keywords_of, taken_choices, with_keywords
 from nki_lab.compiler.retrace import forgotten
 from nki_lab.compiler.trace import is_array, map_arguments
 from nki_lab.errors import UnknownOption
@@ -53,11 +53,12 @@ def vary(
     function = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
     parameters = function.source.signature.parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    lists = {
-        name: list(v)
+    listed = {
+        name: isinstance(v, (list, range, tuple) if name == TARGET else (list, range))
         for name, v in kwargs.items()
-        if isinstance(v, (list, range, tuple) if name == TARGET else (list, range))
+        if name in (*parameters, TARGET, CORES) or name not in keywords_of("nki_lab.vary")
     }
+    lists = {name: list(kwargs[name]) for name, is_list in listed.items() if is_list}
     kwargs = {name: value for name, value in kwargs.items() if name not in lists}
     choices = taken_choices("nki_lab.vary", kwargs, (*parameters, CORES), takes_any=True)
     for name in lists:
@@ -73,7 +74,7 @@ def vary(
     if TARGET in lists and TARGET not in parameters:
         choices = choices.replace(target=lists[TARGET][0])
     if CORES in lists and CORES not in parameters:
-        function = function[lists[CORES][0]]
+        function = function[LNC.take(lists[CORES][0])]
     call = _call(function, args, given, choices, simulate)
     if not lists:
         return proposed(call)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.choices import LNC, keywords_of, unknown_choice
 from nki_lab.compiler.trace import TensorSpec, is_container, map_arguments
 from nki_lab.dtypes import DType, bfloat16, dtype_of, float32
 from nki_lab.errors import KernelArgument, UnknownOption, close_matches
@@ -71,15 +72,21 @@ class Changeable:
             return "dtype"
         if name in self.globals:
             return "global"
-        why, help = "is not a parameter that can be changed", close_matches(name, self.names)
-        if name in self.call.source.function.__globals__:
-            why = "is a global that cannot change for one kernel: it is not a number, or not only functions read it"
-            help = "make it a parameter of the kernel"
-        raise UnknownOption(
-            f"`{name}` of {self.call.source.name} {why}",
-            stack=(self.call.source.place,),
-            help=help or f"there are {', '.join(self.names)}",
-        )
+        source = self.call.source
+        if name in source.function.__globals__:
+            raise UnknownOption(
+                f"`{name}` of {source.name} is a global that cannot change for one kernel: it is not a number, or not"
+                " only functions read it",
+                stack=(source.place,),
+                help="make it a parameter of the kernel",
+            )
+        if name.partition(".")[0] in source.signature.parameters:
+            raise UnknownOption(
+                f"`{name}` of {source.name} is not a parameter that can be changed",
+                stack=(source.place,),
+                help=close_matches(name, self.names) or f"there are {', '.join(self.names)}",
+            )
+        raise unknown_choice(name, keywords_of("nki_lab.vary"), "nki_lab.vary", self.names)
 
     def value(self, name: str) -> Any:
         """Return what a name stands at."""
@@ -139,11 +146,8 @@ class Changeable:
         kind = self.kind(name)
         if kind == "target":
             return (value if isinstance(value, Target) else get_target(value)).name
-        if kind == "cores" and (type(value) is not int or value not in (1, 2)):
-            raise KernelArgument(
-                f"{name}={value!r}: a kernel is launched on 1 or 2 cores",
-                help=f"write {name}=[1, 2]",
-            )
+        if kind == "cores":
+            return LNC.take(value)
         if kind != "dtype":
             return value
         dtype = dtype_of(value)

@@ -40,7 +40,7 @@ from nki_lab.views.run import (
 def make_view_data(
     compiled: CompiledKernel,
     profile: Profile,
-    findings: tuple[Finding, ...],
+    findings: Sequence[Finding],
     make_steps: Callable[[], Steps] = NoSteps,
     inputs: Sequence[np.ndarray] = (),
     outputs: Sequence[np.ndarray] = (),
@@ -57,7 +57,7 @@ def make_view_data(
         tensors=Made(len(kernel.storages), program.tensor),
         slices=program.slices,
         make_lines=program.line_numbers,
-        findings=tuple(program.remark(f) for f in findings),
+        findings=tuple(map(program.remark, findings)),
         make_steps=make_steps,
         accesses=lambda position: accesses(kernel.instructions[position]),
         held=values.held,
@@ -85,6 +85,11 @@ _SHOWN = (
 def place_finder(kernel: Kernel) -> Callable[[Stack], Place | None]:
     """Return what gives the line of the author's text that a stack of a kernel's program begins with."""
     return _Described(kernel).place
+
+
+def remarks_on(kernel: Kernel, findings: Sequence[Finding]) -> tuple[Remark, ...]:
+    """Return findings about a kernel's program as they are shown."""
+    return tuple(map(_Described(kernel).remark, findings))
 
 
 class _Described:
@@ -145,8 +150,18 @@ class _Described:
         ]
 
     def remark(self, finding: Finding) -> Remark:
-        place = self.place(finding.stack)
-        return Remark(finding.kind, finding.message, finding.help, place, finding.is_serious)
+        excerpt: list[str] = []
+        if finding.stack:
+            span = Span.of(finding.stack[0])
+            excerpt = (span.narrowed(finding.blame) if finding.blame else span).excerpt()
+        return Remark(
+            finding.kind,
+            finding.message,
+            finding.help,
+            self.place(finding.stack),
+            finding.is_serious,
+            tuple(excerpt),
+        )
 
     def tensor(self, number: int) -> Tensor:
         kernel = self._kernel

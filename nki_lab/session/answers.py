@@ -49,7 +49,10 @@ def view_text(result: Result, view: str) -> str:
 
 
 def summary(result: Result) -> str:
-    """Return one line on a run: which kernel ran, where, and for how long."""
+    """Return one line on a run: which kernel ran, where, and for how long, or why that is not known."""
+    missing = result.missing_times
+    if missing:
+        return text_of([f"{result.name} on {result.kernel.target.name}: {missing}"])
     return head.summary(result.view_data)
 
 
@@ -76,14 +79,17 @@ def findings_lines(runs: Sequence[Result], reported: Result | None = None) -> li
         runs: those whose findings are told, advice left out.
         reported: the run whose report is shown: it lists its findings.
     """
-    listed = set() if reported is None else set(reported.view_data.findings)
+    listed = set() if reported is None else set(reported.remarks)
     lines: dict[Remark, None] = {}
     for run in runs:
         meant = [f.kind != "advice" for f in run.findings]
         if any(meant):
-            lines |= dict.fromkeys(itertools.compress(run.view_data.findings, meant))
+            lines |= dict.fromkeys(itertools.compress(run.remarks, meant))
     return [
-        text_of([line]) for remark in lines if remark not in listed for line in remark_lines(remark)
+        text_of([line])
+        for remark in lines
+        if remark not in listed
+        for line in remark_lines(remark, excerpt=True)
     ]
 
 
@@ -132,7 +138,7 @@ def run_json(
                 "place": remark.place.label if remark.place else None,
                 "is_serious": remark.is_serious,
             }
-            for remark in result.view_data.findings
+            for remark in result.remarks
         ],
         "outputs": [{"shape": list(o.shape), "dtype": o.dtype.name} for o in result.outputs],
         "checks": [

@@ -229,12 +229,15 @@ class Answer:
             return
         if not quiet:
             say(text_of(lines))
+        if views is None and self.result.missing_times:
+            views = ()  # those that are shown without being asked for tell times
         self.tell_findings(warn, not quiet and lists_findings(views))
         if quiet:
             return
         show(views)
-        for text in self.explanations(self.result.profile):
-            say(text)
+        if asks("analyse") or asks("what_if"):
+            for text in self.explanations(self.result.profile):
+                say(text)
         if asks("bench"):
             say(str(self.result.benchmark()))
         if self.other is not None:

@@ -15,8 +15,9 @@ import base64
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
+from nki_lab.errors import UnknownOption, UsageError
 from nki_lab.profiler.analyses.report import badge
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.span import EVENTS, refuse_more
@@ -25,7 +26,7 @@ from nki_lab.progress import doing
 from nki_lab.source import text_of
 from nki_lab.views.head import summary, view_head
 from nki_lab.views.pictures import drawn_view, picture_words, view_picture
-from nki_lab.views.registry import Parts, scripts, view_names
+from nki_lab.views.registry import Parts, check_view, scripts, view_names
 from nki_lab.views.run import ViewData
 from nki_lab.views.texts import comparison_lines, known_text, view_text
 from nki_lab.widgets.open_views import open_views
@@ -59,9 +60,10 @@ class Display:
         other: ViewData | None = None,
         tells: bool = True,
     ) -> None:
-        unknown = [name for name in (*tabs, *text) if name not in view_names()]
-        if unknown or not tabs:
-            _refuse(", ".join(dict.fromkeys(unknown)) or "none")
+        for name in (*tabs, *text):
+            check_view(name)
+        if not tabs:
+            raise UnknownOption("no view is named", help=f"views: {', '.join(view_names())}")
         self.data = data
         self.tabs = tuple(tabs)
         self.text = tuple(text)
@@ -91,7 +93,9 @@ class Display:
             view: name of the view; by default the first tab.
             theme: "light" or "dark".
         """
-        return view_picture(self._parts, self._known(view or self.tabs[0]), format, theme)
+        view = self.tabs[0] if view is None else view
+        check_view(view)
+        return view_picture(self._parts, view, format, theme)
 
     @doing("drawing the page")
     def save_html(self, path: str | Path) -> Path:
@@ -108,18 +112,13 @@ class Display:
             note: what to say above the tabs.
         """
         if theme not in (None, "light", "dark"):
-            raise ValueError(f"themes are light and dark; found {theme}")
+            raise UnknownOption(f"unknown theme `{theme}`", help="write 'light' or 'dark'")
         head = view_head(self.data) | {"note": note}
 
         def text() -> str:
             return "\n\n".join(known_text(self.data, tab, VIEW_LINES) for tab in self.tabs)
 
         return saved_page(head, self.tabs, scripts(), self._parts.recorded, text, theme)
-
-    def _known(self, view: str) -> str:
-        if view not in view_names():
-            _refuse(view)
-        return view
 
     def __repr__(self) -> str:
         if self.other is not None:
@@ -190,8 +189,10 @@ def display(
 def _data(run: Any) -> ViewData:
     if isinstance(run, Profile):
         return ViewData(run.name or "profile", run)
-    return run if isinstance(run, ViewData) else run.view_data
-
-
-def _refuse(views: str) -> NoReturn:
-    raise ValueError(f"views are {', '.join(view_names())}; found {views}")
+    if isinstance(run, ViewData):
+        return run
+    if not hasattr(run, "view_data"):
+        raise UsageError(
+            f"found {type(run).__name__}, expected a run", help="give a Result or a Profile"
+        )
+    return run.view_data  # type: ignore[no-any-return]

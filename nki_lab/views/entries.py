@@ -37,8 +37,10 @@ def remark_entry(remark: Remark) -> dict[str, str]:
     }
 
 
-def remark_lines(remark: Remark) -> list[str]:
-    """Return a finding as text: its place, what it is, and what to do about it."""
+def remark_lines(remark: Remark, excerpt: bool = False) -> list[str]:
+    """Return a finding as text: its place, what it is, and what to do about it; on demand with the line it marks."""
     place = f"{remark.place.label}: " if remark.place else ""
     lines = [f"{place}{remark.kind}: {remark.message}"]
+    if excerpt:
+        lines += [f"   {line}" for line in remark.excerpt]
     return [*lines, f"  help: {remark.help}"] if remark.help else lines

@@ -6,6 +6,7 @@ import html
 import textwrap
 from collections.abc import Sequence
 
+from nki_lab.errors import UnknownOption
 from nki_lab.profiler.analyses.report import badge, bound_sentence
 from nki_lab.views.head import summary
 from nki_lab.views.registry import Parts, views
@@ -31,8 +32,9 @@ def view_picture(parts: Parts, view: str, format: str = "png", theme: str = "lig
         theme: "light" or "dark".
     """
     if format not in PAPERS or theme not in _THEMES:
-        raise ValueError(
-            f"pictures are {' or '.join(PAPERS)}, {' or '.join(_THEMES)}; found {format}, {theme}"
+        raise UnknownOption(
+            f"there is no picture of format `{format}` and theme `{theme}`",
+            help=f"formats: {', '.join(PAPERS)}; themes: {', '.join(_THEMES)}",
         )
     draw = views()[view].picture
     paper = PAPERS[format]

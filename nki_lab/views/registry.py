@@ -17,6 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from nki_lab.errors import UnknownOption, close_matches
 from nki_lab.views.run import ViewData
 from nki_lab.widgets.modules import Script
 from nki_lab.widgets.packing import UnknownPart
@@ -108,6 +109,15 @@ def view_names() -> tuple[str, ...]:
 def views() -> Mapping[str, View]:
     """Return every view by its name, in the order of their tabs."""
     return {name: import_module(f"{__package__}.{name}.view").VIEW for name in view_names()}
+
+
+def check_view(name: object) -> None:
+    """Raise UnknownOption for what is not the name of a view."""
+    if name not in view_names():
+        raise UnknownOption(
+            f"unknown view `{name}`",
+            help=close_matches(str(name), view_names()) or f"views: {', '.join(view_names())}",
+        )
 
 
 def shown_with(needs: Needs) -> tuple[str, ...]:

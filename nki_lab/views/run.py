@@ -89,6 +89,7 @@ class Remark:
         help: what to write instead.
         place: the line it is about.
         is_serious: a device may refuse the kernel or compute other values.
+        excerpt: that line with carets under the part it is about, as errors show it.
     """
 
     kind: str
@@ -96,6 +97,7 @@ class Remark:
     help: str = ""
     place: Place | None = None
     is_serious: bool = False
+    excerpt: tuple[str, ...] = ()
 
 
 class CodeLine(NamedTuple):

@@ -11,6 +11,7 @@ from nki_lab.api import nki
 from nki_lab.backends import BACKENDS, Backend, Run, backend_named
 from nki_lab.choices import BACKEND
 from nki_lab.errors import ToolchainError, UnknownOption
+from nki_lab.ir.program.nodes import Finding
 from nki_lab.profiler.profile import Profile
 from tests.cli.conftest import Command, command, write  # noqa: F401
 from tests.magics.notebook import Notebook, bare, notebook, shell  # noqa: F401
@@ -149,6 +150,28 @@ def test_a_result_without_a_profile_can_be_looked_at(device, monkeypatch):
     result = nki_lab.run(doubled, X, backend="device")
     assert negative(result.value)
     assert repr(result) == "doubled: the backend `device` has no profile of this run"
+
+
+def test_cells_and_commands_show_a_run_without_times(device, monkeypatch, command, write, notebook):  # noqa: F811
+    finding = Finding("hazard", "the device was warm")
+    monkeypatch.setattr(
+        type(device), "run", lambda self, *_: Run(self.name, [-2 * X], findings=[finding])
+    )
+    told = "doubled on trn3: the backend `device` has no profile of this run"
+    notebook.shell.push({"x": X})
+    cell = f"%%nki --run doubled(x) --backend device --check='-2 * x' {{}}\n{MODULE}"
+    shown = notebook.good(cell.format(""))
+    assert f"{told}; in `doubled_result`" in shown and "hazard: the device was warm" in shown
+    assert negative(notebook["doubled_result"].value)
+    asked = notebook.bad(cell.format("--analyse stalls"))
+    assert "NKI500" in asked.text
+    write("doubled.py", MODULE)
+    arguments = ("doubled.py:doubled", "--input", "x=randn:128x8", "--backend", "device")
+    outcome = command("run", *arguments)
+    assert outcome.exit_code == 0 and outcome.stdout.strip() == told
+    assert "hazard: the device was warm" in outcome.stderr
+    outcome = command("run", *arguments, "--show", "report")
+    assert outcome.exit_code == 1 and "has no profile of this run" in outcome.stderr
 
 
 def test_an_unknown_backend_is_answered_with_those_there_are(notebook: Notebook):  # noqa: F811

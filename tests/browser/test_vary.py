@@ -64,7 +64,7 @@ def test_a_slider_moved_with_the_keyboard_redraws_the_timeline(lab: Lab, chromiu
         shown(panel, "3-0-1-2")
         assert slider.get_attribute("aria-valuetext") == "512"
         assert picture(panel) != before
-        assert "to the start" in panel.locator(".nki-figures").inner_text()
+        assert "compared with the start" in panel.locator(".nki-figures").inner_text()
         assert slider.evaluate("(s) => s === document.activeElement")
         for dark in (False, True):
             set_theme(page, dark)

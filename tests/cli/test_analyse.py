@@ -28,7 +28,7 @@ def test_analyses_are_printed_below_the_report(command, write, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--analyse", "paths"), "`paths` is none of path, stalls"),
+        (("--analyse", "paths"), "`paths` is not one of path, stalls"),
         (("--what-if", "free-load"), "did you mean `free-loads`"),
         (("--what-if", "line=99"), "no instruction comes from line 99"),
     ],

@@ -179,6 +179,9 @@ def test_a_failed_check_and_a_profile_tell_serious_findings(command, write):
     profiled = command("profile", "k.py", "--input", "x=ones:128x4")
     assert profiled.exit_code == 0
     assert "uninitialized: " in profiled.stderr
+    # As an error does, a finding shows the line and marks what it is about.
+    marked = "   9 |     nl.store(out, t)\n     |     ^^^^^^^^^^^^^^^^\n  help: "
+    assert marked in failed.stderr and marked in profiled.stderr
 
 
 def test_a_time_limit_is_kept(command, write):

@@ -211,7 +211,11 @@ def test_the_answer_is_that_of_the_run_and_not_a_stored_one():
     [
         (lambda: answer("04.2", "dma"), UsageError, "needs a run, but none is named"),
         (lambda: answer("04.2", "dma", function), UsageError, "found function"),
-        (lambda: answer("04.2", "disk", run_of_squares()), ExerciseFailed, "none of the choices"),
+        (
+            lambda: answer("04.2", "disk", run_of_squares()),
+            ExerciseFailed,
+            "not one of the choices",
+        ),
         (lambda: answer("01.1", 3), ExerciseFailed, 'write check("01.1", ...)'),
         (lambda: check("04.2", "dma"), ExerciseFailed, 'write answer("04.2", ...)'),
         (lambda: check("1.2", function), UnknownExercise, "notebook 01 has 01.1"),
@@ -234,7 +238,7 @@ def test_a_cause_is_named_before_the_correction_is_looked_at():
         "`slice`: the slices of two iterations overlap"
         in refused("04.5", mended, cause="slice").message
     )
-    assert "is none of the causes" in refused("04.5", mended, cause="moon").message
+    assert "is not one of the causes" in refused("04.5", mended, cause="moon").message
     with use_target("trn2"):
         check("04.5", mended, cause=" Return ")
     assert "this is still the skeleton" in refused("04.5", open_square, cause="return").message

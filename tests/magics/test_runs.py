@@ -152,7 +152,12 @@ def test_serious_findings_are_printed_whatever_is_shown(notebook: Notebook, quie
     text = notebook.good(cell(f"--run 'unwritten(a)' {quiet}", UNWRITTEN))
     assert "cell, line 5: uninitialized: " in text
     if quiet == "--quiet":
-        assert [line[:8] for line in text.splitlines()] == ["cell, li", "  help: "]
+        assert [line[:8] for line in text.splitlines()] == [
+            "cell, li",
+            "   5 |  ",
+            "     |  ",
+            "  help: ",
+        ]
     line = notebook.good(f"%nki --run 'unwritten(a)' {quiet}")
     assert "cell, line 5: uninitialized: " in line
     notebook.good("x = np.ones((128, 70_000), np.float32)")

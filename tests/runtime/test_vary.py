@@ -176,12 +176,21 @@ def test_nothing_is_printed_and_no_run_is_recorded():
 @pytest.mark.parametrize(
     ("values", "kind", "words"),
     [
-        ({"tile": [128]}, e.UnknownOption, "not a parameter that can be changed"),
+        (
+            {"lhs.shape": [3]},
+            e.UnknownOption,
+            "`lhs.shape` of matmul is not a parameter that can be changed",
+        ),
+        (
+            {"tile": [128]},
+            e.KernelArgument,
+            "`tile` is neither a parameter .* nor a choice of nki_lab.vary",
+        ),
         ({"tile_n": []}, e.UnknownOption, "no value to choose"),
         ({"target": []}, e.UnknownOption, "no value to choose"),
         ({"dtype": ["float99"]}, e.KernelArgument, "not an NKI dtype"),
         ({"target": ["trn9"]}, e.UnknownTarget, "no target `trn9`"),
-        ({"lnc": [3]}, e.KernelArgument, "1 or 2 cores"),
+        ({"lnc": [1, 3]}, e.UnknownOption, "`3` is not one of 1, 2"),
     ],
 )
 def test_what_cannot_be_chosen_is_told(values, kind, words):

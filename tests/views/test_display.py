@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 
+from nki_lab.errors import UsageError
 from nki_lab.source import printable
 from nki_lab.views.display import display
 from nki_lab.views.head import view_head
@@ -149,15 +150,30 @@ def test_a_result_shown_by_itself_is_its_display() -> None:
     assert repr(display(added())) == bundle_of(added())["text/plain"]
 
 
-@pytest.mark.parametrize("tabs", [(), ("report", "sketch")])
-def test_an_unknown_view_is_refused(tabs) -> None:
-    with pytest.raises(ValueError, match=f"views are {', '.join(view_names())}; found"):
-        display(added(), tabs=tabs)
-
-
-def test_a_view_that_is_unknown_is_named_once() -> None:
-    with pytest.raises(ValueError, match=r"found sketch$"):
-        added().show("sketch")
+@pytest.mark.parametrize(
+    ("ask", "message", "help"),
+    [
+        (
+            lambda run: display(run, tabs=()),
+            "no view is named",
+            f"views: {', '.join(view_names())}",
+        ),
+        (lambda run: run.show("report", "sketch"), "unknown view `sketch`", "views: report, "),
+        (lambda run: run.show("reprt"), "unknown view `reprt`", "did you mean `report`?"),
+        (lambda run: run.show(3), "unknown view `3`", "views: report, "),
+        (lambda run: run.show().to_image(view="tmeline"), "unknown view `tmeline`", "`timeline`"),
+        (lambda run: run.show().to_image("gif"), "no picture of format `gif`", "formats: png, svg"),
+        (lambda run: run.show().page("blue"), "unknown theme `blue`", "'light' or 'dark'"),
+        (lambda run: run.chart("rofline"), "unknown chart `rofline`", "did you mean `roofline`?"),
+        (lambda run: run.chart(3), "unknown chart `3`", "charts: roofline, "),
+        (lambda run: run.show(compare=3), "found int, expected a run", "a Result or a Profile"),
+        (lambda run: display("run.json"), "found str, expected a run", "a Result or a Profile"),
+    ],
+)
+def test_what_cannot_be_shown_is_an_error_that_says_what_can(ask, message, help) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)) as caught:
+        ask(added())
+    assert help in caught.value.help
 
 
 def test_sizes_stay_within_what_a_notebook_should_hold() -> None:

@@ -15,7 +15,7 @@ _PLACES_SHOWN = 3
 def findings_text(data: ViewData, limit: int | None) -> list[str]:
     """Return what the author should know, the serious first, advice, and what the numbers rest on."""
     remarks = sorted(data.findings, key=lambda remark: not remark.is_serious)
-    lines = [line for remark in remarks for line in remark_lines(remark)]
+    lines = [line for remark in remarks for line in remark_lines(remark, excerpt=True)]
     for advised in known_advice(data):
         places = ", ".join(place.label for place in advised.places[:_PLACES_SHOWN])
         gain = f" ({advised.gain})" if advised.gain else ""

@@ -48,7 +48,7 @@ export class VariantList {
     const { parameters } = this.view.meta;
     const open = this.element.querySelector("details")?.open ?? true;
     const most = Math.max(...found.map((v) => v.total ?? 0), 1);
-    const heads = ["", ...parameters.map((p) => p.name), "#total", "", "#to the start", "bound by", "#SBUF", "#PSUM banks", "#instructions"];
+    const heads = ["", ...parameters.map((p) => p.name), "#total", "", "#vs start", "bound by", "#SBUF", "#PSUM banks", "#instructions"];
     const known = (value, write) => (value === null ? "–" : write(value));
     const rows = found.slice(-ROWS_SHOWN).map((v) => [
       v.numbers.join("-") === chosen ? make("strong", { title: "shown now" }, "▸") : button("Show", `Show ${this.view.words(v)}`, () => this.choose(v.numbers)),

@@ -95,7 +95,9 @@ def _best(variants: Variants) -> list[str]:
     chosen = ", ".join(f"{name}={value_words(value)}" for name, value in best.values.items())
     start = variants.variant(variants.start)
     against = (
-        "the start" if best.numbers == start.numbers else f"{change(best, start)} to the start"
+        "the start"
+        if best.numbers == start.numbers
+        else f"{change(best, start)} compared with the start"
     )
     return [
         f"fastest: {chosen}, {(best.total_ns or 0) / 1000:,.3f} us ({against}); modelled, no value was computed"

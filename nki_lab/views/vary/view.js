@@ -124,7 +124,7 @@ class Vary {
     // A modelled run knows every tile: a memory of which nothing is said holds none.
     const used = (value, write) => (value === null ? "not used" : write(value));
     return [
-      figure("total time", time(variant.total), variant.change === "start" ? "the start" : `${variant.change} to the start`),
+      figure("total time", time(variant.total), variant.change === "start" ? "the start" : `${variant.change} compared with the start`),
       figure("bound by", variant.bound), figure("SBUF peak", used(variant.sbuf, bytes), "per partition"),
       figure("PSUM peak", used(variant.psum, number), "banks"), figure("instructions", number(variant.instructions)),
     ];
