@@ -51,6 +51,7 @@ BUDGETS = {
     "targets": 1_250,
     "tests": 73_500,
     "timing": 4_400,
+    "versions": 450,
     "views": 12_000,
     "widgets": 2_150,
 }

@@ -15,6 +15,7 @@ from nki_lab.choices.declared import TARGET
 from nki_lab.errors import KernelArgument, NkiError, UnknownOption, close_matches
 from nki_lab.targets import get_target
 from nki_lab.targets.spec import Target
+from nki_lab.versions import Version, version_named
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -75,6 +76,11 @@ class Choices:
     def chip(self) -> Target:
         """The chip to compile for; UnknownTarget for a name without data."""
         return get_target(self.target)
+
+    @property
+    def version(self) -> Version:
+        """The version of NKI that kernels are written for."""
+        return version_named(self.nki, self.frontend)
 
     @property
     def for_compiler(self) -> tuple[Any, ...]:

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nki_lab.choices.choice import COMPILE, RUN, BadValue, Choice, names, one_of
-from nki_lab.errors import NkiError, UnknownOption, close_matches, error_classes
+from nki_lab.errors import UnknownOption, close_matches
 from nki_lab.targets import get_target, target_names
+from nki_lab.versions import FORMS, FRONTENDS, VERSIONS, Form
 
 CELL, LINE = "%%nki", "%nki"
 NOTEBOOK = (CELL, LINE)
@@ -64,21 +65,18 @@ def number(text: str) -> float:
         return float("nan")
 
 
-#: The version of NKI whose rules kernels are held to.
-NKI_VERSION = "0.6"
+def _version(text: str, choice: Choice) -> str:
+    if text == "beta1":
+        raise BadValue(
+            "kernels of `beta1` (neuronxcc.nki) do not run here yet",
+            "rewrite it for 0.2 or later (nki/migration/index.rst), or choose another version",
+        )
+    return one_of(".".join(text.strip().split(".")[:2]), choice)
 
 
-def allowable() -> dict[str, type[NkiError]]:
-    """Return what kernels written for an older NKI may be allowed, by code."""
-    return {k.code: k for k in error_classes() if k.refused_since and _is_in_force(k)}
-
-
-def _is_in_force(kind: type[NkiError]) -> bool:
-    return _number(kind.refused_since) <= _number(NKI_VERSION)
-
-
-def _number(version: str) -> tuple[int, ...]:
-    return tuple(map(int, version.split(".")))
+def allowable() -> dict[str, Form]:
+    """Return the forms of an older NKI that kernels may be allowed, by the code of their error."""
+    return {form.code: form for form in FORMS.values() if form.code}
 
 
 def check_allowed(codes: Iterable[str]) -> None:
@@ -103,6 +101,27 @@ TARGET = Choice(
     env="NEURON_PLATFORM_TARGET_OVERRIDE",
     acts=COMPILE,
     check=get_target,
+)
+NKI = Choice(
+    "nki",
+    "VERSION",
+    "Version of NKI that kernels are written for, where they do not say it themselves: {values}.",
+    COMPILES,
+    _version,
+    tuple(version.name for version in VERSIONS),
+    default="0.6",
+    env="NKI_LAB_NKI",
+    acts=COMPILE,
+)
+FRONTEND = Choice(
+    "frontend",
+    "NAME",
+    "Front end of NKI 0.7: {values}; `custom` and `parser` hold kernels to the Python that earlier versions took.",
+    read=one_of,
+    values=tuple(FRONTENDS),
+    default="tracer",
+    env="NKI_COMPILER_FRONTEND",
+    acts=COMPILE,
 )
 LNC = Choice(
     "lnc",
@@ -153,7 +172,9 @@ ALLOW = Choice(
     "allow",
     "CODES",
     "Errors to report as findings, separated by commas, so that a kernel written for an older NKI still runs: "
-    + ", ".join(f"{code} (refused since NKI {e.refused_since})" for code, e in allowable().items())
+    + ", ".join(
+        f"{code} (refused since NKI {form.refused_since})" for code, form in allowable().items()
+    )
     + ".",
     COMPILES,
     names,

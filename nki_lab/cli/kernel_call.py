@@ -75,7 +75,7 @@ def answered(
 def refuse_idle(
     place: str,
     options: Namespace,
-    names: tuple[str, ...] = ("skip_passes", "capacity", "allow", "debug"),
+    names: tuple[str, ...] = ("skip_passes", "capacity", "nki", "allow", "debug"),
 ) -> None:
     """Raise UnknownOption for options about compiling, where `place` is already compiled.
 

@@ -20,7 +20,7 @@ _DEEPEST = 20
 
 def find_arguments(builder: Builder, source: SourceKernel, bound: Mapping[str, Any]) -> None:
     """Record what NKI's compiler does not take as an argument of a kernel, or inside one."""
-    rows = source.dialect.subset.rows
+    subset = source.dialect.subset
     for name, value in bound.items():
         kept: list[str] = []  # objects, whose fields may be lists
         for path, part in parts_of(name, value):
@@ -28,7 +28,7 @@ def find_arguments(builder: Builder, source: SourceKernel, bound: Mapping[str, A
                 kept.append(f"{path}.")
             key, subject = refused(part)
             if key and not (key == "list argument" and path.startswith(tuple(kept))):
-                row = rows.get(key)
+                row = subset.row(key, builder.version)
                 if row is None:
                     continue
                 message = row.message(f"argument `{path}` of {source.name}, {subject}")

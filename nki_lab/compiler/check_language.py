@@ -37,6 +37,7 @@ from nki_lab.source import (
     is_of_package,
     stack_of_traceback,
 )
+from nki_lab.versions import Version
 
 Scope = Mapping[str, Any]
 _DECORATORS = 8  # looked through, one in another
@@ -51,6 +52,7 @@ class _Function:
     code: CodeType
     scope: Scope
     callers: Stack
+    version: Version
     called: bool = True
 
     @cached_property
@@ -67,29 +69,29 @@ class _Function:
         """Return the row of its dialect's language table; None for what needs none."""
         if key == "yield" and (self.callers or not self.called):
             key = "yield in a helper"
-        return self.subset.rows.get(key)
+        return self.subset.row(key, self.version)
 
 
-def errors_of(source: SourceKernel) -> list[NkiError]:
-    """Return an error for everything in the kernel's own text that no front end compiles."""
+def errors_of(source: SourceKernel, version: Version) -> list[NkiError]:
+    """Return an error for everything in the kernel's own text that no front end of its version compiles."""
     source.restore_lines()
-    function = _kernel(source)
+    function = _kernel(source, version)
     if function is None:
         return list(unknown_names(source.code, source.function.__globals__))
     return list(_errors(function))
 
 
 def remarks_of(
-    source: SourceKernel, is_kernel: bool = True
+    source: SourceKernel, version: Version, is_kernel: bool = True
 ) -> tuple[list[NkiError], list[Finding]]:
     """Return what the text of a function alone shows: errors, and findings about its constructs.
 
     Errors are those of `errors_of`, and names that modules of NKI do not have, wherever they stand. What a kernel may
     not do, but a function that it calls, is told only of a kernel.
     """
-    function = _kernel(source)
+    function = _kernel(source, version)
     if function is None:
-        return errors_of(source), []
+        return errors_of(source, version), []
     function = replace(function, called=is_kernel)
     errors = [*_errors(function), *_unknown_members(function)]
     grouped: dict[str, list[Any]] = {}
@@ -104,9 +106,9 @@ def remarks_of(
     return errors, findings
 
 
-def check_text(source: SourceKernel) -> None:
-    """Raise for everything in the kernel's own text that no front end compiles, all at once."""
-    errors = errors_of(source)
+def check_text(source: SourceKernel, version: Version) -> None:
+    """Raise for everything in the kernel's own text that no front end of its version compiles, all at once."""
+    errors = errors_of(source, version)
     if errors:
         raise joined(errors)
 
@@ -144,7 +146,7 @@ def check_called(
         text = text_of_class(kind, near) if _is_own_class(kind) else None
         for key, node in () if text is None else constructs_of_class(text.node):
             assert text is not None
-            if construct := dialect.subset.rows.get(key):
+            if construct := dialect.subset.row(key, builder.version):
                 _find(builder, construct, "", text, [node], callers)
     return errors
 
@@ -186,11 +188,11 @@ def meet(builder: Builder, source: SourceKernel, tb: TracebackType | None) -> No
 # -- which functions ------------------------------------------------------------------------------------------------
 
 
-def _kernel(source: SourceKernel) -> _Function | None:
+def _kernel(source: SourceKernel, version: Version) -> _Function | None:
     text = source.function_text
     if text is None:
         return None
-    return _Function(text, source.code, source.scope, ())
+    return _Function(text, source.code, source.scope, (), version)
 
 
 def _reached(
@@ -203,7 +205,8 @@ def _reached(
         return not any(text.holds(code) for text in ranges.get(code.co_filename, ()))
 
     waiting: list[_Function] = []
-    kernel = _kernel(source)
+    version = builder.version
+    kernel = _kernel(source, version)
     if kernel is not None:
         waiting.append(kernel)
     for code, (scope, callers) in builder.met.items():
@@ -211,13 +214,15 @@ def _reached(
             continue
         text = text_of(code)
         if text is not None:
-            waiting.append(_Function(text, code, scope, callers))
+            waiting.append(_Function(text, code, scope, callers, version))
     for part in _in(bound):
         for reached in _functions_of(part):
             if _is_authors(reached.__code__.co_filename) and (text := text_of(reached.__code__)):
                 at = (source.place,)
                 waiting.append(
-                    _Function(text, reached.__code__, reached.__globals__, at, called=False)
+                    _Function(
+                        text, reached.__code__, reached.__globals__, at, version, called=False
+                    )
                 )
     # A function inside another one stands in that one's text: look at outer ones first.
     waiting.sort(key=lambda f: f.text is not (kernel and kernel.text) and f.code.co_firstlineno)
@@ -230,7 +235,7 @@ def _reached(
         for code, names, node in _named(function):
             if is_new(code) and (text := text_of(code)) is not None:
                 callers = (function.text.place(node), *function.callers)
-                waiting.append(_Function(text, code, names, callers, called=False))
+                waiting.append(_Function(text, code, names, callers, version, called=False))
 
 
 def _in(bound: Mapping[str, Any]) -> Iterator[Any]:

@@ -4,25 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nki_lab.choices import allowable
+from nki_lab.choices import Choices, allowable
 from nki_lab.errors import NkiError, StrictFinding, error_classes, joined
 from nki_lab.ir.program.nodes import Finding
+from nki_lab.versions import ERROR, Form, taken_until
 
 
-def refusals(findings: Iterable[Finding], allowed: Iterable[str] = ()) -> list[NkiError]:
-    """Return an error for each finding that NKI refuses today and that is not allowed."""
-    refused = {code: kind for code, kind in allowable().items() if code not in allowed}
+def refusals(findings: Iterable[Finding], choices: Choices) -> list[NkiError]:
+    """Return an error for each finding about a form that the kernel's version refuses, and that is not allowed."""
+    kinds = {kind.code: kind for kind in error_classes()}
+    version, allowed = choices.version, choices.allow
+    refused = {
+        code: form
+        for code, form in allowable().items()
+        if code not in allowed and form.level(version) == ERROR
+    }
     return [
-        refused[f.code](
+        kinds[f.code](
             f.message,
             stack=f.stack,
             help=f.help,
             blame=f.blame,
-            notes=[f"a kernel for an older NKI runs with --allow {f.code}, NKI_LAB_ALLOW={f.code}"],
+            notes=[_of_version(form)],
         )
         for f in findings
-        if f.code in refused
+        if (form := refused.get(f.code))
     ]
+
+
+def _of_version(form: Form) -> str:
+    until = taken_until(form)
+    return (
+        f"NKI {until} was the last version that took it: a kernel for it runs with `# nki: {until}` above it, or"
+        f" --nki {until}"
+    )
 
 
 def refuse_findings(findings: Iterable[Finding]) -> None:

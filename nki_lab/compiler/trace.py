@@ -74,12 +74,13 @@ def trace(
         source: the kernel.
         args, kwargs: call arguments; arrays and TensorSpecs become HBM tensors, everything else is a constant.
         target: the machine to compile for.
-        options: `strict` turns findings into errors, `allow` keeps errors that only today's NKI has findings.
+        options: `nki` is the version of the kernel, `strict` turns findings into errors, `allow` keeps errors of that
+            version findings.
         program: (program_id, num_programs).
         watch: runs what is traced, at once.
         builder_of: makes the builder.
     """
-    text_errors = errors_of(source)
+    text_errors = errors_of(source, options.version)
     if text_errors and _never_runs(source):
         raise joined(text_errors)
     bound = bind_arguments(source, args, kwargs)
@@ -90,6 +91,7 @@ def trace(
         grid=options.grid or (program[1],) * (program[1] > 1),
         strict=options.strict,
         watch=watch,
+        version=options.version,
     )
     try:
         return _traced(builder, source, bound, options, text_errors)
@@ -124,7 +126,7 @@ def _traced(
             told = what_was_meant(error, source.code)
             meet(builder, source, error.__traceback__)
             called = check_called(source, builder, bound, failed=True)
-            refused = refusals(builder.findings.values(), options.allow)
+            refused = refusals(builder.findings.values(), options)
             explained = joined(_told([*text_errors, *called, *builder.errors, *refused, told]))
             # A debugger started afterwards stops at the author's line, where the tiles are.
             explained = explained.with_traceback(authors_traceback(error.__traceback__))
@@ -132,7 +134,7 @@ def _traced(
         # Raised here it has no context: IPython shows another traceback where a group of exceptions is one.
         raise explained from None
     errors = [*text_errors, *check_called(source, builder, bound), *builder.errors]
-    errors += refusals(builder.findings.values(), options.allow)
+    errors += refusals(builder.findings.values(), options)
     if errors:
         raise joined(_told(errors))
     builder.check_closed()

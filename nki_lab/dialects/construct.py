@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-ACCEPTED, PORTABILITY, DEPRECATED, ERROR = "accepted", "portability", "deprecation", "error"
+from nki_lab.versions import ACCEPTED, DEPRECATED, ERROR, FORMS, PORTABILITY, Version
+
+__all__ = ["ACCEPTED", "DEPRECATED", "ERROR", "PORTABILITY", "Construct", "Subset"]
 
 
 @dataclass(frozen=True)
@@ -16,8 +18,10 @@ class Construct:
 
     Attributes:
         what: the construct, as the subject of a sentence.
-        level: "accepted"; "portability": a finding, since one official front end refuses it; "deprecation": a
-            finding; "error": no front end compiles it.
+        level: "accepted"; "portability": a finding, since the parser refuses it; "error": no front end compiles it.
+        plain: its level where kernels are plain Python, as in 0.7; "" where that changes nothing. What the parser alone
+            refuses is accepted there.
+        form: key of the form in FORMS that it is; the version decides its level.
         instead: what to write instead; for what is accepted, what it means.
         source: page of the official documentation, or file of the open front end (github.com/leanprover/KLR).
         example: lines of a kernel that has loaded its argument `x` into the tile `t`, or a module with `kernel`.
@@ -32,6 +36,16 @@ class Construct:
     example: str
     better: str = ""
     code: str = "NKI110"
+    plain: str = ""
+    form: str = ""
+
+    def level_in(self, version: Version) -> str:
+        """Return what becomes of it in a version of NKI."""
+        if self.form:
+            return FORMS[self.form].level(version)
+        if not version.plain_python:
+            return self.level
+        return self.plain or (ACCEPTED if self.level == PORTABILITY else self.level)
 
     def message(self, subject: str = "") -> str:
         """Return what an author is told; `subject` names what was found where the row is about many."""
@@ -77,6 +91,13 @@ class Subset:
     def rows(self) -> dict[str, Construct]:
         """All rows by their key."""
         return {key: row for section in self.sections.values() for key, row in section.items()}
+
+    def row(self, key: str, version: Version) -> Construct | None:
+        """Return a row with the level that it has in a version; None for what the version accepts."""
+        row = self.rows.get(key)
+        if row is None or (level := row.level_in(version)) == ACCEPTED:
+            return None
+        return row if level == row.level else replace(row, level=level)
 
     def module_of(self, example: str) -> str:
         """Return the text of a module with the kernel that an example stands for."""

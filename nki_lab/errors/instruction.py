@@ -109,7 +109,6 @@ class RawEnum(InstructionError, TypeError):
     """An integer was given where an instruction takes a member of an enumeration."""
 
     code = "NKI206"
-    refused_since = "0.3"
     page = """
         Since version 0.3 NKI takes members of enumerations, such as nisa.dge_mode.hwdge, and no integers.
         To run a kernel written for an older NKI as it is, allow it: --allow NKI206, NKI_LAB_ALLOW=NKI206,

@@ -397,7 +397,6 @@ class RemovedLoop(LanguageError):
     """A form of a device loop that a later NKI no longer has."""
 
     code = "NKI120"
-    refused_since = "0.7"
     page = """
         NKI 0.6 deprecates loops over nl.dynamic_range and `while` over a register; a later NKI has them no
         longer. Until then they are findings. Write nl.fori_loop and nl.while_loop.
@@ -425,3 +424,28 @@ class RemovedLoop(LanguageError):
             nl.store(out, t)
             return out
         """
+
+
+class MixedVersions(LanguageError):
+    """A kernel, with what it calls, is written for two versions of NKI."""
+
+    code = "NKI121"
+    page = """
+        A kernel is written for one version of NKI: the one that `# nki: 0.6` above it, nki.jit(nki="0.6") or
+        --nki 0.6 names, else the newest. What it calls must be written for the same version, and no version
+        has all that two of them have: nl.dynamic_range ended with 0.6, and nl.tiles began with 0.7.
+        """
+    wrong = """
+        # nki: 0.5
+        @nki.jit
+        def double(t):
+            nisa.tensor_tensor(dst=t, data1=t, data2=t, op=nl.add)
+
+        # nki: 0.6
+        @nki.jit
+        def kernel(x):
+            t = nl.load(x)
+            double(t)
+            return stored(t)
+        """
+    right = wrong.replace("# nki: 0.5", "# nki: 0.6")

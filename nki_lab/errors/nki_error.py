@@ -41,8 +41,6 @@ class NkiError(Exception):
     # empty for a stage of which only the kinds are raised.
     wrong = ""
     right = ""
-    #: The version of NKI that refuses this first. Before it, or where the code is allowed, it is a finding.
-    refused_since = ""
     # What an author's own exception says may have several lines. Other messages are one, whatever they name.
     _is_one_line = True
 

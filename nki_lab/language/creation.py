@@ -52,11 +52,9 @@ def allocate_named(
         builder.note_name(name)
     tensor = builder.allocate(shape, dtype, buffer, name, address=address)
     if address is not None and not portable_address(address):
-        builder.find(
-            "portability",
-            f"address={tuple(address)}, an odd byte or a partition other than 0, 32, 64 and 96: NKI's tracer accepts"
-            " it, its parser does not",
-            help="give an even byte, and start at partition 0, 32, 64 or 96",
+        builder.find_for_parser(
+            f"address={tuple(address)}, an odd byte or a partition other than 0, 32, 64 and 96",
+            "give an even byte, and start at partition 0, 32, 64 or 96",
         )
     return tensor
 

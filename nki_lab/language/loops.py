@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from nki_lab.errors import LoopControl, RemovedLoop
+from nki_lab.errors import LoopControl
 from nki_lab.ir.building.builder import Builder, current
 from nki_lab.ir.building.device_loops import check_body, find_loop, position_of
 from nki_lab.ir.building.loop_state import LoopState, state_of_block, state_of_body
@@ -54,12 +54,7 @@ def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[Regis
     loop = find_loop(frame.f_code, position_of(frame), ast.For)
     if loop is not None:
         check_body(loop, frame.f_code)
-    builder.find(
-        "deprecation",
-        "nl.dynamic_range is deprecated since NKI 0.6",
-        help="write nl.fori_loop(lower, upper, body, step)",
-        code=RemovedLoop.code,
-    )
+    builder.meet_form("dynamic_range", "nl.dynamic_range")
     state = None if loop is None else state_of_block(loop, frame)
     return _device_range(builder, (lower, upper, step), state)
 

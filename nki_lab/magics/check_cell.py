@@ -19,6 +19,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from nki_lab.api.install import aliases
+from nki_lab.choices import Choices
 from nki_lab.compiler.check_language import remarks_of
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.dialects import DIALECTS, NKI
@@ -31,6 +32,7 @@ from nki_lab.runtime import KernelFunction, jit
 from nki_lab.session.reading import parse_line
 from nki_lab.session.request import session
 from nki_lab.source import stack_of_traceback
+from nki_lab.versions import Version
 
 MAGIC = "%%nki"
 _IS_CELL = re.compile(rf"\s*{MAGIC}(?!\S)")
@@ -99,13 +101,26 @@ class Draft:
             if function is None or name in seen:
                 continue
             seen.add(name)
-            source = SourceKernel.of(function)
-            errors, findings = remarks_of(source, is_kernel=name in names)
+            try:
+                source = SourceKernel.of(function)
+                version = self._version(source)
+            except NkiError as error:
+                self.errors.append(error)
+                continue
+            errors, findings = remarks_of(source, version, name in names)
             self.errors += [e for e in errors if not (stars and _is_global(e))]
             self.findings += findings
             text = source.function_text
             waiting += [called for called, _ in text.facts.calls] if text is not None else []
         scope.clear()
+
+    def _version(self, source: SourceKernel) -> Version:
+        """Return the version of NKI that the text of a function says it is written for, or the cell, or the choices."""
+        decorators = getattr(source.definition, "decorator_list", [])
+        keywords = [k for d in decorators if isinstance(d, ast.Call) for k in d.keywords]
+        written = next((k.value for k in keywords if k.arg == "nki"), None)
+        nki = written.value if isinstance(written, ast.Constant) else source.nki
+        return Choices.current().replace(nki=nki or getattr(self._options, "nki", None)).version
 
     def _scope_of_text(
         self, code: CodeType, tree: ast.Module

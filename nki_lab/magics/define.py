@@ -30,11 +30,14 @@ EXAMPLE = """\
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def define_kernels(shell: InteractiveShell, cell: Cell) -> list[KernelFunction]:
+def define_kernels(
+    shell: InteractiveShell, cell: Cell, nki: str | None = None
+) -> list[KernelFunction]:
     """Run a cell in the user's namespace and return the kernels it defines, in order.
 
     Functions decorated with `nki.jit` are kernels. Where there is none and the cell has exactly one
-    function, that one is made a kernel. Each kernel's text is checked.
+    function, that one is made a kernel. Each kernel's text is checked. Kernels that do not say it themselves are
+    written for the version `nki` of NKI, where the cell names one.
 
     Raises:
         BadSyntax: the cell is not Python.
@@ -48,7 +51,9 @@ def define_kernels(shell: InteractiveShell, cell: Cell) -> list[KernelFunction]:
     _execute(shell, code)
     kernels = _marked(tree, shell.user_ns, cell) or [_only_function(tree, shell, cell)]
     for kernel in kernels:
-        check_text(kernel.source)
+        if nki:
+            kernel.write_for(nki)
+        check_text(kernel.source, kernel.version)
     return kernels
 
 

@@ -76,7 +76,7 @@ class NkiMagics(Magics):
         Request(CELL, options, self.ip.user_ns, cell.option_stack).refuse_alone()
         with expected(options, cell.option_stack) as printed:
             with session(options, cell.option_stack("--timeout")) as runs:
-                kernels = define_kernels(self.ip, cell)
+                kernels = define_kernels(self.ip, cell, options.nki)
                 name = kernels[0].__name__ if kernels else "kernel"
                 request = Request(CELL, options, self.ip.user_ns, cell.option_stack, kernel=name)
                 target = Choices.current().chip.name

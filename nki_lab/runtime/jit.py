@@ -17,6 +17,7 @@ from weakref import WeakSet
 
 from nki_lab.backends import refuse_others
 from nki_lab.backends.simulated import SimulatedRun
+from nki_lab.choices import NKI as NKI_VERSION
 from nki_lab.choices import Choices, names
 from nki_lab.compiler.frontend import KernelObject, SourceKernel
 from nki_lab.compiler.passes.author_order import Edges, edges_of
@@ -24,7 +25,7 @@ from nki_lab.compiler.pipeline import compile_kernel
 from nki_lab.compiler.program import CompiledKernel
 from nki_lab.compiler.retrace import Retrace
 from nki_lab.dialects import NKI, Dialect
-from nki_lab.errors import KernelArgument, NkiError, NotModelled, ToolchainError
+from nki_lab.errors import KernelArgument, MixedVersions, NkiError, NotModelled, ToolchainError
 from nki_lab.ir.building.builder import Watch
 from nki_lab.ir.tensor.trace import active
 from nki_lab.progress import phase
@@ -36,7 +37,9 @@ from nki_lab.runtime.result import Result
 from nki_lab.runtime.steps import kept_inputs
 from nki_lab.simulator import EagerRun
 from nki_lab.source import headline
+from nki_lab.targets import get_target
 from nki_lab.targets.spec import Target
+from nki_lab.versions import ERROR, FORMS, Version
 
 
 class KernelFunction(KernelObject):
@@ -48,6 +51,8 @@ class KernelFunction(KernelObject):
         launched_on: shape of the grid that `kernel[...]` chose; `()` leaves the cores to `use_cores`.
         simulated: run on the simulator even where NKI_SIMULATOR asks for the device.
         debug: run instructions while they are traced.
+        nki: version of NKI that it is written for; "" where only a comment or the choices of a call say it.
+        platform_target: chip that its decorator chose, as NKI 0.1 and 0.2 had it; or "".
         allow: codes of errors that are findings of this kernel, besides those of NKI_LAB_ALLOW.
         schedule: (name, names it waits for) of instructions, from `with_schedule`.
     """
@@ -58,6 +63,8 @@ class KernelFunction(KernelObject):
     launched_on: tuple[int, ...] = ()
     simulated = False
     debug = False
+    nki = ""
+    platform_target = ""
     allow: tuple[str, ...] = ()
     schedule: Edges = ()
 
@@ -93,7 +100,8 @@ class KernelFunction(KernelObject):
         """
         made = new if isinstance(new, KernelFunction) else KernelFunction(new)
         for kernel in list(self._copies):
-            kernel.debug, kernel.allow = made.debug, made.allow
+            for choice in ("debug", "nki", "platform_target", "allow"):
+                setattr(kernel, choice, getattr(made, choice))
             kernel._take(made.func)
 
     def __get__(self, owner: Any, kind: Any = None) -> KernelFunction:
@@ -144,11 +152,33 @@ class KernelFunction(KernelObject):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run and return what the kernel returns; inside a kernel, just run it there."""
         if active.builder is not None:
+            self._check_version(active.builder)
             return self.func(*args, **kwargs)
         refuse_compiler()
         result = self.launch(*args, **kwargs)
         warn_of(result)
         return result.value
+
+    @property
+    def version(self) -> Version:
+        """The version of NKI that it is written for: its own, or what the choices say here."""
+        return self.choices(Choices.current()).version
+
+    def write_for(self, nki: str) -> None:
+        """Take it as written for a version of NKI, unless it says so itself; so do all copies, such as kernel[2]."""
+        for kernel in list(self._copies):
+            kernel.nki = kernel.nki or kernel.source.nki or nki
+
+    def _check_version(self, builder: Any) -> None:
+        """Refuse to be part of a kernel that is written for another version of NKI."""
+        nki = self.nki or self.source.nki
+        if nki and nki != builder.version.name:
+            raise MixedVersions(
+                f"`{self.__name__}` is written for NKI {nki}, and the kernel that calls it for NKI"
+                f" {builder.version.name}",
+                notes=(f"`{self.__name__}` is defined at {self.source.place}",),
+                help="write a kernel and every kernel it calls for one version",
+            )
 
     def launch(self, *args: Any, target: str | Target | None = None, **kwargs: Any) -> Result:
         """Run and return everything that is known about the run."""
@@ -203,6 +233,7 @@ class KernelFunction(KernelObject):
     def choices(self, choices: Choices) -> Choices:
         """Return the choices with those that this kernel makes."""
         return choices.replace(
+            nki=self.nki or self.source.nki or None,
             schedule=self.schedule,
             allow=(*choices.allow, *self.allow),
             grid=self.launched_on or (() if choices.lnc is None else (choices.lnc,)),
@@ -216,7 +247,7 @@ class KernelFunction(KernelObject):
                 "NKI_SIMULATOR=0 asks for the device, and running on a device is not supported yet",
                 help="unset NKI_SIMULATOR to run on the simulator",
             )
-        target = choices.chip
+        target = get_target(self.platform_target) if self.platform_target else choices.chip
         check_cores(self.__name__, self._cores(choices), target)
         return target
 
@@ -267,7 +298,7 @@ def _follow_reloads() -> None:
 # -- other processes -------------------------------------------------------------------------------------------------
 
 # What a copy chooses, and a decorator; everything else is found with the kernel's name.
-_CHOICES = ("launched_on", "simulated", "debug", "allow", "schedule")
+_CHOICES = ("launched_on", "simulated", "debug", "nki", "platform_target", "allow", "schedule")
 
 
 def pickled(kernel: KernelFunction) -> tuple[Any, ...]:
@@ -286,7 +317,7 @@ def pickled(kernel: KernelFunction) -> tuple[Any, ...]:
     by_cloudpickle = sys._getframe(2).f_globals.get("__name__", "").startswith("cloudpickle")
     if by_cloudpickle and (not there or module == "__main__"):
         source = kernel.source
-        texts = source.text, source.filename, source.first_line, source.indent
+        texts = source.text, source.filename, source.first_line, source.indent, source.nki
         return _by_value, (kernel.func, texts, choices)
     if not there:
         raise PicklingError(
@@ -361,7 +392,7 @@ def _method(finder: Any, owner: Any, name: str, choices: dict[str, Any]) -> Kern
 
 
 def _by_value(
-    func: Callable[..., Any], texts: tuple[str, str, int, str], choices: dict[str, Any]
+    func: Callable[..., Any], texts: tuple[str, str, int, str, str], choices: dict[str, Any]
 ) -> KernelFunction:
     kernel = KernelFunction(func)._with(**choices)
     kernel.source = SourceKernel(func, *texts)
@@ -385,11 +416,13 @@ def _enough_memory(kernel: KernelFunction) -> Iterator[None]:
 def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
     """Make a function a kernel (`nki.jit`); with keyword arguments, return the decorator.
 
-    `mode=` is accepted and ignored, as in the official package since 0.3; `platform_target=` is an error there and
-    here: the target is chosen by NEURON_PLATFORM_TARGET_OVERRIDE, or per call. (nki/migration/index.rst)
+    `mode=` is accepted and ignored, as in the official package since 0.3. `platform_target=` is the chip of a kernel
+    for NKI 0.1 or 0.2, and an error since 0.3: NEURON_PLATFORM_TARGET_OVERRIDE chooses the target, or the call.
+    (nki/migration/index.rst)
 
-    Two arguments are ours. `debug=True` runs instructions while they are traced: `print(tile)` and `breakpoint()` see
-    values. `allow="NKI206"` has codes of errors that are findings instead, for kernels written for an older NKI.
+    Three arguments are ours. `nki="0.6"` is the version of NKI that the kernel is written for, which a comment
+    `# nki: 0.6` above it says as well. `debug=True` runs instructions while they are traced: `print(tile)` and
+    `breakpoint()` see values. `allow="NKI206"` has codes of errors that are findings instead.
     """
     return decorated(NKI, fn, kwargs)
 
@@ -398,6 +431,8 @@ def decorated(dialect: Dialect, fn: Any, keywords: dict[str, Any]) -> Any:
     """Make a function a kernel, or return the decorator where there is none: what the `jit` of a dialect does."""
     choices = dialect.choices(keywords)
     choices["allow"] = names(choices.get("allow") or "")
+    if "nki" in choices:
+        choices["nki"] = NKI_VERSION.take(choices["nki"], "nki.jit(nki=...)")
     return functools.partial(_kernel_of, choices) if fn is None else _kernel_of(choices, fn)
 
 
@@ -412,7 +447,13 @@ def _kernel_of(choices: dict[str, Any], fn: Any) -> KernelFunction:
             if of_kernel
             else "write a `def` that returns its output tensors",
         )
-    return KernelFunction(fn)._with(**choices)
+    kernel = KernelFunction(fn)._with(**choices)
+    form = FORMS["platform target"]
+    if kernel.platform_target:
+        if form.level(kernel.version) == ERROR:
+            raise KernelArgument(f"{form.what} {form.fate(ERROR)}", help=form.instead)
+        get_target(kernel.platform_target)
+    return kernel
 
 
 def simulate(kernel: Any) -> KernelFunction:

@@ -45,7 +45,7 @@ def test_a_string_that_is_a_value_becomes_the_member_too():
     assert not builder.errors
     assert builder.body[-1].perf_mode is matmul_perf_mode.double_row
     (finding,) = builder.findings.values()
-    assert "perf_mode='double_row' is a raw value of matmul_perf_mode" in finding.message
+    assert "perf_mode='double_row', a raw value of matmul_perf_mode" in finding.message
 
 
 def test_member_is_no_finding():

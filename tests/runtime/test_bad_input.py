@@ -252,7 +252,7 @@ def test_a_raw_number_for_a_member_is_an_error():
     check(
         failing(raw_number),
         "NKI206",
-        "dge_mode=3 is a raw value of dge_mode, which NKI has refused since 0.3",
+        "dge_mode=3, a raw value of dge_mode, is refused since NKI 0.3",
         "3",
         "write dge_mode=nisa.dge_mode.none",
     )

@@ -40,6 +40,7 @@ RIGHT = {
     "allow": ("--allow NKI206", ("NKI206",)),
     "max_trips": ("--max-trips 1000", 1000),
     "debug": ("--debug", True),
+    "nki": ("--nki 0.6.0", "0.6"),
     "backend": ("--backend simulator", "simulator"),
 }
 
@@ -87,7 +88,7 @@ WRONG = [
         "balance_engines, schedule",
     ),
     ("skip_passes", "--skip schedule,", "there is no such pass", "leave out some of"),
-    ("allow", "--allow NKI203", "`NKI203` cannot be allowed", "did you mean `NKI206`?"),
+    ("allow", "--allow NKI203", "`NKI203` cannot be allowed", "NKI206"),
     ("max_trips", "--max-trips 0", "`0` is not a whole number above 0", "1000000"),
     ("strict", "--strict=1", "--strict is a switch", "write --strict alone"),
     (
@@ -96,6 +97,8 @@ WRONG = [
         "unknown backend `simulatr`",
         "did you mean `simulator`?",
     ),
+    ("nki", "--nki 0.8", "`0.8` is none of 0.1, 0.2", ""),
+    ("nki", "--nki beta1", "do not run here yet", "rewrite it for 0.2 or later"),
     ("debug", "--debug=1", "--debug is a switch", "write --debug alone"),
 ]
 

@@ -69,6 +69,7 @@ STATEMENTS: dict[str, Construct] = {
         "r = nisa.register_alloc(1)\nwhile r:\n    nisa.register_move(r, 0)",
         "def body(r):\n    nisa.register_move(r, 0)\n    return r\n\n"
         "nl.while_loop(nisa.register_alloc(1), body)",
+        form="while register",
     ),
     "leave device loop": Construct(
         "`break`, `continue` or `return` in a loop that the device runs", ERROR,
@@ -236,7 +237,7 @@ STATEMENTS: dict[str, Construct] = {
     "global": Construct(
         "`global`", ERROR, "pass the value as an argument, or read it without `global`",
         f"{_GUIDE}, Kernel Caching",
-        "global calls\ncalls = 1", "calls = 1",
+        "global calls\ncalls = 1", "calls = 1", plain=ACCEPTED,
     ),
     "nonlocal": Construct(
         "`nonlocal`", PORTABILITY, "pass the value as an argument and return the new one", _GATHER,

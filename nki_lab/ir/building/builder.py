@@ -20,13 +20,12 @@ from nki_lab.errors import (
     NotAllowed,
     OutsideKernel,
     OverCapacity,
-    RawEnum,
     RegisterValue,
     TensorArgument,
 )
 from nki_lab.ir.building.device_loops import loops_for_ever, while_test
 from nki_lab.ir.building.loop_state import LoopState
-from nki_lab.ir.building.retarget import obstacle_of
+from nki_lab.ir.building.retarget import retarget
 from nki_lab.ir.definition.author_text import variable_of
 from nki_lab.ir.definition.form_key import (
     DEFAULT,
@@ -60,6 +59,7 @@ from nki_lab.rewrite import Hint, Rewrite
 from nki_lab.source import Blame, Stack, is_internal, key_of_frame, stack_of_frame
 from nki_lab.targets.spaces import MemoryRegion
 from nki_lab.targets.spec import Target
+from nki_lab.versions import ACCEPTED, DEPRECATED, ERROR, FORMS, NEWEST, PORTABILITY, Version
 
 
 class Watch(Protocol):
@@ -107,6 +107,8 @@ class Builder:
         program: (program_id, num_programs) of the core.
         grid: shape of the launch grid; `()` where the kernel was called without one.
         strict: findings become errors.
+        version: the version of NKI that the kernel is written for.
+        forms_met: forms that versions treat differently -> where the kernel has them first.
         watch: runs what is traced, at once; None where nothing does.
         met: the author's functions that were called -> their global names, and where they were called first.
         identities: the identity matrices of shared HBM, by size and dtype.
@@ -121,8 +123,10 @@ class Builder:
         grid: tuple[int, ...] = (),
         strict: bool = False,
         watch: Watch | None = None,
+        version: Version = NEWEST,
     ) -> None:
         self.target = target
+        self.version = version
         self.watch = watch
         self.root = root
         self.program = program
@@ -143,6 +147,7 @@ class Builder:
         self.forms: dict[Any, Form] = {}
         self.errors: list[NkiError] = []
         self.findings: dict[tuple[str, str, Any], Finding] = {}
+        self.forms_met: dict[str, Stack] = {}
         self._names: dict[str, int] = {}
         self._given: set[str] = set()  # names that the author gave to tensors
         self._stacks: dict[tuple[int, ...], Stack] = {}
@@ -161,7 +166,9 @@ class Builder:
 
         Tensors know their builder, which would hold them in a circle, and all that the trace has made with them.
         """
-        Builder.__init__(self, self.target, program=self.program, strict=self.strict)
+        Builder.__init__(
+            self, self.target, program=self.program, strict=self.strict, version=self.version
+        )
 
     # -- places --------------------------------------------------------------------------------------------------
 
@@ -272,10 +279,8 @@ class Builder:
     def note_name(self, name: str) -> None:
         """Note a name that the author gave to a tensor; nki.language names its own tiles as it likes."""
         if name in self._given:
-            self.find(
-                "portability",
-                f"two tensors with name={name!r}: NKI's tracer accepts it, its parser does not",
-                help="give each tensor a different name, or none",
+            self.find_for_parser(
+                f"two tensors with name={name!r}", "give each tensor a different name, or none"
             )
         self._given.add(name)
 
@@ -289,7 +294,7 @@ class Builder:
 
     def emit(self, definition: Definition, args: tuple[Any, ...]) -> Instruction:
         """Append an instruction and return it; broken rules are collected, not raised."""
-        i = self._formed(definition, args, 4)
+        i = self.formed(definition, args, 4)
         form = i.form
         i.ident = self._count
         self._count += 1
@@ -298,7 +303,7 @@ class Builder:
         if form.broken:
             self._report(form.broken, i)
         if form.remarks:
-            self._remark(form.remarks, i)
+            self.remark(form.remarks, i)
         self.body.append(i)
         if self.watch is not None:
             if form.broken:  # without its result nothing that follows can be run
@@ -306,7 +311,7 @@ class Builder:
             self.watch.emitted(i)
         return i
 
-    def _formed(self, definition: Definition, args: tuple[Any, ...], depth: int) -> Instruction:
+    def formed(self, definition: Definition, args: tuple[Any, ...], depth: int) -> Instruction:
         """Return an instruction with its form, called `depth` frames below the author; it is in no scope yet."""
         # One entry per argument, in a loop without calls for the common kinds: this runs once per instruction.
         key: list[Any] = [definition]
@@ -385,44 +390,9 @@ class Builder:
         return i
 
     def retarget(self, i: Instruction, dst: NkiTensor, **changes: Any) -> None:
-        """Let an instruction write into `dst` instead of the tensor it was emitted for.
-
-        This is for dialects whose instructions return new tiles: `a[...] = nl.add(b, c)` writes into `a`, without a
-        copy. The instruction keeps its place. The tensor that it wrote before holds nothing: a later use of it is an
-        error.
-
-        Args:
-            made: an instruction of the innermost scope that is open.
-            dst: a tensor with the shape and dtype of the result, in a memory that the instruction writes to.
-            changes: other arguments that change, such as `accumulate=None`.
-
-        Raises:
-            InstructionError: this would compute something else, or break a rule of the instruction. Nothing has
-                changed then, and a copy does what was meant.
-        """
+        """Let an instruction write into `dst` instead of the tensor it was emitted for; see `retarget.retarget`."""
         fresh = self.storages[-1] if self._allocated == i.ident else None
-        obstacle = (
-            "it has run, as a debug run does at once"
-            if self.watch is not None
-            else obstacle_of(self.body, i, dst, fresh)
-        )
-        formed = i
-        if not obstacle:
-            formed = self._formed(i.definition, i.with_args(dst=dst, **changes).args, 3)
-            if formed.form.broken:
-                raise rule_error(formed.form.broken[0], formed)
-            numerics = i.definition.numerics
-            if numerics is not None and numerics(i) != numerics(formed):
-                obstacle = "it would compute in other types"
-        if obstacle:
-            raise InstructionError(
-                f"{i.definition.name} cannot write into {dst.describe()} instead: {obstacle}",
-                stack=self.stack(),
-                help="copy its result with nisa.tensor_copy, or nisa.dma_copy where HBM takes part",
-            )
-        i.dst.storage.owner = i
-        i.args, i.form = formed.args, formed.form
-        self._remark(i.form.remarks, i)
+        retarget(self, i, dst, changes, fresh)
         self._looked_at = 0  # for comparisons: the instruction may have been looked at
 
     def note_edges(self, later: Instruction, producers: Iterable[Instruction]) -> None:
@@ -438,17 +408,15 @@ class Builder:
         except ValueError:
             return value
         name = definition.params[position]
-        # Integers are refused since 0.3 (nki/migration/index.rst); of strings no page says so. Published kernels pass
-        # both, and their meaning is not in doubt.
-        refused = not isinstance(value, str)
-        self.find(
-            "portability",
-            f"{definition.name}: {name}={value!r} is a raw value of {kind.__name__}, which NKI"
-            f" {'has refused since 0.3' if refused else 'documents by its members only'}",
-            help=Hint(f"write {name}={member!r}", Rewrite("", repr(member))),
-            code=RawEnum.code if refused else "",
-            blame=Blame(definition.name, ((name, position),)),
-        )
+        what = f"{definition.name}: {name}={value!r}, a raw value of {kind.__name__},"
+        help = Hint(f"write {name}={member!r}", Rewrite("", repr(member)))
+        blame = Blame(definition.name, ((name, position),))
+        # Of strings no page says that they are refused. Published kernels pass both, and their meaning is not in doubt.
+        if isinstance(value, str):
+            what += " is none of the values that NKI documents"
+            self.find("portability", what, help, blame=blame)
+        else:
+            self.meet_form("raw enum", what, help, blame)
         return member
 
     def _report(self, broken: tuple[Rule, ...], i: Instruction) -> None:
@@ -459,7 +427,8 @@ class Builder:
                 self._reported.add((rule, i.stack))
                 self.errors.append(rule_error(rule, i, frame))
 
-    def _remark(self, remarks: tuple[Rule, ...], i: Instruction) -> None:
+    def remark(self, remarks: tuple[Rule, ...], i: Instruction) -> None:
+        """Record the rules that an instruction breaks and that are findings."""
         for rule in remarks:
             error = rule_error(rule, i)
             message = f"{error.message} ({'; '.join(error.notes)})"
@@ -628,6 +597,35 @@ class Builder:
         where = self.stack() if stack is None else stack
         finding = Finding(kind, message, where, help, code, blame)
         self.findings.setdefault((kind, message, where), finding)
+
+    def find_for_parser(self, what: str, help: str) -> None:
+        """Record a finding about what NKI's parser refuses, where the kernel's version has one."""
+        if not self.version.plain_python:
+            message = f"{what}: NKI's tracer accepts it, its parser does not"
+            self.find("portability", message, help)
+
+    def meet_form(self, key: str, what: str, help: str = "", blame: Blame | None = None) -> str:
+        """Record a form that versions treat differently, as the kernel's version does, and return what that is.
+
+        Where the version refuses it and the form has a code, the finding is an error once the trace has ended, unless
+        the kernel is allowed it. Where the form has no code, the caller raises its error.
+
+        Args:
+            key: of the form in FORMS.
+            what: what the kernel says, as the subject of a sentence.
+            help: what to write instead; the words of the form where nothing is given.
+            blame: the argument to mark.
+        """
+        form = FORMS[key]
+        stack = self.stack()
+        self.forms_met.setdefault(key, stack)
+        level = form.level(self.version)
+        if level == ACCEPTED or (level == ERROR and not form.code):
+            return level
+        kind = DEPRECATED if level == DEPRECATED else PORTABILITY
+        message = f"{what} {form.fate(level)}"
+        self.find(kind, message, help or form.instead, form.code, stack, blame)
+        return level
 
     @contextmanager
     def active(self) -> Iterator[Builder]:

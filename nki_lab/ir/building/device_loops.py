@@ -13,7 +13,7 @@ from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any
 
-from nki_lab.errors import LoopControl, RemovedLoop
+from nki_lab.errors import LoopControl
 from nki_lab.ir.building.loop_state import state_of_block
 from nki_lab.ir.tensor.register import Register
 from nki_lab.ir.tensor.trace import active
@@ -35,12 +35,7 @@ def while_test(builder: Any, register: Register, frame: FrameType) -> bool | Non
         builder.loop_states.pop().tell(builder)
         return False
     check_body(loop, frame.f_code)
-    builder.find(
-        "deprecation",
-        "`while` over a register is deprecated since NKI 0.6",
-        help="write nl.while_loop(register, body)",
-        code=RemovedLoop.code,
-    )
+    builder.meet_form("while register", "`while` over a register")
     builder.loop_states.append(state_of_block(loop, frame))
     builder.open_loop("while", (), register)
     builder.open_whiles.append(key)

@@ -1,16 +1,63 @@
-"""Retargeting: whether an instruction may write into another tensor than it was emitted for."""
+"""Retargeting: lets an instruction write into another tensor than it was emitted for, where that computes the same."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from nki_lab.errors import InstructionError
 from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.definition.operands import Order
+from nki_lab.ir.definition.rule_errors import rule_error
 from nki_lab.ir.program.nodes import Loop
 from nki_lab.ir.tensor.footprint import footprint, overlap
 from nki_lab.ir.tensor.storage import Storage
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.source import Span
+
+
+def retarget(
+    builder: Any, i: Instruction, dst: NkiTensor, changes: Mapping[str, Any], fresh: Storage | None
+) -> None:
+    """Let an instruction write into `dst` instead of the tensor it was emitted for.
+
+    This is for dialects whose instructions return new tiles: `a[...] = nl.add(b, c)` writes into `a`, without a
+    copy. The instruction keeps its place. The tensor that it wrote before holds nothing: a later use of it is an
+    error.
+
+    Args:
+        builder: of the trace.
+        i: an instruction of the innermost scope that is open.
+        dst: a tensor with the shape and dtype of the result, in a memory that the instruction writes to.
+        changes: other arguments that change, such as `accumulate=None`.
+        fresh: the tensor that nothing but the instruction can have used.
+
+    Raises:
+        InstructionError: this would compute something else, or break a rule of the instruction. Nothing has
+            changed then, and a copy does what was meant.
+    """
+    obstacle = (
+        "it has run, as a debug run does at once"
+        if builder.watch is not None
+        else obstacle_of(builder.body, i, dst, fresh)
+    )
+    formed = i
+    if not obstacle:
+        formed = builder.formed(i.definition, i.with_args(dst=dst, **changes).args, 4)
+        if formed.form.broken:
+            raise rule_error(formed.form.broken[0], formed)
+        numerics = i.definition.numerics
+        if numerics is not None and numerics(i) != numerics(formed):
+            obstacle = "it would compute in other types"
+    if obstacle:
+        raise InstructionError(
+            f"{i.definition.name} cannot write into {dst.describe()} instead: {obstacle}",
+            stack=builder.stack(3),
+            help="copy its result with nisa.tensor_copy, or nisa.dma_copy where HBM takes part",
+        )
+    i.dst.storage.owner = i
+    i.args, i.form = formed.args, formed.form
+    builder.remark(i.form.remarks, i)
 
 
 def obstacle_of(
@@ -20,9 +67,9 @@ def obstacle_of(
 
     Args:
         body: the scope that is open.
-        made: the instruction.
+        i: the instruction.
         dst: the tensor.
-        fresh: what nothing but `made` can have used.
+        fresh: what nothing but `i` can have used.
     """
     definition = i.definition
     following: list[Instruction | Loop] = []

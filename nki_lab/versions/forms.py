@@ -1,0 +1,68 @@
+"""The forms: ways of writing that versions of NKI treat differently, one row each."""
+
+from __future__ import annotations
+
+from nki_lab.versions.version import DEPRECATED, ERROR, PORTABILITY, Form
+
+_MIGRATION = "nki/migration/index.rst"
+_TO_0_3 = f"{_MIGRATION}, NKI 0.3.0"
+_LIMITS = "release-notes/components/nki.rst, known issues since NKI 0.3.0"
+_LOOPS = "nki/migration/index.html, NKI 0.7.0"
+
+#: Every form by its key. The levels are in the order of versions.
+FORMS: dict[str, Form] = {
+    "raw enum": Form(
+        "an integer where an instruction takes a member of an enumeration",
+        "write the member, such as nisa.dge_mode.hwdge",
+        f"{_TO_0_3}, Integer enum constants no longer supported",
+        {"0.3": ERROR}, code="NKI206",
+    ),
+    "platform target": Form(
+        "nki.jit(platform_target=...)",
+        "set NEURON_PLATFORM_TARGET_OVERRIDE, or use %%nki --target / nki_lab.run(..., target=...)",
+        f"{_TO_0_3}, nki.jit(platform_target=...)",
+        {"0.3": ERROR},
+    ),
+    "private result": Form(
+        "a result in nl.hbm",
+        "write buffer=nl.shared_hbm where it is made",
+        f"{_TO_0_3}, Output tensors must use nl.shared_hbm",
+        {"0.3": ERROR},
+    ),
+    "float in integers": Form(
+        "nisa.memset of integers with a float",
+        "write an integer",
+        f"{_TO_0_3}, nisa.memset: strict type matching",
+        {"0.3": ERROR},
+    ),
+    "unknown keyword": Form(
+        "a keyword that an instruction does not have",
+        "leave it out",
+        "release-notes/components/nki.rst, NKI 0.2.0: invalid keyword arguments were ignored before",
+        {"0.1": DEPRECATED, "0.2": ERROR},
+    ),
+    "dynamic_range": Form(
+        "a loop over nl.dynamic_range",
+        "write nl.fori_loop(lower, upper, body, step)",
+        _LOOPS,
+        {"0.6": DEPRECATED, "0.7": ERROR}, code="NKI120", parser_takes=True,
+    ),
+    "while register": Form(
+        "`while` over a register",
+        "write nl.while_loop(register, body)",
+        _LOOPS,
+        {"0.6": DEPRECATED, "0.7": ERROR}, code="NKI120", parser_takes=True,
+    ),
+    "broadcast": Form(
+        "a function of nki.language on tiles of different shapes",
+        "repeat the smaller tile first: nl.broadcast_to(tile, shape)",
+        _LIMITS,
+        {"0.3": PORTABILITY},
+    ),
+    "remainder": Form(
+        "nl.mod or nl.fmod of tiles",
+        "compute the quotient with nl.reciprocal, and round it with nl.floor or nl.trunc",
+        _LIMITS,
+        {"0.3": PORTABILITY},
+    ),
+}  # fmt: skip

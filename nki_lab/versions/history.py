@@ -1,0 +1,239 @@
+"""The versions of NKI, one block each: names that are new in it, and signatures as they were before it.
+
+`official_api.json` holds the names and signatures of the newest version. Stubs and pages of the documentation give
+the changes: nki/api/nki of each release, nki/migration/index.rst, release-notes/components/nki.rst.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+from nki_lab.versions.version import Form, Version
+
+VERSIONS: tuple[Version, ...] = (
+    Version("0.1", "2.27"),
+    Version(
+        "0.2",
+        "2.28",
+        adds={
+            "nki.language": "dynamic_range float8_e4m3fn gelu_apprx_sigmoid_dx no_reorder",
+            "nki.isa": "exponential nonzero_with_count",
+            "nki.collectives": (
+                "ReplicaGroup all_gather all_reduce all_to_all collective_permute collective_permute_implicit "
+                "collective_permute_implicit_current_processing_rank_id collective_permute_implicit_reduce rank_id "
+                "reduce_scatter"
+            ),
+        },
+        before={
+            "nki.isa.dma_copy": "dst src dst_rmw_op=None oob_mode=oob_mode.error dge_mode=dge_mode.unknown name=None",
+            "nki.isa.dma_transpose": "dst src axes=None dge_mode=dge_mode.unknown name=None",
+            "nki.isa.range_select": (
+                "dst on_true_tile comp_op0 comp_op1 bound0 bound1 reduce_cmd=reduce_cmd.idle reduce_res=None "
+                "reduce_op=maximum range_start=0.0 on_false_value=0.0 name=None"
+            ),
+        },
+    ),
+    Version(
+        "0.3",
+        "2.29",
+        adds={
+            "nki": "simulate",
+            "nki.language": (
+                "MemoryRegion NkiTensor all arctan broadcast_to ceil copy cos dropout empty_like erf erf_dx exp "
+                "expand_dims floor fmod full gather_flattened gelu gelu_apprx_tanh gelu_dx is_hbm is_on_chip is_psum "
+                "is_sbuf load load_transpose2d log matmul max mean min mish mod negative ones prod rand random_seed "
+                "relu rms_norm sigmoid sign silu silu_dx sin softmax softplus sqrt square store sum tan tanh "
+                "transpose trunc var where zeros_like"
+            ),
+            "nki.isa": "NkiValidationError VirtualRegister",
+            "nki.collectives": "all_to_all_v",
+        },
+        before={
+            "nki.language.ndarray": "shape dtype buffer=None name=''",
+            "nki.language.zeros": "shape dtype buffer=None name=''",
+            "nki.language.shared_constant": "constant dtype=None",
+            "nki.language.shared_identity_matrix": "n dtype=uint8",
+            "nki.language.sequential_range": "start stop step",
+            "nki.language.equal": "x y dtype=bool",
+            "nki.language.greater": "x y dtype=bool",
+            "nki.language.greater_equal": "x y dtype=bool",
+            "nki.language.less": "x y dtype=bool",
+            "nki.language.less_equal": "x y dtype=bool",
+            "nki.language.logical_and": "x y dtype=bool",
+            "nki.language.logical_not": "x dtype=bool",
+            "nki.language.logical_or": "x y dtype=bool",
+            "nki.language.logical_xor": "x y dtype=bool",
+            "nki.language.not_equal": "x y dtype=bool",
+            "nki.language.num_programs": "axes=None",
+            "nki.language.program_id": "axis",
+            "nki.isa.affine_select": (
+                "dst pattern offset channel_multiplier on_true_tile on_false_value cmp_op=equal name=None"
+            ),
+            "nki.isa.core_barrier": "data cores engine=engine.unknown name=None",
+            "nki.isa.dma_compute": "dst srcs scales reduce_op name=None",
+            "nki.isa.dma_copy": (
+                "dst src dst_rmw_op=None oob_mode=oob_mode.error dge_mode=dge_mode.unknown unique_indices=True "
+                "name=None"
+            ),
+            "nki.isa.iota": "dst pattern offset channel_multiplier=0 name=None",
+            "nki.isa.nc_matmul": (
+                "dst stationary moving is_stationary_onezero=False is_moving_onezero=False is_transpose=False "
+                "tile_position=() tile_size=() perf_mode=matmul_perf_mode.none name=None"
+            ),
+            "nki.isa.nc_matmul_mx": (
+                "dst stationary moving stationary_scale moving_scale tile_position=None tile_size=None name=None"
+            ),
+            "nki.isa.range_select": (
+                "dst on_true_tile comp_op0 comp_op1 bound0 bound1 reduce_cmd=reduce_cmd.reset_reduce reduce_res=None "
+                "reduce_op=maximum range_start=0.0 on_false_value=-3.4028235e+38 name=None"
+            ),
+            "nki.isa.register_move": "dst imm",
+            "nki.isa.sendrecv": "src dst send_to_rank recv_from_rank pipe_id name=None",
+            "nki.isa.tensor_scalar_cumulative": "dst src op0 op1 imm0 imm1=None reduce_cmd=reduce_cmd.reset_reduce",
+            "nki.isa.exponential": "dst src max_value=0.0 reduce_res=None reduce_cmd=reduce_cmd.idle reduce_init=0.0",
+            "nki.isa.nonzero_with_count": "dst src index_offset=0 padding_val=-1",
+            "nki.collectives.collective_permute_implicit_current_processing_rank_id": (
+                "iteration_id replica_group channel_id=0 num_channels=1"
+            ),
+        },
+    ),
+    Version(
+        "0.4",
+        "2.30",
+        adds={
+            "nki.language": "abs_max abs_min bypass prelu",
+            "nki.isa": "activate2",
+            "nki.language.tile_size": "psum_bank_fmax psum_bank_fmax_bytes sbuf_fmax sbuf_fmax_bytes sbuf_size_bytes",
+        },
+        before={
+            "nki.jit": "func=None mode='auto' **kwargs",
+            "nki.isa.dma_compute": "dst srcs reduce_op scales=None unique_indices=True name=None",
+            "nki.isa.dma_copy": (
+                "dst src oob_mode=oob_mode.error dge_mode=dge_mode.unknown engine=engine.unknown name=None"
+            ),
+            "nki.isa.dma_transpose": "dst src axes=None dge_mode=dge_mode.unknown oob_mode=oob_mode.error name=None",
+            "nki.isa.tensor_scalar_reduce": "dst data op0 operand0 reduce_op reduce_res reverse0=False name=None",
+            "nki.collectives.all_reduce": "srcs dsts replica_group op",
+            "nki.collectives.all_gather": "srcs dsts replica_group collective_dim",
+            "nki.collectives.reduce_scatter": "srcs dsts replica_group collective_dim op",
+            "nki.collectives.all_to_all": "srcs dsts replica_group collective_dim",
+            "nki.collectives.collective_permute": "srcs dsts source_target_pairs",
+            "nki.collectives.collective_permute_implicit": (
+                "srcs_by_channel dsts_by_channel replica_group channel_ids=[0]"
+            ),
+            "nki.collectives.collective_permute_implicit_reduce": (
+                "srcs0_by_channel srcs1_by_channel dsts_by_channel replica_group op channel_ids=[0]"
+            ),
+            "nki.collectives.all_to_all_v": (
+                "srcs dsts replica_group metadata_tensor recv_counts_known=False has_rdispls=False"
+            ),
+        },
+        removes={
+            "nki.isa.tensor_copy_dynamic_dst": (
+                "dst src engine=engine.unknown name=None",
+                "nisa.tensor_copy(dst.ap(pattern, scalar_offset=index), src)",
+            ),
+            "nki.isa.tensor_copy_dynamic_src": (
+                "dst src engine=engine.unknown name=None",
+                "nisa.tensor_copy(dst, src.ap(pattern, scalar_offset=index))",
+            ),
+        },
+    ),
+    Version(
+        "0.5",
+        "2.31",
+        adds={
+            "nki.language": "average float8_e8m0fnu",
+            "nki.isa": "get_nc_sub_version",
+            "nki.language.tile_size": "psum_num_banks",
+            "nki.language.NkiTensor": (
+                "broadcast expand_dim flatten_dims indirect is_contiguous is_indirect permute rearrange "
+                "reinterpret_cast reshape_dim select slice squeeze_dim vector_select"
+            ),
+        },
+        before={
+            "nki.isa.rand_get_state": "dst engine=engine.unknown name=None",
+            "nki.isa.rand_set_state": "src_seeds engine=engine.unknown name=None",
+            "nki.isa.rng": "dst engine=engine.unknown name=None",
+            "nki.collectives.all_reduce": "srcs dsts replica_group op priority=None",
+            "nki.collectives.all_gather": "srcs dsts replica_group collective_dim priority=None",
+            "nki.collectives.reduce_scatter": "srcs dsts replica_group collective_dim op priority=None",
+            "nki.collectives.all_to_all": "srcs dsts replica_group collective_dim priority=None",
+            "nki.collectives.collective_permute": "srcs dsts source_target_pairs priority=None",
+            "nki.collectives.collective_permute_implicit": (
+                "srcs_by_channel dsts_by_channel replica_group channel_ids=[0] priority=None"
+            ),
+            "nki.collectives.collective_permute_implicit_reduce": (
+                "srcs0_by_channel srcs1_by_channel dsts_by_channel replica_group op channel_ids=[0] priority=None"
+            ),
+            "nki.collectives.rank_id": "",
+            "nki.collectives.collective_permute_implicit_current_processing_rank_id": (
+                "iteration_id replica_group channel_id=0"
+            ),
+            "nki.collectives.all_to_all_v": (
+                "srcs dsts replica_group metadata_tensor recv_counts_known=False has_rdispls=False priority=None"
+            ),
+        },
+    ),
+    Version(
+        "0.6",
+        "2.32",
+        adds={
+            "nki.language": "DType fori_loop while_loop",
+            "nki.isa": "NkiInstruction topk",
+            "nki.collectives": "all_gather_v",
+        },
+        before={
+            "nki.isa.tensor_scalar_reduce": (
+                "dst data op0 operand0 reduce_op reduce_res reverse0=False reduce_cmd=reduce_cmd.reset_reduce "
+                "reduce_init=None name=None"
+            ),
+        },
+    ),
+    Version("0.7", "2.33", plain_python=True),
+)
+NEWEST = VERSIONS[-1]
+
+#: The front ends that NKI_COMPILER_FRONTEND names, and whether each reads the text of a kernel, as all did before 0.7.
+#: "custom" is documented for 0.7; "parser" and "tracer" are what migration texts of 0.6 call the two.
+FRONTENDS = {"custom": True, "parser": True, "tracer": False}
+
+
+@lru_cache(maxsize=64)
+def version_named(name: str, frontend: str = "") -> Version:
+    """Return a version, with the front end that was asked for; KeyError for one that does not exist.
+
+    Before 0.7 a front end changes nothing: kernels of these versions are held to what the parser takes.
+    """
+    version = {v.name: v for v in VERSIONS}[name]
+    if version.plain_python and FRONTENDS.get(frontend, False):
+        return replace(version, plain_python=False)
+    return version
+
+
+def added_in(name: str) -> Version:
+    """Return the version that an official name, such as "nki.language.fori_loop", is new in."""
+    return next((v for v in VERSIONS if name in v.added), VERSIONS[0])
+
+
+def removed_in(name: str) -> Version | None:
+    """Return the version that no longer has an official name; None where the newest has it."""
+    return next((v for v in VERSIONS if name in v.removes), None)
+
+
+def former_signature(name: str, version: Version) -> str | None:
+    """Return the signature of an official name in a version; None where it is that of the newest version."""
+    for later in VERSIONS:
+        if later.number > version.number:
+            if name in later.before:
+                return later.before[name]
+            if name in later.removes:
+                return later.removes[name][0]
+    return None
+
+
+def taken_until(form: Form) -> str:
+    """Return the last version that takes a form, or "" where the newest one does."""
+    names = [version.name for version in VERSIONS]
+    return names[names.index(form.refused_since) - 1] if form.refused_since else ""

@@ -1,0 +1,168 @@
+"""Tests that a kernel is held to the version of NKI that it is written for, however that is said."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import nki_lab
+import nki_lab.language as nl
+from nki_lab.api import isa as nisa
+from nki_lab.choices import Choices, inside
+from nki_lab.errors import KernelArgument, MixedVersions, RawEnum, RemovedLoop, UnknownOption
+from nki_lab.runtime import jit, run
+from nki_lab.source import keep_lines
+
+X = np.random.default_rng(11).standard_normal((32, 6)).astype(np.float32)
+
+RAW = """\
+def stored(t):
+    out = nl.ndarray(t.shape, dtype=t.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=t)
+    return out
+
+{above}
+{decorator}
+def kernel(x):
+    t = nl.ndarray(x.shape, x.dtype)
+    nisa.dma_copy(dst=t, src=x, dge_mode=2)
+    return stored(t)
+"""
+
+
+def defined(above="", decorator="@jit", head="", text=RAW, name="kernel"):
+    """Define a module of kernels and return one of them."""
+    filename = f"<versions {above} {decorator} {head}>"
+    source = head + text.format(above=above, decorator=decorator)
+    keep_lines(filename, source)
+    scope = {"nl": nl, "nisa": nisa, "jit": jit}
+    exec(compile(source, filename, "exec"), scope)
+    return scope[name]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"above": "# nki: 0.2"},
+        {"above": "# The kernel of a lesson.\n# NKI: 0.2.0\n# It copies."},
+        {"decorator": '@jit(nki="0.2")'},
+        {"head": "# nki: 0.2\n"},
+        {"head": "\n# A file of kernels.\n\n# nki: 0.2\n"},
+    ],
+    ids=str,
+)
+def test_the_kernel_says_its_version(said):
+    kernel = defined(**said)
+    np.testing.assert_array_equal(kernel(X), X)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(kernel.compile(X)(X))), X)
+    with inside(nki="0.6"):  # what the kernel says of itself holds
+        np.testing.assert_array_equal(kernel(X), X)
+        np.testing.assert_array_equal(kernel[1](X), X)
+
+
+def test_a_comment_of_another_kernel_says_nothing():
+    text = "# nki: 0.2\n@jit\ndef other(x):\n    return stored(nl.load(x))\n\n\n" + RAW
+    kernel = defined(head="import math\n\n", text=text)
+    with pytest.raises(RawEnum):
+        kernel(X)
+
+
+def test_the_call_says_it_for_kernels_that_do_not():
+    kernel = defined()
+    with pytest.raises(RawEnum):
+        run(kernel, X, nki="0.3")
+    np.testing.assert_array_equal(run(kernel, X, nki="0.2").value, X)
+    with nki_lab.use(nki="0.1"):
+        np.testing.assert_array_equal(kernel(X), X)
+    with pytest.raises(RawEnum):
+        run(defined(above="# nki: 0.4"), X, nki="0.2")
+
+
+@pytest.mark.parametrize("version", ["0.8", "1", "latest", "0,6"])
+def test_an_unknown_version_is_an_error_at_its_place(version):
+    with pytest.raises(
+        UnknownOption, match=f"# nki={version}: `{version}` is none of 0.1, "
+    ) as caught:
+        defined(above=f"# nki: {version}")
+    assert caught.value.span.covered == version
+    with pytest.raises(UnknownOption, match=r"nki=.*is none of 0\.1"):
+        run(defined(), X, nki=version)
+    with pytest.raises(UnknownOption, match="nki"):
+        jit(nki=version)(defined().func)
+
+
+def test_the_oldest_dialect_is_refused_by_its_reason():
+    with pytest.raises(UnknownOption, match=r"(?s)`beta1` \(neuronxcc\.nki\) do not run here"):
+        Choices(nki="beta1")
+
+
+INNER = """\
+{above}
+{decorator}
+def inner(t):
+    nisa.tensor_tensor(dst=t, data1=t, data2=t, op=nl.add)
+
+
+# nki: 0.6
+@jit
+def kernel(x):
+    t = nl.load(x)
+    inner(t)
+    out = nl.ndarray(t.shape, dtype=t.dtype, buffer=nl.shared_hbm)
+    nl.store(out, t)
+    return out
+"""
+
+
+def test_a_kernel_in_a_kernel_of_another_version_is_an_error_that_names_both():
+    with pytest.raises(
+        MixedVersions, match=r"`inner` is written for NKI 0\.5, .* NKI 0\.6"
+    ) as caught:
+        defined(above="# nki: 0.5", text=INNER)(X)
+    assert caught.value.span.covered == "inner(t)"
+    for said in ({"above": "# nki: 0.6"}, {}, {"decorator": '@jit(nki="0.6")'}):
+        np.testing.assert_array_equal(defined(text=INNER, **said)(X), X + X)
+
+
+LOOP = """\
+@jit
+def kernel(x):
+    t = nl.load(x)
+    for i in nl.dynamic_range(3):
+        nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)
+    out = nl.ndarray(t.shape, dtype=t.dtype, buffer=nl.shared_hbm)
+    nl.store(out, t)
+    return out
+"""
+WHILE = LOOP.replace(
+    "for i in nl.dynamic_range(3):", "r = nisa.register_alloc(1)\n    while r:"
+).replace("operand0=1.0)", "operand0=3.0)\n        nisa.register_move(r, 0)")
+
+
+@pytest.mark.parametrize("text", [LOOP, WHILE], ids=["dynamic_range", "while"])
+def test_former_loops_are_plain_then_deprecated_then_errors(text):
+    kernel = defined(text=text)
+    result = run(kernel, X, nki="0.5")
+    assert not result.findings
+    np.testing.assert_array_equal(result.value, X + 1 + 1 + 1 if text is LOOP else X + 3)
+    (finding,) = run(kernel, X, nki="0.6").findings
+    assert finding.kind == "deprecation" and "deprecated since NKI 0.6" in finding.message
+    with pytest.raises(RemovedLoop, match=r"refused since NKI 0\.7"):
+        run(kernel, X, nki="0.7")
+
+
+def test_the_custom_front_end_keeps_the_rules_before_0_7(monkeypatch):
+    kernel = defined(text=LOOP)
+    monkeypatch.setenv("NKI_COMPILER_FRONTEND", "custom")
+    assert [f.kind for f in run(kernel, X, nki="0.7").findings] == ["deprecation"]
+    monkeypatch.setenv("NKI_COMPILER_FRONTEND", "parsre")
+    with pytest.raises(UnknownOption, match=r"(?s)NKI_COMPILER_FRONTEND=parsre.*custom"):
+        run(kernel, X)
+
+
+def test_the_target_of_a_kernel_for_an_early_version():
+    kernel = defined(decorator='@jit(platform_target="trn2", nki="0.2")')
+    assert run(kernel, X, target="trn3").compiled.kernel.target.name == "trn2"
+    for version in ("0.3", "0.7"):
+        with pytest.raises(KernelArgument, match=r"platform_target.* refused since NKI 0\.3"):
+            defined(decorator=f'@jit(platform_target="trn2", nki="{version}")')
