@@ -43,6 +43,7 @@ OPTIONS = [
     ("timeout", "--timeout x", e.UnknownOption, "`x` is not a positive number of seconds"),
     ("capacity", "--capacity none", e.UnknownOption, "`none` is not one of error, finding"),
     ("skip_passes", "--skip trace", e.UnknownOption, "there is no such pass"),
+    ("nki", "--nki 0.9", e.UnknownOption, "`0.9` is not one of 0.1, 0.2"),
     ("allow", "--allow NKI999", e.UnknownOption, "`NKI999` cannot be allowed"),
     ("max_trips", "--max-trips many", e.UnknownOption, "`many` is not a whole number"),
     ("strict", "--strict=yes", e.UnknownOption, "--strict is a switch"),

@@ -71,6 +71,7 @@ ACTS: dict[str, tuple[str, Callable[[Seen], bool]]] = {
     "skip_passes": ("--skip schedule", lambda s: s.result.options.skip_passes == ("schedule",)),
     "strict": ("--strict", lambda s: s.result.options.strict),
     "allow": ("--allow NKI206", lambda s: s.result.options.allow == ("NKI206",)),
+    "nki": ("--nki 0.4", lambda s: s.result.options.nki == "0.4"),
     "max_trips": ("--max-trips 1000", lambda s: s.result.options.max_trips == 1000),
     "backend": ("--backend simulator", lambda s: s.result.options.backend == "simulator"),
     "debug": ("--debug", lambda s: s.result.options.debug),

@@ -81,11 +81,11 @@ def test_the_call_says_it_for_kernels_that_do_not():
 @pytest.mark.parametrize("version", ["0.8", "1", "latest", "0,6"])
 def test_an_unknown_version_is_an_error_at_its_place(version):
     with pytest.raises(
-        UnknownOption, match=f"# nki={version}: `{version}` is none of 0.1, "
+        UnknownOption, match=f"# nki={version}: `{version}` is not one of 0.1, "
     ) as caught:
         defined(above=f"# nki: {version}")
     assert caught.value.span.covered == version
-    with pytest.raises(UnknownOption, match=r"nki=.*is none of 0\.1"):
+    with pytest.raises(UnknownOption, match=r"nki=.*is not one of 0\.1"):
         run(defined(), X, nki=version)
     with pytest.raises(UnknownOption, match="nki"):
         jit(nki=version)(defined().func)
