@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).parents[1]
 # Folders outside the package, and the tests that look at them.
-OTHERS = {"workshop": "tests/exercises", "benchmarks": "tests/benchmarks"}
+OTHERS = {"workshop": ["tests/exercises", "tests/notebooks"], "benchmarks": ["tests/benchmarks"]}
 
 
 def changed_files() -> list[str]:
@@ -39,7 +39,7 @@ def unit_tests(changed: Iterable[str]) -> list[str]:
             room = parts[1].removesuffix(".py")
             named += [f"tests/{room}", f"tests/test_{room}.py"]
         elif parts[0] in OTHERS:
-            named.append(OTHERS[parts[0]])
+            named += OTHERS[parts[0]]
     always = sorted(file.relative_to(ROOT).as_posix() for file in ROOT.glob("tests/test_*.py"))
     return [name for name in dict.fromkeys((*named, *always)) if (ROOT / name).exists()]
 

@@ -14,7 +14,9 @@ from tests.quick import changed_files, unit_tests
         ("nki_lab/compiler/passes/schedule.py", ["tests/compiler"]),
         ("nki_lab/source.py", ["tests/test_source.py"]),
         ("tests/timing/advice/cases.py", ["tests/timing"]),
-        ("workshop/lessons/01_first_kernel/solutions.py", ["tests/exercises"]),
+        ("workshop/lessons/01_first_kernel/solutions.py", ["tests/exercises", "tests/notebooks"]),
+        ("workshop/01_first_kernel.ipynb", ["tests/exercises", "tests/notebooks"]),
+        ("benchmarks/running.py", ["tests/benchmarks"]),
         ("README.md", []),
     ],
 )

@@ -38,7 +38,7 @@ BUDGETS = {
     "dialects": 1_400,
     "errors": 1_350,
     "exercises": 1_950,
-    "explain": 850,
+    "explain": 900,
     "ir": 8_700,
     "isa": 10_400,
     "language": 2_350,

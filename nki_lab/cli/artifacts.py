@@ -47,11 +47,18 @@ def compile_(
     """
     from nki_lab.cli.kernel_file import check_outputs, prepare_call
     from nki_lab.compiler.program import SUFFIX
-    from nki_lab.errors import NoKernel
+    from nki_lab.errors import NoKernel, UnknownOption
     from nki_lab.runtime import KernelFunction
+    from nki_lab.runtime.view_data import remarks_on
     from nki_lab.session.request import session
+    from nki_lab.views.entries import remark_lines
 
     check_outputs(kernel, output=output)
+    if output is not None and output.suffix.lower() != SUFFIX:
+        raise UnknownOption(
+            f"a compiled kernel is not written as {output.suffix or 'a file without ending'}: {output}",
+            help=f"end the name with {SUFFIX}",
+        )
     with session(options):
         prepared = prepare_call(kernel, inputs or [], args or [], options.seed or 0)
         if not isinstance(prepared.kernel, KernelFunction):
@@ -66,9 +73,10 @@ def compile_(
             ]
         )
     )
-    for finding in compiled.findings_before_run:
-        if finding.kind != "advice":
-            typer.echo(text_of([f"{finding.kind}: {finding.message}"]), err=True)
+    findings = [f for f in compiled.findings_before_run if f.kind != "advice"]
+    for remark in remarks_on(compiled.kernel, findings):
+        for line in remark_lines(remark, excerpt=True):
+            typer.echo(text_of([line]), err=True)
 
 
 def disasm(

@@ -65,8 +65,8 @@ class UnknownOption(UsageError):
         The magic or command does not have this option, or the option does not take this value. Values are
         quoted as in a shell: --run 'add(a, b)'. One that starts with a dash is written --check='-a'.
         """
-    wrong = f'%%nki --run "kernel(x)" --target trn9\n{_COPY}'
-    right = wrong.replace("trn9", "trn3")
+    wrong = f'%%nki --run "kernel(x)" --target trn0\n{_COPY}'
+    right = wrong.replace("trn0", "trn3")
 
 
 class BadFile(UsageError, ValueError):
@@ -86,8 +86,8 @@ class UnknownTarget(UsageError, ValueError):
         Targets are chips. Each has a name, such as trn2, and other names, such as gen3. The message lists
         all of them.
         """
-    wrong = 'import nki_lab\n\nnki_lab.get_target("trn9")'
-    right = wrong.replace("trn9", "trn3")
+    wrong = 'import nki_lab\n\nnki_lab.get_target("trn0")'
+    right = wrong.replace("trn0", "trn3")
 
 
 class BadKernelText(BadFile):

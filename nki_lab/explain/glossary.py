@@ -44,7 +44,7 @@ nl.ndarray(shape, dtype, buffer=nl.sbuf), or what nl.load returns.""",
         """\
 The small on-chip memory that the Tensor engine writes, and where it can add a result to what is
 there: that is how a matmul over a long axis is summed up. It has as many partitions as SBUF, each
-divided into banks, and one nc_matmul writes within one bank. Copy results to SBUF
+divided into banks; before NeuronCore-v4 one nc_matmul writes within one bank. Copy results to SBUF
 (nisa.tensor_copy) before they are stored. A tile in it is made with buffer=nl.psum.""",
         f"{_ARCH}:121 and :790",
         ("partitions", "psum_banks", "psum_bank_bytes"),
@@ -130,6 +130,48 @@ is cut into descriptors, and has a fixed cost, so few large transfers are faster
 ones. The timeline shows one track per queue.""",
         f"{_ARCH}:588",
         ("dma_engines", "dma_bytes_per_ns", "dma_efficient_bytes_per_partition"),
+    ),
+    Term(
+        ("semaphore", "wait", "stall"),
+        """\
+A counter in hardware that engines and DMA use to wait for each other. The compiler inserts the waits:
+an instruction starts when the results it reads are there and nobody still reads what it overwrites.
+The report tells how long each engine waited, `--analyse stalls` for what.""",
+        f"{_ARCH}:54",
+        ("semaphore_hop_ns",),
+    ),
+    Term(
+        ("critical path",),
+        """\
+The chain of instructions, transfers and waits that took the whole time of a run: only a change of
+something on it makes the run shorter. `--analyse path` prints it, result.critical_path() returns it.""",
+    ),
+    Term(
+        ("mfu", "hfu", "model flop utilisation", "hardware flop utilisation"),
+        """\
+MFU is the share of the Tensor engine's bfloat16 peak that the run's matrix products reached. HFU also
+counts the products that only transpose. The Summary of a profile calls them mfu_estimated_percent and
+hfu_estimated_percent; the report shows MFU in its Tensor line.""",
+        "tools/neuron-explorer/profile-schema-reference.rst",
+        ("tensor_ghz", "pe_rows", "pe_columns"),
+    ),
+    Term(
+        ("mbu", "memory bandwidth utilisation"),
+        """\
+The share of the peak bandwidth of one HBM stack that the run's reads and writes of HBM reached. The
+Summary of a profile calls it mbu_estimated_percent; the report shows it in its HBM line.""",
+        "tools/neuron-explorer/profile-schema-reference.rst",
+        ("hbm_bytes_per_ns_per_chip", "hbm_stacks_per_chip"),
+    ),
+    Term(
+        ("roofline", "arithmetic intensity", "roof"),
+        """\
+The least time that the work of a run needs by each limit of the chip: products on the Tensor engine,
+bytes of HBM, bytes moved by DMA. The largest of these times is the roof. Arithmetic intensity is the
+floating-point operations per byte of HBM; where it is below the chip's balance, memory is the roof.
+`--analyse roofline` prints it, the view `charts` draws it.""",
+        "nki/deep-dives/nki_perf_guide.rst:53",
+        ("tensor_ghz", "hbm_bytes_per_ns_per_chip", "dma_bytes_per_ns"),
     ),
     Term(
         ("rank", "replica group", "collective"),

@@ -84,7 +84,8 @@ def _related(name: str) -> list[str]:
     rows += [(n, first(d.__doc__), f"{n} {first(d.__doc__)}") for n, d in sorted(registry.items())]
     functions = ((f"nl.{n}", getattr(nl, n).__doc__) for n in _functions())
     rows += [(n, first(doc), f"{n} {first(doc)}") for n, doc in functions]
-    rows += [(term.names[0], first(term.text), f"{term.names} {term.text}") for term in TERMS]
+    sentences = ((term, " ".join(term.text.split()).partition(". ")[0]) for term in TERMS)
+    rows += [(t.names[0], s.rstrip(".") + ".", f"{t.names} {t.text}") for t, s in sentences]
     return [f"  {n:<28}{text}" for n, text, searched in rows if word.search(searched.lower())]
 
 

@@ -84,9 +84,12 @@ def _in_hbm(function: str, parameter: str, value: Any) -> NkiTensor:
     current()  # outside a kernel nothing else would help
     if not isinstance(value, NkiTensor) or value.storage.on_chip:
         given = value.describe() if isinstance(value, NkiTensor) else type(value).__name__
+        help = "copy between tiles with nl.copy or nisa.tensor_copy"
+        if parameter == "dst":
+            result = "nl.ndarray(shape, dtype, buffer=nl.shared_hbm)"
+            help = f"create a result with {result}, which is in SBUF without buffer=; {help}"
         raise WrongOperand(
-            f"nl.{function}: `{parameter}` must be a tensor in HBM, found {given}",
-            help="copy between tiles with nl.copy or nisa.tensor_copy",
+            f"nl.{function}: `{parameter}` must be a tensor in HBM, found {given}", help=help
         )
     return value
 

@@ -31,6 +31,7 @@ from nki_lab.timing.tables import make_profile
 from nki_lab.timing.timeline import Timeline
 
 _LINE = "line="
+_LINES_NAMED = 8
 
 #: Gives the record to time instead of one; None leaves it as it is.
 Replacement = Callable[[Record], Record | None]
@@ -196,9 +197,12 @@ def entries_of_line(timeline: Timeline, place: str) -> np.ndarray:
     )
     if not len(entries):
         lines = [label for label in dict.fromkeys(labels) if label]
+        number = place.rpartition(":")[2]
+        if number.isdecimal():
+            lines.sort(key=lambda label: abs(int(label.rpartition(":")[2]) - int(number)))
         raise UnknownOption(
             f"no instruction comes from line {place}",
-            help=close_matches(place, lines) or f"lines with instructions: {', '.join(lines[:8])}",
+            help=f"nearest lines with instructions: {', '.join(lines[:_LINES_NAMED])}",
         )
     return entries
 

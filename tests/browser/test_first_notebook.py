@@ -60,7 +60,7 @@ def test_the_first_notebook_runs_and_every_view_comes_alive(chromium, tmp_path):
         notebook.screenshot("first_notebook_many_tiles", timeline)
         mistake = notebook.cell("--expect NKI107")
         mistake.scroll_into_view_if_needed()
-        mistake.get_by_text("129 partitions, the memory has 128").wait_for()
+        mistake.get_by_text("129 partitions, but the memory has 128").wait_for()
         notebook.screenshot("first_notebook_mistake", mistake)
 
         assert console.errors == []

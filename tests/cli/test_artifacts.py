@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -85,6 +86,14 @@ def test_files_of_another_kind_are_refused(command, write):
     write("odd.nkir", "nkir 1\nkernel odd on trn3 {\n  frobnicate()\n}\n")
     done = command("disasm", "odd.nkir")
     assert done.exit_code == 1 and "the name of an instruction" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["x.bin", "x", "x.nkir"])
+def test_a_compiled_kernel_has_the_ending_of_one(command, name):
+    done = command("compile", "add.py:add", *ARRAYS, "-o", name)
+    assert done.exit_code == 2 and not os.path.exists(name)
+    assert "a compiled kernel is not written as" in done.stderr
+    assert "help: end the name with .nkic" in done.stderr
 
 
 @pytest.mark.parametrize(

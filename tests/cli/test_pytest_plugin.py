@@ -112,7 +112,7 @@ def test_without_options_nothing_is_changed(tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--nki-target", "trn9"), "ERROR: --nki-target: there is no target `trn9`"),
+        (("--nki-target", "trn0"), "ERROR: --nki-target: there is no target `trn0`"),
         (("--nki-capacity", "no"), "ERROR: --nki-capacity: `no` is not one of error, finding"),
         (("--nki-skip", "nope"), "ERROR: --nki-skip: the pass `nope` cannot be left out"),
         (("--nki-allow", "NKI203"), "cannot be allowed"),

@@ -251,7 +251,7 @@ WRONG_USAGE = [
         "there is no `nisa.engine.tensr`",
     ),
     (("run", "add.py:add", "--input", "a=randn:4:q8"), "`q8` is not a dtype"),
-    (("run", "add.py:add", "--target", "trn9"), "there is no target `trn9`"),
+    (("run", "add.py:add", "--target", "trn0"), "there is no target `trn0`"),
     (("run", "add.py:add", "--show", "irr"), "did you mean `ir`?"),
     (("run", "add.py:add", "--timeout", "0"), "not a positive number of seconds"),
     (("run", "add.py:add", "--capacity", "x"), "error, finding"),

@@ -334,7 +334,7 @@ def test_what_the_target_does_not_have_is_said():
         return scaled(x)
 
     error = failing(large, X, target=TRN1)
-    assert error.message == "shape (129, 4) in sbuf: 129 partitions, the memory has 128"
+    assert error.message == "shape (129, 4) in sbuf: 129 partitions, but the memory has 128"
 
 
 @pytest.mark.parametrize("raised", [StopIteration, StopAsyncIteration])

@@ -42,7 +42,7 @@ def test_wrong_values_are_seen(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_target_that_does_not_exist_is_seen(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn9")
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn0")
     examination = examine()
     assert [check.name for check in examination.failed] == ["target"]
     assert "FAILED  target" in examination.text()

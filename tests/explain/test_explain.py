@@ -116,6 +116,22 @@ def test_every_engine_and_memory_is_a_term():
     } <= known
 
 
+@pytest.mark.parametrize(
+    "word", ["MBU", "MFU", "HFU", "roofline", "critical path", "stall", "semaphore"]
+)
+def test_words_of_the_report_and_its_analyses_are_terms(word: str):
+    page = explain(word, TRN2)
+    assert word.lower() in page.partition("\n")[0]
+    assert "There is no page" not in page
+
+
+def test_a_related_word_is_told_in_a_whole_sentence():
+    page = explain("transfers", TRN2)
+    assert page.startswith("There is no page about `transfers`.")
+    lines = page.splitlines()[2:]
+    assert len(lines) > 2 and all(line.endswith(".") for line in lines)
+
+
 def test_sizes_of_a_term_are_those_of_the_target():
     assert "psum_bank_bytes: 2,048 bytes" in explain("psum", TRN2)
     assert explain("sbuf", ALL_TARGETS[0]) != explain("sbuf", TRN2)

@@ -44,7 +44,7 @@ MISTAKES = [
     ("nkir 1", "nkir ^2", "the text has format 2, this nki_lab reads 1"),
     ("nkir 1", "nkir ^1x2", "found `1x2`, expected the version of the format"),
     ("kernel scale", "kernel ^7", "found `7`, expected the name of the kernel"),
-    ("on trn2", "on ^trn9", "there is no target `trn9`"),
+    ("on trn2", "on ^trn0", "there is no target `trn0`"),
     ("with addresses", "with ^adresses", "found `adresses`, expected `addresses`, `engines` or `waits`"),
     ("waits {", "waits^", "found `param`, expected `{`"),
     ("factor = 2.0", "factor = ^}", "found `}`, expected a value"),

@@ -137,7 +137,7 @@ SBUF_LIMIT = TRN2.sbuf_usable_bytes_per_partition
 
 
 @pytest.mark.parametrize(("kernel", "error", "message"), [
-    (allocated((64, 4), float32, SBUF, (96, 0)), AddressConflict, "reaches partition 159, the memory has 128"),
+    (allocated((64, 4), float32, SBUF, (96, 0)), AddressConflict, "reaches partition 159, but the memory has 128"),
     (allocated((64, 4), float32, SBUF, (-1, 0)), AddressConflict, "reaches partition 62"),
     (allocated((64, 4), float32, SBUF, (0, -1)), OverCapacity, "takes bytes -1 to 15 of each partition"),
     (allocated((64, 4), float32, SBUF, (0, SBUF_LIMIT - 15)), OverCapacity, f" to {SBUF_LIMIT + 1} of each partition"),
@@ -187,7 +187,7 @@ def test_storages_are_numbered_named_and_filled():
         (BrokenProgram, "two storages are called `a`"),
         (BrokenProgram, "`a` [4, 8] float32 in private_hbm holds data of shape [4, 4]"),
         (AddressConflict, "`b` [4, 8] float32 in sbuf requested at (126, 0):"
-         " reaches partition 129, the memory has 128"),
+         " reaches partition 129, but the memory has 128"),
     ]  # fmt: skip
 
 

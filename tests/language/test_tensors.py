@@ -197,6 +197,11 @@ def test_store_writes_a_part_and_casts():
         (lambda x, t: nl.load(t), WrongOperand, "nl.load: `src` must be a tensor in HBM"),
         (lambda x, t: nl.load(3), WrongOperand, "found 3"),
         (lambda x, t: nl.store(t, t), WrongOperand, "nl.store: `dst` must be a tensor in HBM"),
+        (
+            lambda x, t: nl.store(nl.ndarray((128, 4), nl.float32), t),
+            WrongOperand,
+            "buffer=nl.shared_hbm",
+        ),
         (lambda x, t: nl.store(x, x), WrongOperand, "`value` is `x`"),
         (lambda x, t: nl.store(x, 0.0), WrongOperand, "`value` must be a tile"),
         (lambda x, t: nl.load_transpose2d(x.reshape((40, 7, 8))), WrongOperand, "two axes"),

@@ -295,7 +295,7 @@ def test_a_check_has_a_time_limit_and_the_kernel_works_on(kernel: EditorKernel) 
 
 def test_messages_that_nobody_means_are_ignored(kernel: EditorKernel) -> None:
     kernel.send(kind="check", id=1, cell=3, text=None)
-    kernel.send(kind="target", name="trn9")
+    kernel.send(kind="target", name="trn0")
     kernel.send(kind="what")
     kernel.send()
     assert kernel.ask("status", kind="hello")

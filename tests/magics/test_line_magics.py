@@ -64,7 +64,7 @@ def test_the_doctor_tells_the_kernel_and_runs_one(notebook: Notebook):
 
 
 def test_the_doctor_fails_the_cell_when_something_is_wrong(notebook: Notebook, monkeypatch):
-    monkeypatch.setenv(TARGET, "trn9")
+    monkeypatch.setenv(TARGET, "trn0")
     outcome = notebook.bad("%nki_doctor")
     assert "FAILED  target" in outcome.text
     assert "not fit to work: target" in outcome.text

@@ -20,7 +20,7 @@ OPTIONS = [
     ("check", RUN + " --check 'nothing'", e.UsageError, "name 'nothing' is not defined"),
     ("check", RUN + " --check \"'text'\"", e.UsageError, "not an array of numbers"),
     ("check", "--check 'a + b'", e.UnknownOption, "--run is not given"),
-    ("target", "--target trn9", e.UnknownOption, "there is no target `trn9`"),
+    ("target", "--target trn0", e.UnknownOption, "there is no target `trn0`"),
     ("show", "--show irr", e.UnknownOption, "did you mean `ir`?"),
     ("show", "--show ir", e.UnknownOption, "--show needs a run, but nothing ran"),
     ("name", "--name a-b", e.UnknownOption, "`a-b` cannot name a variable"),

@@ -53,7 +53,7 @@ def broken(text: str) -> dict[str, str]:
         "cut off": text[:-200],
         "nested": '{"format":"nki_lab profile","version":2,"x":' + "[" * 200_000,
         "no tables": json.dumps({k: v for k, v in document.items() if k != "tables"}),
-        "unknown target": text.replace('"target":"trn2"', '"target":"trn9"'),
+        "unknown target": text.replace('"target":"trn2"', '"target":"trn0"'),
         "unknown table": text.replace('"Flow"', '"Flaw"'),
         "wrong length": text.replace('"gap_time":[50,100]', '"gap_time":[50]'),
         "wrong type": text.replace('"gap_time":[50,100]', '"gap_time":["a","b"]'),

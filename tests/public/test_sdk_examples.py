@@ -65,7 +65,7 @@ def test_layout_pass(target, rng):
 @on_all
 def test_layout_violation_is_refused_at_the_load(target, rng):
     kernel = load(EXAMPLES / "layout-violation.py").tensor_exp_kernel_
-    with pytest.raises(TensorArgument, match=r"256 partitions, the memory has 128") as caught:
+    with pytest.raises(TensorArgument, match=r"256 partitions, but the memory has 128") as caught:
         run(kernel, signed(rng, (256, 512), "bfloat16"), target=target)
     assert "nl.load" in str(caught.value) and "layout-violation.py, line" in str(caught.value)
 

@@ -307,8 +307,8 @@ class TestChosen:
             assert chip() == "trn3"
 
     def test_a_wrong_name_is_told_by_the_call(self):
-        with pytest.raises(NkiError, match="trn9"):
-            nki_lab.use_target("trn9")
+        with pytest.raises(NkiError, match="trn0"):
+            nki_lab.use_target("trn0")
         assert chip() == "trn3"
 
     def test_none_changes_nothing(self):

@@ -189,7 +189,7 @@ def test_nothing_is_printed_and_no_run_is_recorded():
         ({"tile_n": []}, e.UnknownOption, "no value to choose"),
         ({"target": []}, e.UnknownOption, "no value to choose"),
         ({"dtype": ["float99"]}, e.KernelArgument, "not an NKI dtype"),
-        ({"target": ["trn9"]}, e.UnknownTarget, "no target `trn9`"),
+        ({"target": ["trn0"]}, e.UnknownTarget, "no target `trn0`"),
         ({"lnc": [1, 3]}, e.UnknownOption, "`3` is not one of 1, 2"),
     ],
 )

@@ -52,7 +52,7 @@ WRONG = [
     ("run", "--run 'a\x00b'", "null bytes", "one Python expression"),
     ("check", "--check", "--check needs a value: --check EXPR", "put quotes around"),
     ("check", "--check 'a +'", "invalid syntax", "one Python expression"),
-    ("target", "--target trn9", "there is no target `trn9`", "`trn1`"),
+    ("target", "--target trn0", "there is no target `trn0`", "`trn1`"),
     ("target", "--target ''", "there is no target ``", ""),
     ("show", "--show irr", "unknown view `irr`", "did you mean `ir`?"),
     ("show", "--show ir,,memory", "the name of a view is missing", ""),

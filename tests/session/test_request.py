@@ -43,7 +43,7 @@ def said(notebook: Notebook, folder: Path, options: list[str]) -> list[str]:
         (["--bench"], "us for one call"),
         (["--analyse", "path"], "critical path: "),
         (["--what-if", "line=99"], "no instruction comes from line 99"),
-        (["--target", "trn9"], "--target: there is no target `trn9`"),
+        (["--target", "trn0"], "--target: there is no target `trn0`"),
         (["--show", "irr"], "--show: unknown view `irr`"),
         (["--timeout", "x"], "--timeout: `x` is not a positive number of seconds"),
         (["--quiet", "--bench"], "--bench cannot be combined with --quiet: nothing would be shown"),

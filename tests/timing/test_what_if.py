@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from nki_lab.errors import UnknownOption, UsageError
@@ -106,8 +108,11 @@ def test_what_is_no_question_is_refused() -> None:
     run = timed(*CHAIN)
     with pytest.raises(UnknownOption, match="did you mean `free-loads`"):
         asked(run, "free-load")
-    with pytest.raises(UnknownOption, match="no instruction comes from line 1\n"):
+    with pytest.raises(UnknownOption, match="no instruction comes from line 1\n") as caught:
         asked(run, "line=1")
+    # The nearest come first, not those whose names are spelt alike.
+    named = re.findall(r":(\d+)", caught.value.help)
+    assert named and named == sorted(named, key=int)
     profile = TimelineModel(run.timeline).profile
     with pytest.raises(UnknownOption, match="a question is a string, not a list"):
         profile.what_if(["free-loads", "free-stores"])

@@ -62,7 +62,7 @@ def test_a_variant_has_figures_or_its_error(parts: Parts):
     assert found["total"] == smaller and found["ratio"] == smaller / start
     assert found["change"] == f"{smaller / start - 1:+.1%}"
     broken = meta(parts, "vary/at/3-0-1")
-    assert broken["total"] is None and "256 partitions, the memory has 128" in broken["problem"]
+    assert broken["total"] is None and "256 partitions, but the memory has 128" in broken["problem"]
     assert "computes nothing" in meta(parts, "vary/at/4-0-1")["problem"]
     assert [v["numbers"] for v in meta(parts, "vary")["visited"]] == [
         [2, 0, 1], [1, 0, 1], [3, 0, 1], [4, 0, 1]

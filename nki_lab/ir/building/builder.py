@@ -231,7 +231,8 @@ class Builder:
                 )
             if sizes[0] > self.target.partitions:
                 raise TensorArgument(
-                    f"shape {sizes} in {space.name}: {sizes[0]} partitions, the memory has {self.target.partitions}",
+                    f"shape {sizes} in {space.name}: {sizes[0]} partitions, but the memory has"
+                    f" {self.target.partitions}",
                     help="split axis 0 into tiles of 128, or put the extra rows on a free axis",
                     blame=Blame.of("shape", 0),
                 )

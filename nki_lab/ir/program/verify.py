@@ -109,7 +109,8 @@ def _address_errors(s: Storage, address: Address, how: str, target: Target) -> I
     if address.partition < 0 or address.partition + s.partitions > target.partitions:
         last = address.partition + s.partitions - 1
         yield AddressConflict(
-            f"{where}: reaches partition {last}, the memory has {target.partitions}", stack=s.stack
+            f"{where}: reaches partition {last}, but the memory has {target.partitions}",
+            stack=s.stack,
         )
     end = address.byte + s.row_bytes
     in_sbuf = s.buffer is SBUF

@@ -22,7 +22,10 @@ OVERLAPS_TOLD = 100
 OVERLAP_TILES = 20_000
 
 #: Why addresses go higher than the bytes in use at one time; compiler/passes/allocate.py does it.
-PLACES_TAKEN = "a place is used again only when no fresh one is left, so that less has to wait"
+PLACES_TAKEN = (
+    "a tile gets the address that has been free for longest,"
+    " so that fewer instructions wait for an earlier tile"
+)
 
 
 class Overlap(NamedTuple):

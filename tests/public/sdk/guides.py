@@ -212,7 +212,7 @@ CASES = [
         f"{SIMULATOR}#5",
         program=True,
         known={"data": _ROWS},
-        raises=(TensorArgument, "256 partitions, the memory has 128"),
+        raises=(TensorArgument, "256 partitions, but the memory has 128"),
     ),
 ]
 
