@@ -29,7 +29,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: help venv lab demo check quick room test fuzz workshop docs catalog extension
 
 help:
-	@echo 'make lab        open the workshop in JupyterLab on 127.0.0.1   (ARGS=--no-browser prints the address)'
+	@echo 'make lab        open your copy of the workshop, nki-workshop, in JupyterLab on 127.0.0.1   (ARGS=--no-browser prints the address)'
 	@echo 'make demo       run the first notebook without a browser and print what its kernel costs'
 	@echo 'make test       run every check that CI runs   (ARGS=-x stops at the first failure)'
 	@echo 'make quick      run the unit tests of the rooms that differ from main'
@@ -55,7 +55,7 @@ $(STAMP): pyproject.toml $(wildcard nki_lab/labextension/package.json)
 	@touch $@
 
 lab: $(STAMP)
-	@$(BIN)/nki-lab lab $(ARGS)
+	@$(BIN)/nki-lab workshop $(ARGS)
 
 demo: $(STAMP)
 	@$(BIN)/nki-lab execute workshop/solutions/01_first_kernel.ipynb --report $(ARGS)

@@ -59,9 +59,9 @@ def replay(work: Path, notebooks: list[Path]) -> None:
         run(*pip, "-r", alone, cwd=work)
     with step(f"run {post_build}"):
         run(source / post_build, cwd=source, **environment(work))
-        readable = {path.name for path in (source / "workshop").rglob("*.py")}
-        if readable != {"problems.py"}:
-            sys.exit(f"learners can open what is for authors: {', '.join(sorted(readable))}")
+        visible = {path.suffix for path in (source / "workshop").rglob("*.*")}
+        if visible != {".ipynb", ".svg"}:
+            sys.exit(f"learners can open what is for authors: {', '.join(sorted(visible))}")
     begin = [source / start]
     with step(f"{start} nki-lab workshop --check"):
         run(*begin, "nki-lab", "workshop", "--check", cwd=source, **environment(work))

@@ -34,18 +34,8 @@ SECONDS = 120  # for one cell; a whole notebook should take less than half of it
 #: Cell attributes of a source, and the tags they become. Their value is the id of an exercise.
 ROLES = ("exercise", "check", "needs")
 LOAD = """\
-import sys
-from importlib.util import find_spec
-
-if find_spec("nki_lab") is None:
-    raise ModuleNotFoundError(
-        f"nki_lab is not installed for {sys.executable}, which runs this notebook.\\n"
-        "Open a terminal in the folder that holds the workshop folder, and type\\n\\n"
-        f"    {sys.executable} -m pip install '.[workshop]'\\n\\n"
-        "Then restart the kernel of this notebook and run this cell again."
-    )
-
-%load_ext nki_lab"""
+%load_ext nki_lab
+# "No module named 'nki_lab'"? Run %pip install 'nki-lab[workshop]' in a new cell, then restart the kernel."""
 _NUMBER = re.compile(r"(\d\d)_\w+")
 _OPEN = re.compile(r"\.\.\.(?=[\s,)]|$)")
 _PICTURE = re.compile(r"(\]\()([\w-]+\.svg\))")
@@ -103,7 +93,7 @@ def learner(name: str) -> Any:
         if cell.id == "load":
             cell.source = LOAD
         if cell.cell_type == "markdown":
-            cell.source = _PICTURE.sub(rf"\1lessons/{name}/\2", cell.source)
+            cell.source = _PICTURE.sub(r"\1pictures/\2", cell.source)
         tags = [
             *facts.get("tags", ()),
             *(f"{role}-{facts[role]}" for role in ROLES if role in facts),

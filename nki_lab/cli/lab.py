@@ -14,25 +14,20 @@ import typer
 
 from nki_lab.errors import UnknownOption, UsageError
 
-# In a checkout the workshop lies beside the package.
-_WORKSHOP = Path(__file__).parents[2] / "workshop"
-
 
 def lab(
     context: typer.Context,
     folder: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="folder to open; the workshop, or the current folder"),
-    ] = None,
+        Path, typer.Option(metavar="DIR", help="folder to open; the current one by default")
+    ] = Path(),
 ) -> None:
-    """Open the workshop in JupyterLab, reachable from this machine only.
+    """Open a folder in JupyterLab, reachable from this machine only; `nki-lab workshop` opens the workshop.
 
     Other options are passed on: nki-lab lab --no-browser
     """
-    root = folder or (_WORKSHOP if _WORKSHOP.is_dir() else Path.cwd())
-    if not root.is_dir():
-        raise UnknownOption(f"there is no folder {root}")
-    open_lab(root, context.args)
+    if not folder.is_dir():
+        raise UnknownOption(f"there is no folder {folder}")
+    open_lab(folder, context.args)
 
 
 def open_lab(root: Path, extra: list[str]) -> None:

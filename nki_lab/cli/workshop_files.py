@@ -41,7 +41,7 @@ class Copied:
 
 
 def learner_files(source: Path, solutions: bool) -> list[Path]:
-    """Return what a learner gets of the folder `source`: notebooks, pictures and, if asked, solved notebooks."""
+    """Return what a learner gets of the folder `source`: notebooks, their pictures and, if asked, solved notebooks."""
     files = [path.relative_to(source) for path in sorted(source.rglob("*")) if path.is_file()]
     unwanted = {".ipynb_checkpoints"} if solutions else {".ipynb_checkpoints", SOLUTIONS}
     return [f for f in files if f.suffix in (".ipynb", ".svg") and not unwanted & set(f.parts)]

@@ -103,7 +103,7 @@ def answer(id: str, given: Any, run: Any = None) -> None:
         if choice is None:
             raise _failed(problem, f"{given!r} is not one of the choices", _asked(problem))
         if choice != truth:
-            raise _failed(problem, f"the run does not show `{choice}`: {problem.choices[choice]}")
+            raise _failed(problem, f"`{choice}` says: {problem.choices[choice]}. The run does not show that")
     elif not _is_number(given):
         raise _failed(problem, f"{given!r} is no number", _asked(problem))
     elif not math.isclose(float(given), float(truth), rel_tol=problem.rtol):
@@ -167,7 +167,7 @@ def _check_cause(problem: Problem, cause: Cause, named: Any) -> None:
         _keep(problem, tried=True)
         raise _failed(
             problem,
-            f"the cause is not `{key}`: {cause.choices[key]}",
+            f"`{key}` says: {cause.choices[key]}. That is not the cause here",
             "look for the place in the kernel that this would be; then run it, and read what it says",
         )
 

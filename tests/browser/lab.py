@@ -42,7 +42,7 @@ _CHROMIUM_ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
-_NOTIFICATIONS = {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True}
+_NOTIFICATIONS = {"checkForUpdates": False, "doNotDisturbMode": True}
 _START_SECONDS = 90
 
 # The status dot says "idle" also before there is a session; a run asked for then may be lost.
@@ -100,6 +100,9 @@ class Lab:
         enabled = self._private / "etc" / "jupyter_server_config.d"
         enabled.mkdir(parents=True)
         (enabled / "nki_lab.json").symlink_to(ROOT / "extension" / "jupyter_server_config.json")
+        defaults = self._private / "etc" / "labconfig" / "default_setting_overrides.d"
+        defaults.mkdir(parents=True)
+        (defaults / "nki_lab.json").symlink_to(ROOT / "extension" / "jupyter_settings.json")
         settings = self._private / "settings" / "@jupyterlab" / "apputils-extension"
         settings.mkdir(parents=True)
         (settings / "notification.jupyterlab-settings").write_text(json.dumps(_NOTIFICATIONS))
@@ -157,7 +160,7 @@ class Lab:
             *("--ip=127.0.0.1", f"--port={self.port}", "--ServerApp.port_retries=0"),
             *("--IdentityProvider.token=", "--ServerApp.password="),
             *("--ServerApp.disable_check_xsrf=True", f"--ServerApp.root_dir={self.root}"),
-            *("--LabApp.news_url=None", "--expose-app-in-browser"),
+            "--expose-app-in-browser",
         ]
 
     def _environment(self) -> dict[str, str]:

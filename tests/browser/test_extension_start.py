@@ -86,3 +86,16 @@ def test_the_palette_has_the_commands(lab: Lab, page: Page) -> None:
         "nki_lab workshop",
     ):
         assert label in found
+
+
+def test_no_question_about_news_covers_the_first_result(lab: Lab, page: Page) -> None:
+    toasts = page.locator(".Toastify__toast", has_text="Jupyter news")
+    plugin = "@jupyterlab/apputils-extension:notification"
+    name = lab.write("first.ipynb", "1 + 1")
+    lab.set(plugin, checkForUpdates=False, fetchNews="none")  # as JupyterLab is without our default
+    lab.open(page, name)
+    toasts.first.wait_for()
+    lab.set(plugin, checkForUpdates=False)
+    assert lab.open(page, name).run_all()
+    page.wait_for_timeout(2000)
+    assert toasts.count() == 0

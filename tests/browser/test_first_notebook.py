@@ -30,7 +30,7 @@ def panel(cell: Locator) -> Locator:
 def test_the_first_notebook_runs_and_every_view_comes_alive(chromium, tmp_path):
     # The solved one, whose cells all end well; pictures lie beside its folder.
     (tmp_path / "solutions").mkdir()
-    shutil.copytree(ROOT / "workshop" / "lessons", tmp_path / "lessons")
+    shutil.copytree(ROOT / "workshop" / "pictures", tmp_path / "pictures")
     stored = shutil.copy(ROOT / "workshop" / "solutions" / NAME, tmp_path / "solutions")
     code = [c for c in nbformat.read(stored, as_version=4).cells if c.cell_type == "code"]
     with Lab(tmp_path) as lab, browser(chromium) as page:

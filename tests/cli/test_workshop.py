@@ -41,7 +41,8 @@ def source(tmp_path: Path) -> Path:
         notebook(folder / name, f"first {name}")
     lesson = folder / "lessons" / "01"
     lesson.mkdir(parents=True)
-    (lesson / "a.svg").write_text("<svg/>")
+    (folder / "pictures").mkdir()
+    (folder / "pictures" / "a.svg").write_text("<svg/>")
     for name in ("generate.py", "AUTHORS.md", *(f"lessons/01/{part}.py" for part in PARTS)):
         (folder / name).write_text("")
     return folder
@@ -60,11 +61,11 @@ def target(tmp_path: Path, source: Path) -> Path:
 
 
 def test_a_learner_gets_notebooks_and_pictures(source: Path, target: Path):
-    assert names(target) == ["00.ipynb", "01.ipynb", "lessons/01/a.svg"]
+    assert names(target) == ["00.ipynb", "01.ipynb", "pictures/a.svg"]
     again = copy_workshop(source, target)
     assert again == files.Copied()
     copy_workshop(source, target, solutions=True)
-    assert names(target) == ["00.ipynb", "01.ipynb", "lessons/01/a.svg", "solutions/01.ipynb"]
+    assert names(target) == ["00.ipynb", "01.ipynb", "pictures/a.svg", "solutions/01.ipynb"]
 
 
 @pytest.mark.parametrize("update", [False, True])

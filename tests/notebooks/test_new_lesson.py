@@ -16,7 +16,7 @@ FILES = {
 # %% [markdown] id="title"
 # # 99 Doubled
 #
-# ![A tile](tile.svg)
+# ![A tile](99_tile.svg)
 
 # %% id="load"
 
@@ -84,8 +84,8 @@ def zeros(x):
 
 WRONG = {"99.1": {"zeros": zeros}}
 ''',
-    "tile.svg": '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><rect width="9" height="9"/></svg>\n',
 }
+TILE = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><rect width="9" height="9"/></svg>\n'
 
 
 @pytest.fixture
@@ -104,6 +104,7 @@ def checkout(tmp_path: Path) -> Path:
     (lessons / NAME).mkdir()
     for name, text in FILES.items():
         (lessons / NAME / name).write_text(text)
+    (tmp_path / "workshop" / "pictures" / "99_tile.svg").write_text(TILE)
     return tmp_path
 
 
@@ -144,4 +145,4 @@ def test_generator_tests_catalogue_and_copy_find_a_new_lesson(checkout: Path):
     copied = [
         f.relative_to(mine).as_posix() for f in mine.rglob("*") if "99" in str(f.relative_to(mine))
     ]
-    assert sorted(copied) == [f"{NAME}.ipynb", f"lessons/{NAME}", f"lessons/{NAME}/tile.svg"]
+    assert sorted(copied) == [f"{NAME}.ipynb", "pictures/99_tile.svg"]

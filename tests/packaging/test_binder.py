@@ -44,10 +44,10 @@ def test_the_scripts_can_be_run() -> None:
         assert os.access(ROOT / "binder" / name, os.X_OK)
 
 
-def test_start_runs_what_it_is_given_with_one_thread() -> None:
-    words = ["bash", "-c", 'echo "$OMP_NUM_THREADS $OPENBLAS_NUM_THREADS $0"', "a b"]
+def test_start_runs_what_it_is_given_in_the_workshop_with_one_thread() -> None:
+    words = ["bash", "-c", 'echo "$OMP_NUM_THREADS $OPENBLAS_NUM_THREADS $0 ${PWD##*/}"', "a b"]
     outcome = subprocess.run([ROOT / "binder" / "start", *words], capture_output=True, text=True)
-    assert outcome.stdout == "1 1 a b\n"
+    assert outcome.stdout == "1 1 a b workshop\n"
 
 
 def test_the_dev_container_installs_extras_that_exist() -> None:

@@ -16,6 +16,7 @@ import nki_lab
 ROOT = Path(__file__).parents[2]
 EXTENSION = "share/jupyter/labextensions/nki-lab"
 SERVER = "etc/jupyter/jupyter_server_config.d/nki_lab.json"
+SETTINGS = "etc/jupyter/labconfig/default_setting_overrides.d/nki_lab.json"
 
 #: Runs a command of a clean installation and returns what it prints.
 Installed = Callable[..., str]
@@ -55,7 +56,7 @@ def test_the_wheel_holds_the_package_and_the_built_extension_once(wheel: Path) -
     built = {f.relative_to(committed).as_posix() for f in committed.rglob("*") if f.is_file()}
 
     assert {f"{data}/{name}" for name in built | {"install.json"}} <= set(names)
-    assert data.replace(EXTENSION, SERVER) in names
+    assert {data.replace(EXTENSION, file) for file in (SERVER, SETTINGS)} <= set(names)
     assert [name for name in names if "labextension/" in name] == []
     packages = {name.partition("/")[0] for name in names}
     assert packages == {"nki_lab"} | {f"nki_lab-{nki_lab.__version__}.{k}" for k in ("data", "dist-info")}  # fmt: skip

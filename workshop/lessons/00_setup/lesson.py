@@ -10,22 +10,11 @@
 # %% [markdown] id="load-text"
 # ## Load the extension
 #
-# Every notebook starts with this cell. If it fails, it says which Python runs the notebook and how to
-# install nki_lab for that Python.
+# Every notebook starts with this cell. Click into it and press Shift+Enter to run it. If it says that there
+# is no module `nki_lab`, its comment tells you how to install it.
 
 # %% id="load"
 # The cell that every notebook starts with; its text stands in workshop/generate.py.
-
-# %% [markdown] id="doctor-text"
-# ## Is everything here?
-#
-# `%nki_doctor` looks at Python, the packages, JupyterLab's extension and the target, and runs a small
-# kernel. If something that nki_lab needs is missing, it raises an error and says what to do. A `note` is
-# for your information. The lines describe *your* computer, so this is the only cell of the workshop
-# whose output is not stored with the notebook.
-
-# %% id="doctor" tags=["nbval-ignore-output"]
-# %nki_doctor
 
 # %% [markdown] id="target-text"
 # ## Choose a chip
@@ -41,6 +30,17 @@
 
 # %% id="target"
 # %nki_target trn2
+
+# %% [markdown] id="doctor-text"
+# ## Is everything here?
+#
+# `%nki_doctor` looks at Python, the packages, JupyterLab's extension and the target, and runs a small
+# kernel. If something that nki_lab needs is missing, it raises an error and says what to do. A `note` is
+# for your information. The lines describe *your* computer, so this is the only cell of the workshop
+# whose output is not stored with the notebook.
+
+# %% id="doctor" tags=["nbval-ignore-output"]
+# %nki_doctor
 
 # %% [markdown] id="kernel-text"
 # ## Run one kernel
