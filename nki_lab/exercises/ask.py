@@ -103,7 +103,9 @@ def answer(id: str, given: Any, run: Any = None) -> None:
         if choice is None:
             raise _failed(problem, f"{given!r} is not one of the choices", _asked(problem))
         if choice != truth:
-            raise _failed(problem, f"`{choice}` says: {problem.choices[choice]}. The run does not show that")
+            raise _failed(
+                problem, f"`{choice}` says: {problem.choices[choice]}. The run does not show that"
+            )
     elif not _is_number(given):
         raise _failed(problem, f"{given!r} is no number", _asked(problem))
     elif not math.isclose(float(given), float(truth), rel_tol=problem.rtol):

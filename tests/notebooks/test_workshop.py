@@ -81,6 +81,12 @@ def test_solved_notebooks_come_out_the_same_on_another_cpu():
 
 
 @every_notebook
+def test_it_chooses_its_chip_before_anything_names_one(path: Path):
+    _, target, *_ = code_cells(path)
+    assert re.fullmatch(r"%nki_target trn[123]", target.source)
+
+
+@every_notebook
 def test_links_lead_to_files(path: Path):
     for cell in nbformat.read(path, as_version=4).cells:
         if cell.cell_type == "markdown":
