@@ -167,7 +167,8 @@ class _Described:
         kernel = self._kernel
         storage = kernel.storages[number]
         address = (kernel.addresses or {}).get(storage.id)
-        lifetime = kernel.lifetimes.get(storage.id)
+        life = kernel.lifetimes.get(storage.id)
+        given = storage.id in kernel.handed_over
         origin = storage.origin
         if storage.id in self._outputs and origin == "temporary":
             origin = "output"
@@ -180,7 +181,7 @@ class _Described:
             origin=origin,
             on_chip=storage.on_chip,
             address=None if address is None else (address.partition, address.byte),
-            lifetime=None if lifetime is None else (lifetime.first, lifetime.last),
+            lifetime=None if life is None else (life.first, life.last - given),
             place=self.place(storage.stack),
         )
 

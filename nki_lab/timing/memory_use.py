@@ -36,11 +36,12 @@ def sbuf_allocation(timeline: Timeline) -> Mapping[str, Any]:
 def allocations(timeline: Timeline, space: MemoryRegion) -> usage.Allocations:
     """Return every tensor of a memory that is used, from the start of its first to the end of its last access.
 
-    One that starts anew in each pass of a loop is told once per pass.
+    One that starts anew in each pass of a loop is told once per pass. One whose place the last access gives to another
+    tensor ends when that access starts.
     """
     kernel = timeline.execution.kernel
     addresses = kernel.addresses or {}
-    storages, start, end = [], [], []
+    storages, start, end, handed_over = [], [], [], []
     spans = _Spans(timeline)
     for key, life in kernel.lifetimes.items():
         storage = kernel.storages[key]
@@ -49,10 +50,13 @@ def allocations(timeline: Timeline, space: MemoryRegion) -> usage.Allocations:
                 storages.append((storage, addresses[key]))
                 start.append(first)
                 end.append(last)
+                handed_over.append(key in kernel.handed_over)
     start_ns = to_ns(timeline.start[np.array(start, np.intp)])
+    entries = np.array(end, np.intp)
+    ends = np.where(handed_over, timeline.start[entries], timeline.end[entries])
     return usage.Allocations(
         start_ns=start_ns,
-        end_ns=np.maximum(to_ns(timeline.end[np.array(end, np.intp)]), start_ns),
+        end_ns=np.maximum(to_ns(ends), start_ns),
         address=np.array([a.byte for _, a in storages], dtype=np.int64),
         size=np.array([s.row_bytes for s, _ in storages], dtype=np.int64),
         partition=np.array([a.partition for _, a in storages], dtype=np.int64),

@@ -156,7 +156,8 @@ class Tensor:
         origin: "input", "output", "constant" or "temporary".
         on_chip: axis 0 is the partition axis.
         address: first partition and byte within the partition; None where it has none.
-        lifetime: first and last instruction that touch it; None where nothing does.
+        lifetime: first and last instruction that touch it, or the one before the last where that begins another
+            tile in its place; None where nothing touches it.
         place: where it was created.
     """
 

@@ -2,12 +2,15 @@
 
 A tile is in use from its first to its last access. Among free places the least recently used one is taken, so that
 successive temporaries do not make a load wait for the computation before it. Explicit addresses are kept. When
-program order does not fit, instructions are reordered within their dependences so that lifetimes end early.
+that does not fit, results take the places of operands that their instructions read last; when that does not fit
+either, instructions are reordered within their dependences so that lifetimes end early.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
+from types import MappingProxyType
 
 from nki_lab.choices import Choices
 from nki_lab.compiler.passes import compiler_pass
@@ -19,6 +22,7 @@ from nki_lab.compiler.passes.explicit_addresses import (
     overlapping,
 )
 from nki_lab.compiler.passes.free_places import FreePlaces, lowest_places
+from nki_lab.compiler.passes.in_place import heirs, with_heirs
 from nki_lab.compiler.passes.shorten_lifetimes import shorter_lifetimes
 from nki_lab.errors import KernelErrors, NkiError
 from nki_lab.ir.program.lifetimes import Lifetime, peak_of
@@ -29,6 +33,7 @@ from nki_lab.targets.spec import Target
 
 Rounding = Callable[[Storage, Target], tuple[int, int]]  # -> (bytes to take, alignment)
 Places = dict[int, Address]  # by storage
+Heirs = Callable[[], dict[int, int]]  # -> of storages that may take the place of another one, which
 
 
 @compiler_pass()
@@ -81,7 +86,8 @@ def _allocate(kernel: Kernel, options: Choices, space: MemoryRegion) -> Kernel:
     if not any(s.buffer is space for s in kernel.storages):
         return kernel.with_(addresses=before)
     findings = list(kernel.findings)
-    placed = _place(kernel, space)
+    inherited = cache(partial(heirs, kernel, space))
+    placed = _place(kernel, space, inherited)
     if placed is None:
         anew = _in_a_new_order(kernel, (*{kernel.storages[k].buffer for k in before}, space))
         if anew is not None:
@@ -92,7 +98,8 @@ def _allocate(kernel: Kernel, options: Choices, space: MemoryRegion) -> Kernel:
                 kernel,
                 space,
                 _capacity(space, kernel.target),
-                lambda changed: _place(kernel, space, changed) is not None,
+                with_heirs(kernel.lifetimes, inherited()),
+                lambda changed: _place(kernel, space, inherited, changed) is not None,
             )
             if options.capacity == "error":
                 raise error
@@ -139,7 +146,7 @@ def _in_a_new_order(kernel: Kernel, spaces: Iterable[MemoryRegion]) -> tuple[Ker
             continue
         placed: Places = {}
         for space in spaces:
-            places = _place(reordered, space)
+            places = _place(reordered, space, partial(heirs, reordered, space))
             if places is None:
                 break
             placed.update(places)
@@ -149,26 +156,43 @@ def _in_a_new_order(kernel: Kernel, spaces: Iterable[MemoryRegion]) -> tuple[Ker
 
 
 def _place(
-    kernel: Kernel, space: MemoryRegion, changed: Mapping[int, Storage] | None = None
+    kernel: Kernel,
+    space: MemoryRegion,
+    inherited: Heirs,
+    changed: Mapping[int, Storage] | None = None,
 ) -> Places | None:
     """Return an address per used storage, or None where they do not fit in this order of instructions.
 
-    `changed` are storages to take for others, by id, to try what would fit.
+    Args:
+        kernel: the program.
+        space: the memory.
+        inherited: returns which tiles may take whose place; asked where they do not fit side by side.
+        changed: storages to take for others, by id, to try what would fit.
     """
-    lives = kernel.lifetimes
     capacity = _capacity(space, kernel.target)
     fixed, free = _used(kernel, space, changed or {})
     taken = _taken(kernel, fixed)
-    for rounding in _ROUNDINGS[space]:
-        sizes = {s.id: rounding(s, kernel.target) for s in free}
-        if _peak(free, sizes, lives) > capacity:
-            continue
-        places = _least_recently_used(free, sizes, lives, capacity, taken)
-        if places is None:
-            places = _lowest(kernel, fixed, free, sizes, capacity)
-        if places is not None:
-            return {**fixed, **{k: Address(0, byte) for k, byte in places.items()}}
+    for heirs_of in (dict, inherited):
+        for rounding in _ROUNDINGS[space]:
+            sizes = {s.id: rounding(s, kernel.target) for s in free}
+            given = {
+                k: of
+                for k, of in heirs_of().items()
+                if k in sizes and of in sizes and _has_room(sizes[of], sizes[k])
+            }
+            if _peak(free, sizes, with_heirs(kernel.lifetimes, given)) > capacity:
+                continue
+            places = _least_recently_used(free, sizes, kernel.lifetimes, capacity, taken, given)
+            if places is None:
+                places = _lowest(kernel, fixed, free, sizes, capacity, given)
+            if places is not None:
+                return {**fixed, **{k: Address(0, byte) for k, byte in places.items()}}
     return None
+
+
+def _has_room(place: tuple[int, int], wanted: tuple[int, int]) -> bool:
+    """Tell whether a place of some bytes and alignment can be handed over to a tile that wants others."""
+    return wanted[0] <= place[0] and place[1] % wanted[1] == 0
 
 
 def _place_beyond(kernel: Kernel, space: MemoryRegion) -> Places:
@@ -204,10 +228,12 @@ def _lowest(
     free: list[Storage],
     sizes: dict[int, tuple[int, int]],
     capacity: int,
+    given: Mapping[int, int] = MappingProxyType({}),
 ) -> dict[int, int] | None:
     lives = kernel.lifetimes
     reserved = [(a.byte, a.byte + kernel.storages[k].row_bytes, lives[k]) for k, a in fixed.items()]
-    return lowest_places([(s.id, *sizes[s.id], lives[s.id]) for s in free], reserved, capacity)
+    wanted = [(s.id, *sizes[s.id], lives[s.id]) for s in free]
+    return lowest_places(wanted, reserved, capacity, given)
 
 
 def _peak(
@@ -222,9 +248,11 @@ def _least_recently_used(
     lives: dict[int, Lifetime],
     capacity: int,
     taken: list[tuple[int, int]],
+    given: Mapping[int, int] = MappingProxyType({}),
 ) -> dict[int, int] | None:
-    """Walk the program; give each tile the free place that has been free the longest."""
+    """Walk the program; give each tile its legacy, or the free place that has been free the longest."""
     places = FreePlaces(capacity, taken)
+    handed_on = {of: sizes[k][0] for k, of in given.items()}
     result: dict[int, int] = {}
     ending: dict[int, list[int]] = {}
     ends: list[int] = sorted({lives[s.id].last for s in storages})
@@ -233,10 +261,11 @@ def _least_recently_used(
         first, last = lives[s.id]
         while done < len(ends) and ends[done] < first:
             for key in ending.pop(ends[done], ()):
-                places.give_back(result[key], sizes[key][0], ends[done])
+                kept = handed_on.get(key, 0)
+                if kept < sizes[key][0]:
+                    places.give_back(result[key] + kept, sizes[key][0] - kept, ends[done])
             done += 1
-        size, align = sizes[s.id]
-        byte = places.take(size, align)
+        byte = result[given[s.id]] if s.id in given else places.take(*sizes[s.id])
         if byte is None:
             return None
         result[s.id] = byte

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from nki_lab.compiler.passes.fitting import Fits, changes_of_lines, changes_that_fit
 from nki_lab.errors import OverCapacity
-from nki_lab.ir.program.lifetimes import peak_of
+from nki_lab.ir.program.lifetimes import Lifetime, peak_of
 from nki_lab.ir.program.nodes import Kernel
 from nki_lab.ir.tensor.storage import Storage
 from nki_lab.source import Span
@@ -16,13 +16,25 @@ _SHOWN = 10
 _ADVICE = 3
 
 
-def over_capacity(kernel: Kernel, space: MemoryRegion, capacity: int, fits: Fits) -> OverCapacity:
+def over_capacity(
+    kernel: Kernel,
+    space: MemoryRegion,
+    capacity: int,
+    lives: Mapping[int, Lifetime],
+    fits: Fits,
+) -> OverCapacity:
     """Return the error for the moment that needs the most bytes.
 
     Its notes list the largest tiles in use there with bytes, lines and lifetimes; its help names changes to one tile
-    each after which the kernel fits, or else to all tiles of a line, if there are any. `fits` places changed tiles.
+    each after which the kernel fits, or else to all tiles of a line, if there are any.
+
+    Args:
+        kernel: the program.
+        space: the memory.
+        capacity: bytes per partition.
+        lives: the lifetimes to count, by id.
+        fits: places changed tiles.
     """
-    lives = kernel.lifetimes
     used = [kernel.storages[k] for k in lives if kernel.storages[k].buffer is space]
     peak, moment = peak_of((s.row_bytes, *lives[s.id]) for s in used)
     live = [s for s in used if lives[s.id].first <= moment <= lives[s.id].last]
@@ -39,7 +51,9 @@ def over_capacity(kernel: Kernel, space: MemoryRegion, capacity: int, fits: Fits
     excess = peak - capacity
     how = f"{excess:,} too many" if excess > 0 else "they fit in sum, but not side by side"
     advice = (
-        [*changes_that_fit(kernel, used, live[:_SHOWN], moment, capacity)] if excess > 0 else []
+        [*changes_that_fit(kernel, lives, used, live[:_SHOWN], moment, capacity)]
+        if excess > 0
+        else []
     )
     if not advice:
         advice = [*changes_of_lines(kernel, used, live, capacity - peak, fits)]

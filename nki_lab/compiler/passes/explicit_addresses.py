@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from functools import cache, partial
 from heapq import heappop, heappush
 
+from nki_lab.compiler.passes.in_place import heirs
 from nki_lab.errors import AddressConflict, NkiError
 from nki_lab.ir.program.nodes import Kernel
 from nki_lab.ir.tensor.storage import Address, Storage
@@ -34,8 +36,12 @@ def address_errors(kernel: Kernel, space: MemoryRegion, pairs: list[Pair]) -> li
 
 
 def overlapping(kernel: Kernel, fixed: dict[int, Address]) -> list[Pair]:
-    """Return the pairs of storages at `fixed` addresses that share bytes while both are in use."""
+    """Return the pairs of storages at `fixed` addresses that share bytes while both are in use.
+
+    A result that takes exactly the place of an operand in the last instruction that reads it shares nothing.
+    """
     lives = kernel.lifetimes
+    given = cache(partial(heirs, kernel))
     longest = max((kernel.storages[k].row_bytes for k in fixed), default=0)
     pairs: list[Pair] = []
     active: list[tuple[int, int]] = []  # (first byte, storage), in order
@@ -48,7 +54,16 @@ def overlapping(kernel: Kernel, fixed: dict[int, Address]) -> list[Pair]:
         start = bisect_left(active, (byte - longest, 0))
         stop = bisect_left(active, (byte + kernel.storages[k].row_bytes, 0))
         near = sorted(key for _, key in active[start:stop])
-        pairs += [(a, k) for a in near if share_bytes(kernel.storages[a], kernel.storages[k])]
+        pairs += [
+            (a, k)
+            for a in near
+            if share_bytes(kernel.storages[a], kernel.storages[k])
+            and not (
+                lives[a].last == lives[k].first
+                and fixed[a] == fixed[k]
+                and given(kernel.storages[k].buffer).get(k) == a
+            )
+        ]
         insort(active, (byte, k))
         heappush(ends, (lives[k].last, (byte, k)))
     return pairs

@@ -9,7 +9,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from nki_lab.ir.program.lifetimes import Use, peak_of
+from nki_lab.ir.program.lifetimes import Lifetime, Use, peak_of
 from nki_lab.ir.program.nodes import Kernel
 from nki_lab.ir.tensor.storage import Storage
 from nki_lab.source import Span
@@ -22,17 +22,24 @@ _LINES = 4  # looked at: those with the most bytes
 
 
 def changes_that_fit(
-    kernel: Kernel, used: Sequence[Storage], live: Sequence[Storage], moment: int, capacity: int
+    kernel: Kernel,
+    lives: Mapping[int, Lifetime],
+    used: Sequence[Storage],
+    live: Sequence[Storage],
+    moment: int,
+    capacity: int,
 ) -> Iterator[str]:
     """Yield changes after which the tiles fit, those first that cost least.
 
     Args:
+        kernel: the program.
+        lives: the lifetimes to count, by id.
         used: every tile of the memory.
         live: those to change: some of the tiles in use at the worst moment, the largest first.
         moment: position of the instruction where most bytes are in use.
         capacity: bytes per partition.
     """
-    uses = {s.id: [(s.row_bytes, *kernel.lifetimes[s.id])] for s in used}
+    uses = {s.id: [(s.row_bytes, *lives[s.id])] for s in used}
     if not kernel.has_loops:  # there a tile may be in use during all of a loop's body
         yield from _later_loads(kernel, uses, live, moment, capacity)
     if any(s.buffer is not SBUF for s in used):
@@ -44,7 +51,7 @@ def changes_that_fit(
             continue
         told.add(s.stack)
         if s.dtype.is_float and s.dtype.itemsize == 4:
-            halved = {t.id: [(-(-t.row_bytes // 2), *kernel.lifetimes[t.id])] for t in twins}
+            halved = {t.id: [(-(-t.row_bytes // 2), *lives[t.id])] for t in twins}
             if _peak({**uses, **halved}) <= capacity:
                 yield f"make {_tiles(s, twins)} bfloat16"
     for s in live:
@@ -53,7 +60,7 @@ def changes_that_fit(
         )
         room = capacity - sum(size for size, first, last in others if first <= moment <= last)
         elements = room // s.dtype.itemsize
-        smaller = {s.id: [(elements * s.dtype.itemsize, *kernel.lifetimes[s.id])]}
+        smaller = {s.id: [(elements * s.dtype.itemsize, *lives[s.id])]}
         if elements > 0 and _peak({**uses, **smaller}) <= capacity:
             now = s.row_bytes // s.dtype.itemsize
             yield f"give `{s.name}` at most {elements:,} elements per partition instead of {now:,}"

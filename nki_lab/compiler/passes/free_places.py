@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from nki_lab.ir.program.lifetimes import Lifetime
 
@@ -93,6 +94,7 @@ def lowest_places(
     wanted: Sequence[tuple[int, int, int, Lifetime]],
     reserved: Sequence[tuple[int, int, Lifetime]],
     capacity: int,
+    heirs: Mapping[int, int] = MappingProxyType({}),
 ) -> dict[int, int] | None:
     """Place tiles as low as possible, around what is in use at the same time.
 
@@ -100,6 +102,7 @@ def lowest_places(
         wanted: (key, bytes, alignment, lifetime), in order of first use.
         reserved: (first byte, end byte, lifetime) of what is placed already.
         capacity: bytes of the memory.
+        heirs: key -> key of what hands its place over in the first use, where that is not reserved for later.
 
     Returns:
         Key -> first byte, or None where they do not fit this way.
@@ -108,10 +111,13 @@ def lowest_places(
     active: list[tuple[int, int, int]] = []  # (first byte, end byte, last use)
     for key, size, align, life in wanted:
         active = [a for a in active if a[2] >= life.first]
-        blocked = sorted(
-            [(a, b) for a, b, _ in active]
-            + [(a, b) for a, b, r in reserved if r.first <= life.last and r.last >= life.first]
-        )
+        later = [(a, b) for a, b, r in reserved if r.first <= life.last and r.last >= life.first]
+        blocked = sorted([(a, b) for a, b, _ in active] + later)
+        start = result[heirs[key]] if key in heirs else 0
+        if key in heirs and not any(a < start + size and start < b for a, b in later):
+            result[key] = start
+            active.append((start, start + size, life.last))
+            continue
         start = 0
         for low, high in blocked:
             if high <= start:

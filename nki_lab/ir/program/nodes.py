@@ -189,6 +189,20 @@ class Kernel:
         # What is read before it is written shows what an earlier pass left.
         return {s.id: s.loop for s in self.storages if s.loop and s.id not in self.poisoned}
 
+    @cached_property
+    def handed_over(self) -> frozenset[int]:
+        """Ids of the tiles whose last instruction begins another one in their place, after allocation."""
+        placed = [
+            (k, (self.storages[k].buffer, address), self.lifetimes[k])
+            for k, address in (self.addresses or {}).items()
+        ]
+        begins = {(place, life.first) for _, place, life in placed}
+        return frozenset(
+            k
+            for k, place, life in placed
+            if life.first < life.last and (place, life.last) in begins
+        )
+
     def starts_anew(self, storage: Storage) -> bool:
         """Tell whether a tensor has no value that lives from one pass of its loop to the next."""
         return storage.id in self._anew
