@@ -11,6 +11,7 @@ from nki_lab.ir.building.builder import current
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.copies import memset, tensor_copy, tensor_copy_predicated
 from nki_lab.isa.elementwise import tensor_scalar
+from nki_lab.isa.gather import nc_stream_shuffle
 from nki_lab.isa.matmul import nc_matmul
 from nki_lab.isa.operators import OPS
 from nki_lab.isa.transpose import nc_transpose
@@ -18,7 +19,6 @@ from nki_lab.language.memory import copy
 from nki_lab.language.operands import (
     FLOAT32,
     new_tile,
-    not_modelled,
     on_chip,
     result_like,
     same_shape,
@@ -27,6 +27,8 @@ from nki_lab.targets.spaces import PSUM, SBUF
 
 # A product with one is exact in these.
 _MULTIPLIED = ("float32", "bfloat16", "float16")
+# Partitions among which one instruction moves rows (nki/api/nki/isa/__init__.py:2052).
+_SHUFFLED = 32
 
 
 def matmul(x: NkiTensor, y: NkiTensor, transpose_x: bool = False) -> NkiTensor:
@@ -87,8 +89,8 @@ def broadcast_to(x: NkiTensor, shape: Sequence[int], dtype: DType | None = None)
     Args:
         x: a tile.
         shape: as many axes as `x`; each equal to that of `x`, or `x` has size 1 there. With the shape of `x` the
-            tile itself is returned, or a copy where `dtype` differs. Repeating the partition axis takes the Tensor
-            engine, which multiplies floats only.
+            tile itself is returned, or a copy where `dtype` differs. Repeating the partition axis takes a product
+            of the Tensor engine for float32, bfloat16 and float16, and shuffles of 32 partitions for other dtypes.
         dtype: of the result; by default that of `x`.
     """
     on_chip("broadcast_to", "x", x)
@@ -110,15 +112,16 @@ def broadcast_to(x: NkiTensor, shape: Sequence[int], dtype: DType | None = None)
 
 
 def _repeat_row(x: NkiTensor, shape: tuple[int, ...], dtype: DType | None) -> NkiTensor:
-    """Repeat the only partition of `x`: a column of ones times the row."""
-    if x.dtype not in _MULTIPLIED:
-        raise not_modelled(
-            "broadcast_to",
-            f"repeating the partition axis of {x.dtype} tiles is",
-            "cast the tile to float32 first, or load it from HBM once per partition",
-        )
-    result = new_tile(shape, x.dtype if dtype is None else dtype)
+    """Repeat the only partition of `x`: a column of ones times the row, or shuffles, which keep all bits."""
     row = copy(x).reshape((1, x.free_size))
+    if x.dtype not in _MULTIPLIED:
+        repeated = new_tile(shape, x.dtype)
+        rows = repeated.reshape((shape[0], x.free_size))
+        for start in range(0, shape[0], _SHUFFLED):
+            part = rows[start : min(start + _SHUFFLED, shape[0])]
+            nc_stream_shuffle(dst=part, src=row, shuffle_mask=[0] * _SHUFFLED)
+        return repeated if dtype in (None, x.dtype) else copy(repeated, dtype)
+    result = new_tile(shape, x.dtype if dtype is None else dtype)
     ones = new_tile((1, shape[0]), x.dtype, name="ones")
     memset(dst=ones, value=1.0)
     rows = result.reshape((shape[0], x.free_size))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import nki_lab.language as nl
-from nki_lab.errors import NotModelled, RuleBroken, ViewError, WrongOperand
+from nki_lab.errors import RuleBroken, ViewError, WrongOperand
 from tests.language.evaluate import error_against, evaluate, run_kernel, stored
 
 RNG = np.random.default_rng(5)
@@ -99,11 +99,21 @@ def test_broadcast_to_the_same_shape_is_the_tile_itself():
     assert np.array_equal(result, A.astype(ml_dtypes.bfloat16))
 
 
-def test_integers_repeat_along_free_axes_only():
-    x = RNG.integers(-(2**31), 2**31, (24, 1), np.int32)
-    assert np.array_equal(evaluate(lambda t: nl.broadcast_to(t, (24, 9)), x), np.repeat(x, 9, 1))
-    with pytest.raises(NotModelled, match="partition axis of int32"):
-        evaluate(lambda t: nl.broadcast_to(t[0:1], (24, 1)), x)
+@pytest.mark.parametrize(("shape", "wanted"), SHAPES, ids=str)
+@pytest.mark.parametrize(
+    "dtype", [np.int8, np.uint8, np.int16, np.int32, np.uint32, ml_dtypes.float8_e5m2]
+)
+def test_broadcast_to_keeps_every_bit(shape, wanted, dtype):
+    x = RNG.integers(0, 256, (*shape, np.dtype(dtype).itemsize), np.uint8).view(dtype)[..., 0]
+    result = evaluate(lambda t: nl.broadcast_to(t, wanted), x)
+    assert result.dtype == dtype
+    assert np.array_equal(result.view(np.uint8), np.broadcast_to(x, wanted).copy().view(np.uint8))
+
+
+def test_broadcast_to_casts_integers_after_repeating_them():
+    x = RNG.integers(-100, 100, (24, 40), np.int32)
+    result = evaluate(lambda t: nl.broadcast_to(t[0:1, 3:9], (24, 6), dtype=nl.float32), x)
+    assert np.array_equal(result, np.broadcast_to(x[0:1, 3:9], (24, 6)).astype(np.float32))
 
 
 def test_where_chooses_and_is_not_arithmetic():
