@@ -118,8 +118,8 @@ def _repeat_row(x: NkiTensor, shape: tuple[int, ...], dtype: DType | None) -> Nk
         repeated = new_tile(shape, x.dtype)
         rows = repeated.reshape((shape[0], x.free_size))
         for start in range(0, shape[0], _SHUFFLED):
-            part = rows[start : min(start + _SHUFFLED, shape[0])]
-            nc_stream_shuffle(dst=part, src=row, shuffle_mask=[0] * _SHUFFLED)
+            group = rows[start : min(start + _SHUFFLED, shape[0])]
+            nc_stream_shuffle(dst=group, src=row, shuffle_mask=[0] * _SHUFFLED)
         return repeated if dtype in (None, x.dtype) else copy(repeated, dtype)
     result = new_tile(shape, x.dtype if dtype is None else dtype)
     ones = new_tile((1, shape[0]), x.dtype, name="ones")
