@@ -1,4 +1,4 @@
-// Which multiplier of the array works on what at a moment?  Pure functions, without a browser.
+// The work of the Tensor engine's array at each step: which multiplier works on what.  Pure functions, without a browser.
 //
 // stationary [K, M] is loaded first, so many columns a step; then column n of moving [K, N] enters row k of the array at
 // step load + n + k, and meets column m of the array m steps later.  A sum leaves column m at the bottom after row K - 1.

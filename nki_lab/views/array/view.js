@@ -1,4 +1,4 @@
-// How does the Tensor engine multiply?  Weights are loaded, rows stream through, sums arrive in PSUM.
+// Shows how the Tensor engine multiplies: weights are loaded, rows stream through, sums arrive in PSUM.
 
 import { Steps } from "./steps.js";
 import { Canvas, fit } from "../../widgets/static/canvas.js";

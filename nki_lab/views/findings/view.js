@@ -1,4 +1,4 @@
-// What should the author know, and where in the kernel is it?
+// Lists what the author should know, each with its line of the kernel.
 
 import { button, choice, fill, make, sourceLine } from "../../widgets/static/elements.js";
 import { number } from "../../widgets/static/words.js";

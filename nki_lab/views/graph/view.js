@@ -1,4 +1,4 @@
-// Which instruction hands values to which?  A drawing in layers, from left to right or from top to bottom.
+// Draws which instruction hands values to which, in layers from left to right or from top to bottom.
 
 import { button, choice, drawn, fill, make, sourceLine, uniqueNumber } from "../../widgets/static/elements.js";
 import { number } from "../../widgets/static/words.js";

@@ -1,4 +1,4 @@
-// Which lines of a program are listed, and what is in a line?  Pure functions, without a browser.
+// The lines of a program that are listed, and the parts of a line.  Pure functions, without a browser.
 
 export const GAP = "gap";
 const AROUND = 2;

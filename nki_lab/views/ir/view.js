@@ -1,4 +1,4 @@
-// What did each pass make of the program?
+// Shows the program after each pass, and what the pass changed.
 
 import { button, choice, copyText, fill, make, notice, sourceLine } from "../../widgets/static/elements.js";
 import { declarations, GAP, partsOf, rowsOf } from "./rows.js";

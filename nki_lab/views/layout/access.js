@@ -1,4 +1,4 @@
-// Which elements does each operand of an instruction read and write?
+// Draws the elements that each operand of an instruction reads and writes.
 
 import { boxCovers, boxParts } from "./boxes.js";
 import { Canvas, navigate, fit } from "../../widgets/static/canvas.js";

@@ -1,4 +1,4 @@
-// Which slices cover a byte of a tensor?  Pure functions over the boxes of `layout_model.py`.
+// Finds the slices that cover a byte of a tensor.  Pure functions over the boxes of `layout_model.py`.
 //
 // A box is seven numbers: row, rows, row step, first byte, elements, step and size of one in bytes.
 

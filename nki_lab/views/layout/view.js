@@ -1,4 +1,4 @@
-// Which part of a tensor does each instruction touch, and what does it hold?  Partitions down, bytes across.
+// Shows the part of a tensor that each instruction touches, and its values.  Partitions down, bytes across.
 
 import { Accesses, address } from "./access.js";
 import { boxParts, slicesAt } from "./boxes.js";

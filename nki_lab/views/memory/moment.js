@@ -1,4 +1,4 @@
-// Which tile owns which bytes of SBUF and PSUM at one moment?  Partitions down, addresses across.
+// Shows which tile owns which bytes of SBUF and PSUM at one moment.  Partitions down, addresses across.
 
 import { Canvas, navigate, fit } from "../../widgets/static/canvas.js";
 import { fill, make } from "../../widgets/static/elements.js";

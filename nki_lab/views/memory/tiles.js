@@ -1,4 +1,4 @@
-// Which tiles of an on-chip memory are in use, and which bytes do they leave?  Pure functions over columns.
+// Finds the tiles of an on-chip memory that are in use, and the bytes they leave free.  Pure functions over columns.
 
 /** Return the tiles of one memory, from the columns of `memory_model.py`. */
 export function tilesOf(memory, count, arrays) {

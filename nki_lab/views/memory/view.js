@@ -1,4 +1,4 @@
-// Who occupies which bytes of SBUF and PSUM, from which instruction to which?
+// Shows the tiles of SBUF and PSUM over the program: their bytes, and the instructions from first to last use.
 
 import { Canvas, navigate, fit } from "../../widgets/static/canvas.js";
 import { button, choice, fill, make, notice, sourceLine } from "../../widgets/static/elements.js";

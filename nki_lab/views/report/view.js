@@ -1,4 +1,4 @@
-// What does the run come to?  Figures, engines, the costliest lines, and what the author should know.
+// Shows the report of a run: figures, engines, the costliest lines, and what the author should know.
 
 import { fill, make, sourceLine, table } from "../../widgets/static/elements.js";
 import { number, percent } from "../../widgets/static/words.js";

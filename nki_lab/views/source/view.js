@@ -1,4 +1,4 @@
-// What does each line of the kernel cost?  The author's text with a column of heat.
+// Shows the author's text with the cost of each line as a column of heat.
 
 import { choice, fill, make, notice, button } from "../../widgets/static/elements.js";
 import { LongList } from "../../widgets/static/list.js";

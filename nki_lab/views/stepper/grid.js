@@ -1,4 +1,4 @@
-// What does an operand hold?  A table of a few values, a picture of many.
+// Shows the values of an operand: a table of a few, a picture of many.
 
 import { fill, make } from "../../widgets/static/elements.js";
 import { heatColour, valueText } from "../../widgets/static/heat.js";

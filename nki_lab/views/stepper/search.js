@@ -1,4 +1,4 @@
-// Which executed instruction is meant?  Pure functions over columns, without a browser.
+// Finds an executed instruction by line, tensor or number.  Pure functions over columns, without a browser.
 //
 // `order` holds per executed instruction its position in the program, `line` per position a number into the
 // author's lines (0 for none), and the touches which tensor each position reads or writes.

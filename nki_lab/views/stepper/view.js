@@ -1,4 +1,4 @@
-// What did every operand hold before and after each executed instruction?  Forward, back, and to where it matters.
+// Shows the values of every operand before and after each executed instruction; goes forward, back, and to events.
 
 import { button, choice, fill, make, notice, sourceLine } from "../../widgets/static/elements.js";
 import { Grid, factsOf } from "./grid.js";

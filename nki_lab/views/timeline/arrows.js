@@ -1,4 +1,4 @@
-// How are dependences and the critical path drawn as arrows between events?
+// Draws dependences and the critical path as arrows between events.
 
 const MOST_STEPS = 300;
 /** Line of each kind of dependence: values handed over are solid. */

@@ -1,4 +1,4 @@
-// What lies in a box of time and tracks, and how is it written as CSV?  Without a browser.
+// Sums up a box of time and tracks, and writes it as CSV.  Without a browser.
 
 import { overlapping } from "./search.js";
 

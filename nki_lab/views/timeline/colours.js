@@ -1,4 +1,4 @@
-// Which colour has an event, and what does it mean?
+// Chooses the colour of an event, and explains the colours.
 
 import { choice, fill, make } from "../../widgets/static/elements.js";
 import { focusOn } from "./focus.js";

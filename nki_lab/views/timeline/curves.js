@@ -1,4 +1,4 @@
-// How are curves drawn under the tracks of a timeline, and which value has one at a moment?
+// Draws curves under the tracks of a timeline, and finds the value of one at a moment.
 
 import { FONT, fit } from "../../widgets/static/canvas.js";
 

@@ -1,4 +1,4 @@
-// What is told of one event of a timeline, and of a box of events?
+// Describes one event of a timeline, or a box of events.
 
 import { button, copyText, make, table } from "../../widgets/static/elements.js";
 import { busyTime } from "./search.js";

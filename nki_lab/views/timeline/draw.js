@@ -1,4 +1,4 @@
-// How is a timeline painted?  Geometry of the rows, the axis, and events at any zoom.
+// Paints a timeline: geometry of the rows, the axis, and events at any zoom.
 
 import { FONT, fit } from "../../widgets/static/canvas.js";
 import { ticks } from "../../widgets/static/range.js";

@@ -1,4 +1,4 @@
-// Which events stand out: those that a query finds, those of a line, those on the critical path?  Without a browser.
+// Finds the events that stand out: those of a query, of a line, of the critical path.  Without a browser.
 
 const UNITS = { ns: 1, us: 1e3, "µs": 1e3, ms: 1e6, s: 1e9 };
 const LIMIT = /^([<>]=?)(\d+(?:\.\d+)?)(ns|us|µs|ms|s)?$/i;

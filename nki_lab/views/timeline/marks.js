@@ -1,4 +1,4 @@
-// Which moments has somebody marked, and how far are they apart?
+// Keeps the moments that were marked, and the time between them.
 
 import { button, fill, make } from "../../widgets/static/elements.js";
 import { duration, time } from "../../widgets/static/words.js";

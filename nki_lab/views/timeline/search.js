@@ -1,4 +1,4 @@
-// Which events lie in a span of time?  Pure functions over columns, without a browser.
+// Finds the events in a span of time.  Pure functions over columns, without a browser.
 //
 // Events of one lane are the positions [lo, hi) of `start` and `duration`; they are sorted by start
 // and do not overlap, so their ends are sorted too.

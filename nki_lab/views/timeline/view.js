@@ -1,4 +1,4 @@
-// What happens on which engine and DMA queue, and when?
+// Shows what happens on each engine and DMA queue over time.
 
 import { Canvas, navigate } from "../../widgets/static/canvas.js";
 import { button, choice, fill, make, notice, sourceLine } from "../../widgets/static/elements.js";

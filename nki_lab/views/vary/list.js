@@ -1,4 +1,4 @@
-// Which variants of a kernel were timed, and how do they compare?  Bars for the eye, a table for the rest.
+// Lists the variants of a kernel that were timed: bars to compare them, and a table of their figures.
 
 import { button, drawn, fill, make, table } from "../../widgets/static/elements.js";
 import { bytes, number, percent, time } from "../../widgets/static/words.js";

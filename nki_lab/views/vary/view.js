@@ -1,4 +1,4 @@
-// How long does the kernel take with other values of its parameters?  Sliders, and the timeline of what they say.
+// Times the kernel with other values of its parameters: sliders, and the timeline of the chosen values.
 
 import { button, choice, fill, make, notice } from "../../widgets/static/elements.js";
 import { within } from "../../widgets/static/parts.js";

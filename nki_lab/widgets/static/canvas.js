@@ -1,4 +1,4 @@
-// How does a drawing keep its size, and how is it zoomed and moved with mouse and keyboard?
+// A drawing that keeps its size, and is zoomed and moved with mouse and keyboard.
 
 import { fill, make } from "./elements.js";
 

@@ -1,4 +1,4 @@
-// How are elements made?  Text from users only ever becomes text nodes, never markup.
+// Makes elements.  Text from users only ever becomes text nodes, never markup.
 
 /** Return an element; `facts` are properties, attributes, a `class`, or `on...` functions. */
 export function make(tag, facts = {}, ...children) {

@@ -1,4 +1,4 @@
-// Which colour stands for a value, and which part of a tensor is in the window?  Pure functions, without a browser.
+// The colour of a value, and the part of a tensor in the window.  Pure functions, without a browser.
 
 /** Return [r, g, b] for t in -1..1; `stops` are five colours #rrggbb from the lowest over zero to the highest. */
 export function heatColour(stops, t) {

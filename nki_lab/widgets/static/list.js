@@ -1,4 +1,4 @@
-// How are a hundred thousand lines shown without a hundred thousand elements?  Only those in sight exist.
+// A list of any length: only the lines in sight have elements.
 
 import { fill, make } from "./elements.js";
 

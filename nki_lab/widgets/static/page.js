@@ -1,4 +1,4 @@
-// How does a saved page show its run?  Its data stands in the page itself; there is no kernel to ask.
+// Gives a saved page its data, which stands in the page itself: there is no kernel to ask.
 
 const bytesOf = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 

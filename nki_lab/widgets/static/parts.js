@@ -1,4 +1,4 @@
-// How does data come from the kernel?  Small parts lie in the widget's state; others are asked for.
+// Gets data from the kernel.  Small parts are in the widget's state; the others are requested.
 //
 // A part is a compressed block that `widgets/packing.py` describes.  Python objects arrive as `meta`,
 // columns as typed arrays.

@@ -1,4 +1,4 @@
-// Which part of an axis is in view?  Zooming and panning, without a browser.
+// The part of an axis that is in view: zooming and panning, without a browser.
 
 export class Range {
   /** An axis from `first` to `last`, of which at least `least` stays in view. */

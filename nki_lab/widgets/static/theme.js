@@ -1,4 +1,4 @@
-// Is the page light or dark, and which colours follow from that?
+// Tells whether the page is light or dark, and gives the colours that follow.
 
 import { heatColour } from "./heat.js";
 

@@ -1,4 +1,4 @@
-// What values does a tensor hold?  A heat map that stretches over the drawing, and their spread.
+// Shows the values of a tensor: a heat map that fills the drawing, and their distribution.
 
 import { fill, make } from "./elements.js";
 import { heatColour, valueText } from "./heat.js";

@@ -1,4 +1,4 @@
-// How do the views of a run stand beside each other?  Tabs, the theme, and links between them.
+// Arranges the views of a run: tabs, the theme, and links between views.
 
 import { fill, make, notice, uniqueNumber } from "./elements.js";
 import { Source } from "./parts.js";

@@ -1,4 +1,4 @@
-// How are times, sizes and shares written?  The same way everywhere.
+// Writes times, sizes and shares, the same way everywhere.
 
 export function number(value) {
   return Math.round(value).toLocaleString("en-US");

@@ -1,4 +1,4 @@
-// Do the closed formulas for the array agree with counting every multiplier?
+// Tests that the closed formulas for the array agree with counting every multiplier.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

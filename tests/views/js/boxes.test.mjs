@@ -1,4 +1,4 @@
-// Which bytes does a box cover, and is everything of it drawn?
+// Tests which bytes a box covers, and that all of it is drawn.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-// Do edges go through their points, and is everything that depends on a node found?
+// Tests that edges go through their points, and that everything that depends on a node is found.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-// Which lines are listed with which filters, and are names of tensors told apart from other text?
+// Tests which lines each filter lists, and that names of tensors are told from other text.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-// Does the search for events in a span of time find exactly those a plain loop finds?
+// Tests that the search for events in a span of time finds exactly those that a plain loop finds.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-// Is the next step the right one, and is a block of a picture what it stands for?
+// Tests that the next step is the right one, and that a block of a picture is what it stands for.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

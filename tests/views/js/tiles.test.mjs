@@ -1,4 +1,4 @@
-// Who owns which bytes at a moment, and what is free?
+// Tests which tile owns which bytes at a moment, and which bytes are free.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-// Do the sums over a box count every nanosecond once, and does its CSV say what was in it?
+// Tests that the sums over a box count every nanosecond once, and that its CSV says what was in it.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-// Which value has a curve at a moment, and is a closer look asked for where it is coarse?
+// Tests the value of a curve at a moment, and that a closer look is requested where it is coarse.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

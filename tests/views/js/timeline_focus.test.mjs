@@ -1,4 +1,4 @@
-// Do queries find exactly the events that fit, and does stepping visit each of them in the order of time?
+// Tests that queries find exactly the events that fit, and that stepping visits them in the order of time.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

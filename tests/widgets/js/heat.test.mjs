@@ -1,4 +1,4 @@
-// Do colours follow values, and are indices those of row-major order and of strides?
+// Tests that colours follow values, and that indices are those of row-major order and of strides.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

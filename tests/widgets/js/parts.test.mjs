@@ -1,4 +1,4 @@
-// Does data arrive as Python packed it, in order, and what happens when the kernel says nothing?
+// Tests that data arrives in order and as Python packed it, also when the kernel does not answer.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-// Does an axis stay within its ends, and do zooming and its marks keep their place?
+// Tests that an axis stays within its ends, and that zooming and its marks keep their place.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
