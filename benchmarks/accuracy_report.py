@@ -16,7 +16,7 @@ from benchmarks.published import TARGETS, Row
 from benchmarks.scoring import Answer, busy_of, key_of, why_not
 from nki_lab.targets import get_target
 
-#: Rows whose errors are held to a bar of their own: (kernel, metric), regular expressions.
+#: Rows whose errors are held to a separate bar: (kernel, metric), regular expressions.
 NAMED = (
     ("kernel_optimization_v[23]_.*", "latency"),
     ("NKIBench (bmm|adamw|silu)", "latency_mean"),

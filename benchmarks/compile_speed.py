@@ -5,7 +5,7 @@ python -m benchmarks.compile_speed                  # 1e3, 1e4 and 1e5 instructi
 python -m benchmarks.compile_speed 10000 1000000    # the sizes named; a million takes a minute
 python -m benchmarks.compile_speed passes 10000     # what each pass takes, at one size
 
-Times are CPU times of one core, the best of some runs in a process of its own per row, so that neither a busy machine
+Times are CPU times of one core, the best of some runs in a new process per row, so that neither a busy machine
 nor the row before counts.
 """
 
@@ -104,7 +104,7 @@ def _peak_mb() -> float:
 
 
 def _row(size: int, way: str) -> Row:
-    """Do the same in a process of its own."""
+    """Do the same in a new process."""
     command = [sys.executable, "-m", "benchmarks.compile_speed", "measure", str(size), way]
     return Row(*json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
 

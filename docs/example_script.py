@@ -180,7 +180,7 @@ class _Script:
     def _store(self, source: str, shape: tuple[int, ...], dtype: DType) -> None:
         if dtype.kind == "packed":
             source, dtype = f"{source}.view(nl.{dtype.np.name})", DTYPES[dtype.np.name]
-        if self.cores > 1:  # each core has a result of its own
+        if self.cores > 1:  # each core has its own result
             result = self._result((self.cores, *shape), dtype)
             self.body.append(f"nl.store({result}[nl.program_id(0)], {source})")
         else:

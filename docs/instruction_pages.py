@@ -46,7 +46,7 @@ def instruction_pages() -> Iterator[tuple[str, str]]:
     text = (
         "One page per instruction: signature, operands, a kernel that uses it (a test runs each of them), the rules"
         " that it is checked by, and what it costs on each chip. `nki-lab explain NAME` and `%nki_explain NAME` print"
-        " the same but for the kernel.\n"
+        " the same except for the kernel.\n"
     )
     hidden = contents(row.name for row in rows()).replace(":maxdepth: 1", ":hidden:")
     yield "instructions/index.md", page("Instructions", text, *lists, hidden)

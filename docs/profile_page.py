@@ -54,7 +54,7 @@ follows the published schema; no folder of a device was at hand to try.
 
 An instruction knows the values of the loop variables around it, such as `i=3, j=0`: of every `for` and comprehension in
 each function of its call stack, whatever it loops over, and of device loops. They are read by running the kernel's
-Python once more, without output, when one of the tables about them is asked for. Values that are no whole numbers, or
+Python once more, without output, when one of the tables about them is needed. Values that are not whole numbers, or
 that only the device knows, are null. All are null for a kernel that was loaded from a file, and where the kernel has
 changed since it ran (a global it reads, an object it was given).
 
@@ -102,7 +102,7 @@ def _absent() -> list[str]:
 #: Table -> what one row of it is.
 ROWS: dict[str, str] = {
     "Instruction": "one micro-operation on an engine, one load of an activation table, or the instruction that issues a"
-    " transfer; every pass of a device loop has rows of its own",
+    " transfer; every pass of a device loop has its own rows",
     "DmaPacketAggregated": "one DMA transfer, from its first byte to its last",
     "DmaPacket": "one descriptor of a transfer, on the DMA engine that serves it",
     "Flow": "one dependence: what had to end before something could begin",

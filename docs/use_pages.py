@@ -144,7 +144,7 @@ def glossary_page() -> str:
     default = get_target(TARGET.default)
     parts = [f"Numbers are those of `{default.name}`.\n"]
     for term in sorted(TERMS, key=lambda term: term.names[0]):
-        if not term.names[0].startswith("%"):  # magics have a page of their own
+        if not term.names[0].startswith("%"):  # magics have a page to themselves
             parts += [f"## {escaped(term.names[0])}\n", prose(term.text)]
             rest = explain(term.names[0], default).partition(term.text)[2].strip()
             parts += [fence(rest)] if rest else []

@@ -3,7 +3,7 @@
 A *place* is `(code object, instruction offset)`: cheap to take while a kernel is traced, and turned
 into file, line and columns only when somebody looks (`Span.of`). A cell of a notebook and a file on
 disk are both `linecache` entries, so one look-up serves both. Where there is no code object (a line
-that is no Python, an option of a magic) a `Span` itself is the place.
+that is not Python, an option of a magic) a `Span` itself is the place.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class Span:
     def narrowed(self, blame: Blame) -> Span:
         """Return the span of the first blamed argument that the call in this span writes out.
 
-        Where the text is no plain call of that function (another name for it, `*args`), this is the whole span.
+        Where the text is not a plain call of that function (another name for it, `*args`), this is the whole span.
         """
         text = self.covered
         try:
@@ -272,7 +272,7 @@ def printable(text: str, keep: str = "") -> str:
     """Return a text as one line that no terminal obeys and no table breaks at.
 
     Control characters, ends of lines, marks that turn the direction of writing, characters that cannot be seen and
-    halves of characters are written as Python writes them in a string, but for those in `keep`.
+    halves of characters are written as Python writes them in a string, except those in `keep`.
     """
     if text.isprintable():
         return text

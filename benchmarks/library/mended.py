@@ -1,6 +1,6 @@
 """Imports two files of nki-library that were published half edited.
 
-core/mlp/mlp.py of d2ad3a5 closes the docstring of `mlp` before half of it is repeated: it is no Python. Here the first
+core/mlp/mlp.py of d2ad3a5 closes the docstring of `mlp` before half of it is repeated: it is not Python. Here the first
 closing quotes are taken for a blank line, so that the repetition is part of the docstring. core/mlp/mlp_tkg/mlp_tkg.py
 uses two names that it does not import; here they are the ones that other files import. Nothing else is touched.
 """

@@ -33,7 +33,7 @@ from nki_lab.api import isa as nisa
 
 
 def separate(q, k, v):
-    """Attend with a pass of its own for the sums."""
+    """Attend with a separate pass for the sums."""
     return _through_hbm(q, k, v, fused=False)
 
 

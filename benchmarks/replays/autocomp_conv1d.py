@@ -5,7 +5,7 @@ weights, one zero on either side of a row; the result has the shape of the image
 time. In all versions each column of a result takes two instructions: multiply three columns of the image by the
 weights, and sum the product along the free axis.
 
-- all_at_once: every image, all weights and every result have a place in SBUF of their own, cleared by a memset; images
+- all_at_once: every image, all weights and every result have their own place in SBUF, cleared by a memset; images
   and weights are loaded first, results are stored last. Three published versions differ only in how the author names
   slices: they are this program.
 - by_tile: one batch and 128 channels at a time: clear, load, compute, store.

@@ -203,7 +203,7 @@ class use_target(use):
 
 
 class use_cores(use):
-    """Launch kernels on 1 or 2 cores, but for those that say it themselves, `kernel[1](...)`.
+    """Launch kernels on 1 or 2 cores, except those that choose it themselves, `kernel[1](...)`.
 
     It holds from now on, or inside a `with` block. None changes nothing.
     """

@@ -42,7 +42,7 @@ _ENDED = Fault(
 def misplaced_magic(source: str) -> Fault | None:
     """Return the fault of a cell whose `%%` line has comments above it, which IPython does not see as a magic.
 
-    Empty lines above are no fault: IPython drops them.
+    Empty lines above are not an error: IPython drops them.
     """
     lines = source.splitlines()
     written = [number for number, line in enumerate(lines) if line.strip()]

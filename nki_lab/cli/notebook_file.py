@@ -28,7 +28,7 @@ _KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 _LAST_WORDS = 20
 _REPORT = "print(globals().get('_nki') or '')"
 #: Run in a kernel before its cells: a cell fails where a magic met an error and went on, as %%capture and %rerun do,
-#: which run a cell of their own and drop what `run_cell` returns, and as %%time does in older releases of IPython.
+#: which run the cell themselves and drop what `run_cell` returns, and as %%time does in older releases of IPython.
 #: What the author calls and catches is theirs.
 REPORT_HIDDEN_ERRORS = """
 def _report_hidden_errors(shell):
@@ -116,7 +116,7 @@ def execute(path: Path, seconds: int) -> Executed:
         seconds: time limit of each cell.
 
     Raises:
-        BadFile: the file is no notebook.
+        BadFile: the file is not a notebook.
         UsageError: a cell raised, took too long or ended the kernel.
     """
     from nbclient import NotebookClient

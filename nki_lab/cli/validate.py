@@ -117,7 +117,7 @@ def find_notebooks(paths: Iterable[Path]) -> list[Path]:
 
     Copies that Jupyter keeps in hidden folders are left out.
 
-    Raises UnknownOption for a path that is not there, is no notebook, or is a folder without any.
+    Raises UnknownOption for a path that is not there, is not a notebook, or is a folder without any.
     """
     notebooks: dict[Path, Path] = {}
     for path in paths:

@@ -1,7 +1,7 @@
 """Copies the workshop's files to a learner, and never touches what the learner wrote.
 
-What a learner has changed is told from what was copied by a list of digests that is kept with the copy. Of a notebook
-only the cells count: running them is no change.
+A learner's changes are found by comparing with a list of digests that is kept with the copy. Of a notebook
+only the cells count: running them changes nothing.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def copy_workshop(
         solutions: copy the solutions, too.
 
     Raises:
-        UsageError: the target is no folder, or nothing can be written there.
+        UsageError: the target is not a folder, or nothing can be written there.
     """
     if source.resolve() == target.resolve():
         raise UsageError(f"{target} is the workshop itself", help="name another folder for a copy")

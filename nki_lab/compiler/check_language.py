@@ -87,7 +87,7 @@ def remarks_of(
     """Return what the text of a function alone shows: errors, and findings about its constructs.
 
     Errors are those of `errors_of`, and names that modules of NKI do not have, wherever they stand. What a kernel may
-    not do, but a function that it calls, is told only of a kernel.
+    not do, but a function that it calls may, is reported only for a kernel.
     """
     function = _kernel(source, version)
     if function is None:
@@ -166,7 +166,7 @@ def _find(
 def _said(
     row: Construct, subject: str, text: FunctionText, nodes: list[Any]
 ) -> tuple[str, list[Span]]:
-    """Return what is told of a construct, and its places."""
+    """Return the message about a construct, and its places."""
     places = [text.place(node) for node in nodes]
     also = sorted({p.line for p in places} - {places[0].line})
     where = f" (also in line{'s' * (len(also) > 1)} {', '.join(map(str, also))})"
@@ -353,7 +353,7 @@ def _unknown_members(function: _Function) -> Iterator[NkiError]:
         except UnknownName as error:
             error.stack = (function.text.place(node), *function.callers)
             yield error
-        except AttributeError:  # of a module that is no part of NKI's surface
+        except AttributeError:  # of a module that is not part of NKI's surface
             continue
 
 

@@ -41,7 +41,7 @@ def _of_version(form: Form) -> str:
 
 
 def refuse_findings(findings: Iterable[Finding]) -> None:
-    """Raise the findings that `strict` does not let pass, as the errors they are where each has a class of its own."""
+    """Raise the findings that `strict` does not let pass, each as the class it names, else StrictFinding."""
     kinds = {kind.code: kind for kind in error_classes()}
     errors: list[NkiError] = [
         kinds.get(f.code, StrictFinding)(f"{f.kind}: {f.message}", stack=f.stack, help=f.help)

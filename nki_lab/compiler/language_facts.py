@@ -103,7 +103,7 @@ def facts_of(root: Any) -> Facts:
 
 
 def _children(node: Any, root: Any) -> list[Any]:
-    """Return the parts of a node from last to first; types and the defaults of the function are no kernel code."""
+    """Return the parts of a node from last to first; types and the defaults of the function are not kernel code."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         outside = [] if node is root else [*node.decorator_list, *node.args.defaults]
         return [*reversed(node.body), *outside]

@@ -113,9 +113,7 @@ def _raised(kind: Any) -> type[KernelRaised]:
     try:
         made = type("KernelRaised", (KernelRaised, kind), {"__module__": KernelRaised.__module__})
         made("")
-    except (
-        TypeError
-    ):  # an exception with a memory layout or arguments of its own, e.g. UnicodeError
+    except TypeError:  # an exception with its own memory layout or arguments, e.g. UnicodeError
         return KernelRaised
     return made
 

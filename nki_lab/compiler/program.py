@@ -202,13 +202,13 @@ def to_json(compiled: CompiledKernel, source: bool = True) -> str:
 
 
 def facts_hash(target: Target) -> str:
-    """Return a hash of everything that is known about a chip: what was compiled for it may depend on any of it."""
+    """Return a hash of all facts of a chip: a compiled program may depend on any of them."""
     facts = sorted((name, _stable(fact.value)) for name, fact in target.sources.items())
     return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 
 def _stable(value: Any) -> str:
-    """Return a value as text that is the same in every process; sets have no order of their own."""
+    """Return a value as text that is the same in every process; sets have no order."""
     if isinstance(value, (set, frozenset)):
         return repr(sorted(_stable(v) for v in value))
     if isinstance(value, Mapping):

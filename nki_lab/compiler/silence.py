@@ -1,6 +1,6 @@
 """Traces a kernel without showing its prints, warnings and breakpoints.
 
-A view may ask for a trace while a cell runs: front ends send such requests to a thread of their own. What other
+A view may ask for a trace while a cell runs: front ends handle such requests in another thread. What other
 threads print goes where it always went, so the streams are not redirected, but put behind ones that look at who writes.
 """
 

@@ -362,7 +362,7 @@ def _check_result(kernel: Kernel, result: Any, source: SourceKernel) -> None:
 def _find_exchanged(kernel: Kernel) -> Kernel:
     """Return the kernel with a finding per collective of an argument or result.
 
-    The kernels of nki-library copy both through tensors of their own, since the compiler takes no other ones there
+    The kernels of nki-library copy both through their own tensors, since the compiler takes no other ones there
     (test/integration/nkilib/experimental/collectives/test_collectives.py at d2ad3a5).
     """
     if all(form.definition.groups is None for form in kernel.forms.values()):

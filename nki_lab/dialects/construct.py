@@ -48,7 +48,7 @@ class Construct:
         return self.plain or (ACCEPTED if self.level == PORTABILITY else self.level)
 
     def message(self, subject: str = "") -> str:
-        """Return what an author is told; `subject` names what was found where the row is about many."""
+        """Return the message for an author; `subject` names what was found where the row is about many."""
         if self.level == ERROR:
             return f"{subject or self.what} is not supported in a kernel"
         return f"{subject or self.what}: NKI's tracer accepts it, its parser does not"

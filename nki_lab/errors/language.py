@@ -79,7 +79,7 @@ class TileAssignment(LanguageError, TypeError):
 
 
 class ViewError(LanguageError, ValueError):
-    """A view of a tensor was asked for that its layout cannot give."""
+    """A kernel requested a view of a tensor that its layout does not allow."""
 
     code = "NKI105"
     page = """
@@ -290,7 +290,7 @@ class BadSyntax(LanguageError):
     page = """
         A `%%nki` cell is Python below its first line. The mark shows where Python stopped reading; the
         mistake may be a little earlier, such as a bracket that is never closed. Other magics and shell
-        commands need cells of their own.
+        commands need separate cells.
         """
     wrong = """
         %%nki

@@ -11,7 +11,7 @@ from nki_lab.source import authors_traceback, headline, printable, stack_in_cell
 def show_place(error: BaseException) -> None:
     """Let IPython show what ended a cell from outside with its place in the author's text, without our frames."""
 
-    # IPython asks an exception for this before it makes a traceback of its own.
+    # IPython asks an exception for this before it makes its own traceback.
     error._render_traceback_ = _place_lines  # type: ignore[attr-defined]
 
 

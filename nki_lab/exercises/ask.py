@@ -41,7 +41,7 @@ def check(id: str, given: Any, *, cause: Any = None, seed: int | None = None) ->
     if isinstance(problem, Task) and problem.cause is not None:
         _check_cause(problem, problem.cause, cause)
     try:
-        with record_runs():  # the findings of its runs are told by the table
+        with record_runs():  # the table shows the findings of its runs
             verdict = _judge(problem, given, seed)
     except NkiError:
         _refuse_skeleton(problem, given)
@@ -107,7 +107,7 @@ def answer(id: str, given: Any, run: Any = None) -> None:
                 problem, f"`{choice}` says: {problem.choices[choice]}. The run does not show that"
             )
     elif not _is_number(given):
-        raise _failed(problem, f"{given!r} is no number", _asked(problem))
+        raise _failed(problem, f"{given!r} is not a number", _asked(problem))
     elif not math.isclose(float(given), float(truth), rel_tol=problem.rtol):
         raise _failed(
             problem,
@@ -140,7 +140,7 @@ def statement(id: str) -> str:
 
 
 def _keep(problem: Problem, **news: Any) -> None:
-    """Remember what has happened; what is wrong with the file is told where it is noticed."""
+    """Remember what has happened; problems of the file are reported where they are noticed."""
     note = remember(problem.id, **news)
     if note:
         print(note)

@@ -76,7 +76,7 @@ class Attempt:
 
 
 def attempt(task: Task, kernel: KernelFunction, sizes: Sizes, draw: Draw) -> Attempt:
-    """Run a kernel on arguments drawn for a case; the reference is computed afterwards, from copies of its own.
+    """Run a kernel on arguments drawn for a case; the reference is computed afterwards, from its own copies.
 
     Raises the error of the kernel, with the case as a note.
     """

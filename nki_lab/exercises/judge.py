@@ -50,7 +50,7 @@ def judge(task: Task, given: Any, seed: int | None = None) -> Verdict:
         given: what the learner hands in: a kernel, or a function to make one of.
         seed: of the arguments; None draws others each time.
 
-    Raises ExerciseFailed where what is handed in is no kernel.
+    Raises ExerciseFailed where what is handed in is not a kernel.
     """
     kernel = kernel_of(task, given)
     _check_target(task)

@@ -49,12 +49,12 @@ class Limits:
     """What a kernel may use, counted in the run of the first case; None or nothing leaves it open.
 
     Attributes:
-        instructions: at most so many executed instructions, by engine: "tensor", "vector", "scalar", "gpsimd".
-        transfers: at most so many DMA transfers.
-        transfer_bytes: at most so many bytes moved by them.
-        sbuf_bytes: at most so many bytes of a partition in use at the same time.
+        instructions: the most executed instructions allowed, by engine: "tensor", "vector", "scalar", "gpsimd".
+        transfers: the most DMA transfers allowed.
+        transfer_bytes: the most bytes they may move.
+        sbuf_bytes: the most bytes of a partition that may be in use at the same time.
         sbuf_end: all tiles lie below this byte of their partitions; for kernels that choose addresses.
-        psum_banks: at most so many banks of PSUM in use at the same time.
+        psum_banks: the most PSUM banks that may be in use at the same time.
         uses: instructions the program must have, by name.
         avoids: instructions it must not have.
         clean: no finding of any kind, not only none that may make the result wrong on a device.
@@ -122,7 +122,7 @@ class Task(Problem):
         writes: arguments, by number, that the kernel may write.
         reads: elements of the first argument that the kernel is to read, and no others: a slice, or bools.
         limits, tiers: what is counted and timed; tiers by target.
-        mistakes: wrong kernels with a message of their own.
+        mistakes: wrong kernels, each with the message for it.
         cause: what is wrong with the kernel that is given, for exercises that mend one.
         cores: cores that the kernel is launched on.
         targets: chips it can be solved on; none means all.
@@ -211,7 +211,7 @@ class Question(Problem):
     Attributes:
         truth: the answer, found in a run: a key of `choices`, or a number.
         evidence: what in the run shows it, one sentence; told with a right answer.
-        choices: key -> what it says; none where a number is asked for.
+        choices: key -> its text; empty for an exercise that wants a number.
         rtol: a number may differ by this share.
         unit: of the number.
         run: makes the run that is asked about; None where the learner names one.

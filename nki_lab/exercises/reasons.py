@@ -76,7 +76,7 @@ def _argument_returned(attempt: Attempt) -> Reason | None:
         if any(found is attempt.given[k] for found in attempt.found):
             return Reason(
                 "argument",
-                f"the kernel returns its argument `{name}` instead of a result of its own",
+                f"the kernel returns its argument `{name}` instead of its own result",
                 "make the result with nl.ndarray(..., buffer=nl.shared_hbm) and return that",
             )
     return None
@@ -89,7 +89,7 @@ def _mutated(attempt: Attempt) -> Reason | None:
             return Reason(
                 "mutated",
                 f"the kernel has overwritten its argument `{name}`, which the caller still needs",
-                "store into a tensor of your own: nl.ndarray(..., buffer=nl.shared_hbm)",
+                "store into your own tensor: nl.ndarray(..., buffer=nl.shared_hbm)",
             )
     return None
 

@@ -176,7 +176,7 @@ floating-point operations per byte of HBM; where it is below the chip's balance,
     Term(
         ("rank", "replica group", "collective"),
         """\
-One of several devices' logical cores that run the same kernel on data of their own. A replica group,
+One of several devices' logical cores that run the same kernel on their own data. A replica group,
 ReplicaGroup([[0, 1], [2, 3]]), lists which ranks work together; a collective (ncc.all_reduce and its
 relatives) takes place when all ranks of a list have come to it. nki_lab.launch(kernel, ranks=4,
 inputs=[...]) runs the ranks of one node; how long data takes between them is not modelled.""",

@@ -161,7 +161,7 @@ _SHARED_RULES: tuple[Rule, ...] = (
 
 
 def note_range(op: Op, x: np.ndarray, notice: Any) -> None:
-    """Tell of inputs outside the valid range of an activation function."""
+    """Report inputs outside the valid range of an activation function."""
     function = op.activation
     assert function is not None
     count = function.outside(x) if function.is_limited else 0

@@ -3,7 +3,7 @@
 The rows are those of nki/api/nki.api.shared.rst (nki-act-func). The engine evaluates piecewise polynomials that are not
 published; here every function has its mathematical value in float32, and `sin` what the page says it does outside its
 range. Elsewhere outside a range the engine's result is invalid and ours is the true value. Inputs outside a range are
-counted, and a finding of the run tells of them.
+counted, and a finding of the run reports them.
 """
 
 from __future__ import annotations

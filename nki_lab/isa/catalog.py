@@ -54,7 +54,7 @@ def rows() -> Iterator[Row]:
 
 
 def page(definition: Definition, target: Target) -> str:
-    """Return everything known about an instruction as text; its cost is that on `target`."""
+    """Return the page of an instruction as text; its cost is that on `target`."""
     engines = ", ".join(engine.name for engine in definition.engines)
     lines = [
         *call_text(f"{SHORT[definition.module]}.{definition.name}", definition.__signature__),
@@ -93,7 +93,7 @@ def targets_of(definition: Definition) -> tuple[str, ...]:
 
 
 def operand_facts(operand: Operand) -> list[str]:
-    """Return what is known about an operand: how it is accessed, where it may lie, what it may be."""
+    """Describe an operand: how it is accessed, its memories and dtypes."""
     role = (
         "access depends on the arguments"
         if callable(operand.role)

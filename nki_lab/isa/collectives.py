@@ -1,6 +1,6 @@
 """Instructions with which ranks gather, reduce and redistribute tensors.
 
-Which rank holds what is said in the order of the rank's own list in `replica_group`. Sums are taken in float32 in that
+Parts are numbered in the order of the rank's own list in `replica_group`. Sums are taken in float32 in that
 order and rounded once, as nisa.dma_compute does; no page says how a collective rounds, so this is an assumption.
 """
 

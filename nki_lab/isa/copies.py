@@ -140,7 +140,7 @@ def _value_fits(i, hw):
 )
 def _value_stays_finite(i, hw):
     if type(i.value) not in (int, float) or not i.dst.dtype.is_float or not abs(i.value) < LARGEST:
-        return True  # what is beyond float32 is told of all instructions
+        return True  # values beyond float32 are reported for all instructions
     with np.errstate(all="ignore"):
         return bool(np.isfinite(np.float32(i.value).astype(i.dst.dtype.np)))
 

@@ -125,7 +125,7 @@ def local_gather(
     that start at element `list[k]`: dst[p, k * e : (k + 1) * e] = src_buffer[p, list[k] : list[k] + e]. An index
     counts elements, not pieces. `num_valid_indices` cuts the lists short. Bits are copied as they are.
 
-    An index outside `src_buffer` is undefined on the chip and an error here. To gather with indices of its own per
+    An index outside `src_buffer` is undefined on the chip and an error here. To gather with separate indices per
     partition use nc_n_gather.
 
     Source: nki/api/nki/isa/__init__.py:1838, nki/test/test_nki_isa_local_gather.py.

@@ -105,7 +105,7 @@ def exact_integers(i: Instruction, names: tuple[str, ...]) -> np.dtype | None:
     """Return the integer type GpSimd computes an all int32/uint32 element-wise form in, or None.
 
     nki/api/nki/isa/__init__.py:1034: int32 and uint32 tiles run on GpSimd with native integer arithmetic, unless
-    an operand is in PSUM or another engine is asked for. Mixed signs are computed in 64 bits and keep the low 32.
+    an operand is in PSUM or `engine` names another one. Mixed signs are computed in 64 bits and keep the low 32.
     """
     tensors = _tensors(i, names)
     if any(t.dtype not in ("int32", "uint32") or t.buffer is PSUM for t in tensors):

@@ -425,7 +425,7 @@ OPS |= {
     # nl.max and nl.min reduce when called; as `op=` they are maximum and minimum (nki.isa.tensor_scalar_reduce).
     "max": Op("max", ALU["maximum"]),
     "min": Op("min", ALU["minimum"]),
-    # Values with a meaning of their own in the instructions that take them.
+    # Values whose meaning the instructions that take them define.
     "bypass": Op("bypass"),
     "average": Op("average"),
     "divide": Op("divide", refusal=_NO_DIVISION),

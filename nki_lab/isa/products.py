@@ -91,7 +91,7 @@ def _by_blas(left: np.ndarray, right: np.ndarray, into: np.ndarray, sizes: _Size
     width, places = _sections(right.shape[1], sizes)
     if rows != used or not _for_blas(left):
         left = _placed(left, (depth, rows), [(slice(used), slice(used))], "left factor")
-    # BLAS has a way of its own for a matrix times itself.
+    # BLAS treats a matrix times itself differently.
     itself = left.shape == right.shape and np.may_share_memory(left, right)
     if width != right.shape[1] or itself or not _for_blas(right):
         right = _placed(right, (depth, width), places, "right factor")

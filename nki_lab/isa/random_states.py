@@ -67,7 +67,7 @@ def set_rng_seed(src_seeds: NkiTensor, name: str | None = None) -> Any:
 
     The bits of the one 32-bit element decide all later numbers of nisa.rng on Vector, nisa.rand2 and nisa.dropout
     (the page names the first; on NeuronCore-v4 nl.rand follows its seed with the second). The partitions get
-    different numbers. GpSimd has generators of its own: see nisa.rand_set_state. Without a seed a kernel starts from
+    different numbers. GpSimd has its own generators: see nisa.rand_set_state. Without a seed a kernel starts from
     the same states each time it is called.
 
     Source: nki/api/nki/isa/__init__.py:2153.

@@ -144,7 +144,7 @@ def same_dtype(*names: str) -> Rule:
 
 
 def not_packed(*names: str) -> Rule:
-    """Refuse the x4 types, whose elements have no value of their own."""
+    """Refuse the x4 types, whose elements have no value by themselves."""
     return rule(
         f"{named(names)} must not have a packed (x4) dtype",
         *names,
@@ -201,7 +201,7 @@ def legal_operator(
     Args:
         name: the parameter.
         classes: accepted classes.
-        operands: 1 or 2 to accept only operators with so many operands.
+        operands: 1 or 2 to accept only operators with this number of operands.
         optional: accept None.
     """
 
@@ -393,7 +393,7 @@ def engine_on_target(engine: Engine, feature: str, instead: str) -> Rule:
 
 
 def gpsimd_without_psum(*names: str) -> Rule:
-    """Refuse PSUM tiles where GpSimd is asked for, which cannot reach that memory."""
+    """Refuse PSUM tiles where `engine` is GpSimd, which cannot reach that memory."""
     return rule(
         f"{named(names)} must not be in psum when `engine` is {GPSIMD!r}",
         *names,

@@ -47,7 +47,7 @@ def put_product(
     written: Any,
     multiply: Callable[[np.ndarray], None],
 ) -> None:
-    """Let `multiply(into)` write a product, and add what the destination holds where that is asked for.
+    """Let `multiply(into)` write a product, and add the earlier contents of the destination on demand.
 
     Args:
         out: where the result goes; may share memory with `dst`.

@@ -22,7 +22,7 @@ _FLOAT32 = np.dtype(np.float32)
 def draw(states: np.ndarray, count: int) -> np.ndarray:
     """Return `count` random words per lane and advance the states.
 
-    The states of a lane take turns; all of them advance equally often, so that up to all but one last word is lost.
+    The states of a lane take turns; all of them advance equally often, so some of the last words may be lost.
 
     Args:
         states: uint32 [lanes, six words per state], changed in place.

@@ -136,7 +136,7 @@ square = OPS["square"]
 subtract = OPS["subtract"]
 tanh = OPS["tanh"]
 
-# What is imported or made above, but for what this module itself needs.
+# All names defined above, except those that only this module needs.
 _OTHERS = {"Any", "OPS", "UnknownName", "annotations", "close_matches", "instead"}
 __all__ = sorted(
     {n for n, v in globals().items() if not (n.startswith("_") or _is_module(v))} - _OTHERS

@@ -42,7 +42,7 @@ def new_tile(
 
 
 def result_like(x: NkiTensor, dtype: DType | None) -> NkiTensor:
-    """Return a new SBUF tile like `x`, of its dtype where none is asked for."""
+    """Return a new SBUF tile like `x`, of its dtype by default."""
     return new_tile(x.shape, x.dtype if dtype is None else dtype)
 
 

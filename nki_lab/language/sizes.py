@@ -16,7 +16,7 @@ def active_target() -> Target:
 
 
 class TileSize:
-    """Limits of tiles, as plain numbers read from the target when they are asked for.
+    """Limits of tiles, as plain numbers read from the target at each use.
 
     Names and meaning: nki/api/nki.language.tile_size.rst. A module that stores one outside a kernel gets the number
     of the target that the environment names at that moment.

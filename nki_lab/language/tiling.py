@@ -37,9 +37,9 @@ def tiles(source: Any, *, tile_shape: tuple[int, ...] | None = None) -> NkiTileG
             smaller. For a grid the tiles that it has by default; another shape divides `source.data` anew.
 
     Raises:
-        TensorArgumentType: `tile_shape` is no tuple of integers, or `source` neither tensor nor grid.
+        TensorArgumentType: `tile_shape` is not a tuple of integers, or `source` neither tensor nor grid.
         TensorArgument: it does not fit the tensor.
-        ViewError: other tiles are asked of a grid whose selection is no single access pattern.
+        ViewError: other tiles are asked of a grid whose selection is not a single access pattern.
     """
     if isinstance(source, NkiGrid):
         if tile_shape is None or _sizes("tile_shape", tile_shape) == source.tile_shape:
@@ -105,7 +105,7 @@ def alloc_tiles(
         name: shown in errors and profiles.
 
     Raises:
-        TensorArgumentType: a shape is no tuple of integers, or `buffer` no memory.
+        TensorArgumentType: a shape is not a tuple of integers, or `buffer` is not a memory.
         TensorArgument: a size below 1, too few or too many sizes, or more partitions than the memory has.
         NotModelled: axes without tiles on chip; no page says where those lie.
     """

@@ -1,1 +1,1 @@
-"""The notebook: magics, and what an editor is told, once `%load_ext nki_lab` has run."""
+"""The notebook: magics, and messages to an editor, once `%load_ext nki_lab` has run."""

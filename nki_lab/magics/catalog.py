@@ -23,7 +23,7 @@ from nki_lab.targets import ALL_TARGETS
 
 
 def catalog() -> dict[str, Any]:
-    """Return what is known of magics, options and NKI's names as plain data.
+    """Return magics, options and NKI's names as plain data.
 
     Returns:
         magics: each magic with its first sentence, its uses, and its options or the words it takes.

@@ -52,7 +52,7 @@ class Names:
 
     Attributes:
         modules: a module or a name with members -> its names.
-        entries: a name -> what is known about it; see `entry_of` for the keys.
+        entries: a name -> its entry; see `entry_of` for the keys.
         sets: lists of values that parameters take, by the first one that does.
     """
 

@@ -198,5 +198,5 @@ def _raw_cell(shell: InteractiveShell, magic: str, body: str) -> str:
 def _instead(line: str) -> str:
     start = line.lstrip()[:1]
     if start in ("%", "!", "?"):
-        return f"lines that start with `{start}` belong in a cell of their own, without %%nki"
+        return f"lines that start with `{start}` belong in a separate cell, without %%nki"
     return _EXAMPLE

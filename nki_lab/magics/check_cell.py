@@ -1,7 +1,7 @@
 """Checks a `%%nki` cell without running it.
 
 `Draft.read` looks at the text alone and runs nothing of it. `Draft.compile` defines what the cell defines in a copy of
-the namespace and compiles the call that `--run` names, without simulating it; it belongs into a process of its own
+the namespace and compiles the call that `--run` names, without simulating it; it belongs in a separate process
 (see `nki_lab.magics.copied_process`), since a kernel may change what it is given.
 """
 
@@ -46,7 +46,7 @@ def is_kernel_cell(text: str) -> bool:
 
 @dataclass
 class Draft:
-    """A cell that has not been run, and what is known about it.
+    """A cell that has not been run, with its findings and estimates.
 
     Attributes:
         cell: its text.
@@ -180,7 +180,7 @@ class Draft:
         assert self._call is not None
         self.findings = []  # a traced kernel tells the same, and more
         scope = dict(self.scope)
-        self._options.timeout = None  # the copy has a limit of its own
+        self._options.timeout = None  # the copy has its own limit
         try:
             with session(self._options):
                 for name in NKI.ready:

@@ -88,7 +88,7 @@ def _show_from_cell(shell: InteractiveShell, code: CodeType, error: Exception) -
         tb = tb.tb_next
     if tb is not None:
         lines = shell.InteractiveTB.structured_traceback(type(error), error, tb, tb_offset=0)
-        # IPython asks an exception for this before it makes a traceback of its own.
+        # IPython asks an exception for this before it makes its own traceback.
         error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
 
 

@@ -42,7 +42,7 @@ _Heard = TypeVar("_Heard")
 
 
 def _aside(method: Callable[[Editor, _Heard], None]) -> Callable[[Editor, _Heard], None]:
-    """Let a mistake of ours end what an editor is told, and no cell of the author's."""
+    """Let a mistake of ours end the messages to an editor, but no cell of the author."""
 
     @functools.wraps(method)
     def heard(self: Editor, what: _Heard) -> None:
@@ -51,7 +51,7 @@ def _aside(method: Callable[[Editor, _Heard], None]) -> Callable[[Editor, _Heard
         except Exception as error:
             self.detach()
             print(
-                "nki_lab: editors are told nothing more, because of a mistake in nki_lab:"
+                "nki_lab: editors get no more messages, because of a mistake in nki_lab:"
                 f" {headline(error)}",
                 file=sys.stderr,
             )

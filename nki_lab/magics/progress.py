@@ -17,7 +17,7 @@ from IPython.display import display
 from nki_lab.magics.front_end import has_extension, running_cell
 from nki_lab.progress import Display, forget, listen
 
-#: Name of the comms on which the extension is told of the work of a cell.
+#: Name of the comms that tell the extension about the work of a cell.
 TARGET = "nki-lab:progress"
 
 

@@ -18,7 +18,7 @@ def show(
     """Show the views of a run below the cell.
 
     Args:
-        result: the run, or what is known of it from its profile.
+        result: the run, or a profile of it.
         views: names of views; None is the choice of the display, an empty tuple shows nothing.
         compare: a run whose timeline is shown with it.
         tells: with another run, the text says where both differ.

@@ -214,7 +214,7 @@ def _words(line: str, magic: str) -> list[str]:
 
 
 def _elements(text: str) -> list[ast.expr] | None:
-    """Return the expressions between commas, also if a list is written around them; None if it is no Python."""
+    """Return the expressions between commas, also if a list is written around them; None if it is not Python."""
     try:
         elements = ast.parse(f"[{text}]", mode="eval").body
     except SyntaxError:

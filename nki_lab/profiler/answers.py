@@ -35,7 +35,7 @@ ANALYSES: dict[str, Callable[[Profile], str]] = {name: partial(_text, name) for 
 def analysis_data(name: str, profile: Profile) -> dict[str, Any]:
     """Return an answer as plain data, which JSON can hold.
 
-    Rows are told as `count`, how many there are, and `rows`, the first MOST_ROWS of them. `core` says which core the
+    Rows are given as `count`, how many there are, and `rows`, the first MOST_ROWS of them. `core` says which core the
     answer is about, where there are several.
     """
     core = _core(profile, name)

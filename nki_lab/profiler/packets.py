@@ -20,7 +20,7 @@ class Deal(NamedTuple):
     """Packets of one kind within a transfer, dealt to DMA engines that serve theirs one after the other.
 
     `slots` packets go to the first engine, as many to the next one, until `packets` have been dealt; the last engine
-    may have fewer. All of them together read and write so many bytes.
+    may have fewer. The bytes are those that all of them together read and write.
     """
 
     slots: int

@@ -94,7 +94,7 @@ class Profile(ProfileData):
         return self if span is None else part_of(self, span)
 
     def core(self, number: int) -> Profile:
-        """Return what one core did, as a profile of its own; this profile where there is only one core."""
+        """Return the profile of one core; this profile where there is only one core."""
         return of_core(self, number)
 
     @property

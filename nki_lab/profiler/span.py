@@ -2,7 +2,7 @@
 
 Numbers of a span are about that time alone: its total is the span, and bytes are those that move in it. Tables, views
 and questions hold every event in memory, some 1.5 kB each: a profile of more than MOST_EVENTS is read in parts, and
-what is outside the span that was asked for is passed over while a file is read.
+rows outside the requested span are skipped while a file is read.
 """
 
 from __future__ import annotations

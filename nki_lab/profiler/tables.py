@@ -196,7 +196,7 @@ class Tables:
         return self._made[name]
 
     def _source(self, name: str) -> Mapping[str, Any]:
-        """Return the columns of a table that is made when it is asked for."""
+        """Return the columns of a table that is made on demand."""
         if name in self._makers:
             return self._makers[name]()
         return self.derived[name](self) if name in self.derived else {}

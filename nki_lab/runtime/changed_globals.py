@@ -1,6 +1,6 @@
 """Runs a kernel with other values of the globals it reads, which nobody else sees.
 
-The functions that read a global are copied, with a dictionary of globals of their own. The author's dictionary stays as
+The functions that read a global are copied, with their own dictionary of globals. The author's dictionary stays as
 it is, also for a cell that runs meanwhile in another thread. A global that something reads which cannot be copied (a
 method, a closure, an object) is not changed at all: half of a kernel with another tile size would be wrong.
 """

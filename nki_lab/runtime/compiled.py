@@ -73,7 +73,7 @@ class CompiledFunction:
         return self.compiled.save(path, source)
 
     def launch(self, *args: Any, **kwargs: Any) -> Result:
-        """Run and return everything that is known about the run."""
+        """Run and return the Result."""
         return self._launch(args, kwargs)
 
     def inputs(self, *args: Any, **kwargs: Any) -> list[np.ndarray]:

@@ -181,13 +181,13 @@ class KernelFunction(KernelObject):
             )
 
     def launch(self, *args: Any, target: str | Target | None = None, **kwargs: Any) -> Result:
-        """Run and return everything that is known about the run."""
+        """Run and return the Result."""
         return self.launch_with(Choices.current().replace(target=target), args, kwargs)
 
     def launch_with(
         self, choices: Choices, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Result:
-        """Run under these choices and return everything that is known about the run."""
+        """Run under these choices and return the Result."""
         with phase(self.__name__), _enough_memory(self):
             if choices.debug or self.debug:
                 return self._debug(self.choices(choices), args, kwargs)
@@ -361,7 +361,7 @@ def _by_name(finder: Any, module: str, name: str, choices: dict[str, Any]) -> Ke
 class _Absent(KernelFunction):
     """A kernel that another process sent by its name, and which this process does not have.
 
-    Whoever uses it is told; an error here would end a worker process before it can tell anybody.
+    Its use raises an error; an error here would end a worker process before it can report anything.
     """
 
     def __init__(self, module: str, name: str, why: str = "") -> None:

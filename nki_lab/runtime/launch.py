@@ -22,7 +22,7 @@ def launch(
 ) -> list[Result]:
     """Compile a kernel once, run it as `ranks` ranks that meet in collectives, and return the Result of each.
 
-    All ranks run one program on arrays of their own: shapes, dtypes and constants must be the same, values may differ,
+    All ranks run one program on their own arrays: shapes, dtypes and constants must be the same, values may differ,
     and so does what nki.collectives.rank_id() gives. The ranks are those of one node, 0 to ranks - 1. With `kernel[2]`
     each rank has two cores. Arrays that the kernel writes are updated in place, so each rank needs its own.
 

@@ -23,7 +23,7 @@ def load(path: str | Path, target: str | Target | None = None) -> CompiledFuncti
         target: the chip it must have been compiled for; None takes any.
 
     Raises:
-        BadFile: it is no such file, damaged, or made by another version of nki_lab.
+        BadFile: it is not a compiled kernel, is damaged, or is from another version of nki_lab.
         NotOnTarget: it was compiled for another chip than `target`.
     """
     compiled = CompiledKernel.load(path)

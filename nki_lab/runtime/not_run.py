@@ -15,7 +15,7 @@ from nki_lab.views.run import ViewData
 
 
 def view_before_run(compiled: CompiledKernel) -> ViewData:
-    """Return what is known of a compiled kernel without running it; its profile is empty where it has device loops."""
+    """Return the views' data of a compiled kernel that has not run; its profile is empty where it has device loops."""
     return make_view_data(compiled, _profile(compiled), compiled.findings_before_run)
 
 

@@ -1,4 +1,4 @@
-"""Runs a kernel from Python and keeps everything that is known about the run."""
+"""Runs a kernel from Python and returns its Result."""
 
 from __future__ import annotations
 

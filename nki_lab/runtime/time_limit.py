@@ -23,7 +23,7 @@ class _Expired(BaseException):
 
 @contextmanager
 def time_limit(seconds: float | None, stack: Stack = ()) -> Iterator[None]:
-    """Raise TimedOut when the block is not done after so many seconds; None sets no limit.
+    """Raise TimedOut when the block takes longer than a number of seconds; None sets no limit.
 
     Works on the main thread of systems with interval timers; elsewhere a limit is a UsageError.
     Handlers and timers that were set before are set again afterwards.

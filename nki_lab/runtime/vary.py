@@ -78,7 +78,7 @@ def vary(
     call = _call(function, args, given, choices, simulate)
     if not lists:
         return proposed(call)
-    # What is no argument of the call stands at the first of its values, too.
+    # Parameters that are not arguments of the call start at their first value, too.
     changeable = Changeable(call)
     others = {n: changeable.taken(n, v[0]) for n, v in lists.items() if n not in given}
     call = changed_call(call, others)

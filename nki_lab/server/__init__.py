@@ -1,11 +1,11 @@
 """Adds pages with the views of profiles and compiled kernels to a Jupyter server.
 
     __init__        what a Jupyter server looks for; it imports nothing before it is asked
-    extension       the route, and what the front end is told
+    extension       the route, and messages to the front end
     page_limits     how long, how much and how many at once
     page_route      a request becomes a page, or a status with one sentence
     shown_path      which file a path means, and which it must never mean
-    page_process    a page is made in a process of its own, which may fail alone
+    page_process    makes a page in a separate process, which may fail alone
     file_page       a file becomes a page
 
 Installing the package enables it (`etc/jupyter/jupyter_server_config.d/nki_lab.json`).

@@ -1,6 +1,6 @@
 """Makes a page in a separate process, so that the server neither waits for it nor falls with it.
 
-In a process of its own, with a limit of time and of memory: a file may be huge, or made to do harm. It writes one line
+In a separate process, with a limit of time and of memory: a file may be huge, or made to do harm. It writes one line
 of JSON with a status and, for a page, the page behind it.
 """
 

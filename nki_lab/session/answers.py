@@ -76,7 +76,7 @@ def findings_lines(runs: Sequence[Result], reported: Result | None = None) -> li
     """Return lines on what the author should know about runs, each fact once: what a direct call would warn of.
 
     Args:
-        runs: those whose findings are told, advice left out.
+        runs: those whose findings are listed, without advice.
         reported: the run whose report is shown: it lists its findings.
     """
     listed = set() if reported is None else set(reported.remarks)

@@ -84,7 +84,7 @@ class Request:
         return getattr(self.options, name, None)
 
     def answer(self, runs: list[Result]) -> Answer | None:
-        """Run what is asked for and compare the result with the reference; None where nothing ran.
+        """Run the request and compare the result with the reference; None where nothing ran.
 
         Args:
             runs: those that the session has collected, to which this one is added.
@@ -194,7 +194,7 @@ class Answer:
         show: Callable[[tuple[str, ...] | None], None],
         variable: str = "",
     ) -> None:
-        """Say what came out, and everything else that was asked about the run; raise CheckFailed where it is wrong.
+        """Print the outcome, and the answers to all questions about the run; raise CheckFailed where it is wrong.
 
         Args:
             say: prints a part of the answer.

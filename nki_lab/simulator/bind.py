@@ -247,7 +247,7 @@ class Binder:
 
 
 def run_steps(steps: Iterable[Callable[[], Any]]) -> None:
-    """Make calls one after the other; what ends one of them is told at its instruction's line."""
+    """Make calls one after the other; an error in one of them gets its instruction's line."""
     step = None
     try:
         for step in steps:
@@ -331,6 +331,6 @@ def _reshaped(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
     strides = reshape_strides(array.shape, array.strides, shape)
     if strides is None:
         return None
-    # An axis of size 1 has no stride of its own; NumPy only wants one. as_strided does not know ml_dtypes.
+    # An axis of size 1 needs no stride; NumPy only wants one. as_strided does not know ml_dtypes.
     patterns = array.view(f"u{array.itemsize}")
     return np.lib.stride_tricks.as_strided(patterns, shape, strides).view(array.dtype)

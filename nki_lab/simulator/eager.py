@@ -1,7 +1,7 @@
 """Runs a kernel while it is traced, so that `print` and a debugger see values.
 
 Each instruction runs when the trace appends it. Of a device loop the first pass runs while its body is traced and the
-others when it ends. Nothing has an address yet that the author did not give, so tensors have bytes of their own; those
+others when it ends. Nothing has an address yet that the author did not give, so tensors have their own bytes; those
 with an address share the bytes of the memory they lie in.
 """
 

@@ -1,7 +1,7 @@
 """Runs instructions whose address or operand is a value of the device.
 
 It is bound when its turn comes: registers and tiles of indices have their values then. A view moved by one value
-becomes a plain view; rows or elements named by a tile of indices are gathered into an array of their own before the
+becomes a plain view; rows or elements named by a tile of indices are gathered into a new array before the
 instruction, or scattered from one after it. Where an index is out of range and skipped, elements of `dst` keep their
 values.
 """
@@ -55,7 +55,7 @@ class RegisterFile:
         ]
 
 
-#: A byte that, repeated, is no zero of any type, and a small number of floats, which no cast makes 0.
+#: A byte that, repeated, is not zero in any type, and a small number of floats, which no cast makes 0.
 _MARK = 0x43
 
 
@@ -337,7 +337,7 @@ class Late:
         return places
 
     def _gathered(self, view: NkiTensor, places: Places, filled: bool) -> NkiTensor:
-        """Return a contiguous tensor of its own for `view`; `filled` with the elements at `places`."""
+        """Return a new contiguous tensor for `view`; `filled` with the elements at `places`."""
         window = self.memory.array(places.window)
         # NumPy promises no order of what an array of indices gives.
         array = np.ascontiguousarray(window[places.at]) if filled else None

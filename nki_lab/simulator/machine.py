@@ -461,7 +461,7 @@ def of_rank(rank: int, error: KernelArgument) -> KernelArgument:
 def _check_own(
     programs: Sequence[Sequence[Program]], arrays: Sequence[Sequence[np.ndarray]]
 ) -> None:
-    """Refuse an array that a rank writes and another rank has, too: each has a memory of its own."""
+    """Refuse an array that a rank writes and another rank has, too: each has its own memory."""
     if len(programs) == 1:
         return
     first = programs[0][0]

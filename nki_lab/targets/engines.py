@@ -18,7 +18,7 @@ class Engine(NamedChoice):
 
     @classmethod
     def official_name(cls) -> str:
-        """Return the name kernels write it by, in which it is no class."""
+        """Return the name kernels write it by."""
         return "nisa.engine"
 
 

@@ -40,7 +40,9 @@ class Target:
     psum_free_max_elements: int
     access_pattern_free_dims_max: int
     view_dims_max: int
-    start_partitions: tuple[tuple[int, tuple[int, ...]], ...]  # (at most so many, may start at)
+    start_partitions: tuple[
+        tuple[int, tuple[int, ...]], ...
+    ]  # (up to this number of partitions, may start at)
     strided_access_bytes: int  # a larger stride of the fastest axis ...
     strided_access_factor: float  # ... multiplies the time of the access
     tensor_access_cycles: int

@@ -36,7 +36,7 @@ def sbuf_allocation(timeline: Timeline) -> Mapping[str, Any]:
 def allocations(timeline: Timeline, space: MemoryRegion) -> usage.Allocations:
     """Return every tensor of a memory that is used, from the start of its first to the end of its last access.
 
-    One that starts anew in each pass of a loop is told once per pass. One whose place the last access gives to another
+    One that starts anew in each pass of a loop is listed once per pass. One whose place the last access gives to another
     tensor ends when that access starts.
     """
     kernel = timeline.execution.kernel

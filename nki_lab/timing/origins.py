@@ -147,7 +147,7 @@ def _qualified(place: Place) -> str:
 
 
 def kernel_lines(kernel: Kernel) -> tuple[np.ndarray, list[Span | None]]:
-    """Return the kernel line of every instruction, as a number into a list of lines; None is no line."""
+    """Return the kernel line of every instruction, as a number into a list of lines; None where there is no line."""
     # The builder keeps one object per distinct stack, so that identity is enough (and much cheaper).
     number: dict[int, int] = {}
     spans: list[Span | None] = []

@@ -17,7 +17,7 @@ from nki_lab.ir.program.execution import Execution
 from nki_lab.ir.program.nodes import Kernel
 from nki_lab.targets.spec import Target
 
-#: Position of an entry that is no instruction: branch and barrier between two trips of a loop.
+#: Position of an entry that is not an instruction: branch and barrier between two trips of a loop.
 LOOP_TRIP = -1
 
 
@@ -66,7 +66,7 @@ def _is_static(record: Record) -> bool:
 
 
 def _part_static_rings(kernel: Kernel, records: list[Record | None]) -> None:
-    """Give the transfers of each tensor in HBM a ring of their own, where descriptors lie ready.
+    """Give the transfers of each tensor in HBM their own ring, where descriptors lie ready.
 
     Traces of trn1 and trn2 show two loads of two tensors at once (asst4-trainium handout/profiler_GUI.gif). There are
     `dma_rings_per_engine`; further tensors share them.
@@ -139,12 +139,12 @@ def _entry_by_entry(
 
 
 def no_instruction() -> Record:
-    """Return the record of an entry that is no instruction; it takes no time."""
+    """Return the record of an entry that is not an instruction; it takes no time."""
     return Record(_NO_FORM, ())
 
 
 class _NoForm:
-    """Stand for the form of an entry that is no instruction."""
+    """Stand for the form of an entry that is not an instruction."""
 
     engine = None
 

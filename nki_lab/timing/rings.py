@@ -25,7 +25,7 @@ class Ring:
         heads: the running queue, which sets `entry` and `ready` for one transfer after the other.
         entry: the next transfer to issue.
         ready: since when it could be issued; NEVER while that is not known.
-        since: when its last transfer had been issued: the next one stands in line from then on.
+        since: when its last transfer had been issued: the next one waits from then on.
         free: when the issuer was last known to be free for this ring.
         taken: times after `free` at which the issuer serves another ring.
         issued: transfers on their way to the DMA engines: (time of arrival, entry).

@@ -110,11 +110,11 @@ def _ready(timeline: Timeline) -> np.ndarray:
     ready = np.full(len(begun), timeline.offset, dtype=np.int64)
     lines: dict[object, list[int]] = {}
     for queue, own in timeline.program.queues.items():
-        # Rings of one maker take turns: what one does is no waiting of the other.
+        # Rings of one maker take turns: the work of one is not waiting of the other.
         lines.setdefault(queue[:2] if isinstance(queue, RingKey) else queue, []).extend(own)
     for line in lines.values():
         entries = np.array(line)
-        # What only marks a moment is no work, and what came before it is still what an engine did last.
+        # What only marks a moment is not work, and what came before it is still what an engine did last.
         entries = entries[timeline.positions[entries] != LOOP_TRIP]
         entries = entries[np.argsort(begun[entries], kind="stable")]
         ready[entries[1:]] = (begun + spent)[entries[:-1]]

@@ -74,7 +74,7 @@ def _start_rings(
     for queue, entries in program.queues.items():
         if not isinstance(queue, RingKey):
             continue
-        # Software descriptors take the time of the engine that writes them; the rest has hardware of its own.
+        # Software descriptors take the time of the engine that writes them; the rest has its own hardware.
         owner = sharing.get(queue.issuer) if queue.maker == SOFTWARE else None
         ring = Ring(entries, owner, board)
         for key, other in rings.items():

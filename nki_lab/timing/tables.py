@@ -285,7 +285,7 @@ def flow_table(timeline: Timeline, rows: Rows) -> Mapping[str, Any]:
     counts = np.fromiter((len(w) for w in waits), dtype=np.int64, count=len(waits))
     taker = np.repeat(np.arange(len(waits)), counts)
     giver = np.fromiter((w for found in waits for w in found), dtype=np.int64, count=len(taker))
-    # Loop trips are no events: what waits for one or is waited for by one has no edge.
+    # Loop trips are not events: what waits for one or is waited for by one has no edge.
     real = (rows.first[taker] >= 0) & (rows.last[giver] >= 0)
     giver, taker = giver[real], taker[real]
     transfer_id = transfer_ids(timeline)

@@ -68,7 +68,7 @@ class Timeline:
 
     @cached_property
     def positions(self) -> np.ndarray:
-        """Position in the kernel of each entry, LOOP_TRIP for entries that are no instruction."""
+        """Position in the kernel of each entry, LOOP_TRIP for entries that are not instructions."""
         return np.asarray(self.program.positions, dtype=np.int64)
 
     @cached_property

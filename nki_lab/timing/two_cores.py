@@ -139,7 +139,7 @@ def _with_partner(program: QueuedProgram, entries: list[int]) -> _Met:
         marker = no_instruction()
         own = waits[entry]
         if isinstance(queue, RingKey) or queue is TENSOR:
-            # It comes when what it needs is there; an engine of its own notes that, behind what is before it.
+            # It comes when what it needs is there; a separate engine notes that, behind what is before it.
             before = place[entry] - 1
             if queue is TENSOR and before >= 0:
                 own = (*own, program.queues[queue][before])

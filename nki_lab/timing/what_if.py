@@ -208,7 +208,7 @@ def entries_of_line(timeline: Timeline, place: str) -> np.ndarray:
 
 
 def check_changes(names: Sequence[str]) -> None:
-    """Raise UnknownOption for what is no question; whether a line exists shows when a program is timed."""
+    """Raise UnknownOption for a name that is not a question; whether a line exists shows when a program is timed."""
     for name in names:
         if not isinstance(name, str):
             raise UnknownOption(

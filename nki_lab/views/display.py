@@ -47,7 +47,7 @@ class Display:
     Args:
         data: the run.
         tabs: names of its views, from left to right.
-        text: names of the views that are told as text.
+        text: names of the views that the text form shows.
         other: a run whose timeline is shown with that of `data`.
         tells: with another run, the text says where both differ instead.
     """

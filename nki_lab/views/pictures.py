@@ -23,7 +23,7 @@ PaperKind = type[Picture] | type[VectorPicture]
 
 
 def view_picture(parts: Parts, view: str, format: str = "png", theme: str = "light") -> bytes:
-    """Return a view as a picture; one without a drawing of its own is its text.
+    """Return a view as a picture; one without its own drawing is its text.
 
     Args:
         parts: the run.
@@ -65,7 +65,7 @@ def _text(data: ViewData, view: str, paper: PaperKind, theme: str) -> bytes:
 
 
 def _wrapped(line: str, letters: int) -> list[str]:
-    """Return a line as several of at most so many letters, the later ones further to the right."""
+    """Wrap a line at a number of letters, the later lines indented."""
     margin = " " * (len(line) - len(line.lstrip(" ")))
     return textwrap.wrap(
         line.strip(" "), letters, initial_indent=margin, subsequent_indent=f"{margin}    ", replace_whitespace=False,

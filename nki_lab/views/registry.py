@@ -24,7 +24,7 @@ from nki_lab.widgets.packing import UnknownPart
 
 #: Bytes of all blocks in the state of one widget; a notebook may store that state.
 STORED_BYTES = 120_000
-#: Programs with at most this many instructions and tensors are cheap enough to be prepared before they are asked for.
+#: Programs with at most this many instructions and tensors are cheap enough to be prepared in advance.
 STORED_OPERATIONS = 3_000
 
 Kept = TypeVar("Kept")
@@ -250,7 +250,7 @@ class Parts:
     def _named(
         self, view: View, names: Sequence[str | Callable[..., Iterable[str]]]
     ) -> Iterator[str]:
-        """Yield the names of parts; a number in them stands for the first so many."""
+        """Yield the names of parts; a number in them stands for the first of its kind, up to a limit."""
         numbers = NUMBERS | dict(view.numbers)
         for name in names:
             if callable(name):

@@ -164,7 +164,7 @@ def _sized(size: int) -> ImageFont.FreeTypeFont:
 
 
 class VectorPicture:
-    """A drawing of shapes, as SVG without script, style sheet or font of its own.
+    """A drawing of shapes, as SVG without script, style sheet or embedded font.
 
     Args:
         width, height: in pixels.
@@ -250,5 +250,5 @@ PAPERS: dict[str, type[Picture] | type[VectorPicture]] = {"png": Picture, "svg":
 
 
 def cut(text: str, letters: int) -> str:
-    """Return a text of at most so many letters; what is left out shows as two dots."""
+    """Cut a text to a number of letters; two dots stand for the rest."""
     return text if len(text) <= letters else f"{text[: max(0, letters - 2)]}.."

@@ -166,7 +166,7 @@ def deleted(t):
     [
         (shaped, "`t.shape` cannot be assigned", "t.reshape(shape)"),
         (typed, "`t.dtype` cannot be assigned", "t.view(dtype)"),
-        (marked, "`t.mine` cannot be assigned", "an object of your own"),
+        (marked, "`t.mine` cannot be assigned", "your own object"),
         (deleted, "`t.shape` cannot be deleted", ""),
     ],
 )

@@ -189,9 +189,9 @@ def test_a_number_may_be_off_a_little():
     for given, words in (
         (2.4, "is too much"),
         (2.0, "is too little"),
-        ("2.25", "is no number"),
-        (None, "is no number"),
-        (float("nan"), "is no number"),
+        ("2.25", "is not a number"),
+        (None, "is not a number"),
+        (float("nan"), "is not a number"),
         (..., "there is no answer yet"),
     ):
         with pytest.raises(ExerciseFailed, match=words):

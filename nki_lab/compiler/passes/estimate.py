@@ -243,7 +243,7 @@ class _Queues:
             issued = start + record.issue
             begins = max(issued + record.lead, self.moved)
             self.moved = begins + record.work
-            # While one transfer is moved, one stands in line. More are not settled before: one that could have been
+            # At most one transfer is queued behind the active one. More are not fixed early: one that could have been
             # issued at any time does not stand before one that is needed sooner.
             self.free[lane] = max(issued, begins - record.lead - record.issue)
             return self.moved + record.tail

@@ -1,7 +1,7 @@
 """Removes the waits of an instruction that other waits imply.
 
 Who waits for an instruction also waits for all that it had waited for, and, on an engine that finishes in order, for
-all before it. Transfers finish in any order, so each is a fact of its own. Looking at the latest candidates first
+all before it. Transfers finish in any order, so each is a fact to itself. Looking at the latest candidates first
 leaves the transitive reduction: no wait that others imply.
 """
 

@@ -24,7 +24,7 @@ _SETTLED = {Written.NOTHING: False, Written.ALL: True}
 def settle_accumulate(kernel: Kernel, options: Choices) -> Kernel:
     """Return the kernel with accumulate=None settled wherever it is the same for all elements and all passes.
 
-    A finding tells of products that are added where the target does not define it.
+    A finding reports products that are added where the target does not define it.
     """
     settled = _settled(kernel)
     return settled.with_(findings=(*settled.findings, *find_values_under_products(settled)))

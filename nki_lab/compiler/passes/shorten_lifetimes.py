@@ -42,7 +42,7 @@ def _drains(instruction: Instruction) -> bool:
 def _drained_early(
     part: range, before: Sequence[Collection[int]], drains: Sequence[bool]
 ) -> list[int]:
-    """Return instructions that follow each other, in their order but for those that drain PSUM: as soon as they can."""
+    """Return instructions that follow each other, in their order, except that PSUM is drained as early as possible."""
     waiting = {n: sum(p in part for p in before[n]) for n in part if drains[n]}
     followers: dict[int, list[int]] = defaultdict(list)
     for n in waiting:

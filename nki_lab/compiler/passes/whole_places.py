@@ -27,7 +27,7 @@ def whole_places(kernel: Kernel) -> np.ndarray:
         kind = key if at is None else (storage.buffer, at, storage.row_bytes, storage.partitions)
         place[key] = numbers.setdefault(kind, len(numbers))
     used = place[touches.storage]
-    # Rectangles are told apart by identity: equal ones mostly are one, and where they are not, nothing is lost.
+    # Rectangles are compared by identity: most equal ones are one object, and where not, only time is lost.
     boxes = np.array([id(view.box or footprint(view)) for view in touches.views], np.int64)
     used, boxes = used[used >= 0], boxes[used >= 0]
     least, most = (np.zeros(len(numbers), np.int64) for _ in range(2))

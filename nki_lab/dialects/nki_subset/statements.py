@@ -86,7 +86,7 @@ STATEMENTS: dict[str, Construct] = {
     ),
     "induction variable": Construct(
         "a write to the induction register of nl.dynamic_range", ERROR,
-        "keep a value of your own in a register from nisa.register_alloc()", _DYNAMIC,
+        "keep your own value in a register from nisa.register_alloc()", _DYNAMIC,
         "for i in nl.dynamic_range(3):\n    nisa.register_move(i, 1)",
         code="NKI117",
     ),

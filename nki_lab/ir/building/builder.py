@@ -423,7 +423,7 @@ class Builder:
     def _report(self, broken: tuple[Rule, ...], i: Instruction) -> None:
         frame = _author_frame(sys._getframe(2))
         for rule in broken:
-            # An unrolled loop makes the same mistake in every trip; it is told once.
+            # An unrolled loop makes the same mistake in every trip; it is reported once.
             if (rule, i.stack) not in self._reported:
                 self._reported.add((rule, i.stack))
                 self.errors.append(rule_error(rule, i, frame))
@@ -464,7 +464,7 @@ class Builder:
             raise RegisterValue(
                 f"{definition.name}: register `{register.name}` is the induction variable of a device loop, which"
                 " only the loop changes",
-                help="keep a value of your own in a register from nisa.register_alloc()",
+                help="keep your own value in a register from nisa.register_alloc()",
                 blame=Blame(definition.name, ((name, position),)),
             )
         if register.by_value and name in definition.sets:
@@ -472,7 +472,7 @@ class Builder:
                 "portability",
                 f"{definition.name}: writing register `{register.name}` has no effect on its loop, which gives the body"
                 " a copy in each pass; not every NKI compiler takes it",
-                help="keep a value of your own in a register from nisa.register_alloc()",
+                help="keep your own value in a register from nisa.register_alloc()",
             )
 
     def _check_index(self, definition: Definition, view: NkiTensor) -> NkiTensor | None:
@@ -548,7 +548,7 @@ class Builder:
             self._open_loops.discard(number)
 
     def check_closed(self) -> None:
-        """Refuse a trace that ended inside a device loop, or with an order that was asked for in no block."""
+        """Refuse a trace that ended inside a device loop, or that requested an order outside any block."""
         for block in self.kept_order.not_entered:
             raise NotAllowed(
                 "nl.no_reorder() has no effect without `with`",

@@ -2,7 +2,7 @@
 
 The body is traced once: a counter that it increases, or a list that it appends to, has its first value in every pass.
 The text of the body says what may be changed and is read again; values before and after the trace say what was.
-Tensors are no such state: what instructions write is there in the next pass.
+Tensors are not such state: what instructions write is there in the next pass.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _Reader:
 
     def __init__(self, code: CodeType, hidden: Iterable[str], renamed: Mapping[str, Path]) -> None:
         self.code = code
-        self.hidden = set(hidden)  # names of its own
+        self.hidden = set(hidden)  # its own names
         self.renamed = dict(renamed)  # parameters -> what was passed
         self.also: dict[str, Path] = {}  # names that the text gives to what stands elsewhere
         self.events: list[_Event] = []
@@ -291,7 +291,7 @@ def _callers(code: CodeType, stack: Stack) -> Stack:
 def state_of_block(loop: ast.For | ast.While, frame: FrameType) -> LoopState:
     """Return the state around a loop whose body stands in the text of the function that runs in `frame`."""
     target = _targets(loop.target) if isinstance(loop, ast.For) else ()
-    # The frame is asked for its names anew each time; they are copied, as the next look changes what it gives.
+    # Each look reads the names of the frame again, into a copy: the next look changes what the frame gives.
     value_of = functools.partial(_in_frame, frame)
     reader = _Reader(frame.f_code, target, {})
     for statement in loop.body:

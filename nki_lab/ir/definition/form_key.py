@@ -40,7 +40,7 @@ def check_integer(instruction: str, value: int) -> None:
 
 
 def check_name(instruction: str, name: Any) -> None:
-    """Refuse a name that is no text; the form does not depend on it."""
+    """Refuse a name that is not a string; the form does not depend on it."""
     if name is not None and not isinstance(name, str):
         raise WrongOperand(
             f"{instruction}: `name` must be a string, found {type(name).__name__}",

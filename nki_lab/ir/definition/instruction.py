@@ -458,7 +458,7 @@ class Definition:
         )
         problems += [f"semantics asks for unknown `{n}`" for n in wanted if n not in names]
         problems += [
-            f"operand `{n}` is no parameter" for n in self.operands if n not in self.position
+            f"operand `{n}` is not a parameter" for n in self.operands if n not in self.position
         ]
         problems += [
             f"rule about unknown `{n}`"
@@ -558,7 +558,7 @@ def instruction(
         takes: how what authors give becomes what a program holds, by parameter.
         gives: the parameter that is a register made and returned by a call.
         identities: rules ask which views are the same, where one of them is dynamic.
-        observes: it only looks at its operands; it is no instruction of the machine and not in `registry`.
+        observes: it only looks at its operands; it is not an instruction of the machine and not in `registry`.
         balanced: where `engine` is left open, the compiler chooses by how busy the engines are.
         order: in which order elements are read and written, where the shapes of the operands do not say it.
         operands: one Operand per tensor parameter, under the parameter's name.
@@ -568,7 +568,7 @@ def instruction(
         signature = inspect.signature(fn)
         params = tuple(signature.parameters)
         convert = takes or {}
-        # A class of its own per instruction, so that a call reaches the generated binder directly.
+        # Each instruction has its own class, so that a call reaches the generated binder directly.
         space = {
             "__call__": binder(fn.__name__, signature, convert, gives),
             "__module__": fn.__module__,

@@ -95,7 +95,7 @@ class Operand:
         optional: None is allowed.
         scalar: a Python number is allowed.
         many: a list of tensors.
-        nested: authors give each tensor of the list in a list of its own.
+        nested: authors give each tensor of the list in its own list.
         dtypes: allowed element types, or None for any.
         part: `(i, tensor) -> view` of the elements that are really read or written, where the instruction passes over
             others of the tensor; None: all of them.
@@ -105,7 +105,7 @@ class Operand:
         indirect: the view may be one of `.indirect()` (Tensor Indirection).
         rows: a tile of indices may choose the rows of the view (DMA).
         axes: what the instruction calls the partition axis and the free axes, for views; one name stands for axes that
-            run together, and one that only operands that are read have is summed over. "" is no name.
+            run together, and one that only operands that are read have is summed over. "" is not a name.
         along: `(i, view) -> {axis: word}`: what the instruction does along axes of the view ("reduced"), for views.
     """
 

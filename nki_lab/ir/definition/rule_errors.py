@@ -21,7 +21,7 @@ def rule_error(rule: Rule, i: Instruction, frame: FrameType | None = None) -> Nk
         rule: the rule that does not hold.
         i: the instruction that breaks it.
         frame: the author's, where their line calls the instruction itself: its arguments can be marked there, and what
-            names in them stand for is told.
+            names in them stand for is reported.
     """
     definition = i.definition
     notes = []

@@ -15,7 +15,7 @@ from nki_lab.ir.tensor.view import NkiTensor
 def repeated(kernel: Kernel, calls: int) -> Kernel:
     """Return one program that does what `calls` calls of a kernel do, in order.
 
-    Every call has tensors of its own, at the same addresses; only inputs and constants are those of all. Waits are left
+    Every call has its own tensors, at the same addresses; only inputs and constants are those of all. Waits are left
     out: `insert_waits` finds those within and between the calls.
     """
     storages = list(kernel.storages)

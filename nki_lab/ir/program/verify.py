@@ -84,7 +84,7 @@ def _storage_errors(kernel: Kernel) -> Iterator[NkiError]:
 def _allocation_errors(kernel: Kernel, addresses: dict[int, Address]) -> Iterator[NkiError]:
     # An operand that the instruction does not touch (a bypassed immediate) needs no place.
     touched = {t.storage.id for i in kernel.instructions for t in (*i.read(), *i.written())}
-    # SBUF and PSUM are allocated by passes of their own.
+    # SBUF and PSUM are allocated by their own passes.
     allocated = {s.buffer for s in kernel.storages if s.id in addresses}
     for s in kernel.storages:
         given = addresses.get(s.id)

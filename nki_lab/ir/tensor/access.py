@@ -15,7 +15,7 @@ from nki_lab.ir.tensor.view import NkiTensor
 
 Level = tuple[
     int, bool
-]  # every so many elements the walk carries into this axis; and the step there is one element
+]  # after how many elements the walk carries into this axis, and the step there in elements
 
 
 @dataclass(frozen=True, slots=True)

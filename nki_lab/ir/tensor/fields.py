@@ -169,7 +169,7 @@ class Fixed:
     name: Any
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
-        other = _INSTEAD.get(name, "an object of your own that holds it").format(t=self.name)
+        other = _INSTEAD.get(name, "your own object that holds it").format(t=self.name)
         raise TileAssignment(
             f"`{self.name}.{name}` cannot be assigned: the attributes of a tensor are fixed",
             help=f"make {other}" if name not in _INSTEAD else f"make another view: {other}",

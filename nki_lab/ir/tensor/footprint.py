@@ -172,7 +172,7 @@ class _Sums:
 
     Attributes:
         steps: (step, how often) in growing order.
-        most: the largest sum of the first so many steps.
+        most: the largest sum of the first n steps, by n.
     """
 
     def __init__(self, steps: list[tuple[int, int]]) -> None:

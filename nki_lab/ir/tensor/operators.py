@@ -155,7 +155,7 @@ _ASSERTED = re.compile(r"\s*assert[\s(]+")
 
 
 def _is_asserted(stack: Stack) -> bool:
-    """Tell whether the place where a truth value is asked for is the whole condition of an `assert`."""
+    """Tell whether the expression whose truth value is needed is the whole condition of an `assert`."""
     span = Span.of(stack[0]) if stack else None
     if span is None or span.column is None:
         return False

@@ -68,7 +68,7 @@ def view_text(tensor: NkiTensor) -> str:
 
 
 def value_text(value: Any, leaf: Callable[[Any], str] | None = None) -> str:
-    """Return an argument or constant as text; `leaf` writes what is no container.
+    """Return an argument or constant as text; `leaf` writes everything but containers.
 
     What has no text form, e.g. a function, becomes `<its class>`.
     """
@@ -85,7 +85,7 @@ def value_text(value: Any, leaf: Callable[[Any], str] | None = None) -> str:
 
 
 def leaf_text(value: Any) -> str:
-    """Return a value that is no container as text."""
+    """Return a value other than a container as text."""
     kind = type(value)
     if kind is NkiTensor:
         return view_text(value)

@@ -115,7 +115,7 @@ def _verdict(first: int, second: int) -> str:
 
 
 def _difference(row: Difference) -> list[str]:
-    """Return the row of a table; a name that is too long for its column has a line of its own."""
+    """Return the row of a table; a name that is too long for its column has its own line."""
     long = len(row.name) >= _NAME
     then = "" if row.first_count == row.second_count else f"-> {row.second_count:,}"
     numbers = _ROW.format(

@@ -221,7 +221,7 @@ def slowest(profile: P) -> P:
 
 
 def one_core(profile: P, core: int) -> P:
-    """Return the rows of one core as a profile of their own, with the ids they have."""
+    """Return the rows of one core as a profile, with the ids they have."""
     rows = {
         name: np.flatnonzero(profile.numbers(name, "pcore_idx") == core)
         for name in profile.supplied

@@ -1,7 +1,7 @@
 """Lays out the timeline of a profile: slices on tracks, and the arrows between them.
 
 A track shows one slice at a time, so spans that overlap (transfers of one queue, instructions behind each other in a
-pipeline) go to tracks of their own. Every slice shows its row of the profile, but for amounts that are 0.
+pipeline) go to their own tracks. Every slice shows its row of the profile, except amounts that are 0.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class DrawnSlice(NamedTuple):
         title: what is written on it.
         track: the track.
         start, end: times in ns.
-        args: what is known of the row besides.
+        args: further facts of the row.
     """
 
     event: int
@@ -75,7 +75,7 @@ class DrawnSlice(NamedTuple):
 
 
 class Drawing:
-    """The timeline of a profile; slices are made when they are asked for, some at a time."""
+    """The timeline of a profile; slices are made on demand, some at a time."""
 
     def __init__(self, profile: ProfileData) -> None:
         self.profile = profile

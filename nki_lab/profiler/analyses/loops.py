@@ -2,7 +2,7 @@
 
 Loops are those of the author's text: what Python unrolls, and what the device runs. An instruction belongs to the
 iterations of all loops around it. Which these are stands in the tables KernelInstructions and
-KernelIterationVariables; of a loop that the device runs, the passes are told apart by counting how often each
+KernelIterationVariables; of a loop that the device runs, the passes are distinguished by counting how often each
 instruction was executed (of nested ones, those of the innermost).
 """
 
@@ -209,11 +209,11 @@ def loop_values(profile: ProfileData, depth: int | None = None) -> Strings:
     """Return per row of Instruction the values of the loop variables around it, such as `i=3, j=0`.
 
     Unknown where no loop is around it, or the profile knows no loop variables. A value that only the device knows, or
-    that is no whole number, is shown as `?`.
+    that is not a whole number, is shown as `?`.
 
     Args:
         profile: the run; a modelled one reads the variables now, by tracing the kernel again.
-        depth: show so many of the outer loops; by default all.
+        depth: how many of the outer loops to show; by default all.
     """
     paths = _paths(profile)
     texts: list[str | None] = [None]

@@ -16,7 +16,7 @@ class WhatIf:
     """A run timed again with some of its costs removed.
 
     Attributes:
-        changes: what was removed, as it was asked for, such as "free-loads".
+        changes: the names of the changes, such as "free-loads".
         meaning: the same as a sentence.
         before_ns, after_ns: time of the run as it is, and without those costs.
         profile: the run without them; its name says what was removed.

@@ -170,7 +170,7 @@ def _column(pa: Any, values: Any, field: Field) -> Any:
             values = values.dictionary_decode()
         return Strings.of([_text(value) for value in values.to_pylist()])
     kind = {"float": pa.float64(), "bool": pa.bool_()}.get(field.type, pa.int64())
-    cast = values.cast(kind)  # a number that is not whole is no integer
+    cast = values.cast(kind)  # a number that is not whole is not an integer
     unknown = cast.is_null().to_numpy(zero_copy_only=False)
     filled = cast.fill_null(False if field.type == "bool" else 0).to_numpy(zero_copy_only=False)
     return np.ma.MaskedArray(filled, unknown) if unknown.any() else filled
@@ -180,5 +180,5 @@ def _text(value: Any) -> str | None:
     if isinstance(value, list):
         return ", ".join(map(str, value)) or None
     if isinstance(value, bytes):
-        raise TypeError("bytes are no text")
+        raise TypeError("bytes are not text")
     return None if value is None else str(value)

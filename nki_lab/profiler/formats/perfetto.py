@@ -213,7 +213,7 @@ def block(field: int, value: bytes) -> bytes:
 
 
 def text(field: int, value: str) -> bytes:
-    """Write a field that holds a text; what is no Unicode is replaced."""
+    """Write a field that holds text; what is not Unicode is replaced."""
     return block(field, value.encode("utf-8", "replace"))
 
 

@@ -97,7 +97,7 @@ def document_of(profile: ProfileData) -> dict[str, Any]:
 
 
 def head_of(profile: ProfileData) -> dict[str, Any]:
-    """Return what a file tells of a profile before its tables."""
+    """Return the facts of a profile that a file has before its tables."""
     deals = profile.deals
     return {
         "format": _MARK,

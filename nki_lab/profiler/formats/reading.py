@@ -27,7 +27,7 @@ _NAME_SHOWN = 80  # characters of a name that no file can have
 def read_document(path: Path, head: re.Pattern[bytes], complaint: str) -> str:
     """Return the text of a file that begins as `head` says; of another one only the beginning is read.
 
-    Raises BadFile, with one sentence, where it cannot be read, is too large, or is no text (`complaint`).
+    Raises BadFile, with one sentence, where it cannot be read, is too large, or is not text (`complaint`).
     """
     try:
         return read_bytes(path, head).decode("utf-8")
@@ -59,7 +59,7 @@ def read_bytes(path: Path, head: re.Pattern[bytes]) -> bytes:
 
 
 def beginning_of(path: Path) -> bytes:
-    """Return how a file begins; nothing of what cannot be read, and of what is no file."""
+    """Return how a file begins; nothing of what cannot be read, and of what is not a file."""
     try:
         if not path.is_file():
             return b""

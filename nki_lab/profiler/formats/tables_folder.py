@@ -63,7 +63,7 @@ def save_folder(profile: ProfileData, path: str | Path, kind: str) -> Path:
         path: the folder.
         kind: "csv" or "parquet".
 
-    Raises BadFile where it cannot be written, UsageError where Parquet is asked for without pyarrow.
+    Raises BadFile where it cannot be written, UsageError for Parquet without pyarrow.
     """
     path = Path(path)
     if kind == "parquet":

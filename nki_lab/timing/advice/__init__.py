@@ -30,7 +30,7 @@ from nki_lab.timing.program import QueuedProgram
 from nki_lab.timing.schedule import times_of
 from nki_lab.timing.timeline import Timeline
 
-#: Every rule, in the order in which equal gains are told.
+#: Every rule, in the order in which equal gains are listed.
 RULES: tuple[AdviceRule, ...] = (
     reloads.RULE,
     small_transfers.RULE,

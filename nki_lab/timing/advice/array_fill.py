@@ -44,7 +44,7 @@ def _sums(evidence: Evidence, group: Group) -> bool:
 
 
 def _tile(target: Target, rows: int) -> int:
-    """Return the rows of the smallest part of the array that can work by itself and has so many."""
+    """Return the rows of the smallest part of the array that can work by itself and has at least this number."""
     return min(size for size in target.pe_tile_rows if size >= min(rows, target.pe_rows))
 
 

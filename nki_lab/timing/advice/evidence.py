@@ -36,7 +36,7 @@ class Proposal:
         message: what was found, with its numbers.
         help: what to write instead.
         entries: what it is about, for its lines.
-        changes: entries whose costs are others with the change, and those; None is no time at all.
+        changes: entries whose costs are others with the change, and those; None is no time.
         waits: waits of every entry with the change, or None.
         target: the machine with the change, or None.
         bound: why the change cannot be had in full, so that its gain is only an upper bound; "" where it can.
@@ -87,7 +87,7 @@ class Evidence:
 
     @cached_property
     def line(self) -> np.ndarray:
-        """Number of the line of every entry; -1 for entries that are no instruction."""
+        """Number of the line of every entry; -1 for entries that are not instructions."""
         codes, spans = kernel_lines(self.kernel)
         number: dict[str | None, int] = {}
         same = [number.setdefault(label_of(span), len(number)) for span in spans]

@@ -1,6 +1,6 @@
 """Advice on transfers that fill too few partitions to keep the DMA engines busy.
 
-A transfer's descriptors are dealt to the DMA engines by partition, so many partitions to each.
+A transfer's descriptors are dealt to the DMA engines by partition, the same number of partitions to each.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ _MEMORY = _Way(
     "a tile of it lies in PSUM",
     "copy the tile to SBUF once where several instructions use it",
 )
-#: Asked in this order; the first set that makes an instruction faster is told.
+#: Asked in this order; the first set that makes an instruction faster is proposed.
 _WAYS: tuple[tuple[_Way, ...], ...] = (
     (_STRIDE,),
     (_DTYPE,),
@@ -77,7 +77,7 @@ _WAYS: tuple[tuple[_Way, ...], ...] = (
 )
 
 
-#: A copy to SBUF pays when at least so many instructions read the tile after it.
+#: The least number of instructions that must read a tile for a copy to SBUF to pay.
 LEAST_READERS = 3
 
 

@@ -86,7 +86,7 @@ def _values(
     try:
         return held.values.reshape(-1)[access.elements()].astype(np.float64), held.note
     except (TypeError, ValueError):  # packed types have no number per element
-        return None, f"elements of {access.dtype} are no single numbers"
+        return None, f"elements of {access.dtype} are not single numbers"
 
 
 def _heading(data: ViewData, position: int) -> str:

@@ -43,7 +43,7 @@ class Matmul:
 
 
 def matmul_of(data: ViewData, position: int) -> Matmul | None:
-    """Return the product that an instruction computes, or None where it is no such instruction."""
+    """Return the product that an instruction computes, or None where it computes none."""
     accesses = data.accesses(position)
     summed = contracted(accesses)
     result = next((a for a in accesses if a.way != "reads" and all(a.names)), None)

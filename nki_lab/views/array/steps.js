@@ -1,6 +1,6 @@
 // The work of the Tensor engine's array at each step: which multiplier works on what.  Pure functions, without a browser.
 //
-// stationary [K, M] is loaded first, so many columns a step; then column n of moving [K, N] enters row k of the array at
+// stationary [K, M] is loaded first, a fixed number of columns per step; then column n of moving [K, N] enters row k of the array at
 // step load + n + k, and meets column m of the array m steps later.  A sum leaves column m at the bottom after row K - 1.
 
 /** Return how many pairs 0 <= i < a, 0 <= j < b have i + j <= s. */

@@ -14,7 +14,7 @@ import numpy as np
 from nki_lab.profiler.text_table import text_table
 from nki_lab.views.run import Place, ShownAccess, ViewData
 
-#: Nodes of a graph that is drawn, and instructions that are drawn one by one unless lines are asked for.
+#: Nodes of a graph that is drawn, and instructions that are drawn one by one unless the reader groups them by line.
 NODES_SHOWN = 60
 FEW_OPERATIONS = 24
 #: Programs up to this size are looked through for the values that lines hand to each other.
@@ -151,7 +151,7 @@ class _Reader:
         return self._writers[tensor]
 
     def _part(self, access: ShownAccess) -> np.ndarray:
-        """Return who wrote the elements of an operand last, as a window into what is known of its tensor."""
+        """Return who wrote the elements of an operand last, as a window into its tensor."""
         writers = self._of(access.tensor)
         facts = self._tensors[access.tensor]
         if access.gather is not None or access.itemsize != facts.itemsize or len(writers) == 1:

@@ -19,7 +19,7 @@ from nki_lab.widgets.packing import pack
 NODE_WIDTH, NODE_HEIGHT = 158, 34
 LAYER_GAP, ROW_GAP, PASSAGE = 54, 10, 14
 LAYER_GAP_DOWN = 30
-#: A graph of one long chain runs down; others run to the right while they are at most so wide.
+#: A graph of one long chain runs down; others run to the right up to this width.
 _WIDE = 1_000
 _SWEEPS = 8
 

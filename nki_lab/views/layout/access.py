@@ -107,7 +107,7 @@ def _boxes(
         shape, strides = access.shape, access.strides
         return boxes(Slice("", shape, strides, access.offset, access.itemsize), scale), ""
     if prod(access.shape) > _GATHERED_ELEMENTS:
-        return [], "too many elements with an address of their own to draw"
+        return [], "too many elements with separate addresses to draw"
     places = data.places(position, k)
     if places is None:
         return [], f"where it lies is decided by {access.gather.index} while the kernel runs"

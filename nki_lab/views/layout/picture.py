@@ -24,7 +24,7 @@ _SPACES = {"shared_hbm": "HBM", "private_hbm": "HBM", "sbuf": "SBUF", "psum": "P
 def layout_picture(
     data: ViewData, paper: type[Picture] | type[VectorPicture], theme: str = "light"
 ) -> bytes:
-    """Return the first tensors with the slices that instructions touch, each in a colour of its own."""
+    """Return the first tensors with the slices that instructions touch, each in its own colour."""
     shown = _chosen(data)
     more = len(data.tensors) - len(shown)
     block = _BLOCK + 2 * _LINE + _MARGIN

@@ -12,7 +12,7 @@ from nki_lab.views.layout.model import grid_of
 from nki_lab.views.run import ViewData
 from nki_lab.widgets.packing import pack, smallest
 
-#: Tensors up to this size are sent element by element; of larger ones a picture of so many rows and columns.
+#: Tensors up to this size are sent element by element; of larger ones a picture with this number of rows and columns.
 EXACT_ELEMENTS = 1 << 17
 PICTURE_ROWS, PICTURE_COLUMNS = 256, 512
 _CHUNK = 1 << 20
@@ -40,7 +40,7 @@ def values_parts(data: ViewData, number: int, position: int | None, after: bool)
     try:
         held.values.reshape(-1)[:1].astype(np.float64)
     except (TypeError, ValueError):  # packed types
-        note = f"elements of {tensor.dtype} are no single numbers"
+        note = f"elements of {tensor.dtype} are not single numbers"
         return pack(meta | {"known": False, "note": note})
     values = held.values.reshape(rows, columns)
     meta |= {"rows": rows, "columns": columns} | statistics(values)

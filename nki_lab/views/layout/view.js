@@ -119,7 +119,7 @@ class Layout {
     this.canvas.ask();
   }
 
-  /** Fetch and show the values, where they are asked for. */
+  /** Fetch and show the values on demand. */
   async showValues() {
     const k = this.wanted;
     fill(this.legend);

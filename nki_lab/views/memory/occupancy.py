@@ -16,7 +16,7 @@ from nki_lab.profiler import intervals
 from nki_lab.targets import Target
 from nki_lab.views.run import ViewData
 
-#: Overlapping pairs that are told; the others are left out.
+#: The most overlapping pairs that are listed.
 OVERLAPS_TOLD = 100
 #: Tiles among which overlaps are looked for.
 OVERLAP_TILES = 20_000
@@ -91,7 +91,7 @@ class Occupancy:
         return intervals.steps(self.first[here], self.last[here] + 1, self.size[here])
 
     def peak(self, partitions: int) -> tuple[int, int]:
-        """Return the most bytes in use in any one partition, and the first instruction with so many."""
+        """Return the most bytes in use in any one partition, and the first instruction at which that holds."""
         moments, used = self.in_use(self.fullest(partitions))
         return (int(used.max()), int(moments[np.argmax(used)])) if len(used) else (0, 0)
 

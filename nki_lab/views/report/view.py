@@ -18,7 +18,7 @@ _SHORTER = [
     (0, 1, _LIMITS_SHOWN // 2),
     (0, 1, _LIMITS_SHOWN // 4),
 ]
-_FINDINGS_LINES = 6  # of a report that is cut, at least so many
+_FINDINGS_LINES = 6  # the least of a report that is cut
 
 
 def report_text(data: ViewData, limit: int | None) -> list[str]:
@@ -32,7 +32,7 @@ def report_text(data: ViewData, limit: int | None) -> list[str]:
         return [*told, *parts.limits(), *findings]
     limits = parts.limits(_LIMITS_SHOWN)
     if len(told) + len(limits) + len(findings) > limit:
-        # Numbers are not read without what they lean on: lines and advice give way to that, but for the first advice.
+        # Numbers need their limits: lines and advice make room for those, except the first advice.
         findings = cut(findings, max(limit - len(limits) - len(told), _FINDINGS_LINES))
         for lines, advice, assumed in _SHORTER:
             told = [*parts.figures, *parts.lines(lines), *parts.advice(advice)]

@@ -10,7 +10,7 @@ const UNWRITTEN = 4;
 const HEIGHT = 132;
 const LEVELS = 32767; // of a picture, stands for 0
 
-/** Return how a value of a table is written; `mark` tells what is no number. */
+/** Return how a value of a table is written; `mark` tells what is not a number. */
 export function cellText(value, mark) {
   if (mark & UNWRITTEN) return "·";
   if (mark & NAN) return "NaN";
@@ -30,7 +30,7 @@ export function factsOf(values) {
   return [range, [bad.join(", ") || "no NaN, no Inf", ...(values.unwritten ? [`${number(values.unwritten)} not written yet`] : [])].join(", ")];
 }
 
-/** Values of one operand at one moment; `look(row, column)` is asked for what a picture has no room for. */
+/** Values of one operand at one moment; `look(row, column)` fetches what a picture has no room for. */
 export class Grid {
   constructor(values, arrays, theme, label, look) {
     Object.assign(this, { values, theme, label, look, cells: arrays[`${values.key}.cells`], marks: arrays[`${values.key}.marks`] });

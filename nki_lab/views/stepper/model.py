@@ -19,7 +19,7 @@ from nki_lab.widgets.packing import pack, smallest
 
 #: Executed instructions up to which the browser is given their order, in which it searches.
 ORDER_SHOWN = 4_000_000
-#: Operands up to this size are tables, larger ones pictures of so many blocks.
+#: Operands up to this size are tables, larger ones pictures with this number of blocks.
 TABLE_ROWS, TABLE_COLUMNS = 16, 16
 PICTURE_ROWS, PICTURE_COLUMNS = 64, 128
 #: Rows and columns of a window on a large operand.
@@ -180,7 +180,7 @@ def _differing(old: np.ndarray, new: np.ndarray, unwritten: np.ndarray | None) -
 def _values(
     values: np.ndarray | None, unwritten: np.ndarray | None, arrays: dict[str, np.ndarray]
 ) -> dict[str, Any] | None:
-    """Describe values; their elements or picture go to `arrays`, under the key that is told."""
+    """Describe values; their elements or picture go to `arrays`, under the key in the description."""
     if values is None:
         return None
     grid = _grid(values)

@@ -115,7 +115,7 @@ export class CurveData {
     }, () => {}); // tracks say that the kernel is silent
   }
 
-  /** Take what is known best of lo..hi, and ask for more where that is coarse. */
+  /** Take the finest curve of lo..hi, and request a finer one where it is coarse. */
   look(lo, hi) {
     if (!this.whole) return;
     const holds = (part) => part && part.meta.span[0] <= lo && part.meta.span[1] >= hi;
@@ -128,7 +128,7 @@ export class CurveData {
     this.timer = setTimeout(() => this.source.once(`timeline/curves/${from}/${to}`).then((part) => {
       this.closeUp = this.now = part;
       this.changed();
-    }, () => {}), PAUSE_MS); // without a kernel what is known stays
+    }, () => {}), PAUSE_MS); // without a kernel the curve stays as it is
   }
 
   close() {

@@ -1,6 +1,6 @@
 """Relates the events of a timeline: what each waited for, and what needs it.
 
-event_detail       what is known of one event: its row, operation, loops, stall, and dependences
+event_detail       facts of one event: its row, operation, loops, stall, and dependences
 critical_events    the events that took the whole time
 stalls             per event, what it waited for
 tensors            per event, the tensor it moves or writes
@@ -108,7 +108,7 @@ class Relations:
         return result[0], result[1]
 
     def _kind(self, giver: int, taker: int, told: str) -> str:
-        """Return the kind of a dependence: "flow", "anti", "output", or what is known instead."""
+        """Return the kind of a dependence: "flow", "anti", "output", or a description where that is unknown."""
         if told not in _ANY_KIND:
             return told
         if giver < self._instructions <= taker:
@@ -207,7 +207,7 @@ class TimelineRelations:
         return int(self.timeline.event_of_row[row + self.timeline.first_row(run, "Instruction")])
 
     def event_detail(self, number: int) -> dict[str, Any]:
-        """Return what is known of one event by column name, and its instruction."""
+        """Return the facts of one event by column name, and its instruction."""
         run, table, row = self.timeline.event(number)
         relations = self.runs[run]
         record = next(relations.profile.records(table, row, row + 1))

@@ -68,7 +68,7 @@ export function busyTime(start, duration, sums, lo, hi, t0, t1) {
 }
 
 /**
- * Walk the part t0..t1 of a lane that is drawn on so many columns.
+ * Walk the part t0..t1 of a lane that is drawn on a number of columns.
  *
  * `wide(event, left, right)` is called for each event at least 1.5 columns wide, and
  * `narrow(column, event, share, next)` for each column in which only narrower ones lie, with the first

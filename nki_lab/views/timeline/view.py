@@ -19,7 +19,7 @@ from nki_lab.views.timeline.picture import timeline_view_picture
 from nki_lab.views.timeline.relations import TimelineRelations
 from nki_lab.widgets.packing import UnknownPart, pack
 
-#: Profiles of at most this many events are prepared before they are asked for.
+#: Profiles of at most this many events are prepared in advance.
 STORED_EVENTS = 20_000
 _EVENTS_SHOWN = 40
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from nki_lab.profiler.profile import Profile
     from nki_lab.views.run import ViewData
 
-#: Combinations that are timed at most where all are asked for at once.
+#: The most combinations that are timed at once.
 MOST_COMBINATIONS = 64
 #: Instructions of all programs that are timed at most where nobody watches: a text or a page is made.
 MOST_INSTRUCTIONS = 100_000
@@ -132,7 +132,7 @@ class Variant:
 
 
 class Variants:
-    """A kernel with every combination of values; each is timed once, when it is asked for.
+    """A kernel with every combination of values; each is timed once, on demand.
 
     Args:
         name: of the kernel.
@@ -165,7 +165,7 @@ class Variants:
         self._retime = retime
         self._known: dict[Numbers, Variant] = {}
         self._kept: OrderedDict[Numbers, ViewData] = OrderedDict()
-        self._lock = threading.RLock()  # views ask from a thread of their own
+        self._lock = threading.RLock()  # views ask from another thread
         self._given = start
         # What is given out leads back here. What is kept does not, so that all of it goes with the last who holds it.
         self._seen: WeakValueDictionary[Numbers, Variant] = WeakValueDictionary()
@@ -224,7 +224,7 @@ class Variants:
         return {parameter.name: parameter.values[n] for parameter, n in pairs}
 
     def sweep(self, most: int | None = None) -> list[Numbers]:
-        """Return the combinations to time where all are asked for, the start first.
+        """Return the combinations to time in a sweep, the start first.
 
         All of them where there are at most MOST_COMBINATIONS; else those that differ from the start in one parameter,
         as many as that, and as have at most `most` instructions together, if they are of the size of the start: by

@@ -91,7 +91,7 @@ export function drawn(tag, facts = {}, ...children) {
 
 const COUNTER = Symbol.for("nki_lab.elements");
 
-/** Return a number for an id: no other element has it, also where each view has a module of its own. */
+/** Return a number for an id: no other element has it, also where each view has its own module. */
 export function uniqueNumber() {
   globalThis[COUNTER] = (globalThis[COUNTER] || 0) + 1;
   return globalThis[COUNTER];

@@ -98,7 +98,7 @@ export class Source {
       clearTimeout(request.timer);
       this.waiting.delete(message.part);
     }
-    // Inflating takes turns, so that blocks are taken in the order they were sent.
+    // Inflating takes turns, so that blocks arrive in the order they were sent.
     request.chain = request.chain.then(() => unpack(blocks[0])).then((part) => {
       request.parts.push(part);
       request.take(part);
@@ -113,7 +113,7 @@ export class Source {
   }
 }
 
-/** Return the parts whose names begin with `prefix`, as a source of its own. */
+/** Return the parts whose names begin with `prefix`, as a source. */
 export function within(source, prefix) {
   return {
     get: (name, patience) => source.get(prefix + name, patience),

@@ -28,7 +28,7 @@ export class Values {
     pen.drawImage(this.image, column * sx, row * sy, columns * sx, rows * sy, x, y, width, height);
   }
 
-  /** Draw rings around what is no number, where there is little of it: a single element is easily overlooked. */
+  /** Draw rings around what is not a number, where there is little of it: a single element is easily overlooked. */
   ring(pen, x, y, width, height, { row, rows, column, columns }) {
     const [down, across] = this.meta.picture;
     pen.strokeStyle = this.theme.now.limit;
@@ -134,7 +134,7 @@ export async function valuesOf(context, tensor, moment) {
   return part.meta.known ? new Values(part, context.theme) : part.meta.note;
 }
 
-/** Put what is known of the values into an element. */
+/** Put facts about the values into an element. */
 export function showLegend(element, values) {
   if (typeof values === "string") fill(element, make("span", { class: "nki-faint" }, `No values: ${values}.`));
   else fill(element, values.legend(), make("span", { class: "nki-faint" }, values.meta.note));
