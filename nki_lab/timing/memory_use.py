@@ -36,8 +36,8 @@ def sbuf_allocation(timeline: Timeline) -> Mapping[str, Any]:
 def allocations(timeline: Timeline, space: MemoryRegion) -> usage.Allocations:
     """Return every tensor of a memory that is used, from the start of its first to the end of its last access.
 
-    One that starts anew in each pass of a loop is listed once per pass. One whose place the last access gives to another
-    tensor ends when that access starts.
+    One that starts anew in each pass of a loop is listed once per pass. One whose place the last access gives to
+    another tensor ends when that access starts.
     """
     kernel = timeline.execution.kernel
     addresses = kernel.addresses or {}

@@ -20,7 +20,7 @@ _NOTE_LETTERS = 150
 def variants_text(
     variants: Variants, lines: int | None = None, shown: Sequence[Variant] | None = None
 ) -> str:
-    """Return a table of variants, cut to a number of lines; by default of `sweep`, timed now, and of all timed before."""
+    """Return a table of variants of limited length; by default of `sweep`, timed now, and of all timed before."""
     if variants.problem:
         return variants.problem
     start = variants.variant(variants.start)
