@@ -136,7 +136,7 @@ def times_table(pairs: Iterable[Pair]) -> str:
         comparable = [p for p in members if p.answer.roofline_ns != ""]
         if comparable and len(comparable) < len(members):
             lines.append(
-                [evidence, target, "model, where peaks say anything", *_figures(comparable, _model)]
+                [evidence, target, "model, rows with a roofline", *_figures(comparable, _model)]
             )
         if comparable:
             lines.append([evidence, target, "roofline only", *_figures(comparable, _roofline)])
@@ -344,7 +344,7 @@ def _baseline_bars(pairs: Sequence[Pair]) -> list[list[str]]:
                 f"{_percent(model)} against {_percent(roofline)}",
                 str(len(comparable)),
                 _yes(model < roofline),
-                "all of the class for which peaks say anything",
+                "all rows of the class with a roofline",
             ]
         )
     return lines

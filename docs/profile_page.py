@@ -25,14 +25,14 @@ profile.save("run.parquet")  # nki_lab.profiler.profile.Profile.load("run.parque
 ```
 
 A kernel launched on both cores of a logical core, `kernel[2]`, has one profile: `pcore_idx` tells the core of a row,
-ids are unique over both, and `profile.core(1)` has the rows of one. In Summary counts, bytes and operations are those
-of both cores, active times of engines their mean, and shares of the Tensor engine's peak those of both peaks.
+ids are unique over both, and `profile.core(1)` has the rows of one. In Summary, counts, bytes and operations are sums
+over both cores, active times of engines are means, and shares of the Tensor engine's peak refer to both peaks.
 
 ## Files
 
 `nki-lab profile add.py:add --input a=randn:128x512 -o run.parquet` writes a profile, `nki-lab profile run.parquet`
-shows the report of one, and with `-o` writes it in another format. Every format holds the whole profile: what is read
-is equal to what was written.
+shows the report of one, and with `-o` writes it in another format. Every format holds the whole profile: reading it
+back gives an equal profile.
 
 | name | what it is | for |
 |---|---|---|
@@ -42,13 +42,13 @@ is equal to what was written.
 | `run.pftrace` | a timeline in Perfetto's format | [ui.perfetto.dev](https://ui.perfetto.dev) |
 
 Parquet needs pyarrow: `pip install 'nki-lab[profile]'`. `--perfetto trace.json` writes the timeline as a Chrome trace,
-which is larger, for other viewers. In a folder `profile.json` says what ran; the folder has tables that follow from
-others, too (Summary, ActiveTime, ...), for other programs: they are made anew when a profile is read. So is DmaPacket,
-which is written out only up to a million rows.
+which is larger, for other viewers. In a folder, `profile.json` says what ran. For other programs, the folder also has
+tables that are derived from others (Summary, ActiveTime, ...): nki_lab computes them again when it reads a profile. So
+is DmaPacket, which is written only up to a million rows.
 
 A folder of Parquet tables that Neuron Explorer wrote is read in the same way, as a measured profile:
-`nki-lab profile FOLDER`, `Profile.load(FOLDER)`. Where it does not say which chip it is of, `--target trn2` does. This
-follows the published schema; no folder of a device was at hand to try.
+`nki-lab profile FOLDER`, `Profile.load(FOLDER)`. If it does not name the chip, give `--target trn2`. This follows the
+published schema; it has not been tried with a folder from a device.
 
 ## Loop variables
 

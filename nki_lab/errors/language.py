@@ -83,8 +83,8 @@ class ViewError(LanguageError, ValueError):
 
     code = "NKI105"
     page = """
-        Slices, reshapes and permutations of a tensor only change how its bytes are walked through. What was
-        asked for would need other bytes, such as a reshape across partitions. Copy the data instead.
+        Slices, reshapes and permutations of a tensor only change the order in which its bytes are read. This view
+        would need them in other places, such as a reshape across partitions. Copy the data instead.
         """
     wrong = "nisa.memset(dst=t.reshape((128, 3)), value=1.0)"
     right = "nisa.memset(dst=t.reshape((128, 2, 2)), value=1.0)"

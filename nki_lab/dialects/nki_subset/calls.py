@@ -193,7 +193,7 @@ CALLS: dict[str, Construct] = {
         """,
     ),
     "class keyword": Construct(
-        "a keyword behind the base of a class, such as `metaclass=`", PORTABILITY, "leave it out", _GATHER,
+        "a keyword after the base of a class, such as `metaclass=`", PORTABILITY, "leave it out", _GATHER,
         """\
         class Way(Enum, boundary=None):
             up = 1
@@ -275,7 +275,7 @@ CALLS: dict[str, Construct] = {
         code="NKI108",
     ),
     "unknown API": Construct(
-        "a name that nki.language or nki.isa does not have", ERROR, "take one of the close matches",
+        "a name that nki.language or nki.isa does not have", ERROR, "use one of the close matches",
         "KLR KLR/Trace/NKI.lean",
         "nisa.memsett(dst=t, value=1.0)",
         code="NKI108",

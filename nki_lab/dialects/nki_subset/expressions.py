@@ -169,13 +169,13 @@ EXPRESSIONS: dict[str, Construct] = {
     ),
     "list method": Construct(
         "a method of a list that NKI does not have, such as sort, insert or pop(0)", PORTABILITY,
-        "take append, clear, copy, count, extend, index, pop(), remove and reverse, or make another list in a `for`",
+        "use append, clear, copy, count, extend, index, pop(), remove and reverse, or make another list in a `for`",
         _PYTHON,
         "sizes = [2, 1]\nsizes.sort()", "sizes = [1, 2]",
     ),
     "dict method": Construct(
         "a method of a dict that NKI does not have, such as update", PORTABILITY,
-        "take clear, copy, get, items, keys, pop, setdefault and values, or set elements one by one", _PYTHON,
+        "use clear, copy, get, items, keys, pop, setdefault and values, or set elements one by one", _PYTHON,
         "sizes = {'a': 1}\nsizes.update({'b': 2})", "sizes = {'a': 1}\nsizes['b'] = 2",
     ),
     "set": Construct(

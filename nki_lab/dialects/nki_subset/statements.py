@@ -115,7 +115,7 @@ STATEMENTS: dict[str, Construct] = {
         "for k in nl.affine_range(0, 2):\n    nisa.memset(dst=t[:, k : k + 1], value=0.0)",
     ),
     "loop else": Construct(
-        "`else` of a loop", PORTABILITY, "set a flag in the loop and test it with `if` behind it",
+        "`else` of a loop", PORTABILITY, "set a flag in the loop and test it with `if` after the loop",
         _SIMPLIFY,
         "for k in range(2):\n    nisa.memset(dst=t, value=1.0)\nelse:\n    nisa.memset(dst=t, value=2.0)",
         "for k in range(2):\n    nisa.memset(dst=t, value=1.0)\nnisa.memset(dst=t, value=2.0)",
@@ -163,7 +163,7 @@ STATEMENTS: dict[str, Construct] = {
     ),
     "with": Construct(
         "`with` of anything but nl.no_reorder()", PORTABILITY,
-        "do what the context manager does before and behind the block", _SIMPLIFY,
+        "do what the context manager does before and after the block", _SIMPLIFY,
         """\
         class Marked(nl.NKIObject):
             def __enter__(self):
