@@ -3,7 +3,7 @@
 One object in several forms, of which a front end takes the richest it knows:
 
     text/plain         the report (or the views that were asked for); the same on every run and machine
-    image/png          the first view that is drawn, of a report the timeline; also in notebooks nobody trusts
+    image/png          the view of the first tab; also in notebooks nobody trusts
     widget view        the live views, where a person runs the cell, in a front end with widgets
     text/html          the same picture with words for whoever does not see it, which exported notebooks need; tables
                        without a script where no live view can be made
@@ -25,20 +25,18 @@ from nki_lab.profiler.text_table import VIEW_LINES
 from nki_lab.progress import doing
 from nki_lab.source import text_of
 from nki_lab.views.head import summary, view_head
-from nki_lab.views.pictures import drawn_view, picture_words, view_picture
+from nki_lab.views.pictures import picture_words, view_picture
 from nki_lab.views.registry import Parts, check_view, scripts, view_names
 from nki_lab.views.run import ViewData
 from nki_lab.views.texts import comparison_lines, known_text, view_text
 from nki_lab.widgets.open_views import open_views
-from nki_lab.widgets.picture import WIDTH
+from nki_lab.widgets.picture import SHOWN_WIDTH
 from nki_lab.widgets.saved_page import saved_page
 from nki_lab.widgets.static_page import picture_html, static_html
 
 #: Lines of a view where nothing but text can be shown.
 _LINES_SHOWN = 40
 _WIDGET = "application/vnd.jupyter.widget-view+json"
-#: Pixels of a page that the picture takes: fewer than it has, for fine screens.
-_SHOWN_WIDTH = WIDTH * 3 // 4
 
 
 class Display:
@@ -127,17 +125,16 @@ class Display:
 
     @property
     def _words(self) -> str:
-        return picture_words(self._parts, drawn_view(self.tabs))
+        return picture_words(self._parts, self.tabs[0])
 
     @cached_property
     @doing("drawing")
     def _bundle(self) -> dict[str, Any]:
         bundle: dict[str, Any] = {"text/plain": repr(self)}
-        view = drawn_view(self.tabs)
-        png, svg = (self.to_image(format, view) for format in ("png", "svg"))
+        png, svg = (self.to_image(format) for format in ("png", "svg"))
         bundle["image/png"] = base64.b64encode(png).decode()
         kind, picture = min((("svg+xml", svg), ("png", png)), key=lambda form: len(form[1]))
-        bundle["text/html"] = picture_html(self._words, picture, kind, _SHOWN_WIDTH)
+        bundle["text/html"] = picture_html(self._words, picture, kind, SHOWN_WIDTH)
         if not open_views.are_watched():
             return bundle
         if self.widget is None:
@@ -156,7 +153,7 @@ class Display:
     def _repr_mimebundle_(
         self, include: Any = None, exclude: Any = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        return dict(self._bundle), {"image/png": {"width": _SHOWN_WIDTH, "alt": self._words}}
+        return dict(self._bundle), {"image/png": {"width": SHOWN_WIDTH, "alt": self._words}}
 
 
 def display(

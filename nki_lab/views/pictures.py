@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-import html
-import textwrap
-from collections.abc import Sequence
-
 from nki_lab.errors import UnknownOption
 from nki_lab.profiler.analyses.report import badge, bound_sentence
 from nki_lab.views.head import summary
 from nki_lab.views.registry import Parts, views
 from nki_lab.views.run import ViewData
 from nki_lab.views.texts import view_text
-from nki_lab.widgets.picture import LETTER, PAPERS, TEXT_HEIGHT, WIDTH, Picture, VectorPicture, cut
+from nki_lab.widgets.picture import (
+    LETTER,
+    PAPERS,
+    TEXT_HEIGHT,
+    THEMES,
+    WIDTH,
+    Picture,
+    VectorPicture,
+    cut,
+    named,
+    wrapped,
+)
 from nki_lab.widgets.theme import FAINT, INK
 
 _MARGIN = 12
 _LINES_SHOWN = 60
-_THEMES = ("light", "dark")
 
 PaperKind = type[Picture] | type[VectorPicture]
 
@@ -31,18 +37,15 @@ def view_picture(parts: Parts, view: str, format: str = "png", theme: str = "lig
         format: "png" or "svg".
         theme: "light" or "dark".
     """
-    if format not in PAPERS or theme not in _THEMES:
+    if format not in PAPERS or theme not in THEMES:
         raise UnknownOption(
             f"there is no picture of format `{format}` and theme `{theme}`",
-            help=f"formats: {', '.join(PAPERS)}; themes: {', '.join(_THEMES)}",
+            help=f"formats: {', '.join(PAPERS)}; themes: {', '.join(THEMES)}",
         )
     draw = views()[view].picture
     paper = PAPERS[format]
     picture = parts.call(draw, paper, theme) if draw else _text(parts.data, view, paper, theme)
-    if format == "svg":
-        title = html.escape(picture_words(parts, view))
-        picture = picture.replace(b">", f' role="img">\n<title>{title}</title>'.encode(), 1)
-    return picture
+    return named(picture, picture_words(parts, view)) if format == "svg" else picture
 
 
 def picture_words(parts: Parts, view: str) -> str:
@@ -55,24 +58,10 @@ def picture_words(parts: Parts, view: str) -> str:
 def _text(data: ViewData, view: str, paper: PaperKind, theme: str) -> bytes:
     room = (WIDTH - 2 * _MARGIN) // LETTER
     told = view_text(data, view, _LINES_SHOWN).split("\n")
-    lines = [part for line in told for part in _wrapped(line, room)]
+    lines = [part for line in told for part in wrapped(line, room)]
     line_height = TEXT_HEIGHT + 4
     picture = paper(WIDTH, 2 * _MARGIN + line_height * (len(lines) + 3), theme)
     heads = [(summary(data), INK), (badge(data.profile), FAINT), ("", INK)]
     for k, (line, colour) in enumerate([*heads, *((line, INK) for line in lines)]):
         picture.text(_MARGIN, _MARGIN + k * line_height, cut(line, room), colour)
     return picture.done()
-
-
-def _wrapped(line: str, letters: int) -> list[str]:
-    """Wrap a line at a number of letters, the later lines indented."""
-    margin = " " * (len(line) - len(line.lstrip(" ")))
-    return textwrap.wrap(
-        line.strip(" "), letters, initial_indent=margin, subsequent_indent=f"{margin}    ", replace_whitespace=False,
-        drop_whitespace=False, break_on_hyphens=False,
-    ) or [""]  # fmt: skip
-
-
-def drawn_view(tabs: Sequence[str]) -> str:
-    """Return which of some views stands for all where nothing is alive: the first that is drawn, else the first."""
-    return next((tab for tab in tabs if views()[tab].picture), tabs[0])

@@ -21,9 +21,9 @@ pytestmark = [pytest.mark.notebook, pytest.mark.slow]
 
 #: What the words on a view's picture have to name.
 NAMED = {
-    "report": "Timeline", "findings": "findings", "source": "Lines of the kernel", "ir": "program", "layout": "tensors",
+    "report": "Report", "findings": "Findings", "source": "Lines of the kernel", "ir": "program", "layout": "tensors",
     "array": "Tensor engine", "memory": "SBUF", "stepper": "Values", "timeline": "Timeline", "graph": "Flow",
-    "vary": "parameters", "charts": "roofline",
+    "vary": "parameters", "charts": "Roofline",
 }  # fmt: skip
 
 
@@ -65,7 +65,7 @@ def test_nbconvert_misses_no_text_and_each_says_what_is_shown(stored: Path):
     for text in words[-4:]:
         assert len(text) > 40 and "product" in text
     # The size is what it was: as wide as it is told, and as high as that makes it.
-    assert all(picture.get("width") == "900" for picture in pictures[: len(view_names()) + 2])
+    assert all(picture.get("width") == "800" for picture in pictures[: len(view_names()) + 2])
 
 
 def test_the_words_are_in_every_form_of_a_picture():
@@ -74,7 +74,7 @@ def test_the_words_are_in_every_form_of_a_picture():
         words = metadata["image/png"]["alt"]
         assert NAMED[view] in words
         [picture] = Pictures(bundle["text/html"]).found
-        assert picture["alt"] == words and picture["width"] == "900"
+        assert picture["alt"] == words and picture["width"] == "800"
         kind, _, packed = (picture["src"] or "").partition(";base64,")
         png, svg = (display(added(), (view,)).to_image(form) for form in ("png", "svg"))
         assert base64.b64decode(packed) == (png if kind == "data:image/png" else svg)

@@ -16,7 +16,7 @@ from nki_lab.views.layout.picture import layout_picture
 from nki_lab.views.registry import view_names
 from nki_lab.views.source.costs import line_costs
 from nki_lab.views.source.picture import source_picture
-from nki_lab.widgets.picture import WIDTH, Picture, VectorPicture
+from nki_lab.widgets.picture import SHOWN_WIDTH, Picture, VectorPicture
 from nki_lab.widgets.theme import ENGINE_COLOURS, PAPER, RULE, SERIES, rgb
 from tests.views.runs import added, by_hand
 from tests.views.test_access_model import matmul
@@ -83,8 +83,8 @@ def test_pictures_have_both_themes_and_stay_small(draw) -> None:
             drawing = draw(data, Picture, theme)
             assert len(drawing) < 60_000
             pixels = decode(drawing)
-            assert pixels.shape[1] == WIDTH
-            assert tuple(pixels[0, 0]) == rgb(getattr(PAPER, theme))
+            assert pixels.shape[1] == 2 * SHOWN_WIDTH
+            assert tuple(pixels[2, 2]) == rgb(getattr(PAPER, theme))
 
 
 def test_every_view_of_a_run_has_a_picture_of_both_kinds() -> None:

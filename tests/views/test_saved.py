@@ -8,7 +8,7 @@ import pytest
 
 from nki_lab.views.display import display
 from nki_lab.views.registry import view_names
-from nki_lab.widgets.picture import WIDTH
+from nki_lab.widgets.picture import SHOWN_WIDTH, WIDTH
 from tests.views.runs import added, by_hand
 from tests.views.test_display import HOSTILE, hostile_run
 from tests.widgets.test_picture import decode
@@ -57,7 +57,7 @@ def test_a_page_shows_names_as_they_are(text, tmp_path) -> None:
 def test_every_view_is_a_picture_of_pixels_and_of_shapes(view, theme) -> None:
     shown = display(added(), (view,))
     pixels = decode(shown.to_image("png", theme=theme))
-    assert pixels.shape[1] == WIDTH and len(set(map(tuple, pixels.reshape(-1, 3)))) > 2
+    assert pixels.shape[1] == 2 * SHOWN_WIDTH and len(set(map(tuple, pixels.reshape(-1, 3)))) > 2
     assert (pixels[0, 0].mean() > 128) == (theme == "light")
     drawing = ElementTree.fromstring(shown.to_image("svg", theme=theme))
     assert drawing.attrib["width"] == str(WIDTH)
@@ -67,8 +67,13 @@ def test_every_view_is_a_picture_of_pixels_and_of_shapes(view, theme) -> None:
 
 
 # All that a drawing may be made of: nothing that loads, links or acts.
-SHAPES = {"rect", "text", "title", "polygon", "polyline"}
+SHAPES = {"rect", "text", "title", "polygon", "polyline", "circle"}
 ATTRIBUTES = {
+    "cx",
+    "cy",
+    "r",
+    "text-anchor",
+    "font-size",
     "x",
     "y",
     "width",

@@ -12,8 +12,8 @@ from nki_lab.views.run import ViewData
 from nki_lab.views.timeline.curves import known_curves
 from nki_lab.views.timeline.model import TimelineModel
 from nki_lab.views.timeline.picture import timeline_picture
-from nki_lab.widgets.picture import LETTER, WIDTH, Picture, VectorPicture, _sized
-from nki_lab.widgets.theme import ENGINE_COLOURS, LIMIT, rgb
+from nki_lab.widgets.picture import FINE, LETTER, SHOWN_WIDTH, WIDTH, Picture, VectorPicture, _sized
+from nki_lab.widgets.theme import ENGINE_COLOURS, LIMIT, PAPER, RULE, rgb
 from tests.views.runs import added, by_hand, many_events
 
 
@@ -24,19 +24,50 @@ def decode(png: bytes) -> np.ndarray:
 
 
 @pytest.mark.parametrize("colours", [5, 200, 4_000])
-def test_pixels_survive(rng, colours: int) -> None:
-    picture = Picture(40, 30)
+def test_colours_survive(rng, colours: int) -> None:
+    picture = Picture(150, 60)
     few = rng.integers(0, 256, (colours, 3), dtype=np.uint8)
-    pixels = few[rng.integers(0, colours, (30, 40))]
-    picture.image.paste(Image.fromarray(pixels))
-    # Beyond a palette's 256 colours the picture is kept as it is.
-    assert (decode(picture.done()) == pixels).all()
+    cells = few[rng.integers(0, colours, (20, 50))]
+    for row, column in np.ndindex(20, 50):
+        picture.fill(3 * column, 3 * row, 3, 3, "#" + cells[row, column].tobytes().hex())
+    # Three units are four pixels; the border is one pixel wide.
+    apart = np.abs(decode(picture.done())[2::4, 2::4].astype(int) - cells).max(-1)
+    if colours <= 200:
+        assert apart.max() == 0
+    else:  # a palette has 256 colours: of the others it gives the nearest
+        assert np.mean(apart == 0) > 0.2 and np.median(apart) < 40
+
+
+def test_a_picture_has_its_own_ground_and_a_border() -> None:
+    for theme in ("light", "dark"):
+        pixels = decode(Picture(30, 20, theme).done())
+        edge = np.concatenate((pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]))
+        assert (edge == rgb(getattr(RULE, theme))).all()
+        assert (pixels[1:-1, 1:-1] == rgb(getattr(PAPER, theme))).all()
+        (ground,) = ElementTree.fromstring(VectorPicture(30, 20, theme).done())
+        assert ground.get("fill") == getattr(PAPER, theme)
+        assert ground.get("stroke") == getattr(RULE, theme)
+
+
+def test_a_picture_has_two_pixels_for_each_of_a_page() -> None:
+    image = Image.open(io.BytesIO(Picture(WIDTH, 30).done()))
+    assert image.width == 2 * SHOWN_WIDTH
+    assert image.info["dpi"] == pytest.approx((192, 192), abs=0.1)
+
+
+def test_the_font_has_every_letter_of_ascii_which_views_are_written_in() -> None:
+    def drawn_as(letter: str) -> tuple:
+        mask = _sized(25).getmask(letter)
+        return mask.size, bytes(mask)
+
+    blank = drawn_as("\U000fffff")  # what a font draws for a letter that it does not have
+    assert [chr(c) for c in range(33, 127) if drawn_as(chr(c)) == blank] == []
 
 
 def test_a_track_is_coloured_where_it_is_busy() -> None:
     timeline = TimelineModel(by_hand())
     image = decode(timeline_picture(timeline)).astype(int)
-    assert image.shape[1] == WIDTH
+    assert image.shape[1] == 2 * SHOWN_WIDTH
     vector = rgb(ENGINE_COLOURS["vector"].light)
     row, columns = max(
         ((y, np.flatnonzero((image[y] == vector).all(-1))) for y in range(len(image))),
@@ -67,15 +98,17 @@ def drawn(text: str, x: int = 0) -> np.ndarray:
     return (decode(picture.done()) < 128).any(-1)
 
 
+def ends(text: str) -> int:
+    """Return the column of the last pixel of a text, in units."""
+    return int(np.flatnonzero(drawn(text).any(0)).max() / FINE)
+
+
 def test_letters_differ_and_words_stay_in_their_columns() -> None:
     letters = [drawn(chr(code)).tobytes() for code in range(33, 127)]
     assert len(set(letters)) == len(letters)
     for text, start, end in (("name    tile", 8, 12), ("ab   1,234", 5, 10), ("MMMMMMMM", 0, 8)):
-        columns = np.flatnonzero(drawn(text).any(0))
-        last = columns[columns >= LETTER * start]
-        assert len(last) and last.max() < LETTER * end + 1
-    number = np.flatnonzero(drawn("ab   1,234").any(0))
-    assert number.max() >= LETTER * 10 - 4  # a number of a column ends where the column ends
+        assert LETTER * start <= ends(text) < LETTER * (end + 0.5) + 1
+    assert ends("ab   1,234") >= LETTER * 10 - 4  # a number of a column ends where the column ends
     assert (drawn("a\x00b") == drawn("a?b")).all()
 
 

@@ -7,26 +7,56 @@ from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any
 
+from nki_lab.views.head import MARGIN
+from nki_lab.widgets.picture import (
+    LETTER,
+    SHOWN_WIDTH,
+    TEXT_HEIGHT,
+    WIDTH,
+    Paper,
+    VectorPicture,
+    cut,
+    named,
+)
 from nki_lab.widgets.static_page import picture_html
-from nki_lab.widgets.theme import INK_ON_ANY
+from nki_lab.widgets.theme import ENGINE_COLOURS, ENGINE_ON_ANY, INK, INK_ON_ANY, Colour
 
 PLOTLY = "application/vnd.plotly.v1+json"
-#: Of an axis of a plotly figure.
 # Characters of a chart's text that stand for its picture.
 _WORDS_LENGTH = 400
+#: Letters in a line of a picture.
+ROOM = (WIDTH - 2 * MARGIN) // LETTER
+#: Of an axis of a plotly figure.
 GRID = "rgba(128,128,128,0.3)"
 
 
 class ChartForms(ABC):
-    """A chart, ready to be shown; its `repr` is its text."""
+    """A chart, ready to be shown; its `repr` is its text.
+
+    Attributes:
+        title: what is shown, and whether it is modelled or measured.
+    """
+
+    title: str
 
     @abstractmethod
     def figure(self) -> Any:
         """Return the chart as a plotly figure."""
 
+    @property
     @abstractmethod
-    def to_svg(self) -> str:
-        """Return the chart as an SVG image."""
+    def height(self) -> int:
+        """Units that the picture takes down."""
+
+    @abstractmethod
+    def draw(self, picture: Paper, top: float) -> None:
+        """Draw the chart from `top` down."""
+
+    def to_svg(self, theme: str = "light") -> str:
+        """Return the chart as an SVG image in a theme, "light" or "dark"."""
+        picture = VectorPicture(WIDTH, self.height, theme)
+        self.draw(picture, 0)
+        return named(picture.done(), self.title).decode()
 
     @cached_property
     def _bundle(self) -> dict[str, Any]:
@@ -35,7 +65,7 @@ class ChartForms(ABC):
         bundle: dict[str, Any] = {
             "text/plain": repr(self),
             "image/svg+xml": svg,
-            "text/html": picture_html(words, svg.encode(), "svg+xml"),
+            "text/html": picture_html(words, svg.encode(), "svg+xml", SHOWN_WIDTH),
         }
         try:
             bundle[PLOTLY] = self.figure().to_plotly_json()
@@ -59,11 +89,17 @@ def plotly_layout(title: str, height: int) -> dict[str, Any]:
     }
 
 
-def svg_opening(title: str, width: int, height: int) -> list[str]:
-    """Return the beginning of a picture, with its title."""
-    return [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12" fill="{INK_ON_ANY}" role="img">',
-        f"<title>{html.escape(title)}</title>",
-        f'<text x="8" y="17" font-size="13">{html.escape(title)}</text>',
-    ]
+def colour_of(engine: str) -> Colour:
+    """Return the colour of an engine in a picture; "" is that of text."""
+    return ENGINE_COLOURS.get(engine, INK)
+
+
+def colour_on_any(engine: str) -> str:
+    """Return the colour of an engine on a page of any theme; "" is that of text."""
+    return ENGINE_ON_ANY.get(engine, INK_ON_ANY)
+
+
+def draw_title(picture: Paper, top: float, title: str) -> float:
+    """Write the title of a chart; returns where its drawing begins."""
+    picture.text(MARGIN, top + MARGIN, cut(title, ROOM))
+    return top + 2 * MARGIN + TEXT_HEIGHT

@@ -12,7 +12,6 @@ The picture is SVG: beside a PNG, plotly's extension of JupyterLab shows the PNG
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,17 +23,26 @@ from nki_lab.profiler.analyses.roofline import roofline as limits_of
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.source import printable
-from nki_lab.views.charts.forms import GRID, ChartForms, plotly_layout, svg_opening
+from nki_lab.views.charts.forms import (
+    GRID,
+    ChartForms,
+    colour_of,
+    colour_on_any,
+    draw_title,
+    plotly_layout,
+)
 from nki_lab.views.charts.scatter import ChartLine, Points, ScatterChart
+from nki_lab.views.head import MARGIN
 from nki_lab.views.report.model import engine_rows, size_text
 from nki_lab.views.run import ViewData
-from nki_lab.widgets.theme import ENGINE_LABELS, ENGINE_ON_ANY, INK_ON_ANY
+from nki_lab.widgets.picture import LETTER, TEXT_HEIGHT, WIDTH, Paper
+from nki_lab.widgets.theme import ENGINE_LABELS, INK_ON_ANY
 
 _BAR_LETTERS = 40
 #: Points of a chart, and lines of its text.
 _POINTS_SHOWN, _TEXTS_SHOWN = 1_500, 30
-# Of the picture: its width, a row, and a letter at its widest.
-_WIDTH, _ROW, _LETTER = 700, 26, 7
+# Units of a bar with the gap below it.
+_ROW = TEXT_HEIGHT + 8
 
 
 @dataclass(frozen=True)
@@ -45,7 +53,7 @@ class Chart(ChartForms):
         title: what is shown, and whether it is modelled or measured.
         unit: of the values.
         labels, values, notes: per bar its name, its length, and what is written beside it.
-        colours: per bar #rrggbb.
+        engines: per bar the engine whose colour it has.
     """
 
     title: str
@@ -53,7 +61,7 @@ class Chart(ChartForms):
     labels: tuple[str, ...]
     values: tuple[float, ...]
     notes: tuple[str, ...]
-    colours: tuple[str, ...]
+    engines: tuple[str, ...]
 
     def figure(self) -> Any:
         """Return the chart as a plotly figure."""
@@ -63,7 +71,7 @@ class Chart(ChartForms):
             x=self.values,
             y=self.labels,
             orientation="h",
-            marker={"color": list(self.colours)},
+            marker={"color": [colour_on_any(engine) for engine in self.engines]},
             text=self.notes,
             textposition="auto",
             hovertemplate="%{y}: %{text}<extra></extra>",
@@ -76,24 +84,23 @@ class Chart(ChartForms):
         }
         return go.Figure(bars, layout)
 
-    def to_svg(self) -> str:
-        """Return the chart as an SVG image."""
-        left = 20 + _LETTER * max(map(len, self.labels), default=0)
-        room = _WIDTH - left - 16 - _LETTER * max(map(len, self.notes), default=0)
+    @property
+    def height(self) -> int:
+        """Units that the picture takes down."""
+        return 3 * MARGIN + TEXT_HEIGHT + _ROW * len(self.labels)
+
+    def draw(self, picture: Paper, top: float) -> None:
+        """Draw the chart from `top` down."""
+        y = draw_title(picture, top, self.title)
+        left = MARGIN + LETTER * (1 + max(map(len, self.labels), default=0))
+        room = WIDTH - left - MARGIN - LETTER * (1 + max(map(len, self.notes), default=0))
         longest = max(self.values, default=0) or 1
-        height = 34 + _ROW * len(self.labels)
-        parts = svg_opening(self.title, _WIDTH, height)
         for k, label in enumerate(self.labels):
-            y = 30 + k * _ROW
-            length = round(self.values[k] / longest * room, 1)
-            text = f'y="{y + 14}">{html.escape(label)}</text>'
-            note = f'y="{y + 14}">{html.escape(self.notes[k])}</text>'
-            parts += [
-                f'<text x="{left - 8}" text-anchor="end" {text}',
-                f'<rect x="{left}" y="{y + 2}" width="{length}" height="{_ROW - 6}" fill="{self.colours[k]}"/>',
-                f'<text x="{left + length + 6}" {note}',
-            ]
-        return "".join([*parts, "</svg>"])
+            picture.text(left - LETTER, y + k * _ROW, label, end=True)
+            length = self.values[k] / longest * room
+            if length:
+                picture.fill(left, y + k * _ROW, length, TEXT_HEIGHT, colour_of(self.engines[k]))
+            picture.text(left + length + LETTER / 2, y + k * _ROW, self.notes[k])
 
     def __repr__(self) -> str:
         longest = max(self.values, default=0) or 1
@@ -119,7 +126,7 @@ def utilisation(result: Any) -> Chart:
         labels=tuple(ENGINE_LABELS[row["engine"]] for row in rows),
         values=tuple(100 * row["share"] for row in rows),
         notes=tuple(f"{100 * row['share']:.1f} %" for row in rows),
-        colours=tuple(ENGINE_ON_ANY[row["engine"]] for row in rows),
+        engines=tuple(row["engine"] for row in rows),
     )
 
 
@@ -140,7 +147,7 @@ def transfer_sizes(result: Any) -> Chart:
         labels=tuple(f"from {size_text(1 << p)}" for p in powers),
         values=tuple(map(float, counts)),
         notes=tuple(f"{count:,}" for count in counts),
-        colours=(ENGINE_ON_ANY["dma"],) * len(counts),
+        engines=("dma",) * len(counts),
     )
 
 
@@ -184,17 +191,17 @@ def roofline(*results: Any) -> ScatterChart:
             f"HBM and DMA: {1000 * memory:,.0f} GB/s",
             (left, balance),
             (left * memory, peak),
-            ENGINE_ON_ANY["dma"],
+            "dma",
         ),
         ChartLine(
             f"Tensor engine, bfloat16: {peak:,.1f} TFLOP/s",
             (balance, right),
             (peak, peak),
-            ENGINE_ON_ANY["tensor"],
+            "tensor",
         ),
     )
     runs = Points(
-        "runs", tuple(intensities), tuple(reached), tuple(texts), (11.0,) * len(texts), ENGINE_ON_ANY["vector"],
+        "runs", tuple(intensities), tuple(reached), tuple(texts), (11.0,) * len(texts), "",
         joined=len(texts) > 1,
     )  # fmt: skip
     names = printable(", ".join(dict.fromkeys(p.name or "kernel" for p, _ in placed)))
@@ -235,8 +242,8 @@ def transfer_rates(result: Any) -> ScatterChart:
     drawn = tuple(6.0 + 4.0 * float(np.log10(count)) for count in counts)
     limit = profile.target.dma_bytes_per_ns_all_engines
     ends = (min(sizes) / 2.0, max(sizes) * 2.0) if sizes else (1.0, 10.0)
-    roof = ChartLine(f"all DMA engines: {limit:,.0f} B/ns", ends, (limit, limit), INK_ON_ANY)
-    points = Points("transfers", tuple(sizes), rates, texts, drawn, ENGINE_ON_ANY["dma"])
+    roof = ChartLine(f"all DMA engines: {limit:,.0f} B/ns", ends, (limit, limit), "")
+    points = Points("transfers", tuple(sizes), rates, texts, drawn, "dma")
     return ScatterChart(
         title=f"{printable(profile.name or 'kernel')}: rate of DMA transfers by size ({badge(profile)})",
         across="bytes of a transfer",

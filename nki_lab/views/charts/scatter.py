@@ -9,21 +9,38 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from nki_lab.views.charts.forms import GRID, ChartForms, plotly_layout, svg_opening
-from nki_lab.widgets.theme import INK_ON_ANY
+from nki_lab.views.charts.forms import (
+    GRID,
+    ROOM,
+    ChartForms,
+    colour_of,
+    colour_on_any,
+    draw_title,
+    plotly_layout,
+)
+from nki_lab.views.head import MARGIN
+from nki_lab.widgets.picture import LETTER, TEXT_HEIGHT, WIDTH, Paper, cut
+from nki_lab.widgets.theme import FAINT, RULE
 
-_WIDTH, _HEIGHT = 700, 380
-_LEFT, _RIGHT, _TOP, _BOTTOM = 78, 24, 34, 46
+_HEIGHT = 480
+_LEFT, _RIGHT, _BOTTOM = MARGIN + 9 * LETTER, 4 * LETTER, 60
+_LINE = TEXT_HEIGHT + 6
 
 
 @dataclass(frozen=True)
 class ChartLine:
-    """A straight line between points, with a name written at its end."""
+    """A straight line between points, named in the legend.
+
+    Attributes:
+        name: what it is.
+        x, y: its points.
+        engine: whose colour it has; "" is that of text.
+    """
 
     name: str
     x: tuple[float, ...]
     y: tuple[float, ...]
-    colour: str
+    engine: str
 
 
 @dataclass(frozen=True)
@@ -35,7 +52,7 @@ class Points:
         x, y: where they are.
         texts: what is said of each.
         sizes: how large each is drawn, in pixels.
-        colour: #rrggbb.
+        engine: whose colour they have; "" is that of text.
         joined: they are steps of one way.
     """
 
@@ -44,7 +61,7 @@ class Points:
     y: tuple[float, ...]
     texts: tuple[str, ...]
     sizes: tuple[float, ...]
-    colour: str
+    engine: str
     joined: bool = False
 
 
@@ -80,7 +97,7 @@ class ScatterChart(ChartForms):
         traces = [
             go.Scatter(
                 x=line.x, y=line.y, mode="lines", name=html.escape(line.name, quote=False),
-                line={"color": line.colour, "width": 2}, hoverinfo="name",
+                line={"color": colour_on_any(line.engine), "width": 2}, hoverinfo="name",
             )
             for line in self.lines
         ]  # fmt: skip
@@ -90,15 +107,15 @@ class ScatterChart(ChartForms):
                 y=points.y,
                 mode="lines+markers" if points.joined else "markers",
                 name=html.escape(points.name, quote=False),
-                marker={"color": points.colour, "size": list(points.sizes)},
-                line={"color": points.colour, "width": 1, "dash": "dot"},
+                marker={"color": colour_on_any(points.engine), "size": list(points.sizes)},
+                line={"color": colour_on_any(points.engine), "width": 1, "dash": "dot"},
                 text=[html.escape(text, quote=False) for text in points.texts],
                 hovertemplate="%{text}<extra></extra>",
             )
             for points in self.points
         ]
         axis = {"type": "log", "gridcolor": GRID, "dtick": 1}
-        layout = plotly_layout(self.title, _HEIGHT + 60) | {
+        layout = plotly_layout(self.title, 380 + 60) | {
             "margin": {"l": 70, "r": 20, "t": 40, "b": 50},
             "legend": {"orientation": "h", "y": -0.2},
             # Whole decades: an axis that shows less than one would have no mark.
@@ -107,54 +124,52 @@ class ScatterChart(ChartForms):
         }
         return go.Figure(traces, layout)
 
-    def to_svg(self) -> str:
-        """Return the chart as an SVG image."""
+    @property
+    def height(self) -> int:
+        """Units that the picture takes down."""
+        return _HEIGHT + _LINE * (len(self.lines) + len(self.points))
+
+    def draw(self, picture: Paper, top: float) -> None:
+        """Draw the chart from `top` down: what lies where, and below it which colour is what."""
+        first = draw_title(picture, top, self.title) + _LINE + MARGIN
+        right, last = WIDTH - _RIGHT, top + _HEIGHT - _BOTTOM
         (x0, x1), (y0, y1) = self._decades
 
         def place(x: float, y: float) -> tuple[float, float]:
-            across = (math.log10(x) - x0) / (x1 - x0) * (_WIDTH - _LEFT - _RIGHT)
-            up = (math.log10(y) - y0) / (y1 - y0) * (_HEIGHT - _TOP - _BOTTOM)
-            return round(_LEFT + across, 1), round(_HEIGHT - _BOTTOM - up, 1)
+            across = (math.log10(x) - x0) / (x1 - x0) * (right - _LEFT)
+            return _LEFT + across, last - (math.log10(y) - y0) / (y1 - y0) * (last - first)
 
-        parts = [
-            *svg_opening(self.title, _WIDTH, _HEIGHT),
-            f'<text x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 8}" text-anchor="end">{html.escape(self.across)}</text>',
-            f'<text x="{_LEFT + 4}" y="{_TOP + 8}">{html.escape(self.up)}</text>',
-        ]
+        picture.text(MARGIN, first - _LINE - MARGIN, self.up, FAINT)
+        picture.text(right, last + _LINE + 6, self.across, FAINT, end=True)
         for power in range(x0, x1 + 1):
-            x, low = place(10.0**power, 10.0**y0)
-            parts.append(_rule(x, _TOP, x, low))
-            parts.append(
-                f'<text x="{x}" y="{low + 16}" text-anchor="middle">{_power(power)}</text>'
-            )
+            x, _ = place(10.0**power, 10.0**y0)
+            picture.fill(x, first, 1, last - first, RULE)
+            name = _power(power)
+            end = min(x + LETTER * len(name) / 2, WIDTH - LETTER)
+            picture.text(end, last + 6, name, FAINT, end=True)
         for power in range(y0, y1 + 1):
-            left, y = place(10.0**x0, 10.0**power)
-            parts.append(_rule(left, y, _WIDTH - _RIGHT, y))
-            parts.append(
-                f'<text x="{left - 8}" y="{y + 4}" text-anchor="end">{_power(power)}</text>'
-            )
+            _, y = place(10.0**x0, 10.0**power)
+            picture.fill(_LEFT, y, right - _LEFT, 1, RULE)
+            picture.text(_LEFT - LETTER, y - TEXT_HEIGHT / 2, _power(power), FAINT, end=True)
         for line in self.lines:
-            way = " ".join(f"{x},{y}" for x, y in map(place, line.x, line.y))
-            x, y = place(line.x[-1], line.y[-1])
-            parts.append(
-                f'<polyline points="{way}" fill="none" stroke="{line.colour}" stroke-width="2"/>'
-            )
-            parts.append(
-                f'<text x="{x - 4}" y="{y - 6}" text-anchor="end" fill="{line.colour}">{html.escape(line.name)}</text>'
-            )
+            picture.line(list(map(place, line.x, line.y)), colour_of(line.engine))
         for points in self.points:
-            places = list(map(place, points.x, points.y))
+            colour, places = colour_of(points.engine), list(map(place, points.x, points.y))
             if points.joined and len(places) > 1:
-                way = " ".join(f"{x},{y}" for x, y in places)
-                parts.append(
-                    f'<polyline points="{way}" fill="none" stroke="{points.colour}" stroke-dasharray="3 3"/>'
-                )
-            for (x, y), size, text in zip(places, points.sizes, points.texts, strict=True):
-                parts.append(
-                    f'<circle cx="{x}" cy="{y}" r="{size / 2:g}" fill="{points.colour}" fill-opacity="0.8">'
-                    f"<title>{html.escape(text)}</title></circle>"
-                )
-        return "".join([*parts, "</svg>"])
+                picture.line(places, colour)
+            for (x, y), size in zip(places, points.sizes, strict=True):
+                picture.dot(x, y, size, colour)
+        y = top + _HEIGHT
+        for line in self.lines:
+            picture.fill(MARGIN, y + TEXT_HEIGHT / 2, 2 * LETTER, 2, colour_of(line.engine))
+            picture.text(MARGIN + 3 * LETTER, y, cut(line.name, ROOM - 3))
+            y += _LINE
+        for points in self.points:
+            picture.dot(MARGIN + LETTER, y + TEXT_HEIGHT / 2, LETTER, colour_of(points.engine))
+            picture.text(
+                MARGIN + 3 * LETTER, y, cut("; ".join(points.texts[:1]) or points.name, ROOM - 3)
+            )
+            y += _LINE
 
     def __repr__(self) -> str:
         return f"{self.title}\n{self.text}"
@@ -166,10 +181,6 @@ def _decades(values: Sequence[float]) -> tuple[int, int]:
         return 0, 1
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     return low, max(high, low + 1)
-
-
-def _rule(x0: float, y0: float, x1: float, y1: float) -> str:
-    return f'<line x1="{x0}" y1="{y0}" x2="{x1}" y2="{y1}" stroke="{INK_ON_ANY}" stroke-opacity="0.3"/>'
 
 
 def _power(power: int) -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from nki_lab.profiler.text_table import cut
 from nki_lab.views.charts.forms import ChartForms
 from nki_lab.views.charts.model import CHARTS
+from nki_lab.views.page import ROOM, Page
 from nki_lab.views.registry import Needs, View
 from nki_lab.views.run import ViewData
 from nki_lab.widgets.packing import pack
+from nki_lab.widgets.picture import THEMES, Picture, VectorPicture, wrapped
+from nki_lab.widgets.theme import FAINT
 
 
 def charts_text(data: ViewData, limit: int | None) -> list[str]:
@@ -21,10 +24,29 @@ def charts_parts(data: ViewData) -> bytes:
     charts = [_drawn(data, name) for name in CHARTS]
     return pack(
         [
-            {"text": str(chart), "svg": chart.to_svg() if isinstance(chart, ChartForms) else ""}
+            {
+                "text": str(chart),
+                **{t: chart.to_svg(t) if isinstance(chart, ChartForms) else "" for t in THEMES},
+            }
             for chart in charts
         ]
     )
+
+
+def charts_picture(
+    data: ViewData, paper: type[Picture] | type[VectorPicture], theme: str = "light"
+) -> bytes:
+    """Return every chart as a picture, below each other; one that cannot be drawn says why."""
+    page = Page(data, paper, theme)
+    for name in CHARTS:
+        chart = _drawn(data, name)
+        if isinstance(chart, ChartForms):
+            chart.draw(page.picture, page.y)
+            page.y += chart.height
+        else:
+            for line in wrapped(chart, ROOM):
+                page.line(line, FAINT)
+    return page.done()
 
 
 def _drawn(data: ViewData, name: str) -> ChartForms | str:
@@ -40,7 +62,8 @@ VIEW = View(
     title="Charts",
     needs=Needs.TIMES,
     text=charts_text,
-    words="Text with the roofline, the engines and the DMA transfers",
+    words="Roofline, busy engines and DMA transfers",
     parts={"charts": charts_parts},
     saved=("charts",),
+    picture=charts_picture,
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from nki_lab.profiler.text_table import cut
 from nki_lab.views.ir.model import PassTexts
+from nki_lab.views.ir.picture import ir_picture
 from nki_lab.views.registry import Needs, Number, Parts, View, of_parts
 from nki_lab.views.run import ViewData
 
@@ -65,5 +66,6 @@ VIEW = View(
     numbers={"stage": Number(lambda parts: len(parts.data.stages))},
     first=(_first,),
     saved=("ir/counts", _last_first),
+    picture=ir_picture,
     if_small=True,
 )

@@ -23,11 +23,16 @@ REMARKS_SHOWN = 50
 
 
 def report_parts(data: ViewData) -> bytes:
-    """Return headline, figures, engines, lines and findings, packed."""
+    """Return what the report shows and its text, packed."""
+    return pack(report_data(data) | {"text": view_text(data, "report")})
+
+
+def report_data(data: ViewData) -> dict[str, Any]:
+    """Return headline, figures, engines, lines, findings and advice."""
     profile = data.profile
     target = profile.target
     findings = sorted(data.findings, key=lambda remark: not remark.is_serious)
-    meta = {
+    return {
         "name": data.name,
         "target": f"{target.name} ({target.core_name})",
         "badge": badge(profile),
@@ -43,9 +48,7 @@ def report_parts(data: ViewData) -> bytes:
             for row in profile.records("Warning")
             if row["category"] != CATEGORY
         ][:REMARKS_SHOWN],
-        "text": view_text(data, "report"),
     }
-    return pack(meta)
 
 
 def _advice(profile: Profile) -> list[dict[str, str]]:

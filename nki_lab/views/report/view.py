@@ -7,8 +7,8 @@ from nki_lab.profiler.text_table import cut
 from nki_lab.views.entries import remark_lines
 from nki_lab.views.registry import Needs, View
 from nki_lab.views.report.model import report_parts
+from nki_lab.views.report.picture import report_picture
 from nki_lab.views.run import ViewData
-from nki_lab.views.timeline.picture import timeline_view_picture
 
 _LIMITS_SHOWN = 12  # of the model, where a report is cut
 #: How many lines of the kernel, advice and limits of the model a report tells where it is cut, the first that fits.
@@ -51,9 +51,8 @@ VIEW = View(
     title="Report",
     needs=Needs.TIMES,
     text=report_text,
-    words="Timeline of the engines and DMA queues",
+    words="Report",
     parts={"report": report_parts},
     first=("report",),
-    picture=timeline_view_picture,
-    compares=True,
+    picture=report_picture,
 )

@@ -25,6 +25,7 @@ _STEPS_SHOWN = 16
 _ROW = 2 * TEXT_HEIGHT + 14
 #: Blocks of a picture of values, and pixels of a block.
 _DOWN, _ACROSS, _BLOCK = 8, 32, 6
+_SHADES = 50
 _TEXT_LEFT = _MARGIN + 16 + _ACROSS * _BLOCK
 
 
@@ -91,7 +92,8 @@ def _values(picture: Paper, values: np.ndarray, y: int, theme: str) -> None:
 
 def _heat(stops: list[tuple[int, int, int]], share: float) -> str:
     """Return the colour of a share from -1 to 1 of the largest value."""
-    at = (min(1.0, max(-1.0, share)) + 1) * (len(stops) - 1) / 2
+    # A palette has room for so many shades.
+    at = (round(min(1.0, max(-1.0, share)) * _SHADES) / _SHADES + 1) * (len(stops) - 1) / 2
     k = min(len(stops) - 2, int(at))
     parts = (round(a + (at - k) * (b - a)) for a, b in zip(stops[k], stops[k + 1], strict=True))
     return "#" + "".join(f"{part:02x}" for part in parts)

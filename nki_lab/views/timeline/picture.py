@@ -12,7 +12,16 @@ from nki_lab.views.registry import Parts, of_parts
 from nki_lab.views.timeline.curves import CURVE_COLOURS, OTHER_CURVES, known_curves
 from nki_lab.views.timeline.model import TimelineModel, timeline_of
 from nki_lab.views.timeline.tracks import Track, shared_tracks
-from nki_lab.widgets.picture import LETTER, TEXT_HEIGHT, WIDTH, Paper, Picture, VectorPicture, cut
+from nki_lab.widgets.picture import (
+    FINE,
+    LETTER,
+    TEXT_HEIGHT,
+    WIDTH,
+    Paper,
+    Picture,
+    VectorPicture,
+    cut,
+)
 from nki_lab.widgets.theme import ENGINE_COLOURS, FAINT, INK, LIMIT, RULE, SERIES
 
 _MARGIN = 12
@@ -62,7 +71,7 @@ def timeline_picture(
     picture.text(_MARGIN, _MARGIN + 2 * TEXT_HEIGHT + 8, cut(sentence, room), FAINT)
     columns = WIDTH - left - _MARGIN
     _time_axis(picture, timeline, left, columns, top, floor)
-    edges = np.linspace(timeline.first_ns, timeline.last_ns, columns + 1)
+    edges = np.linspace(timeline.first_ns, timeline.last_ns, round(FINE * columns) + 1)
     for k, track in enumerate(tracks):
         y = top + k * _ROW
         whole = max(1, timeline.runs[track.run].profile.total_ns)
@@ -72,7 +81,7 @@ def timeline_picture(
         picture.text(_MARGIN, y + 4, label, INK if len(track.rows) else FAINT)
         picture.text(left - LETTER * (len(share) + 1), y + 4, share, FAINT)
         colour = ENGINE_COLOURS.get(track.engine, INK)
-        picture.shade(left, y + 2, _ROW - 9, track.coverage(edges), colour)
+        picture.shade(left, y + 2, columns, _ROW - 9, track.coverage(edges), colour)
         picture.fill(left, y + _ROW - 2, columns, 1, RULE)
     on_path = _path(picture, timeline, path, tracks, left, columns, top)
     for k, (run, curve) in enumerate(curves):
@@ -138,7 +147,7 @@ def _curve(
     picture.text(_MARGIN, y + 2, cut(title, _CURVE_LETTERS))
     picture.text(_MARGIN, y + 4 + TEXT_HEIGHT, cut(most_text(curve, most), _CURVE_LETTERS), FAINT)
     times = curve.times + timeline.shifts[run] - timeline.first_ns
-    edges = np.linspace(0, timeline.last_ns - timeline.first_ns, columns + 1)
+    edges = np.linspace(0, timeline.last_ns - timeline.first_ns, round(FINE * columns) + 1)
     # A curve begins at zero: what holds before its first change.
     values = np.concatenate(([0.0], curve.values))
     first = np.searchsorted(times, edges[:-1], "right")
@@ -146,7 +155,7 @@ def _curve(
     spans = np.stack((first, np.minimum(end, len(values))), axis=1).reshape(-1)
     high = np.maximum.reduceat(np.append(values, 0.0), spans)[::2]
     colour = SERIES[CURVE_COLOURS.get(curve.title, OTHER_CURVES)]
-    picture.area(left, y + 4, _CURVE - 8, high / (curve.limit or most or 1.0), colour)
+    picture.area(left, y + 4, columns, _CURVE - 8, high / (curve.limit or most or 1.0), colour)
     picture.fill(left, y + _CURVE - 4, columns, 1, RULE)
 
 
