@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
+from nki_lab.errors import UnknownOption
 from nki_lab.views.display import display
 from nki_lab.views.registry import view_names
 from nki_lab.widgets.picture import SHOWN_WIDTH, WIDTH
@@ -96,7 +97,7 @@ def test_a_picture_of_shapes_shows_names_as_they_are(text) -> None:
 
 def test_a_picture_in_another_form_is_refused() -> None:
     for wrong in ({"format": "bmp"}, {"theme": "blue"}, {"view": "sketch"}):
-        with pytest.raises(ValueError, match=str(next(iter(wrong.values())))):
+        with pytest.raises(UnknownOption, match=str(next(iter(wrong.values())))):
             display(by_hand()).to_image(**wrong)
 
 

@@ -23,8 +23,8 @@ def ir_picture(
         return page.done()
     last = data.stages[-1]
     passes = ", ".join(stage.name for stage in data.stages)
-    for line in wrapped(f"after {last.name}, the last of: {passes}", ROOM):
-        page.line(line, FAINT)
+    for part in wrapped(f"after {last.name}, the last of: {passes}", ROOM):
+        page.line(part, FAINT)
     for number, line in enumerate(last.lines[:_SHOWN], 1):
         page.picture.text(MARGIN + _NUMBER * LETTER, page.y, str(number), FAINT, end=True)
         if line.place:

@@ -36,7 +36,7 @@ def source_picture(
             page.line(part, x=left)
         if cost is None or not cost.total_ns:
             continue
-        x = left + LETTER * (len(text) - len(text.lstrip()))
+        x: float = left + LETTER * (len(text) - len(text.lstrip()))
         end = x + _BAR + LETTER
         for engine, ns in [*cost.engine_ns.items(), ("dma", cost.transfer_ns)]:
             width = _BAR * ns / most
