@@ -104,5 +104,5 @@ def test_a_picture_in_another_form_is_refused() -> None:
 def test_a_result_shows_itself() -> None:
     assert added().show().tabs == view_names()
     assert added().show("memory", "ir").tabs == ("memory", "ir")
-    with pytest.raises(ValueError, match="found sketch"):
+    with pytest.raises(UnknownOption, match="sketch"):
         added().show("sketch")
