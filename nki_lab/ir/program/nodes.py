@@ -260,7 +260,7 @@ class Kernel:
         """True when the device runs a loop, so that the executed stream differs from the program."""
         return bool(self.loops)
 
-    @property
+    @cached_property
     def inputs(self) -> tuple[Storage, ...]:
         """Storages of the tensor parameters, in order."""
         return tuple(s for s in self.storages if s.origin == "input")
