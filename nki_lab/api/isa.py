@@ -22,6 +22,7 @@ from nki_lab.isa.enums import (
 from nki_lab.language.sizes import active_target
 from nki_lab.rewrite import instead
 from nki_lab.targets.engines import Engine
+from nki_lab.versions import VERSIONS, removed_in
 
 # The import system asks a module with submodules for this; they are found by name, not in a folder.
 __path__: list[str] = []
@@ -64,11 +65,12 @@ __all__ = [
 ]  # fmt: skip
 
 
-# Instructions of former versions, and what is written today (nki/migration/index.rst).
-_BEFORE = {
-    "builtin_custom_op": "the operator with the instructions of nki.isa",
-    "tensor_copy_dynamic_dst": "nisa.tensor_copy(dst.ap(pattern, scalar_offset=index), src)",
-    "tensor_copy_dynamic_src": "nisa.tensor_copy(dst, src.ap(pattern, scalar_offset=index))",
+# Instructions of former versions, and what is written today.
+_BEFORE = {"builtin_custom_op": "the operator with the instructions of nki.isa"} | {
+    name.rpartition(".")[2]: instead
+    for version in VERSIONS
+    for name, (_, instead) in version.removes.items()
+    if name.startswith("nki.isa.")
 }
 
 
@@ -76,4 +78,6 @@ def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
     help = instead(name, _BEFORE) or close_matches(name, __all__)
-    raise UnknownName(f"nki.isa has no `{name}`", help=help)
+    gone = removed_in(f"nki.isa.{name}")
+    notes = (f"NKI {gone.name} no longer has it",) if gone is not None else ()
+    raise UnknownName(f"nki.isa has no `{name}`", help=help, notes=notes)

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from nki_lab.choices.choice import COMPILE, RUN, BadValue, Choice, names, one_of
 from nki_lab.errors import UnknownOption, close_matches
 from nki_lab.targets import get_target, target_names
-from nki_lab.versions import FORMS, FRONTENDS, VERSIONS, Form
+from nki_lab.versions import FORMS, FRONTENDS, NEWEST, VERSIONS, Form
 
 CELL, LINE = "%%nki", "%nki"
 NOTEBOOK = (CELL, LINE)
@@ -109,7 +109,7 @@ NKI = Choice(
     COMPILES,
     _version,
     tuple(version.name for version in VERSIONS),
-    default="0.6",
+    default=NEWEST.name,
     env="NKI_LAB_NKI",
     acts=COMPILE,
 )

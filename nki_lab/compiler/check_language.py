@@ -14,8 +14,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib import import_module
 from types import CodeType, FunctionType, ModuleType, TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from nki_lab.compiler.frontend import SourceKernel, unknown_names
 from nki_lab.compiler.function_text import FunctionText, text_of
 from nki_lab.dialects import NKI, Dialect, dialects_of
 from nki_lab.dialects.construct import ACCEPTED, ERROR, Construct, Subset
-from nki_lab.errors import MixedDialects, NkiError, NotAllowed, UnknownName, joined
+from nki_lab.errors import MixedDialects, MixedVersions, NkiError, NotAllowed, UnknownName, joined
 from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.program.nodes import Finding
 from nki_lab.source import (
@@ -37,7 +38,7 @@ from nki_lab.source import (
     is_of_package,
     stack_of_traceback,
 )
-from nki_lab.versions import Version
+from nki_lab.versions import VERSIONS, Version, added_in
 
 Scope = Mapping[str, Any]
 _DECORATORS = 8  # looked through, one in another
@@ -94,6 +95,7 @@ def remarks_of(
         return errors_of(source, version), []
     function = replace(function, called=is_kernel)
     errors = [*_errors(function), *_unknown_members(function)]
+    errors += _newer(list(_dated_names(function)), version)
     grouped: dict[str, list[Any]] = {}
     for key, node in function.text.facts.constructs:
         grouped.setdefault(key, []).append(node)
@@ -123,6 +125,7 @@ def check_called(
     it did; in a kernel that was traced to its end, what it asks for in a branch not taken is its own affair.
     """
     errors: list[NkiError] = []
+    dated: list[_Dated] = []
     classes: dict[type, tuple[str, Stack]] = {}
     dialect = source.dialect
     for function in _reached(source, builder, bound):
@@ -131,6 +134,8 @@ def check_called(
                 # What follows from a call between dialects helps nobody.
                 return [_another_dialect(function, source)]
             errors += _errors(function)
+        if function.called:
+            dated += _dated_names(function)
         if failed and function.called:
             errors += _unknown_members(function)
         for row, subject, nodes in _grouped(function):
@@ -140,6 +145,9 @@ def check_called(
         for kind, node in _classes_of(function):
             callers = (function.text.place(node), *function.callers)
             classes.setdefault(kind, (function.text.filename, callers))
+    if mixed := _mixed(source, builder, dated):
+        return [mixed]
+    errors += _newer(dated, builder.version)
     for part in _in(bound):
         classes.setdefault(type(part), (source.filename, (source.place,)))
     for kind, (near, callers) in classes.items():
@@ -337,6 +345,78 @@ def _errors(function: _Function) -> Iterator[NkiError]:
                 stack=(function.text.place(node), *function.callers),
                 help=row.instead,
             )
+
+
+class _Dated(NamedTuple):
+    """A name of NKI in a text, with the version that it is new in."""
+
+    since: Version
+    name: str
+    stack: Stack
+
+
+def _dated_names(function: _Function) -> Iterator[_Dated]:
+    """Yield the names of NKI in a text that are newer than the first version."""
+    for name, node in function.text.facts.reads.items():
+        since = added_in(_official(name, function.scope))
+        if since is not VERSIONS[0]:
+            yield _Dated(since, name, (function.text.place(node), *function.callers))
+
+
+def _official(name: str, scope: Scope) -> str:
+    """Return the official name that a dotted name stands for; "" where it is none of NKI's."""
+    first, *rest = name.split(".")
+    value, official = scope.get(first), ""
+    if isinstance(value, ModuleType):
+        official = _HOMES.get(value.__name__, "")
+    elif value is not None:
+        official = _by_identity().get(id(value), "")
+    return ".".join([official, *rest]) if official else ""
+
+
+_HOMES = {home: name for name, home in NKI.modules.items()}
+
+
+@functools.cache
+def _by_identity() -> dict[int, str]:
+    """Return the official names of what is newer than the first version, by the identity of what they stand for."""
+    names: dict[int, str] = {}
+    for official in (n for version in VERSIONS for n in version.added):
+        module, _, name = official.rpartition(".")
+        value = (
+            vars(import_module(NKI.modules[module])).get(name) if module in NKI.modules else None
+        )
+        if value is not None:
+            names[id(value)] = official
+    return names
+
+
+def _newer(dated: list[_Dated], version: Version) -> Iterator[UnknownName]:
+    """Yield an error for each name that a version does not have yet."""
+    for since, name, stack in dated:
+        if since.number > version.number:
+            yield UnknownName(
+                f"`{name}` is new in NKI {since.name}, and the kernel is written for NKI {version.name}",
+                stack=stack,
+                help=f"write `# nki: {since.name}` above the kernel, or do without it",
+            )
+
+
+def _mixed(source: SourceKernel, builder: Builder, dated: list[_Dated]) -> MixedVersions | None:
+    """Return the error of a kernel that has what one version has no longer, and another one not yet."""
+    if not (dated and builder.former):
+        return None
+    newest = max(dated, key=lambda d: d.since.number)
+    until, what, stack = min(builder.former, key=lambda f: f[0].number)
+    if newest.since.number <= until.number:
+        return None
+    return MixedVersions(
+        f"{source.name} mixes two versions of NKI: `{newest.name}` is new in {newest.since.name}, and {what} ended with"
+        f" {until.name}",
+        stack=newest.stack,
+        notes=(f"{what} stands at {Span.of(stack[0])}",) if stack else (),
+        help=f"write the whole kernel for NKI {newest.since.name}, or for NKI {until.name}",
+    )
 
 
 def _unknown_members(function: _Function) -> Iterator[NkiError]:

@@ -24,11 +24,13 @@ from nki_lab.errors import (
 )
 from nki_lab.ir.definition.author_text import call_at, call_of_attribute, parsed, text_of, value
 from nki_lab.ir.definition.instruction import Definition, registry
+from nki_lab.ir.tensor.trace import active
 from nki_lab.ir.tensor.view import NkiTensor
-from nki_lab.isa.former import instead_of
+from nki_lab.isa.former import bound_by_version, instead_of
 from nki_lab.isa.operators import Op
 from nki_lab.rewrite import Hint, Rewrite
 from nki_lab.source import Blame, Span, Stack, is_hidden, stack_of_traceback
+from nki_lab.versions import version_with
 
 _CONTEXTS = inspect.getfile(ContextDecorator)
 # What arrays of NumPy and PyTorch have under a name that NKI does not use.
@@ -48,6 +50,8 @@ _ELSEWHERE = {
 }
 # Function of Python and of nki.language along an axis -> function of nki.language of two tensors.
 _PAIRS = {"max": "maximum", "min": "minimum", "sum": ""}
+# What only hands its arguments on.
+_HANDING_ON = (Op.__call__.__code__, bound_by_version.__code__)
 _CONDITION = re.compile(r"(if|elif|while|assert)\b|.*\sif\s")
 
 
@@ -149,13 +153,27 @@ def _wrong_call(error: TypeError, stack: Stack) -> WrongCall | None:
         help = _assigned_to(stack) or (
             "instructions write into `dst`, the first argument: make a tile with nl.ndarray first"
         )
+    notes = [f"parameters: {', '.join(params)}" if params else "it has no parameters"]
+    if unknown and (earlier := _version_with(called, name, unknown[1])):
+        notes.append(f"NKI {earlier} was the last version that had `{unknown[1]}`")
+        if active.builder is not None:
+            active.builder.meet_former(f"{name}({unknown[1]}=...)", earlier, stack)
     return WrongCall(
         f"{name}: {what}",
         stack=stack,
-        notes=(f"parameters: {', '.join(params)}" if params else "it has no parameters",),
+        notes=notes,
         help=help,
         blame=Blame.of(unknown[1]) if unknown else None,
     )
+
+
+def _version_with(called: Any, name: str, parameter: str) -> str:
+    """Return the last version in which a function had a parameter that it has no longer, or ""."""
+    official = (
+        f"{called.module}.{name}" if isinstance(called, Definition) else f"nki.language.{name[3:]}"
+    )
+    version = version_with(official, parameter)
+    return "" if version is None else version.name
 
 
 def _assigned_to(stack: Stack) -> str:
@@ -251,7 +269,7 @@ def _author_frame(tb: TracebackType | None) -> tuple[FrameType | None, bool]:
         code = tb.tb_frame.f_code
         if not is_hidden(code):
             frame, is_last = tb.tb_frame, True
-        elif code is not Op.__call__.__code__ and code.co_filename != _CONTEXTS:
+        elif code not in _HANDING_ON and code.co_filename != _CONTEXTS:
             is_last = False  # the others only hand their arguments on
         tb = tb.tb_next
     return frame, is_last

@@ -32,6 +32,7 @@ from nki_lab.errors import (
     KernelArgument,
     KernelResult,
     MixedDialects,
+    MixedVersions,
     NkiError,
     close_matches,
     joined,
@@ -41,11 +42,13 @@ from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.program.nodes import Finding, FindingsByPlace, Kernel, OutputRef, Param
 from nki_lab.ir.program.verify import not_shared, result_error
 from nki_lab.ir.tensor.view import NkiTensor
+from nki_lab.isa.former import bind_as_before
 from nki_lab.language.nkiobject import NKIObject
 from nki_lab.progress import phase
 from nki_lab.source import authors_traceback
-from nki_lab.targets.spaces import SHARED_HBM
+from nki_lab.targets.spaces import PRIVATE_HBM, SHARED_HBM
 from nki_lab.targets.spec import Target
+from nki_lab.versions import ACCEPTED, FORMS, NEWEST
 
 _DEEPEST = 50  # containers within containers of one argument
 
@@ -84,6 +87,8 @@ def trace(
     if text_errors and _never_runs(source):
         raise joined(text_errors)
     bound = bind_arguments(source, args, kwargs)
+    if options.version is not NEWEST:
+        bind_as_before(options.version)
     builder = builder_of(
         target,
         root=source.code,
@@ -92,6 +97,7 @@ def trace(
         strict=options.strict,
         watch=watch,
         version=options.version,
+        allow=options.allow,
     )
     try:
         return _traced(builder, source, bound, options, text_errors)
@@ -158,8 +164,8 @@ def _traced(
 
 
 def _told(errors: list[NkiError]) -> list[NkiError]:
-    """Return the errors to tell: where dialects are mixed, all others follow from that."""
-    return [e for e in errors if isinstance(e, MixedDialects)] or errors
+    """Return the errors to tell: where dialects or versions are mixed, all others follow from that."""
+    return [e for e in errors if isinstance(e, (MixedDialects, MixedVersions))] or errors
 
 
 class _Marked(io.TextIOBase):
@@ -331,7 +337,8 @@ def _outputs(result: Any, found: list[NkiTensor], source: SourceKernel, builder:
     if isinstance(result, NkiTensor):
         if result.storage.owner is not builder:
             raise not_shared(source.name, result, (source.returns,))
-        if error := result_error(source.name, result, (source.returns,)):
+        error = result_error(source.name, result, (source.returns,))
+        if error and not _is_private_result(result, builder):
             raise error
         found.append(result)
         return OutputRef(len(found) - 1)
@@ -348,6 +355,12 @@ def _outputs(result: Any, found: list[NkiTensor], source: SourceKernel, builder:
         stack=(source.returns,),
         help="return the output tensor, or a tuple of output tensors",
     )
+
+
+def _is_private_result(result: NkiTensor, builder: Builder) -> bool:
+    """Tell whether a result is one in nl.hbm of a kernel whose version takes these; on one core they are the same."""
+    takes = FORMS["private result"].level(builder.version) == ACCEPTED and builder.program[1] == 1
+    return takes and result.storage.buffer is PRIVATE_HBM and not result.storage.loop
 
 
 def _check_result(kernel: Kernel, result: Any, source: SourceKernel) -> None:

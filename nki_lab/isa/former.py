@@ -1,4 +1,4 @@
-"""Arguments that former versions of NKI took, and what to write instead of them.
+"""Arguments that former versions of NKI took: what to write instead of them, and what they mean in kernels for these.
 
 Names are those of the older dialect's stubs and of the migration guide (nki/migration/index.rst).
 """
@@ -6,8 +6,19 @@ Names are those of the older dialect's stubs and of the migration guide (nki/mig
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Callable
+from typing import Any
 
+from nki_lab.ir.definition.instruction import BINDER, Definition, registry
+from nki_lab.ir.tensor.trace import active
+from nki_lab.isa.copies import tensor_copy
+from nki_lab.isa.dma_compute import dma_compute
+from nki_lab.isa.enums import dma_engine
 from nki_lab.rewrite import Hint, Rewrite
+from nki_lab.source import is_internal
+from nki_lab.targets.spaces import PSUM
+from nki_lab.versions import ERROR, FORMS, Version, former_signature
 
 # Of one function (nki.isa without a prefix, nki.language with nl.), by its argument.
 _OF_ONE = {
@@ -53,3 +64,147 @@ def instead_of(function: str, argument: str) -> str:
     if argument == "dtype" and not function.startswith("nl."):
         return _DTYPE
     return ""
+
+
+# -- calls by the signatures of earlier versions ---------------------------------------------------------------------
+
+
+def bind_as_before(version: Version) -> None:
+    """Let calls of instructions bind by the signatures of an earlier version, in kernels that are written for it.
+
+    Only what has another signature there takes this way, and only once a kernel of such a version is traced: calls of
+    all other kernels go straight to the binder of their instruction.
+    """
+    for definition in registry.values():
+        signatures = _former.setdefault(definition, {})
+        if version.name in signatures:
+            continue
+        former = former_signature(f"{definition.module}.{definition.name}", version)
+        takes_any = (
+            FORMS["unknown keyword"].level(version) != ERROR and definition.module == "nki.isa"
+        )
+        is_converted = (
+            definition.name in _CONVERTED and version.number < _CONVERTED[definition.name][0]
+        )
+        if former is None and not takes_any and not is_converted:
+            continue
+        signatures[version.name] = _binder_of(definition, former, takes_any)
+        kind = type(definition)
+        if kind not in _newest:
+            _newest[kind] = kind.__call__
+            kind.__call__ = bound_by_version  # type: ignore[method-assign]
+
+
+_former: dict[Definition, dict[str, Callable[..., dict[str, Any]]]] = {}
+_newest: dict[type, Any] = {}
+
+
+def bound_by_version(self: Definition, *args: Any, **kwargs: Any) -> Any:
+    """Bind the arguments of a call by the signature that the kernel's version has, and emit the instruction."""
+    builder = active.builder
+    bind = None if builder is None else _former[self].get(builder.version.name)
+    if bind is None or is_internal(
+        sys._getframe(1).f_code
+    ):  # composites are written for the newest version
+        return _newest[type(self)](self, *args, **kwargs)
+    arguments = bind(self, *args, **kwargs)
+    for name in [
+        n for n in arguments if n not in self.__signature__.parameters and n not in _PARTS
+    ]:
+        builder.meet_form(
+            "unknown keyword", f"{self.name}: the keyword `{name}`, which it does not have,"
+        )
+        del arguments[name]
+    before, convert = _CONVERTED.get(self.name, ((), None))
+    definition = self
+    if convert is not None and builder.version.number < before:
+        definition = convert(builder, arguments) or self
+    return _call_newest(definition, arguments)
+
+
+def _call_newest(definition: Definition, arguments: dict[str, Any]) -> Any:
+    call = _newest.get(type(definition), type(definition).__call__)
+    return call(definition, **arguments)
+
+
+def _binder_of(
+    definition: Definition, former: str | None, takes_any: bool
+) -> Callable[..., dict[str, Any]]:
+    """Make a function with the signature of an earlier version; it returns the arguments that were given, by name."""
+    words = former.split() if former is not None else None
+    if words is None:
+        asked = definition.__signature__.parameters.values()
+        words = [p.name + ("" if p.default is p.empty else "=") for p in asked]
+    names = [word.partition("=")[0] for word in words]
+    head = ", ".join(
+        f"{n}=_absent" if "=" in word else n for n, word in zip(names, words, strict=True)
+    )
+    rest = ", **_others" if takes_any else ""
+    given = ", ".join(f"{n!r}: {n}" for n in names)
+    text = (
+        f"def {definition.name}(self, {head}{rest}):\n"
+        f"    given = {{{given}}}\n"
+        f"    given = {{n: v for n, v in given.items() if v is not _absent}}\n"
+        f"    return {'given | _others' if takes_any else 'given'}\n"
+    )
+    scope: dict[str, Any] = {"_absent": object()}
+    exec(compile(text, f"{BINDER} of {definition.name} as before>", "exec"), scope)
+    return scope[definition.name]
+
+
+def _as_dma_copy(builder: Any, arguments: dict[str, Any]) -> Definition | None:
+    operator, unique = arguments.pop("dst_rmw_op", None), arguments.pop("unique_indices", True)
+    source = arguments["src"]
+    if getattr(source, "buffer", None) is PSUM:
+        copied = builder.allocate(source.shape, source.dtype)
+        tensor_copy(dst=copied, src=source)
+        arguments["src"] = source = copied
+    if operator is None:
+        return None
+    arguments["srcs"] = [arguments.pop("src"), arguments["dst"]]
+    arguments |= {"reduce_op": operator, "unique_indices": unique}
+    arguments.pop("dge_mode", None)
+    return dma_compute
+
+
+def _as_memset(builder: Any, arguments: dict[str, Any]) -> None:
+    value, dst = arguments["value"], arguments["dst"]
+    is_whole = type(value) is float and value.is_integer()  # how others were rounded no page says
+    if is_whole and getattr(dst, "dtype", None) is not None and dst.dtype.is_integer:
+        arguments["value"] = int(value)
+
+
+def _as_register_move(builder: Any, arguments: dict[str, Any]) -> None:
+    arguments["src"] = arguments.pop("imm")
+
+
+def _as_sendrecv(builder: Any, arguments: dict[str, Any]) -> None:
+    if "use_gpsimd_dma" in arguments:
+        by_gpsimd = arguments.pop("use_gpsimd_dma")
+        arguments["dma_engine"] = dma_engine.gpsimd_dma if by_gpsimd else dma_engine.dma
+
+
+def _as_range_select(builder: Any, arguments: dict[str, Any]) -> None:
+    # These versions did not look at them (release-notes/components/nki.rst, NKI 0.2.0, known issues).
+    arguments.pop("on_false_value", None)
+    arguments.pop("reduce_cmd", None)
+
+
+def _as_rank_id(builder: Any, arguments: dict[str, Any]) -> None:
+    arguments.pop("num_channels", None)
+
+
+# Instructions whose arguments were others before 0.3 (nki/migration/index.rst, NKI 0.3.0): the version, and what makes
+# the arguments those of the newest version, or returns the instruction that has their meaning now.
+_CONVERTED: dict[
+    str, tuple[tuple[int, ...], Callable[[Any, dict[str, Any]], Definition | None]]
+] = {
+    "dma_copy": ((0, 3), _as_dma_copy),
+    "memset": ((0, 3), _as_memset),
+    "register_move": ((0, 3), _as_register_move),
+    "sendrecv": ((0, 3), _as_sendrecv),
+    "range_select": ((0, 3), _as_range_select),
+    "collective_permute_implicit_current_processing_rank_id": ((0, 3), _as_rank_id),
+}
+# Arguments that these had and their instruction has no longer.
+_PARTS = {"dst_rmw_op", "unique_indices", "imm", "use_gpsimd_dma", "num_channels"}

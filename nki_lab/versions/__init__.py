@@ -14,6 +14,7 @@ from nki_lab.versions.history import (
     removed_in,
     taken_until,
     version_named,
+    version_with,
 )
 from nki_lab.versions.version import ACCEPTED, DEPRECATED, ERROR, PORTABILITY, Form, Version
 
@@ -33,4 +34,5 @@ __all__ = [
     "removed_in",
     "taken_until",
     "version_named",
+    "version_with",
 ]

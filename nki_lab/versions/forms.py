@@ -29,6 +29,12 @@ FORMS: dict[str, Form] = {
         f"{_TO_0_3}, Output tensors must use nl.shared_hbm",
         {"0.3": ERROR},
     ),
+    "string buffer": Form(
+        "the name of a memory as a string",
+        "write nl.sbuf, nl.psum, nl.hbm or nl.shared_hbm",
+        f"{_TO_0_3}, String buffer names no longer supported",
+        {"0.3": ERROR},
+    ),
     "float in integers": Form(
         "nisa.memset of integers with a float",
         "write an integer",

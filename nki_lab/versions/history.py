@@ -89,7 +89,7 @@ VERSIONS: tuple[Version, ...] = (
                 "reduce_op=maximum range_start=0.0 on_false_value=-3.4028235e+38 name=None"
             ),
             "nki.isa.register_move": "dst imm",
-            "nki.isa.sendrecv": "src dst send_to_rank recv_from_rank pipe_id name=None",
+            "nki.isa.sendrecv": "src dst send_to_rank recv_from_rank pipe_id use_gpsimd_dma=False name=None",
             "nki.isa.tensor_scalar_cumulative": "dst src op0 op1 imm0 imm1=None reduce_cmd=reduce_cmd.reset_reduce",
             "nki.isa.exponential": "dst src max_value=0.0 reduce_res=None reduce_cmd=reduce_cmd.idle reduce_init=0.0",
             "nki.isa.nonzero_with_count": "dst src index_offset=0 padding_val=-1",
@@ -230,6 +230,15 @@ def former_signature(name: str, version: Version) -> str | None:
                 return later.before[name]
             if name in later.removes:
                 return later.removes[name][0]
+    return None
+
+
+def version_with(name: str, parameter: str) -> Version | None:
+    """Return the last earlier version in which an official function had a parameter; None where none had it."""
+    for version in reversed(VERSIONS[:-1]):
+        words = (former_signature(name, version) or "").split()
+        if any(word.partition("=")[0] == parameter for word in words):
+            return version
     return None
 
 

@@ -9,7 +9,15 @@ import nki_lab
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.choices import Choices, inside
-from nki_lab.errors import KernelArgument, MixedVersions, RawEnum, RemovedLoop, UnknownOption
+from nki_lab.errors import (
+    KernelArgument,
+    MixedVersions,
+    RawEnum,
+    RemovedLoop,
+    UnknownName,
+    UnknownOption,
+    WrongCall,
+)
 from nki_lab.runtime import jit, run
 from nki_lab.source import keep_lines
 
@@ -166,3 +174,102 @@ def test_the_target_of_a_kernel_for_an_early_version():
     for version in ("0.3", "0.7"):
         with pytest.raises(KernelArgument, match=r"platform_target.* refused since NKI 0\.3"):
             defined(decorator=f'@jit(platform_target="trn2", nki="{version}")')
+
+
+NEWER = """\
+@jit
+def kernel(x):
+    t = nl.load(x)
+
+    def body(i):
+        nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)
+
+    {loop}(0, 3, body)
+    out = nl.ndarray(t.shape, dtype=t.dtype, buffer=nl.shared_hbm)
+    nl.store(out, t)
+    return out
+"""
+
+
+@pytest.mark.parametrize("loop", ["nl.fori_loop", "fori_loop"])
+def test_a_name_that_the_version_does_not_have_yet(loop):
+    head = "from nki_lab.language import fori_loop\n\n"
+    kernel = defined(head=head, text=NEWER.replace("{loop}", loop))
+    np.testing.assert_array_equal(run(kernel, X, nki="0.6").value, X + 1 + 1 + 1)
+    with pytest.raises(
+        UnknownName, match=rf"`{loop}` is new in NKI 0\.6, .* for NKI 0\.5"
+    ) as caught:
+        run(kernel, X, nki="0.5")
+    assert caught.value.span.covered == loop
+
+
+def test_a_name_in_a_helper_and_a_limit():
+    text = """\
+def helper(t):
+    nisa.memset(dst=t, value=float(nl.tile_size.psum_num_banks))
+
+
+@jit
+def kernel(x):
+    t = nl.load(x)
+    helper(t)
+    out = nl.ndarray(t.shape, dtype=t.dtype, buffer=nl.shared_hbm)
+    nl.store(out, t)
+    return out
+"""
+    kernel = defined(text=text)
+    run(kernel, X, nki="0.5")
+    with pytest.raises(
+        UnknownName, match=r"`nl\.tile_size\.psum_num_banks` is new in NKI 0\.5"
+    ) as caught:
+        run(kernel, X, nki="0.4")
+    assert [s.function for s in caught.value.spans] == ["helper", "kernel"]
+
+
+MIXED = """\
+@jit
+def kernel(x):
+    t = nl.ndarray(x.shape, x.dtype)
+    nisa.dma_copy(dst=t, src=x, {former})
+
+    def body(i):
+        nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)
+
+    nl.fori_loop(0, 3, body)
+    out = nl.ndarray(t.shape, dtype=t.dtype, buffer=nl.shared_hbm)
+    nl.store(out, t)
+    return out
+"""
+
+
+@pytest.mark.parametrize("former", ["dge_mode=2", "dst_rmw_op=nl.add"])
+@pytest.mark.parametrize("nki", ["0.2", "0.4", "0.6", "0.7"])
+def test_forms_of_two_versions_are_one_error_that_names_both(former, nki):
+    kernel = defined(text=MIXED.replace("{former}", former))
+    if former != "dge_mode=2" and nki == "0.2":
+        pytest.skip("the version has the argument, so that only the newer name is told")
+    with pytest.raises(
+        MixedVersions, match=r"`nl\.fori_loop` is new in 0\.6, and .* ended with 0\.2"
+    ):
+        run(kernel, X, nki=nki)
+    if nki == "0.6" and former == "dge_mode=2":
+        np.testing.assert_array_equal(run(kernel, X, nki=nki, allow="NKI206").value, X + 1 + 1 + 1)
+
+
+def test_an_argument_of_an_earlier_version_says_which_had_it():
+    text = RAW.replace("dge_mode=2", "dst_rmw_op=nl.add")
+    with pytest.raises(
+        WrongCall, match=r"(?s)NKI 0\.2 was the last version that had `dst_rmw_op`.*dma_compute"
+    ):
+        run(defined(text=text), X, nki="0.6")
+
+
+def test_an_instruction_of_an_earlier_version_says_when_it_ended():
+    text = RAW.replace(
+        "nisa.dma_copy(dst=t, src=x, dge_mode=2)", "nisa.tensor_copy_dynamic_src(t, x)"
+    )
+    with pytest.raises(
+        UnknownName,
+        match=r"(?s)no `tensor_copy_dynamic_src`.*NKI 0\.4 no longer has it.*scalar_offset",
+    ):
+        run(defined(text=text), X)

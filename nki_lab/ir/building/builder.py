@@ -59,7 +59,17 @@ from nki_lab.rewrite import Hint, Rewrite
 from nki_lab.source import Blame, Stack, is_internal, key_of_frame, stack_of_frame
 from nki_lab.targets.spaces import MemoryRegion
 from nki_lab.targets.spec import Target
-from nki_lab.versions import ACCEPTED, DEPRECATED, ERROR, FORMS, NEWEST, PORTABILITY, Version
+from nki_lab.versions import (
+    ACCEPTED,
+    DEPRECATED,
+    ERROR,
+    FORMS,
+    NEWEST,
+    PORTABILITY,
+    Version,
+    taken_until,
+    version_named,
+)
 
 
 class Watch(Protocol):
@@ -108,7 +118,8 @@ class Builder:
         grid: shape of the launch grid; `()` where the kernel was called without one.
         strict: findings become errors.
         version: the version of NKI that the kernel is written for.
-        forms_met: forms that versions treat differently -> where the kernel has them first.
+        allow: codes of errors that are findings of this kernel.
+        former: (last version that has it, what it is, where it stands) of what later versions do not have.
         watch: runs what is traced, at once; None where nothing does.
         met: the author's functions that were called -> their global names, and where they were called first.
         identities: the identity matrices of shared HBM, by size and dtype.
@@ -124,8 +135,10 @@ class Builder:
         strict: bool = False,
         watch: Watch | None = None,
         version: Version = NEWEST,
+        allow: tuple[str, ...] = (),
     ) -> None:
         self.target = target
+        self.allow = allow
         self.version = version
         self.watch = watch
         self.root = root
@@ -147,7 +160,7 @@ class Builder:
         self.forms: dict[Any, Form] = {}
         self.errors: list[NkiError] = []
         self.findings: dict[tuple[str, str, Any], Finding] = {}
-        self.forms_met: dict[str, Stack] = {}
+        self.former: list[tuple[Version, str, Stack]] = []
         self._names: dict[str, int] = {}
         self._given: set[str] = set()  # names that the author gave to tensors
         self._stacks: dict[tuple[int, ...], Stack] = {}
@@ -216,6 +229,13 @@ class Builder:
             data: contents of a constant.
         """
         stack = self.stack() if origin == "temporary" else ()
+        if (
+            isinstance(buffer, str)
+            and self.meet_form("string buffer", f"buffer={buffer!r}") != ERROR
+        ):
+            buffer = MemoryRegion.__members__.get(
+                "private_hbm" if buffer == "hbm" else buffer, buffer
+            )
         space = memory_of(buffer)
         sizes = shape_of(shape)
         element = element_of(dtype)
@@ -599,6 +619,10 @@ class Builder:
         finding = Finding(kind, message, where, help, code, blame)
         self.findings.setdefault((kind, message, where), finding)
 
+    def meet_former(self, what: str, until: str, stack: Stack) -> None:
+        """Note that the kernel has what versions after `until` do not have."""
+        self.former.append((version_named(until), what, stack))
+
     def find_for_parser(self, what: str, help: str) -> None:
         """Record a finding about what NKI's parser refuses, where the kernel's version has one."""
         if not self.version.plain_python:
@@ -619,7 +643,8 @@ class Builder:
         """
         form = FORMS[key]
         stack = self.stack()
-        self.forms_met.setdefault(key, stack)
+        if form.code not in ("", *self.allow) and form.refused_since:
+            self.meet_former(what, taken_until(form), stack)
         level = form.level(self.version)
         if level == ACCEPTED or (level == ERROR and not form.code):
             return level

@@ -469,8 +469,8 @@ class Definition:
         return problems + self._order_problems()
 
 
-# How the file names of generated binders begin (source.is_internal).
-_BINDER = "<nki_lab binder"
+#: How the file names of generated binders begin (source.is_internal).
+BINDER = "<nki_lab binder"
 
 
 def _refuse(definition: Definition) -> NoReturn:
@@ -482,7 +482,7 @@ def _refuse(definition: Definition) -> NoReturn:
 
 def is_binding(code: CodeType) -> bool:
     """Tell whether `code` lies between the author's call of an instruction and the builder."""
-    return code.co_filename.startswith(_BINDER)
+    return code.co_filename.startswith(BINDER)
 
 
 def binder(
@@ -509,7 +509,7 @@ def binder(
         f"def {name}(self, {head}):\n    _builder = _active.builder or _refuse(self)\n"
         f"    return _builder.emit(self, ({values},)){returned}\n"
     )
-    exec(compile(code, f"{_BINDER} of {name}>", "exec"), scope)
+    exec(compile(code, f"{BINDER} of {name}>", "exec"), scope)
     return scope[name]
 
 
