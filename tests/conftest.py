@@ -31,6 +31,12 @@ def rng(request: pytest.FixtureRequest) -> np.random.Generator:
     return np.random.default_rng(zlib.crc32(request.node.nodeid.encode()))
 
 
+@pytest.fixture
+def nki_0_6(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hold kernels to NKI 0.6, the last version with a parser and with loops over nl.dynamic_range."""
+    monkeypatch.setenv("NKI_LAB_NKI", "0.6")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the cells that nbval collects, so that `-m "not notebook"` leaves them out."""
     for item in items:

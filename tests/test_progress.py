@@ -140,6 +140,7 @@ def long(a, passes):
     return out
 
 
+@pytest.mark.usefixtures("nki_0_6")
 def test_a_run_tells_what_it_does_and_gives_the_same(shown: Shown):
     a = np.linspace(-2, 2, 128 * 8, dtype=np.float32).reshape(128, 8)
     passes = 60_000
@@ -152,6 +153,7 @@ def test_a_run_tells_what_it_does_and_gives_the_same(shown: Shown):
     assert np.array_equal(with_display.outputs[0], nki_lab.run(long, a, passes).outputs[0])
 
 
+@pytest.mark.usefixtures("nki_0_6")
 def test_timing_tells_how_much_is_settled(shown: Shown):
     """Every queue gets its times in order, so that settled entries can be counted by halves."""
     result = nki_lab.run(long, np.ones((128, 8), np.float32), 50)
@@ -174,6 +176,7 @@ def halved(x):
     return out
 
 
+@pytest.mark.usefixtures("nki_0_6")
 def test_every_part_of_a_run_says_what_it_is_and_how_far(monkeypatch: pytest.MonkeyPatch):
     parts: list[phase] = []
     enter = phase.__enter__

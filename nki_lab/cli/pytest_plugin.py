@@ -6,7 +6,8 @@ The plugin is found by pytest wherever nki_lab is installed. Without its options
     pytest --nki-target trn2             compile every kernel for this chip
     pytest --nki-capacity finding        run kernels that do not fit the chip's memory, and say so
     pytest --nki-strict                  findings are errors
-    pytest --nki-allow NKI206            run kernels written for an older NKI: these errors are findings
+    pytest --nki-version 0.5             run kernels that are written for this version of NKI
+    pytest --nki-allow NKI206            these errors, of kernels for an older NKI, are findings
     pytest --nki-max-trips 1000          stop device loops that make more trips
     pytest --nbval --nki-notebooks       fail cells of notebooks that nbval lets pass although they are wrong
 """
@@ -28,11 +29,16 @@ def _choices() -> list[Choice]:
     return [choice for choice in CHOICES if "pytest" in choice.commands]
 
 
+def _flag(flag: str) -> str:
+    """Return the option of pytest for one of `nki-lab`."""
+    return "--nki-version" if flag == "--nki" else flag.replace("--", "--nki-", 1)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options, which have the meaning of the environment variables."""
     group = parser.getgroup("nki", "kernels for AWS Trainium (nki_lab)")
     for choice in _choices():
-        dest, flag = f"nki_{choice.name}", f"--nki-{choice.flag.removeprefix('--')}"
+        dest, flag = f"nki_{choice.name}", _flag(choice.flag)
         if choice.is_switch:
             group.addoption(flag, dest=dest, action="store_true", help=choice.help_text)
         else:
@@ -79,7 +85,8 @@ def pytest_configure(config: pytest.Config) -> None:
                 for choice, value in given.items()
             }
         except UnknownOption as error:
-            text = error.message.replace("--", "--nki-", 1)
+            flag, colon, rest = error.message.partition(":")
+            text = f"{_flag(flag)}{colon}{rest}"
             raise pytest.UsageError(f"{text}; {error.help}".rstrip("; ")) from None
         stack.enter_context(inside(**values))
     config.add_cleanup(stack.close)

@@ -403,13 +403,14 @@ def _newer(dated: list[_Dated], version: Version) -> Iterator[UnknownName]:
 
 
 def _mixed(source: SourceKernel, builder: Builder, dated: list[_Dated]) -> MixedVersions | None:
-    """Return the error of a kernel that has what one version has no longer, and another one not yet."""
+    """Return the error of a kernel that has what its version does not have yet, and what that one has no longer."""
     if not (dated and builder.former):
         return None
     newest = max(dated, key=lambda d: d.since.number)
     until, what, stack = min(builder.former, key=lambda f: f[0].number)
-    if newest.since.number <= until.number:
-        return None
+    builder.newest = newest.since, newest.name
+    if not until.number < newest.since.number > builder.version.number:
+        return None  # only the former is an error, which names both
     return MixedVersions(
         f"{source.name} mixes two versions of NKI: `{newest.name}` is new in {newest.since.name}, and {what} ended with"
         f" {until.name}",

@@ -133,7 +133,9 @@ def _traced(
             meet(builder, source, error.__traceback__)
             called = check_called(source, builder, bound, failed=True)
             refused = refusals(builder.findings.values(), options)
-            explained = joined(_told([*text_errors, *called, *builder.errors, *refused, told]))
+            explained = joined(
+                _told([*text_errors, *called, *builder.errors, *refused, told], builder)
+            )
             # A debugger started afterwards stops at the author's line, where the tiles are.
             explained = explained.with_traceback(authors_traceback(error.__traceback__))
     if explained is not None:
@@ -142,7 +144,7 @@ def _traced(
     errors = [*text_errors, *check_called(source, builder, bound), *builder.errors]
     errors += refusals(builder.findings.values(), options)
     if errors:
-        raise joined(_told(errors))
+        raise joined(_told(errors, builder))
     builder.check_closed()
     outputs: list[NkiTensor] = []
     structure = _outputs(result, outputs, source, builder)
@@ -163,8 +165,17 @@ def _traced(
     return _find_exchanged(order_dependent(kernel, builder.edges))
 
 
-def _told(errors: list[NkiError]) -> list[NkiError]:
+def _told(errors: list[NkiError], builder: Builder) -> list[NkiError]:
     """Return the errors to tell: where dialects or versions are mixed, all others follow from that."""
+    for until, _, stack in builder.former:
+        if builder.newest is None or builder.newest[0].number <= until.number:
+            continue
+        since, name = builder.newest
+        for error in errors:
+            if error.stack == stack:
+                error.notes += (
+                    f"no version has it beside `{name}`, which is new in NKI {since.name}",
+                )
     return [e for e in errors if isinstance(e, (MixedDialects, MixedVersions))] or errors
 
 

@@ -259,10 +259,10 @@ class StrictFinding(LanguageError):
     code = "NKI115"
     page = """
         Findings are facts an author should know that do not stop a kernel: a read of memory nothing wrote,
-        something another NKI compiler refuses. --strict and NKI_LAB_STRICT=1 make each one an error.
+        something the compiler of their version of NKI refuses. --strict and NKI_LAB_STRICT=1 make each one an error.
         """
     wrong = """
-        %%nki --run "kernel(x)" --strict
+        %%nki --run "kernel(x)" --strict --nki 0.6
         def kernel(x):
             t = nl.load(x)
             for k, value in enumerate((1.0, 2.0)):
@@ -272,7 +272,7 @@ class StrictFinding(LanguageError):
             return out
         """
     right = """
-        %%nki --run "kernel(x)" --strict
+        %%nki --run "kernel(x)" --strict --nki 0.6
         def kernel(x):
             t = nl.load(x)
             for k in range(2):
@@ -393,16 +393,17 @@ class CoresDiffer(LanguageError):
         """
 
 
-class RemovedLoop(LanguageError):
-    """A form of a device loop that a later NKI no longer has."""
+class RemovedLoop(LanguageError, TypeError):
+    """A form of a device loop that the kernel's version of NKI no longer has."""
 
     code = "NKI120"
     page = """
-        NKI 0.6 deprecates loops over nl.dynamic_range and `while` over a register; a later NKI has them no
-        longer. Until then they are findings. Write nl.fori_loop and nl.while_loop.
+        NKI 0.7 runs kernels as Python, to which a register has no value: loops over nl.dynamic_range and
+        `while` over a register are gone. Write nl.fori_loop and nl.while_loop. Kernels for NKI 0.6 and before
+        still run, with `# nki: 0.6` above them; 0.6 deprecates these loops.
         """
     wrong = """
-        %%nki --run "kernel(x)" --strict
+        %%nki --run "kernel(x)"
         def kernel(x):
             t = nl.load(x)
             for i in nl.dynamic_range(4):
@@ -412,7 +413,7 @@ class RemovedLoop(LanguageError):
             return out
         """
     right = """
-        %%nki --run "kernel(x)" --strict
+        %%nki --run "kernel(x)"
         def kernel(x):
             t = nl.load(x)
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from nki_lab.ir.definition.instruction import BINDER, Definition, registry
+from nki_lab.ir.definition.instruction import BINDER, BINDING, Definition, registry
 from nki_lab.ir.tensor.trace import active
 from nki_lab.isa.copies import tensor_copy
 from nki_lab.isa.dma_compute import dma_compute
@@ -119,12 +119,11 @@ def bound_by_version(self: Definition, *args: Any, **kwargs: Any) -> Any:
     definition = self
     if convert is not None and builder.version.number < before:
         definition = convert(builder, arguments) or self
-    return _call_newest(definition, arguments)
-
-
-def _call_newest(definition: Definition, arguments: dict[str, Any]) -> Any:
     call = _newest.get(type(definition), type(definition).__call__)
     return call(definition, **arguments)
+
+
+BINDING.add(bound_by_version.__code__)
 
 
 def _binder_of(

@@ -79,7 +79,8 @@ def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 def test_options_reach_kernels(tmp_path):
     done = run(
-        tmp_path, "--nki-aliases", "--nki-target", "trn2", "--nki-capacity", "finding", "--nki-allow", "NKI206"
+        tmp_path, "--nki-aliases", "--nki-target", "trn2", "--nki-capacity", "finding", "--nki-version", "0.6",
+        "--nki-allow", "NKI206",
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 passed" in done.stdout
@@ -89,7 +90,11 @@ def test_options_reach_kernels(tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "code"),
-    [((), "NKI206"), (("--nki-allow", "NKI206", "--nki-max-trips", "3"), "NKI407")],
+    [
+        ((), "NKI206"),
+        ((), "NKI120"),
+        (("--nki-version", "0.6", "--nki-allow", "NKI206", "--nki-max-trips", "3"), "NKI407"),
+    ],
 )
 def test_an_older_kernel_and_a_long_loop(tmp_path, options, code):
     done = run(tmp_path, "--nki-aliases", "-k", "test_older", *options)
@@ -117,6 +122,7 @@ def test_without_options_nothing_is_changed(tmp_path):
         (("--nki-skip", "nope"), "ERROR: --nki-skip: the pass `nope` cannot be left out"),
         (("--nki-allow", "NKI203"), "cannot be allowed"),
         (("--nki-max-trips", "0"), "above 0"),
+        (("--nki-version", "0.9"), "ERROR: --nki-version: `0.9` is not one of 0.1"),
     ],
 )
 def test_wrong_values_are_told_before_any_test(tmp_path, options, words):

@@ -220,8 +220,10 @@ def test_older_kernels_are_allowed(command, write, name):
     done = command(*words)
     assert done.exit_code == 1
     assert "error[NKI206]: tensor_copy: engine=5, a raw value of Engine" in done.stderr
+    assert "error[NKI120]: nl.dynamic_range is refused since NKI 0.7" in done.stderr
     assert "--nki 0.2" in done.stderr
-    assert command(*words, "--nki", "0.2").exit_code == 0
+    words += ("--nki", "0.6")
+    assert "error[NKI120]" not in command(*words).stderr
     done = command(*words, "--allow", "NKI206")
     assert done.exit_code == 0, done.output
     assert "engine=5, a raw value" in done.output
@@ -291,10 +293,10 @@ WRONG_FILES = [
     ),
     (HEAD + "def k():\n    return 1 / 0\n", "k.py:k", "error[NKI109]: ZeroDivisionError", "line 6"),
     (
-        HEAD + "def k():\n    global kept\n    kept = 1\n",
+        HEAD + "# nki: 0.6\ndef k():\n    global kept\n    kept = 1\n",
         "k.py:k",
         "`global`",
-        "line 6",
+        "line 7",
     ),
 ]
 

@@ -490,10 +490,13 @@ def test_a_tile_made_in_a_device_loop_is_one_allocation():
     def kernel(x):
         out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
         parts, results = x.reshape((8, 128, 64)), out.reshape((8, 128, 64))
-        for k in nl.dynamic_range(8):
+
+        def body(k):
             tile = nl.ndarray((128, 64), dtype=x.dtype, buffer=nl.sbuf)
             nisa.dma_copy(dst=tile, src=parts.select(0, k))
             nisa.dma_copy(dst=results.select(0, k), src=tile)
+
+        nl.fori_loop(0, 8, body)
         return out
 
     assert len(compiled(kernel, SLABS).kernel.addresses) == 1

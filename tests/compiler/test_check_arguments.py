@@ -3,8 +3,11 @@
 import functools
 
 import numpy as np
+import pytest
 
 from tests.compiler.test_check_language import module, told  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("nki_0_6")
 
 
 def test_what_arguments_bring_is_checked(module):  # noqa: F811

@@ -14,6 +14,8 @@ from nki_lab.errors import KernelErrors, KernelRaised, NotAllowed, UnknownName
 from nki_lab.runtime.run import run
 from nki_lab.source import Span
 
+pytestmark = pytest.mark.usefixtures("nki_0_6")
+
 X = np.arange(512, dtype=np.float32).reshape(128, 4)
 HEAD = """\
 import functools

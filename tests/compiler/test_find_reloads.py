@@ -148,10 +148,13 @@ def test_a_load_in_a_loop_of_the_device_is_needed_where_the_loop_changes_the_til
         out = nl.ndarray((128, 64), dtype=x.dtype, buffer=nl.shared_hbm)
         a = tile_of(x)
         nisa.dma_copy(dst=a, src=x[0:128])
-        for _ in nl.dynamic_range(3):
+
+        def body(_):
             nisa.dma_copy(dst=a, src=x[0:128])
             nisa.tensor_scalar(dst=a, data=a, op0=nl.add, operand0=1.0)
             nisa.dma_copy(dst=out, src=a)
+
+        nl.fori_loop(0, 3, body)
         return out
 
     assert told(kernel, X) == []

@@ -15,6 +15,8 @@ from nki_lab.dialects.construct import ACCEPTED, DEPRECATED, ERROR, PORTABILITY,
 from nki_lab.errors import StrictFinding
 from nki_lab.runtime.run import run
 
+pytestmark = pytest.mark.usefixtures("nki_0_6")
+
 X = np.random.default_rng(7).standard_normal((128, 4)).astype(np.float32)
 CONSTRUCTS, module_of = NKI.subset.rows, NKI.subset.module_of
 CODES = {kind.code: kind for kind in errors.error_classes()}

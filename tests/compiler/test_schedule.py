@@ -233,15 +233,13 @@ def kept_in_part(row):
 
 
 def on_the_device(row):
-    for r in nl.dynamic_range(4):
-        row(r)
+    nl.fori_loop(0, 4, row)
 
 
 def between(row):
     row(0)
     row(1)
-    for r in nl.dynamic_range(2, 3):
-        row(r)
+    nl.fori_loop(2, 3, row)
     row(3)
 
 

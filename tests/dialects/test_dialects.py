@@ -108,6 +108,7 @@ def today(x):
     return out
 
 
+@pytest.mark.usefixtures("nki_0_6")
 def test_a_construct_is_judged_by_the_table_of_the_functions_dialect():
     out = np.zeros_like(X)
     assert not run(in_older, X, out).findings

@@ -14,6 +14,8 @@ from nki_lab.api import isa as nisa
 from nki_lab.runtime import run
 from tests.language.test_loop_state import State, Unrolled, X, add, of_state, stored
 
+pytestmark = pytest.mark.usefixtures("nki_0_6")
+
 
 def deep_in_a_dict(x, loops):
     t, d = nl.load(x), {"a": [1.0]}

@@ -17,6 +17,8 @@ from nki_lab import NkiWarning
 from nki_lab.api import isa as nisa
 from nki_lab.runtime import jit, run, simulate
 
+pytestmark = pytest.mark.usefixtures("nki_0_6")
+
 X = np.random.default_rng(2).standard_normal((8, 4)).astype(np.float32)
 
 

@@ -214,8 +214,15 @@ def wrong(a):
         t = nowhere
     return t
 """
-    answer = kernel.check(cell("", body), "k")
+    answer = kernel.check(cell("--nki 0.6", body), "k")
     assert [m[:2] for m in marks(answer, "k")] == [("portability", 3), ("NKI108", 4), ("NKI108", 6)]
+    for said in ("# nki: 0.5\n" + body, body.replace("\ndef", '\n@nki.jit(nki="0.3")\ndef')):
+        answer = kernel.check(cell("", said), "k")
+        assert "portability" in {m[0] for m in marks(answer, "k")}
+    answer = kernel.check(cell("", body), "k")  # all of Python is NKI 0.7
+    assert [m[:2] for m in marks(answer, "k")] == [("NKI108", 4), ("NKI108", 6)]
+    answer = kernel.check(cell("", "# nki: 0.9" + body), "k")
+    assert "NKI603" in {m[0] for m in marks(answer, "k")}
     assert not answer["compiled"]
     answer = kernel.check(cell("--targt trn2", "\ndef f(a:\n"), "k")
     assert {m[0] for m in marks(answer, "k")} == {"NKI603", "NKI116"}

@@ -116,6 +116,7 @@ BODIES = [
 ]
 
 
+@pytest.mark.usefixtures("nki_0_6")
 @pytest.mark.parametrize(("body", "kind", "line", "words"), BODIES)
 def test_a_cell_that_cannot_be_a_kernel(
     notebook: Notebook, body: str, kind: type[e.NkiError], line: int, words: str
@@ -234,6 +235,7 @@ def test_cells_without_a_magic_have_their_number(notebook: Notebook):
     assert "--> cell, line 5" in str(outcome.error)
 
 
+@pytest.mark.usefixtures("nki_0_6")
 def test_a_class_of_another_cell_is_looked_at(notebook: Notebook):
     notebook.shell.user_ns["x"] = X
     notebook.good(

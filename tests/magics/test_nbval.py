@@ -43,7 +43,7 @@ def test_wrong_cells_fail_with_message_and_line(tmp_path: Path):
             f"%load_ext nki_lab\n{ARRAYS}",
             cell("--rnu 'add(a, b)'"),
             cell(body=ADD.replace("nl.load(b)", "undefined_function(b)")),
-            cell(body=ADD.replace("    return out", "    global other")),
+            cell(body=ADD.replace("    return out", "    async def other(): pass")),
             cell("--run 'add(a, b)' --check 'a + b'"),
         ],
     )
@@ -54,7 +54,7 @@ def test_wrong_cells_fail_with_message_and_line(tmp_path: Path):
     assert "--> cell, line 1" in option
     assert "name `undefined_function` is not defined" in name
     assert "--> cell, line 5" in name
-    assert "`global` is not supported in a kernel" in statement
+    assert "`async` is not supported in a kernel" in statement
     assert "--> cell, line 6" in statement
     assert good == ""
 

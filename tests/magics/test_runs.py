@@ -185,6 +185,7 @@ def older(x):
 """
 
 
+@pytest.mark.usefixtures("nki_0_6")
 def test_other_findings_of_runs_without_a_report_are_printed(notebook: Notebook):
     deprecated = "nl.dynamic_range is deprecated"
     notebook.good(cell("", ADD))

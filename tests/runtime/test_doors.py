@@ -161,6 +161,7 @@ WARNED = [
 ]
 
 
+@pytest.mark.usefixtures("nki_0_6")
 @pytest.mark.parametrize(("kernel", "words", "line"), WARNED)
 @pytest.mark.parametrize("door", ["kernel(x)", "nki.simulate", "compile"])
 def test_each_finding_is_a_warning_at_the_authors_line(kernel, words, line, door):
@@ -173,6 +174,7 @@ def test_each_finding_is_a_warning_at_the_authors_line(kernel, words, line, door
     assert words in str(warning.message)
 
 
+@pytest.mark.usefixtures("nki_0_6")
 def test_a_benchmark_has_findings_and_warns_of_serious_ones():
     with pytest.warns(NkiWarning, match="were never written"):
         nki_lab.benchmark(unwritten, X)
@@ -182,6 +184,7 @@ def test_a_benchmark_has_findings_and_warns_of_serious_ones():
     assert "deprecation" in {f.kind for f in timed.findings}
 
 
+@pytest.mark.usefixtures("nki_0_6")
 def test_a_finding_is_told_once_for_its_place():
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("default")
@@ -231,6 +234,7 @@ def test_findings_of_one_line_that_differ_in_numbers_are_all_told():
     assert [text.split("`")[1] for text in texts] == ["tile1", "tile2"]
 
 
+@pytest.mark.usefixtures("nki_0_6")
 def test_whoever_shows_findings_is_not_warned():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -240,6 +244,7 @@ def test_whoever_shows_findings_is_not_warned():
         assert runs[-1].findings
 
 
+@pytest.mark.usefixtures("nki_0_6")
 def test_warnings_can_be_errors():
     with warnings.catch_warnings():
         warnings.simplefilter("error", NkiWarning)

@@ -257,6 +257,7 @@ def in_many_passes(x, written, read, with_barrier):
     return out
 
 
+@pytest.mark.usefixtures("nki_0_6")
 def test_passes_are_divided_by_a_barrier_in_the_body_only():
     """Of 700 passes, more than one byte counts, two use the same row at once."""
     rng = np.random.default_rng(3)
@@ -277,6 +278,7 @@ def rows_of_many(message):
     return len(shown) + (int(more.group(1)) if more else 0)
 
 
+@pytest.mark.usefixtures("nki_0_6")
 @pytest.mark.parametrize("passes", [0, 1, 3])
 @pytest.mark.parametrize("is_known", [True, False])
 def test_a_loop_without_passes_touches_nothing(passes, is_known):
@@ -301,6 +303,7 @@ def test_a_loop_without_passes_touches_nothing(passes, is_known):
     assert [rows_of(message) for message in found] == [{3, 4}] * bool(passes)
 
 
+@pytest.mark.usefixtures("nki_0_6")
 def test_loops_that_meet_as_often_as_a_register_says():
     """Every pass ends with a barrier, and core 1 reads what core 0 wrote in the pass before, or in the same."""
 
@@ -326,6 +329,7 @@ def test_loops_that_meet_as_often_as_a_register_says():
     assert races(on_two(kernel, X, 0 * count, True)) == []
 
 
+@pytest.mark.usefixtures("nki_0_6")
 @pytest.mark.parametrize("passes", [0, 2])
 def test_a_loop_that_may_not_run_orders_only_where_it_runs(passes):
     def kernel(x, count):
@@ -345,6 +349,7 @@ def test_a_loop_that_may_not_run_orders_only_where_it_runs(passes):
     assert [rows_of(message) for message in messages] == [{5, 6}] * (passes == 0)
 
 
+@pytest.mark.usefixtures("nki_0_6")
 @pytest.mark.parametrize("ago", [255, 0])
 def test_what_was_touched_many_passes_ago_does_not_race(ago):
     """Core 1 reads rows that core 0 wrote 255 passes before: marks of one byte are the same again."""

@@ -268,6 +268,7 @@ def decided(x, n, times=4):
     return out
 
 
+@pytest.mark.usefixtures("nki_0_6")
 def test_loops_of_the_device_are_timed_where_their_passes_are_known():
     x = np.ones((128, 64), np.float32)
     found = nki_lab.vary(counted, x, times=[4, 9], target="trn2")
@@ -276,6 +277,7 @@ def test_loops_of_the_device_are_timed_where_their_passes_are_known():
     assert known_trips(ran.kernel, 100) == ran.execution.trips == (9,)
 
 
+@pytest.mark.usefixtures("nki_0_6")
 def test_loops_that_values_decide_need_them_and_say_how():
     x, n = np.ones((128, 64), np.float32), np.full((1, 1), 5, np.int32)
     ran = nki_lab.run(decided, x, n, target="trn2")

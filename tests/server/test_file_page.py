@@ -49,6 +49,7 @@ def test_a_kernel_that_has_not_run_has_the_times_of_its_run(tmp_path: Path) -> N
     assert state["parts"]["timeline"] == ran["parts"]["timeline"]
 
 
+@pytest.mark.usefixtures("nki_0_6")
 def test_a_kernel_whose_loops_the_device_counts_has_no_times(tmp_path: Path) -> None:
     looped().save(tmp_path / "looped.nkic")
     state = state_of(file_page(tmp_path / "looped.nkic"))

@@ -59,6 +59,7 @@ def ranged(x, count):
     return out
 
 
+@pytest.mark.usefixtures("nki_0_6")
 @pytest.mark.parametrize("kernel", [counted, ranged], ids=["fori_loop", "dynamic_range"])
 @pytest.mark.parametrize("rows", [0, 128, 384, 512, -5])
 def test_a_counted_loop_runs_as_often_as_its_bound_says(kernel, rows):
@@ -80,6 +81,7 @@ def test_a_compiled_loop_runs_again_with_another_bound():
         np.testing.assert_array_equal(compiled(ROWS, one(rows)), expected)
 
 
+@pytest.mark.usefixtures("nki_0_6")
 def test_deprecated_loops_are_found():
     found = run(ranged, ROWS, one(128)).findings
     assert [(f.kind, "fori_loop" in f.help) for f in found] == [("deprecation", True)]
@@ -120,6 +122,7 @@ def summed_bare_while(count):
     return returned(total)
 
 
+@pytest.mark.usefixtures("nki_0_6")
 @pytest.mark.parametrize("kernel", [summed_while, summed_bare_while], ids=["while_loop", "while"])
 @pytest.mark.parametrize("count", [0, 1, 7])
 def test_a_while_loop_tests_before_each_pass(kernel, count):
@@ -345,6 +348,7 @@ def ordered(register, out):
         nl.fori_loop(0, register, lambda i: None)
 
 
+@pytest.mark.usefixtures("nki_0_6")
 @pytest.mark.parametrize(
     ("body", "error", "message"),
     [
@@ -494,6 +498,7 @@ def test_writing_the_register_of_a_fori_loop_changes_its_body_only():
     ]
 
 
+@pytest.mark.usefixtures("nki_0_6")
 @pytest.mark.parametrize("cores", [1, 2])
 def test_an_interrupt_between_two_passes_has_the_line_of_the_loop(
     cores: int, monkeypatch: pytest.MonkeyPatch

@@ -110,6 +110,7 @@ def test_a_name_is_a_loop_variable_only_inside_its_loop() -> None:
     assert values(kernel, X) == [None, "i=3", "i=3"]
 
 
+@pytest.mark.usefixtures("nki_0_6")
 def test_device_loops_have_a_variable_whose_value_only_the_device_knows() -> None:
     def kernel(x):
         out, t = copied(x)

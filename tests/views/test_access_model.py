@@ -140,6 +140,7 @@ def test_elements_chosen_on_chip_are_those_of_their_group(rng) -> None:
     assert drawn(result, find(result, "tensor_copy"), "src") == expected
 
 
+@pytest.mark.usefixtures("nki_0_6")
 def test_in_a_loop_an_address_is_that_of_the_first_pass() -> None:
     result = run(in_a_loop, np.ones((128, 64), np.float32), target="trn2")
     position = next(
@@ -151,6 +152,7 @@ def test_in_a_loop_an_address_is_that_of_the_first_pass() -> None:
     assert notes == ["drawn where it lies in the first of its 4 passes"]
 
 
+@pytest.mark.usefixtures("nki_0_6")
 def test_where_an_address_is_not_known_this_is_said() -> None:
     result = run(in_a_loop, np.ones((128, 64), np.float32), target="trn2")
     data = replace(result.view_data, places=lambda position, k: None)

@@ -120,6 +120,7 @@ class Builder:
         version: the version of NKI that the kernel is written for.
         allow: codes of errors that are findings of this kernel.
         former: (last version that has it, what it is, where it stands) of what later versions do not have.
+        newest: (version, name) of the newest name of NKI beside these, once the texts have been looked at.
         watch: runs what is traced, at once; None where nothing does.
         met: the author's functions that were called -> their global names, and where they were called first.
         identities: the identity matrices of shared HBM, by size and dtype.
@@ -161,6 +162,7 @@ class Builder:
         self.errors: list[NkiError] = []
         self.findings: dict[tuple[str, str, Any], Finding] = {}
         self.former: list[tuple[Version, str, Stack]] = []
+        self.newest: tuple[Version, str] | None = None
         self._names: dict[str, int] = {}
         self._given: set[str] = set()  # names that the author gave to tensors
         self._stacks: dict[tuple[int, ...], Stack] = {}

@@ -471,6 +471,8 @@ class Definition:
 
 #: How the file names of generated binders begin (source.is_internal).
 BINDER = "<nki_lab binder"
+#: Code of other functions that bind arguments.
+BINDING: set[CodeType] = set()
 
 
 def _refuse(definition: Definition) -> NoReturn:
@@ -482,7 +484,7 @@ def _refuse(definition: Definition) -> NoReturn:
 
 def is_binding(code: CodeType) -> bool:
     """Tell whether `code` lies between the author's call of an instruction and the builder."""
-    return code.co_filename.startswith(BINDER)
+    return code.co_filename.startswith(BINDER) or code in BINDING
 
 
 def binder(

@@ -481,12 +481,13 @@ check("31.6", embed)
 # %% [markdown] id="old-text"
 # ## Older kernels
 #
-# You will come across two older ways to write these loops. They still work, and the finding says what to write since
-# NKI 0.6.
+# You will come across two older ways to write these loops, which ended with NKI 0.6. A comment says that a kernel is
+# written for that version: then it still runs, and the finding says what to write now.
 
 
 # %% id="old"
 # %%nki --run "ranged(x, whole(3))" --check "x[:384] * 2" --show none
+# nki: 0.6
 @nki.jit
 def ranged(x, tiles):
     out = nl.ndarray((384, x.shape[1]), dtype=x.dtype, buffer=nl.shared_hbm)
