@@ -24,6 +24,7 @@ from nki_lab.errors import (
     TensorArgument,
 )
 from nki_lab.ir.building.device_loops import loops_for_ever, while_test
+from nki_lab.ir.building.findings import Findings
 from nki_lab.ir.building.loop_state import LoopState
 from nki_lab.ir.building.retarget import retarget
 from nki_lab.ir.definition.author_text import variable_of
@@ -48,7 +49,7 @@ from nki_lab.ir.definition.instruction import (
     is_binding,
 )
 from nki_lab.ir.definition.rule_errors import foreign_register, foreign_tensor, rule_error
-from nki_lab.ir.program.nodes import Finding, Loop
+from nki_lab.ir.program.nodes import Loop
 from nki_lab.ir.tensor.arguments import address_of, element_of, memory_of, shape_of
 from nki_lab.ir.tensor.layout import contiguous_strides
 from nki_lab.ir.tensor.register import Register
@@ -60,15 +61,9 @@ from nki_lab.source import Blame, Stack, is_internal, key_of_frame, stack_of_fra
 from nki_lab.targets.spaces import MemoryRegion
 from nki_lab.targets.spec import Target
 from nki_lab.versions import (
-    ACCEPTED,
-    DEPRECATED,
     ERROR,
-    FORMS,
     NEWEST,
-    PORTABILITY,
     Version,
-    taken_until,
-    version_named,
 )
 
 
@@ -109,7 +104,7 @@ def current() -> Builder:
     return builder
 
 
-class Builder:
+class Builder(Findings):
     """Collects storages, instructions, loops, errors and findings of one trace.
 
     Attributes:
@@ -117,10 +112,6 @@ class Builder:
         program: (program_id, num_programs) of the core.
         grid: shape of the launch grid; `()` where the kernel was called without one.
         strict: findings become errors.
-        version: the version of NKI that the kernel is written for.
-        allow: codes of errors that are findings of this kernel.
-        former: (last version that has it, what it is, where it stands) of what later versions do not have.
-        newest: (version, name) of the newest name of NKI beside these, once the texts have been looked at.
         watch: runs what is traced, at once; None where nothing does.
         met: the author's functions that were called -> their global names, and where they were called first.
         identities: the identity matrices of shared HBM, by size and dtype.
@@ -138,9 +129,8 @@ class Builder:
         version: Version = NEWEST,
         allow: tuple[str, ...] = (),
     ) -> None:
+        super().__init__(version, allow)
         self.target = target
-        self.allow = allow
-        self.version = version
         self.watch = watch
         self.root = root
         self.program = program
@@ -160,9 +150,6 @@ class Builder:
         self.body: list[Instruction | Loop] = []
         self.forms: dict[Any, Form] = {}
         self.errors: list[NkiError] = []
-        self.findings: dict[tuple[str, str, Any], Finding] = {}
-        self.former: list[tuple[Version, str, Stack]] = []
-        self.newest: tuple[Version, str] | None = None
         self._names: dict[str, int] = {}
         self._given: set[str] = set()  # names that the author gave to tensors
         self._stacks: dict[tuple[int, ...], Stack] = {}
@@ -605,55 +592,7 @@ class Builder:
                 self._truths.update((t.storage, bool(gives) and gives[-1]) for t in i.written())
         self._looked_at = len(self.body)
 
-    # -- findings ------------------------------------------------------------------------------------------------
-
-    def find(
-        self,
-        kind: str,
-        message: str,
-        help: str = "",
-        code: str = "",
-        stack: Stack | None = None,
-        blame: Blame | None = None,
-    ) -> None:
-        """Record a finding once per place."""
-        where = self.stack() if stack is None else stack
-        finding = Finding(kind, message, where, help, code, blame)
-        self.findings.setdefault((kind, message, where), finding)
-
-    def meet_former(self, what: str, until: str, stack: Stack) -> None:
-        """Note that the kernel has what versions after `until` do not have."""
-        self.former.append((version_named(until), what, stack))
-
-    def find_for_parser(self, what: str, help: str) -> None:
-        """Record a finding about what NKI's parser refuses, where the kernel's version has one."""
-        if not self.version.plain_python:
-            message = f"{what}: NKI's tracer accepts it, its parser does not"
-            self.find("portability", message, help)
-
-    def meet_form(self, key: str, what: str, help: str = "", blame: Blame | None = None) -> str:
-        """Record a form that versions treat differently, as the kernel's version does, and return what that is.
-
-        Where the version refuses it and the form has a code, the finding is an error once the trace has ended, unless
-        the kernel is allowed it. Where the form has no code, the caller raises its error.
-
-        Args:
-            key: of the form in FORMS.
-            what: what the kernel says, as the subject of a sentence.
-            help: what to write instead; the words of the form where nothing is given.
-            blame: the argument to mark.
-        """
-        form = FORMS[key]
-        stack = self.stack()
-        if form.code not in ("", *self.allow) and form.refused_since:
-            self.meet_former(what, taken_until(form), stack)
-        level = form.level(self.version)
-        if level == ACCEPTED or (level == ERROR and not form.code):
-            return level
-        kind = DEPRECATED if level == DEPRECATED else PORTABILITY
-        message = f"{what} {form.fate(level)}"
-        self.find(kind, message, help or form.instead, form.code, stack, blame)
-        return level
+    # -- the trace of this thread ------------------------------------------------------------------------------------
 
     @contextmanager
     def active(self) -> Iterator[Builder]:

@@ -1,0 +1,89 @@
+"""The findings of a trace, and what of a kernel's text only some versions of NKI have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nki_lab.ir.program.nodes import Finding
+from nki_lab.source import Blame, Stack
+from nki_lab.versions import (
+    ACCEPTED,
+    DEPRECATED,
+    ERROR,
+    FORMS,
+    PORTABILITY,
+    Version,
+    taken_until,
+    version_named,
+)
+
+
+class Findings:
+    """What a trace finds: the part of a builder that asks for the version of the kernel.
+
+    Attributes:
+        version: the version of NKI that the kernel is written for.
+        allow: codes of errors that are findings of this kernel.
+        findings: the first finding of each kind, message and place.
+        former: (last version that has it, what it is, where it stands) of what later versions do not have.
+        newest: (version, name) of the newest name of NKI beside these, once the texts have been looked at.
+    """
+
+    def __init__(self, version: Version, allow: tuple[str, ...] = ()) -> None:
+        self.version = version
+        self.allow = allow
+        self.findings: dict[tuple[str, str, Any], Finding] = {}
+        self.former: list[tuple[Version, str, Stack]] = []
+        self.newest: tuple[Version, str] | None = None
+
+    def stack(self, depth: int = 2) -> Stack:
+        """Return the author's places from `depth` frames up to the kernel, innermost first."""
+        raise NotImplementedError
+
+    def find(
+        self,
+        kind: str,
+        message: str,
+        help: str = "",
+        code: str = "",
+        stack: Stack | None = None,
+        blame: Blame | None = None,
+    ) -> None:
+        """Record a finding once per place."""
+        where = self.stack() if stack is None else stack
+        finding = Finding(kind, message, where, help, code, blame)
+        self.findings.setdefault((kind, message, where), finding)
+
+    def meet_former(self, what: str, until: str, stack: Stack) -> None:
+        """Note that the kernel has what versions after `until` do not have."""
+        self.former.append((version_named(until), what, stack))
+
+    def find_for_parser(self, what: str, help: str) -> None:
+        """Record a finding about what NKI's parser refuses, where the kernel's version has one."""
+        if not self.version.plain_python:
+            message = f"{what}: NKI's tracer accepts it, its parser does not"
+            self.find("portability", message, help)
+
+    def meet_form(self, key: str, what: str, help: str = "", blame: Blame | None = None) -> str:
+        """Record a form that versions treat differently, as the kernel's version does, and return what that is.
+
+        Where the version refuses it and the form has a code, the finding is an error once the trace has ended, unless
+        the kernel is allowed it. Where the form has no code, the caller raises its error.
+
+        Args:
+            key: of the form in FORMS.
+            what: what the kernel says, as the subject of a sentence.
+            help: what to write instead; the words of the form where nothing is given.
+            blame: the argument to mark.
+        """
+        form = FORMS[key]
+        stack = self.stack()
+        if form.code not in ("", *self.allow) and form.refused_since:
+            self.meet_former(what, taken_until(form), stack)
+        level = form.level(self.version)
+        if level == ACCEPTED or (level == ERROR and not form.code):
+            return level
+        kind = DEPRECATED if level == DEPRECATED else PORTABILITY
+        message = f"{what} {form.fate(level)}"
+        self.find(kind, message, help or form.instead, form.code, stack, blame)
+        return level
