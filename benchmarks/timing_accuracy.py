@@ -21,17 +21,24 @@ from benchmarks.library import answers as library
 from benchmarks.published import MEASUREMENTS, Row, read
 from benchmarks.scoring import Answer, answers_of, load, save
 from benchmarks.stopwatch import quiet
-from benchmarks.timing_page import page
+from benchmarks.timing_page import page, rows_page
 
 
 def tables(rows: Sequence[Row], answers: Sequence[Answer]) -> list[tuple[str, str]]:
-    """Return (heading, Markdown) of every table."""
+    """Return (heading, Markdown) of every table that sums up rows."""
     pairs = report.pairs_of(rows, answers)
     return [
         ("What the model is held to", report.bars_table(rows, pairs)),
         ("Times per evidence class and target", report.times_table(pairs)),
         ("Busiest part of the core", report.bottlenecks_table(rows, pairs)),
         ("Upper bounds", report.bounds_table(pairs)),
+    ]
+
+
+def row_tables(rows: Sequence[Row], answers: Sequence[Answer]) -> list[tuple[str, str]]:
+    """Return (heading, Markdown) of every table of single rows."""
+    pairs = report.pairs_of(rows, answers)
+    return [
         ("Every scored time", report.rows_table(pairs)),
         ("Byte counts and shares", report.shares_table(pairs)),
         ("Rows without a replay", report.unanswered_table(rows, pairs)),
@@ -42,6 +49,12 @@ def with_library(rows: Sequence[Row], answers: Sequence[Answer]) -> list[Answer]
     """Return the answers with the kept ones of nki-library's own kernels."""
     sources = {row.source for row in rows}
     return [*answers, *(answer for answer in library.kept() if answer.source in sources)]
+
+
+def kept_page() -> str:
+    """Return the page with every row, from the answers of the last full run."""
+    rows = read(MEASUREMENTS)
+    return rows_page(row_tables(rows, with_library(rows, load())))
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -58,7 +71,7 @@ def main(words: Sequence[str] | None = None) -> None:
     with quiet():
         answers = load() if asked.kept else answers_of(rows)
     known = with_library(rows, answers)
-    for heading, text in tables(rows, known):
+    for heading, text in (*tables(rows, known), *row_tables(rows, known)):
         print(f"\n## {heading}\n\n{text}")
     if asked.write:
         if not asked.kept:

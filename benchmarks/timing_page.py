@@ -1,4 +1,4 @@
-"""Writes docs/timing.md from the targets, the published rows and the stored answers."""
+"""Writes docs/timing.md, and the page with every row, from the targets, the published rows and the stored answers."""
 
 from __future__ import annotations
 
@@ -29,6 +29,11 @@ Nearly all published times of whole kernels are from trn1. Those from trn2 are o
 two kernels, and latency targets. No time of trn3 has been published.
 """
 
+_ROWS = """\
+`make docs` writes [every scored time, byte count and share, and the rows without a replay](generated/timing_rows.md);
+`benchmarks/measurements.csv` holds the published rows, `benchmarks/modelled.csv` the modelled ones.
+"""
+
 _STATUSES = {
     Status.DOCUMENTED: "stated in the text of a page",
     Status.PRINTED: "shown in a published picture or table of a real run",
@@ -41,9 +46,16 @@ def page(tables: Iterable[tuple[str, str]]) -> str:
     """Return the page, with these (heading, Markdown) at its end."""
     parts = [_HEAD, "## What the numbers rest on\n", _status_table(), "", _fitted_text(), ""]
     parts += [_fitted_table(), "", "## What is not modelled, or assumed\n", _limits(), ""]
-    for heading, text in tables:
-        parts += [f"## {heading}\n", text, ""]
-    return "\n".join(parts)
+    return "\n".join([*parts, *_sections(tables), _ROWS])
+
+
+def rows_page(tables: Iterable[tuple[str, str]]) -> str:
+    """Return the page with the tables of single rows."""
+    return "\n".join(["# Modelled and published times", "", *_sections(tables)])
+
+
+def _sections(tables: Iterable[tuple[str, str]]) -> list[str]:
+    return [line for heading, text in tables for line in (f"## {heading}\n", text, "")]
 
 
 def _status_table() -> str:

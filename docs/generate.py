@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from benchmarks.timing_accuracy import kept_page
 from docs.instruction_pages import function_page, instruction_pages
 from docs.lesson_page import lesson_page
+from docs.profile_page import profile_page
 from docs.room_page import room_page
 from docs.use_pages import (
     command_page,
@@ -41,6 +43,8 @@ def pages() -> dict[str, str]:
         "views.md": view_page(),
         "targets.md": target_page(),
         "words.md": glossary_page(),
+        "profile_tables.md": profile_page(),
+        "timing_rows.md": kept_page(),
         "rooms.md": room_page(ROOT),
         **dict(instruction_pages()),
     }

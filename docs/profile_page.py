@@ -1,80 +1,21 @@
-"""Writes the documentation page of profiles, from the schema."""
+"""Writes the documentation page of the tables of a profile, from the schema."""
 
 from __future__ import annotations
 
 from nki_lab.profiler.schema import SCHEMA_VERSION, TABLES
 
-_HEAD = f"""\
-# Profiles
-
-<!-- Written from nki_lab/profiler by `pytest tests/timing/test_profile_page.py --update-golden`. -->
-
-A profile says when every instruction and transfer of a run took place, on which engine or queue, and why not earlier.
-It has the tables, columns and units of [Neuron Explorer's schema](https://github.com/aws-neuron/aws-neuron-sdk),
-version {SCHEMA_VERSION} (tools/neuron-explorer/profile-schema-reference.rst): a profile modelled here and one
-measured on a device read alike, and `is_simulation` tells them apart. Times of rows are whole nanoseconds, those of
-Summary seconds, and what Explorer calls percent is a fraction of 1, as in its own files.
-
-```python
-profile = nki_lab.run(kernel, a, b).profile
-profile.table_names  # the tables below
-profile.table("Instruction")  # a table as NumPy columns
-list(profile.records("OpcodeSummary"))  # a table as rows, None where unknown
-profile.summary["mfu_estimated_percent"]
-profile.save("run.parquet")  # nki_lab.profiler.profile.Profile.load("run.parquet") reads it
-```
-
-A kernel launched on both cores of a logical core, `kernel[2]`, has one profile: `pcore_idx` tells the core of a row,
-ids are unique over both, and `profile.core(1)` has the rows of one. In Summary, counts, bytes and operations are sums
-over both cores, active times of engines are means, and shares of the Tensor engine's peak refer to both peaks.
-
-## Files
-
-`nki-lab profile add.py:add --input a=randn:128x512 -o run.parquet` writes a profile, `nki-lab profile run.parquet`
-shows the report of one, and with `-o` writes it in another format. Every format holds the whole profile: reading it
-back gives an equal profile.
-
-| name | what it is | for |
-|---|---|---|
-| `run.json` | one document, column by column | keeping |
-| `run.parquet` | a folder with a file for each table, as Neuron Explorer writes them | pandas, DuckDB, Polars |
-| `run.csv` | a folder with a CSV file for each table; an unknown value is an empty field | spreadsheets |
-| `run.pftrace` | a timeline in Perfetto's format | [ui.perfetto.dev](https://ui.perfetto.dev) |
-
-Parquet needs pyarrow: `pip install 'nki-lab[profile]'`. `--perfetto trace.json` writes the timeline as a Chrome trace,
-which is larger, for other viewers. In a folder, `profile.json` says what ran. For other programs, the folder also has
-tables that are derived from others (Summary, ActiveTime, ...): nki_lab computes them again when it reads a profile. So
-is DmaPacket, which is written only up to a million rows.
-
-A folder of Parquet tables that Neuron Explorer wrote is read in the same way, as a measured profile:
-`nki-lab profile FOLDER`, `Profile.load(FOLDER)`. If it does not name the chip, give `--target trn2`. This follows the
-published schema; it has not been tried with a folder from a device.
-
-## Loop variables
-
-An instruction knows the values of the loop variables around it, such as `i=3, j=0`: of every `for` and comprehension in
-each function of its call stack, whatever it loops over, and of device loops. They are read by running the kernel's
-Python once more, without output, when one of the tables about them is needed. Values that are not whole numbers, or
-that only the device knows, are null. All are null for a kernel that was loaded from a file, and where the kernel has
-changed since it ran (a global it reads, an object it was given).
-
-```python
-from nki_lab.profiler.analyses.loops import loop_values
-
-loop_values(profile)  # per row of Instruction: "i=3, j=0"
-```
-"""
-
 
 def profile_page() -> str:
     """Return the page, in Markdown."""
-    return "\n".join([_HEAD, *_tables(), *_absent()])
+    return "\n".join(
+        [f"# The tables of a profile\n\nSchema version {SCHEMA_VERSION}.\n", *_tables(), *_absent()]
+    )
 
 
 def _tables() -> list[str]:
-    lines = ["## Tables", ""]
+    lines = []
     for table, row in ROWS.items():
-        lines += [f"### {table}", "", f"A row is {row}.", ""]
+        lines += [f"## {table}", "", f"A row is {row}.", ""]
         unknown = UNKNOWN.get(table, {})
         known = [
             f"`{field.name}`" + (f" ({field.unit})" if field.unit != "-" else "")

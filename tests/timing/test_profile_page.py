@@ -10,7 +10,6 @@ import nki_lab.language as nl
 from docs.profile_page import ABSENT, ROWS, UNKNOWN, profile_page
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TABLES
-from tests.golden import Golden
 from tests.runtime import test_two_cores
 from tests.runtime.test_ranks import PAIRS, X, reduced
 from tests.runtime.test_two_cores import exchanged, on_two
@@ -36,14 +35,15 @@ def profiles() -> list[Profile]:
     ]
 
 
-def test_the_page_is_current(golden: Golden) -> None:
-    golden(profile_page(), "../../docs/profile.md")
-
-
 def test_every_table_is_on_the_page() -> None:
     assert set(ROWS) | set(ABSENT) == set(TABLES)
     assert not set(ROWS) & set(ABSENT)
     assert set(UNKNOWN) <= set(ROWS)
+    for section in profile_page().split("\n## ")[1:-1]:
+        table = section.partition("\n")[0]
+        assert f"A row is {ROWS[table]}." in section
+        assert all(f"`{column}`" in section for column in TABLES[table])
+    assert all(f"| {table} | {reason} |" in profile_page() for table, reason in ABSENT.items())
 
 
 @pytest.mark.parametrize("table", ROWS)
