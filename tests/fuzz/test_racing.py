@@ -14,6 +14,7 @@ from nki_lab.ir.program.logical_core import RACE
 from nki_lab.runtime import jit, launch, run
 from tests.fuzz.racing import DYNAMIC, STATIC, kernels
 
+pytestmark = pytest.mark.usefixtures("nki_0_6")  # the kernels have loops of both forms
 COUNT = int(os.environ.get("RACE_KERNELS", "25"))
 SEED = int(os.environ.get("RACE_SEED", "1")) * 1_000_000
 PLACE = re.compile(r"race: core 0 \w+ .*?, line (\d+) while core 1 \w+ .*?, line (\d+): ")
