@@ -6,14 +6,16 @@ and classes that these name: NKI's parser reads them all. A function is looked a
 
 from __future__ import annotations
 
+import ast
 import builtins
 import functools
 import inspect
+import linecache
 import math
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib import import_module
 from types import CodeType, FunctionType, ModuleType, TracebackType
 from typing import Any, NamedTuple
@@ -21,7 +23,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nki_lab.compiler.check_arguments import is_internal_object, is_nki_class, parts_of, refused
-from nki_lab.compiler.class_text import constructs_of_class, text_of_class
 from nki_lab.compiler.frontend import SourceKernel, unknown_names
 from nki_lab.compiler.function_text import FunctionText, text_of
 from nki_lab.dialects import NKI, Dialect, dialects_of
@@ -32,6 +33,7 @@ from nki_lab.ir.program.nodes import Finding
 from nki_lab.source import (
     Span,
     Stack,
+    is_cell,
     is_hidden,
     is_internal,
     is_of_library,
@@ -548,3 +550,66 @@ def _is_own_class(value: type) -> bool:
         return False
     filename = getattr(sys.modules.get(module), "__file__", None) or ""
     return _is_authors(filename)
+
+
+# -- the text of a class ----------------------------------------------------------------------------------------------
+
+_PLAIN = (ast.Pass, ast.Assert, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def text_of_class(kind: type, near: str) -> FunctionText | None:
+    """Return the text of a class; None where there is none, or it is made by a call.
+
+    Args:
+        kind: the class.
+        near: file or cell of a text that names it, where it may stand if its methods do not tell.
+    """
+    name = kind.__qualname__.split(".")[-1]
+    for filename in (*_files(kind), near, *_cells(kind)):
+        lines = linecache.getlines(filename)
+        node = _classes("".join(lines)).get(name)
+        if node is not None:
+            return FunctionText(node, [x.rstrip("\n") for x in lines], filename, 1, name)
+    return None
+
+
+def constructs_of_class(node: ast.ClassDef) -> Iterator[tuple[str, Any]]:
+    """Yield (key of the language table, node) of what NKI's parser does not take in a class."""
+    if node.keywords:
+        yield "class keyword", node.keywords[0].value
+    for statement in node.body:
+        if isinstance(statement, _PLAIN):
+            continue
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+            continue  # a docstring
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        if isinstance(statement, ast.AnnAssign):
+            targets = [statement.target]
+        if len(targets) != 1 or not isinstance(targets[0], ast.Name):
+            yield "class body", statement
+
+
+def _files(kind: type) -> Iterator[str]:
+    for member in vars(kind).values():
+        member = getattr(member, "__func__", member)
+        if isinstance(member, FunctionType) and not member.__code__.co_filename.startswith("<"):
+            yield member.__code__.co_filename
+    filename = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    if filename:
+        yield filename
+
+
+def _cells(kind: type) -> list[str]:
+    """Return the cells a class of a notebook may stand in, the latest first."""
+    if kind.__module__ != "__main__":
+        return []
+    return [name for name in reversed(linecache.cache) if is_cell(name)]
+
+
+@lru_cache(maxsize=64)
+def _classes(text: str) -> dict[str, ast.ClassDef]:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return {}
+    return {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}

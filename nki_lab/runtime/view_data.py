@@ -6,24 +6,31 @@ compiled program is put into their words.
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 
 import numpy as np
 
+from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.program import CompiledKernel
+from nki_lab.compiler.stored_source import StoredSource
+from nki_lab.errors import NkiError
 from nki_lab.ir.program.nodes import Finding, Kernel
+from nki_lab.ir.tensor.fields import Addressing
 from nki_lab.ir.tensor.footprint import footprint
+from nki_lab.ir.tensor.storage import Storage
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.ir.text.literals import view_text
 from nki_lab.ir.text.printer import print_instruction, print_lines
 from nki_lab.profiler.profile import Profile
-from nki_lab.runtime.view_listings import listings
-from nki_lab.runtime.view_operands import accesses, products
-from nki_lab.runtime.view_values import RunValues
+from nki_lab.runtime.view_operands import accesses, operand_views, products
+from nki_lab.simulator.places import places_of
 from nki_lab.source import Span, Stack
 from nki_lab.views.run import (
     CodeLine,
+    Held,
+    Listing,
     Made,
     NoSteps,
     Operation,
@@ -223,3 +230,185 @@ def _slice(view: NkiTensor, readers: list[int], writers: list[int]) -> Slice:
         writers=writers,
         dynamic=view.dynamic is not None,
     )
+
+
+# -- lines of the author's text ---------------------------------------------------------------------------------------
+
+#: Functions of one file stand in one listing when so few lines lie between them.
+_GAP = 6
+
+
+def listings(kernel: Kernel, source: SourceKernel | StoredSource) -> list[Listing]:
+    """Return the text of the kernel and of every function it called, the kernel's first; what is lost is left out."""
+    ranges: dict[str, list[tuple[int, int]]] = {}
+    length = max(1, len(source.text.splitlines()))
+    own = (source.first_line, source.first_line + length - 1)
+    ranges[source.filename] = [own]
+    for filename, first, last in _functions(kernel):
+        ranges.setdefault(filename, []).append((first, last))
+    listed = []
+    for filename, parts in ranges.items():
+        for first, last in _joined(parts):
+            lines = [linecache.getline(filename, n).rstrip("\n") for n in range(first, last + 1)]
+            if filename == source.filename and first == own[0] and not any(lines):
+                lines = source.text.splitlines()
+            span = Span(filename, first)
+            if any(line.strip() for line in lines):
+                heading = span.heading().rpartition(", line ")[0]
+                listed.append(Listing(span.file_label, heading, first, tuple(lines)))
+    return listed
+
+
+def _functions(kernel: Kernel) -> Iterator[tuple[str, int, int]]:
+    """Yield file, first and last line of everything that stands in the stack of an instruction or tensor."""
+    seen: set[object] = set()
+    stacks: list[Stack] = [i.stack for i in kernel.instructions] + [
+        s.stack for s in kernel.storages
+    ]
+    for stack in {id(s): s for s in stacks}.values():
+        for place in stack:
+            if isinstance(place, Span):
+                key: object = (place.filename, place.line)
+                entry = (place.filename, place.line, place.end_line or place.line)
+            else:
+                key = id(place[0])
+                lines = [line for _, _, line in place[0].co_lines() if line]
+                first = place[0].co_firstlineno
+                entry = (place[0].co_filename, first, max(lines, default=first))
+            if key not in seen:
+                seen.add(key)
+                yield entry
+
+
+def _joined(parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    joined: list[tuple[int, int]] = []
+    head = parts[0]
+    for first, last in sorted(parts):
+        if joined and first <= joined[-1][1] + _GAP:
+            joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
+        else:
+            joined.append((first, last))
+    return sorted(joined, key=lambda part: (not part[0] <= head[0] <= part[1], part))
+
+
+# -- values of tensors ------------------------------------------------------------------------------------------------
+# A run keeps what it was given and what came out. Everything in between is computed again, by the run's steps.
+
+#: Programs up to this size are computed again to look into their tiles.
+REPLAYED_INSTRUCTIONS = 20_000
+
+
+class RunValues:
+    """The values of one run.
+
+    Args:
+        kernel: the program.
+        inputs, outputs: its arrays; what the caller changes in them is seen.
+        steps: gives the run instruction by instruction.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        inputs: Sequence[np.ndarray],
+        outputs: Sequence[np.ndarray],
+        steps: Callable[[], Steps],
+    ) -> None:
+        self._kernel = kernel
+        self._steps = steps
+        self._ends: dict[int, np.ndarray] = {}
+        if len(kernel.inputs) == len(inputs):
+            self._ends = {s.id: a for s, a in zip(kernel.inputs, inputs, strict=True)}
+        for view, array in zip(kernel.outputs, outputs, strict=False):
+            storage = view.storage
+            if view.shape == storage.shape and view.dtype is storage.dtype and not view.offset:
+                self._ends[storage.id] = array
+
+    def held(self, number: int, position: int | None, after: bool) -> Held:
+        """Return what a tensor holds at the end of the run, or before or after an instruction."""
+        storage = self._kernel.storages[number]
+        if position is None:
+            return self._at_the_end(storage)
+        return self._around(storage, position, after, last=False)
+
+    def places(self, position: int, k: int) -> np.ndarray | None:
+        """Return the elements behind operand `k` of an instruction whose address the device computes.
+
+        An index that is out of range gives -1. In a loop they are those of the first pass.
+        """
+        i = self._kernel.instructions[position]
+        views = operand_views(i)
+        steps, runs = self._runs(position)
+        if not 0 <= k < len(views) or steps is None or not len(runs):
+            return None
+        view = views[k][3]
+        dynamic = view.dynamic
+        if dynamic is None:
+            return None
+        step = steps.at(int(runs[0]))
+        if isinstance(dynamic.index, NkiTensor):
+            array = steps.values(step.number, dynamic.index.storage.id)
+            if array is None:
+                return None
+            held = array.reshape(-1)[pattern(dynamic.index, dynamic.index.offset)]
+        elif dynamic.index.name in step.registers:
+            held = np.array([step.registers[dynamic.index.name]])
+        else:
+            return None
+        if dynamic.kind is Addressing.SCALAR:
+            return pattern(view, view.offset + int(held.reshape(-1)[0]) * dynamic.step)
+        try:
+            places = places_of(i, view, held)
+        except NkiError:
+            return None
+        elements = pattern(places.window, places.window.offset)[places.at]
+        valid = places.valid.reshape(
+            *places.valid.shape, *(1,) * (elements.ndim - places.valid.ndim)
+        )
+        return np.where(valid, elements, -1)
+
+    def _around(self, storage: Storage, position: int, after: bool, last: bool) -> Held:
+        steps, runs = self._runs(position)
+        if steps is None or steps.problem:
+            return Held(None, steps.problem if steps is not None else self._too_long())
+        when = f"{'after' if after else 'before'} instruction {position}"
+        if not len(runs):
+            return Held(None, f"instruction {position} did not run")
+        if len(runs) > 1:
+            when += f", in the {'last' if last else 'first'} of its {len(runs):,} passes"
+        values = steps.values(int(runs[-1 if last else 0]) + after, storage.id)
+        if values is None:
+            return Held(None, f"{storage.name} holds nothing {when}")
+        return Held(values, f"{when}, computed again")
+
+    def _runs(self, position: int) -> tuple[Steps | None, np.ndarray]:
+        """Return the steps of the run, and which of them execute an instruction; None where there are too many."""
+        if len(self._kernel.instructions) > REPLAYED_INSTRUCTIONS:
+            return None, np.zeros(0, dtype=np.int64)
+        steps = self._steps()
+        return steps, np.flatnonzero(steps.order == position)
+
+    def _too_long(self) -> str:
+        return f"the program has more than {REPLAYED_INSTRUCTIONS:,} instructions, which are not computed again"
+
+    def _at_the_end(self, storage: Storage) -> Held:
+        array = self._ends.get(storage.id)
+        if array is not None:
+            what = "the argument" if storage.origin == "input" else "the result"
+            return Held(array, f"{what}, as it is now")
+        if storage.data is not None:
+            return Held(storage.data, "the constant")
+        life = self._kernel.lifetimes.get(storage.id)
+        if life is None:
+            return Held(None, "no instruction touches it")
+        return self._around(storage, life.last, after=True, last=True)
+
+
+def pattern(view: NkiTensor, start: int) -> np.ndarray:
+    """Return the number of every element of a view within its storage, as if it began at element `start`."""
+    numbers = np.full(view.shape, start, dtype=np.int64)
+    for axis, (size, stride) in enumerate(zip(view.shape, view.strides, strict=True)):
+        shape = [1] * view.ndim
+        shape[axis] = size
+        numbers += (np.arange(size, dtype=np.int64) * stride).reshape(shape)
+    return numbers
