@@ -14,13 +14,14 @@ import numpy as np
 
 from nki_lab.dtypes import DTYPES, DType, uint32
 from nki_lab.ir.definition.instruction import READ, UPDATE, WRITE, Definition, Instruction
-from nki_lab.ir.tensor.register import Register
+from nki_lab.ir.tensor.register import NkiScalar, Register
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.example import example_call
 from nki_lab.targets.spaces import PSUM
 from nki_lab.targets.spec import Target
 
 _MODULES = {"nki.isa": "nisa", "nki.collectives": "ncc"}
+_SIGNS = {"add": "+", "subtract": "-", "multiply": "*"}
 # Parameters that name the other one of two cores, by their official names.
 _PARTNER = ("send_to_rank", "recv_from_rank")
 _OTHER = "other = 1 - nl.program_id(0)"
@@ -87,7 +88,10 @@ class _Script:
             if name == definition.gives or self._is_default(value, parameter):
                 continue
             arguments.append(f"{name}={self._argument(name, value)}")
-        text = f"{_MODULES[definition.module]}.{definition.name}({', '.join(arguments)})"
+        if definition.module in _MODULES:
+            text = f"{_MODULES[definition.module]}.{definition.name}({', '.join(arguments)})"
+        else:  # an operator of scalars
+            text = f"a {_SIGNS[self.values['op'].name]} b"
         given = f"{definition.gives} = {text}" if definition.gives else text
         return textwrap.wrap(given, _WIDTH - 4, subsequent_indent="    ", break_on_hyphens=False)
 
@@ -103,6 +107,11 @@ class _Script:
             return "other"
         if isinstance(value, NkiTensor):
             return self._tensor(name, value)
+        if isinstance(value, NkiScalar):
+            self.body.append(
+                f"{name} = nisa.scalar_load(nl.full((1, 1), 3, {_dtype(value.dtype)}))"
+            )
+            return name
         if isinstance(value, Register):
             # Those that are read get a number; the others are set by the call.
             start = "" if name in self.definition.sets else "3"
@@ -157,7 +166,13 @@ class _Script:
         """Write what brings the results into HBM, where a kernel's results lie."""
         for name, value in self.values.items():
             tensor = _first(value)
-            if isinstance(value, Register) and name in self.definition.sets:
+            if isinstance(value, NkiScalar) and name in self.definition.sets:
+                self.body.append(
+                    f"cell = nl.ndarray((1, 1), dtype={_dtype(value.dtype)}, buffer=nl.sbuf)"
+                )
+                self.body.append(f"nisa.scalar_store(dst=cell, value={name})")
+                self._store("cell", (1, 1), value.dtype)
+            elif isinstance(value, Register) and name in self.definition.sets:
                 self.body.append("cell = nl.ndarray((1, 1), dtype=nl.uint32, buffer=nl.sbuf)")
                 self.body.append(f"nisa.register_store(dst=cell, src={name})")
                 self._store("cell", (1, 1), uint32)

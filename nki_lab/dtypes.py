@@ -19,8 +19,8 @@ class DType(str):
         host: the NumPy dtype of an array that is an argument of this type: `np`, and for the packed types, which
             NumPy has no dtype for, a record of one such field with the NKI name.
         itemsize: bytes of one element.
-        kind: "float", "int", "uint", "bool", "scale" (float8_e8m0fnu) or "packed" (four elements
-            in one).
+        kind: "float", "int", "uint", "bool", "scale" (float8_e8m0fnu), "packed" (four elements
+            in one) or "wide" (int64, which only scalars compute with).
         lanes: elements packed in one storage element (4 for the x4 types, else 1).
     """
 
@@ -69,6 +69,9 @@ bool_ = _define("bool_", np.bool_, "bool")
 int8 = _define("int8", np.int8, "int")
 int16 = _define("int16", np.int16, "int")
 int32 = _define("int32", np.int32, "int")
+# Of scalars only (NKI 0.7): it can be moved, and loaded into an NkiScalar; no engine computes with it
+# (nki/api/generated/nki.isa.scalar_load.html).
+int64 = _define("int64", np.int64, "wide")
 uint8 = _define("uint8", np.uint8, "uint")
 uint16 = _define("uint16", np.uint16, "uint")
 uint32 = _define("uint32", np.uint32, "uint")

@@ -162,7 +162,7 @@ def _same_value(a: Any, b: Any) -> bool:
         )
     if kind is tuple:
         return len(a) == len(b) and all(map(_same_value, a, b))
-    if kind is Register:
+    if issubclass(kind, Register):
         return a.id == b.id
     if kind is Dynamic:
         return (a.kind, a.step, a.limit) == (b.kind, b.step, b.limit) and _same_value(

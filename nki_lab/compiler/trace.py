@@ -27,7 +27,7 @@ from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.mistakes import what_was_meant
 from nki_lab.compiler.passes.author_order import order_dependent
 from nki_lab.compiler.stored_source import StoredSource
-from nki_lab.dtypes import DType, dtype_of
+from nki_lab.dtypes import DType, dtype_of, int64
 from nki_lab.errors import (
     KernelArgument,
     KernelResult,
@@ -48,7 +48,7 @@ from nki_lab.progress import phase
 from nki_lab.source import authors_traceback
 from nki_lab.targets.spaces import PRIVATE_HBM, SHARED_HBM
 from nki_lab.targets.spec import Target
-from nki_lab.versions import ACCEPTED, FORMS, NEWEST
+from nki_lab.versions import ACCEPTED, FORMS, NEWEST, added_in
 
 _DEEPEST = 50  # containers within containers of one argument
 
@@ -313,7 +313,9 @@ def _symbolic(builder: Builder, name: str, value: Any) -> Any:
         if isinstance(array, np.ndarray) and array.ndim == 0:
             return array.item()
         dtype = dtype_of(array.dtype)
-        if dtype is None:
+        # Only scalars have 64 bits, and they came with NKI 0.7.
+        has_wide = builder.version.number >= added_in("nki.language.int64").number
+        if dtype is None or (dtype is int64 and not has_wide):
             raise no_such_dtype(path, array.dtype)
         if 0 in array.shape:
             raise KernelArgument(

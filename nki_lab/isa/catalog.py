@@ -23,7 +23,7 @@ from nki_lab.targets.features import FEATURES
 from nki_lab.targets.spec import Target
 
 #: Under which name kernels usually import the official modules.
-SHORT = {"nki.isa": "nisa", "nki.collectives": "ncc"}
+SHORT = {"nki.isa": "nisa", "nki.collectives": "ncc", "nki.isa.NkiScalar": "NkiScalar"}
 _WIDTH = 92
 #: What stands before a parameter that takes any number of arguments.
 STARS: dict[Any, str] = {

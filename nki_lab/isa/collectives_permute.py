@@ -20,7 +20,7 @@ from nki_lab.ir.definition.instruction import (
     updates,
     writes,
 )
-from nki_lab.ir.tensor.register import Register
+from nki_lab.ir.tensor.register import VirtualRegister
 from nki_lab.isa.numerics import stored
 from nki_lab.isa.replica_groups import (
     GROUP_RULES,
@@ -284,7 +284,7 @@ collective_permute_implicit_reduce.cost(_ring_cost)
 )
 def _iteration(i, hw):
     value = i.iteration_id
-    return type(value) is Register or (type(value) is int and value >= 0)
+    return type(value) is VirtualRegister or (type(value) is int and value >= 0)
 
 
 @rule(

@@ -216,7 +216,7 @@ def _engine_with_hardware(i, hw):
 
 
 @rule(
-    "packed (x4) and scale dtypes cannot be cast: `dst` and `src` must have the same dtype",
+    "packed (x4), scale and int64 dtypes cannot be cast: `dst` and `src` must have the same dtype",
     "dst",
     "src",
     help="make both tensors of one dtype",
@@ -224,13 +224,13 @@ def _engine_with_hardware(i, hw):
 )
 def _castable(i, hw):
     kinds = {i.dst.dtype.kind, i.src.dtype.kind}
-    return i.dst.dtype == i.src.dtype or not kinds & {"packed", "scale"}
+    return i.dst.dtype == i.src.dtype or not kinds & {"packed", "scale", "wide"}
 
 
 @instruction(
     engine=(DMA,),
-    dst=writes(*HBM, SBUF, role=role_of_dst, shape=Shape.OWN, rows=True),
-    src=reads(*HBM, SBUF, shape=Shape.OWN, rows=True),
+    dst=writes(*HBM, SBUF, role=role_of_dst, shape=Shape.OWN, rows=True, wide=True),
+    src=reads(*HBM, SBUF, shape=Shape.OWN, rows=True, wide=True),
     rules=(
         *DMA_RULES,
         software_gathers,

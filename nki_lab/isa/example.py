@@ -13,7 +13,7 @@ from typing import Any
 from nki_lab.dtypes import DType, bfloat16, float32, uint8, uint32
 from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.definition.instruction import READ, Definition, Instruction, Operand, Rule, Shape
-from nki_lab.ir.tensor.register import Register
+from nki_lab.ir.tensor.register import NkiScalar, Register
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.operators import OPS
 from nki_lab.targets.spaces import PSUM, SBUF, SHARED_HBM
@@ -69,7 +69,7 @@ def describe_call(made: Instruction) -> list[str]:
             )
             lines.append(f"{name}: {', '.join(shown)}")
         elif isinstance(value, Register):
-            lines.append(f"{name}: a register")
+            lines.append(f"{name}: a {'scalar' if isinstance(value, NkiScalar) else 'register'}")
         elif value != made.definition.signature.parameters[name].default:
             lines.append(f"{name}: {value!r}")
     return lines
@@ -117,11 +117,14 @@ def _choices(definition: Definition, builder: Builder, dtype: DType) -> list[tup
         if parameter.default is not parameter.empty:
             choices.append((definition.taken(name, parameter.default),))
         elif name in definition.sets:
-            choices.append((builder.register(name),))
+            choices.append(
+                (builder.scalar(name=name) if definition.like else builder.register(name),)
+            )
         elif operand is not None:
             choices.append(tuple(_tensors(builder, name, operand, dtype)))
         else:
-            choices.append((*_VALUES.get(name, _OPERATORS), builder.register(name)))
+            computed = (builder.register(name), builder.scalar(name=name))
+            choices.append((*_VALUES.get(name, _OPERATORS), *computed))
     return choices
 
 

@@ -36,7 +36,7 @@ def _prefix_is_text(i, hw):
 
 @instruction(
     engine=(Engine.unknown,),
-    tensor=reads(*HBM, SBUF, shape=Shape.OWN),
+    tensor=reads(*HBM, SBUF, shape=Shape.OWN, wide=True),
     rules=(_prefix_is_text,),
     numerics=stored("tensor"),
     any_start=("tensor",),

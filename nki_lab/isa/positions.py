@@ -17,7 +17,7 @@ from nki_lab.ir.definition.instruction import (
     rule,
     writes,
 )
-from nki_lab.ir.tensor.register import Register
+from nki_lab.ir.tensor.register import VirtualRegister
 from nki_lab.isa.arrays import overlay, scratch
 from nki_lab.isa.numerics import FLOAT32
 from nki_lab.isa.operators import OPS
@@ -49,7 +49,7 @@ def _int32(*names: str) -> Rule:
     source=f"{NKI_RELEASES}:285",
 )
 def _offset(i, hw):
-    return _is_int32(i.offset) or type(i.offset) is Register
+    return _is_int32(i.offset) or type(i.offset) is VirtualRegister
 
 
 def _is_int32(value: Any) -> bool:

@@ -29,6 +29,7 @@ from nki_lab.dtypes import (
     int8,
     int16,
     int32,
+    int64,
     tfloat32,
     uint8,
     uint16,

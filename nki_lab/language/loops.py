@@ -12,15 +12,17 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from nki_lab.dtypes import int64
 from nki_lab.errors import LoopControl
 from nki_lab.ir.building.builder import Builder, current
 from nki_lab.ir.building.device_loops import check_body, find_loop, position_of
 from nki_lab.ir.building.loop_state import LoopState, state_of_block, state_of_body
 from nki_lab.ir.definition.instruction import Instruction
-from nki_lab.ir.tensor.register import REGISTER_VALUES, Register
+from nki_lab.ir.tensor.register import REGISTER_VALUES, NkiScalar, Register, VirtualRegister
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.control import register_move
 from nki_lab.source import Blame
+from nki_lab.versions import added_in
 
 
 def affine_range(start: int, stop: int | None = None, step: int = 1) -> range:
@@ -42,7 +44,7 @@ def static_range(start: int, stop: int | None = None, step: int = 1) -> range:
     return _unrolled("static_range", start, stop, step)
 
 
-def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[Register]:
+def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[VirtualRegister]:
     """Yield, once, the induction register of a loop that the device runs.
 
     The body is traced once. Bounds are integers or registers. Deprecated since NKI 0.6 in favour of `fori_loop`.
@@ -61,7 +63,7 @@ def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[Regis
 
 def _device_range(
     builder: Builder, bounds: tuple[Any, Any, int], state: LoopState | None
-) -> Iterator[Register]:
+) -> Iterator[VirtualRegister]:
     register = builder.register("i", frozen=True)
     builder.open_loop("for", bounds, register)
     yield register
@@ -70,21 +72,25 @@ def _device_range(
         state.tell(builder)
 
 
-def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Register], Any], step: int = 1) -> None:
+def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], Any], step: int = 1) -> None:
     """Run `body_fun(i)` on the device for i from `lower` to `upper` (exclusive).
 
-    The body is traced once; `i` is a register, of use as the address of tensors. State goes from one pass to the
+    The body is traced once; `i` addresses tensors. It is an NkiScalar, which has arithmetic, or where a bound is a
+    VirtualRegister, and before NKI 0.7, a VirtualRegister. State goes from one pass to the
     next through SBUF and HBM only: a Python counter or list that the body changes is a finding. `i` is passed by
     value: writing it has no effect on the loop.
 
     Args:
-        lower, upper: integers or registers.
-        body_fun: called once, with the induction register; returns nothing.
+        lower, upper: integers, registers or scalars of 32 bits.
+        body_fun: called once, with `i`; returns nothing.
         step: positive integer.
     """
     _check_bounds("fori_loop", lower, upper, step)
     builder = current()
-    register = builder.register("i")
+    # Scalars came with 0.7 (nki/api/generated/nki.language.fori_loop.html).
+    registers = added_in("nki.isa.NkiScalar").number > builder.version.number
+    registers |= any(type(bound) is VirtualRegister for bound in (lower, upper))
+    register = builder.register("i") if registers else builder.scalar(name="i")
     register.by_value = True
     state = state_of_body(body_fun)
     builder.open_loop("for", (lower, upper, step), register)
@@ -99,7 +105,9 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Register], Any], step:
         state.tell(builder)
 
 
-def while_loop(init: Register, body_fun: Callable[[Register], Register]) -> None:
+def while_loop(
+    init: VirtualRegister, body_fun: Callable[[VirtualRegister], VirtualRegister]
+) -> None:
     """Run `body_fun(r)` on the device while the condition register is not zero.
 
     The condition is tested before each pass.
@@ -108,7 +116,7 @@ def while_loop(init: Register, body_fun: Callable[[Register], Register]) -> None
         init: register with the first condition.
         body_fun: called once, with the condition register; returns the register with the next condition.
     """
-    if not isinstance(init, Register):
+    if type(init) is not VirtualRegister:
         raise LoopControl(
             f"nl.while_loop: the condition must be a register, found {type(init).__name__}",
             help="load it with nisa.register_load into a register from nisa.register_alloc()",
@@ -119,7 +127,7 @@ def while_loop(init: Register, body_fun: Callable[[Register], Register]) -> None
     state = state_of_body(body_fun)
     builder.open_loop("while", (), condition)
     following = body_fun(condition)
-    if not isinstance(following, Register):
+    if type(following) is not VirtualRegister:
         raise LoopControl(
             f"nl.while_loop: the body returned {type(following).__name__}, it must return the next condition register",
             help="end the body with `return register`",
@@ -133,13 +141,21 @@ def while_loop(init: Register, body_fun: Callable[[Register], Register]) -> None
 
 def _check_bounds(name: str, lower: Any, upper: Any, step: Any) -> None:
     for position, (what, bound) in enumerate((("lower", lower), ("upper", upper))):
-        if not isinstance(bound, Register) and not (
+        scalar = isinstance(bound, NkiScalar) and name == "fori_loop"
+        if scalar and bound._operand().dtype is int64:
+            raise LoopControl(
+                f"nl.{name}: the {what} bound `{bound.name}` has 64 bits, and a loop counts in 32",
+                help="load the bound from an int32 tile; in the body 64 bits may be computed",
+                blame=Blame("fori_loop", ((what, position),)),
+            )
+        if not (scalar or type(bound) is VirtualRegister) and not (
             type(bound) is int and bound in REGISTER_VALUES
         ):
             given = bound.describe() if isinstance(bound, NkiTensor) else repr(bound)
             raise LoopControl(
-                f"nl.{name}: the {what} bound must be an integer or a register, signed and of 32 bits; found {given}",
-                help="load a value of a tensor with nisa.register_load",
+                f"nl.{name}: the {what} bound must be an integer, a register or a scalar, signed and of 32 bits; found"
+                f" {given}",
+                help="load a value of a tensor with nisa.scalar_load",
                 blame=Blame("fori_loop", ((what, position),)),
             )
     if type(step) is not int or step < 1:

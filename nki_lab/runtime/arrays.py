@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from nki_lab.compiler.trace import no_such_dtype
-from nki_lab.dtypes import dtype_of
+from nki_lab.dtypes import dtype_of, int64
 from nki_lab.errors import KernelArgument
 
 # PyTorch's name -> (its integer type of that width, NumPy type): types PyTorch cannot hand to NumPy itself.
@@ -63,8 +63,10 @@ def argument_array(name: str, value: Any) -> np.ndarray:
             help="pass tensor.detach(), or call the kernel inside `with torch.no_grad():`",
         )
     refuse_masked(name, array)
-    if array.ndim and dtype_of(array.dtype) is None:
-        raise no_such_dtype(name, array.dtype, library_of(value))
+    # In other libraries int64 is what integers are by default, so there it is a mistake rather than a wide scalar.
+    dtype, library = dtype_of(array.dtype), library_of(value)
+    if array.ndim and (dtype is None or (dtype is int64 and library != "numpy")):
+        raise no_such_dtype(name, array.dtype, library)
     return array
 
 

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nki_lab.dtypes import int64
 from nki_lab.errors import AddressOutOfRange, UnwrittenRegister
 from nki_lab.ir.definition.instruction import READ, WRITE, Instruction
 from nki_lab.ir.program.nodes import Loop
 from nki_lab.ir.tensor.fields import Addressing
-from nki_lab.ir.tensor.register import REGISTER_VALUES, Register
+from nki_lab.ir.tensor.register import Register
 from nki_lab.ir.tensor.storage import Address, Storage, leaves_storage
 from nki_lab.ir.tensor.view import NkiTensor, whole_view
 from nki_lab.simulator.accesses import Access, Elements, indices_read, operand_accesses
@@ -28,7 +29,7 @@ from nki_lab.simulator.places import Places, out_of_range, places_of
 
 
 class RegisterFile:
-    """Values of a kernel's registers, 32-bit signed; reading one that was never set is an error."""
+    """Values of a kernel's registers, signed; reading one that was never set is an error."""
 
     def __init__(self) -> None:
         self.values: dict[int, int] = {}
@@ -49,10 +50,9 @@ class RegisterFile:
         return value
 
     def set(self, register: Register, value: int) -> None:
-        """Set a register; only the low 32 bits are kept."""
-        self.values[register.id] = REGISTER_VALUES[
-            (value - REGISTER_VALUES.start) % len(REGISTER_VALUES)
-        ]
+        """Set a register; only the low bits are kept."""
+        kept = register.kept
+        self.values[register.id] = kept.start + (value - kept.start) % (kept.stop - kept.start)
 
 
 #: A byte that, repeated, is not zero in any type, and a small number of floats, which no cast makes 0.
@@ -271,7 +271,7 @@ class Late:
         definition = i.definition
         args: list[Any] = []
         for position, value in enumerate(i.args):
-            if type(value) is Register and definition.params[position] not in definition.sets:
+            if isinstance(value, Register) and definition.params[position] not in definition.sets:
                 args.append(self.registers.get(value, i))
             elif position in given:
                 views = given[position]
@@ -315,6 +315,14 @@ class Late:
             assert isinstance(index, NkiTensor)
             value = int(self.memory.array(index).reshape(-1)[0])
         offset = view.offset + value * dynamic.step
+        reach = 1 << 32
+        if abs(value * dynamic.step) * view.dtype.itemsize >= reach and index.dtype is not int64:
+            raise AddressOutOfRange(
+                f"{view.describe()}: index {value} is {value * dynamic.step * view.dtype.itemsize:,} bytes away, and an"
+                f" index of 32 bits reaches {reach:,}",
+                stack=i.stack if i is not None else (),
+                help="load the index from an int64 tile, with nisa.scalar_load",
+            )
         outside = (dynamic.limit and not 0 <= value < dynamic.limit) or leaves_storage(
             view.storage, view.shape, view.strides, offset, view.dtype.itemsize
         )

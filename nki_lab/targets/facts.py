@@ -13,6 +13,8 @@ TRN3_ARCH = "nki/guides/architecture/trainium3_arch.rst"
 ISA = "nki/api/nki/isa/__init__.py"
 COLLECTIVES = "nki/api/nki/collectives/__init__.py"
 COLLECTIVE_COMMUNICATION = "neuron-runtime/about/collectives.rst"
+# Pages of the documentation of NKI 0.7, of which the stubs are not published yet.
+GENERATED = "nki/api/generated"
 LANGUAGE = "nki/api/nki/language/__init__.py"
 SHARED_API = "nki/api/nki.api.shared.rst"
 NKI_RELEASES = "release-notes/components/nki.rst"

@@ -191,7 +191,19 @@ VERSIONS: tuple[Version, ...] = (
             ),
         },
     ),
-    Version("0.7", "2.33", plain_python=True),
+    Version(
+        "0.7",
+        "2.33",
+        adds={
+            "nki.language": "NkiBlockGrid NkiGrid NkiTileGrid alloc_blocks alloc_tiles blocks int64 tiles",
+            "nki.language.NkiTensor": "data",
+            "nki.isa": "NkiScalar scalar_load scalar_store",
+        },
+        before={
+            "nki.language.empty_like": "x dtype=None buffer=None name=''",
+        },
+        plain_python=True,
+    ),
 )
 NEWEST = VERSIONS[-1]
 

@@ -13,10 +13,10 @@ from enum import Enum
 from math import prod
 from typing import Any
 
-from nki_lab.dtypes import DTYPES, DType
+from nki_lab.dtypes import DTYPES, DType, int32
 from nki_lab.ir.definition.instruction import READ, Definition, Form, Instruction, Operand, Shape
 from nki_lab.ir.tensor.fields import Addressing
-from nki_lab.ir.tensor.register import Register
+from nki_lab.ir.tensor.register import NkiScalar, Register, VirtualRegister
 from nki_lab.ir.tensor.storage import Storage
 from nki_lab.ir.tensor.view import NkiTensor, whole_view
 from nki_lab.isa import registry
@@ -60,7 +60,7 @@ class Drawing:
         # What the sentence of the rule that was broken last is about: numbers, operators, and whether dtypes or sizes.
         self.numbers: tuple[int, ...] = ()
         self.operators: tuple[Any, ...] = ()
-        self.keeps_dtype = self.keeps_shape = self.wants_register = False
+        self.keeps_dtype = self.keeps_shape = self.wants_register = self.wants_scalar = False
 
     @property
     def target(self) -> Target:
@@ -102,6 +102,7 @@ class Drawing:
         self.keeps_shape = dtypes and not sizes and self.pick.random() < 0.8
         self.keeps_dtype = sizes and not dtypes and self.pick.random() < 0.8
         self.wants_register = "must be a register" in text
+        self.wants_scalar = "NkiScalar" in text
 
     @staticmethod
     def _reaches(i: Instruction) -> bool:
@@ -154,17 +155,20 @@ class Drawing:
             return pick.choice(_BASIC if pick.random() < 0.5 else _OPERATORS)
         if isinstance(default, bool) or name.startswith(("is_", "reverse")):
             return pick.random() < (0.1 if name.startswith("is_") else 0.5)  # they promise values
-        known = [r for r in self.world.registers if not r.frozen]
-        if known and pick.random() < (1.0 if self.wants_register else 0.15):
+        kind = NkiScalar if self.wants_scalar else VirtualRegister
+        known = [r for r in self.world.registers if type(r) is kind and not r.frozen]
+        if known and pick.random() < (1.0 if self.wants_register or self.wants_scalar else 0.15):
             return pick.choice(known)
         return pick.choice((*_NUMBERS, *self.numbers))
 
     def _register(self) -> Any:
         world = self.world
-        free = [r for r in world.registers if not r.frozen]
+        if self.definition.like:  # a scalar is set once
+            return NkiScalar._make(-1, "sketch", world.builder, int32)
+        free = [r for r in world.registers if type(r) is VirtualRegister and not r.frozen]
         if free and self.pick.random() < 0.7:
             return self.pick.choice(free)
-        return Register(-1, "sketch", world.builder)
+        return VirtualRegister(-1, "sketch", world.builder)
 
     def _operand(self, name: str, operand: Operand, default: Any, first: bool) -> Any:
         pick = self.pick
@@ -192,7 +196,7 @@ class Drawing:
         if allowed is None or not allowed:
             return self._any_dtype()
         names = sorted(map(str, allowed))
-        return DTYPES[pick.choices(names, [WEIGHTS[n] for n in names])[0]]
+        return DTYPES[pick.choices(names, [WEIGHTS.get(n, 1) for n in names])[0]]
 
     def _shape_of(self, operand: Operand, now: NkiTensor | None, first: bool) -> tuple[int, ...]:
         pick, rows, free = self.pick, self.rows, self.free
@@ -326,9 +330,15 @@ def emit(
     def real(value: Any) -> Any:
         if type(value) is tuple:
             return tuple(real(v) for v in value)
-        if type(value) is Register and value.id < 0:
+        if isinstance(value, Register) and value.id < 0:
             if id(value) not in new:
-                new[id(value)] = world.builder.register(f"r{len(world.builder.registers)}")
+                name = f"r{len(world.builder.registers)}"
+                is_scalar = isinstance(value, NkiScalar)
+                new[id(value)] = (
+                    world.builder.scalar(value, name=name)
+                    if is_scalar
+                    else world.builder.register(name)
+                )
             return new[id(value)]
         if type(value) is not NkiTensor or value.storage.id >= 0:
             return value
@@ -348,7 +358,8 @@ def emit(
     if not world.may_touch({v.storage for v in (*checked.read(), *checked.written())}):
         world.counts["rejected: address in use"] += 1
         return None
-    if any(r not in world.registers and not r.frozen for r in checked.registers_read()):
+    usable = {id(r) for r in world.registers}
+    if any(id(r) not in usable and not r.frozen for r in checked.registers_read()):
         return None
     for view in checked.read():
         fill_first = "accumulate" not in definition.position or not any(
@@ -362,6 +373,6 @@ def emit(
     emitted = world.builder.emit(definition, args)
     world.note(emitted)
     for register in emitted.registers_written():
-        if register not in world.registers and not world.loops:
+        if id(register) not in usable and not world.loops:
             world.registers.append(register)
     return emitted

@@ -22,6 +22,7 @@ from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.program.nodes import Kernel, OutputRef
 from nki_lab.ir.tensor.fields import Addressing
+from nki_lab.ir.tensor.register import VirtualRegister
 from nki_lab.ir.tensor.storage import Storage
 from nki_lab.ir.tensor.view import whole_view
 from nki_lab.ir.text.printer import print_kernel
@@ -220,7 +221,7 @@ class _Writer:
             self.whiles.append((register, tile))
         else:
             register = builder.register(f"i{len(builder.registers)}", frozen=True)
-            known = [r for r in world.registers if not r.frozen]
+            known = [r for r in world.registers if type(r) is VirtualRegister and not r.frozen]
             stop = pick.choice((0, 1, 2, 3, 3, *known[-1:]))
             builder.open_loop("for", (0, stop, pick.choice((1, 1, 2))), register)
             self.whiles.append(None)

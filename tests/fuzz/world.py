@@ -21,7 +21,7 @@ from nki_lab.dtypes import DTYPES, DType
 from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.tensor.layout import contiguous_strides
-from nki_lab.ir.tensor.register import Register
+from nki_lab.ir.tensor.register import Register, VirtualRegister
 from nki_lab.ir.tensor.storage import Address, Storage
 from nki_lab.ir.tensor.view import DynamicSlice, NkiTensor, whole_view
 from nki_lab.targets.spaces import PRIVATE_HBM, PSUM, SBUF, SHARED_HBM, MemoryRegion
@@ -414,7 +414,9 @@ class World:
         return whole_view(s)[tuple(key)]
 
     def _mover(self) -> Any:
-        known = [*self.registers, *(r for _, r in self.loops)]
+        # What is computed may be any number.
+        held = [r for r in self.registers if type(r) is VirtualRegister]
+        known = [*held, *(r for _, r in self.loops)]
         if known and self.pick.random() < 0.7:
             return self.pick.choice(known)
         return self.index_tile(1, 1, "int32")

@@ -179,7 +179,7 @@ def _plain(value):
         dynamic = value.dynamic
         moved = dynamic and (dynamic.kind, _plain(dynamic.index), dynamic.step, dynamic.limit)
         return value.storage.id, value.shape, value.strides, value.offset, value.dtype, moved
-    if type(value) is Register:
+    if isinstance(value, Register):
         return "register", value.name
     if isinstance(value, (tuple, list)):
         return type(value), [_plain(v) for v in value]

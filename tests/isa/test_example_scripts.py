@@ -49,7 +49,9 @@ def test_the_script_runs_and_uses_the_instruction(name: str, target: Target, tmp
         assert len(result.outputs) >= 1
 
 
-@pytest.mark.parametrize("name", registry)
+@pytest.mark.parametrize(
+    "name", [n for n, d in registry.items() if d.module != "nki.isa.NkiScalar"]
+)
 def test_arguments_that_have_their_default_are_left_out(name: str):
     definition = registry[name]
     (target,) = [t for t in ALL_TARGETS if t.name in targets_of(definition)][-1:]

@@ -124,6 +124,10 @@ def _with_dtype(builder, t, operand):
     return builder.allocate(t.shape, other, t.buffer)
 
 
+def _wide(builder, t, operand):
+    return builder.allocate(t.shape, "int64", t.buffer)
+
+
 def _on_chip(builder, operand, rows, *free):
     space = next((s for s in operand.spaces if s.on_chip), None)
     dtype = min(operand.dtypes or {"float32"})
@@ -179,6 +183,7 @@ BREAKERS = {
     r"must be (a tensor|a list of (tensors|lists))": lambda builder, t, operand: "a word",
     r"must be in (sbuf|psum|private_hbm|shared_hbm)": _in_space,
     r"must have dtype": _with_dtype,
+    r"must not have dtype int64": _wide,
     r"must have a partition axis": _one_axis,
     r"must have at most 128 partitions": _many_rows,
     r"must start at partition": _odd_start,

@@ -1,3 +1,4 @@
+# nki: 0.7  # noqa: ERA001
 """Tests grids of tiles and blocks against lists of element numbers that NumPy keeps for every axis.
 
 GRID_CASES=100000 GRID_SEED=7 choose how many random grids and which; a failure tells the number of its case.

@@ -13,7 +13,7 @@ from tests.reference import numbers as n
 from tests.reference.instructions import raw_of, scalar, shaped, sure
 from tests.reference.machine import core
 from tests.reference.numbers import FREE, Array, Val, f32
-from tests.reference.tensors import Register, Tensor, number
+from tests.reference.tensors import Register, Scalar, Tensor, number
 
 
 def _product(dst: Tensor, s: Val, m: Val, accumulate, right: Array | None = None) -> None:
@@ -303,6 +303,15 @@ def register_load(dst: Register, src: Tensor) -> None:
 def register_store(dst: Tensor, src: Register) -> None:
     assert src.value is not None
     dst.write_integers(np.full(dst.shape, src.value), np.zeros(dst.shape))
+
+
+def scalar_load(src: Tensor) -> Scalar:
+    sure(src)
+    return Scalar(number(src))
+
+
+def scalar_store(dst: Tensor, value: Scalar) -> None:
+    dst.write_integers(np.full(dst.shape, value.value), np.zeros(dst.shape))
 
 
 def _open(dst: Tensor) -> None:

@@ -20,6 +20,7 @@ from tests.reference.recipes import (
     recipe,
     rows,
 )
+from tests.reference.tensors import Scalar
 from tests.reference.writing import COLUMNS, INTEGERS, Handle, Writer, choice, op
 
 
@@ -340,6 +341,21 @@ def register_store(w: Writer) -> None:
         ),
         src=r,
     )
+
+
+@recipe()
+def scalars(w: Writer) -> None:
+    """Compute with a scalar that a tile holds, past 32 bits too, and store it."""
+    value, most = w.pick.randint(-9, 9), w.pick.choice((9, 2**31 - 1))
+    tile, name = w.index(np.array([[value]]), "int32"), w.name("s")
+    a, b = (w.pick.randint(-most, most) for _ in range(2))
+    text = w.pick.choice(("{s} * {a} + {b}", "{a} - {s} * {b}", "{s} * {s} * {s} - {a}"))
+    w.line(f"{name} = nisa.scalar_load({tile.text})")
+    scalar = Scalar(value)
+    w.line(f"{name} = {text.format(s=name, a=a, b=b)}")
+    result = eval(text.format(s="scalar", a=a, b=b), {"scalar": scalar})
+    w.env[name] = result
+    w.call("scalar_store", dst=w.array((1, 1), "int32"), value=Handle(name, result))
 
 
 @recipe(4, 3)

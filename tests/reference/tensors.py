@@ -28,6 +28,30 @@ class Register:
         self.value = value
 
 
+class Scalar(Register):
+    """A scalar of 32 bits: arithmetic gives another one, with the low bits of the result."""
+
+    def __add__(self, other: int | Scalar) -> Scalar:
+        return _wrapped(self.value + _held(other))
+
+    def __sub__(self, other: int | Scalar) -> Scalar:
+        return _wrapped(self.value - _held(other))
+
+    def __rsub__(self, other: int) -> Scalar:
+        return _wrapped(other - self.value)
+
+    def __mul__(self, other: int | Scalar) -> Scalar:
+        return _wrapped(self.value * _held(other))
+
+
+def _held(value: int | Scalar) -> int:
+    return value.value if isinstance(value, Scalar) else value
+
+
+def _wrapped(value: int) -> Scalar:
+    return Scalar(int(np.array(value & 0xFFFFFFFF, np.uint32).view(np.int32)))
+
+
 class Memory:
     """The bytes of one tensor.
 

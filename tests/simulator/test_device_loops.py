@@ -388,7 +388,7 @@ def test_a_counter_in_arithmetic_is_told_what_to_write():
         nisa.memset(dst=nl.ndarray((128, 4), nl.float32)[:, i : i + 1], value=0.0)
 
     def counted(r, out):
-        nl.fori_loop(0, 4, body)
+        nl.fori_loop(0, nisa.register_alloc(4), body)
 
     error = refused(counted, RegisterValue, "register `i` is only known at run time")
     assert "slice with nl.ds(i, n)" in error.help
@@ -486,7 +486,7 @@ def test_writing_the_register_of_a_fori_loop_changes_its_body_only():
             nisa.register_move(i, 0)
             nisa.dma_copy(out.select(0, i), nl.load(x))
 
-        nl.fori_loop(0, 3, body)
+        nl.fori_loop(0, nisa.register_alloc(3), body)
         return out
 
     x = np.array([[1.0, -2.0, 3.0, 0.5]], np.float32)

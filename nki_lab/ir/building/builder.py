@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nki_lab.dtypes import DType
+from nki_lab.dtypes import DType, int32, int64
 from nki_lab.errors import (
     InstructionError,
     LoopControl,
@@ -52,7 +52,7 @@ from nki_lab.ir.definition.rule_errors import foreign_register, foreign_tensor, 
 from nki_lab.ir.program.nodes import Loop
 from nki_lab.ir.tensor.arguments import address_of, element_of, memory_of, shape_of
 from nki_lab.ir.tensor.layout import contiguous_strides
-from nki_lab.ir.tensor.register import Register
+from nki_lab.ir.tensor.register import NkiScalar, Register, VirtualRegister
 from nki_lab.ir.tensor.storage import Storage
 from nki_lab.ir.tensor.trace import active
 from nki_lab.ir.tensor.view import NkiTensor
@@ -351,8 +351,8 @@ class Builder(Findings):
                 else:
                     key.append((seen, value.dynamic.key))
                     foreign = self._check_index(definition, value) or foreign
-            elif kind is Register:
-                key.append(kind)
+            elif kind is VirtualRegister or kind is NkiScalar:
+                key.append((kind, value.dtype))
                 self._check_register(definition, len(key) - 2, value)
             elif kind is float:
                 if not -LARGEST < value < LARGEST:
@@ -363,7 +363,7 @@ class Builder(Findings):
                 changed = {**(changed or {}), len(key) - 1: value}
                 key.append(key_of(value))
             elif kind is int or kind is bool:
-                if not -0x80000000 <= value <= 0xFFFFFFFF:
+                if not -0x80000000 <= value <= 0xFFFFFFFF and not definition.like:
                     check_integer(definition.name, value)
                     self._check_number(definition, len(key) - 1, value)
                 key.append(kind if keyed is OPAQUE else (kind, value))
@@ -469,6 +469,8 @@ class Builder(Findings):
         name = definition.params[position]
         if register.owner is not self:
             raise foreign_register(definition, register)
+        if isinstance(register, NkiScalar):
+            register._operand()
         if register.frozen and name in definition.sets:
             raise RegisterValue(
                 f"{definition.name}: register `{register.name}` is the induction variable of a device loop, which"
@@ -514,12 +516,20 @@ class Builder(Findings):
         """Number of the innermost device loop that is open, from 1 on; 0 outside all."""
         return self._outer[-1][1].number if self._outer else 0
 
-    def register(self, name: str = "", frozen: bool = False) -> Register:
+    def register(self, name: str = "", frozen: bool = False) -> VirtualRegister:
         """Return a new register, named after the variable it is assigned to."""
         called = name or variable_of(self.stack()) or "register"
-        register = Register(len(self.registers), self._unique(called), self, frozen)
+        register = VirtualRegister(len(self.registers), self._unique(called), self, frozen)
         self.registers.append(register)
         return register
+
+    def scalar(self, *like: Any, name: str = "") -> NkiScalar:
+        """Return a new scalar with the first dtype for scalars among `like` and theirs; int32 where there is none."""
+        dtypes = (getattr(value, "dtype", value) for value in like)
+        dtype = next((d for d in dtypes if d is int32 or d is int64), int32)
+        called = self._unique(name or variable_of(self.stack()) or "scalar")
+        self.registers.append(scalar := NkiScalar._make(len(self.registers), called, self, dtype))
+        return scalar
 
     def open_loop(self, kind: str, bounds: tuple[Any, ...], register: Register) -> None:
         """Begin a loop that the device runs; what follows is its body until `close_loop`."""

@@ -90,7 +90,7 @@ class Form:
         self.reads = tuple(k for k, role in roles if role != WRITE)
         self.writes = tuple(k for k, role in roles if role != READ)
         self.dynamic = any(v.dynamic is not None for _, _, v in definition.tensors(example))
-        held = [k for k, v in enumerate(example.args) if type(v) is Register]
+        held = [k for k, v in enumerate(example.args) if isinstance(v, Register)]
         self.registers = tuple(k for k in held if definition.params[k] not in definition.sets)
         self.registers_set = tuple(k for k in held if definition.params[k] in definition.sets)
         self.state = tuple(definition.state_of(example))
@@ -152,7 +152,7 @@ class Instruction:
         """Return the registers whose values it needs: operands, and addresses of its tensors."""
         registers = [self.args[k] for k in self.form.registers]
         if self.form.dynamic:
-            registers += [d.index for d in self.dynamic() if type(d.index) is Register]
+            registers += [d.index for d in self.dynamic() if isinstance(d.index, Register)]
         return registers
 
     def registers_written(self) -> list[Register]:
@@ -253,6 +253,7 @@ class Definition:
         groups: `(i, number of ranks) -> lists of ranks` that meet in it, each rank in one; None where ranks do not.
         takes: parameter -> function from what authors give to what a program holds, e.g. of an object of the API.
         gives: parameter among `sets` that no author gives: a call makes the register and returns it; "" for none.
+        like: parameters of which one has the dtype of what `gives` names, which is a scalar then; empty for a register.
         identities: rules ask which views are the same, where one of them is dynamic.
         observes: it only looks at its operands: no engine runs it, in no time, and nothing waits for it.
         balanced: where `engine` is left open, the compiler chooses by how busy the engines are.
@@ -277,6 +278,7 @@ class Definition:
     groups: Groups | None
     takes: Mapping[str, Callable[[Any], Any]]
     gives: str
+    like: tuple[str, ...]
     identities: bool
     observes: bool
     balanced: bool
@@ -488,7 +490,11 @@ def is_binding(code: CodeType) -> bool:
 
 
 def binder(
-    name: str, signature: inspect.Signature, takes: Mapping[str, Callable[[Any], Any]], gives: str
+    name: str,
+    signature: inspect.Signature,
+    takes: Mapping[str, Callable[[Any], Any]],
+    gives: str,
+    like: tuple[str, ...],
 ) -> Any:
     """Make the function that binds the arguments of a call and emits the instruction.
 
@@ -497,6 +503,7 @@ def binder(
         signature: its parameters.
         takes: functions from what authors give to what a program holds, by parameter.
         gives: the parameter whose register the call makes and returns, or "".
+        like: the parameters that say the dtype of a scalar that it makes instead.
     """
     asked = [p for p in signature.parameters.values() if p.name != gives]
     scope = {"_active": active, "_refuse": _refuse}
@@ -504,7 +511,7 @@ def binder(
     head = ", ".join(p.name if p.default is p.empty else f"{p.name}=_{p.name}" for p in asked)
     bound = {n: f"_take_{n}({n})" if n in takes else n for n in signature.parameters}
     if gives:
-        bound[gives] = "_builder.register()"
+        bound[gives] = f"_builder.scalar({', '.join(like)})" if like else "_builder.register()"
     returned = f".args[{list(bound).index(gives)}]" if gives else ""
     values = ", ".join(bound.values())
     code = (
@@ -535,6 +542,7 @@ def instruction(
     groups: Groups | None = None,
     takes: Mapping[str, Callable[[Any], Any]] | None = None,
     gives: str = "",
+    like: tuple[str, ...] = (),
     identities: bool = False,
     observes: bool = False,
     balanced: bool = False,
@@ -559,6 +567,7 @@ def instruction(
         groups: the lists of ranks that meet in it.
         takes: how what authors give becomes what a program holds, by parameter.
         gives: the parameter that is a register made and returned by a call.
+        like: what is made is a scalar with the dtype that one of these parameters has.
         identities: rules ask which views are the same, where one of them is dynamic.
         observes: it only looks at its operands; it is not an instruction of the machine and not in `registry`.
         balanced: where `engine` is left open, the compiler chooses by how busy the engines are.
@@ -572,13 +581,13 @@ def instruction(
         convert = takes or {}
         # Each instruction has its own class, so that a call reaches the generated binder directly.
         space = {
-            "__call__": binder(fn.__name__, signature, convert, gives),
+            "__call__": binder(fn.__name__, signature, convert, gives, like),
             "__module__": fn.__module__,
         }
         definition = type(fn.__name__, (Definition,), space)(
             fn.__name__, module, engine, operands, tuple(rules), numerics, state, requires,
             frozenset(opaque), in_place_safe, frozenset(any_start), every_lane, frozenset(sets), meets,
-            groups, convert, gives, identities, observes, balanced, order, signature,
+            groups, convert, gives, like, identities, observes, balanced, order, signature,
             inspect.getdoc(fn) or "", params, {p: k for k, p in enumerate(params)},
         )  # fmt: skip
         if not observes:

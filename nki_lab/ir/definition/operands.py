@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nki_lab.dtypes import DType
+from nki_lab.dtypes import DType, int64
 from nki_lab.errors import InstructionError, NotOnTarget, RuleBroken, WrongOperand
 from nki_lab.ir.tensor.fields import Addressing
 from nki_lab.ir.tensor.grid import NkiGrid
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.targets import ALL_TARGETS
-from nki_lab.targets.facts import DGE, LANGUAGE
+from nki_lab.targets.facts import DGE, GENERATED, LANGUAGE
 from nki_lab.targets.spaces import PSUM, MemoryRegion
 from nki_lab.targets.spec import Target
 
@@ -97,6 +97,7 @@ class Operand:
         many: a list of tensors.
         nested: authors give each tensor of the list in its own list.
         dtypes: allowed element types, or None for any.
+        wide: int64 is allowed where `dtypes` allows any.
         part: `(i, tensor) -> view` of the elements that are really read or written, where the instruction passes over
             others of the tensor; None: all of them.
         part_written: the same of those that are written, where they are others than those that are read.
@@ -117,6 +118,7 @@ class Operand:
     many: bool = False
     nested: bool = False
     dtypes: frozenset[DType] | None = None
+    wide: bool = False
     part: Callable[[Instruction, NkiTensor], NkiTensor] | None = None
     part_written: Callable[[Instruction, NkiTensor], NkiTensor] | None = None
     chosen: bool = False
@@ -219,6 +221,8 @@ def operand_rules(definition: Definition) -> tuple[Rule, ...]:
         rules.append(_memory(name, operand))
         if operand.dtypes is not None:
             rules.append(_dtypes(name, operand))
+        elif not operand.wide:
+            rules.append(_not_wide(name))
         rules += (_rank(name), _partitions(name), _start(name), _adjacent(name), _free_axes(name))
         rules += _dynamic(name, operand)
         if operand.shape is Shape.VECTOR:
@@ -311,6 +315,16 @@ def _dtypes(name: str, operand: Operand) -> Rule:
         (name,),
         lambda i, hw: all(t.dtype in allowed for t in _tensors(i, name)),
         help="cast it with nisa.tensor_copy into a tile of an allowed dtype",
+    )
+
+
+def _not_wide(name: str) -> Rule:
+    return Rule(
+        f"`{name}` must not have dtype int64, which only scalars and copies take",
+        (name,),
+        lambda i, hw: all(t.dtype is not int64 for t in _tensors(i, name)),
+        help="pass an array of 32-bit integers: array.astype(np.int32); a scalar of 64 bits is nisa.scalar_load(tile)",
+        source=f"{GENERATED}/nki.isa.scalar_load.html",
     )
 
 

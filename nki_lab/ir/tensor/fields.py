@@ -53,7 +53,7 @@ class Dynamic:
         """What rules and costs can see of it."""
         index = self.index
         if isinstance(index, Register):
-            return self.kind
+            return self.kind, index.dtype
         return (self.kind, index.shape, index.dtype, first_partition(index))
 
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from nki_lab.dtypes import DType
+from nki_lab.dtypes import DType, int64
 from nki_lab.errors import NotModelled, OutOfBounds, TileAssignment, ViewError
 from nki_lab.ir.tensor import layout
 from nki_lab.ir.tensor.arguments import (
@@ -25,7 +25,7 @@ from nki_lab.ir.tensor.arguments import (
 )
 from nki_lab.ir.tensor.fields import Addressing, Dynamic, Fixed, TensorFields
 from nki_lab.ir.tensor.operators import TensorOperators
-from nki_lab.ir.tensor.register import Register
+from nki_lab.ir.tensor.register import NkiScalar, Register
 from nki_lab.ir.tensor.storage import Storage, leaves_storage
 from nki_lab.targets.spaces import SBUF, MemoryRegion
 
@@ -563,6 +563,15 @@ class NkiTensor(Fixed, TensorOperators):
                 f"{what} of {self.describe()}: the partition axis cannot be addressed by a run-time value",
                 help="address a free axis; to choose rows, copy the tile to HBM with nisa.dma_copy, and gather them"
                 " from there with nisa.dma_copy(dst=rows, src=tensor.vector_select(0, index))",
+            )
+        if (
+            isinstance(index, NkiScalar)
+            and index._operand().dtype is int64
+            and self.storage.on_chip
+        ):
+            raise ViewError(
+                f"{what} of {self.describe()} by a scalar of 64 bits: on chip the offset must have 32 bits",
+                help="load it from an int32 tile; 64 bits are for tensors in HBM of 4 GB and more",
             )
         good = hasattr(index, "storage") and index.buffer is SBUF and index.dtype.is_integer
         if not isinstance(index, Register) and not (good and index.size == 1):

@@ -4,7 +4,7 @@ A tensor is `%name` when it is the whole storage, `%name[0:128, 3, 0:512:2]` whe
 otherwise its access pattern `%name[128x512 @ 64, strides 1024x2, bfloat16]`: sizes, first element and steps in
 elements of the view's dtype, which is named where it is not the storage's. A view whose address depends on values of
 the device ends in `by scalar $i step 512 limit 4`: the form, the register or tensor, and what one unit moves. A
-register is `$name`. A name that is not an identifier is
+register is `$name`, a scalar `$name:int32` or `$name:int64`. A name that is not an identifier is
 quoted. Enums, operators and element types are the dotted names that their repr gives.
 """
 
@@ -24,7 +24,7 @@ from nki_lab.dtypes import DTYPES, DType
 from nki_lab.errors import NkiError, close_matches
 from nki_lab.ir.tensor.fields import Addressing, Dynamic
 from nki_lab.ir.tensor.layout import contiguous_strides
-from nki_lab.ir.tensor.register import Register
+from nki_lab.ir.tensor.register import NkiScalar, Register
 from nki_lab.ir.tensor.storage import Storage
 from nki_lab.ir.tensor.view import NkiTensor, whole_view
 from nki_lab.ir.text.tokens import Token, Tokens
@@ -91,8 +91,9 @@ def leaf_text(value: Any) -> str:
         return view_text(value)
     if kind is str:
         return _string_text(value)
-    if kind is Register:
-        return f"${name_text(value.name)}"
+    if isinstance(value, Register):
+        width = f":{value.dtype}" if isinstance(value, NkiScalar) else ""
+        return f"${name_text(value.name)}{width}"
     if isinstance(value, np.generic):
         value = value.item()
         kind = type(value)
@@ -186,9 +187,10 @@ class Reference:
 
 @dataclass(frozen=True)
 class RegisterName:
-    """A register as it is written."""
+    """A register as it is written; a scalar has a dtype."""
 
     name: str
+    dtype: DType | None = None
 
 
 class Literals(Tokens):
@@ -216,7 +218,8 @@ class Literals(Tokens):
         if self.next.text == "%":
             return self.reference()
         if self.skip("$"):
-            return RegisterName(self.name("the name of a register"))
+            name = self.name("the name of a register")
+            return RegisterName(name, self.dtype() if self.skip(":") else None)
         token = self.take()
         if token.kind == "int":
             return self.integers(token)[0]

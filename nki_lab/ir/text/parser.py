@@ -17,7 +17,7 @@ from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.definition.instruction import Definition, Form, Instruction, registry
 from nki_lab.ir.program.nodes import Kernel, Loop, OutputRef, Param
 from nki_lab.ir.tensor.fields import Dynamic
-from nki_lab.ir.tensor.register import Register
+from nki_lab.ir.tensor.register import NkiScalar, Register, VirtualRegister
 from nki_lab.ir.tensor.storage import Address, Storage
 from nki_lab.ir.tensor.view import NkiTensor, whole_view
 from nki_lab.ir.text.literals import Literals, Reference, RegisterName
@@ -356,14 +356,18 @@ class _Parser:
             if not w.skip(","):
                 return producers
 
-    def register(self, name: str) -> Register:
+    def register(self, written: RegisterName) -> Register:
         """Return the register of a name, making it when it is first written."""
         for register in self.program.registers:
-            if register.name == name:
+            if register.name == written.name:
                 return register
-        register = Register(len(self.program.registers), name, self.program)
-        self.program.registers.append(register)
-        return register
+        number = len(self.program.registers)
+        if written.dtype is None:
+            self.program.registers.append(VirtualRegister(number, written.name, self.program))
+        else:
+            scalar = NkiScalar._make(number, written.name, self.program, written.dtype)
+            self.program.registers.append(scalar)
+        return self.program.registers[-1]
 
     # -- tensors -------------------------------------------------------------------------------------------------
 
@@ -371,7 +375,7 @@ class _Parser:
         """Return a value with the tensors its references mean; with `outputs`, they go there instead."""
         kind = type(value)
         if kind is RegisterName:
-            return self.register(value.name)
+            return self.register(value)
         if kind is Reference:
             tensor = self.tensor(value)
             if outputs is None:

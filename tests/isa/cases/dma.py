@@ -137,11 +137,11 @@ REFUSED = [
     ),
     refused("fewer elements", "the same number of elements", dst=empty((96, 39))),
     refused(
-        "packed from integers", "packed (x4) and scale dtypes cannot be cast", hbm(WORDS),
+        "packed from integers", "packed (x4), scale and int64 dtypes cannot be cast", hbm(WORDS),
         empty((64, 48), "int32", view=lambda t: t.view("float8_e4m3fn_x4")),
     ),
     refused(
-        "scales from bytes", "packed (x4) and scale dtypes cannot be cast", hbm(X, "uint8"),
+        "scales from bytes", "packed (x4), scale and int64 dtypes cannot be cast", hbm(X, "uint8"),
         empty((96, 40), "float8_e8m0fnu"),
     ),
     refused(
