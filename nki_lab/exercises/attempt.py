@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.compiler.program import CompiledKernel
 from nki_lab.dtypes import dtype_of
 from nki_lab.errors import NkiError
 from nki_lab.exercises.draw import Draw
 from nki_lab.exercises.problem import Sizes, Task
 from nki_lab.ir.program.nodes import Kernel
+from nki_lab.ir.text.printer import print_kernel
 from nki_lab.runtime import Comparison, KernelFunction, Result, run
 from nki_lab.runtime.check import compare_arrays, relative_tolerance
 
@@ -89,6 +91,31 @@ def attempt(task: Task, kernel: KernelFunction, sizes: Sizes, draw: Draw) -> Att
         raise
     expected = reference_of(task.reference, before)
     return Attempt(task, sizes, tuple(given), before, result, _flat(result.value), expected)
+
+
+def ignored_number(attempt: Attempt, kernel: KernelFunction) -> tuple[str, float, float] | None:
+    """Return a number among the arguments, its value and another one with which the kernel traces the same program."""
+    launched, traced = _launched(attempt.task, kernel), _traced(attempt.result.compiled)
+    for k, name in enumerate(attempt.task.parameters[: len(attempt.given)]):
+        value = attempt.given[k]
+        if not isinstance(value, (int, float)) or not value:
+            continue
+        other = max(1, value // 2) if isinstance(value, int) else value / 2
+        if other == value:
+            continue
+        changed = (*attempt.given[:k], other, *attempt.given[k + 1 :])
+        try:
+            compiled = launched.compile(*changed).compiled
+        except NkiError:  # this number does something
+            continue
+        if _traced(compiled) == traced:
+            return name, value, other
+    return None
+
+
+def _traced(compiled: CompiledKernel) -> str:
+    lines = print_kernel(compiled.stages[0][1]).splitlines()
+    return "\n".join(line for line in lines if not line.startswith("  param "))
 
 
 def reference_of(reference: Any, arguments: tuple[Any, ...]) -> tuple[np.ndarray, ...]:

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nki_lab.exercises.attempt import programs
+from nki_lab.exercises.attempt import Attempt, programs, shown
 from nki_lab.exercises.problem import Limits, Task
 from nki_lab.exercises.reasons import Reason
+from nki_lab.ir.definition.instruction import READ, WRITE
 from nki_lab.ir.program.logical_core import RACE
 from nki_lab.ir.program.nodes import Finding
 from nki_lab.profiler.analyses.report import psum_peak_banks, sbuf_peak_bytes
+from nki_lab.isa.operators import OPS
 from nki_lab.runtime import Result
+from nki_lab.source import Span
 from nki_lab.targets.spaces import SBUF
+
+
+_ADD = OPS["add"]
 
 
 @dataclass(frozen=True)
@@ -99,6 +105,55 @@ def race(result: Result) -> Reason | None:
     """Return why a run's values depend on who comes first; None where they do not."""
     races = [f for f in result.findings if f.message.startswith(RACE)]
     return _reason(races[0]) if races else None
+
+
+def narrow_sum(attempt: Attempt) -> Reason | None:
+    """Return which sum lies in a tile that is narrower than float32; None where none does, or any may."""
+    if not attempt.task.float32_sums:
+        return None
+    for i in attempt.result.kernel.instructions:
+        position = i.definition.position
+        adds = any(
+            i.args[position[name]] is _ADD for name in ("op", "op0", "op1") if name in position
+        )
+        sums = [i.dst] if adds else []
+        sums += [i.reduce_res] if "reduce_op" in position and i.reduce_op is _ADD else []
+        for tile in sums:
+            if tile.dtype.is_float and tile.dtype.itemsize < 4:
+                return Reason(
+                    "narrow",
+                    f"right to the digits that {tile.dtype} has, but {Span.of(i.stack[0])} keeps a sum in"
+                    f" {tile.dtype} ({tile.describe()}), expected float32 (with {shown(attempt.sizes)})",
+                    "make that tile with dtype=nl.float32, not with the dtype of an argument",
+                )
+    return None
+
+
+def idle_barrier(result: Result) -> Reason | None:
+    """Return which barrier waits for a tensor that no core reads after another has written it; None where none does."""
+    cores = programs(result)
+    for i in cores[0].instructions if len(cores) > 1 else ():
+        if i.definition.name != "core_barrier":
+            continue
+        name = i.data.storage.name
+        writers, readers = (
+            {
+                core
+                for core, program in enumerate(cores)
+                for j in program.instructions
+                for view in (j.written() if way == WRITE else j.read())
+                if view.storage.name == name and not j.definition.meets
+            }
+            for way in (WRITE, READ)
+        )
+        if not any(reader != writer for reader in readers for writer in writers):
+            return Reason(
+                "barrier",
+                f"right, but the barrier at {Span.of(i.stack[0])} is about `{name}`, which no core reads after the"
+                " other has written it: it orders nothing",
+                "exchange what the cores need to know through a tensor in shared HBM, and name that tensor as `data`",
+            )
+    return None
 
 
 def never_written(reason: Reason, result: Result) -> Reason:

@@ -11,8 +11,8 @@ from typing import Any
 
 from nki_lab.choices import Choices
 from nki_lab.errors import ExerciseFailed, NkiError
-from nki_lab.exercises.attempt import Attempt, attempt, shown
-from nki_lab.exercises.counts import counts, never_written, race
+from nki_lab.exercises.attempt import Attempt, attempt, ignored_number, shown
+from nki_lab.exercises.counts import counts, idle_barrier, narrow_sum, never_written, race
 from nki_lab.exercises.draw import Draw
 from nki_lab.exercises.problem import Sizes, Task
 from nki_lab.exercises.reasons import Reason, why_wrong
@@ -70,7 +70,7 @@ def judge(task: Task, given: Any, seed: int | None = None) -> Verdict:
             # A race explains wrong numbers; how they are wrong says little, and may be another each time.
             reason = race(tried.result) or never_written(reason, tried.result)
         else:
-            reason = unneeded_reads(tried)
+            reason = unneeded_reads(tried) or narrow_sum(tried)
         verdict.rows.append((name, "right" if reason is None else "wrong", ""))
         if reason is not None:
             verdict.reason = _with_case(reason, sizes, right)
@@ -83,6 +83,7 @@ def judge(task: Task, given: Any, seed: int | None = None) -> Verdict:
         if count.reason is not None:
             verdict.reason = count.reason
             return verdict
+    verdict.reason = idle_barrier(verdict.timed.result) or ignored(verdict.timed, kernel)
     return verdict
 
 
@@ -111,6 +112,19 @@ def is_skeleton(given: Any) -> bool:
         return False  # made where no text was kept, as by exec
 
 
+def ignored(tried: Attempt, kernel: KernelFunction) -> Reason | None:
+    """Return which of its numbers a kernel takes no notice of; None where each changes the program."""
+    number = ignored_number(tried, kernel)
+    if number is None:
+        return None
+    name, value, other = number
+    return Reason(
+        "ignored",
+        f"right, but the kernel ignores `{name}`: its program is the same with {name}={value:.4g} and {name}={other:.4g}",
+        f"use `{name}` where the kernel has a number, or a loop, in its place",
+    )
+
+
 def _check_target(task: Task) -> None:
     target = Choices.current().chip.name
     if task.targets and target not in task.targets:
@@ -130,7 +144,7 @@ def _cases(task: Task, draw: Draw) -> Iterator[tuple[Sizes, str]]:
 
 
 def _with_case(reason: Reason, sizes: Sizes, right: list[Sizes]) -> Reason:
-    if reason.kind == "reads":
+    if reason.kind in ("reads", "narrow"):
         return reason
     message = f"{reason.message} (with {shown(sizes)})"
     if right and reason.kind not in ("unwritten", "negative", "nan"):

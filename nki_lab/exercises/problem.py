@@ -119,6 +119,7 @@ class Task(Problem):
         fresh: size -> (least, most): two more cases are drawn from these anew in each check.
         dtype: dtype of the result; that of the first array of floats where it is not given.
         rtol: relative tolerance, instead of the one that follows from the narrowest dtype.
+        float32_sums: sums lie in tiles of float32, whatever the dtype of the arguments.
         writes: arguments, by number, that the kernel may write.
         reads: elements of the first argument that the kernel is to read, and no others: a slice, or bools.
         limits, tiers: what is counted and timed; tiers by target.
@@ -135,6 +136,7 @@ class Task(Problem):
     fresh: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     dtype: str = ""
     rtol: float | None = None
+    float32_sums: bool = False
     writes: tuple[int, ...] = ()
     reads: Callable[..., Any] | None = None
     limits: Limits = field(default_factory=Limits)

@@ -280,6 +280,22 @@ def _factor(attempt: Attempt, k: int) -> Reason | None:
     return None
 
 
+def _constant(attempt: Attempt, k: int) -> Reason | None:
+    """Name the one number that stands wherever the result is wrong: a start value, a limit."""
+    wrong = _wrong(attempt, k)
+    if wrong.sum() < 2:
+        return None
+    values, expected = np.unique(attempt.found[k][wrong]), attempt.expected[k][wrong]
+    if len(values) > 1 or not values[0] or len(np.unique(expected)) == 1:
+        return None
+    return Reason(
+        "constant",
+        f"{where(wrong)} of the result {'is' if wrong.sum() == 1 else 'are'} {float(values[0]):.4g}, expected"
+        f" numbers from {expected.min():.4g} to {expected.max():.4g}",
+        "does the kernel start from that number, or limit its numbers by it? Start from the first piece of the data",
+    )
+
+
 def _part(attempt: Attempt, k: int) -> Reason | None:
     wrong = _wrong(attempt, k)
     if wrong.size < _FEW or wrong.mean() > 0.5:
@@ -318,7 +334,7 @@ _BEFORE_VALUES: tuple[Callable[[Attempt], Reason | None], ...] = (
     _count, _argument_returned, _mutated, _unread, _shape, _dtype,
 )  # fmt: skip
 _IN_VALUES: tuple[Callable[[Attempt, int], Reason | None], ...] = (
-    _unwritten, _zeros, _nan, _known_mistake, _argument_copied, _transposed, _positive_only, _offset, _factor, _part,
+    _unwritten, _zeros, _nan, _known_mistake, _argument_copied, _transposed, _positive_only, _offset, _factor, _constant, _part,
     _coarse, _differs,
 )  # fmt: skip
 

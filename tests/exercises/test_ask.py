@@ -235,7 +235,7 @@ def test_a_cause_is_named_before_the_correction_is_looked_at():
     mended = kernel_of(all_problems()["04.5"])
     assert "the cause is not named" in refused("04.5", mended).message
     assert (
-        "`slice` says: the slices of two iterations overlap"
+        "`slice` says: the slices of two iterations overlap. That is not the cause"
         in refused("04.5", mended, cause="slice").message
     )
     assert "is not one of the causes" in refused("04.5", mended, cause="moon").message

@@ -13,11 +13,14 @@ def _softmax(x):
     return e / e.sum(axis=1, keepdims=True)
 
 
-def _some_rows_negative(draw: Draw, rows: int, columns: int) -> tuple:
-    """Return numbers of both signs, but every third row, from the last one up, has none above zero."""
+def _some_rows_negative(draw: Draw, rows: int, columns: int, scale: float = 1.0) -> tuple:
+    """Return numbers of both signs, but every third row, from the last one up, has none above zero.
+
+    With another `scale` no row has.
+    """
     x = draw(rows, columns)
     x[::-3] -= 9
-    return (x,)
+    return (x if scale == 1 else -scale * (1 + abs(x)),)
 
 
 def _rmsnorm(x, w, eps):
@@ -52,6 +55,7 @@ of columns: also for more than fit into a partition of SBUF.""",
             {"rows": 16, "columns": 40},
             {"rows": 3, "columns": 70000},
             {"rows": 1, "columns": 1},
+            {"rows": 9, "columns": 50, "scale": 1e36},
         ),
         fresh={"rows": (2, 127), "columns": (2, 9000)},
         mistakes=(
@@ -175,6 +179,7 @@ row. Both are float32, or both bfloat16; sums are kept in float32. `eps` is a nu
             {"rows": 1, "columns": 1, "scale": 1.0, "dtype": "float32"},
         ),
         fresh={"rows": (2, 127), "columns": (2, 300)},
+        float32_sums=True,
         limits=Limits(transfers=3, instructions={"vector": 5}),
         mistakes=(
             Mistake(

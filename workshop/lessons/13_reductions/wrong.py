@@ -13,8 +13,8 @@ def stored(tile, dtype):
     return out
 
 
-def column(tile):
-    return nl.ndarray((tile.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
+def column(tile, dtype=nl.float32):
+    return nl.ndarray((tile.shape[0], 1), dtype=dtype, buffer=nl.sbuf)
 
 
 def in_float32(tile):
@@ -42,6 +42,11 @@ def running_max(x, first):
 @nki.jit
 def from_zero(x):
     return running_max(x, 0.0)
+
+
+@nki.jit
+def from_a_small_number(x):
+    return running_max(x, -1e30)
 
 
 def by_columns(x, op, *, magnitude=False):
@@ -170,7 +175,9 @@ def small_tiles(x):
     return softmax_like(x, size=32)
 
 
-def normalized(x, eps, *, squares=True, mean=False, divide=True, root=True, weight=None):
+def normalized(
+    x, eps, *, squares=True, mean=False, divide=True, root=True, weight=None, sums=nl.float32
+):
     tile = nl.load(x)
     y = in_float32(tile)
     nisa.tensor_copy(dst=y, src=tile)
@@ -180,7 +187,7 @@ def normalized(x, eps, *, squares=True, mean=False, divide=True, root=True, weig
         nisa.tensor_scalar(dst=middle, data=middle, op0=nl.multiply, operand0=1.0 / columns)
         nisa.tensor_scalar(dst=y, data=y, op0=nl.subtract, operand0=middle)
     if squares:
-        square, total, margin = in_float32(tile), column(tile), column(tile)
+        square, total, margin = in_float32(tile), column(tile, sums), column(tile)
         nisa.memset(dst=margin, value=eps)
         nisa.activation(
             dst=square, op=nl.square, data=y,
@@ -188,8 +195,9 @@ def normalized(x, eps, *, squares=True, mean=False, divide=True, root=True, weig
         )  # fmt: skip
         share = 1.0 / columns if divide else 1.0
         function = nl.rsqrt if root else nl.reciprocal
-        nisa.activation(dst=total, op=function, data=total, scale=share, bias=margin)
-        nisa.tensor_scalar(dst=y, data=y, op0=nl.multiply, operand0=total)
+        factor = column(tile)
+        nisa.activation(dst=factor, op=function, data=total, scale=share, bias=margin)
+        nisa.tensor_scalar(dst=y, data=y, op0=nl.multiply, operand0=factor)
     if weight is not None:
         factors = nl.ndarray(x.shape, dtype=weight.dtype, buffer=nl.sbuf)
         nisa.dma_copy(dst=factors, src=weight.broadcast(0, x.shape[0]))
@@ -232,6 +240,16 @@ def rms_in_bfloat16(x, w, eps):
 
 
 @nki.jit
+def sum_as_narrow_as_x(x, w, eps):
+    return normalized(x, eps, weight=w, sums=x.dtype)
+
+
+@nki.jit
+def rms_with_a_fixed_eps(x, w, eps):
+    return normalized(x, 1e-3, weight=w)
+
+
+@nki.jit
 def mean_left(x, eps):
     tile = nl.load(x)
     parts = nl.ndarray((x.shape[0], 6), dtype=nl.float32, buffer=nl.sbuf)
@@ -258,6 +276,11 @@ def by_the_variance(x, eps):
 @nki.jit
 def without_eps(x, eps):
     return normalized(x, 0.0, mean=True)
+
+
+@nki.jit
+def with_a_fixed_eps(x, eps):
+    return normalized(x, 1e-4, mean=True)
 
 
 @nki.jit
@@ -330,6 +353,7 @@ WRONG = {
         "mistake": from_zero,
         "mistake-2": largest_magnitude,
         "mistake-3": smallest,
+        "constant": from_a_small_number,
         "error": whole_row,
     },
     "13.2": {
@@ -352,6 +376,8 @@ WRONG = {
         "mistake-3": rms_without_weight,
         "mistake-4": rms_less_mean,
         "rounded": rms_in_bfloat16,
+        "narrow": sum_as_narrow_as_x,
+        "ignored": rms_with_a_fixed_eps,
     },
     "13.5": {
         "mistake": mean_left,
@@ -359,6 +385,7 @@ WRONG = {
         "mistake-3": by_the_variance,
         "mistake-4": without_eps,
         "values": in_one_pass,
+        "ignored": with_a_fixed_eps,
     },
     "13.6": {
         "mistake": product_only,

@@ -171,6 +171,7 @@ their products in PSUM, and adds these to float32 sums in SBUF. The last block m
             {"k": 5, "m": 1, "n": 2, "dtype": "bfloat16", "deep": 3},
         ),
         fresh={**_FRESH, "k": (2, 5), "deep": (1, 3)},
+        float32_sums=True,
         mistakes=(
             Mistake(
                 _last_block,

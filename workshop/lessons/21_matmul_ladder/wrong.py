@@ -4,7 +4,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .solutions import load, store
+from .solutions import load, matmul_blocks, matmul_deep, store
 
 
 def result_of(a_t, b):
@@ -161,6 +161,16 @@ def whole_blocks_only(a_t, b, high, wide):
     return out
 
 
+@nki.jit
+def blocks_of_four_by_two(a_t, b, high, wide):
+    return matmul_blocks.func(a_t, b, 4, 2)
+
+
+@nki.jit
+def blocks_as_wide_as_the_result(a_t, b, high, wide):
+    return matmul_blocks.func(a_t, b, high, b.shape[1] // 512)
+
+
 def deep_blocks(a_t, b, deep, add=True, whole=False, sums_dtype=nl.float32):
     out = result_of(a_t, b)
     depth, rows = a_t.shape
@@ -213,6 +223,16 @@ def in_order(a_t, b, deep):
         return deep_blocks(a_t, b, deep)
 
 
+@nki.jit
+def four_steps_at_a_time(a_t, b, deep):
+    return matmul_deep.func(a_t, b, 4)
+
+
+@nki.jit
+def sums_in_bfloat16(a_t, b, deep):
+    return deep_blocks(a_t, b, deep, sums_dtype=nl.bfloat16)
+
+
 WRONG = {
     "21.1": {
         "mistake": new_sums_for_each_step,
@@ -224,6 +244,8 @@ WRONG = {
     "21.3": {"mistake": hoisted_too_far, "limit": nothing_hoisted, "time": hoisted_in_order},
     "21.4": {
         "mistake": blocks_loaded_too_early,
+        "ignored": blocks_of_four_by_two,
+        "ignored-2": blocks_as_wide_as_the_result,
         "limit": blocks_of_one,
         "error": whole_blocks_only,
     },
@@ -232,5 +254,7 @@ WRONG = {
         "limit": tile_by_tile,
         "values": without_the_last_steps,
         "time": in_order,
+        "ignored": four_steps_at_a_time,
+        "narrow": sums_in_bfloat16,
     },
 }

@@ -140,8 +140,12 @@ def alone(x):
     return divided(x, own, nl.load(x[:, own]), part)
 
 
-def by_sending(x, seen="sum", whole=False):
+def by_sending(x, seen="sum", whole=False, barrier=False):
     own, tile, part = half_of(x)
+    if barrier:
+        sums = nl.ndarray((x.shape[0], 2), dtype=nl.float32, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=sums[:, nl.program_id(0) : nl.program_id(0) + 1], src=part)
+        nisa.core_barrier(data=sums, cores=(0, 1))
     core = nl.program_id(0)
     sent = tile if whole else part
     got = nl.ndarray(sent.shape, dtype=sent.dtype, buffer=nl.sbuf)
@@ -163,6 +167,11 @@ def sends_and_forgets(x):
 @nki.jit
 def received_alone(x):
     return by_sending(x, seen="other")
+
+
+@nki.jit
+def barrier_on_a_tensor_nobody_reads(x):
+    return by_sending(x, barrier=True)
 
 
 @nki.jit
@@ -234,6 +243,7 @@ WRONG = {
         "mistake-2": other_half,
         "limit": loads_all,
         "uses": alone,
+        "barrier": barrier_on_a_tensor_nobody_reads,
     },
     "30.4": {
         "mistake": sends_and_forgets,
