@@ -11,12 +11,11 @@ from nki_lab.exercises.reasons import Reason
 from nki_lab.ir.definition.instruction import READ, WRITE
 from nki_lab.ir.program.logical_core import RACE
 from nki_lab.ir.program.nodes import Finding
-from nki_lab.profiler.analyses.report import psum_peak_banks, sbuf_peak_bytes
 from nki_lab.isa.operators import OPS
+from nki_lab.profiler.analyses.report import psum_peak_banks, sbuf_peak_bytes
 from nki_lab.runtime import Result
 from nki_lab.source import Span
 from nki_lab.targets.spaces import SBUF
-
 
 _ADD = OPS["add"]
 

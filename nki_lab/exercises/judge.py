@@ -120,7 +120,7 @@ def ignored(tried: Attempt, kernel: KernelFunction) -> Reason | None:
     name, value, other = number
     return Reason(
         "ignored",
-        f"right, but the kernel ignores `{name}`: its program is the same with {name}={value:.4g} and {name}={other:.4g}",
+        f"right, but the kernel ignores `{name}`: its program is the same with {value:.4g} and with {other:.4g}",
         f"use `{name}` where the kernel has a number, or a loop, in its place",
     )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nki_lab.dtypes import dtype_of
+from nki_lab.dtypes import DTYPES, dtype_of
 from nki_lab.errors import CheckFailed
 from nki_lab.exercises.attempt import Attempt, programs, reference_of
 from nki_lab.runtime.check import compare_arrays
@@ -47,6 +47,9 @@ def why_wrong(attempt: Attempt) -> Reason | None:
         except CheckFailed as error:
             return Reason("shape", error.message, error.help)
         if right and not _is_shifted(attempt, k):
+            narrow = _narrowed(attempt, k)
+            if narrow is not None:
+                return narrow
             continue
         for pattern in _IN_VALUES:
             reason = pattern(attempt, k)
@@ -320,6 +323,25 @@ def _coarse(attempt: Attempt, k: int) -> Reason | None:
     return None
 
 
+def _narrowed(attempt: Attempt, k: int) -> Reason | None:
+    """Name the narrower dtype that every number of a float32 result is of, which a loose tolerance lets pass."""
+    found, expected = attempt.found[k], attempt.expected[k].astype(np.float32)
+    if found.dtype != np.float32 or found.size < _FEW:
+        return None
+    for dtype in ("bfloat16", "float16"):
+        with np.errstate(over="ignore"):
+            same, due = (
+                a == a.astype(DTYPES[dtype].np).astype(np.float32) for a in (found, expected)
+            )
+        if same.all() and due.mean() < 0.5:
+            return Reason(
+                "rounded",
+                f"the result has only the digits of {dtype}: {_worst(attempt, k)}",
+                f"which tile on the way is of {dtype}? The arguments are float32, and so should it be",
+            )
+    return None
+
+
 def _differs(attempt: Attempt, k: int) -> Reason:
     few = int(_wrong(attempt, k).sum())
     size = attempt.found[k].size
@@ -334,8 +356,8 @@ _BEFORE_VALUES: tuple[Callable[[Attempt], Reason | None], ...] = (
     _count, _argument_returned, _mutated, _unread, _shape, _dtype,
 )  # fmt: skip
 _IN_VALUES: tuple[Callable[[Attempt, int], Reason | None], ...] = (
-    _unwritten, _zeros, _nan, _known_mistake, _argument_copied, _transposed, _positive_only, _offset, _factor, _constant, _part,
-    _coarse, _differs,
+    _unwritten, _zeros, _nan, _known_mistake, _argument_copied, _transposed, _positive_only, _offset, _factor,
+    _constant, _part, _coarse, _differs,
 )  # fmt: skip
 
 

@@ -54,6 +54,7 @@ of columns: also for more than fit into a partition of SBUF.""",
             {"rows": 128, "columns": 1024},
             {"rows": 16, "columns": 40},
             {"rows": 3, "columns": 70000},
+            {"rows": 2, "columns": 16384},
             {"rows": 1, "columns": 1},
             {"rows": 9, "columns": 50, "scale": 1e36},
         ),
@@ -228,8 +229,8 @@ columns in float32: also where the mean is 1000 and the variance small.""",
             {"rows": 1, "columns": 2, "shift": 0.0, "scale": 1.0},
         ),
         fresh={"rows": (2, 127), "columns": (16, 300)},
-        # Numbers around 1000 have an own error of 3e-5, a ten thousandth of their deviation.
-        rtol=5e-3,
+        # In float32, the mean of numbers around 1000 is off by up to 3e-5: a ten-thousandth of their deviation.
+        rtol=1e-3,
         limits=Limits(transfers=2),
         mistakes=(
             Mistake(
