@@ -9,7 +9,7 @@ from nki_lab.exercises.attempt import Attempt, programs, shown
 from nki_lab.exercises.problem import Limits, Task
 from nki_lab.exercises.reasons import Reason
 from nki_lab.ir.definition.instruction import READ, WRITE
-from nki_lab.ir.program.logical_core import RACE
+from nki_lab.ir.program.logical_core import RACE, ordered_by
 from nki_lab.ir.program.nodes import Finding
 from nki_lab.isa.operators import OPS
 from nki_lab.profiler.analyses.report import psum_peak_banks, sbuf_peak_bytes
@@ -131,27 +131,24 @@ def narrow_sum(attempt: Attempt) -> Reason | None:
 def idle_barrier(result: Result) -> Reason | None:
     """Return which barrier waits for a tensor that no core reads after another has written it; None where none does."""
     cores = programs(result)
-    for i in cores[0].instructions if len(cores) > 1 else ():
-        if i.definition.name != "core_barrier":
-            continue
-        name = i.data.storage.name
-        writers, readers = (
-            {
-                core
-                for core, program in enumerate(cores)
-                for j in program.instructions
-                for view in (j.written() if way == WRITE else j.read())
-                if view.storage.name == name and not j.definition.meets
-            }
-            for way in (WRITE, READ)
-        )
-        if not any(reader != writer for reader in readers for writer in writers):
-            return Reason(
-                "barrier",
-                f"right, but the barrier at {Span.of(i.stack[0])} is about `{name}`, which no core reads after the"
-                " other has written it: it orders nothing",
-                "exchange what the cores need to know through a tensor in shared HBM, and name that tensor as `data`",
-            )
+    touching: dict[str, dict[str, set[int]]] = {READ: {}, WRITE: {}}
+    for core, program in enumerate(cores if len(cores) > 1 else ()):
+        for i in program.instructions:
+            if not i.definition.meets:
+                for way, views in ((READ, i.read()), (WRITE, i.written())):
+                    for view in views:
+                        touching[way].setdefault(view.storage.name, set()).add(core)
+    for i in cores[0].instructions:
+        for name in [storage.name for storage in ordered_by(i)]:
+            readers, writers = (touching[way].get(name, set()) for way in (READ, WRITE))
+            if not any(reader != writer for reader in readers for writer in writers):
+                return Reason(
+                    "barrier",
+                    f"right, but the barrier at {Span.of(i.stack[0])} is about `{name}`, which no core reads after the"
+                    " other has written it: it orders nothing",
+                    "exchange what the cores need to know through a tensor in shared HBM, and make it the `data` of"
+                    " the barrier",
+                )
     return None
 
 
