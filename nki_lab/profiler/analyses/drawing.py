@@ -14,10 +14,10 @@ import numpy as np
 
 from nki_lab.profiler import intervals
 from nki_lab.profiler.analyses.loops import loop_values
-from nki_lab.profiler.analyses.source_lines import rows_of
+from nki_lab.profiler.analyses.source_lines import dependences
 from nki_lab.profiler.columns import Strings
 from nki_lab.profiler.data import ProfileData
-from nki_lab.profiler.schema import ENGINES, FLOW_ENDS, TABLES, TRANSFERS
+from nki_lab.profiler.schema import ENGINES, TABLES, TRANSFERS
 
 #: Names of the timeline tracks of each engine, in the order they are shown.
 ENGINE_TRACKS = {
@@ -155,25 +155,10 @@ class Drawing:
     @cached_property
     def arrows(self) -> tuple[np.ndarray, np.ndarray, list[str]]:
         """Per dependence between two slices, the events it leads from and to, and its kind."""
-        profile = self.profile
-        ends = []
-        for way in ("in", "out"):
-            table, ids = (
-                profile.strings("Flow", f"{way}_table"),
-                profile.numbers("Flow", f"{way}_id"),
-            )
-            event = np.full(len(ids), -1)
-            for text, name in FLOW_ENDS.items():
-                of = table.equal_to(text)
-                row = rows_of(profile, name, ids[of])
-                event[of] = np.where(
-                    row >= 0, row + (0 if name == "Instruction" else self._count), -1
-                )
-            ends.append(event)
-        giver, taker = ends
+        giver, taker = dependences(self.profile)
         use = (giver >= 0) & (taker >= 0)
         use[use] = self.drawn[giver[use]] & self.drawn[taker[use]]
-        kinds = profile.strings("Flow", "dependency_type").take(np.flatnonzero(use)).to_list()
+        kinds = self.profile.strings("Flow", "dependency_type").take(np.flatnonzero(use)).to_list()
         return giver[use], taker[use], [kind or "dependency" for kind in kinds]
 
 

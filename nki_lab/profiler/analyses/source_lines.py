@@ -10,7 +10,7 @@ import numpy as np
 
 from nki_lab.profiler.columns import Strings
 from nki_lab.profiler.data import ProfileData
-from nki_lab.profiler.schema import TRANSFERS
+from nki_lab.profiler.schema import FLOW_ENDS, TRANSFERS
 from nki_lab.source import text_of
 
 #: Heading of the time of a line on all engines: where they work at the same time, each counts.
@@ -127,15 +127,31 @@ def transfer_lines(profile: ProfileData) -> Strings:
 def issuers(profile: ProfileData) -> np.ndarray:
     """Return per transfer the row of the instruction that issued it, -1 where unknown."""
     result = np.full(profile.count(TRANSFERS), -1)
-    if not profile.count("Flow") or not len(result):
-        return result
-    edges = profile.strings("Flow", "in_table").equal_to("instruction")
-    edges &= profile.strings("Flow", "out_table").equal_to("dma_block")
-    instruction = rows_of(profile, "Instruction", profile.numbers("Flow", "in_id")[edges])
-    transfer = rows_of(profile, TRANSFERS, profile.numbers("Flow", "out_id")[edges])
-    both = (instruction >= 0) & (transfer >= 0)
-    result[transfer[both]] = instruction[both]
+    count = profile.count("Instruction")
+    giver, taker = dependences(profile)
+    issues = (giver >= 0) & (giver < count) & (taker >= count)
+    result[taker[issues] - count] = giver[issues]
     return result
+
+
+def dependences(profile: ProfileData) -> tuple[np.ndarray, np.ndarray]:
+    """Return per row of Flow the events it leads from and to, -1 where unknown.
+
+    Events are numbered: rows of Instruction, then those of DmaPacketAggregated.
+    """
+    giver, taker = (np.full(profile.count("Flow"), -1) for _ in range(2))
+    for event, way in ((giver, "in"), (taker, "out")):
+        if len(event):
+            tables, ids = (
+                profile.strings("Flow", f"{way}_table"),
+                profile.numbers("Flow", f"{way}_id"),
+            )
+            for text, table in FLOW_ENDS.items():
+                of = tables.equal_to(text)
+                row = rows_of(profile, table, ids[of])
+                first = 0 if table == "Instruction" else profile.count("Instruction")
+                event[of] = np.where(row >= 0, row + first, -1)
+    return giver, taker
 
 
 def rows_of(profile: ProfileData, table: str, ids: np.ndarray) -> np.ndarray:

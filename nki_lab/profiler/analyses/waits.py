@@ -23,7 +23,7 @@ from functools import cached_property
 
 import numpy as np
 
-from nki_lab.profiler.analyses.source_lines import issuers, rows_of
+from nki_lab.profiler.analyses.source_lines import dependences, issuers
 from nki_lab.profiler.columns import known
 from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.schema import ENGINES, TRANSFERS
@@ -234,28 +234,13 @@ class _Search:
 
     def _latest_giver(self) -> np.ndarray:
         """Return, per instruction, what it was to wait for that it heard of last; -1 where there is nothing."""
-        profile = self.profile
         result = np.full(self.count, -1)
-        if not profile.count("Flow"):
-            return result
-        taken = profile.strings("Flow", "out_table").equal_to("instruction")
-        gives = profile.strings("Flow", "in_table")
-        taker = self._events("Instruction", profile.numbers("Flow", "out_id"))
-        giver = np.where(
-            gives.equal_to("dma_block"),
-            self._events(TRANSFERS, profile.numbers("Flow", "in_id")),
-            self._events("Instruction", profile.numbers("Flow", "in_id")),
-        )
-        use = taken & (taker >= 0) & (giver >= 0)
+        giver, taker = dependences(self.profile)
+        use = (taker >= 0) & (taker < self.count) & (giver >= 0)
         taker, giver = taker[use], giver[use]
         order = np.lexsort((giver, self._heard(giver, taker), taker))
         result[taker[order]] = giver[order]  # the last of equal takers stays
         return result
-
-    def _events(self, table: str, ids: np.ndarray) -> np.ndarray:
-        rows = rows_of(self.profile, table, ids)
-        first = 0 if table == "Instruction" else self.count
-        return np.where(rows >= 0, rows + first, -1)
 
     def _heard(self, giver: np.ndarray, taker: np.ndarray) -> np.ndarray:
         """Return when instructions may begin as far as one of those they wait for is concerned."""
