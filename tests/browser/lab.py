@@ -253,19 +253,24 @@ class Console:
 
 
 @contextmanager
-def browser(chromium: str, width: int = 1400, height: int = 1000) -> Iterator[Page]:
+def browser(
+    chromium: str, width: int = 1400, height: int = 1000, scale: float = 1
+) -> Iterator[Page]:
     """Start a headless Chromium and give an empty page.
 
     Args:
         chromium: path of the executable, from the fixture of that name.
-        width, height: size of the window, in pixels.
+        width, height: size of the window, in pixels of CSS.
+        scale: pixels of a screenshot for one of them.
     """
     with sync_playwright() as playwright:
         chrome = playwright.chromium.launch(
             executable_path=chromium, headless=True, args=list(_CHROMIUM_ARGUMENTS)
         )
         try:
-            yield chrome.new_page(viewport={"width": width, "height": height})
+            yield chrome.new_page(
+                viewport={"width": width, "height": height}, device_scale_factor=scale
+            )
         finally:
             chrome.close()
 
