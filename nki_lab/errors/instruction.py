@@ -13,10 +13,10 @@ class InstructionError(NkiError):
         An instruction is used in a way the hardware cannot carry out. Nothing has run: instructions are
         checked while the kernel is traced.
         """
-    wrong = "nisa.core_barrier(t, cores=(0, 1))"
-    right = """
+    wrong = "nisa.sendrecv(t, t, send_to_rank=1, recv_from_rank=1, pipe_id=0)"
+    right = f"""
         if nl.num_programs() == 2:
-            nisa.core_barrier(t, cores=(0, 1))
+            {wrong}
         """
 
 

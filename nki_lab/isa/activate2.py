@@ -27,7 +27,12 @@ from nki_lab.isa.accumulators import (
     read_out,
     scalar_accumulator,
 )
-from nki_lab.isa.activation import activation_cost, activation_function, note_range
+from nki_lab.isa.activation import (
+    activation_cost,
+    activation_function,
+    engines_of_activations,
+    note_range,
+)
 from nki_lab.isa.arrays import overlay, scratch
 from nki_lab.isa.enums import reduce_cmd
 from nki_lab.isa.indirection import indirection, no_scatter_to_psum
@@ -41,7 +46,7 @@ from nki_lab.isa.rules import (
     same_free_size,
     same_partitions,
 )
-from nki_lab.targets.engines import SCALAR
+from nki_lab.targets.engines import GPSIMD, SCALAR, Engine
 from nki_lab.targets.facts import ISA
 from nki_lab.targets.spaces import PSUM, SBUF
 
@@ -101,7 +106,7 @@ def _slope_role(i: Instruction) -> str | None:
 
 
 @instruction(
-    engine=(SCALAR,),
+    engine=(SCALAR, GPSIMD),
     dst=writes(SBUF, PSUM, indirect=True, along=into_result("reduce_res")),
     data=reads(SBUF, PSUM, indirect=True),
     imm0=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True, role=_read_with("op0")),
@@ -123,6 +128,7 @@ def _slope_role(i: Instruction) -> str | None:
         ),
         choice("reduce_cmd", reduce_cmd, IDLE, RESET, REDUCE, RESET_REDUCE),
         _reduces_with_something,
+        *engines_of_activations("dst", "data", "imm0", "imm1", "relu_param"),
         *indirection("data", 1588),
         no_scatter_to_psum(1600),
     ),
@@ -144,6 +150,7 @@ def activate2(
     reduce_op: Op | None = None,
     reduce_res: NkiTensor | None = None,
     reduce_cmd: reduce_cmd = reduce_cmd.idle,
+    engine: Engine = Engine.scalar,
     name: str | None = None,
 ) -> Any:
     """Apply up to two operators, a function and, if asked, a reduction.
@@ -159,7 +166,10 @@ def activate2(
     of the value with the largest or smallest magnitude, of the later one on a tie; their identities, 0 and inf, are
     assumed.
 
-    Source: nki/api/nki/isa/__init__.py:1543. No page gives its time; assumed is that of activation.
+    `engine` may be GpSimd for what is not reduced (NKI 0.7).
+
+    Source: nki/api/nki/isa/__init__.py:1543, nki/api/generated/nki.isa.activate2.html. No page gives its time; assumed
+    is that of activation.
     """
 
 

@@ -38,15 +38,17 @@ from nki_lab.isa.indirection import indirection, no_scatter_to_psum
 from nki_lab.isa.operators import OPS, Op, suggested_name
 from nki_lab.isa.rules import (
     choice,
+    engine_on_target,
     float32_vectors,
+    gpsimd_without_psum,
     not_packed,
     one_of_operators,
     same_free_size,
     same_partitions,
 )
 from nki_lab.isa.streaming import stored_bytes, stream
-from nki_lab.targets.engines import SCALAR
-from nki_lab.targets.facts import ISA, SHARED_API
+from nki_lab.targets.engines import GPSIMD, SCALAR, Engine
+from nki_lab.targets.facts import GENERATED, ISA, SHARED_API
 from nki_lab.targets.spaces import PSUM, SBUF
 from nki_lab.targets.spec import Target
 
@@ -145,6 +147,55 @@ def _reduction_on_target(i, hw):
     return i.reduce_op is _ADD or hw.supports("scalar_reduce_any")
 
 
+@rule(
+    "`reduce_op` must be nl.add from NKI 0.7 on: activation_reduce only adds",
+    "reduce_op",
+    help=f"{_REDUCE_AFTERWARDS}, or reduce with nisa.activate2",
+    source=f"{GENERATED}/nki.isa.activation_reduce.html",
+    since="0.7",
+)
+def _only_adds(i, hw):
+    return i.reduce_op is _ADD
+
+
+ACTIVATION_PAGE = f"{GENERATED}/nki.isa.activation.html"
+
+
+@rule(
+    f"`engine` must be {SCALAR!r} or {GPSIMD!r}",
+    "engine",
+    help="leave `engine` out: Scalar runs it",
+    error=WrongOperand,
+    source=ACTIVATION_PAGE,
+)
+def _runs_activations(i, hw):
+    return i.engine in (SCALAR, GPSIMD)
+
+
+@rule(
+    f"`reduce_op`, `reduce_res` and `reduce_cmd` must be left out when `engine` is {GPSIMD!r}: it has no accumulator",
+    "engine",
+    "reduce_op",
+    "reduce_res",
+    "reduce_cmd",
+    help="reduce the results with nisa.tensor_reduce",
+    source=ACTIVATION_PAGE,
+)
+def _no_accumulator_on_gpsimd(i, hw):
+    return i.engine is not GPSIMD or (
+        i.reduce_op is None and i.reduce_res is None and i.reduce_cmd is IDLE
+    )
+
+
+def engines_of_activations(*operands: str) -> tuple[Rule, ...]:
+    """Return the rules of `engine`: GpSimd applies functions in SBUF only, and reduces nothing."""
+    return (
+        _runs_activations,
+        gpsimd_without_psum(*operands),
+        _no_accumulator_on_gpsimd,
+    )
+
+
 _SHARED_RULES: tuple[Rule, ...] = (
     same_partitions("dst", "data"),
     same_free_size("dst", "data"),
@@ -199,7 +250,7 @@ def activation_cost(opcode: str) -> Any:
     def cost(i: Instruction, hw: Target) -> Iterator[MicroOp]:
         yield stream(
             i, hw, opcode, 1.0, i.data.free_size,
-            table=i.op.activation.table, bytes_written=stored_bytes(i.dst),
+            table=i.op.activation.table if i.form.engine is SCALAR else None, bytes_written=stored_bytes(i.dst),
         )  # fmt: skip
         if i.reduce_res is not None:
             yield MicroOp(
@@ -215,7 +266,7 @@ def activation_cost(opcode: str) -> Any:
 
 
 @instruction(
-    engine=(SCALAR,),
+    engine=(SCALAR, GPSIMD),
     dst=writes(SBUF, PSUM, indirect=True, along=into_result("reduce_res")),
     data=reads(SBUF, PSUM, indirect=True),
     bias=reads(SBUF, PSUM, shape=Shape.VECTOR, scalar=True, optional=True),
@@ -227,6 +278,8 @@ def activation_cost(opcode: str) -> Any:
         choice("reduce_cmd", reduce_cmd, IDLE, RESET, REDUCE, RESET_REDUCE),
         _reduces_with_add,
         not_packed("reduce_res"),
+        *engines_of_activations("dst", "data", "bias", "scale"),
+        engine_on_target(GPSIMD, "gpsimd_activation", "leave `engine` out: Scalar runs it"),
         *indirection("data", 1427),
         no_scatter_to_psum(1439),
     ),
@@ -243,6 +296,7 @@ def activation(
     reduce_op: Op | None = None,
     reduce_res: NkiTensor | None = None,
     reduce_cmd: reduce_cmd = reduce_cmd.idle,
+    engine: Engine = Engine.scalar,
     name: str | None = None,
 ) -> Any:
     """Apply a function to `data * scale + bias` and, if asked, sum the results.
@@ -260,7 +314,10 @@ def activation(
     hardware; here a run with such inputs has a finding. sin then continues as a cubic, also here; nl.sin reduces its
     input first, this instruction does not.
 
-    Source: nki/api/nki/isa/__init__.py:1336.
+    `engine` may be GpSimd from NeuronCore-v4 on, for what is not reduced (NKI 0.7). No page gives its time there;
+    assumed is one element per partition and cycle.
+
+    Source: nki/api/nki/isa/__init__.py:1336, nki/api/generated/nki.isa.activation.html.
     """
 
 
@@ -288,6 +345,7 @@ activation.cost(activation_cost("ACTIVATE"))
         *_SHARED_RULES,
         one_of_operators("reduce_op", *_REDUCTIONS, instead=_REDUCE_AFTERWARDS),
         _reduction_on_target,
+        _only_adds,
         not_packed("reduce_res"),
         *indirection("data", 1506),
         no_scatter_to_psum(1518),
@@ -310,8 +368,8 @@ def activation_reduce(
 
     The same as activation with reduce_cmd.reset_reduce, kept for older kernels. The engine's accumulator starts from
     the identity of `reduce_op`, takes in all free axes and is written to `reduce_res`; None leaves it in the
-    accumulator. NeuronCore-v2 only adds; which other operators later chips have is not listed, so add, multiply,
-    maximum and minimum are accepted.
+    accumulator. It only adds since NKI 0.7. Before, NeuronCore-v2 only added; which other operators later chips had is
+    not listed, so multiply, maximum and minimum are accepted in kernels for these versions.
 
     Source: nki/api/nki/isa/__init__.py:1461.
     """

@@ -129,6 +129,7 @@ def _waiting_engine(i, hw):
     rules=(_both_cores, _waiting_engine),
     numerics=stored("data"),
     meets=True,
+    alone_since="0.7",
 )
 def core_barrier(data, cores, engine=Engine.gpsimd, name=None) -> None:
     """Wait on one engine until the other core has come to the same barrier.
@@ -136,9 +137,10 @@ def core_barrier(data, cores, engine=Engine.gpsimd, name=None) -> None:
     What either core wrote to `data`, a tensor in shared HBM, before the barrier, both can read after it, through
     whatever view of it. Only `engine` waits; other engines go on with what does not touch `data`, so uses of other
     tensors are not ordered. (The page also says that no core proceeds before all have come, which would order
-    everything; its text on `data` and `engine` and all published kernels mean `data` alone.)
+    everything; its text on `data` and `engine` and all published kernels mean `data` alone.) A kernel on one core waits
+    for nobody; before NKI 0.7 it must not call it.
 
-    Source: nki/api/nki/isa/__init__.py, core_barrier.
+    Source: nki/api/nki/isa/__init__.py, core_barrier; nki/api/generated/nki.isa.core_barrier.html.
     """
 
 

@@ -54,7 +54,7 @@ from nki_lab.isa.rules import (
 )
 from nki_lab.isa.streaming import stored_bytes, stream
 from nki_lab.targets.engines import VECTOR
-from nki_lab.targets.facts import ISA
+from nki_lab.targets.facts import GENERATED, ISA
 from nki_lab.targets.spaces import PSUM, SBUF
 
 _ADD = OPS["add"]
@@ -72,6 +72,18 @@ _FLOAT32 = frozenset((float32,))
 )
 def _not_reversed(i, hw):
     return i.reverse0 is False
+
+
+@rule(
+    "`dst` and `data` must have at most 3 free axes from NKI 0.7 on",
+    "dst",
+    "data",
+    help="merge axes with flatten_dims or reshape",
+    source=f"{GENERATED}/nki.isa.tensor_scalar_reduce.html",
+    since="0.7",
+)
+def _three_free_axes(i, hw):
+    return max(len(i.dst.shape), len(i.data.shape)) <= 4
 
 
 @rule(
@@ -105,6 +117,7 @@ def _start_of_load(i, hw):
         _not_reversed,
         choice("reduce_cmd", reduce_cmd, RESET_REDUCE, REDUCE, LOAD_REDUCE),
         _start_of_load,
+        _three_free_axes,
         flag("reduce_res_negate"),
         *indirection("data", 2564),
     ),

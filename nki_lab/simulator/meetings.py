@@ -283,7 +283,7 @@ class CoreMeeting(Meeting):
     def parties(self) -> tuple[CorePlace, ...]:
         """Return both cores, or the one that sends to itself."""
         rank, core = self.place
-        if meets_itself(self.i, core):
+        if self.program.world.cores == 1 or meets_itself(self.i, core):
             return (self.place,)
         return CorePlace(rank, 0), CorePlace(rank, 1)
 

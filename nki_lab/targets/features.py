@@ -29,6 +29,7 @@ FEATURES: dict[str, str] = {
     "scalar_reduce_any": "activation_reduce with another operator than add",
     "activate2": "the activate2 instruction",
     # GpSimd Engine
+    "gpsimd_activation": "activation and activate2 on GpSimd",
     "gpsimd_rng": "the rng instruction on GpSimd",
     "nonzero_with_count": "the nonzero_with_count instruction",
     # Memory

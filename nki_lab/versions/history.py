@@ -201,6 +201,13 @@ VERSIONS: tuple[Version, ...] = (
         },
         before={
             "nki.language.empty_like": "x dtype=None buffer=None name=''",
+            "nki.isa.activation": (
+                "dst op data bias=None scale=1.0 reduce_op=None reduce_res=None reduce_cmd=reduce_cmd.idle name=None"
+            ),
+            "nki.isa.activate2": (
+                "dst op data imm0 imm1 op0 op1 relu_param=0.0 reverse0=False reverse1=False reduce_op=None "
+                "reduce_res=None reduce_cmd=reduce_cmd.idle name=None"
+            ),
         },
         plain_python=True,
     ),

@@ -287,3 +287,36 @@ def test_an_instruction_of_an_earlier_version_says_when_it_ended():
         match=r"(?s)no `tensor_copy_dynamic_src`.*NKI 0\.4 no longer has it.*scalar_offset",
     ):
         run(defined(text=text), X)
+
+
+# -- rules of instructions -------------------------------------------------------------------------------------------
+
+
+def _largest(x):
+    t, out = nl.load(x), nl.ndarray((2, 1), dtype=nl.float32, buffer=nl.shared_hbm)
+    most = nl.ndarray((2, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.activation_reduce(t, nl.copy, t, nl.maximum, most)
+    nl.store(out, most)
+    return out
+
+
+def _barrier(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=x)
+    nisa.core_barrier(data=out, cores=(0, 1))
+    return out
+
+
+def test_a_rule_of_0_7_does_not_hold_before_and_survives_the_text_of_the_program():
+    x = np.array([[1.0, -5.0, 3.0], [-2.0, -8.0, -4.0]], np.float32)
+    result = nki_lab.run(_largest, x, nki="0.6", target="trn2")
+    assert result.outputs[0].tolist() == [[3.0], [-2.0]]
+    with pytest.raises(NkiError, match=r"must be nl\.add from NKI 0\.7 on"):
+        nki_lab.run(_largest, x, nki="0.7", target="trn2")
+
+
+def test_one_core_passes_a_barrier_alone_from_0_7_on():
+    x = np.array([[1.0, -5.0, 3.0]], np.float32)
+    assert nki_lab.run(_barrier, x, nki="0.7", target="trn2").outputs[0].tolist() == x.tolist()
+    with pytest.raises(NkiError, match="needs both cores of a logical core"):
+        nki_lab.run(_barrier, x, nki="0.6", target="trn2")

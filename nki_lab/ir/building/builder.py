@@ -65,6 +65,7 @@ from nki_lab.versions import (
     NEWEST,
     Version,
 )
+from nki_lab.versions.version import number_of
 
 
 class Watch(Protocol):
@@ -162,6 +163,11 @@ class Builder(Findings):
         self.identities: dict[tuple[int, DType], NkiTensor] = {}
         # Where `depends_on` was called, by the idents of the instruction that waits and of its producer.
         self.edges: dict[tuple[int, int], Stack] = {}
+
+    @property
+    def judged_by(self) -> Version | None:
+        """The version whose rules instructions are held to; None for a program that was held to them before."""
+        return self.version
 
     def release(self) -> None:
         """Forget what was collected, when the trace has ended.
@@ -384,7 +390,8 @@ class Builder(Findings):
             key.append(alike(args))
         stack = self.stack(depth)
         i = Instruction(definition, args, stack)
-        if "lnc2" in definition.requires and self.program[1] == 1:
+        alone = definition.alone_since and self.version.number >= number_of(definition.alone_since)
+        if "lnc2" in definition.requires and self.program[1] == 1 and not alone:
             raise InstructionError(
                 f"{definition.name} needs both cores of a logical core, but the kernel runs on one",
                 stack=stack,
@@ -395,7 +402,7 @@ class Builder(Findings):
         identity = tuple(key)
         form = self.forms.get(identity)
         if form is None:
-            form = self.forms[identity] = Form(i, self.target)
+            form = self.forms[identity] = Form(i, self.target, self.judged_by)
         i.form = form
         return i
 

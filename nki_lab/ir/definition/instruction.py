@@ -45,6 +45,7 @@ from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.source import Stack
 from nki_lab.targets.engines import COMPUTE, DMA, Engine
 from nki_lab.targets.spec import Target
+from nki_lab.versions.version import Version, number_of
 
 
 class Form:
@@ -66,7 +67,9 @@ class Form:
         "dynamic", "registers", "registers_set", "_args", "_stack", "__weakref__",
     )  # fmt: skip
 
-    def __init__(self, example: Instruction, target: Target) -> None:
+    def __init__(
+        self, example: Instruction, target: Target, version: Version | None = None
+    ) -> None:
         definition = example.definition
         self.definition = definition
         # Not the instruction, which holds its form: a circle would keep what its tensors hold.
@@ -81,7 +84,7 @@ class Form:
         self.registers: tuple[int, ...] = ()
         self.registers_set: tuple[int, ...] = ()
         self.engine = definition.engines[0]
-        failed = definition.broken_rules(example, target)
+        failed = definition.broken_rules(example, target, version)
         self.broken = tuple(r for r in failed if not r.finding)
         self.remarks = tuple(r for r in failed if r.finding)
         if self.broken:
@@ -250,6 +253,7 @@ class Definition:
         every_lane: it uses the hidden registers of all partitions, not only of those its operands are on.
         sets: parameters that are registers the instruction sets.
         meets: the two cores of a logical core meet in it.
+        alone_since: the version of NKI from which on a core may call what needs two of them alone; "" for none.
         groups: `(i, number of ranks) -> lists of ranks` that meet in it, each rank in one; None where ranks do not.
         takes: parameter -> function from what authors give to what a program holds, e.g. of an object of the API.
         gives: parameter among `sets` that no author gives: a call makes the register and returns it; "" for none.
@@ -275,6 +279,7 @@ class Definition:
     every_lane: bool
     sets: frozenset[str]
     meets: bool
+    alone_since: str
     groups: Groups | None
     takes: Mapping[str, Callable[[Any], Any]]
     gives: str
@@ -427,12 +432,20 @@ class Definition:
         """Return every rule in the order it is checked: operands first, then the instruction's own."""
         return (*operand_rules(self), *self.rules)
 
-    def broken_rules(self, i: Instruction, target: Target) -> list[Rule]:
-        """Return the rules that do not hold; rules about a broken operand are not checked further."""
+    def broken_rules(
+        self, i: Instruction, target: Target, version: Version | None = None
+    ) -> list[Rule]:
+        """Return the rules that do not hold; rules about a broken operand are not checked further.
+
+        Those of some versions of NKI are left out where no version is given: a kernel was held to them when it was
+        traced.
+        """
         broken: list[Rule] = []
         doubtful: set[str] = set()
         for r in self.all_rules():
             if doubtful.intersection(r.about):
+                continue
+            if r.since and (version is None or version.number < number_of(r.since)):
                 continue
             if not r.holds(i, target):
                 broken.append(r)
@@ -539,6 +552,7 @@ def instruction(
     sets: Iterable[str] = (),
     module: str = "nki.isa",
     meets: bool = False,
+    alone_since: str = "",
     groups: Groups | None = None,
     takes: Mapping[str, Callable[[Any], Any]] | None = None,
     gives: str = "",
@@ -564,6 +578,7 @@ def instruction(
         sets: parameters that are registers the instruction sets.
         module: official module that has it.
         meets: the two cores of a logical core meet in it.
+        alone_since: the version of NKI from which on one core may call it alone.
         groups: the lists of ranks that meet in it.
         takes: how what authors give becomes what a program holds, by parameter.
         gives: the parameter that is a register made and returned by a call.
@@ -586,7 +601,7 @@ def instruction(
         }
         definition = type(fn.__name__, (Definition,), space)(
             fn.__name__, module, engine, operands, tuple(rules), numerics, state, requires,
-            frozenset(opaque), in_place_safe, frozenset(any_start), every_lane, frozenset(sets), meets,
+            frozenset(opaque), in_place_safe, frozenset(any_start), every_lane, frozenset(sets), meets, alone_since,
             groups, convert, gives, like, identities, observes, balanced, order, signature,
             inspect.getdoc(fn) or "", params, {p: k for k, p in enumerate(params)},
         )  # fmt: skip

@@ -155,6 +155,7 @@ class Rule:
         error: class of the error.
         source: page of the official documentation.
         finding: kind of the finding a broken rule is, where the instruction still has a meaning; "" for an error.
+        since: version of NKI from which on kernels are held to it; "" for all.
     """
 
     text: str
@@ -164,6 +165,7 @@ class Rule:
     error: type[InstructionError] = RuleBroken
     source: str = ""
     finding: str = ""
+    since: str = ""
 
 
 def rule(
@@ -173,9 +175,10 @@ def rule(
     error: type[InstructionError] = RuleBroken,
     source: str = "",
     finding: str = "",
+    since: str = "",
 ) -> Callable[[Callable[[Instruction, Target], bool]], Rule]:
     """Turn a predicate of (instruction, target) into a rule."""
-    return lambda holds: Rule(text, about, holds, help, error, source, finding)
+    return lambda holds: Rule(text, about, holds, help, error, source, finding, since)
 
 
 # -- what an instruction does along the axes of an operand: values of `Operand.along` ----------------------------

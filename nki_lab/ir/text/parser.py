@@ -56,6 +56,8 @@ def parse_kernel(
 class _Program(Builder):
     """A builder whose instructions come from no author's text."""
 
+    judged_by = None
+
     def stack(self, depth: int = 2) -> Stack:
         return ()
 

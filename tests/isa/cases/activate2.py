@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from nki_lab.isa.enums import reduce_cmd
+from nki_lab.targets.engines import GPSIMD, VECTOR
 from nki_lab.targets.spaces import PSUM
 from tests.isa.case import Case, empty, isa, nl, one_call, rounded, sample, tile
 
@@ -81,6 +82,12 @@ SLOPED = np.where(X64 > 0, X64, rounded(X64 * -0.75, "float32"))
 BY_ROW = np.where(X64 > 0, X64, X64 * V)
 
 CASES = [
+    activate("on GpSimd", X64 * V - W, imm0=tile(V), imm1=tile(W), op0=nl.multiply, op1=nl.subtract, engine=GPSIMD,
+             **NEAR),
+    activate("on GpSimd from PSUM", imm0=tile(V, space=PSUM), op0=nl.add, engine=GPSIMD, breaks="must not be in psum"),
+    activate("on GpSimd with a sum", reduce_op=nl.add, reduce_res=ONE, reduce_cmd=RESET_REDUCE, engine=GPSIMD,
+             breaks="has no accumulator"),
+    activate("on Vector", engine=VECTOR, breaks="`engine` must be nisa.engine.scalar or"),
     # The official example: gelu(2 x + 0.5).
     activate("gelu with scale and bias", [[gelu(z) for z in row] for row in 2 * X64 + 0.5], op=nl.gelu,
              imm0=2.0, imm1=0.5, op0=nl.multiply, op1=nl.add, **NEAR),

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from nki_lab.isa.enums import reduce_cmd
+from nki_lab.targets.engines import GPSIMD, VECTOR
 from nki_lab.targets.spaces import PSUM
 from tests.isa.case import Case, empty, isa, nl, rounded, sample, tile
 
@@ -34,7 +35,7 @@ def activate(
     """`bias`, `scale` and `reduce_res` may be tiles; `results` are expected contents of `reduce_res`."""
     given = {
         k: facts.pop(k)
-        for k in ("bias", "scale", "reduce_op", "reduce_cmd", "reduce_res")
+        for k in ("bias", "scale", "reduce_op", "reduce_cmd", "reduce_res", "engine")
         if k in facts
     }
     tiled = {k: v for k, v in given.items() if hasattr(v, "data") and hasattr(v, "space")}
@@ -155,6 +156,14 @@ ACTIVATION = [
     activate("NumPy reduction", nl.exp, reduce_op=np.add, reduce_cmd=RESET_REDUCE, breaks="must be None or nl.add"),
     activate("reduction left out", nl.exp, reduce_cmd=REDUCE, breaks="when `reduce_cmd` accumulates"),
     activate("command", nl.exp, reduce_op=nl.add, reduce_cmd=reduce_cmd.load_reduce, breaks="`reduce_cmd` must be"),
+    activate("on GpSimd", nl.exp, np.exp(X64 * 0.5 + S), bias=tile(S), scale=0.5, engine=GPSIMD, rtol=1e-5,
+             targets=("trn3",)),
+    activate("on GpSimd before v4", nl.exp, engine=GPSIMD, targets=("trn1", "trn2"), breaks="`engine` may be"),
+    activate("on GpSimd from PSUM", nl.exp, data=tile(X, space=PSUM), engine=GPSIMD, targets=("trn3",),
+             breaks="must not be in psum"),
+    activate("on GpSimd with a sum", nl.exp, reduce_op=nl.add, reduce_cmd=RESET_REDUCE, engine=GPSIMD,
+             targets=("trn3",), breaks="has no accumulator"),
+    activate("on Vector", nl.exp, engine=VECTOR, breaks="`engine` must be nisa.engine.scalar or"),
     activate("command no member", nl.exp, reduce_op=nl.add, reduce_cmd=9, breaks="`reduce_cmd` must be"),
 ]  # fmt: skip
 
@@ -172,15 +181,8 @@ ACTIVATION_REDUCE = [
          results=(X64 * S).sum(axis=1, keepdims=True), scale=tile(S), reduce_op=nl.add, reduce_res=RES,
          rtol=2.0**-8, atol=1e-5),
     both("twice gives the same", nl.copy, X, results=SUM, reduce_op=nl.add, reduce_res=RES, calls=2, **NEAR),
-    *(
-        both(f"{n} of results", nl.copy, X, results=e, reduce_op=getattr(nl, n), reduce_res=RES, targets=LATER)
-        for n, e in {
-            "maximum": X.max(axis=1, keepdims=True), "minimum": X.min(axis=1, keepdims=True),
-            "max": X.max(axis=1, keepdims=True), "min": X.min(axis=1, keepdims=True),
-        }.items()
-    ),
-    both("product of results", nl.square, X64**2, results=(X64**2).prod(axis=1, keepdims=True),
-         reduce_op=nl.multiply, reduce_res=RES, targets=LATER, rtol=1e-5),
+    both("maximum of results", nl.copy, reduce_op=nl.maximum, reduce_res=RES, targets=LATER,
+         breaks="`reduce_op` must be nl.add from NKI 0.7 on"),
     Case(
         "activation_reduce", "shares the accumulator with activation",
         {"dst": empty(X.shape), "data": tile(X), "reduce_res": empty((128, 1))},

@@ -82,6 +82,8 @@ LESS_V = rounded(X64 - V64, "float32").astype(float)
 LARGER = np.where(abs(X64) > 0.5, X64, 0.5)
 
 REDUCED = [
+    reduced("four free axes", dst=empty((128, 30)), data=tile(X.reshape(128, 2, 3, 5, 1)),
+            breaks="at most 3 free axes from NKI 0.7 on"),
     reduced("sum", X64 / 2, column(X64.sum(axis=1)) / 2, **NEAR),
     reduced("product", X64 + 1.5, column((X64 + 1.5).prod(axis=1)), op0=nl.add, operand0=1.5, reduce_op=nl.multiply,
             rtol=1e-4, atol=1e-6),
