@@ -82,8 +82,13 @@ def busy(run):
 busy(copies_result)
 
 # %% [markdown] id="choice-after"
-# In float32 none is far ahead: each processes one element per cycle in every partition. They differ in clock rate,
-# and in the time until a result is there. All three can work at the same time, and that is the real gain.
+# In float32 none is far ahead: each processes one element per cycle in every partition. What differs is the clock
+# rate, and a fixed time that each instruction takes before and after its elements.
+#
+# **This does not make GpSimd the engine for copies.** Its fixed time is the shortest in the model, but it has no fast
+# mode (you will see one in 12.1), it cannot reach PSUM, and it waits while Vector uses its fast mode, because both
+# need the same bus. Index patterns and exact integers need GpSimd, so keep it free for them. What you should take from
+# the table is that all three can work at the same time: that is the real gain.
 
 # %% [markdown] id="fastest-text"
 # ## Your turn: 12.1 The fastest copy

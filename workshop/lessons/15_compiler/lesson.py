@@ -269,12 +269,28 @@ def waves(x):
 answer("15.6", ..., waves_result)
 
 # %% [markdown] id="order-after"
-# Loading late gains nothing: transfers and engines work at the same time. And functions of the same table are grouped
-# where possible (notebook 12). The timeline shows the result; it is the same program, seen over time.
+# Loading late gains nothing: transfers and engines work at the same time, so the four loads come first. Now look at
+# the functions. The `exp` of parts 1, 2 and 3 stand together, and so do their `tanh`: the functions of one table are
+# grouped (notebook 12). Part 0 is the exception. While Scalar would have to wait for the next load, the scheduler
+# lets it do the `tanh` of part 0.
+#
+# **Predict.** `exp` and `tanh` need different tables. How many times will Scalar load a table?
 
 # %% id="order-lines"
 instructions = [line for line in waves_result.ir["schedule"].splitlines() if "(dst=" in line]
 print("\n".join(line.partition("  //")[0].strip() for line in instructions))
+
+# %% id="order-tables"
+opcodes = list(waves_result.profile.table("Instruction")["opcode"])
+tables = opcodes.count("ACT_TABLE_LOAD")
+
+assert tables == 4, "exp, then tanh for part 0; exp, then tanh for the others"
+print(f"{tables} loads of a table for {opcodes.count('ACTIVATE')} functions")
+
+# %% [markdown] id="order-timeline-text"
+# Four loads for two tables: going back to `exp` after the first `tanh` costs two more. No pass tries every order, so
+# the program is good and not always the best. The timeline shows the same program over time. The four loads of a
+# table are the long events on Scalar's lane.
 
 # %% id="order-timeline"
 # %nki --run "waves(x[:128])" --show timeline
