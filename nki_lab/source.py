@@ -268,6 +268,12 @@ def _argument(call: ast.Call, name: str, position: int) -> ast.expr | None:
     return call.args[position]
 
 
+def place_text(location: str) -> str:
+    """Return a place of a profile, such as "add.py:42", as errors and views write it: "add.py, line 42"."""
+    file, colon, line = location.rpartition(":")
+    return f"{file}, line {line}" if colon and line.isdigit() else location
+
+
 def printable(text: str, keep: str = "") -> str:
     """Return a text as one line that no terminal obeys and no table breaks at.
 

@@ -15,6 +15,7 @@ from nki_lab.isa.operators import OPS
 from nki_lab.profiler.analyses.report import psum_peak_banks, sbuf_peak_bytes
 from nki_lab.runtime import Result
 from nki_lab.source import Span
+from nki_lab.targets.engines import ENGINE_LABELS
 from nki_lab.targets.spaces import SBUF
 
 _ADD = OPS["add"]
@@ -60,7 +61,7 @@ def _numbers(limits: Limits, result: Result) -> Iterator[tuple[str, int, int, st
             if most
             else "this exercise leaves that engine out: can another one do it?"
         )
-        yield f"instructions of {engine.title()}", count, most, help
+        yield f"instructions of {ENGINE_LABELS[engine]}", count, most, help
     if limits.transfers is not None:
         count = int(summary.get("dma_transfer_count", 0))
         yield "DMA transfers", count, limits.transfers, "is something loaded twice, or in pieces?"

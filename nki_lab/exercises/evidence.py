@@ -5,6 +5,7 @@ from __future__ import annotations
 from nki_lab.profiler.metrics import bound_by
 from nki_lab.profiler.profile import Profile
 from nki_lab.runtime import Result
+from nki_lab.targets.engines import ENGINE_LABELS
 
 #: Answers of `bottleneck`.
 BOTTLENECKS = {
@@ -33,7 +34,7 @@ def busy_shares(run: Result | Profile) -> str:
     summary = profile_of_run(run).summary
     shares = {"DMA": summary.get("dma_active_time_percent", 0.0)}
     for engine in ("tensor", "vector", "scalar", "gpsimd"):
-        shares[engine.title()] = summary.get(f"{engine}_engine_active_time_percent", 0.0)
+        shares[ENGINE_LABELS[engine]] = summary.get(f"{engine}_engine_active_time_percent", 0.0)
     first, second, *_ = sorted(shares, key=lambda name: -shares[name])
     return f"{first} is busy {shares[first]:.0%} of the time, {second} {shares[second]:.0%}"
 

@@ -174,6 +174,26 @@ floating-point operations per byte of HBM; where it is below the chip's balance,
         ("tensor_ghz", "hbm_bytes_per_ns_per_chip", "dma_bytes_per_ns"),
     ),
     Term(
+        ("sbuf peak", "peak in time", "peak in program order"),
+        """\
+The most bytes of one partition that tiles hold together. In program order, as the memory view counts,
+one instruction follows the other, and a tile lasts from its first to its last instruction. In time, as the
+report and vary count, loads run ahead of the instructions that wait for them, so that more tiles are
+in use together. Both are less than the highest address, which says how far tiles are spread.""",
+        f"{_ARCH}:588",
+        ("sbuf_bytes_per_partition", "sbuf_reserved_bytes_per_partition"),
+    ),
+    Term(
+        ("balance", "ridge point"),
+        """\
+The floating-point operations per byte of HBM at which products and bytes take equally long on one core:
+the bfloat16 peak divided by the core's share of HBM's rate, or by the rate of its DMA engines where that is
+less. The report and `--analyse roofline` print it. Neuron Explorer's peak_flops_bandwidth_ratio, in the
+Summary of a profile, divides by the rate of a whole stack, which the cores beside it share.""",
+        "tools/neuron-explorer/profile-schema-reference.rst",
+        ("tensor_ghz", "hbm_bytes_per_ns_per_chip", "dma_bytes_per_ns"),
+    ),
+    Term(
         ("rank", "replica group", "collective"),
         """\
 One of several devices' logical cores that run the same kernel on their own data. A replica group,

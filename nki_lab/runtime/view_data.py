@@ -63,6 +63,7 @@ def make_view_data(
         stages=tuple(program.stages(compiled.stages)),
         tensors=Made(len(kernel.storages), program.tensor),
         slices=program.slices,
+        make_names=lambda: [i.definition.name for i in kernel.instructions],
         make_lines=program.line_numbers,
         findings=tuple(map(program.remark, findings)),
         make_steps=make_steps,

@@ -30,3 +30,12 @@ VECTOR = Engine.vector
 SYNC = Engine.sync
 #: Engines that compute on tiles.
 COMPUTE = frozenset((TENSOR, SCALAR, GPSIMD, VECTOR))
+#: Name in a profile -> how texts and views write it, as the pages of NKI do.
+ENGINE_LABELS = {
+    "dma": "DMA",
+    "sync": "Sync",
+    "tensor": "Tensor",
+    "vector": "Vector",
+    "scalar": "Scalar",
+    "gpsimd": "GpSimd",
+}

@@ -462,6 +462,7 @@ class ViewData:
         stages: the program after each pass, the traced program first.
         tensors: every tensor of the program.
         slices: the parts of a tensor that instructions touch, by the tensor's number.
+        make_names: gives `names`; None where `operations` are few enough to be asked.
         make_lines: gives `lines`; None where they are known from the profile only.
         findings: what the author should know.
         make_steps: gives `steps`.
@@ -481,6 +482,7 @@ class ViewData:
     stages: Sequence[ProgramStage] = field(default=(), repr=False)
     tensors: Sequence[Tensor] = field(default=(), repr=False)
     slices: Callable[[int], Sequence[Slice]] = field(default=lambda number: (), repr=False)
+    make_names: Callable[[], Sequence[str]] | None = field(default=None, repr=False)
     make_lines: Callable[[], tuple[np.ndarray, Sequence[Place]]] | None = field(
         default=None, repr=False
     )
@@ -498,6 +500,11 @@ class ViewData:
     make_listings: Callable[[], Sequence[Listing]] = field(default=lambda: (), repr=False)
     find_products: Callable[[], np.ndarray] | None = field(default=None, repr=False)
     make_variants: Callable[[], Variants] | None = field(default=None, repr=False)
+
+    @cached_property
+    def names(self) -> Sequence[str]:
+        """The name of every operation, as a kernel writes it."""
+        return self.make_names() if self.make_names else [o.name for o in self.operations]
 
     @cached_property
     def listings(self) -> Sequence[Listing]:

@@ -1,14 +1,17 @@
 """The colours of the views, in light and dark.
 
-One table for pictures and live views. Every colour stands out from the background by at least 3:1
-and carries the text colour of its theme at 4.5:1 (WCAG 2.2, 1.4.3 and 1.4.11). An engine is
-always named beside its colour. Any two differ for colour-blind eyes as well (tests/widgets/test_theme.py).
+One table for pictures and live views. Every colour of a surface stands out from the background by at least 3:1 and
+carries the text colour of its theme at 4.5:1; text has at least 7:1 (WCAG 2.2, 1.4.3, 1.4.6 and 1.4.11). Colours of
+engines, and colours of lines, tiles and slices, differ from each other and from those of the other kind for every eye
+(tests/widgets/test_theme.py says by how much). An engine is always named beside its colour.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+
+from nki_lab.targets.engines import ENGINE_LABELS
 
 
 @dataclass(frozen=True)
@@ -22,50 +25,29 @@ class Colour:
 #: Background and text of pictures and of fallbacks; live views take JupyterLab's own.
 PAPER = Colour("#ffffff", "#111111")
 INK = Colour("#1f2328", "#e6e6e6")
-FAINT = Colour("#6a737d", "#9aa4af")
+FAINT = Colour("#4b545d", "#b3bbc4")
 RULE = Colour("#d8dee4", "#3a4149")
 #: Text on a coloured surface.
 ON_FILL = Colour("#ffffff", "#111111")
 
 #: Engine, as the profile names it -> its colour.
 ENGINE_COLOURS = {
-    "dma": Colour("#9a6700", "#f2cc3a"),
-    "sync": Colour("#5f6b7c", "#77859a"),
-    "tensor": Colour("#1557d6", "#8fbcff"),
-    "vector": Colour("#8a2e0b", "#f0622f"),
-    "scalar": Colour("#14804f", "#3fdc8c"),
-    "gpsimd": Colour("#7d2a9e", "#c25cf0"),
-}
-#: The same for what does not know on which theme it is shown: stands out from both.
-ENGINE_ON_ANY = {
-    "dma": "#b07d10",
-    "sync": "#77859a",
-    "tensor": "#4a7fe8",
-    "vector": "#d4552b",
-    "scalar": "#22945c",
-    "gpsimd": "#a957cf",
-}
-INK_ON_ANY = "#767676"
-#: How a timeline and a report call each engine.
-ENGINE_LABELS = {
-    "dma": "DMA",
-    "sync": "Sync",
-    "tensor": "Tensor",
-    "vector": "Vector",
-    "scalar": "Scalar",
-    "gpsimd": "GpSimd",
+    "dma": Colour("#754f00", "#ffbd0b"),
+    "sync": Colour("#646c6f", "#6c7e97"),
+    "tensor": Colour("#0847ff", "#a9b6fe"),
+    "vector": Colour("#6b1800", "#fe6a2c"),
+    "scalar": Colour("#075837", "#0fffae"),
+    "gpsimd": Colour("#ab55a2", "#d835ff"),
 }
 
 #: Colours of things of one kind (source lines, tiles, slices), used in turn.
 SERIES = (
-    Colour("#1557d6", "#75b1f5"),
-    Colour("#8a2e0b", "#f0622f"),
-    Colour("#14804f", "#3fdc8c"),
-    Colour("#6a23a8", "#c25cf0"),
-    Colour("#7f7000", "#f0d63a"),
-    Colour("#b8186f", "#f5478f"),
-    Colour("#0f7d98", "#63dcea"),
-    Colour("#57402f", "#b07c55"),
+    Colour("#1a18d4", "#418bc8"),
+    Colour("#a70446", "#eb3529"),
+    Colour("#1d872e", "#16a859"),
+    Colour("#6b53bf", "#ab93ff"),
+    Colour("#ce2268", "#edf800"),
+    Colour("#571b80", "#7ac45f"),
 )
 #: A limit that is drawn as a line, and what lies past it.
 LIMIT = Colour("#b00020", "#ff7b8b")

@@ -36,10 +36,10 @@ def test_differences_by_hand() -> None:
         "gpsimd": (0, 0), "sync": (50, 50), "dma": (2300, 2300),
     }  # fmt: skip
     assert found.lines == (
-        Difference("add.py:12 -> add.py:13", 400, 900, 1, 1),  # both copy, in no loop
-        Difference("cell:4", 1100, 1100, 1, 1),
-        Difference("cell:3", 850, 850, 1, 1),
-        Difference("cell:5", 500, 500, 2, 2),
+        Difference("add.py, line 12 -> add.py, line 13", 400, 900, 1, 1),  # both copy, in no loop
+        Difference("cell, line 4", 1100, 1100, 1, 1),
+        Difference("cell, line 3", 850, 850, 1, 1),
+        Difference("cell, line 5", 500, 500, 2, 2),
     )
     assert found.opcodes[:3] == (
         Difference("TENSOR_TENSOR", 1100, 0, 1, 0),

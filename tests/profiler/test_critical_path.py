@@ -39,7 +39,7 @@ def test_stalls_of_the_example_by_hand() -> None:
         Stall("vector", "add.py:12", "unknown", "vector", "COPY", "cell:5", 1, 100),
     )
     assert found.of("vector").wait_ns == 1100
-    assert found[1].sentence == "DMA queue qSyncStatic0 x at cell:3"
+    assert found[1].sentence == "DMA queue qSyncStatic0 x at cell, line 3"
 
 
 def test_texts_of_the_example(golden) -> None:

@@ -144,7 +144,7 @@ def test_time_per_source_line() -> None:
         LineTime("add.py:12", 1, 400, 0, 100, 0),
     ]
     text = str(by_line(profile())).splitlines()
-    assert text[2].split() == ["cell:3", "0.050", "0.800", "0.000", "8,000", "1"]
+    assert text[2].split() == ["cell,", "line", "3", "0.050", "0.800", "0.000", "8,000", "1"]
     assert len(text) == 5
 
 

@@ -25,6 +25,7 @@ from nki_lab.profiler.packets import Deals
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import ENGINES
 from nki_lab.profiler.schema import TABLES as TABLES_OF_SCHEMA
+from nki_lab.source import place_text
 from nki_lab.targets import TRN2
 from nki_lab.views.display import display
 from nki_lab.views.run import ViewData
@@ -223,7 +224,7 @@ def test_spans_that_divide_a_run_add_up_to_it(seed: int):
     for part in parts:
         costs = {cost.place.label: cost for cost in line_costs(ViewData("part", part))}
         for line in by_line(part):
-            cost = costs[line.place]
+            cost = costs[place_text(line.place)]
             assert (cost.transfer_ns, cost.bytes) == (line.transfer_ns, line.moved_bytes)
     # A span of a span is the same as the span.
     first, last = ends[0], ends[-2]

@@ -13,14 +13,14 @@ from tests.views.runs import added, by_hand
 
 def test_costs_of_a_profile_alone_are_those_of_its_rows() -> None:
     found = {cost.place.label: cost for cost in line_costs(ViewData("x", example.profile()))}
-    assert set(found) == {"cell:3", "cell:4", "cell:5", "add.py:12"}
-    line = found["cell:5"]  # two copies, of 200 and 300 ns
+    assert set(found) == {"cell, line 3", "cell, line 4", "cell, line 5", "add.py, line 12"}
+    line = found["cell, line 5"]  # two copies, of 200 and 300 ns
     assert (line.executed, line.engine_ns, line.place.line) == (2, {"vector": 500}, 5)
     # The trigger of line 3 issued the first transfer only.
-    trigger = found["cell:3"]
+    trigger = found["cell, line 3"]
     assert (trigger.engine_ns, trigger.transfer_ns, trigger.bytes) == ({"sync": 50}, 800, 8000)
-    assert found["cell:4"].wait_ns == 1000
-    assert found["add.py:12"].wait_ns == 100
+    assert found["cell, line 4"].wait_ns == 1000
+    assert found["add.py, line 12"].wait_ns == 100
 
 
 def test_costs_of_a_run_add_up_to_its_profile() -> None:

@@ -87,17 +87,17 @@ def test_the_text_says_how_high_addresses_go_and_why() -> None:
     meta, _ = unpack(memory_map(data))
     facts = meta["memories"]["sbuf"]
     assert (facts["peak"], facts["end"]) == (3 * 1200, 6 * 1200)
-    *table, most, free, why = view_text(data, "memory").splitlines()
+    *table, most, free, why, in_time = view_text(data, "memory").splitlines()
     usable = facts["usable"]
     assert most == (
-        f"sbuf: at most 3,600 of {usable:,} bytes per partition in use (1.7%), at instruction {facts['peak_at']};"
+        f"sbuf: at most 3,600 of {usable:,} bytes per partition in program order (1.7%), at instruction {facts['peak_at']};"
         " the highest byte used is 7,199"
     )
     assert free.endswith("; no tiles overlap") and f"{usable - 3600:,} bytes are free" in free
-    assert why == meta["note"]
+    assert f"{why}; {in_time}" == meta["note"]
     assert len(table) == 1 + 6
     cut = view_text(data, "memory", lines=6).splitlines()
-    assert len(cut) == 6 and cut[-3:] == [most, free, why]
+    assert len(cut) == 6 and cut[-4:] == [most, free, why, in_time]
 
 
 def test_uses_of_a_tile_are_those_of_the_program() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nki_lab.profiler.text_table import ANSWER_LINES, cut
-from nki_lab.source import text_of
+from nki_lab.source import place_text, text_of
 
 #: Category of advice in the table Warning.
 CATEGORY = "advice"
@@ -52,7 +52,7 @@ class Advice:
         return f"saves {most}{self.gain_ns / 1000:,.3f} us, {100 * self.gain_share:.1f} %{why}"
 
     def __str__(self) -> str:
-        shown = ", ".join(self.places[:_PLACES_SHOWN])
+        shown = ", ".join(map(place_text, self.places[:_PLACES_SHOWN]))
         more = ", ..." if len(self.places) > _PLACES_SHOWN else ""
         place = f"{shown}{more}: " if shown else ""
         return f"{self.rule} ({self.gain}): {place}{self.message}{HELP}{self.help}."

@@ -17,7 +17,7 @@ from nki_lab.profiler.analyses.loops import loop_values
 from nki_lab.profiler.analyses.source_lines import by_line
 from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.schema import ENGINES
-from nki_lab.source import text_of
+from nki_lab.source import place_text, text_of
 
 _SHOWN = 8
 
@@ -143,7 +143,7 @@ def compare_profiles(
     runs = (first, second)
 
     def named(run: int, place: str) -> str:
-        return (text_of(run, place) if text_of else "") or place
+        return (text_of(run, place) if text_of else "") or place_text(place)
 
     lines = [
         _summed((named(n, line.place), line.engine_ns + line.transfer_ns, line.instructions) for line in by_line(p))

@@ -14,7 +14,7 @@ from itertools import groupby
 
 from nki_lab.profiler.analyses.waits import REASONS, Waits, waits
 from nki_lab.profiler.data import ProfileData
-from nki_lab.source import text_of
+from nki_lab.source import place_text, text_of
 
 _PARTS_SHOWN = 12
 _STEPS_SHOWN = 14
@@ -113,7 +113,7 @@ class CriticalPath:
         for p in parts[:_PARTS_SHOWN]:
             share = (p.span_ns + p.gap_ns) / self.total_ns if self.total_ns else 0.0
             yield _ROW.format(
-                p.lane, p.what[:22], p.place, f"{p.count:,}", _us(p.span_ns), _us(p.gap_ns),
+                p.lane, p.what[:22], place_text(p.place), f"{p.count:,}", _us(p.span_ns), _us(p.gap_ns),
                 f"{100 * share:.1f} %",
             )  # fmt: skip
         if len(parts) > _PARTS_SHOWN:
@@ -133,7 +133,7 @@ class CriticalPath:
             times = f" x{len(steps):,}" if len(steps) > 1 else ""
             yield (
                 f"  at {_us(steps[-1].start_ns)} us {lane} {what}{times}"
-                f"{f' ({place})' if place else ''}, {SENTENCES[reason]}"
+                f"{f' ({place_text(place)})' if place else ''}, {SENTENCES[reason]}"
             )
         if shown < len(self.steps):
             yield f"  ... {len(self.steps) - shown:,} steps before"

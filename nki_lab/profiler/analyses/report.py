@@ -15,21 +15,15 @@ import numpy as np
 from nki_lab.profiler.analyses.advice import CATEGORY as ADVICE
 from nki_lab.profiler.analyses.advice import listed
 from nki_lab.profiler.analyses.cores import of_core
+from nki_lab.profiler.analyses.roofline import balance
 from nki_lab.profiler.analyses.source_lines import ENGINE_SUM, by_line
 from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.metrics import bound_by
 from nki_lab.profiler.schema import ENGINES, TABLES
 from nki_lab.progress import doing
-from nki_lab.source import text_of
+from nki_lab.source import place_text, text_of
+from nki_lab.targets.engines import ENGINE_LABELS
 
-_TITLES = {
-    "tensor": "Tensor",
-    "vector": "Vector",
-    "scalar": "Scalar",
-    "gpsimd": "GpSimd",
-    "sync": "Sync",
-    "dma": "DMA",
-}
 _ROW = "{:<10}{:>14}{:>9}{:>15}{:>14}"
 _UNKNOWN = "-"
 
@@ -71,7 +65,9 @@ class ReportParts:
         lines = ["", row.format("line", ENGINE_SUM, "DMA us", "instructions")]
         for line in self._by_line[:shown]:
             times = (f"{ns / 1000:,.3f}" for ns in (line.engine_ns, line.transfer_ns))
-            lines.append(row.format(line.place, *times, f"{line.instructions:,}").rstrip())
+            lines.append(
+                row.format(place_text(line.place), *times, f"{line.instructions:,}").rstrip()
+            )
         more = len(self._by_line) - shown
         return [*lines, f"... {more} more lines"] if more > 0 else lines
 
@@ -103,13 +99,13 @@ def badge(profile: ProfileData) -> str:
 def bound_sentence(profile: ProfileData) -> str:
     """Say in one sentence what holds the run back: the busiest, and what is about as busy."""
     bound = bound_by(profile)
-    name = _TITLES[bound.resource]
+    name = ENGINE_LABELS[bound.resource]
     if bound.share == 0.0:
         return "nothing ran"
     if not bound.is_bound:
         busiest = f"{name} with {_percent(bound.share)}"
         return f"latency: nothing is busy half of the time; the busiest is {busiest}"
-    names = _and([_TITLES[busy] for busy in bound.busiest])
+    names = _and([ENGINE_LABELS[busy] for busy in bound.busiest])
     if len(bound.busiest) > 2:  # with every share it would be no line
         return f"{names}: busy at least {_percent(min(bound.busiest.values()))} of the time"
     text = (
@@ -133,7 +129,9 @@ def bound_words(profile: ProfileData) -> str:
         return "nothing ran"
     if not bound.is_bound:
         return f"latency {_percent(bound.share)}"
-    return ", ".join(f"{_TITLES[name]} {_percent(share)}" for name, share in bound.busiest.items())
+    return ", ".join(
+        f"{ENGINE_LABELS[name]} {_percent(share)}" for name, share in bound.busiest.items()
+    )
 
 
 def _heading(profile: ProfileData) -> str:
@@ -180,7 +178,7 @@ def _engines(profile: ProfileData) -> list[str]:
             wait_ns = int(waits_ns[engine.equal_to(name)].sum()) / len(profile.cores)
         lines.append(
             _ROW.format(
-                _TITLES[name],
+                ENGINE_LABELS[name],
                 _UNKNOWN if active is None else f"{active * 1e6:,.3f}",
                 _UNKNOWN if share is None else _percent(share),
                 _UNKNOWN if count is None else f"{count:,}",
@@ -213,7 +211,7 @@ def _rates(profile: ProfileData) -> list[str]:
             f"Tensor       {flops / 1e9:,.3f} GFLOP"
             + _note(summary, "mfu_estimated_percent", ", {} of the bf16 peak (MFU)", _percent)
             + _note(summary, "mm_arithmetic_intensity", "; {} FLOP/byte", "{:.1f}".format)
-            + _note(summary, "peak_flops_bandwidth_ratio", ", stack balance {}", "{:.0f}".format)
+            + f", balance {balance(profile.target):.1f}"
         )
     return lines
 
@@ -246,9 +244,9 @@ def _memories(profile: ProfileData) -> list[str]:
     sbuf, psum = sbuf_peak_bytes(profile), psum_peak_banks(profile)
     if sbuf is not None:
         usable = target.sbuf_usable_bytes_per_partition
-        lines.append(f"SBUF peak    {_size(sbuf)} of {_size(usable)} usable per partition")
+        lines.append(f"SBUF peak    {sbuf:,} of {usable:,} bytes per partition, in time")
     if psum is not None:
-        lines.append(f"PSUM peak    {psum} of {target.psum_banks} banks")
+        lines.append(f"PSUM peak    {psum} of {target.psum_banks} banks, in time")
     return lines
 
 

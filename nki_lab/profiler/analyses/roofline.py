@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from nki_lab.profiler.data import ProfileData
 from nki_lab.source import text_of
+from nki_lab.targets import Target
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Roofline:
         flops: operations of the Tensor engine; `adjusted_flops` counts each as the bfloat16 ones it takes the time of.
         hbm_bytes: bytes read from and written to device memory.
         intensity: `flops` per byte, None where no byte moved.
-        balance: FLOP per byte above which the Tensor engine (bfloat16) and not memory is the roof.
+        balance: FLOP per byte above which the Tensor engine (bfloat16) and not memory is the roof; see `balance`.
         roofs: every limit, the one that binds first.
     """
 
@@ -104,6 +105,16 @@ class Roofline:
     __repr__ = __str__
 
 
+def balance(target: Target) -> float:
+    """Return the FLOP per byte above which the Tensor engine (bfloat16), not memory, is the roof of one core.
+
+    Neuron Explorer's `peak_flops_bandwidth_ratio` divides by the rate of a whole stack of HBM instead, which the cores
+    beside it share.
+    """
+    memory = min(target.dma_bytes_per_ns_all_engines, target.hbm_bytes_per_ns)
+    return target.tensor_peak_flops_per_ns / memory
+
+
 def roofline(profile: ProfileData) -> Roofline:
     """Return the least time of the same work by each limit of the chip.
 
@@ -128,6 +139,6 @@ def roofline(profile: ProfileData) -> Roofline:
         adjusted_flops=adjusted,
         hbm_bytes=hbm,
         intensity=flops / hbm if hbm else None,
-        balance=peak / min(dma, target.hbm_bytes_per_ns),
+        balance=balance(target),
         roofs=tuple(sorted(roofs, key=lambda roof: -roof.least_ns)),
     )

@@ -11,7 +11,7 @@ import numpy as np
 from nki_lab.profiler.columns import Strings
 from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.schema import FLOW_ENDS, TRANSFERS
-from nki_lab.source import text_of
+from nki_lab.source import place_text, text_of
 
 #: Heading of the time of a line on all engines: where they work at the same time, each counts.
 ENGINE_SUM = "engine sum us"
@@ -50,7 +50,7 @@ class LineTimes(list[LineTime]):
             times = (line.engine_ns, line.transfer_ns, line.wait_ns)
             shown = [f"{ns / 1000:,.3f}" for ns in times]
             counts = f"{line.moved_bytes:,}", f"{line.instructions:,}"
-            lines.append(row.format(line.place, *shown, *counts))
+            lines.append(row.format(place_text(line.place), *shown, *counts))
         if len(self) > _SHOWN:
             lines.append(f"... {len(self) - _SHOWN} more")
         return text_of(lines)

@@ -10,7 +10,7 @@ from nki_lab.profiler.analyses.waits import REASONS, Waits, waits
 from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.schema import ENGINES
 from nki_lab.profiler.text_table import ANSWER_LINES, cut
-from nki_lab.source import text_of
+from nki_lab.source import place_text, text_of
 
 _SHOWN_PER_LANE = 5
 #: Everything that tells stalls apart.
@@ -43,7 +43,7 @@ class Stall:
     @property
     def sentence(self) -> str:
         """What was waited for, in words: "semaphore of vector, TENSOR_COPY at add.py:12"."""
-        at = f" at {self.on_place}" if self.on_place else ""
+        at = f" at {place_text(self.on_place)}" if self.on_place else ""
         if self.reason == "semaphore" and self.on == self.lane:
             return f"the result of its own {self.on_what}{at}"
         source = " ".join(part for part in (self.on, self.on_what) if part)
@@ -86,7 +86,7 @@ class Stalls(tuple[Stall, ...]):
             of_lane = self.of(lane)
             lines.append(f"{lane:<10}{of_lane.wait_ns / 1000:>12,.3f}")
             for stall in of_lane[:_SHOWN_PER_LANE]:
-                at = f"{stall.place}: " if stall.place else ""
+                at = f"{place_text(stall.place)}: " if stall.place else ""
                 times = f" ({stall.count:,} times)" if stall.count > 1 else ""
                 lines.append(f"{stall.wait_ns / 1000:>22,.3f}  {at}{stall.sentence}{times}")
             if len(of_lane) > _SHOWN_PER_LANE:

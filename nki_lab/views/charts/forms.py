@@ -19,7 +19,7 @@ from nki_lab.widgets.picture import (
     named,
 )
 from nki_lab.widgets.static_page import picture_html
-from nki_lab.widgets.theme import ENGINE_COLOURS, ENGINE_ON_ANY, INK, INK_ON_ANY, Colour
+from nki_lab.widgets.theme import ENGINE_COLOURS, INK, PAPER, RULE, Colour
 
 PLOTLY = "application/vnd.plotly.v1+json"
 # Characters of a chart's text that stand for its picture.
@@ -27,7 +27,7 @@ _WORDS_LENGTH = 400
 #: Letters in a line of a picture.
 ROOM = (WIDTH - 2 * MARGIN) // LETTER
 #: Of an axis of a plotly figure.
-GRID = "rgba(128,128,128,0.3)"
+GRID = RULE.light
 
 
 class ChartForms(ABC):
@@ -78,13 +78,13 @@ class ChartForms(ABC):
 
 
 def plotly_layout(title: str, height: int) -> dict[str, Any]:
-    """Return what the layouts of all figures have in common: they take the colours of the page."""
+    """Return what the layouts of all figures have in common: the ground and the text of a light page."""
     return {
         "template": "none",
         "title": {"text": html.escape(title, quote=False), "font": {"size": 14}},
-        "font": {"color": INK_ON_ANY},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"color": INK.light},
+        "paper_bgcolor": PAPER.light,
+        "plot_bgcolor": PAPER.light,
         "height": height,
     }
 
@@ -92,11 +92,6 @@ def plotly_layout(title: str, height: int) -> dict[str, Any]:
 def colour_of(engine: str) -> Colour:
     """Return the colour of an engine in a picture; "" is that of text."""
     return ENGINE_COLOURS.get(engine, INK)
-
-
-def colour_on_any(engine: str) -> str:
-    """Return the colour of an engine on a page of any theme; "" is that of text."""
-    return ENGINE_ON_ANY.get(engine, INK_ON_ANY)
 
 
 def draw_title(picture: Paper, top: float, title: str) -> float:

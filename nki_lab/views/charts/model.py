@@ -27,7 +27,6 @@ from nki_lab.views.charts.forms import (
     GRID,
     ChartForms,
     colour_of,
-    colour_on_any,
     draw_title,
     plotly_layout,
 )
@@ -36,7 +35,7 @@ from nki_lab.views.head import MARGIN
 from nki_lab.views.report.model import engine_rows, size_text
 from nki_lab.views.run import ViewData
 from nki_lab.widgets.picture import LETTER, TEXT_HEIGHT, WIDTH, Paper
-from nki_lab.widgets.theme import ENGINE_LABELS, INK_ON_ANY
+from nki_lab.widgets.theme import ENGINE_LABELS, INK
 
 _BAR_LETTERS = 40
 #: Points of a chart, and lines of its text.
@@ -71,12 +70,12 @@ class Chart(ChartForms):
             x=self.values,
             y=self.labels,
             orientation="h",
-            marker={"color": [colour_on_any(engine) for engine in self.engines]},
+            marker={"color": [colour_of(engine).light for engine in self.engines]},
             text=self.notes,
             textposition="auto",
             hovertemplate="%{y}: %{text}<extra></extra>",
         )
-        axis = {"gridcolor": GRID, "zerolinecolor": INK_ON_ANY}
+        axis = {"gridcolor": GRID, "zerolinecolor": INK.light}
         layout = plotly_layout(self.title, 110 + 30 * len(self.labels)) | {
             "margin": {"l": 110, "r": 20, "t": 40, "b": 40},
             "xaxis": {"title": {"text": self.unit}, **axis},

@@ -14,7 +14,6 @@ from nki_lab.views.charts.forms import (
     ROOM,
     ChartForms,
     colour_of,
-    colour_on_any,
     draw_title,
     plotly_layout,
 )
@@ -97,7 +96,7 @@ class ScatterChart(ChartForms):
         traces = [
             go.Scatter(
                 x=line.x, y=line.y, mode="lines", name=html.escape(line.name, quote=False),
-                line={"color": colour_on_any(line.engine), "width": 2}, hoverinfo="name",
+                line={"color": colour_of(line.engine).light, "width": 2}, hoverinfo="name",
             )
             for line in self.lines
         ]  # fmt: skip
@@ -107,8 +106,8 @@ class ScatterChart(ChartForms):
                 y=points.y,
                 mode="lines+markers" if points.joined else "markers",
                 name=html.escape(points.name, quote=False),
-                marker={"color": colour_on_any(points.engine), "size": list(points.sizes)},
-                line={"color": colour_on_any(points.engine), "width": 1, "dash": "dot"},
+                marker={"color": colour_of(points.engine).light, "size": list(points.sizes)},
+                line={"color": colour_of(points.engine).light, "width": 1, "dash": "dot"},
                 text=[html.escape(text, quote=False) for text in points.texts],
                 hovertemplate="%{text}<extra></extra>",
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nki_lab.profiler.analyses.advice import CATEGORY, HELP, Advice
+from nki_lab.source import place_text
 from nki_lab.views.run import Place, ViewData
 
 #: Findings, pieces of advice and rows about the numbers that are sent to the browser.
@@ -53,13 +54,16 @@ def about_the_numbers(data: ViewData) -> list[tuple[str, str]]:
 
 
 def _lines(data: ViewData) -> dict[str, Place]:
-    """Return the author's lines by their name in the profile; the first of several cells' lines of one number."""
+    """Return the author's lines by their label; the first of several cells' lines of one number."""
     lines: dict[str, Place] = {}
     for place in data.lines[1] if data.lines is not None else ():
-        lines.setdefault(place.label.replace(", line ", ":"), place)
+        lines.setdefault(place.label, place)
     return lines
 
 
 def _advised(advice: Advice, lines: dict[str, Place]) -> Advised:
-    places = tuple(lines.get(text, Place(text, text, "")) for text in advice.places)
+    places = tuple(
+        lines.get(place_text(text), Place(place_text(text), place_text(text), ""))
+        for text in advice.places
+    )
     return Advised(advice.rule, advice.gain, advice.message, advice.help, places)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nki_lab.views.entries import operation_entry
-from nki_lab.views.memory.occupancy import PLACES_TAKEN, Occupancy, occupancy
+from nki_lab.views.memory.occupancy import IN_TIME, PLACES_TAKEN, Occupancy, occupancy
 from nki_lab.views.run import ViewData
 from nki_lab.widgets.packing import pack, smallest
 
@@ -66,7 +66,7 @@ def memory_map(data: ViewData) -> bytes:
     meta = {
         "memories": memories,
         "operations": len(data.operations),
-        "note": PLACES_TAKEN,
+        "note": f"{PLACES_TAKEN}; {IN_TIME}",
         "names": list(names),
         "places": [list(place) for place in places],
     }

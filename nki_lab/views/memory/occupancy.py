@@ -26,6 +26,11 @@ PLACES_TAKEN = (
     "a tile gets the address that has been free for longest,"
     " so that fewer instructions wait for an earlier tile"
 )
+#: What tells the most bytes of this view from the peak of a report.
+IN_TIME = (
+    "in program order one instruction follows the other; in time loads run ahead, and more tiles are in use together:"
+    " the report has that peak"
+)
 
 
 class Overlap(NamedTuple):

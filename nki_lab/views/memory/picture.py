@@ -70,7 +70,7 @@ def _memory(
     more = len(tiles.tensor) - _TILES_SHOWN
     title = (
         f"{_TITLES[memory]}: {len(tiles.tensor):,} tiles, at most {peak:,} of {usable:,} bytes per partition"
-        f" ({peak / usable:.1%}), at instruction {moment:,}"
+        f" in program order, at instruction {moment:,}"
     )
     picture.text(_MARGIN, y, cut(title, (WIDTH - 2 * _MARGIN) // LETTER), INK)
     top, floor = y + TEXT_HEIGHT + 6, y + TEXT_HEIGHT + 6 + _HEIGHT

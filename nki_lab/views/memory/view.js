@@ -20,7 +20,7 @@ class MemoryMap {
     this.tiles = tilesOf(memory, facts.tiles, arrays);
     const { peak, usable, peak_at: at, end } = facts;
     const text = facts.tiles
-      ? `${TITLES[memory]}: ${number(facts.tiles)} ${facts.tiles === 1 ? "tile" : "tiles"}; at most ${number(peak)} of ${number(usable)} bytes per partition in use (${percent(peak / usable)}), at instruction ${number(at)}; the highest byte used is ${number(end - 1)}`
+      ? `${TITLES[memory]}: ${number(facts.tiles)} ${facts.tiles === 1 ? "tile" : "tiles"}; at most ${number(peak)} of ${number(usable)} bytes per partition in program order (${percent(peak / usable)}), at instruction ${number(at)}; the highest byte used is ${number(end - 1)}`
       : `${TITLES[memory]}: not used`;
     this.canvas = new Canvas((pen, width, height) => this.paint(pen, width, height), `${text}. Step through tiles with [ and ].`, facts.tiles ? HEIGHTS[memory] : 30);
     this.element = make("section", {}, make("h4", {}, text), this.canvas.box);

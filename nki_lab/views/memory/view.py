@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nki_lab.profiler.text_table import text_table
 from nki_lab.views.memory.model import memory_map, tile_uses
-from nki_lab.views.memory.occupancy import PLACES_TAKEN, Occupancy, occupancy, usable_bytes
+from nki_lab.views.memory.occupancy import IN_TIME, PLACES_TAKEN, Occupancy, occupancy, usable_bytes
 from nki_lab.views.memory.picture import memory_picture
 from nki_lab.views.registry import Needs, View
 from nki_lab.views.run import ViewData
@@ -39,12 +39,12 @@ def _reached(data: ViewData) -> list[str]:
         free = tiles.free(moment, size)
         end = int((tiles.address + tiles.size).max())
         lines += [
-            f"{memory}: at most {peak:,} of {size:,} bytes per partition in use ({peak / size:.1%}), at instruction"
-            f" {moment:,}; the highest byte used is {end - 1:,}",
+            f"{memory}: at most {peak:,} of {size:,} bytes per partition in program order ({peak / size:.1%}), at"
+            f" instruction {moment:,}; the highest byte used is {end - 1:,}",
             f"{memory}: then {free.free:,} bytes are free in every partition, {free.largest:,} of them in one piece"
             f" (fragmentation {free.fragmentation:.1%}); {_overlaps(data, tiles)}",
         ]
-    return [*lines, PLACES_TAKEN] if lines else []
+    return [*lines, PLACES_TAKEN, IN_TIME] if lines else []
 
 
 def _overlaps(data: ViewData, tiles: Occupancy) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from nki_lab.profiler.analyses.source_lines import lines_of_transfers, positions
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import ENGINES, TRANSFERS
+from nki_lab.source import place_text
 from nki_lab.views.run import Place, ViewData
 
 
@@ -118,7 +119,8 @@ def _with_other_core(
 
 def _place(location: str) -> Place:
     line = location.rpartition(":")[2]
-    return Place(location, location, "", int(line) if line.isdigit() else 0)
+    label = place_text(location)
+    return Place(label, label, "", int(line) if line.isdigit() else 0)
 
 
 def _transfers(

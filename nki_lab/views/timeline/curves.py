@@ -22,11 +22,11 @@ CURVE_COLOURS = {
     "SBUF usage": 0,
     "PSUM usage": 3,
     "Pending DMA": 4,
-    "DMA throughput": 6,
+    "DMA throughput": 5,
     "HBM throughput": 2,
     "MFU": 1,
 }
-OTHER_CURVES = 6
+OTHER_CURVES = 5
 
 
 def timeline_curves(

@@ -15,7 +15,7 @@ import numpy as np
 
 from nki_lab.profiler import intervals
 from nki_lab.profiler.analyses.report import badge
-from nki_lab.profiler.analyses.source_lines import issuers
+from nki_lab.profiler.analyses.source_lines import issuers, positions
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.views.registry import Parts
@@ -148,12 +148,31 @@ class TimelineModel:
             column = self.runs[track.run].profile.strings(
                 track.table, "variable" if track.table == TRANSFERS else "opcode"
             )
-            own = column.codes[track.rows]
-            used, inverse = np.unique(own, return_inverse=True)
-            names = [column.values[c] if c >= 0 else track.label for c in used.tolist()]
+            named = None if track.table == TRANSFERS else self._instruction_names[track.run]
+            own = np.stack((column.codes, named[1] if named else column.codes))[:, track.rows]
+            used, inverse = np.unique(own, axis=1, return_inverse=True)
+            names = [
+                _event_title(column.values[code] if code >= 0 else track.label, named, name)
+                for code, name in used.T.tolist()
+            ]
             numbers = np.array([known.setdefault(n, len(known)) for n in names], dtype=np.int64)
             codes.append(numbers[inverse])
         return list(known), joined(codes)[order]
+
+    @cached_property
+    def _instruction_names(self) -> list[tuple[list[str], np.ndarray] | None]:
+        """Of each run, the names of instructions in NKI, and per row of Instruction a number into them or -1."""
+        named: list[tuple[list[str], np.ndarray] | None] = []
+        for run in self.runs:
+            position, names = positions(run.profile), run.names
+            if position is None or not names:
+                named.append(None)
+                continue
+            texts = list(dict.fromkeys(names))
+            number = {name: k for k, name in enumerate(texts)}
+            of_operation = np.array([*(number[name] for name in names), -1])
+            named.append((texts, of_operation[position]))
+        return named
 
     def _lines(self, order: np.ndarray) -> tuple[list[dict[str, str]], np.ndarray]:
         """Return the author's lines, and per event a number into them or -1."""
@@ -208,6 +227,13 @@ class TimelineModel:
             if row >= first:
                 return run, table, row - first
         raise IndexError(number)
+
+
+def _event_title(opcode: str, named: tuple[list[str], np.ndarray] | None, name: int) -> str:
+    """Return the name that a kernel writes, with the opcode where that says more."""
+    if named is None or name < 0 or named[0][name].upper() == opcode:
+        return opcode if named is None or name < 0 else named[0][name]
+    return f"{named[0][name]} ({opcode})"
 
 
 def instruction_lines(data: ViewData) -> tuple[list[dict[str, str]], np.ndarray]:

@@ -11,6 +11,7 @@ from nki_lab.profiler.analyses.report import badge
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.profiler.text_table import text_table
+from nki_lab.source import place_text
 from nki_lab.views.registry import STORED_OPERATIONS, Needs, Number, Parts, View, of_parts
 from nki_lab.views.run import ViewData
 from nki_lab.views.timeline.curves import known_curves, timeline_curves
@@ -32,7 +33,7 @@ def timeline_text(data: ViewData, limit: int | None) -> list[str]:
     moved = [(*event[:3], f"{event[3]:,} bytes", event[4]) for event in moved]
     events = sorted(issued + moved, key=lambda event: event[:3])
     rows = [
-        (f"{start:,}", f"{end:,}", lane, what, where)
+        (f"{start:,}", f"{end:,}", lane, what, place_text(where))
         for start, end, lane, what, where in events[:_EVENTS_SHOWN]
     ]
     heads = ("start ns", "end ns", "engine or queue", "what", "line or tensor")

@@ -1,7 +1,7 @@
 // Lists the variants of a kernel that were timed: bars to compare them, and a table of their figures.
 
 import { button, drawn, fill, make, table } from "../../widgets/static/elements.js";
-import { bytes, number, percent, time } from "../../widgets/static/words.js";
+import { number, percent, time } from "../../widgets/static/words.js";
 
 const WIDTH = 300;
 const HEIGHT = 92;
@@ -48,7 +48,7 @@ export class VariantList {
     const { parameters } = this.view.meta;
     const open = this.element.querySelector("details")?.open ?? true;
     const most = Math.max(...found.map((v) => v.total ?? 0), 1);
-    const heads = ["", ...parameters.map((p) => p.name), "#total", "", "#vs start", "bound by", "#SBUF", "#PSUM banks", "#instructions"];
+    const heads = ["", ...parameters.map((p) => p.name), "#total", "", "#vs start", "bound by", "#SBUF bytes in time", "#PSUM banks", "#instructions"];
     const known = (value, write) => (value === null ? "–" : write(value));
     const rows = found.slice(-ROWS_SHOWN).map((v) => [
       v.numbers.join("-") === chosen ? make("strong", { title: "shown now" }, "▸") : button("Show", `Show ${this.view.words(v)}`, () => this.choose(v.numbers)),
@@ -57,7 +57,7 @@ export class VariantList {
       make("span", { class: "nki-meter nki-small", role: "img", "aria-label": v.total === null ? "not timed" : `${percent(v.total / most)} of the longest` },
         make("span", { style: { width: `${(100 * (v.total ?? 0)) / most}%`, background: "var(--nki-accent)" } })),
       v.change, v.problem ? make("span", { class: "nki-flag", title: v.problem }, v.problem.split("\n")[0]) : [v.bound, v.doubt ? make("span", { class: "nki-flag", title: v.doubt }, v.doubt) : null],
-      known(v.sbuf, bytes), known(v.psum, number), known(v.instructions, number),
+      known(v.sbuf, number), known(v.psum, number), known(v.instructions, number),
     ]);
     fill(this.element, make("details", { open }, make("summary", {}, `${number(found.length)} combinations tried`),
       table(heads, rows, { class: "nki-table nki-tried" }), found.length > ROWS_SHOWN ? make("p", { class: "nki-faint" }, `the last ${ROWS_SHOWN} are listed`) : null));

@@ -30,7 +30,7 @@ def variants_text(
     rows = [_row(variants, variant, start, notes) for variant in listed]
     heads = (
         *(parameter.name for parameter in variants.parameters),
-        "total us", "vs start", "bound by", "SBUF B/partition", "PSUM banks", "instructions",
+        "total us", "vs start", "bound by", "SBUF in time", "PSUM banks", "instructions",
     )  # fmt: skip
     below = [*notes.lines, *_best(variants), *_rest(variants, len(listed)), *_fixed(variants)]
     room = None if lines is None else max(lines - len(below), lines // 2)

@@ -4,7 +4,7 @@ import { button, choice, fill, make, notice } from "../../widgets/static/element
 import { within } from "../../widgets/static/parts.js";
 import { mount as mountTimeline } from "../timeline/view.js";
 import { VariantList } from "./list.js";
-import { bytes, number, time } from "../../widgets/static/words.js";
+import { number, time } from "../../widgets/static/words.js";
 
 const PATIENCE_MS = 60000; // a large program is compiled meanwhile
 const KINDS = { argument: "", global: "global", dtype: "of arrays", target: "chip", cores: "cores" };
@@ -125,7 +125,7 @@ class Vary {
     const used = (value, write) => (value === null ? "not used" : write(value));
     return [
       figure("total time", time(variant.total), variant.change === "start" ? "the start" : `${variant.change} compared with the start`),
-      figure("bound by", variant.bound), figure("SBUF peak", used(variant.sbuf, bytes), "per partition"),
+      figure("bound by", variant.bound), figure("SBUF peak in time", used(variant.sbuf, (n) => `${number(n)} bytes`), "per partition"),
       figure("PSUM peak", used(variant.psum, number), "banks"), figure("instructions", number(variant.instructions)),
     ];
   }
