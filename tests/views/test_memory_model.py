@@ -90,7 +90,8 @@ def test_the_text_says_how_high_addresses_go_and_why() -> None:
     *table, most, free, why, in_time = view_text(data, "memory").splitlines()
     usable = facts["usable"]
     assert most == (
-        f"sbuf: at most 3,600 of {usable:,} bytes per partition in program order (1.7%), at instruction {facts['peak_at']};"
+        f"sbuf: at most 3,600 of {usable:,} bytes per partition in program order (1.7%), at instruction"
+        f" {facts['peak_at']};"
         " the highest byte used is 7,199"
     )
     assert free.endswith("; no tiles overlap") and f"{usable - 3600:,} bytes are free" in free

@@ -145,7 +145,12 @@ def test_lines_of_one_number_in_two_cells_stay_apart() -> None:
 
 def test_without_a_program_lines_are_those_of_the_profile() -> None:
     meta, events = columns(TimelineModel(by_hand(make_lines=None)))
-    assert [line["place"] for line in meta["lines"]] == ["cell, line 3", "cell, line 4", "cell, line 5", "add.py, line 12"]
+    assert [line["place"] for line in meta["lines"]] == [
+        "cell, line 3",
+        "cell, line 4",
+        "cell, line 5",
+        "add.py, line 12",
+    ]
     assert 0 in events["line"]  # the matmul has no line
 
 

@@ -25,8 +25,8 @@ BLINDNESS = {
     "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
     "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
 }  # fmt: skip
-#: Least distances: of two of one kind, of an engine and a line (also without colour blindness), of two steps of a scale,
-#: of two in grey.
+#: Least distances: of two of one kind, of an engine and a line (also without colour blindness), of two steps of a
+#: scale, of two in grey.
 APART, APART_KINDS, SEEN_KINDS, APART_STEPS, GREY = 9.0, 6.5, 10.0, 5.5, 3.0
 
 

@@ -52,8 +52,8 @@ class Advice:
         return f"saves {most}{self.gain_ns / 1000:,.3f} us, {100 * self.gain_share:.1f} %{why}"
 
     def __str__(self) -> str:
-        shown = ", ".join(map(place_text, self.places[:_PLACES_SHOWN]))
-        more = ", ..." if len(self.places) > _PLACES_SHOWN else ""
+        shown = "; ".join(map(place_text, self.places[:_PLACES_SHOWN]))
+        more = "; ..." if len(self.places) > _PLACES_SHOWN else ""
         place = f"{shown}{more}: " if shown else ""
         return f"{self.rule} ({self.gain}): {place}{self.message}{HELP}{self.help}."
 

@@ -22,7 +22,7 @@ def findings_text(data: ViewData, limit: int | None) -> list[str]:
     remarks = sorted(data.findings, key=lambda remark: not remark.is_serious)
     lines = [line for remark in remarks for line in remark_lines(remark, excerpt=True)]
     for advised in known_advice(data):
-        places = ", ".join(place.label for place in advised.places[:_PLACES_SHOWN])
+        places = "; ".join(place.label for place in advised.places[:_PLACES_SHOWN])
         gain = f" ({advised.gain})" if advised.gain else ""
         lines.append(f"{f'{places}: ' if places else ''}{advised.rule}{gain}: {advised.message}")
         lines += [f"  help: {advised.help}"] if advised.help else []
@@ -51,7 +51,7 @@ def findings_picture(
             "kind": f"{advised['rule']} ({advised['gain']})"
             if advised["gain"]
             else advised["rule"],
-            "place": ", ".join(heading for heading, _ in advised["places"][:_PLACES_SHOWN]),
+            "place": "; ".join(heading for heading, _ in advised["places"][:_PLACES_SHOWN]),
         }
         for advised in remarks["advice"]
     ]

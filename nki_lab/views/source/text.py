@@ -25,7 +25,7 @@ def source_text(data: ViewData, limit: int | None) -> list[str]:
         for number, text in enumerate(listing.lines, listing.first):
             key = (listing.heading, number)
             shown.add(key)
-            rows.append(_row(f"{listing.label}:{number}", text, by_place.get(key), most))
+            rows.append(_row(f"{listing.label}, line {number}", text, by_place.get(key), most))
     rest = [cost for cost in costs if (cost.place.file, cost.place.line) not in shown]
     rows += [_row(cost.place.label, cost.place.text, cost, most) for cost in rest]
     if limit is not None and len(rows) >= limit:

@@ -103,7 +103,7 @@ def test_how_a_piece_of_advice_reads() -> None:
     told = Advice("small DMAs", "64 transfers", "move more", ("k.py:3", "k.py:9"), 2500, 10_000)
     assert told.gain_share == 0.25
     assert str(told) == (
-        "small DMAs (saves 2.500 us, 25.0 %, timed again): k.py:3, k.py:9: 64 transfers. Help: move more."
+        "small DMAs (saves 2.500 us, 25.0 %, timed again): k.py, line 3; k.py, line 9: 64 transfers. Help: move more."
     )
     bounded = Advice("transposes", "8", "swap", (), 100, 1000, "as if they took no time")
     assert str(bounded) == (
