@@ -119,9 +119,9 @@ class counted:
         return self.total - length_hint(self._iterator)
 
 
-def grown(found: Sized) -> Callable[[], int]:
+def grown(collected: Sized) -> Callable[[], int]:
     """Return what tells how long a list is by now."""
-    return found.__len__
+    return collected.__len__
 
 
 class _Work:

@@ -342,8 +342,8 @@ def key_of_frame(frame: FrameType | None, root: CodeType | None = None) -> tuple
     key: list[int] = []
     while frame is not None:
         code = frame.f_code
-        known = _seen.get(id(code))
-        if not (is_hidden(code) if known is None else known[0]):
+        cached = _seen.get(id(code))
+        if not (is_hidden(code) if cached is None else cached[0]):
             key.append(id(code))
             key.append(frame.f_lasti)
         if code is root:

@@ -83,10 +83,10 @@ def _place(
     wanted = _digest(new)
     if not os.path.lexists(there):
         copied.new.append(path)
-    elif (found := _digest(there)) == wanted:
+    elif (digest := _digest(there)) == wanted:
         known[name] = wanted
         return
-    elif found != known.get(name):
+    elif digest != known.get(name):
         (copied.own if known.get(name) == wanted else copied.kept).append(path)
         if update and path in copied.kept:
             beside = path.with_suffix(f".new{path.suffix}")

@@ -120,15 +120,17 @@ def _shape_beside_list(stack: Stack) -> str:
 
 def _raised(kind: Any) -> type[KernelRaised]:
     """Return KernelRaised as a class that is also `kind`, so that who expects a ValueError catches one."""
-    made: type[KernelRaised]
+    kind_class: type[KernelRaised]
     if issubclass(kind, (StopIteration, StopAsyncIteration)):
         return KernelRaised  # as what it is, it would end a generator on its way to the caller
     try:
-        made = type("KernelRaised", (KernelRaised, kind), {"__module__": KernelRaised.__module__})
-        made("")
+        kind_class = type(
+            "KernelRaised", (KernelRaised, kind), {"__module__": KernelRaised.__module__}
+        )
+        kind_class("")
     except TypeError:  # an exception with its own memory layout or arguments, e.g. UnicodeError
         return KernelRaised
-    return made
+    return kind_class
 
 
 # -- calls that Python could not match with the parameters ------------------------------------------------------

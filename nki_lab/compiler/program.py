@@ -267,17 +267,17 @@ class _Places:
         return number
 
     def _frame(self, place: Any) -> list[Any]:
-        known = self._spans.get(place)
-        if known is None:
+        spans = self._spans.get(place)
+        if spans is None:
             span = Span.of(place)
             file = self.file(span.filename)
             for line in range(span.line, (span.end_line or span.line) + 1):
                 text = linecache.getline(span.filename, line).rstrip("\n")
                 self._lines.setdefault(file, {})[line] = text
-            known = self._spans[place] = [
+            spans = self._spans[place] = [
                 file, span.line, span.column, span.end_line, span.end_column, span.function,
             ]  # fmt: skip
-        return known
+        return spans
 
     def file(self, name: str) -> int:
         return self._files.setdefault(name, len(self._files))
@@ -387,14 +387,14 @@ def _read(stored: dict[str, Any], source: str) -> CompiledKernel:
         for f in stored["findings"]
     )
     kernel = kernels[0].with_(findings=findings)
-    own = stored["source"] or {"file": 0, "first_line": 1, "text": ""}
+    main = stored["source"] or {"file": 0, "first_line": 1, "text": ""}
     described = StoredSource(
         stored["name"],
         tuple((name, kind) for name, kind in stored["parameters"]),
         stored["arguments"],
-        files[own["file"]] if files else f"<{source}>",
-        own["first_line"],
-        own["text"],
+        files[main["file"]] if files else f"<{source}>",
+        main["first_line"],
+        main["text"],
     )
     return CompiledKernel(kernel, (("loaded", kernel),), described, tuple(kernels[1:]))
 

@@ -233,26 +233,26 @@ def _parsed(text: str) -> ast.AST | None:
         return None
 
 
-def _collect(node: ast.AST, place: _Range, found: list[LoopTarget]) -> None:
+def _collect(node: ast.AST, place: _Range, targets: list[LoopTarget]) -> None:
     for child in ast.iter_child_nodes(node):
         if not place.within(child):
             continue
         if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
             if any(map(place.within, child.body)):  # decorators and defaults are run outside
-                found.clear()
+                targets.clear()
         elif isinstance(child, ast.Lambda):
             if place.within(child.body):
-                found.clear()
+                targets.clear()
         elif isinstance(child, ast.For):
             if any(map(place.within, child.body)):
-                found.append(_target([child.target], child.lineno))
+                targets.append(_target([child.target], child.lineno))
         elif isinstance(child, _COMPREHENSIONS):
             bound = _bound(child, place)
             if bound:
                 if not isinstance(child, _INLINED):
-                    found.clear()
-                found += [_target([g.target], g.target.lineno) for g in bound]
-        _collect(child, place, found)
+                    targets.clear()
+                targets += [_target([g.target], g.target.lineno) for g in bound]
+        _collect(child, place, targets)
 
 
 def _bound(node: Any, place: _Range) -> list[ast.comprehension]:

@@ -346,21 +346,21 @@ def no_such_dtype(name: str, dtype: Any, library: str = "numpy") -> KernelArgume
     )
 
 
-def _outputs(result: Any, found: list[NkiTensor], source: SourceKernel, builder: Builder) -> Any:
+def _outputs(result: Any, outputs: list[NkiTensor], source: SourceKernel, builder: Builder) -> Any:
     if isinstance(result, NkiTensor):
         if result.storage.owner is not builder:
             raise not_shared(source.name, result, (source.returns,))
         error = result_error(source.name, result, (source.returns,))
         if error and not _is_private_result(result, builder):
             raise error
-        found.append(result)
-        return OutputRef(len(found) - 1)
+        outputs.append(result)
+        return OutputRef(len(outputs) - 1)
     if type(result) in (tuple, list):
-        return type(result)(_outputs(r, found, source, builder) for r in result)
+        return type(result)(_outputs(r, outputs, source, builder) for r in result)
     if isinstance(result, tuple):
-        return type(result)(*(_outputs(r, found, source, builder) for r in result))
+        return type(result)(*(_outputs(r, outputs, source, builder) for r in result))
     if type(result) is dict:
-        return {k: _outputs(r, found, source, builder) for k, r in result.items()}
+        return {k: _outputs(r, outputs, source, builder) for k, r in result.items()}
     if result is None or isinstance(result, (int, float, str, bool)):
         return result
     raise KernelResult(

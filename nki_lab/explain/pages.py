@@ -238,11 +238,11 @@ def _construct(name: str, target: Target) -> str | None:
 
 
 def _public(name: str, target: Target, written: str) -> str | None:
-    found = find(written)
-    if found is None:
+    offered = find(written)
+    if offered is None:
         return None
-    word = found.value.name if isinstance(found.value, (Engine, MemoryRegion)) else ""
-    return _term(word.removeprefix("shared_").removeprefix("private_"), target) or page_of(found)
+    word = offered.value.name if isinstance(offered.value, (Engine, MemoryRegion)) else ""
+    return _term(word.removeprefix("shared_").removeprefix("private_"), target) or page_of(offered)
 
 
 def _term_page(term: Term, target: Target) -> str:

@@ -82,25 +82,25 @@ def find(name: str) -> Offered | None:
     return next((o for o in offered().values() if o.written.endswith(f".{name}")), None)
 
 
-def page_of(found: Offered) -> str:
+def page_of(offered: Offered) -> str:
     """Return the page of a public name."""
-    value = found.value
-    if found.owner is not None:
-        return _member(found.written, value, found.owner)
+    value = offered.value
+    if offered.owner is not None:
+        return _member(offered.written, value, offered.owner)
     if isinstance(value, EnumMeta):
-        members = ", ".join(f"{found.written}.{member}" for member in value.__members__)
+        members = ", ".join(f"{offered.written}.{member}" for member in value.__members__)
         return "\n".join(
-            [f"{found.written} (named choices)", "", *_doc(value), "", *_wrap(members)]
+            [f"{offered.written} (named choices)", "", *_doc(value), "", *_wrap(members)]
         )
     if isinstance(value, Enum):
         others = ", ".join(member for member in type(value).__members__ if member != value.name)
-        return f"{found.written}\n\n`{value.name}` of nisa.{type(value).__name__.lower()}; the others are {others}"
+        return f"{offered.written}\n\n`{value.name}` of nisa.{type(value).__name__.lower()}; the others are {others}"
     if isinstance(value, type):
-        lines = [f"{found.written} (class)", "", *_doc(value), *_members(value)]
+        lines = [f"{offered.written} (class)", "", *_doc(value), *_members(value)]
     elif callable(value):
-        lines = [*call_text(found.written, inspect.signature(value)), "", *_doc(value)]
+        lines = [*call_text(offered.written, inspect.signature(value)), "", *_doc(value)]
     else:
-        lines = [found.written, "", *_doc(value), *_members(type(value))]
+        lines = [offered.written, "", *_doc(value), *_members(type(value))]
     return "\n".join(lines).rstrip()
 
 

@@ -69,7 +69,7 @@ def all_reduce(srcs, dsts, replica_group, op, priority=None, name=None) -> None:
 @all_reduce.semantics
 def _(out_dsts, srcs, op):
     for k in range(len(srcs[0])):
-        total = reduced(op, [own[k] for own in srcs])
+        total = reduced(op, [of_rank[k] for of_rank in srcs])
         for out in out_dsts:
             np.copyto(out[k], total)
 
@@ -132,7 +132,7 @@ def all_gather(srcs, dsts, replica_group, collective_dim, priority=None, name=No
 @all_gather.semantics
 def _(out_dsts, srcs, collective_dim):
     for k in range(len(srcs[0])):
-        gathered = np.concatenate([own[k] for own in srcs], axis=collective_dim)
+        gathered = np.concatenate([of_rank[k] for of_rank in srcs], axis=collective_dim)
         for out in out_dsts:
             np.copyto(out[k], gathered)
 
@@ -189,7 +189,7 @@ def reduce_scatter(srcs, dsts, replica_group, collective_dim, op, priority=None,
 @reduce_scatter.semantics
 def _(out_dsts, srcs, op):
     for k in range(len(srcs[0])):
-        total = reduced(op, [own[k] for own in srcs])
+        total = reduced(op, [of_rank[k] for of_rank in srcs])
         for out, part in zip(out_dsts, np.split(total, len(srcs)), strict=True):
             np.copyto(out[k], part)
 
@@ -234,7 +234,7 @@ def all_to_all(srcs, dsts, replica_group, collective_dim, priority=None, name=No
 @all_to_all.semantics
 def _(out_dsts, srcs):
     for k in range(len(srcs[0])):
-        parts = [np.split(own[k], len(srcs)) for own in srcs]
+        parts = [np.split(of_rank[k], len(srcs)) for of_rank in srcs]
         for n, out in enumerate(out_dsts):
             np.copyto(out[k], np.concatenate([part[n] for part in parts]))
 

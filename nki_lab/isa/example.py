@@ -58,10 +58,10 @@ def example_call(definition: Definition, target: Target) -> Instruction | None:
     return None
 
 
-def describe_call(made: Instruction) -> list[str]:
+def describe_call(call: Instruction) -> list[str]:
     """Return the arguments of a call that are not defaults, one line each."""
     lines = []
-    for name, value in zip(made.definition.params, made.args, strict=True):
+    for name, value in zip(call.definition.params, call.args, strict=True):
         tensors = value if isinstance(value, tuple) else (value,)
         if tensors and isinstance(tensors[0], NkiTensor):
             shown = (
@@ -70,7 +70,7 @@ def describe_call(made: Instruction) -> list[str]:
             lines.append(f"{name}: {', '.join(shown)}")
         elif isinstance(value, Register):
             lines.append(f"{name}: a {'scalar' if isinstance(value, NkiScalar) else 'register'}")
-        elif value != made.definition.signature.parameters[name].default:
+        elif value != call.definition.signature.parameters[name].default:
             lines.append(f"{name}: {value!r}")
     return lines
 

@@ -205,12 +205,12 @@ def nc_match_replace8(dst, data, vals, imm, dst_idx=None, name=None) -> None:
 
 @nc_match_replace8.semantics
 def _(out, out_dst_idx, data, vals, imm):
-    found = _match(data, vals, range(EIGHT - 1, -1, -1))
+    places = _match(data, vals, range(EIGHT - 1, -1, -1))
     np.copyto(out, data)
-    rows, slots = np.nonzero(found >= 0)
-    out[rows, found[rows, slots]] = imm
+    rows, slots = np.nonzero(places >= 0)
+    out[rows, places[rows, slots]] = imm
     if out_dst_idx is not None:
-        np.copyto(out_dst_idx, found, casting="unsafe")
+        np.copyto(out_dst_idx, places, casting="unsafe")
 
 
 @nc_match_replace8.cost

@@ -215,9 +215,9 @@ def nonzero_with_count(dst, src, index_offset=0, padding_val=-1, name=None) -> N
 def _(out, dst, src, index_offset, padding_val):
     np.copyto(out, dst)
     for row in range(0, len(src), PARTITIONS_PER_CORE):
-        found = np.flatnonzero(src[row])
-        count = len(found)
-        np.add(found, index_offset, out=out[row, :count], casting="unsafe")
+        indices = np.flatnonzero(src[row])
+        count = len(indices)
+        np.add(indices, index_offset, out=out[row, :count], casting="unsafe")
         out[row, count:-1] = padding_val
         out[row, -1] = count
 

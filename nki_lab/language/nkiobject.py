@@ -88,8 +88,8 @@ def _defines_init(cls: type) -> bool:
     return cls._own_init if isinstance(cls, _Construction) else "__init__" in cls.__dict__
 
 
-def _fill(made: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    cls = type(made)
+def _fill(instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    cls = type(instance)
     fields = cls.fields()
     positions = [name for name, annotated in fields.items() if annotated]
     if len(args) > len(positions):
@@ -114,11 +114,11 @@ def _fill(made: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         given[name] = value
     for name in fields:
         if name not in given:
-            object.__setattr__(made, name, _default(cls, name))
+            object.__setattr__(instance, name, _default(cls, name))
         else:
-            object.__setattr__(made, name, given.pop(name))
+            object.__setattr__(instance, name, given.pop(name))
     for name, value in given.items():
-        object.__setattr__(made, name, value)
+        object.__setattr__(instance, name, value)
 
 
 def _default(cls: type, name: str) -> Any:

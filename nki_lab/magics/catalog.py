@@ -61,13 +61,13 @@ def with_chips(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _magics() -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
+    entries: dict[str, dict[str, Any]] = {}
     for magics in MAGICS:
         for kind, prefix in (("cell", "%%"), ("line", "%")):
             for name, function in magics.magics[kind].items():
                 method = getattr(magics, function) if isinstance(function, str) else function
-                found[prefix + name] = _magic(prefix + name, method)
-    return found
+                entries[prefix + name] = _magic(prefix + name, method)
+    return entries
 
 
 def _magic(magic: str, method: Any) -> dict[str, Any]:

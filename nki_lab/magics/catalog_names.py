@@ -139,13 +139,13 @@ class Names:
 
     def _takes(self, full: str, taken: dict[str, list[str]]) -> dict[str, Any]:
         """Return the names of the lists of values that parameters take; equal lists are kept once."""
-        found = {}
+        by_name = {}
         for parameter, values in taken.items():
             if values:
                 names = (name for name, others in self.sets.items() if others == values)
-                found[parameter] = name = next(names, f"{full}.{parameter}")
+                by_name[parameter] = name = next(names, f"{full}.{parameter}")
                 self.sets[name] = values
-        return {"takes": found} if found else {}
+        return {"takes": by_name} if by_name else {}
 
 
 # Where a thing has several names, the one of these modules is its first.

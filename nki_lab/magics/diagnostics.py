@@ -54,19 +54,19 @@ def diagnostics(
         findings: what did not stop the kernel.
         text: that of the origin, whose first line that is not blank has what is in no cell.
     """
-    found: ByCell = {origin: []}
+    by_cell: ByCell = {origin: []}
     marks = [
         *(mark for error in errors for mark in _of_error(error)),
         *(_of_finding(finding) for finding in findings),
     ]
     for data, spans, edits in marks:
         for cell, mark in _placed(ids, origin, data, spans, edits, text):
-            there = found.setdefault(cell, [])
+            there = by_cell.setdefault(cell, [])
             if mark not in there:
                 there.append(mark)
-    for there in found.values():
+    for there in by_cell.values():
         there.sort(key=lambda mark: (mark["line"], mark["column"]))
-    return found
+    return by_cell
 
 
 _Mark = tuple[Diagnostic, list[Span], list[Edit]]

@@ -146,21 +146,21 @@ class Editor:
         if findings is not None or self._target_name() != self._target:
             self._send_status()
 
-    def _tell(self, origin: str, found: ByCell) -> None:
+    def _tell(self, origin: str, by_cell: ByCell) -> None:
         """Send the marks of a cell that has run, where there are any or were any."""
         concerned = origin in self._told or any(origin in marks for marks in self._told.values())
-        if not any(found.values()) and not concerned:
+        if not any(by_cell.values()) and not concerned:
             return
         # A cell that has run is as it was typed: what others had found in it is of an older text.
         for marks in self._told.values():
             marks.pop(origin, None)
         self._told.pop(origin, None)
-        if any(found.values()):
-            self._told[origin] = found
-        self._send_marks(origin, found)
+        if any(by_cell.values()):
+            self._told[origin] = by_cell
+        self._send_marks(origin, by_cell)
 
-    def _send_marks(self, origin: str, found: ByCell) -> None:
-        self._channel.send({"kind": "diagnostics", "origin": origin, "cells": found})
+    def _send_marks(self, origin: str, by_cell: ByCell) -> None:
+        self._channel.send({"kind": "diagnostics", "origin": origin, "cells": by_cell})
 
     # -- between cells ----------------------------------------------------------------------------------------------
 
@@ -226,10 +226,10 @@ class Editor:
             answer(diagnostics(ids, cell, [error], text=text), False, "")
             return
         more = draft.read()
-        found = diagnostics(ids, cell, draft.errors, draft.findings, text)
+        by_cell = diagnostics(ids, cell, draft.errors, draft.findings, text)
         if not more or not AVAILABLE:
             draft.cell.forget()
-            answer(found, False, "this system cannot copy a process" if more else draft.unseen)
+            answer(by_cell, False, "this system cannot copy a process" if more else draft.unseen)
             return
 
         def compile_() -> Any:
@@ -244,9 +244,11 @@ class Editor:
 
         def done(told: Any) -> None:
             if told is None:
-                answer(found, False, f"compiling was not finished after {CHECK_SECONDS:g} seconds")
+                answer(
+                    by_cell, False, f"compiling was not finished after {CHECK_SECONDS:g} seconds"
+                )
             elif told[1]:
-                answer(found, False, told[1])
+                answer(by_cell, False, told[1])
             else:
                 answer(told[0], True, "")
 

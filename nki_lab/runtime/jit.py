@@ -98,11 +98,11 @@ class KernelFunction(KernelObject):
 
         What holds the kernel need not look it up again: this is how `%autoreload` replaces the kernels of a module.
         """
-        made = new if isinstance(new, KernelFunction) else KernelFunction(new)
+        replacement = new if isinstance(new, KernelFunction) else KernelFunction(new)
         for kernel in list(self._copies):
             for choice in ("debug", "nki", "platform_target", "allow"):
-                setattr(kernel, choice, getattr(made, choice))
-            kernel._take(made.func)
+                setattr(kernel, choice, getattr(replacement, choice))
+            kernel._take(replacement.func)
 
     def __get__(self, owner: Any, kind: Any = None) -> KernelFunction:
         """Return the kernel of an object's method, with the object as its first argument."""

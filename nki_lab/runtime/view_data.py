@@ -243,15 +243,15 @@ def listings(kernel: Kernel, source: SourceKernel | StoredSource) -> list[Listin
     """Return the text of the kernel and of every function it called, the kernel's first; what is lost is left out."""
     ranges: dict[str, list[tuple[int, int]]] = {}
     length = max(1, len(source.text.splitlines()))
-    own = (source.first_line, source.first_line + length - 1)
-    ranges[source.filename] = [own]
+    whole = (source.first_line, source.first_line + length - 1)
+    ranges[source.filename] = [whole]
     for filename, first, last in _functions(kernel):
         ranges.setdefault(filename, []).append((first, last))
     listed = []
     for filename, parts in ranges.items():
         for first, last in _joined(parts):
             lines = [linecache.getline(filename, n).rstrip("\n") for n in range(first, last + 1)]
-            if filename == source.filename and first == own[0] and not any(lines):
+            if filename == source.filename and first == whole[0] and not any(lines):
                 lines = source.text.splitlines()
             span = Span(filename, first)
             if any(line.strip() for line in lines):

@@ -21,7 +21,7 @@ def operand_views(i: Instruction) -> list[tuple[str, str, Operand | None, NkiTen
     """
     definition = i.definition
     operands = {definition.position[name]: (name, o) for name, o in definition.operands.items()}
-    found: list[tuple[str, str, Operand | None, NkiTensor]] = []
+    rows: list[tuple[str, str, Operand | None, NkiTensor]] = []
     indices: list[tuple[str, str, Operand | None, NkiTensor]] = []
     for position, role in definition.roles(i):
         name, operand = operands[position]
@@ -31,11 +31,11 @@ def operand_views(i: Instruction) -> list[tuple[str, str, Operand | None, NkiTen
             shown = f"{name}[{k}]" if many else name
             part = operand.part if role == READ else operand.part_written or operand.part
             touched = part(i, view) if part is not None and view.dynamic is None else view
-            found.append((shown, role, operand, touched))
+            rows.append((shown, role, operand, touched))
             index = view.dynamic.index if view.dynamic is not None else None
             if type(index) is NkiTensor:
                 indices.append((f"indices of {shown}", READ, None, index))
-    return found + indices
+    return rows + indices
 
 
 def accesses(i: Instruction) -> list[ShownAccess]:

@@ -357,7 +357,7 @@ class Late:
         return gathered
 
     def _scatter(
-        self, i: Instruction, made: NkiTensor, places: Places, keeps: np.ndarray | None
+        self, i: Instruction, gathered: NkiTensor, places: Places, keeps: np.ndarray | None
     ) -> None:
         """Put the elements of `made` at their places, but those of indices out of range or marked in `keeps`."""
         valid, storage = places.valid, places.window.storage
@@ -365,7 +365,7 @@ class Late:
             _check_unique(i, places)
         elif not storage.on_chip:
             self._note_repeats(i, places)
-        window, values = self.memory.array(places.window), self.memory.array(made)
+        window, values = self.memory.array(places.window), self.memory.array(gathered)
         if keeps is not None:  # rows of HBM
             for row in np.flatnonzero(valid):
                 np.copyto(window[places.at[0][row]], values[row], where=~keeps[row])

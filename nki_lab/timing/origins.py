@@ -119,10 +119,10 @@ class Origins:
             frame = -1
             for place in reversed(stack):
                 function = (place.filename, place.function) if isinstance(place, Span) else place[0]
-                found = number.setdefault((frame, function), len(frames))
-                if found == len(frames):
+                index = number.setdefault((frame, function), len(frames))
+                if index == len(frames):
                     frames.append((frame, place))
-                frame = found
+                frame = index
             deepest.append(frame)
             depth.append(len(stack))
         return frames, np.array(deepest, dtype=np.int64), np.array(depth, dtype=np.int64)

@@ -31,22 +31,22 @@ def engine_queue(engine: Engine, entries: list[int], board: Board) -> Running:
             free += board.table_load
         time = free
         for w in waits[n]:
-            known = done[w]
-            while known < 0:
+            heard = done[w]
+            while heard < 0:
                 yield last_unknown(waits[n], w, done)
-                known = done[w]
-            if known > time:
+                heard = done[w]
+            if heard > time:
                 if records[w].queue is engine:
-                    known -= hop
-                if known > time:
-                    time = known
+                    heard -= hop
+                if heard > time:
+                    time = heard
         start[n] = time
         free = time + record.interval
-        known = free + record.latency
-        if known < last:  # results come in order
-            known = last
-        end[n] = last = known
-        done[n] = known + hop
+        heard = free + record.latency
+        if heard < last:  # results come in order
+            heard = last
+        end[n] = last = heard
+        done[n] = heard + hop
         if n in waiting:
             runnable += waiting.pop(n)
 

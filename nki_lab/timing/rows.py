@@ -109,9 +109,9 @@ def _ready(timeline: Timeline) -> np.ndarray:
         spent[entries] = record.issue if record.form.engine is DMA else record.interval
     ready = np.full(len(begun), timeline.offset, dtype=np.int64)
     lines: dict[object, list[int]] = {}
-    for queue, own in timeline.program.queues.items():
+    for queue, queued in timeline.program.queues.items():
         # Rings of one maker take turns: the work of one is not waiting of the other.
-        lines.setdefault(queue[:2] if isinstance(queue, RingKey) else queue, []).extend(own)
+        lines.setdefault(queue[:2] if isinstance(queue, RingKey) else queue, []).extend(queued)
     for line in lines.values():
         entries = np.array(line)
         # What only marks a moment is not work, and what came before it is still what an engine did last.
@@ -133,7 +133,11 @@ def _products(timeline: Timeline) -> list[np.ndarray]:
 
 
 def _engine_rows(
-    timeline: Timeline, record: Record, entries: np.ndarray, ready: np.ndarray, found: _Collected
+    timeline: Timeline,
+    record: Record,
+    entries: np.ndarray,
+    ready: np.ndarray,
+    collected: _Collected,
 ) -> None:
     begin = timeline.start[entries]
     start = begin
@@ -145,7 +149,7 @@ def _engine_rows(
         end = begin + round(record.interval * done / total) if total else begin
         is_last = step is record.steps[-1]
         kind = RowKind(record, step.opcode, engine, step)
-        found.add(
+        collected.add(
             kind,
             entries,
             start,
@@ -156,7 +160,11 @@ def _engine_rows(
 
 
 def _tensor_rows(
-    timeline: Timeline, record: Record, entries: np.ndarray, ready: np.ndarray, found: _Collected
+    timeline: Timeline,
+    record: Record,
+    entries: np.ndarray,
+    ready: np.ndarray,
+    collected: _Collected,
 ) -> None:
     queue = np.array(timeline.program.queues[TENSOR])
     rank = np.searchsorted(queue, entries)
@@ -166,14 +174,14 @@ def _tensor_rows(
     for step in record.steps:
         if step.stage is Stage.LOAD_STATIONARY:
             kind = RowKind(record, step.opcode, TENSOR, step)
-            found.add(kind, entries, loads, loads + record.load, waited)
+            collected.add(kind, entries, loads, loads + record.load, waited)
             waited = begins
     for k, step in enumerate(products):
         start = begins + (ends - begins) * k // len(products)
         end = begins + (ends - begins) * (k + 1) // len(products)
         is_last = k == len(products) - 1
         kind = RowKind(record, step.opcode, TENSOR, step, len(products))
-        found.add(
+        collected.add(
             kind,
             entries,
             start,
@@ -182,18 +190,18 @@ def _tensor_rows(
         )
 
 
-def _sorted(found: _Collected, entries: int) -> Rows:
-    if not found.parts:
+def _sorted(collected: _Collected, entries: int) -> Rows:
+    if not collected.parts:
         none = np.zeros(0, dtype=np.int64)
         unknown = np.full(entries, -1)
         return Rows([], none, none, none, none, none, unknown, unknown)
-    kind, entry, start, end, ready = (np.concatenate(c) for c in zip(*found.parts, strict=True))
+    kind, entry, start, end, ready = (np.concatenate(c) for c in zip(*collected.parts, strict=True))
     order = np.lexsort((kind, entry, start))
     kind, entry, start, end, ready = (c[order] for c in (kind, entry, start, end, ready))
     number = np.arange(len(entry))
     last = np.full(entries, -1)
     last[entry] = number
-    counts = np.array([k.opcode != TABLE_LOAD for k in found.kinds])[kind]
+    counts = np.array([k.opcode != TABLE_LOAD for k in collected.kinds])[kind]
     first = np.full(entries, -1)
     first[entry[counts][::-1]] = number[counts][::-1]
-    return Rows(found.kinds, kind, entry, start, end, ready, first, last)
+    return Rows(collected.kinds, kind, entry, start, end, ready, first, last)

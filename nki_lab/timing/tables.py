@@ -284,7 +284,9 @@ def flow_table(timeline: Timeline, rows: Rows) -> Mapping[str, Any]:
     waits = timeline.program.waits
     counts = np.fromiter((len(w) for w in waits), dtype=np.int64, count=len(waits))
     taker = np.repeat(np.arange(len(waits)), counts)
-    giver = np.fromiter((w for found in waits for w in found), dtype=np.int64, count=len(taker))
+    giver = np.fromiter(
+        (w for entry_waits in waits for w in entry_waits), dtype=np.int64, count=len(taker)
+    )
     # Loop trips are not events: what waits for one or is waited for by one has no edge.
     real = (rows.first[taker] >= 0) & (rows.last[giver] >= 0)
     giver, taker = giver[real], taker[real]

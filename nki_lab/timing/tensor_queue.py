@@ -84,15 +84,15 @@ def _whole_queue(entries: list[int], board: Board, target: Target) -> Running:
         record = records[n]
         time = 0
         for w in waits[n]:
-            known = done[w]
-            while known < 0:
+            heard = done[w]
+            while heard < 0:
                 yield last_unknown(waits[n], w, done)
-                known = done[w]
-            if known > time:
+                heard = done[w]
+            if heard > time:
                 if records[w].queue is TENSOR:
-                    known -= hop
-                if known > time:
-                    time = known
+                    heard -= hop
+                if heard > time:
+                    time = heard
         load = record.load
         if load:
             if buffer_free > time:
@@ -110,11 +110,11 @@ def _whole_queue(entries: list[int], board: Board, target: Target) -> Running:
         free = begin + (work if limit is None else limit.stretched(begin, free, work))
         begins.append(begin)
         ends.append(free)
-        known = free + record.latency
-        if known < last:
-            known = last
-        end[n] = last = known
-        done[n] = known + hop
+        heard = free + record.latency
+        if heard < last:
+            heard = last
+        end[n] = last = heard
+        done[n] = heard + hop
         if n in waiting:
             runnable += waiting.pop(n)
 

@@ -123,8 +123,8 @@ def _with_partner(program: QueuedProgram, entries: list[int]) -> _Met:
     if not entries:
         return _Met(program, [], [])
     positions, records, waits = list(program.positions), list(program.records), list(program.waits)
-    queues = {queue: list(own) for queue, own in program.queues.items()}
-    place = {n: k for own in program.queues.values() for k, n in enumerate(own)}
+    queues = {queue: list(entries) for queue, entries in program.queues.items()}
+    place = {n: k for entries in program.queues.values() for k, n in enumerate(entries)}
     added = dict.fromkeys(queues, 0)
     met = _Met(QueuedProgram(positions, records, waits, queues), [], [])
 
@@ -137,18 +137,18 @@ def _with_partner(program: QueuedProgram, entries: list[int]) -> _Met:
     for entry in entries:
         queue = records[entry].queue
         marker = no_instruction()
-        own = waits[entry]
+        entry_waits = waits[entry]
         if isinstance(queue, RingKey) or queue is TENSOR:
             # It comes when what it needs is there; a separate engine notes that, behind what is before it.
             before = place[entry] - 1
             if queue is TENSOR and before >= 0:
-                own = (*own, program.queues[queue][before])
+                entry_waits = (*entry_waits, program.queues[queue][before])
             marker.queue = _Partner(entry, "came")  # type: ignore[assignment]
-            came = add(marker, own)
+            came = add(marker, entry_waits)
             queues[marker.queue] = [came]
         else:
             marker.queue = queue
-            came = add(marker, own)
+            came = add(marker, entry_waits)
             queues[queue].insert(place[entry] + added[queue], came)
             added[queue] += 1
         holder = no_instruction()

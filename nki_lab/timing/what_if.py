@@ -163,21 +163,21 @@ def retimed(timeline: Timeline, records: list[Record], target: Target | None = N
 
 def replaced(records: list[Record], replacement: Replacement) -> list[Record]:
     """Return the records with others in place of some; one replacement for equal ones."""
-    made: dict[Record, Record] = {}
+    changed: dict[Record, Record] = {}
     for record in records:
-        if record not in made:
-            made[record] = replacement(record) or record
-    return [made[record] for record in records]
+        if record not in changed:
+            changed[record] = replacement(record) or record
+    return [changed[record] for record in records]
 
 
 def freed(records: list[Record], entries: np.ndarray) -> list[Record]:
     """Return the records with the given entries taking no time."""
-    made: dict[Record, Record] = {}
+    changed: dict[Record, Record] = {}
     result = list(records)
     for n in entries.tolist():
         record = records[n]
-        free = made.get(record)
-        result[n] = free if free is not None else made.setdefault(record, record.free())
+        free = changed.get(record)
+        result[n] = free if free is not None else changed.setdefault(record, record.free())
     return result
 
 

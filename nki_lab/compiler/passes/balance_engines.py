@@ -91,9 +91,9 @@ def _with_share(kernel: Kernel, moved: dict[Form, Form], share: float) -> Kernel
         if credit < 1:
             return i
         credit -= 1
-        made = i.with_args(engine=form.engine)
-        made.form = form
-        return made
+        rewritten = i.with_args(engine=form.engine)
+        rewritten.form = form
+        return rewritten
 
     return kernel.rewrite(change)
 
@@ -113,7 +113,7 @@ def _elsewhere(form: Form, target: Target) -> Form | None:
     for engine in definition.engines:
         if engine is form.engine:
             continue
-        made = Form(i.with_args(engine=engine), target)
-        if not made.broken and not ports & {*record_of(made, target, 1.0).ports}:
-            return made
+        moved = Form(i.with_args(engine=engine), target)
+        if not moved.broken and not ports & {*record_of(moved, target, 1.0).ports}:
+            return moved
     return None

@@ -90,16 +90,16 @@ def _described(kernel: Kernel, s: Storage) -> str:
     text = f"`{s.name}` {list(s.shape)} {s.dtype}: {s.row_bytes:,} bytes per partition"
     if not s.stack:
         return text
-    made = Span.of(s.stack[0])
+    created = Span.of(s.stack[0])
     places = [kernel.instructions[n].stack for n in kernel.lifetimes[s.id]]
     if not all(places):
-        return f"{text}, {made}"
+        return f"{text}, {created}"
     first, last = (Span.of(stack[0]) for stack in places)
     lines = [
-        f"line {span.line}" if span.filename == made.filename else str(span)
+        f"line {span.line}" if span.filename == created.filename else str(span)
         for span in (first, last)
     ]
     lived = (
         f"in use at {lines[0]}" if lines[0] == lines[1] else f"in use from {lines[0]} to {lines[1]}"
     )
-    return f"{text}, {made}, {lived}"
+    return f"{text}, {created}, {lived}"

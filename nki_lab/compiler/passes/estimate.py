@@ -65,12 +65,12 @@ class Piece:
         self.lane_of = numbers + [-1] * (edges.nodes - len(records))
         lane = np.array(self.lane_of, np.int64)
         ring = np.array([isinstance(key, RingKey) for key in (*keys, None)], bool)
-        theirs, own = lane[edges.before], lane[edges.after]
+        earlier, later = lane[edges.before], lane[edges.after]
         # What is added to the end of the earlier one: nothing on one queue or behind a step, else the time of a signal.
         # An engine keeps the order of what it starts, so that alone asks for no time at all.
-        delay = np.where(theirs < 0, 0, target.semaphore_hop_ns * 1000)
-        same = (theirs == own) & (theirs >= 0)
-        delay[same] = np.where(edges.result | ring[own], 0, -_NEVER)[same]
+        delay = np.where(earlier < 0, 0, target.semaphore_hop_ns * 1000)
+        same = (earlier == later) & (earlier >= 0)
+        delay[same] = np.where(edges.result | ring[later], 0, -_NEVER)[same]
         self.followers = edges.after.tolist()
         self.delays = delay.tolist()
         ends = np.cumsum(np.bincount(edges.before, minlength=edges.nodes))

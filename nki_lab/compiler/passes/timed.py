@@ -69,11 +69,11 @@ def modelled_ns(*kernels: Kernel) -> int:
 def _runs(kernel: Kernel) -> tuple[list[Trips], bool]:
     """Return how often the loops run in those runs that are timed, and whether that is how they always run."""
     trips = {r.loop.number: _trips_of(r.loop) for r in kernel.loops}
-    known = {n: count for n, count in trips.items() if count is not None}
-    decided = [n for n in trips if n not in known]
-    if not decided and _executed(kernel.body, known) <= _MOST_ENTRIES:
-        return [known], True
-    few = {n: min(count, _FEW) for n, count in known.items()}
+    fixed_trips = {n: count for n, count in trips.items() if count is not None}
+    decided = [n for n in trips if n not in fixed_trips]
+    if not decided and _executed(kernel.body, fixed_trips) <= _MOST_ENTRIES:
+        return [fixed_trips], True
+    few = {n: min(count, _FEW) for n, count in fixed_trips.items()}
     counts = product(_DECIDED, repeat=len(decided))
     return [few | dict(zip(decided, some, strict=True)) for some in counts], False
 

@@ -49,7 +49,7 @@ class Uses:
         self.axis = 0
         self.cuts: list[int] = []
 
-    def read(self, box: Footprint, n: int, found: set[int], queue: Hashable = None) -> None:
+    def read(self, box: Footprint, n: int, predecessors: set[int], queue: Hashable = None) -> None:
         """Note that instruction `n` reads `box`, and add to `found` which it must follow.
 
         Args:
@@ -59,27 +59,29 @@ class Uses:
         if self.parts:
             reached = self._reached(box)
             for part in reached:
-                part.read(box, n, found, queue)
+                part.read(box, n, predecessors, queue)
             self._adopt(reached)
             return
         if queue is not None and len(self.writers) + len(self.readers) > _WORTH_PRUNING:
-            self._read_in_order(box, n, found, queue)
+            self._read_in_order(box, n, predecessors, queue)
             return
         for other, at in self.writers:
             if other is box or overlap(other, box):
-                found.add(at)
+                predecessors.add(at)
         self.readers.append((box, n))
         if len(self.readers) + len(self.writers) > self.limit:
             self._separate()
 
-    def _read_in_order(self, box: Footprint, n: int, found: set[int], queue: Hashable) -> None:
+    def _read_in_order(
+        self, box: Footprint, n: int, predecessors: set[int], queue: Hashable
+    ) -> None:
         before = self.latest.get(queue)
         since = before[1] if before is not None and covers(before[0], box) else -1
         for other, at in reversed(self.writers):
             if at < since:
                 break
             if overlap(other, box):
-                found.add(at)
+                predecessors.add(at)
         if before is not None and covers(box, before[0]) and before in self.readers:
             self.readers.remove(before)  # who waits for this reader waits for that one too
         self.readers.append((box, n))
@@ -87,12 +89,12 @@ class Uses:
         if len(self.readers) + len(self.writers) > self.limit:
             self._separate()
 
-    def write(self, box: Footprint, n: int, found: set[int]) -> None:
+    def write(self, box: Footprint, n: int, predecessors: set[int]) -> None:
         """Note that instruction `n` writes `box`, and add to `found` which it must follow."""
         if self.parts:
             reached = self._reached(box)
             for part in reached:
-                part.write(box, n, found)
+                part.write(box, n, predecessors)
             if len(reached) == len(self.parts) and all(p.is_written_by(n) for p in reached):
                 self.writers, self.parts, self.cuts = reached[0].writers, [], []
                 self.limit = _LIST_LENGTH
@@ -101,9 +103,9 @@ class Uses:
             return
         # A use that the new write covers can be forgotten: whoever comes later waits for the write.
         if self.writers:
-            self.writers = _uncovered(self.writers, box, found)
+            self.writers = _uncovered(self.writers, box, predecessors)
         if self.readers:
-            self.readers = _uncovered(self.readers, box, found)
+            self.readers = _uncovered(self.readers, box, predecessors)
         self.writers.append((box, n))
         if len(self.readers) + len(self.writers) > self.limit:
             self._separate()
@@ -223,14 +225,14 @@ def _position(use: Use) -> int:
     return use[1]
 
 
-def _uncovered(uses: list[Use], box: Footprint, found: set[int]) -> list[Use]:
+def _uncovered(uses: list[Use], box: Footprint, predecessors: set[int]) -> list[Use]:
     uncovered = []
     for use in uses:
         other, at = use
         if other is box:  # tiles are mostly used as a whole
-            found.add(at)
+            predecessors.add(at)
         elif overlap(other, box):
-            found.add(at)
+            predecessors.add(at)
             if not covers(box, other):
                 uncovered.append(use)
         else:

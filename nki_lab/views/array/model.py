@@ -70,8 +70,8 @@ def array_product(data: ViewData, position: int) -> bytes:
     return pack(meta, arrays)
 
 
-def _operands(found: Matmul) -> dict[str, ShownAccess]:
-    return {"stationary": found.stationary, "moving": found.moving, "dst": found.dst}
+def _operands(matmul: Matmul) -> dict[str, ShownAccess]:
+    return {"stationary": matmul.stationary, "moving": matmul.moving, "dst": matmul.dst}
 
 
 def _values(

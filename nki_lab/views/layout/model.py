@@ -127,13 +127,13 @@ def tensor_layout(data: ViewData, number: int) -> bytes:
         if scale * part.itemsize != row_bytes:
             continue
         space = BOXES_SHOWN - len(table)
-        found = list(islice(boxes(part, scale), space + 1))
-        if len(found) > space:
+        drawn = list(islice(boxes(part, scale), space + 1))
+        if len(drawn) > space:
             break
         first = len(table)
         table += [
             (b.row, b.rows, b.row_step, b.column * part.itemsize, b.columns, b.column_step * part.itemsize,
-             part.itemsize) for b in found
+             part.itemsize) for b in drawn
         ]  # fmt: skip
         shown.append(_describe(data, part, uses) | {"boxes": [first, len(table)]})
     meta = {

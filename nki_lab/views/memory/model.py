@@ -47,12 +47,12 @@ def memory_map(data: ViewData) -> bytes:
             "overlaps": _overlaps(tiles),
             "free": _free(tiles, moment, usable),
         }
-        made = [(t.place.heading, t.place.text) if t.place else ("", "") for t in tensors]
+        created = [(t.place.heading, t.place.text) if t.place else ("", "") for t in tensors]
         columns = {
             "tensor": tiles.tensor,
             "name": np.array([names.setdefault(t.name, len(names)) for t in tensors]),
             "kind": np.array([names.setdefault(f"{list(t.shape)} {t.dtype}", len(names)) for t in tensors]),
-            "place": np.array([places.setdefault(place, len(places)) for place in made]),
+            "place": np.array([places.setdefault(place, len(places)) for place in created]),
             "first": tiles.first,
             "last": tiles.last,
             "address": tiles.address,

@@ -103,10 +103,10 @@ def _with_other_core(
         return places, codes
     column = profile.strings("Instruction", "nki_source_location")
     same: dict[int, int] = {}  # a line of the profile -> one of the program
-    for own, code in zip(column.codes.tolist(), codes.tolist(), strict=True):
-        if own >= 0 and code >= 0:
-            same.setdefault(own, code)
-    by_text = {column.values[own]: code for own, code in same.items()}
+    for number, code in zip(column.codes.tolist(), codes.tolist(), strict=True):
+        if number >= 0 and code >= 0:
+            same.setdefault(number, code)
+    by_text = {column.values[number]: code for number, code in same.items()}
     table = []
     for text in column.values:
         if text not in by_text:

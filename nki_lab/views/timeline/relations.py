@@ -239,15 +239,15 @@ class TimelineRelations:
 
     def critical_events(self) -> bytes:
         """Return the events on the critical path of each run by time, packed."""
-        found = [run.critical for run in self.runs]
+        critical = [run.critical for run in self.runs]
         events = joined(
             [
                 self.timeline.event_of_row[rows + self.timeline.first_row(k, "Instruction")]
-                for k, (rows, _) in enumerate(found)
+                for k, (rows, _) in enumerate(critical)
             ]
         )
-        sizes = [len(rows) for rows, _ in found]
-        meta = {"texts": [text for _, text in found], "sizes": sizes}
+        sizes = [len(rows) for rows, _ in critical]
+        meta = {"texts": [text for _, text in critical], "sizes": sizes}
         return pack(meta, {"event": smallest(events)})
 
     def stalls(self) -> bytes:
