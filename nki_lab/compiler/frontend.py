@@ -182,10 +182,12 @@ class KernelObject:
     Attributes:
         func: the author's function, unchanged.
         source: its text as it was when it was defined.
+        choices_made: what it chooses for itself, by name.
     """
 
     func: Callable[..., Any]
     source: SourceKernel
+    choices_made: Mapping[str, Any]
 
 
 def _contents(cells: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:

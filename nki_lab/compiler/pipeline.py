@@ -78,11 +78,10 @@ def compile_kernel(
             stages, kernels = _passed(traced, options)
             kept = tuple(stages if options.record else stages[:1])
             programs = Programs(tuple(traced), tuple(kernels), kept)
-    kernel, *others = programs.kernels
     if options.strict:
-        refuse_findings(kernel.findings)
+        refuse_findings(programs.kernels[0].findings)
     reuse.note(programs, options)
-    return CompiledKernel(kernel, programs.stages, source, tuple(others), programs)
+    return CompiledKernel.of(programs, source)
 
 
 def _passed(

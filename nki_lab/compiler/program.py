@@ -75,6 +75,12 @@ class CompiledKernel:
     others: tuple[Kernel, ...] = ()
     programs: Programs | None = None
 
+    @classmethod
+    def of(cls, programs: Programs, source: SourceKernel) -> CompiledKernel:
+        """Return the kernel that the passes made of a trace of `source`."""
+        kernel, *others = programs.kernels
+        return cls(kernel, programs.stages, source, tuple(others), programs)
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Go to another process as to a file; the program is that after the last pass."""
         text = to_json(self)

@@ -1,8 +1,8 @@
 """Finds what the passes made of an earlier trace of the same program.
 
-Calling a kernel always traces it: globals, closures and objects it reads may have changed. Where the trace is the same
-as one seen before, for the same target and choices, so is everything that follows from it. Nothing is kept alive here:
-programs live as long as a result, a compiled kernel or a kernel object holds them.
+A call traces the kernel unless it knows that nothing it reads has changed (runtime/unchanged.py). Where the trace is
+the same as one seen before, for the same target and choices, so is everything that follows from it. Nothing is kept
+alive here: programs live as long as a result, a compiled kernel or a kernel object holds them.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from pickle import PicklingError
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from nki_lab.backends import refuse_others
@@ -24,6 +24,7 @@ from nki_lab.compiler.passes.author_order import Edges, edges_of
 from nki_lab.compiler.pipeline import compile_kernel
 from nki_lab.compiler.program import CompiledKernel
 from nki_lab.compiler.retrace import Retrace
+from nki_lab.compiler.reuse import Programs
 from nki_lab.dialects import NKI, Dialect
 from nki_lab.errors import KernelArgument, MixedVersions, NkiError, NotModelled, ToolchainError
 from nki_lab.ir.building.builder import Watch
@@ -35,11 +36,26 @@ from nki_lab.runtime.compiled import CompiledFunction, numpy_arguments, recorded
 from nki_lab.runtime.recording import warn_of
 from nki_lab.runtime.result import Result
 from nki_lab.runtime.steps import kept_inputs
+from nki_lab.runtime.unchanged import snapshot
 from nki_lab.simulator import EagerRun
 from nki_lab.source import headline
 from nki_lab.targets import get_target
 from nki_lab.targets.spec import Target
 from nki_lab.versions import ERROR, FORMS, Version
+
+
+class _Call(NamedTuple):
+    """A call that was compiled.
+
+    Attributes:
+        given: choices, target and number of cores.
+        read: all that tracing it read; None where that cannot be told.
+        programs: what the passes made of its trace.
+    """
+
+    given: tuple[Any, ...]
+    read: Any
+    programs: Programs
 
 
 class KernelFunction(KernelObject):
@@ -57,7 +73,7 @@ class KernelFunction(KernelObject):
         schedule: (name, names it waits for) of instructions, from `with_schedule`.
     """
 
-    #: Programs of the latest calls that a kernel object keeps, so that a loop of calls compiles each once.
+    #: The latest calls that a kernel object keeps, so that a loop of calls compiles each once.
     _KEPT = 4
 
     launched_on: tuple[int, ...] = ()
@@ -73,7 +89,7 @@ class KernelFunction(KernelObject):
 
     def __init__(self, func: Callable[..., Any]) -> None:
         # Shared by the copies that choices make, such as kernel[2]: their programs, and all of them.
-        self._latest: deque[Any] = deque(maxlen=self._KEPT)
+        self._latest: deque[_Call] = deque(maxlen=self._KEPT)
         self._copies: WeakSet[KernelFunction] = WeakSet((self,))
         self._take(func)
         _follow_reloads()
@@ -126,6 +142,20 @@ class KernelFunction(KernelObject):
 
     def _cores(self, choices: Choices) -> int:
         return self.source.dialect.cores(choices.grid)
+
+    @property
+    def choices_made(self) -> dict[str, Any]:  # type: ignore[override]
+        """What a copy of it chooses, or its decorator, by name."""
+        chosen = (
+            "launched_on",
+            "simulated",
+            "debug",
+            "nki",
+            "platform_target",
+            "allow",
+            "schedule",
+        )
+        return {name: getattr(self, name) for name in chosen}
 
     def with_schedule(self, schedule: Sequence[tuple[str, str | Sequence[str]]]) -> KernelFunction:
         """Return the kernel with waits between instructions: `[("second", "first"), ("third", ["first", ...])]`.
@@ -215,13 +245,22 @@ class KernelFunction(KernelObject):
     def _compiled(
         self, choices: Choices, arguments: inspect.BoundArguments, watch: Watch | None = None
     ) -> CompiledKernel:
+        target, cores = self._target(choices), self._cores(choices)
+        given = choices, target, cores
+        read = snapshot(self, arguments.arguments)
+        for call in self._latest:
+            if read is not None and call.given == given and call.read == read and watch is None:
+                return CompiledKernel.of(call.programs, self.source)
         compiled = compile_kernel(
-            self.source, arguments.args, arguments.kwargs, self._target(choices),
-            choices, self._cores(choices), watch,
-        )  # fmt: skip
-        if compiled.programs in self._latest:
-            self._latest.remove(compiled.programs)
-        self._latest.append(compiled.programs)
+            self.source, arguments.args, arguments.kwargs, target, choices, cores, watch
+        )
+        if read is not None and read != snapshot(self, arguments.arguments):
+            read = None  # the trace itself changes what it reads
+        for call in [*self._latest]:
+            if call.programs is compiled.programs:
+                self._latest.remove(call)
+        assert compiled.programs is not None
+        self._latest.append(_Call(given, read, compiled.programs))
         return compiled
 
     def _retrace(self, choices: Choices, arguments: inspect.BoundArguments) -> Retrace:
@@ -297,16 +336,13 @@ def _follow_reloads() -> None:
 
 # -- other processes -------------------------------------------------------------------------------------------------
 
-# What a copy chooses, and a decorator; everything else is found with the kernel's name.
-_CHOICES = ("launched_on", "simulated", "debug", "nki", "platform_target", "allow", "schedule")
-
 
 def pickled(kernel: KernelFunction) -> tuple[Any, ...]:
     """Return how a kernel is made again in another process: by its name, as functions are.
 
     cloudpickle takes the function with its text where a name leads nowhere, as from a notebook.
     """
-    choices = {name: getattr(kernel, name) for name in _CHOICES}
+    choices = kernel.choices_made  # everything else is found with the kernel's name
     # What finds `import nki` here comes first: it is there before anything else is made again.
     finder = next((f for f in sys.meta_path if hasattr(f, "in_sight")), None)
     if kernel._bound is not None:

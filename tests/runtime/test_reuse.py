@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import sys
 import threading
 import weakref
 
@@ -17,6 +18,7 @@ from nki_lab.choices import use_target
 from nki_lab.compiler.reuse import reuse
 from nki_lab.errors import AddressOutOfRange, KernelArgument, OverCapacity
 from nki_lab.runtime import jit, run
+from nki_lab.runtime.jit import KernelFunction
 from nki_lab.source import Span
 from tests.simulator.kernels import EXAMPLES
 
@@ -36,7 +38,9 @@ def scaled(x, shift=0.0):
 
 
 @pytest.fixture(autouse=True)
-def _fresh() -> None:
+def _fresh(monkeypatch) -> None:
+    module = sys.modules[KernelFunction.__module__]
+    monkeypatch.setattr(module, "snapshot", lambda *_: None)  # trace in every call
     reuse.clear()
     reuse.hits = 0
     simulated._free.clear()
