@@ -83,8 +83,9 @@ class ViewError(LanguageError, ValueError):
 
     code = "NKI105"
     page = """
-        Slices, reshapes and permutations of a tensor only change the order in which its bytes are read. This view
-        would need them in other places, such as a reshape across partitions. Copy the data instead.
+        Slices, reshapes and permutations of a tensor only change the order in which its bytes are read.
+        The requested view would need the bytes in other places, such as a reshape across partitions. Copy
+        the data instead.
         """
     wrong = "nisa.memset(dst=t.reshape((128, 3)), value=1.0)"
     right = "nisa.memset(dst=t.reshape((128, 2, 2)), value=1.0)"
@@ -259,7 +260,8 @@ class StrictFinding(LanguageError):
     code = "NKI115"
     page = """
         Findings are facts an author should know that do not stop a kernel: a read of memory nothing wrote,
-        something the compiler of their version of NKI refuses. --strict and NKI_LAB_STRICT=1 make each one an error.
+        something the compiler of their version of NKI refuses. --strict and NKI_LAB_STRICT=1 make each one
+        an error.
         """
     wrong = """
         %%nki --run "kernel(x)" --strict --nki 0.6
@@ -399,8 +401,8 @@ class RemovedLoop(LanguageError, TypeError):
     code = "NKI120"
     page = """
         NKI 0.7 runs kernels as Python, to which a register has no value: loops over nl.dynamic_range and
-        `while` over a register are gone. Write nl.fori_loop and nl.while_loop. Kernels for NKI 0.6 and before
-        still run, with `# nki: 0.6` above them; 0.6 deprecates these loops.
+        `while` over a register are gone. Write nl.fori_loop and nl.while_loop. Kernels for NKI 0.6 and
+        before still run, with `# nki: 0.6` above them; 0.6 deprecates these loops.
         """
     wrong = """
         %%nki --run "kernel(x)"
@@ -432,9 +434,10 @@ class MixedVersions(LanguageError):
 
     code = "NKI121"
     page = """
-        A kernel is written for one version of NKI: the one that `# nki: 0.6` above it, nki.jit(nki="0.6") or
-        --nki 0.6 names, else the newest. What it calls must be written for the same version, and no version
-        has all that two of them have: nl.dynamic_range ended with 0.6, and nl.tiles began with 0.7.
+        A kernel is written for one version of NKI: the one that `# nki: 0.6` above it, nki.jit(nki="0.6")
+        or --nki 0.6 names, else the newest. What it calls must be written for the same version, and no
+        version has all that two of them have: nl.dynamic_range ended with 0.6, and nl.tiles began with
+        0.7.
         """
     wrong = """
         # nki: 0.5
