@@ -10,13 +10,22 @@ from collections.abc import Callable
 from numbers import Real
 from typing import Any, NoReturn
 
+import numpy as np
+
 from nki_lab.dtypes import DType
 from nki_lab.errors import NotOnTarget, WrongOperand
+from nki_lab.ir.building.builder import current
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.activation import activation
 from nki_lab.isa.elementwise import reciprocal, tensor_scalar, tensor_tensor
-from nki_lab.isa.operators import OPS, Op
-from nki_lab.language.operands import new_tile, on_chip, result_like, same_shape, settle_dtype
+from nki_lab.isa.operators import OPS, AluOperator, Op, OpClass
+from nki_lab.language.operands import (
+    broadcast_together,
+    new_tile,
+    on_chip,
+    result_like,
+    settle_dtype,
+)
 
 # Functions of two operands. Each is one nisa.tensor_tensor, or one nisa.tensor_scalar with a number on one side.
 _BINARY = {
@@ -92,7 +101,9 @@ def apply_binary(op: Op, x: Any, y: Any, dtype: DType | None) -> NkiTensor:
         if name in _COLUMN_ALLOWED and y.shape == (x.shape[0], 1) != x.shape:
             tensor_scalar(dst=result, data=x, op0=op, operand0=y)
             return result
-        same_shape(name, "x", x, "y", y)
+        x, y = broadcast_together(name, x, y)
+        if result.shape != x.shape:
+            result = new_tile(x.shape, result.dtype)
         tensor_tensor(dst=result, data1=x, data2=y, op=op)
         return result
     if True not in tiles:
@@ -188,6 +199,19 @@ def logical_not(x: NkiTensor, dtype: DType | None = None) -> NkiTensor:
     return result
 
 
+def _remainder(name: str, ufunc: Callable[..., Any], sign: str) -> None:
+    """Make a remainder, which only NKI's simulator has: an operator of its name that no chip has."""
+    row = AluOperator(OpClass.ARITHMETIC, np.errstate(all="ignore")(ufunc))
+    simulated = Op(name, row, home="simulator")
+
+    def composite(x: Any, y: Any, dtype: DType | None = None) -> NkiTensor:
+        current().meet_form("remainder", f"nl.{name}")
+        return apply_binary(simulated, x, y, dtype)
+
+    summary = f"Return the remainder of x / y with the sign of `{sign}`, as NKI's simulator does."
+    _register(OPS[name], composite, f"{summary}\n\n    NKI's compiler refuses it.{_BINARY_REST}")
+
+
 def _refused(name: str, summary: str, instead: str) -> None:
     def composite(x: Any, y: Any, dtype: DType | None = None) -> NoReturn:
         raise NotOnTarget(f"nl.{name}: no engine divides", help=f"write {instead}")
@@ -205,9 +229,8 @@ OPS["invert"].expand = _invert
 
 # These exist in the official simulator and do not compile for a device
 # (release-notes/components/nki.rst, NKI Language: known limitations).
-_QUOTIENT = "nl.multiply(x, nl.reciprocal(y))"
-_refused("divide", "Refuse to divide: there is no such instruction.", _QUOTIENT)
-_refused("mod", "Refuse a remainder with the sign of `y`: there is no such instruction.",
-         f"nl.subtract(x, nl.multiply(y, nl.floor({_QUOTIENT})))")  # fmt: skip
-_refused("fmod", "Refuse a remainder with the sign of `x`: there is no such instruction.",
-         f"nl.subtract(x, nl.multiply(y, nl.trunc({_QUOTIENT})))")  # fmt: skip
+_refused(
+    "divide", "Refuse to divide: there is no such instruction.", "nl.multiply(x, nl.reciprocal(y))"
+)
+for _name, _ufunc, _sign in (("mod", np.mod, "y"), ("fmod", np.fmod, "x")):
+    _remainder(_name, _ufunc, _sign)

@@ -1,7 +1,7 @@
 """Checks what a composite of nki.language is given, and makes the tile that it returns.
 
-Composites return new SBUF tiles. They take tiles of equal shape and do not broadcast
-(release-notes/components/nki.rst, NKI Language: known limitations).
+Composites return new SBUF tiles. They take tiles of equal shape; the compiler does not broadcast
+(release-notes/components/nki.rst, NKI Language: known limitations), the simulator does in functions of two tiles.
 """
 
 from __future__ import annotations
@@ -50,18 +50,42 @@ def same_shape(function: str, first: str, x: NkiTensor, second: str, y: NkiTenso
     """Raise RuleBroken unless both tiles have one shape."""
     if x.shape == y.shape:
         return
-    if x.shape[0] == y.shape[0] and 1 in (x.free_size, y.free_size):
-        whole, column = (first, second) if y.free_size == 1 else (second, first)
-        help = (
-            f"write nisa.tensor_scalar(dst, data={whole}, op0=..., operand0={column}) for one value per"
-            f" partition (float32), or repeat it first: nl.broadcast_to({column}, {whole}.shape)"
-        )
-    else:
-        help = "slice the larger tile, or repeat axes of size 1 with nl.broadcast_to"
+    help = "slice the larger tile, or repeat axes of size 1 with nl.broadcast_to"
+    if x.shape[0] == y.shape[0]:
+        help = _repeated(x, first, y, second)
     raise RuleBroken(
         f"nl.{function}: `{first}` and `{second}` must have the same shape; composites do not broadcast",
         notes=[f"{first} = {x.describe()}", f"{second} = {y.describe()}"],
         help=help,
+    )
+
+
+def broadcast_together(function: str, x: NkiTensor, y: NkiTensor) -> tuple[NkiTensor, NkiTensor]:
+    """Return two tiles in one shape: where free axes have size 1 they are repeated, as NKI's simulator does.
+
+    Its compiler does not: that is a finding (release-notes/components/nki.rst, known issues: broadcasting).
+    """
+    repeats = x.ndim == y.ndim and x.shape[0] == y.shape[0]
+    if x.shape == y.shape or not (
+        repeats and all(a == b or 1 in (a, b) for a, b in zip(x.shape, y.shape, strict=True))
+    ):
+        same_shape(function, "x", x, "y", y)
+        return x, y
+    what = f"nl.{function} of {list(x.shape)} and {list(y.shape)}, which repeats elements,"
+    current().meet_form("broadcast", what, _repeated(x, "x", y, "y"))
+    for dim, (a, b) in enumerate(zip(x.shape, y.shape, strict=True)):
+        x, y = (x.broadcast(dim, b), y) if a < b else (x, y.broadcast(dim, a)) if b < a else (x, y)
+    return x, y
+
+
+def _repeated(x: NkiTensor, first: str, y: NkiTensor, second: str) -> str:
+    """Return what to write instead of a function of tiles of which one has to be repeated."""
+    if 1 not in (x.free_size, y.free_size):
+        return "slice the larger tile, or repeat axes of size 1 with nl.broadcast_to"
+    whole, column = (first, second) if y.free_size == 1 else (second, first)
+    return (
+        f"write nisa.tensor_scalar(dst, data={whole}, op0=..., operand0={column}) for one value per"
+        f" partition (float32), or repeat it first: nl.broadcast_to({column}, {whole}.shape)"
     )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import nki_lab.language as nl
-from nki_lab.errors import NotOnTarget, RuleBroken, WrongOperand
+from nki_lab.errors import NotOnTarget, RuleBroken, StrictFinding, WrongOperand
 from tests.language.evaluate import error_against, evaluate, run_kernel, stored
 
 RNG = np.random.default_rng(7)
@@ -218,8 +218,6 @@ def test_abs_max_is_of_the_newest_chip_only():
 @pytest.mark.parametrize(
     ("function", "error", "message"),
     [
-        (lambda a, b: nl.add(nl.load(a), nl.load(b)[:, 0:1]), RuleBroken, "operand0=y"),
-        (lambda a, b: nl.add(nl.load(a)[:, 0:1], nl.load(b)), RuleBroken, "data=y.*operand0=x"),
         (lambda a, b: nl.add(nl.load(a), nl.load(b)[0:8]), RuleBroken, r"\[8, 56\]"),
         (lambda a, b: nl.add(a, nl.load(b)), WrongOperand, "load it first"),
         (lambda a, b: nl.exp(a), WrongOperand, "load it first"),
@@ -228,8 +226,6 @@ def test_abs_max_is_of_the_newest_chip_only():
         (lambda a, b: nl.add(nl.load(a), "1"), WrongOperand, "tiles and numbers, found str"),
         (lambda a, b: nl.power(nl.load(a), 2), WrongOperand, r"nl\.square\(x\) for 2"),
         (lambda a, b: nl.divide(nl.load(a), 2), NotOnTarget, r"nl\.reciprocal\(y\)"),
-        (lambda a, b: nl.mod(nl.load(a), 2), NotOnTarget, r"nl\.floor"),
-        (lambda a, b: nl.fmod(nl.load(a), 2), NotOnTarget, r"nl\.trunc"),
     ],
 )
 def test_refused_operands_say_what_to_write(function, error, message):
@@ -241,3 +237,49 @@ def test_an_operator_is_a_value_and_a_function():
     assert repr(nl.add) == "nl.add"
     assert nl.add.__doc__.startswith("Add two tiles")
     assert nl.sin is not nl.cos
+
+
+def finding_of(body, *arguments):
+    outputs, compiled = run_kernel(lambda *a: stored(body(*a)), *arguments)
+    (finding,) = [f for f in compiled.findings if f.kind == "portability"]
+    with pytest.raises(StrictFinding, match="portability"):
+        run_kernel(lambda *a: stored(body(*a)), *arguments, strict=True)
+    return outputs[0], finding
+
+
+@pytest.mark.parametrize("name", ["subtract", "multiply", "maximum", "less", "power"])
+def test_one_column_is_repeated_as_by_the_official_simulator(name):
+    function, model = getattr(nl, name), getattr(np, name)
+    x, y = np.abs(X) + 0.5, np.abs(Y) / 8
+    got, finding = finding_of(lambda a, b: function(nl.load(a), nl.load(b)[:, 0:1]), x, y)
+    np.testing.assert_allclose(got, model(x, y[:, :1]), rtol=1e-6)
+    assert "runs on NKI's simulator; NKI's compiler refuses it" in finding.message
+    assert "data=x" in finding.help and "operand0=y" in finding.help
+    got, finding = finding_of(lambda a, b: function(nl.load(a)[:, 2:3], nl.load(b)), x, y)
+    np.testing.assert_allclose(got, model(x[:, 2:3], y), rtol=1e-6)
+    assert "data=y" in finding.help and "operand0=x" in finding.help
+
+
+def test_free_axes_of_size_1_are_repeated_and_others_refused():
+    def outer(a, b):
+        rows = nl.load(a)[:, 0:6].reshape((X.shape[0], 6, 1))
+        columns = nl.load(b)[:, 0:4].reshape((X.shape[0], 1, 4))
+        return nl.subtract(rows, columns)
+
+    got, _ = finding_of(outer, X, Y)
+    np.testing.assert_array_equal(got, X[:, 0:6, None] - Y[:, None, 0:4])
+    with pytest.raises(RuleBroken, match="do not broadcast"):
+        run_kernel(lambda a, b: stored(nl.subtract(nl.load(a)[0:1], nl.load(b))), X, Y)
+
+
+@pytest.mark.parametrize(("name", "model"), [("mod", np.mod), ("fmod", np.fmod)])
+def test_remainders_run_as_in_the_official_simulator_and_are_found(name, model):
+    function = getattr(nl, name)
+    divisor = np.where(np.abs(Y) < 0.25, 0.75, Y).astype(np.float32)
+    got, finding = finding_of(lambda a, b: function(nl.load(a), nl.load(b)), X, divisor)
+    np.testing.assert_array_equal(got, model(X, divisor))
+    assert f"nl.{name} runs on NKI's simulator; NKI's compiler refuses it" in finding.message
+    got, _ = finding_of(lambda a, b: function(nl.load(a), 0.75), X, Y)
+    np.testing.assert_array_equal(got, model(X, np.float32(0.75)))
+    got, _ = finding_of(lambda a, b: function(2.5, nl.load(b)), X, divisor)
+    np.testing.assert_array_equal(got, model(np.float32(2.5), divisor))
