@@ -15,8 +15,8 @@ from nki_lab.compiler.cores import pair_shared
 from nki_lab.compiler.program import CompiledKernel
 from nki_lab.compiler.retrace import Retrace
 from nki_lab.compiler.reuse import Programs
-from nki_lab.errors import SimulationError, UninitializedRead
-from nki_lab.ir.program.execution import Execution, Iterations
+from nki_lab.errors import LoopsDiffer, SimulationError, UninitializedRead
+from nki_lab.ir.program.execution import Execution, Iterations, first_difference
 from nki_lab.ir.program.nodes import Finding, Kernel
 from nki_lab.profiler.profile import Profile
 from nki_lab.simulator import EagerRun, Program, RaceWatch, run_ranks
@@ -43,6 +43,14 @@ class SimulatedRun(Run):
     ) -> None:
         kernels = (compiled.kernel, *compiled.others)
         executions = [Execution.of(k, t) for k, t in zip(kernels, trips, strict=True)]
+        for other in executions[1:]:
+            if different := first_difference(executions[0], other):
+                loop, *counts = different
+                raise LoopsDiffer(
+                    f"core 0 makes {counts[0]:,} passes through a device loop, and core 1 makes {counts[1]:,}",
+                    stack=loop.stack,
+                    help="give the loop one bound or condition on both cores, and skip work with a mask",
+                )
         super().__init__(Simulator.name, outputs, findings, executions)
         self._compiled, self._retrace = compiled, retrace
 

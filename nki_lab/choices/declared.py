@@ -132,6 +132,15 @@ LNC = Choice(
     ("1", "2"),
     acts=COMPILE,
 )
+LOGICAL_CORE = Choice(
+    "logical_core",
+    "",
+    "Number of physical cores in a logical core (LNC), {values}: kernels that nothing else launches run on as many.",
+    read=_cores,
+    values=("1", "2"),
+    env="NEURON_LOGICAL_NC_CONFIG",
+    acts=COMPILE,
+)
 TIMEOUT = Choice("timeout", "SECONDS", "Fail after this many seconds.", RUNS, _seconds, acts=RUN)
 SEED = Choice(
     "seed", "NUMBER", "Seed of the random inputs.", ("run", "profile", "compile"), _seed, acts=RUN

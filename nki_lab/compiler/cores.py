@@ -10,7 +10,7 @@ from typing import Any
 
 from nki_lab.compiler.passes.find_uninitialized import look_at_shared
 from nki_lab.compiler.races import find_races
-from nki_lab.errors import CoresDiffer
+from nki_lab.errors import CoresDiffer, LoopsDiffer
 from nki_lab.ir.program.nodes import Kernel, Loop
 from nki_lab.ir.tensor.storage import Storage
 from nki_lab.ir.tensor.view import NkiTensor
@@ -97,7 +97,7 @@ def check_loops(first: Kernel, second: Kernel) -> None:
         min(len(a), len(b)),
     )
     longer = first if len(a) > at else second
-    raise CoresDiffer(
+    raise LoopsDiffer(
         f"core 0 has {len(a)} device loops and core 1 has {len(b)}, or they have other bounds or are of another kind",
         stack=longer.loops[at].loop.stack,
         help="let both cores run the same device loops; what they do in them may differ",

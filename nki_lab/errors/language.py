@@ -328,31 +328,26 @@ class RegisterValue(LanguageError, TypeError):
 
 
 class LoopControl(LanguageError):
-    """A device loop is left with break, continue or return, or written where it cannot be."""
+    """A device loop is left with break, continue or return, or its bounds or body are of a wrong kind."""
 
     code = "NKI118"
     page = """
         A loop that the device runs is traced once and ends by its bound or condition: break, continue and
-        return cannot leave it, tensors made in its body end with it, and it cannot be in a no_reorder
-        block. Loops over range() are unrolled and have none of these limits.
+        return cannot leave it, the body of nl.fori_loop returns nothing, and that of nl.while_loop the
+        register with the next condition. Loops over range() are unrolled and have none of these limits.
         """
     wrong = """
-        made = []
-
         def body(k):
-            made.append(nl.load(x))
+            nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)
+            return t
 
         nl.fori_loop(0, 2, body)
-        nisa.tensor_copy(dst=t, src=made[0])
         """
     right = """
-        made = nl.ndarray((128, 4), dtype=nl.float32, buffer=nl.sbuf)
-
         def body(k):
-            nisa.dma_copy(dst=made, src=x)
+            nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)
 
         nl.fori_loop(0, 2, body)
-        nisa.tensor_copy(dst=t, src=made)
         """
 
 
@@ -453,3 +448,160 @@ class MixedVersions(LanguageError):
             return stored(t)
         """
     right = wrong.replace("# nki: 0.5", "# nki: 0.6")
+
+
+class LoopTensor(LoopControl):
+    """A tensor that is made in the body of a device loop is used behind the loop."""
+
+    code = "NKI122"
+    page = """
+        A tensor made in the body of a device loop ends with it: the body is one piece of the program that the
+        device runs again and again, and so is the place of the tensor (nki/migration/index.rst, NKI 0.6.0).
+        Make what lives on before the loop, and let the body write into it.
+        """
+    wrong = """
+        tiles = []
+
+        def body(k):
+            tiles.append(nl.load(x))
+
+        nl.fori_loop(0, 2, body)
+        nisa.tensor_copy(dst=t, src=tiles[0])
+        """
+    right = """
+        tile = nl.ndarray((128, 4), dtype=nl.float32, buffer=nl.sbuf)
+
+        def body(k):
+            nisa.dma_copy(dst=tile, src=x)
+
+        nl.fori_loop(0, 2, body)
+        nisa.tensor_copy(dst=t, src=tile)
+        """
+
+
+class LoopOrder(LoopControl):
+    """A device loop stands inside nl.no_reorder."""
+
+    code = "NKI123"
+    page = """
+        A block of nl.no_reorder keeps the order of instructions; a loop that the device runs cannot be one of
+        them (nki/migration/index.rst, NKI 0.6.0). Put the block into the body of the loop. Loops over range()
+        are unrolled and may stand in the block.
+        """
+    wrong = """
+        def body(k):
+            nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)
+
+        with nl.no_reorder():
+            nl.fori_loop(0, 2, body)
+        """
+    right = """
+        def body(k):
+            with nl.no_reorder():
+                nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)
+
+        nl.fori_loop(0, 2, body)
+        """
+
+
+class LoopState(LoopControl):
+    """The body of a device loop changes a value of Python, which only its first pass would see."""
+
+    code = "NKI124"
+    page = """
+        The body of a device loop is traced once. A counter that it increases, or a list that it changes, has
+        its first value in every pass that the device makes. State that crosses passes lives in SBUF or HBM
+        (nki/migration/index.rst, NKI 0.6.0). In kernels for NKI 0.6 and before it is a finding.
+        """
+    wrong = """
+        scale = [1.0]
+
+        def body(k):
+            nisa.tensor_scalar(dst=t, data=t, op0=nl.multiply, operand0=scale[0])
+            scale[0] = 2 * scale[0]
+
+        nl.fori_loop(0, 3, body)
+        """
+    right = """
+        scale = nl.full((128, 1), 1.0, dtype=nl.float32)
+
+        def body(k):
+            nisa.tensor_scalar(dst=t, data=t, op0=nl.multiply, operand0=scale)
+            nisa.tensor_scalar(dst=scale, data=scale, op0=nl.multiply, operand0=2.0)
+
+        nl.fori_loop(0, 3, body)
+        """
+
+
+class LoopName(LoopControl):
+    """Two instructions in the body of a device loop have one name."""
+
+    code = "NKI125"
+    page = """
+        The body of a device loop is traced once, so that `name=` of its instructions must differ: a name
+        stands for the instruction in every pass. In a loop over range() in the body, put its index into the
+        name. (Rule of the published guide for moving loops from NKI 0.5 to 0.6.)
+        """
+    wrong = """
+        def body(k):
+            for part in range(2):
+                tile = t[:, 2 * part : 2 * part + 2]
+                nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0, name="add")
+
+        nl.fori_loop(0, 2, body)
+        """
+    right = wrong.replace('name="add"', 'name=f"add_{part}"')
+
+
+class LoopsDiffer(CoresDiffer):
+    """The two cores of a logical core make different numbers of passes through a device loop."""
+
+    code = "NKI126"
+    page = """
+        Both cores of a logical core run the same device loops, with the same number of passes: other numbers
+        may lock the chip or give wrong results, and NKI's compiler does not notice
+        (release-notes/components/nki.rst, known issues). What the cores do in the body may differ.
+        """
+    wrong = """
+        import numpy as np
+        import nki
+        import nki.isa as nisa
+        import nki.language as nl
+
+        @nki.jit
+        def kernel(x):
+            out = nl.ndarray((2, 128, 4), dtype=x.dtype, buffer=nl.shared_hbm)
+            mine = out[nl.program_id(0)]
+            nl.fori_loop(0, 1 + nl.program_id(0), lambda k: nisa.dma_copy(dst=mine, src=x))
+            return out
+
+        kernel[2](np.ones((128, 4), dtype=np.float32))
+        """
+    right = wrong.replace("1 + nl.program_id(0)", "2")
+
+
+class LncMismatch(KernelArgument):
+    """A kernel is launched on another number of cores than NEURON_LOGICAL_NC_CONFIG says."""
+
+    code = "NKI127"
+    page = """
+        The number of physical cores in a logical core (LNC) must be one for a kernel and the compiler, which
+        calls a mismatch NCC_EVRF066 since NKI 0.7. NEURON_LOGICAL_NC_CONFIG sets it for both, and a kernel that
+        is called without brackets takes it from there; kernel[1](...) and kernel[2](...) must agree with it.
+        """
+    wrong = """
+        import os
+        import numpy as np
+        import nki
+        import nki.language as nl
+
+        @nki.jit
+        def kernel(x):
+            out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+            nl.store(out, nl.load(x))
+            return out
+
+        os.environ["NEURON_LOGICAL_NC_CONFIG"] = "1"
+        kernel[2](np.ones((128, 4), dtype=np.float32))
+        """
+    right = wrong.replace("kernel[2](", "kernel(")

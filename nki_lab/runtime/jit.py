@@ -26,7 +26,14 @@ from nki_lab.compiler.program import CompiledKernel
 from nki_lab.compiler.retrace import Retrace
 from nki_lab.compiler.reuse import Programs
 from nki_lab.dialects import NKI, Dialect
-from nki_lab.errors import KernelArgument, MixedVersions, NkiError, NotModelled, ToolchainError
+from nki_lab.errors import (
+    KernelArgument,
+    LncMismatch,
+    MixedVersions,
+    NkiError,
+    NotModelled,
+    ToolchainError,
+)
 from nki_lab.ir.building.builder import Watch
 from nki_lab.ir.tensor.trace import active
 from nki_lab.progress import phase
@@ -271,13 +278,30 @@ class KernelFunction(KernelObject):
 
     def choices(self, choices: Choices) -> Choices:
         """Return the choices with those that this kernel makes."""
-        return choices.replace(
+        cores = choices.lnc or choices.logical_core
+        choices = choices.replace(
             nki=self.nki or self.source.nki or None,
             schedule=self.schedule,
             allow=(*choices.allow, *self.allow),
-            grid=self.launched_on or (() if choices.lnc is None else (choices.lnc,)),
+            grid=self.launched_on or (() if cores is None else (cores,)),
             backend="simulator" if self.simulated else None,
         )
+        self._check_logical_core(choices)
+        return choices
+
+    def _check_logical_core(self, choices: Choices) -> None:
+        """Refuse `kernel[cores]` beside another number in the environment; before 0.7 nothing compared the two.
+
+        (nki/migration/index.html, NKI 0.7.0; compiler/error-codes/EVRF066.html)
+        """
+        launched, compiler = self.launched_on, choices.logical_core
+        if launched and compiler not in (None, launched[0]) and choices.version.plain_python:
+            raise LncMismatch(
+                f"NKI kernel {self.__name__!r} is configured with LNC={launched[0]}, but the environment says"
+                f" LNC={compiler} (NCC_EVRF066)",
+                help=f"call it without brackets, or as {self.__name__}[{compiler}], or set"
+                f" NEURON_LOGICAL_NC_CONFIG={launched[0]}",
+            )
 
     def _target(self, choices: Choices) -> Target:
         """Return the machine to compile for; refuse what it cannot run."""

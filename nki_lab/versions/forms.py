@@ -59,6 +59,12 @@ FORMS: dict[str, Form] = {
         _LOOPS,
         {"0.6": DEPRECATED, "0.7": ERROR}, code="NKI120", parser_takes=True,
     ),
+    "loop state": Form(
+        "a value of Python that the body of a device loop changes",
+        "keep it in a tensor in SBUF or HBM",
+        f"{_MIGRATION}, NKI 0.6.0, Rules for migrated loops",
+        {"0.7": ERROR}, code="NKI124", parser_takes=True,
+    ),
     "broadcast": Form(
         "a function of nki.language on tiles of different shapes",
         "repeat the smaller tile first: nl.broadcast_to(tile, shape)",

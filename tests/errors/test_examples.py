@@ -61,6 +61,9 @@ class Runner:
         return ""
 
     def python(self, text: str) -> None:
+        self.monkeypatch.setenv(
+            "NEURON_LOGICAL_NC_CONFIG", ""
+        )  # what an example sets ends with its test
         if text.startswith("nkir"):
             for error in verify(parse_kernel(text)):
                 raise error

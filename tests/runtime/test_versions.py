@@ -11,6 +11,7 @@ from nki_lab.api import isa as nisa
 from nki_lab.choices import Choices, inside
 from nki_lab.errors import (
     KernelArgument,
+    LncMismatch,
     MixedVersions,
     NkiError,
     RawEnum,
@@ -320,3 +321,28 @@ def test_one_core_passes_a_barrier_alone_from_0_7_on():
     assert nki_lab.run(_barrier, x, nki="0.7", target="trn2").outputs[0].tolist() == x.tolist()
     with pytest.raises(NkiError, match="needs both cores of a logical core"):
         nki_lab.run(_barrier, x, nki="0.6", target="trn2")
+
+
+CORES = """\
+@jit
+def kernel(x):
+    out = nl.ndarray((nl.num_programs(), *x.shape), dtype=x.dtype, buffer=nl.shared_hbm)
+    nl.store(out[nl.program_id(0)], nl.load(x))
+    return out
+"""
+
+
+def test_the_cores_of_a_logical_core_come_from_the_environment(monkeypatch):
+    kernel = defined(text=CORES)
+    assert len(kernel(X)) == 1
+    monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", "2")
+    assert len(kernel(X)) == len(kernel[2](X)) == 2
+    assert len(run(kernel, X, lnc=1).value) == 1  # what a call asks for comes first
+    with pytest.raises(
+        LncMismatch, match=r"kernel 'kernel' is configured with LNC=1, .* LNC=2 \(NCC_EVRF066\)"
+    ):
+        kernel[1](X)
+    assert len(run(kernel[1], X, nki="0.6").value) == 1  # nothing compared them then
+    monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", "3")
+    with pytest.raises(UnknownOption, match="NEURON_LOGICAL_NC_CONFIG=3"):
+        kernel(X)

@@ -82,7 +82,7 @@ STATEMENTS: dict[str, Construct] = {
         "a device loop inside nl.no_reorder", ERROR,
         "put the no_reorder block inside the loop's body", _LOOPS,
         "with nl.no_reorder():\n    nl.fori_loop(0, 3, lambda i: nisa.memset(dst=t, value=1.0))",
-        code="NKI118",
+        code="NKI123",
     ),
     "induction variable": Construct(
         "a write to the induction register of nl.dynamic_range", ERROR,

@@ -159,7 +159,7 @@ VALUES: dict[str, Construct] = {
         f"{_MIGRATION}, NKI 0.6.0",
 "def body(i):\n    made.append(nl.load(x))\n\nmade = []\nnl.fori_loop(0, 2, body)\n"
         "nisa.tensor_copy(dst=t, src=made[0])",
-        code="NKI118",
+        code="NKI122",
     ),
     "result": Construct(
         "results: one tensor in nl.shared_hbm, or tuples and dicts of them", ACCEPTED,

@@ -16,6 +16,8 @@ from nki_lab.dtypes import DType, int32, int64
 from nki_lab.errors import (
     InstructionError,
     LoopControl,
+    LoopName,
+    LoopOrder,
     NkiError,
     NotAllowed,
     OutsideKernel,
@@ -57,7 +59,7 @@ from nki_lab.ir.tensor.storage import Storage
 from nki_lab.ir.tensor.trace import active
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.rewrite import Hint, Rewrite
-from nki_lab.source import Blame, Stack, is_internal, key_of_frame, stack_of_frame
+from nki_lab.source import Blame, Span, Stack, is_internal, key_of_frame, stack_of_frame
 from nki_lab.targets.spaces import MemoryRegion
 from nki_lab.targets.spec import Target
 from nki_lab.versions import (
@@ -541,7 +543,7 @@ class Builder(Findings):
     def open_loop(self, kind: str, bounds: tuple[Any, ...], register: Register) -> None:
         """Begin a loop that the device runs; what follows is its body until `close_loop`."""
         if self.kept_order.blocks:
-            raise LoopControl(
+            raise LoopOrder(
                 "a device loop cannot stand inside nl.no_reorder",
                 help="put the no_reorder block inside the loop's body",
             )
@@ -558,11 +560,29 @@ class Builder(Findings):
         """End the innermost open loop."""
         outer, loop = self._outer.pop()
         self._open_loops.discard(loop.number)
+        self._check_names()
         outer.append(replace(loop, body=tuple(self.body)))
         self._look_for_truths()
         self.body, self._looked_at = outer, len(outer)
         if self.watch is not None:
             self.watch.closed(outer[-1])
+
+    def _check_names(self) -> None:
+        """Refuse two instructions of one name in the body of the innermost open loop."""
+        named: dict[str, Instruction] = {}
+        for i in self.body:
+            if not isinstance(i, Instruction) or "name" not in i.definition.position:
+                continue
+            name = i.args[i.definition.position["name"]]
+            if name is not None and named.setdefault(name, i) is not i:
+                self.errors.append(
+                    LoopName(
+                        f"two instructions in the body of a device loop have the name {name!r}",
+                        stack=i.stack,
+                        notes=(f"the first stands at {Span.of(named[name].stack[0])}",),
+                        help="give each instruction another name; put the index of an unrolled loop into it",
+                    )
+                )
 
     @contextmanager
     def inside_loop(self, number: int) -> Iterator[None]:

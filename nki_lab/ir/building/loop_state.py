@@ -31,6 +31,7 @@ import numpy as np
 
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.source import Span, Stack, is_internal, is_of_library
+from nki_lab.versions import FORMS
 
 # Names of attributes behind the name of a variable, or a _Root; _ITEM stands for every item of what is before it.
 Path = tuple[Any, ...]
@@ -250,6 +251,8 @@ class LoopState:
                 f"`{name}` changes in the body of a device loop, which is traced once: every pass sees"
                 f" its value from before the loop{what}",
                 "keep what changes from pass to pass in a tensor in SBUF or HBM, or unroll the loop with range()",
+                # What is only collected, such as instructions for depends_on, need not be meant for the next pass.
+                "" if event.kind == "add" else FORMS["loop state"].code,
                 stack=(Span.of_node(event.node, event.code), *_callers(event.code, stack)),
             )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import FrameType
 from typing import Any
 
-from nki_lab.errors import InstructionError, LoopControl, NkiError
+from nki_lab.errors import InstructionError, LoopTensor, NkiError
 from nki_lab.ir.definition.author_text import values_of_arguments
 from nki_lab.ir.definition.instruction import Definition, Instruction, Rule
 from nki_lab.ir.tensor.fields import first_partition
@@ -59,7 +59,7 @@ def foreign_tensor(i: Instruction, tensor: NkiTensor, builder: Any) -> NkiError:
     blame = Blame(definition.name, tuple(holding))
     owner = tensor.storage.owner
     if owner is builder:
-        return LoopControl(
+        return LoopTensor(
             f"{definition.name}: {tensor.describe()} was made in a device loop that has ended",
             stack=i.stack,
             help="make the tensor before the loop, so that it lives on after it",

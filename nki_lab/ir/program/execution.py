@@ -102,6 +102,25 @@ def too_many_trips(loop: Loop, what: str, most: int) -> TooManyTrips:
     )
 
 
+def first_difference(first: Execution, second: Execution) -> tuple[Loop, int, int] | None:
+    """Return the first loop through which two executions of the same loops make different numbers of passes."""
+    return _difference(first.kernel.body, iter(first.trips), iter(second.trips))
+
+
+def _difference(
+    body: tuple[Instruction | Loop, ...], first: Iterator[int], second: Iterator[int]
+) -> tuple[Loop, int, int] | None:
+    for loop in (node for node in body if isinstance(node, Loop)):
+        count, other = next(first), next(second)
+        if count != other:
+            return loop, count, other
+        if any(isinstance(node, Loop) for node in loop.body):
+            for _ in range(count):
+                if different := _difference(loop.body, first, second):
+                    return different
+    return None
+
+
 def loops_run(execution: Execution) -> set[int]:
     """Return the numbers of the device loops that ran at least once."""
     ran: set[int] = set()

@@ -12,7 +12,7 @@ from nki_lab.errors import (
     AddressConflict,
     BrokenProgram,
     KernelResult,
-    LoopControl,
+    LoopTensor,
     NkiError,
     OutOfBounds,
     OverCapacity,
@@ -206,7 +206,7 @@ def result_error(kernel: str, result: NkiTensor, stack: Stack) -> NkiError | Non
     if result.storage.buffer is not SHARED_HBM:
         return not_shared(kernel, result, stack)
     if result.storage.loop:
-        return LoopControl(
+        return LoopTensor(
             f"{kernel} returns {result.describe()}, which was made in a device loop that has ended",
             stack=stack,
             help="make the tensor before the loop, so that it lives on after it",
