@@ -49,7 +49,7 @@ BUDGETS = {
     "session": 1_200,
     "simulator": 4_050,
     "targets": 1_250,
-    "tests": 74_500,
+    "tests": 75_500,
     "timing": 4_400,
     "versions": 500,
     "views": 12_450,
