@@ -29,7 +29,7 @@ _EVERY_S = 0.2  # between two looks
 _IDLE_S = 5.0  # after so long without work the thread ends
 
 
-class Display(Protocol):
+class ProgressDisplay(Protocol):
     """Shows one piece of work."""
 
     def show(self, fraction: float | None, text: str) -> None:
@@ -133,7 +133,7 @@ class _Work:
         self.ended = False
         # Displays belong to the cell in which the work began. A context holds all that is recorded in it.
         self._context: Context | None = copy_context()
-        self._display: Display | None = None
+        self._display: ProgressDisplay | None = None
         self._nobody_looks = False
         self._lock = threading.Lock()
 
@@ -212,10 +212,10 @@ class _Watcher:
 
 _watcher = _Watcher()
 _current: ContextVar[_Work | None] = ContextVar("nki_lab_work", default=None)
-_begin: Callable[[], Display | None] | None = None
+_begin: Callable[[], ProgressDisplay | None] | None = None
 
 
-def listen(begin: Callable[[], Display | None] | None) -> None:
+def listen(begin: Callable[[], ProgressDisplay | None] | None) -> None:
     """Let `begin` be asked for a display by work that has taken a second; None: nobody listens any more.
 
     It is called from another thread, in the context in which the work began, and returns None where nobody looks.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from nki_lab.progress import Display, listen
+from nki_lab.progress import ProgressDisplay, listen
 
 
 def show_progress() -> None:
@@ -12,7 +12,7 @@ def show_progress() -> None:
     listen(_display)
 
 
-def _display() -> Display | None:
+def _display() -> ProgressDisplay | None:
     return _Bar() if sys.stderr.isatty() else None
 
 

@@ -15,7 +15,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
 
 from nki_lab.magics.front_end import has_extension, running_cell
-from nki_lab.progress import Display, forget, listen
+from nki_lab.progress import ProgressDisplay, forget, listen
 
 #: Name of the comms that tell the extension about the work of a cell.
 TARGET = "nki-lab:progress"
@@ -41,7 +41,7 @@ def _forget(*about: Any) -> None:
     forget()
 
 
-def _display(shell: InteractiveShell) -> Display | None:
+def _display(shell: InteractiveShell) -> ProgressDisplay | None:
     cell = running_cell(shell)
     if cell is None:
         return None

@@ -41,7 +41,7 @@ def parse_line(command: str, line: str, locate: Locate = nowhere) -> argparse.Na
         UnknownOption: an option or a value the command does not take.
     """
     options = options_of(command)
-    parser = _Parser(command, options, locate)
+    parser = _OptionParser(command, options, locate)
     words = _joined(_split(command, line, locate), options)
     _refuse_repeated(command, words, options, locate)
     values, rest = parser.parse_known_args(words)
@@ -83,11 +83,11 @@ def read_value(option: Choice, text: str, locate: Locate = nowhere) -> Any:
 
 def option_help(command: str) -> str:
     """Return the options of a command as the help of `command?` shows them."""
-    parser = _Parser(command, options_of(command), nowhere)
+    parser = _OptionParser(command, options_of(command), nowhere)
     return parser.format_help()
 
 
-class _Parser(argparse.ArgumentParser):
+class _OptionParser(argparse.ArgumentParser):
     def __init__(self, command: str, known: tuple[Choice, ...], locate: Locate) -> None:
         super().__init__(
             prog=command,

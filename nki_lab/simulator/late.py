@@ -25,7 +25,7 @@ from nki_lab.ir.tensor.view import NkiTensor, whole_view
 from nki_lab.simulator.accesses import Access, Elements, indices_read, operand_accesses
 from nki_lab.simulator.bind import Binder, run_steps, wanted
 from nki_lab.simulator.memory import Base, Memory
-from nki_lab.simulator.places import Places, out_of_range, places_of
+from nki_lab.simulator.places import DynamicPlaces, out_of_range, places_of
 
 
 class RegisterFile:
@@ -78,7 +78,7 @@ class _Operand(NamedTuple):
     role: str
     view: NkiTensor
     static: NkiTensor
-    places: Places | None = None
+    places: DynamicPlaces | None = None
 
 
 class Late:
@@ -334,7 +334,7 @@ class Late:
 
     # -- a tile of indices names rows or elements ----------------------------------------------------------------
 
-    def _places(self, i: Instruction | None, view: NkiTensor, skip: bool) -> Places:
+    def _places(self, i: Instruction | None, view: NkiTensor, skip: bool) -> DynamicPlaces:
         dynamic = view.dynamic
         assert dynamic is not None and isinstance(dynamic.index, NkiTensor)
         places = places_of(i, view, self.memory.array(dynamic.index))
@@ -344,7 +344,7 @@ class Late:
             raise out_of_range(i, view, value, f" for partition {where[0]}")
         return places
 
-    def _gathered(self, view: NkiTensor, places: Places, filled: bool) -> NkiTensor:
+    def _gathered(self, view: NkiTensor, places: DynamicPlaces, filled: bool) -> NkiTensor:
         """Return a new contiguous tensor for `view`; `filled` with the elements at `places`."""
         window = self.memory.array(places.window)
         # NumPy promises no order of what an array of indices gives.
@@ -357,7 +357,7 @@ class Late:
         return gathered
 
     def _scatter(
-        self, i: Instruction, gathered: NkiTensor, places: Places, keeps: np.ndarray | None
+        self, i: Instruction, gathered: NkiTensor, places: DynamicPlaces, keeps: np.ndarray | None
     ) -> None:
         """Put the elements of `made` at their places, but those of indices out of range or marked in `keeps`."""
         valid, storage = places.valid, places.window.storage
@@ -376,7 +376,7 @@ class Late:
         if mask is not None:
             mask.reshape(storage.partitions, -1)[at] = True
 
-    def _note_repeats(self, i: Instruction, places: Places) -> None:
+    def _note_repeats(self, i: Instruction, places: DynamicPlaces) -> None:
         chosen = places.chosen[places.valid]
         repeats = len(chosen) - len(np.unique(chosen))
         if repeats:
@@ -464,7 +464,7 @@ def _marks(missing: np.ndarray | None, view: NkiTensor) -> np.ndarray:
     return np.broadcast_to(missing.reshape(-1, *(1,) * (view.ndim - 1)), view.shape)
 
 
-def _check_unique(i: Instruction, places: Places) -> None:
+def _check_unique(i: Instruction, places: DynamicPlaces) -> None:
     values, counts = np.unique(places.chosen[places.valid], return_counts=True)
     if (counts > 1).any():
         raise AddressOutOfRange(

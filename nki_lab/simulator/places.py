@@ -16,7 +16,7 @@ from nki_lab.targets.engines import TENSOR
 _GROUP, _GROUP_TENSOR = 16, 32  # nki/api/nki/language/__init__.py, NkiTensor.indirect
 
 
-class Places(NamedTuple):
+class DynamicPlaces(NamedTuple):
     """The places of a view: `window[at]` has its shape and elements.
 
     Attributes:
@@ -37,7 +37,7 @@ def user_of(i: Instruction | None) -> str:
     return i.definition.name if i is not None else "values"
 
 
-def places_of(i: Instruction | None, view: NkiTensor, index: np.ndarray) -> Places:
+def places_of(i: Instruction | None, view: NkiTensor, index: np.ndarray) -> DynamicPlaces:
     """Return where the elements of `view` are; `index` is what its tile of indices holds."""
     dynamic = view.dynamic
     assert dynamic is not None
@@ -94,7 +94,7 @@ def out_of_range(
     )
 
 
-def _rows(view: NkiTensor, index: np.ndarray) -> Places:
+def _rows(view: NkiTensor, index: np.ndarray) -> DynamicPlaces:
     """Return the places of rows in HBM, each named by one index."""
     assert view.dynamic is not None
     # Several columns are used one after the other (nki/api/nki/isa/__init__.py:907).
@@ -107,10 +107,10 @@ def _rows(view: NkiTensor, index: np.ndarray) -> Places:
     valid = (chosen >= 0) & (start + low >= 0) & (start + high < elements)
     shape = (elements - high + low, *view.shape[1:])
     window = NkiTensor._make(view.storage, shape, (1, *view.strides[1:]), -low, view.dtype)
-    return Places(window, (np.where(valid, start + low, 0),), valid, chosen)
+    return DynamicPlaces(window, (np.where(valid, start + low, 0),), valid, chosen)
 
 
-def _elements(i: Instruction | None, view: NkiTensor, index: np.ndarray) -> Places:
+def _elements(i: Instruction | None, view: NkiTensor, index: np.ndarray) -> DynamicPlaces:
     """Return the places of elements along the free axis; a group of partitions shares its offsets."""
     assert view.dynamic is not None
     group = _GROUP_TENSOR if i is not None and i.form.engine is TENSOR else _GROUP
@@ -142,4 +142,4 @@ def _elements(i: Instruction | None, view: NkiTensor, index: np.ndarray) -> Plac
     row = np.broadcast_to(first + np.arange(view.shape[0])[:, None], view.shape)
     shape = (storage.partitions, per_row)
     window = NkiTensor._make(storage, shape, contiguous_strides(shape), 0, view.dtype)
-    return Places(window, (row, start + np.where(valid, chosen, 0)), valid, chosen)
+    return DynamicPlaces(window, (row, start + np.where(valid, chosen, 0)), valid, chosen)

@@ -16,7 +16,7 @@ from nki_lab.ir.program.execution import Execution, Iterations
 from nki_lab.profiler.analyses.cores import join_cores
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.span import MOST_EVENTS
-from nki_lab.timing.model import TimelineModel
+from nki_lab.timing.model import ModelledTimeline
 from nki_lab.timing.options import TimingOptions
 from nki_lab.timing.schedule import schedule
 from nki_lab.timing.two_cores import schedule_cores
@@ -40,7 +40,7 @@ def simulate_time(
     Returns the tables of Neuron Explorer with `is_simulation` set; all but the times are made when asked for.
     """
     _refuse_more([execution])
-    return TimelineModel(schedule(execution, options or TimingOptions()), iterations).profile
+    return ModelledTimeline(schedule(execution, options or TimingOptions()), iterations).profile
 
 
 def simulate_cores(
@@ -61,7 +61,7 @@ def simulate_cores(
     _refuse_more(executions)
     timelines = schedule_cores(executions, options or TimingOptions())
     return join_cores(
-        [TimelineModel(t, read).profile for t, read in zip(timelines, iterations, strict=True)]
+        [ModelledTimeline(t, read).profile for t, read in zip(timelines, iterations, strict=True)]
     )
 
 

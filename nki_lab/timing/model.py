@@ -15,7 +15,7 @@ from nki_lab.timing.timeline import Timeline
 from nki_lab.timing.what_if import what_if, what_ifs
 
 
-class TimelineModel:
+class ModelledTimeline:
     """A run of the timing model, which its profile can ask more about (`profiler.what_if.Model`)."""
 
     def __init__(

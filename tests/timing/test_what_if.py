@@ -11,7 +11,7 @@ from nki_lab.ir.definition.form_times import Record
 from nki_lab.profiler.formats.profile_json import from_json, to_json
 from nki_lab.profiler.profile import Profile
 from nki_lab.targets import ALL_TARGETS
-from nki_lab.timing.model import TimelineModel
+from nki_lab.timing.model import ModelledTimeline
 from nki_lab.timing.what_if import CHANGES, what_if
 from tests.timing import kernels
 from tests.timing.timed import timed
@@ -83,14 +83,14 @@ def test_full_rate_lifts_the_current_limit_only_where_there_is_one() -> None:
     specs = ((256, 256), "bfloat16"), ((256, 1024), "bfloat16")
     for target in ALL_TARGETS:
         run = timed(kernels.tiled_matmul, *specs, target=target.name)
-        asked_for = {a.changes[0] for a in TimelineModel(run.timeline).what_ifs()}
+        asked_for = {a.changes[0] for a in ModelledTimeline(run.timeline).what_ifs()}
         assert ("full-rate" in asked_for) == (target.pe_throttle_fraction is not None)
         assert "free-gpsimd" not in asked_for and "free-tensor" in asked_for
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_all_questions_sorted_by_gain(target) -> None:
-    profile = TimelineModel(timed(*STREAM, target=target).timeline).profile
+    profile = ModelledTimeline(timed(*STREAM, target=target).timeline).profile
     answers = profile.what_if()
     gains = [a.gain_ns for a in answers]
     assert gains == sorted(gains, reverse=True) and gains[0] > 0
@@ -113,7 +113,7 @@ def test_what_is_no_question_is_refused() -> None:
     # The nearest come first, not those whose names are spelt alike.
     named = re.findall(r":(\d+)", caught.value.help)
     assert named and named == sorted(named, key=int)
-    profile = TimelineModel(run.timeline).profile
+    profile = ModelledTimeline(run.timeline).profile
     with pytest.raises(UnknownOption, match="a question is a string, not a list"):
         profile.what_if(["free-loads", "free-stores"])
     with pytest.raises(UsageError, match="cannot be timed again"):

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from nki_lab.ir.text.printer import print_kernel
 from nki_lab.views.ir import model as ir_model
-from nki_lab.views.ir.model import PassTexts
+from nki_lab.views.ir.model import PassListings
 from nki_lab.views.ir.view import PRINTED_OPERATIONS
 from nki_lab.views.registry import Parts, view_names
 from nki_lab.views.run import ProgramStage
@@ -13,7 +13,7 @@ from tests.views.runs import added, by_hand
 
 
 def test_a_pass_that_changes_nothing_says_so() -> None:
-    found = {entry["name"]: entry for entry in PassTexts(by_hand()).list}
+    found = {entry["name"]: entry for entry in PassListings(by_hand()).list}
     assert [found[name]["changed"] for name in ("trace", "idle", "place")] == [True, False, True]
     assert (found["place"]["written"], found["place"]["taken"]) == (1, 1)
 
@@ -29,7 +29,7 @@ def test_a_large_program_is_not_printed_to_list_its_passes(monkeypatch) -> None:
         ProgramStage("idle", refuse, changed=False),
         ProgramStage("place", refuse),
     ]
-    found = PassTexts(by_hand(stages=stages)).list
+    found = PassListings(by_hand(stages=stages)).list
     assert [entry["changed"] for entry in found] == [True, False, True]
 
 
@@ -49,7 +49,7 @@ def test_nothing_is_printed_before_somebody_looks() -> None:
         assert [entry["changed"] for entry in meta["stages"]] == [True, False, True]
     found = added().view_data
     meta, _ = unpack(next(Parts(found).make("ir/counts")))
-    assert meta["stages"] == PassTexts(found).list
+    assert meta["stages"] == PassListings(found).list
 
 
 def test_what_a_real_pass_changed_is_what_its_text_says() -> None:
@@ -62,7 +62,7 @@ def test_what_a_real_pass_changed_is_what_its_text_says() -> None:
 
 
 def test_lines_that_are_new_are_marked() -> None:
-    meta, arrays = unpack(PassTexts(by_hand()).stage(2))
+    meta, arrays = unpack(PassListings(by_hand()).stage(2))
     assert meta["text"].split("\n") == ["kernel by_hand {", "  copy(%y, %x) on vector", "}"]
     assert arrays["fresh"].tolist() == [0, 1, 0]
     assert arrays["position"].tolist() == [-1, 0, -1]
@@ -74,14 +74,14 @@ def test_a_line_that_is_written_twice_is_new_the_second_time() -> None:
     data = by_hand()
     twice = [*data.stages[0].lines[:2], *data.stages[0].lines[1:]]
     stage = type(data.stages[0])("twice", lambda: twice)
-    passes = PassTexts(by_hand(stages=[data.stages[0], stage]))
+    passes = PassListings(by_hand(stages=[data.stages[0], stage]))
     assert (passes.list[1]["written"], passes.list[1]["taken"]) == (1, 0)
     assert unpack(passes.stage(1))[1]["fresh"].tolist() == [0, 0, 1, 0]
 
 
 def test_text_of_a_real_kernel_is_the_programs() -> None:
     result = added()
-    passes = PassTexts(result.view_data)
+    passes = PassListings(result.view_data)
     for number, (name, kernel) in enumerate(result.compiled.stages):
         meta, arrays = unpack(passes.stage(number))
         assert meta["name"] == name
@@ -93,7 +93,7 @@ def test_text_of_a_real_kernel_is_the_programs() -> None:
 
 
 def test_every_instruction_of_the_author_has_its_line() -> None:
-    passes = PassTexts(added().view_data)
+    passes = PassListings(added().view_data)
     meta, arrays = unpack(passes.stage(passes.first_shown))
     lines = meta["text"].split("\n")
     loads = [

@@ -36,7 +36,7 @@ class _Copy(NamedTuple):
 
 
 @dataclass
-class _Again:
+class _LoadsAgain:
     """The loads of one line that were not needed."""
 
     first: _Copy
@@ -50,7 +50,7 @@ def find_reloads(kernel: Kernel, options: Choices) -> Kernel:
     """Return the kernel with a finding per line that loads what is there already: how often, how many bytes."""
     touches = kernel.touches
     again: dict[
-        int, _Again
+        int, _LoadsAgain
     ] = {}  # by identity of the stack, which a trace has once: its hash is that of code
     copies: dict[Hashable, _Copy] = {}
     by_storage: dict[int, list[_Copy]] = {}  # those that a write to the storage may end
@@ -93,7 +93,7 @@ def find_reloads(kernel: Kernel, options: Choices) -> Kernel:
             held = copies.get(what)
             if held is not None and held.loop == loops[n]:
                 seen = again.get(id(i.stack)) or again.setdefault(
-                    id(i.stack), _Again(held, i.stack)
+                    id(i.stack), _LoadsAgain(held, i.stack)
                 )
                 seen.times += 1
                 seen.bytes += source.size * source.dtype.itemsize
@@ -126,7 +126,7 @@ def _is_load(form: Form) -> bool:
     return not read[0].storage.on_chip and written[0].buffer is SBUF
 
 
-def _finding(seen: _Again) -> Finding:
+def _finding(seen: _LoadsAgain) -> Finding:
     first, times, stack = seen.first, seen.times, seen.stack
     source = f"`{first.source.name}` {list(first.source.shape)}"
     how = "again" if times == 1 else f"{times:,} times more"

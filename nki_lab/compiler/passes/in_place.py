@@ -14,7 +14,7 @@ import numpy as np
 from nki_lab.ir.definition.instruction import Instruction, Order
 from nki_lab.ir.program.lifetimes import Lifetime
 from nki_lab.ir.program.nodes import Kernel
-from nki_lab.ir.program.overwritten import Places, pairs_of, reads_too_late, touched
+from nki_lab.ir.program.overwritten import BytePlaces, pairs_of, reads_too_late, touched
 from nki_lab.ir.tensor.storage import Storage
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.targets.spaces import MemoryRegion
@@ -110,7 +110,7 @@ def _keeps(order: Order, written: NkiTensor, read: NkiTensor) -> bool:
     return not reads_too_late(order, *(_places_in_a_row(view) for view in views))
 
 
-def _places_in_a_row(view: NkiTensor) -> Places:
+def _places_in_a_row(view: NkiTensor) -> BytePlaces:
     """Return where the elements of one partition lie, from the first byte of the tile's row on."""
     size = view.dtype.itemsize
     place: np.ndarray = np.asarray(
@@ -118,4 +118,4 @@ def _places_in_a_row(view: NkiTensor) -> Places:
     )
     for count, stride in zip(view.shape[1:], view.strides[1:], strict=True):
         place = np.add.outer(place, np.arange(count, dtype=np.int64) * stride)
-    return Places(place.reshape(1, -1) * size, size)
+    return BytePlaces(place.reshape(1, -1) * size, size)

@@ -61,7 +61,7 @@ def touched(i: Instruction, position: int, written: bool) -> list[tuple[NkiTenso
     ]
 
 
-class Places(NamedTuple):
+class BytePlaces(NamedTuple):
     """Where the elements of an operand lie.
 
     Attributes:
@@ -77,7 +77,7 @@ class Places(NamedTuple):
         return np.asarray(self.first[..., None] // unit + np.arange(self.size // unit))
 
 
-def places_of(view: NkiTensor, at: tuple[np.ndarray, ...] | None = None) -> Places:
+def places_of(view: NkiTensor, at: tuple[np.ndarray, ...] | None = None) -> BytePlaces:
     """Return where the elements of a view at a fixed place lie, or those of them at indices `at`."""
     place: np.ndarray = np.asarray(view.offset)
     for count, stride in zip(view.shape, view.strides, strict=True):
@@ -85,10 +85,10 @@ def places_of(view: NkiTensor, at: tuple[np.ndarray, ...] | None = None) -> Plac
     if at is not None:
         place = place[at]
     rows = len(place) if place.ndim else 1
-    return Places(place.reshape(rows, -1) * view.dtype.itemsize, view.dtype.itemsize)
+    return BytePlaces(place.reshape(rows, -1) * view.dtype.itemsize, view.dtype.itemsize)
 
 
-def reads_too_late(order: Order, dst: Places, src: Places) -> bool:
+def reads_too_late(order: Order, dst: BytePlaces, src: BytePlaces) -> bool:
     """Tell whether a byte of `src` may be read after a write of `dst` to it."""
     if order is Order.LAST or not dst.first.size or not src.first.size:
         return False

@@ -24,7 +24,7 @@ def repeated(kernel: Kernel, calls: int) -> Kernel:
     body = list(kernel.body)
     idents = 1 + max((i.ident for i in kernel.instructions), default=-1)
     for number in range(1, calls):
-        again = _Again(kernel, len(storages), idents * number)
+        again = _FurtherCall(kernel, len(storages), idents * number)
         storages += again.storages.values()
         for key, storage in again.storages.items():
             if key in addresses:
@@ -40,7 +40,7 @@ def repeated(kernel: Kernel, calls: int) -> Kernel:
     )
 
 
-class _Again:
+class _FurtherCall:
     """Makes the parts of one further call."""
 
     def __init__(self, kernel: Kernel, first_storage: int, first_ident: int) -> None:

@@ -108,10 +108,10 @@ def loop_times(profile: ProfileData) -> LoopIterations:
     variables = profile.table("KernelIterationVariables")
     if not variables or not profile.count("Instruction"):
         return LoopIterations()
-    return _Sums(profile).found()
+    return _IterationSums(profile).found()
 
 
-class _Sums:
+class _IterationSums:
     def __init__(self, profile: ProfileData) -> None:
         self.profile = profile
         table = "KernelIterationVariables"

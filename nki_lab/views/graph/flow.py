@@ -78,7 +78,7 @@ def data_flow(data: ViewData, by_line: bool | None = None) -> DataFlow:
     what = "lines and tensors" if by_line else "instructions"
     nodes = count
     if by_line or count <= NODES_SHOWN:
-        flow = _Reader(data, by_line).read()
+        flow = _Writers(data, by_line).read()
         nodes = len(flow.nodes)
         if nodes <= NODES_SHOWN:
             return flow
@@ -86,7 +86,7 @@ def data_flow(data: ViewData, by_line: bool | None = None) -> DataFlow:
     return DataFlow([], {}, by_line, problem=text)
 
 
-class _Reader:
+class _Writers:
     """Walks a program and remembers which node wrote each element last."""
 
     def __init__(self, data: ViewData, by_line: bool) -> None:

@@ -15,7 +15,7 @@ from nki_lab.widgets.packing import pack, smallest
 COUNTED_OPERATIONS = 3_000
 
 
-class PassTexts:
+class PassListings:
     """The program after each pass, and what each pass changed."""
 
     def __init__(self, data: ViewData) -> None:

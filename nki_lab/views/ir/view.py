@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nki_lab.profiler.text_table import cut
-from nki_lab.views.ir.model import PassTexts
+from nki_lab.views.ir.model import PassListings
 from nki_lab.views.ir.picture import ir_picture
 from nki_lab.views.registry import Needs, Number, Parts, View, of_parts
 from nki_lab.views.run import ViewData
@@ -27,8 +27,8 @@ def ir_text(data: ViewData, limit: int | None) -> list[str]:
     )
 
 
-def _passes(parts: Parts) -> PassTexts:
-    return PassTexts(parts.data)
+def _passes(parts: Parts) -> PassListings:
+    return PassListings(parts.data)
 
 
 @of_parts

@@ -12,7 +12,7 @@ from nki_lab.profiler.profile import Profile
 from nki_lab.timing import tables
 from nki_lab.timing.advice import TIMED_AT_ONCE, advise
 from nki_lab.timing.limits import LIMITS
-from nki_lab.timing.model import TimelineModel
+from nki_lab.timing.model import ModelledTimeline
 from tests.timing import kernels
 from tests.timing.timed import timed
 
@@ -23,7 +23,7 @@ MATMUL = ((512, 256), "float32"), ((512, 1024), "float32")
 
 @pytest.fixture(scope="module")
 def model():
-    return TimelineModel(timed(kernels.tiled_matmul, *MATMUL, target="trn2").timeline)
+    return ModelledTimeline(timed(kernels.tiled_matmul, *MATMUL, target="trn2").timeline)
 
 
 def rows_of(profile) -> list[str]:
@@ -75,7 +75,7 @@ def test_what_is_not_timed_is_an_upper_bound(case) -> None:
 
 def test_large_programs_are_looked_at_when_somebody_asks(monkeypatch) -> None:
     monkeypatch.setattr(tables, "LOOKED_AT_ONCE", 3)
-    large = TimelineModel(timed(kernels.tiled_matmul, *MATMUL, target="trn2").timeline)
+    large = ModelledTimeline(timed(kernels.tiled_matmul, *MATMUL, target="trn2").timeline)
     (row,) = rows_of(large.profile)
     assert "ask for it with result.advice()" in row
     assert large.profile.advice()
