@@ -1,10 +1,11 @@
-"""The module `nki.compiler`: its names are documented only in examples, and none is modelled."""
+"""The module `nki.compiler`: configurations of kernels. Directives of the older dialect are not modelled."""
 
 from typing import Any
 
 from nki_lab.errors import NotModelled
+from nki_lab.runtime.configuration import AddressRotation, CompileConfig, SpecializationConfig
 
-__all__: list[str] = []
+__all__ = ["AddressRotation", "CompileConfig", "SpecializationConfig"]
 
 
 def __getattr__(name: str) -> Any:

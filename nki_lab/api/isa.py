@@ -6,7 +6,7 @@ from typing import Any
 
 from nki_lab.api import isa_constants
 from nki_lab.errors import NkiError, UnknownName, close_matches
-from nki_lab.ir.definition.instruction import Instruction
+from nki_lab.ir.definition.instruction import Instruction, dependency
 from nki_lab.ir.tensor.register import NkiScalar, VirtualRegister
 from nki_lab.isa import instructions_of
 from nki_lab.isa.control import register_alloc
@@ -58,8 +58,8 @@ _INSTRUCTIONS = instructions_of("nki.isa") | {"register_alloc": register_alloc}
 globals().update(_INSTRUCTIONS)
 
 __all__ = [
-    "NkiInstruction", "NkiScalar", "NkiValidationError", "VirtualRegister", "dge_mode", "dma_engine", "engine",
-    "get_nc_sub_version", "get_nc_version", "gpsimd_engine", "matmul_perf_mode", "nc_version", "oob_mode",
+    "NkiInstruction", "NkiScalar", "NkiValidationError", "VirtualRegister", "dependency", "dge_mode", "dma_engine",
+    "engine", "get_nc_sub_version", "get_nc_version", "gpsimd_engine", "matmul_perf_mode", "nc_version", "oob_mode",
     "reduce_cmd", "scalar_engine", "tensor_engine", "unknown_engine", "vector_engine", *_INSTRUCTIONS,
 ]  # fmt: skip
 

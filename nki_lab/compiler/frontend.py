@@ -41,6 +41,7 @@ class SourceKernel:
         first_line: line of the first line of `text` in that file.
         indent: white space that stood before its lines.
         nki: version of NKI that a comment above the function, or at the head of its cell or file, names; or "".
+        configuration: what the decorator asks of the compiler, or None.
     """
 
     function: Callable[..., Any]
@@ -49,6 +50,7 @@ class SourceKernel:
     first_line: int
     indent: str = ""
     nki: str = ""
+    configuration: Any = None
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> SourceKernel:

@@ -99,6 +99,7 @@ def trace(
         version=options.version,
         allow=options.allow,
     )
+    builder.configuration = source.configuration
     try:
         return _traced(builder, source, bound, options, text_errors)
     finally:

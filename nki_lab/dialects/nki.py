@@ -12,13 +12,24 @@ from nki_lab.errors import KernelArgument
 
 def _choices(keywords: dict[str, Any]) -> dict[str, Any]:
     """Take the keyword arguments of `nki.jit`; `mode=` is accepted and ignored (nki/migration/index.rst)."""
-    taken = {"allow", "debug", "mode", "nki", "platform_target", "debug_kernel", "show_compiler_tb"}
+    taken = {
+        "allow",
+        "debug",
+        "mode",
+        "nki",
+        "platform_target",
+        "debug_kernel",
+        "show_compiler_tb",
+        "configuration",
+    }
     ignored = set(keywords) - taken
     if ignored:
         # Of the line that calls `jit`, which calls what calls this.
         warnings.warn(f"nki.jit ignores {', '.join(sorted(ignored))}", stacklevel=4)
     choices = {"debug": bool(keywords.get("debug", False)), "allow": keywords.get("allow")}
-    return choices | {n: keywords[n] for n in ("nki", "platform_target") if n in keywords}
+    return choices | {
+        n: keywords[n] for n in ("nki", "platform_target", "configuration") if n in keywords
+    }
 
 
 def _grid(name: str, key: Any) -> Grid:

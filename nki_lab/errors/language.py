@@ -605,3 +605,28 @@ class LncMismatch(KernelArgument):
         kernel[2](np.ones((128, 4), dtype=np.float32))
         """
     right = wrong.replace("kernel[2](", "kernel(")
+
+
+class NestedConfiguration(LanguageError):
+    """A kernel calls one with another compile configuration."""
+
+    code = "NKI130"
+    page = """
+        A kernel that another kernel calls becomes a part of it, so it cannot have its own compile
+        configuration. Since NKI 0.7 a differing one is an error, unless the calling kernel has
+        specialization_config=SpecializationConfig(allow_nested_config_override=True).
+        """
+    wrong = """
+        @nki.jit(compile_config=nki.compiler.CompileConfig(prefetch_auto=True))
+        def double(t):
+            nisa.tensor_tensor(dst=t, data1=t, data2=t, op=nl.add)
+
+        @nki.jit
+        def kernel(x):
+            t = nl.load(x)
+            double(t)
+            return stored(t)
+        """
+    right = wrong.replace(
+        "@nki.jit\n", "@nki.jit(compile_config=nki.compiler.CompileConfig(prefetch_auto=True))\n"
+    )

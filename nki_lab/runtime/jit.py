@@ -9,6 +9,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from importlib import import_module
 from pickle import PicklingError
 from types import CodeType, FunctionType
@@ -40,6 +41,7 @@ from nki_lab.progress import phase
 from nki_lab.runtime.arrays import refuse_compiler
 from nki_lab.runtime.call_form import CallForm, check_cores
 from nki_lab.runtime.compiled import CompiledFunction, numpy_arguments, recorded, result_of
+from nki_lab.runtime.configuration import CompileConfig, Configuration, SpecializationConfig
 from nki_lab.runtime.recording import warn_of
 from nki_lab.runtime.result import Result
 from nki_lab.runtime.steps import kept_inputs
@@ -78,6 +80,7 @@ class KernelFunction(KernelObject):
         platform_target: chip that its decorator chose, as NKI 0.1 and 0.2 had it; or "".
         allow: codes of errors that are findings of this kernel, besides those of NKI_LAB_ALLOW.
         schedule: (name, names it waits for) of instructions, from `with_schedule`.
+        configuration: what its decorator gives as compile_config and specialization_config, if anything.
     """
 
     #: The latest calls that a kernel object keeps, so that a loop of calls compiles each once.
@@ -90,6 +93,7 @@ class KernelFunction(KernelObject):
     platform_target = ""
     allow: tuple[str, ...] = ()
     schedule: Edges = ()
+    configuration: Configuration | None = None
 
     #: The object and class of a method that is a kernel.
     _bound: tuple[Any, Any] | None = None
@@ -106,7 +110,7 @@ class KernelFunction(KernelObject):
         if self._bound is not None:
             func = func.__get__(*self._bound)
         self.func = func
-        self.source = SourceKernel.of(func)
+        self.source = replace(SourceKernel.of(func), configuration=self.configuration)
         self.__name__: str = func.__name__
         functools.update_wrapper(self, func)
         self.__signature__ = inspect.signature(func)
@@ -123,7 +127,7 @@ class KernelFunction(KernelObject):
         """
         replacement = new if isinstance(new, KernelFunction) else KernelFunction(new)
         for kernel in list(self._copies):
-            for choice in ("debug", "nki", "platform_target", "allow"):
+            for choice in ("debug", "nki", "platform_target", "allow", "configuration"):
                 setattr(kernel, choice, getattr(replacement, choice))
             kernel._take(replacement.func)
 
@@ -190,6 +194,8 @@ class KernelFunction(KernelObject):
         """Run and return what the kernel returns; inside a kernel, just run it there."""
         if active.builder is not None:
             self._check_version(active.builder)
+            if self.configuration is not None:
+                self.configuration.check_nested(self.__name__, active.builder)
             return self.func(*args, **kwargs)
         refuse_compiler()
         result = self.launch(*args, **kwargs)
@@ -473,8 +479,17 @@ def _enough_memory(kernel: KernelFunction) -> Iterator[None]:
         ) from None
 
 
-def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
+def jit(
+    fn: Callable[..., Any] | None = None,
+    *,
+    compile_config: CompileConfig | None = None,
+    specialization_config: SpecializationConfig | None = None,
+    **kwargs: Any,
+) -> Any:
     """Make a function a kernel (`nki.jit`); with keyword arguments, return the decorator.
+
+    The two configurations are of nki.compiler and came with NKI 0.7: they are kept, and compared where a kernel calls
+    another one.
 
     `mode=` is accepted and ignored, as in the official package since 0.3. `platform_target=` is the chip of a kernel
     for NKI 0.1 or 0.2, and an error since 0.3: NEURON_PLATFORM_TARGET_OVERRIDE chooses the target, or the call.
@@ -484,6 +499,8 @@ def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
     `# nki: 0.6` above it says as well. `debug=True` runs instructions while they are traced: `print(tile)` and
     `breakpoint()` see values. `allow="NKI206"` has codes of errors that are findings instead.
     """
+    if compile_config is not None or specialization_config is not None:
+        kwargs["configuration"] = Configuration.of(compile_config, specialization_config)
     return decorated(NKI, fn, kwargs)
 
 
@@ -508,6 +525,7 @@ def _kernel_of(choices: dict[str, Any], fn: Any) -> KernelFunction:
             else "write a `def` that returns its output tensors",
         )
     kernel = KernelFunction(fn)._with(**choices)
+    kernel.source = replace(kernel.source, configuration=kernel.configuration)
     form = FORMS["platform target"]
     if kernel.platform_target:
         if form.level(kernel.version) == ERROR:

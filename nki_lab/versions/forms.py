@@ -71,6 +71,12 @@ FORMS: dict[str, Form] = {
         _LIMITS,
         {"0.3": PORTABILITY},
     ),
+    "dependency kind": Form(
+        "depends_on without `kind`",
+        "write kind=nisa.dependency.runtime",
+        "nki/api/generated/nki.isa.NkiInstruction.html",
+        {"0.7": DEPRECATED},
+    ),
     "remainder": Form(
         "nl.mod or nl.fmod of tiles",
         "compute the quotient with nl.reciprocal, and round it with nl.floor or nl.trunc",

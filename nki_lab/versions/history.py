@@ -197,9 +197,12 @@ VERSIONS: tuple[Version, ...] = (
         adds={
             "nki.language": "NkiBlockGrid NkiGrid NkiTileGrid alloc_blocks alloc_tiles blocks int64 tiles",
             "nki.language.NkiTensor": "data",
-            "nki.isa": "NkiScalar scalar_load scalar_store",
+            "nki.isa": "NkiScalar dependency scalar_load scalar_store",
+            "nki.compiler": "AddressRotation CompileConfig SpecializationConfig",
         },
         before={
+            "nki.jit": "fn=None **kwargs",
+            "nki.isa.NkiInstruction.depends_on": "self *producers",
             "nki.language.empty_like": "x dtype=None buffer=None name=''",
             "nki.isa.activation": (
                 "dst op data bias=None scale=1.0 reduce_op=None reduce_res=None reduce_cmd=reduce_cmd.idle name=None"

@@ -191,7 +191,7 @@ def test_an_unknown_topic_gets_close_matches(topic: str, help: str):
         ("dge_mode", "nisa.dge_mode.hwdge"),
         ("nki_lab.load", "path: the file"),
         ("load", "nl.load(src, dtype=None)"),
-        ("nki.jit", "nki.jit(fn=None, **kwargs)"),
+        ("nki.jit", "nki.jit(fn=None, compile_config=None, specialization_config=None, **kwargs)"),
         ("nl.shared_hbm", "hbm; also: dram"),
         ("nisa.unknown_engine", "the others are tensor, scalar"),
     ],

@@ -117,6 +117,7 @@ class Builder(Findings):
         strict: findings become errors.
         watch: runs what is traced, at once; None where nothing does.
         met: the author's functions that were called -> their global names, and where they were called first.
+        configuration: what the kernel's decorator asks of the compiler, for kernels that it calls.
         identities: the identity matrices of shared HBM, by size and dtype.
     """
 
@@ -134,6 +135,7 @@ class Builder(Findings):
     ) -> None:
         super().__init__(version, allow)
         self.target = target
+        self.configuration: Any = None
         self.watch = watch
         self.root = root
         self.program = program

@@ -20,7 +20,7 @@ from enum import Enum
 from types import CodeType
 from typing import Any, NoReturn
 
-from nki_lab.errors import InstructionError, OutsideKernel
+from nki_lab.errors import InstructionError, NotModelled, OutsideKernel
 from nki_lab.ir.definition.cost import at_least
 from nki_lab.ir.definition.operands import (  # noqa: F401
     READ,
@@ -43,9 +43,22 @@ from nki_lab.ir.tensor.register import Register
 from nki_lab.ir.tensor.trace import active
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.source import Stack
+from nki_lab.targets.choice import NamedChoice
 from nki_lab.targets.engines import COMPUTE, DMA, Engine
 from nki_lab.targets.spec import Target
 from nki_lab.versions.version import Version, number_of
+
+
+class dependency(NamedChoice):  # the official name
+    """What `depends_on` asks for: a wait of the hardware, or an order in which instructions are issued (NKI 0.7)."""
+
+    runtime = "runtime"
+    schedule = "schedule"
+
+    @classmethod
+    def official_name(cls) -> str:
+        """Return the name kernels write the class by."""
+        return "nisa.dependency"
 
 
 class Form:
@@ -179,14 +192,31 @@ class Instruction:
         i.after = tuple(producers)
         return i
 
-    def depends_on(self, *producers: Instruction) -> Instruction:
+    def depends_on(self, *producers: Instruction, kind: dependency | None = None) -> Instruction:
         """Make this instruction wait for `producers`, beyond what its operands ask for.
 
         A producer may come later in the kernel: the instructions change places (nki/api/nki/isa/__init__.py).
 
+        Args:
+            producers: what calls of instructions returned.
+            kind: nisa.dependency.runtime, a wait; so is no kind, which is deprecated since NKI 0.7.
+                (nki/api/generated/nki.isa.NkiInstruction.html)
+
         Raises InstructionError for what is not an instruction, for the instruction itself, and where the trace ends
-        for an edge that leaves a device loop or closes a circle.
+        for an edge that leaves a device loop or closes a circle; NotModelled for dependency.schedule, which orders the
+        issue of instructions without a wait.
         """
+        if kind is not None and not isinstance(kind, dependency):
+            raise InstructionError(
+                f"depends_on: kind={kind!r} is not a member of nisa.dependency",
+                help="write kind=nisa.dependency.runtime",
+            )
+        if kind is dependency.schedule:
+            raise NotModelled(
+                "depends_on(kind=nisa.dependency.schedule) orders the issue of instructions without a wait, which is"
+                " not modelled",
+                help="write kind=nisa.dependency.runtime, which waits as well, or use nl.no_reorder()",
+            )
         for producer in producers:
             if not isinstance(producer, Instruction):
                 raise InstructionError(
@@ -203,6 +233,8 @@ class Instruction:
                 "depends_on was called outside a kernel",
                 help="order instructions where they are made",
             )
+        if kind is None:
+            active.builder.meet_form("dependency kind", "depends_on without `kind`")
         active.builder.note_edges(self, producers)
         self.after += producers
         return self

@@ -1,0 +1,134 @@
+"""The configurations that `nki.jit` takes since NKI 0.7, and what a simulator does with them.
+
+Source: nki/api/nki.compiler.html. The page hides the defaults of three options (`...`); None stands for those here.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import Any
+
+from nki_lab.errors import KernelArgument, NestedConfiguration
+
+
+class AddressRotation(Enum):
+    """Whether the compiler may move tensors for a better layout.
+
+    The compiler of nki_lab gives each tensor one address, which `Result.memory` shows, and moves none.
+    """
+
+    AUTO = "auto"
+    ENABLE = "enable"
+    DISABLE = "disable"
+
+
+@dataclass(frozen=True)
+class CompileConfig:
+    """Options of the compiler for one kernel: `nki.jit(compile_config=...)`.
+
+    Kernels are the same here whatever they are: races of cores are always looked for, as `barrier_check` asks for, a
+    tensor that does not fit is always an error, as with `nki_alloc_fallback=False`, and the other options choose
+    between programs that compute the same. They are kept, and compared where a kernel calls another one.
+
+    Attributes:
+        address_rotation: whether tensors may be moved.
+        non_ssa_legalization: whether the back end legalizes what is written several times.
+        dead_code_elim: whether the back end may remove what is not used.
+        barrier_check: whether barriers of the cores are checked.
+        prefetch_auto: whether a part of SBUF is reserved to load ahead; not together with NKI_PREFETCH_RING_SIZE.
+        nki_alloc_fallback: whether another allocator is tried where one finds no place.
+    """
+
+    address_rotation: AddressRotation = AddressRotation.AUTO
+    non_ssa_legalization: bool | None = None
+    dead_code_elim: bool | None = None
+    barrier_check: bool | None = None
+    prefetch_auto: bool = False
+    nki_alloc_fallback: bool = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.address_rotation, AddressRotation):
+            raise KernelArgument(
+                f"CompileConfig: address_rotation={self.address_rotation!r} is not an AddressRotation",
+                help="write nki.compiler.AddressRotation.AUTO, ENABLE or DISABLE",
+            )
+        _check_flags(self)
+        if self.prefetch_auto and "NKI_PREFETCH_RING_SIZE" in os.environ:
+            raise KernelArgument(
+                "CompileConfig: prefetch_auto=True excludes NKI_PREFETCH_RING_SIZE, which the environment sets",
+                help="take the variable out of the environment, or leave prefetch_auto out",
+            )
+
+
+@dataclass(frozen=True)
+class SpecializationConfig:
+    """Options of tracing for one kernel: `nki.jit(specialization_config=...)`.
+
+    Attributes:
+        allow_nested_config_override: the kernel that is called first may call kernels with other configurations, which
+            run under its own then, with a finding; else that is an error.
+    """
+
+    allow_nested_config_override: bool = False
+
+    def __post_init__(self) -> None:
+        _check_flags(self)
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Both configurations of a kernel; None where its decorator gives none."""
+
+    compile: CompileConfig | None = None
+    specialization: SpecializationConfig | None = None
+
+    @classmethod
+    def of(cls, compile_config: Any, specialization_config: Any) -> Configuration:
+        """Return what a decorator gives; KernelArgument for objects of other classes."""
+        for name, value, kind in (
+            ("compile_config", compile_config, CompileConfig),
+            ("specialization_config", specialization_config, SpecializationConfig),
+        ):
+            if value is not None and not isinstance(value, kind):
+                raise KernelArgument(
+                    f"nki.jit: {name} must be a {kind.__name__}, found {value!r}",
+                    help=f"write {name}=nki.compiler.{kind.__name__}(...)",
+                )
+        return cls(compile_config, specialization_config)
+
+    def check_nested(self, name: str, builder: Any) -> None:
+        """Compare this configuration with that of the kernel that is traced and calls `name`.
+
+        A kernel without a configuration takes that of its caller; no page says so, and an error on every kernel of a
+        library would leave no use for configurations.
+        """
+        top = builder.configuration
+        outer = top.compile if isinstance(top, Configuration) else None
+        if self.compile is None or self.compile == (outer or CompileConfig()):
+            return
+        differing = [
+            f"{f.name}={getattr(self.compile, f.name)!r}"
+            for f in fields(CompileConfig)
+            if getattr(self.compile, f.name) != getattr(outer or CompileConfig(), f.name)
+        ]
+        message = f"kernel `{name}` has another configuration than the kernel that calls it: {', '.join(differing)}"
+        specialization = top.specialization if isinstance(top, Configuration) else None
+        if specialization is not None and specialization.allow_nested_config_override:
+            builder.find("portability", f"{message}; it runs under that of its caller")
+            return
+        raise NestedConfiguration(
+            message,
+            help="give both kernels one compile_config, or the calling one"
+            " specialization_config=SpecializationConfig(allow_nested_config_override=True)",
+        )
+
+
+def _check_flags(config: Any) -> None:
+    for f in fields(config):
+        value = getattr(config, f.name)
+        if f.name != "address_rotation" and value is not None and type(value) is not bool:
+            raise KernelArgument(
+                f"{type(config).__name__}: {f.name}={value!r} is neither True nor False"
+            )
