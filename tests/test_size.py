@@ -44,7 +44,7 @@ BUDGETS = {
     "language": 2_350,
     "magics": 2_800,
     "profiler": 6_600,
-    "runtime": 4_050,
+    "runtime": 4_200,
     "server": 450,
     "session": 1_200,
     "simulator": 4_050,
