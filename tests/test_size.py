@@ -52,8 +52,8 @@ BUDGETS = {
     "tests": 75_500,
     "timing": 4_400,
     "versions": 500,
-    "views": 12_450,
-    "widgets": 2_150,
+    "views": 12_700,
+    "widgets": 2_300,
 }
 
 #: A module with fewer lines than this and one importer belongs into that importer, where both stand in one folder.

@@ -26,7 +26,7 @@ body { margin: 16px; background: #ffffff; color: #1f2328; }
   body:not([data-jp-theme-light]) { background: #111111; color: #e6e6e6; }
 }
 body[data-jp-theme-light="false"] { background: #111111; color: #e6e6e6; }
-.nki-view .nki-panel { height: calc(100vh - 120px); }
+.nki-view { --nki-around: 120px; }
 """
 
 

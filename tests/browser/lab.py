@@ -67,6 +67,25 @@ _OUTPUTS = """() => {
 }"""
 
 
+#: Notes what is written onto canvases: the text, its ends in pixels of the page, and its colour.
+NOTE_TEXT = """() => {
+  const write = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+    const wide = this.measureText(text).width;
+    const left = x - { right: wide, center: wide / 2 }[this.textAlign] || x;
+    const ratio = devicePixelRatio;
+    const ends = [left, left + wide].map((at) => this.getTransform().transformPoint({ x: at, y }));
+    (this.canvas.written ||= []).push({ text, colour: this.fillStyle, ends: ends.map((p) => p.x / ratio) });
+    return write.call(this, text, x, y);
+  };
+  const clear = CanvasRenderingContext2D.prototype.clearRect;
+  CanvasRenderingContext2D.prototype.clearRect = function (...box) {
+    this.canvas.written = [];
+    return clear.apply(this, box);
+  };
+}"""
+
+
 class Lab:
     """A JupyterLab server on the loopback interface, with our extensions of page and server as they are in this folder.
 

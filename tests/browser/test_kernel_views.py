@@ -61,7 +61,7 @@ def lab(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab
 
 
 def chosen_line(view: Locator) -> str:
-    line = view.locator("[role=tabpanel]:visible .nki-code [aria-selected=true]")
+    line = view.locator("[role=tabpanel]:visible .nki-code [aria-selected=true]").first
     line.wait_for()
     return line.inner_text()
 
@@ -80,6 +80,10 @@ def test_lines_findings_and_program_lead_to_each_other(lab: Lab, chromium: str) 
         # From the keyboard: to the program and back.
         page.keyboard.press("Enter")
         assert "dma_copy(" in chosen_line(view) and "src=%b" in chosen_line(view)
+        program = tab(view, "ir")
+        program.get_by_text("16 lines of the program came from here.").wait_for()
+        lines = program.locator(".nki-code [aria-selected=true]").all_inner_texts()
+        assert len(lines) == 16 and all("src=%b" in line for line in lines)
         tab(view, "ir").get_by_text("Show in source").click()
         assert "nl.load(b[k*128:(k+1)*128" in chosen_line(view)
 
@@ -96,17 +100,37 @@ def test_lines_findings_and_program_lead_to_each_other(lab: Lab, chromium: str) 
         assert "a = nl.load(aT[" in chosen_line(view)
 
 
+def test_enter_lists_the_instructions_of_a_line_where_the_source_is_alone(
+    lab: Lab, chromium: str
+) -> None:
+    alone = MATMUL.replace("--target", "--show source --target")
+    with opened(lab, chromium, "alone", SETUP, alone) as (page, notebook):
+        view = view_of(notebook)
+        assert not view.get_by_role("tablist").is_visible()
+        panel = tab(view, "source")
+        panel.get_by_text("Costliest line").click()
+        page.keyboard.press("Enter")
+        listed = panel.locator("[aria-selected=true] .nki-instructions > div")
+        listed.first.wait_for()
+        texts = listed.all_inner_texts()
+        assert len(texts) == 16 and all("src=%b" in text for text in texts)
+        notebook.screenshot("source_instructions", view)
+        page.keyboard.press("Enter")
+        listed.first.wait_for(state="hidden")
+
+
 def test_a_pass_is_read_by_its_differences(lab: Lab, chromium: str) -> None:
     with opened(lab, chromium, "differences", SETUP, MATMUL) as (page, notebook):
         view = view_of(notebook)
         panel = tab(view, "ir")
         panel.locator(".nki-passes").get_by_text("settle_accumulate").click()
-        panel.get_by_text("written by settle_accumulate").wait_for()
+        panel.get_by_text("lines after settle_accumulate: 16 changed (±)").wait_for()
         panel.get_by_label("only differences").check()
-        taken, fresh = panel.locator(".nki-taken"), panel.locator(".nki-fresh")
-        assert taken.count() > 0 and fresh.count() > 0
-        assert "accumulate" not in taken.first.inner_text()
-        assert "accumulate=False" in fresh.first.inner_text()
+        # Each changed line stands once, with what is new in it marked.
+        assert panel.locator(".nki-rewritten").count() == 16
+        assert panel.locator(".nki-row.nki-taken, .nki-row.nki-fresh").count() == 0
+        new = panel.locator(".nki-rewritten ins").all_inner_texts()
+        assert set(new) == {", accumulate=False", ", accumulate=True"}
         notebook.screenshot("ir_differences", view)
 
         panel.get_by_label("only differences").uncheck()

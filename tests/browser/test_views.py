@@ -16,7 +16,7 @@ import pytest
 from playwright.sync_api import Locator, Page
 
 from nki_lab.views.registry import view_names
-from tests.browser.lab import Console, Lab, Notebook, browser
+from tests.browser.lab import NOTE_TEXT, Console, Lab, Notebook, browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -154,7 +154,8 @@ def test_every_view_is_shown_in_both_themes(lab: Lab, chromium: str) -> None:
         for dark in (False, True):
             assert series[dark] in seen[dark]["timeline"]
             assert series[not dark] not in seen[dark]["timeline"]
-        assert len(view.locator("*").all()) < 1500
+        # Only what is near the part in sight exists; each instruction is a row of several elements.
+        assert len(view.locator("*").all()) < 1800
 
 
 def test_the_report_tells_what_bounds_the_run(lab: Lab, chromium: str) -> None:
@@ -289,8 +290,10 @@ def test_passes_are_listed_and_lines_lead_to_the_kernel(lab: Lab, chromium: str)
         panel.get_by_text("passes that changed nothing").click()
         assert "find_uninitialized" in names.all_inner_texts()
         panel.get_by_text("allocate_sbuf").click()
-        panel.get_by_text("written by allocate_sbuf").wait_for()
-        line = panel.locator(".nki-code .nki-fresh", has_text="storage %w:").first
+        panel.get_by_text("lines after allocate_sbuf").wait_for()
+        line = panel.locator(".nki-code .nki-rewritten", has_text="storage %w:").first
+        # What the pass wrote into the line is marked, not the line.
+        assert re.fullmatch(r", at \(0, \d+\)", line.locator("ins").inner_text())
         line.hover()
         assert (
             "w = nl.load(b[k*128:(k+1)*128, n*512:(n+1)*512])"
@@ -302,8 +305,14 @@ def test_passes_are_listed_and_lines_lead_to_the_kernel(lab: Lab, chromium: str)
         assert "nc_matmul" in panel.locator(".nki-code [aria-selected=true]").inner_text()
 
 
+def written(canvas: Locator) -> list[str]:
+    """Return the texts that were written onto a canvas after NOTE_TEXT, when it was last painted."""
+    return canvas.evaluate("(canvas) => canvas.written.map((one) => one.text)")
+
+
 def test_the_layout_names_slices_and_axes(lab: Lab, chromium: str) -> None:
     with opened(lab, chromium, "layout", SETUP, MATMUL) as (page, notebook):
+        page.evaluate(NOTE_TEXT)
         view = view_of(notebook)
         panel = tab(view, "layout")
         canvas = panel.locator("canvas")
@@ -321,7 +330,15 @@ def test_the_layout_names_slices_and_axes(lab: Lab, chromium: str) -> None:
             "aria-label"
         )
         settle(page)
+        # The scale above counts elements, as slices do, the one below bytes; the tile is partitions, not one box.
+        texts = written(canvas)
+        assert "all 128 partitions x 512 elements" in texts
+        assert "free axis 1: 512 float32 per partition (2,048 bytes)" in texts
+        elements, of_bytes = texts.index("512"), texts.index("2,048 B")
+        assert texts[elements - 1] != "2,048" and of_bytes > elements
         notebook.screenshot("layout_psum", view)
+        paper = canvas.evaluate(_ROWS_OF_PAPER)
+        assert 20 <= paper <= 64, paper
 
 
 def test_memory_names_the_tile_under_the_pointer(lab: Lab, chromium: str) -> None:
@@ -363,6 +380,15 @@ def test_tabs_are_moved_through_by_keyboard(lab: Lab, chromium: str) -> None:
             assert view.locator("[role=tab][aria-selected=true]").inner_text() == expected
             assert page.evaluate("document.activeElement.textContent") == expected
         assert view.locator("[role=tabpanel]:visible").count() == 1
+
+
+# Counts the rows of a canvas, right of its middle, that are paler than the row above and the row below.
+_ROWS_OF_PAPER = """(canvas) => {
+  const pen = canvas.getContext('2d');
+  const { data } = pen.getImageData(Math.round(canvas.width * 0.7), 0, 1, canvas.height);
+  const light = Array.from({ length: canvas.height }, (_, y) => data[4 * y] + data[4 * y + 1] + data[4 * y + 2]);
+  return light.filter((own, y) => own > light[y - 1] + 20 && own > light[y + 1] + 20).length;
+}"""
 
 
 HOSTILE = """\

@@ -7,7 +7,7 @@ from nki_lab.views.ir import model as ir_model
 from nki_lab.views.ir.model import PassListings
 from nki_lab.views.ir.view import PRINTED_OPERATIONS
 from nki_lab.views.registry import Parts, view_names
-from nki_lab.views.run import ProgramStage
+from nki_lab.views.run import CodeLine, ProgramStage
 from nki_lab.widgets.packing import unpack
 from tests.views.runs import added, by_hand
 
@@ -15,7 +15,7 @@ from tests.views.runs import added, by_hand
 def test_a_pass_that_changes_nothing_says_so() -> None:
     found = {entry["name"]: entry for entry in PassListings(by_hand()).list}
     assert [found[name]["changed"] for name in ("trace", "idle", "place")] == [True, False, True]
-    assert (found["place"]["written"], found["place"]["taken"]) == (1, 1)
+    assert [found["place"][count] for count in ("rewritten", "written", "taken")] == [1, 0, 0]
 
 
 def test_a_large_program_is_not_printed_to_list_its_passes(monkeypatch) -> None:
@@ -77,6 +77,35 @@ def test_a_line_that_is_written_twice_is_new_the_second_time() -> None:
     passes = PassListings(by_hand(stages=[data.stages[0], stage]))
     assert (passes.list[1]["written"], passes.list[1]["taken"]) == (1, 0)
     assert unpack(passes.stage(1))[1]["fresh"].tolist() == [0, 0, 1, 0]
+
+
+def test_a_rewritten_line_stands_for_the_line_before_with_the_same_tensors() -> None:
+    old = [
+        *("k {", "  storage %b: f32", "  copy(dst=%b, src=%a)"),
+        *("  mm(dst=%c, x=%a)", "  mm(dst=%c, x=%b)", "  drop(%a)", "}"),
+    ]
+    new = [
+        *("k {", "  storage %b: f32, at (0, 4)", "  mm(dst=%c, x=%b, add=1)"),
+        *("  #7 mm(dst=%c, x=%a, add=0)", "  copy(dst=%b, src=%d)", "  set(%e)", "}"),
+    ]
+    stages = [
+        ProgramStage(name, lambda texts=texts: [CodeLine(text, None, None) for text in texts])
+        for name, texts in (("trace", old), ("pass", new))
+    ]
+    passes = PassTexts(by_hand(stages=stages))
+    meta, arrays = unpack(passes.stage(1))
+    # The order does not pair lines, their tensors do; where these differ, the first one does.
+    assert meta["rewritten"] == [[1, old[1]], [2, old[4]], [3, old[3]], [4, old[2]]]
+    assert [text for _, text in meta["taken"]] == ["  drop(%a)"]
+    assert arrays["fresh"].tolist() == [0, 1, 1, 1, 1, 1, 0]
+    counts = passes.list[1]
+    assert [counts[name] for name in ("rewritten", "written", "taken")] == [4, 1, 1]
+
+
+def test_a_pass_that_adds_waits_rewrites_lines_and_takes_none_away() -> None:
+    passes = PassTexts(added().view_data)
+    counts = {entry["name"]: entry for entry in passes.list}["insert_waits"]
+    assert counts["rewritten"] > 0 and counts["written"] == counts["taken"] == 0
 
 
 def test_text_of_a_real_kernel_is_the_programs() -> None:

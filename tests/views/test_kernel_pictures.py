@@ -54,7 +54,7 @@ def test_slices_are_drawn_where_they_lie() -> None:
         assert one[:2] == pytest.approx(back[:2])
         assert one[2] + 1 == pytest.approx(back[2] / 2) == pytest.approx(other[2] + 1)
         assert other[0] == pytest.approx(back[0] + back[2] / 2)
-    assert "axis 1: 600 float32, 2,400 bytes per row" in words(drawing)
+    assert "axis 1: 600 float32 per row (2,400 bytes)" in words(drawing)
 
 
 def test_every_node_is_a_box_with_its_name() -> None:

@@ -121,10 +121,10 @@ def test_axes_are_named() -> None:
     tile = Tensor("t", "sbuf", (128, 4, 64), "bfloat16", 2, "temporary", True)
     assert axis_labels(tile) == [
         "partition axis: axis 0 (128)",
-        "free axes 1, 2: 4 x 64 bfloat16, 512 bytes per partition (marks count bytes)",
+        "free axes 1, 2: 4 x 64 bfloat16 per partition (512 bytes)",
     ]
     flat = Tensor("v", "shared_hbm", (1000,), "float32", 4, "input", False)
-    assert axis_labels(flat) == ["", "axis 0: 1,000 float32, 4,000 bytes (marks count bytes)"]
+    assert axis_labels(flat) == ["", "axis 0: 1,000 float32 (4,000 bytes)"]
 
 
 def test_more_slices_than_can_be_drawn_are_counted() -> None:

@@ -23,16 +23,16 @@ HIGHLIGHT = BASE.parents[1] / "src" / "highlight.ts"
 
 
 def selectors(css: str) -> list[str]:
-    """Return the selectors of a style sheet, those inside @media included."""
+    """Return the selectors of a style sheet, those inside @media and @container included."""
     css = re.sub(r"/\*.*?\*/", "", css, flags=re.DOTALL)
-    css = re.sub(r"@media[^{]*\{", "", css)
+    css = re.sub(r"@(?:media|container)[^{]*\{", "", css)
     heads = re.findall(r"([^{}]+)\{", css)
     return [part.strip() for head in heads for part in head.split(",")]
 
 
 def test_selectors_are_found() -> None:
-    css = "/* a */ .a, .b c { x: 1 }\n@media (w: 1) { .d { y: 2 } }"
-    assert selectors(css) == [".a", ".b c", ".d"]
+    css = "/* a */ .a, .b c { x: 1 }\n@media (w: 1) { .d { y: 2 } }\n@container (w: 2) { .e { z: 3 } }"
+    assert selectors(css) == [".a", ".b c", ".d", ".e"]
 
 
 @pytest.mark.parametrize("selector", sorted(set(selectors(style_text()))))

@@ -1,16 +1,17 @@
 // Shows how the Tensor engine multiplies: weights are loaded, rows stream through, sums arrive in PSUM.
 
 import { Steps } from "./steps.js";
-import { Canvas, fit } from "../../widgets/static/canvas.js";
+import { Canvas, FONT, wrap } from "../../widgets/static/canvas.js";
 import { button, choice, fill, make, notice, sourceLine } from "../../widgets/static/elements.js";
 import { heatColour, valueText } from "../../widgets/static/heat.js";
 import { RERUN_MS, whileRunning } from "../../widgets/static/values.js";
 import { number, percent } from "../../widgets/static/words.js";
 
 const GAP = 46;
-const TOP = 20;
+const LINE = 14;
 const LEFT = 30;
 const SIDE = 180;
+const WORDS = 190; // room for the words right of the array
 const SPEEDS = [["0.25", "slow"], ["1", "1 step a frame"], ["4", "4 steps"], ["16", "16 steps"]];
 const PHASES = {
   load: "stationary is loaded into the array", stream: "columns of moving stream through",
@@ -146,15 +147,25 @@ class MultiplierArray {
   /** Return where moving, the array and the results lie. */
   get areas() {
     const { k, m, n } = this.steps;
-    const cell = Math.min(SIDE / Math.max(k, m), 16);
+    const { width: all, pen } = this.canvas;
+    const cell = Math.min(Math.min(SIDE, all * 0.28) / Math.max(k, m), 16);
     const side = { w: m * cell, h: k * cell };
-    const room = Math.max(60, this.canvas.width - LEFT - side.w - GAP - 190);
+    const room = Math.max(60, all - LEFT - side.w - GAP - WORDS);
     const width = Math.min(room, Math.max(n * 0.75, 60), n * cell);
-    const array = { x: LEFT + width + GAP, y: TOP, ...side };
+    const x = LEFT + width + GAP;
+    const o = this.meta.operands;
+    pen.font = FONT;
+    const above = {
+      moving: wrap(pen, `moving ${o.moving.text}: N = ${n} →`, width + GAP - 8),
+      array: wrap(pen, `array, holds stationary ${o.stationary.text}: M = ${m} →`, all - x - 4),
+    };
+    const top = 6 + LINE * Math.max(above.moving.length, above.array.length);
+    const array = { x, y: top, ...side };
     const tall = Math.min(n * cell, Math.max(40, Math.min(n * 0.3, 80)));
     return {
-      moving: { x: LEFT, y: TOP, w: width, h: side.h, down: k, across: n }, array: { ...array, down: k, across: m },
-      result: { x: array.x, y: TOP + side.h + 26, w: side.w, h: tall, down: n, across: m },
+      moving: { x: LEFT, y: top, w: width, h: side.h, down: k, across: n, above: above.moving },
+      array: { ...array, down: k, across: m, above: above.array },
+      result: { x, y: top + Math.max(side.h, 40) + 26, w: side.w, h: tall, down: n, across: m },
     };
   }
 
@@ -188,16 +199,16 @@ class MultiplierArray {
     this.wave = { canvas: wave, pen: wave.getContext("2d"), image: wave.getContext("2d").createImageData(m, k) };
   }
 
-  paint(pen, width, height) {
+  paint(pen) {
     if (!this.steps) return;
     if (!this.pictures || this.colours !== this.theme.now) this.render();
     const { areas, steps, theme: { now } } = this;
     const t = Math.floor(this.t);
-    pen.font = "11px system-ui, sans-serif";
+    pen.font = FONT;
     pen.textBaseline = "middle";
     pen.imageSmoothingEnabled = false;
     const { moving, array, result } = areas;
-    this.canvas.setHeight(Math.max(result.y + result.h + 6, result.y + 66));
+    this.canvas.setHeight(Math.max(result.y + result.h, result.y + this.words(pen, result).length * LINE, moving.y + moving.h + 2 * LINE) + 8);
     const cellX = array.w / array.across;
     const cellY = array.h / array.down;
     // What is loaded of stationary stands in the array.
@@ -220,7 +231,7 @@ class MultiplierArray {
       const done = Math.min(result.down, Math.max(0, t - steps.load - steps.k - m + 1));
       if (done) pen.drawImage(this.pictures.result, m, 0, 1, done, result.x + m * cellX, result.y, cellX, done * line);
     }
-    this.frames(pen, areas, width, height);
+    this.frames(pen, areas);
   }
 
   /** Paint the multipliers that work, every sixteenth column of moving as a dark front. */
@@ -242,36 +253,37 @@ class MultiplierArray {
     pen.drawImage(wave.canvas, array.x, array.y, array.w, array.h);
   }
 
-  frames(pen, { moving, array, result }, width) {
-    const { theme: { now }, meta } = this;
-    const [k, m, n] = meta.sizes;
+  frames(pen, { moving, array, result }) {
+    const { theme: { now } } = this;
+    const { k } = this.steps;
     pen.strokeStyle = now.faint;
     pen.lineWidth = 1;
     for (const { x, y, w, h } of [moving, array, result]) pen.strokeRect(x - 0.5, y - 0.5, w + 1, h + 1);
     pen.fillStyle = now.ink;
-    const o = meta.operands;
-    pen.fillText(fit(pen, `moving ${o.moving.text}: N = ${n} →`, moving.w + GAP - 8), moving.x, 9);
-    pen.fillText(fit(pen, `array, holds stationary ${o.stationary.text}: M = ${m} →`, width - array.x - 4), array.x, 9);
+    const write = (lines, x, y) => lines.forEach((text, row) => pen.fillText(text, x, y + row * LINE));
+    for (const area of [moving, array]) write(area.above, area.x, area.y - 11 - LINE * (area.above.length - 1));
     const right = array.x + array.w + 10;
-    const side = (text, y) => pen.fillText(fit(pen, text, width - right - 2), right, y);
-    side(`K = ${k} partitions ↓`, array.y + 10);
-    side("(summed over)", array.y + 25);
-    side("dst in PSUM", result.y + 8);
-    side(o.dst.text, result.y + 23);
-    side(`M = ${m} partitions →`, result.y + 38);
-    side(`N = ${n} per partition ↓`, result.y + 53);
+    write([`K = ${k} partitions ↓`, "(summed over)"], right, array.y + 10);
+    write(this.words(pen, result), right, result.y + 8);
     pen.fillStyle = now.faint;
     pen.fillText("sums leave at the bottom ↓", array.x, array.y + array.h + 12);
     pen.textAlign = "center";
     pen.fillText("→", moving.x + moving.w + GAP / 2, array.y + array.h / 2);
     pen.textAlign = "left";
-    pen.fillText(fit(pen, "in SBUF: partitions ↓", moving.w), moving.x, moving.y + moving.h + 14);
+    write(wrap(pen, "in SBUF: partitions ↓", moving.w + GAP - 8), moving.x, moving.y + moving.h + 14);
     pen.save();
     pen.translate(12, moving.y + moving.h / 2);
     pen.rotate(-Math.PI / 2);
     pen.textAlign = "center";
     pen.fillText(`K = ${k}`, 0, 0);
     pen.restore();
+  }
+
+  /** Return what stands right of the results. */
+  words(pen, result) {
+    const [, m, n] = this.meta.sizes;
+    const room = this.canvas.width - result.x - result.w - 12;
+    return ["dst in PSUM", this.meta.operands.dst.text, `M = ${m} partitions →`, `N = ${n} per partition ↓`].flatMap((text) => wrap(pen, text, room));
   }
 
   hover(x, y) {

@@ -46,6 +46,35 @@ export function partsOf(text) {
   return found;
 }
 
+const TOKEN = new RegExp(`${TENSOR.source}|[\\p{L}\\p{N}_.#]+|\\s+|.`, "gu");
+
+/** Return how a line was rewritten: parts [text, kind], of which those of kind 1 are new, those of kind -1 are gone. */
+export function rewritten(before, after) {
+  const [old, now] = [before, after].map((text) => text.match(TOKEN) || []);
+  // common[i][j]: the most tokens that old[i..] and now[j..] share in order.
+  const common = Array.from({ length: old.length + 1 }, () => new Uint16Array(now.length + 1));
+  for (let i = old.length - 1; i >= 0; i--) {
+    for (let j = now.length - 1; j >= 0; j--) {
+      common[i][j] = old[i] === now[j] ? common[i + 1][j + 1] + 1 : Math.max(common[i + 1][j], common[i][j + 1]);
+    }
+  }
+  const parts = [];
+  const add = (text, kind) => {
+    const last = parts[parts.length - 1];
+    if (last && last[1] === kind) last[0] += text;
+    else parts.push([text, kind]);
+  };
+  let [i, j] = [0, 0];
+  while (i < old.length || j < now.length) {
+    if (i < old.length && j < now.length && old[i] === now[j]) {
+      add(now[j++], 0);
+      i++;
+    } else if (i < old.length && (j === now.length || common[i + 1][j] >= common[i][j + 1])) add(old[i++], -1);
+    else add(now[j++], 1);
+  }
+  return parts;
+}
+
 /** Return the line on which each tensor is declared, by its name. */
 export function declarations(lines) {
   const found = new Map();

@@ -1,7 +1,7 @@
 // Shows the program after each pass, and what the pass changed.
 
 import { button, choice, copyText, fill, make, notice, sourceLine } from "../../widgets/static/elements.js";
-import { declarations, GAP, partsOf, rowsOf } from "./rows.js";
+import { declarations, GAP, partsOf, rewritten, rowsOf } from "./rows.js";
 import { LongList } from "../../widgets/static/list.js";
 import { number } from "../../widgets/static/words.js";
 
@@ -14,9 +14,9 @@ class Passes {
     this.names = make("div", { class: "nki-passes", role: "group", "aria-label": "Passes of the compiler" });
     this.list = new LongList({
       row: (k) => this.row(k), label: "Program text", onChoose: (k) => this.tell(this.rows[k]),
-      facts: { class: "nki-list nki-code" },
+      facts: { class: "nki-list nki-code nki-lines", "aria-multiselectable": "true" },
     });
-    this.below = make("div", { class: "nki-detail", "aria-live": "polite" });
+    this.below = make("div", { class: "nki-detail nki-stay", "aria-live": "polite" });
     this.idle = make("span", {});
     this.search = make("input", { type: "search", placeholder: "find in the text", "aria-label": "Find in the text",
       onkeydown: (event) => this.find(event) });
@@ -24,10 +24,10 @@ class Passes {
     this.news = make("span", { class: "nki-faint" });
     fill(panel,
       make("div", { class: "nki-bar" }, this.search, this.engineChoice,
-        this.box("only differences", "changes"), this.box("lines taken away", "removed"),
+        this.box("only differences", "changes"), this.box("what was taken away", "removed"),
         button("Copy", "Copy the lines that are listed as text", () => this.copy()),
         this.idle, this.news),
-      make("div", { class: "nki-split" }, this.names, this.list.element), this.below);
+      this.names, this.list.element, this.below);
     this.listPasses();
   }
 
@@ -57,7 +57,8 @@ class Passes {
     fill(this.idle, unchanged ? this.box(`${unchanged} passes that changed nothing`, "showAll") : null);
     fill(this.names, ...this.stages.flatMap((stage, k) => {
       if (!stage.changed && !this.showAll && k !== this.shown) return [];
-      const counts = stage.written === undefined ? "" : `+${number(stage.written)} −${number(stage.taken)} lines`;
+      const counts = stage.written === undefined ? "" : [["±", stage.rewritten], ["+", stage.written], ["−", stage.taken]]
+        .filter(([, count]) => count).map(([sign, count]) => sign + number(count)).join(" ");
       const what = k === 0 ? (stage.name === "loaded" ? "all that the file has" : "as traced") : stage.changed ? counts : "unchanged";
       return [make("button", {
         type: "button", class: stage.changed ? null : "nki-unchanged", "aria-pressed": String(k === this.shown),
@@ -66,7 +67,7 @@ class Passes {
     }));
   }
 
-  /** Show the program after pass `k`; `at` finds a line to point at: (k of a line) => true. */
+  /** Show the program after pass `k`; `at` finds lines to point at: (k of a line) => true. */
   async show(k, at = null) {
     this.shown = k;
     this.listPasses();
@@ -81,15 +82,17 @@ class Passes {
       this.filters.wanted = Math.max(0, wanted);
       fill(this.engineChoice, choice("engine", meta.engines.map((name, n) => [n, n ? this.theme.engineLabel(name) : "all"]),
         this.filters.wanted, (value) => { this.filters.wanted = Number(value); this.engine = meta.engines[value]; this.arrange(); }));
-      const fresh = arrays.fresh.reduce((sum, one) => sum + one, 0);
-      const gone = meta.taken.length ? `, ${number(meta.taken.length)} taken away (−)` : "";
-      this.news.textContent = k === 0 ? `${number(this.text.length)} lines` :
-        `${number(this.text.length)} lines, ${number(fresh)} written by ${meta.name} (marked +)${gone}`;
+      this.before = new Map(meta.rewritten);
+      const fresh = arrays.fresh.reduce((sum, one) => sum + one, 0) - this.before.size;
+      const news = [[this.before.size, "changed (±)"], [fresh, "new (+)"], [meta.taken.length, "taken away (−)"]].filter(([count]) => count);
+      const counted = news.map(([count, what]) => `${number(count)} ${what}`).join(", ") || "none changed";
+      this.news.textContent = `${number(this.text.length)} lines${k === 0 ? "" : ` after ${meta.name}: ${counted}`}`;
       if (at) Object.assign(this.filters, { wanted: 0, changes: false });
       this.arrange();
-      const line = at ? this.text.findIndex((_, n) => at(n)) : -1;
-      if (line >= 0) this.list.choose(this.rows.indexOf(line), true);
-      else if (at) fill(this.below, notice("No line of this program came from there."));
+      const lines = at ? this.rows.flatMap((row, n) => (row >= 0 && at(row) ? [n] : [])) : [];
+      if (lines.length) this.list.choose(lines[0], true, lines.slice(1));
+      if (lines.length > 1) this.below.prepend(make("p", {}, `${number(lines.length)} lines of the program came from here.`));
+      if (at && !lines.length) fill(this.below, notice("No line of this program came from there."));
     } catch (problem) {
       fill(this.below, notice(problem.message, "error"));
     }
@@ -115,19 +118,27 @@ class Passes {
     if (k === GAP) return make("div", { class: "nki-faint" }, "⋯");
     if (k < 0) {
       return make("div", { class: "nki-taken", title: "taken away by this pass" },
-        make("span", { class: "nki-line-number" }, `${" ".repeat(this.digits)} −`), this.meta.taken[-1 - k][1]);
+        make("span", { class: "nki-line-number" }, `${" ".repeat(this.digits)} −`), make("span", { class: "nki-wrapped" }, this.meta.taken[-1 - k][1]));
     }
-    const fresh = this.arrays.fresh[k];
-    const line = make("div", { class: fresh ? "nki-fresh" : "" },
-      make("span", { class: "nki-line-number" }, `${String(k + 1).padStart(this.digits)} ${fresh ? "+" : " "}`),
-      partsOf(this.text[k]).map((part) => (part.tensor === undefined ? part : this.tensor(part.tensor))));
+    const before = this.before.get(k);
+    const fresh = this.arrays.fresh[k] && before === undefined;
+    const sign = fresh ? "+" : before === undefined ? " " : "±";
+    const shown = before === undefined ? [[this.text[k], 0]] : rewritten(before, this.text[k]).filter(([, kind]) => kind >= 0 || this.filters.removed);
+    const line = make("div", { class: fresh ? "nki-fresh" : before === undefined ? "" : "nki-rewritten" },
+      make("span", { class: "nki-line-number" }, `${String(k + 1).padStart(this.digits)} ${sign}`),
+      make("span", { class: "nki-wrapped" }, shown.map(([text, kind]) => {
+        if (kind < 0) return make("del", { class: "nki-taken" }, text);
+        const parts = partsOf(text).map((part) => (part.tensor === undefined ? part : this.tensor(part.tensor)));
+        return kind ? make("ins", { class: "nki-fresh" }, parts) : parts;
+      })));
     const place = this.places[this.arrays.place[k] - 1];
     if (place) {
       line.title = `${place[0]}: ${place[1].trim()}`;
       line.style.borderLeftColor = this.theme.line(place[0]);
     }
     if (this.found && this.text[k].toLowerCase().includes(this.found)) line.classList.add("nki-found");
-    line.addEventListener("mouseenter", () => this.tell(k));
+    // A line that is chosen stays told: the list may move under the pointer.
+    line.addEventListener("mouseenter", () => { if (this.list.chosen < 0) this.tell(k); });
     return line;
   }
 
@@ -140,7 +151,7 @@ class Passes {
       onmouseenter: (event) => {
         event.stopPropagation();
         this.light(name);
-        if (declared) this.declaration(at);
+        if (declared && this.list.chosen < 0) this.declaration(at);
       },
       ondblclick: () => { if (at !== undefined) this.list.choose(this.rows.indexOf(at), true); },
     }, name);
@@ -179,10 +190,14 @@ class Passes {
   }
 
   copy() {
-    const lines = this.rows.map((k) => (k === GAP ? "..." : k < 0 ? `- ${this.meta.taken[-1 - k][1]}`
-      : `${this.arrays.fresh[k] && this.meta.taken.length && this.filters.removed ? "+" : " "} ${this.text[k]}`));
-    const plain = this.rows.every((k) => k >= 0) ? this.rows.map((k) => this.text[k]) : lines;
-    copyText(plain.join("\n"), this.panel).then((done) => {
+    const differs = this.filters.removed && !this.filters.wanted && this.meta.taken.length + this.before.size > 0;
+    const lines = this.rows.flatMap((k) => {
+      if (k === GAP) return ["..."];
+      if (k < 0) return [`- ${this.meta.taken[-1 - k][1]}`];
+      if (!differs) return [this.text[k]];
+      return [...(this.before.has(k) ? [`- ${this.before.get(k)}`] : []), `${this.arrays.fresh[k] ? "+" : " "} ${this.text[k]}`];
+    });
+    copyText(lines.join("\n"), this.panel).then((done) => {
       fill(this.below, notice(done ? `${number(this.rows.length)} lines are on the clipboard.` : "The browser did not let the text be copied."));
     });
   }
@@ -203,12 +218,12 @@ class Passes {
     this.list.renew();
   }
 
-  /** Point at the line of an instruction in the final program, or at the first one of a line of the kernel. */
+  /** Point at the line of an instruction in the final program, or at all those of a line of the kernel. */
   reveal({ position, place }) {
     const last = this.stages.length - 1;
     if (position !== undefined) return this.show(last, (n) => this.arrays.position[n] === position);
     const of = (n) => this.places[this.arrays.place[n] - 1]?.[0] === place;
-    return this.show(last, (n) => of(n) && this.arrays.position[n] >= 0).then(() => {
+    return this.show(last, (n) => of(n) && this.arrays.position[n] >= 0).then(() => { // its instructions, else what else it made
       if (this.list.chosen < 0) this.show(last, of);
     });
   }

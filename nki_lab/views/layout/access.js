@@ -4,7 +4,7 @@ import { boxCovers, boxParts } from "./boxes.js";
 import { Canvas, navigate, fit } from "../../widgets/static/canvas.js";
 import { button, fill, make, notice, sourceLine } from "../../widgets/static/elements.js";
 import { unravel, viewIndex } from "../../widgets/static/heat.js";
-import { binaryTicks, Range } from "../../widgets/static/range.js";
+import { binaryTicks, placeLabels, Range } from "../../widgets/static/range.js";
 import { valuesOf } from "../../widgets/static/values.js";
 import { number } from "../../widgets/static/words.js";
 
@@ -80,13 +80,10 @@ class Operand {
     pen.font = "11px system-ui, sans-serif";
     pen.textBaseline = "middle";
     pen.fillStyle = now.faint;
-    for (const byte of binaryTicks(this.range.lo, this.range.hi, width / 110)) {
-      if (byte % o.tensor_itemsize) continue;
-      const x = LEFT + (byte - this.range.lo) * across;
-      if (x + 40 > width) continue;
-      pen.fillRect(x, TOP - 4, 1, 4);
-      pen.fillText(number(byte / o.tensor_itemsize), x + 3, TOP - 9);
-    }
+    const size = o.tensor_itemsize;
+    const marks = binaryTicks(this.range.lo / size, this.range.hi / size, width / 110).map((at) => [LEFT + (at * size - this.range.lo) * across, number(at)]);
+    marks.forEach(([x]) => pen.fillRect(x, TOP - 4, 1, 4));
+    for (const [x, text] of placeLabels(marks, width, (text) => pen.measureText(text).width)) pen.fillText(text, x, TOP - 9);
     const origin = o.on_chip && o.address ? o.address[0] : 0;
     pen.textAlign = "right";
     for (const row of binaryTicks(this.rows[0], this.rows[1], Math.max(1, (height - TOP) / 34))) {

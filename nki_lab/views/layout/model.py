@@ -135,7 +135,8 @@ def tensor_layout(data: ViewData, number: int) -> bytes:
             (b.row, b.rows, b.row_step, b.column * part.itemsize, b.columns, b.column_step * part.itemsize,
              part.itemsize) for b in drawn
         ]  # fmt: skip
-        shown.append(_describe(data, part, uses) | {"boxes": [first, len(table)]})
+        label = slice_label(tensor, part)
+        shown.append(_describe(data, part, uses) | {"label": label, "boxes": [first, len(table)]})
     meta = {
         "number": number,
         "name": tensor.name,
@@ -194,15 +195,24 @@ def axis_labels(tensor: Tensor) -> list[str]:
         sizes = " x ".join(f"{n:,}" for n in tensor.shape[1:])
         numbers = ", ".join(map(str, range(1, rank)))
         axes = f"{'axis' if rank == 2 else 'axes'} {numbers}"
-        size = f"{tensor.row_bytes:,} bytes per partition"
         return [
             f"partition axis: axis 0 ({tensor.rows:,})",
-            f"free {axes}: {sizes} {tensor.dtype}, {size} (marks count bytes)",
+            f"free {axes}: {sizes} {tensor.dtype} per partition ({tensor.row_bytes:,} bytes)",
         ]
     _, across = grid_of(tensor)
     down = f"axis {rank - 2} ({tensor.shape[-2]:,})" if rank > 1 else ""
-    size = f"{across * tensor.itemsize:,} bytes{' per row' if down else ''}"
-    return [down, f"axis {max(0, rank - 1)}: {across:,} {tensor.dtype}, {size} (marks count bytes)"]
+    of = " per row" if down else ""
+    size = f"{across * tensor.itemsize:,} bytes"
+    return [down, f"axis {max(0, rank - 1)}: {across:,} {tensor.dtype}{of} ({size})"]
+
+
+def slice_label(tensor: Tensor, part: Slice) -> str:
+    """Return the index of a slice, or what all of its tensor is: partitions by elements, or elements alone."""
+    if "[" in part.text:
+        return part.text[part.text.index("[") :]
+    if tensor.on_chip:
+        return f"all {tensor.rows:,} partitions x {tensor.row_elements:,} elements"
+    return f"all {' x '.join(f'{size:,}' for size in tensor.shape)} elements"
 
 
 def _describe(data: ViewData, part: Slice, uses: int) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from nki_lab.views.head import heading
-from nki_lab.views.layout.model import TENSORS_SHOWN, axis_labels, boxes, grid_of
+from nki_lab.views.layout.model import TENSORS_SHOWN, axis_labels, boxes, grid_of, slice_label
 from nki_lab.views.run import Tensor, ViewData
 from nki_lab.widgets.picture import LETTER, TEXT_HEIGHT, WIDTH, Paper, Picture, VectorPicture, cut
 from nki_lab.widgets.theme import FAINT, ON_FILL, RULE, SERIES
@@ -16,7 +16,8 @@ _BLOCK = 72
 _TENSORS_SHOWN = 8
 _SLICES_SHOWN = 64
 _BOXES_SHOWN = 400
-_ARROW = 9
+#: Partitions between two lines across a tile.
+_ROWS_APART = 8
 _ROOM = (WIDTH - 2 * _MARGIN) // LETTER
 _SPACES = {"shared_hbm": "HBM", "private_hbm": "HBM", "sbuf": "SBUF", "psum": "PSUM"}
 
@@ -62,7 +63,7 @@ def _tensor(picture: Paper, data: ViewData, number: int, tensor: Tensor, y: int)
         place = f", at byte {tensor.address[1]:,} of partition {tensor.address[0]}"
     name = f"{tensor.name}  {shape} {tensor.dtype} in {_SPACES.get(tensor.memory, tensor.memory)}{place}"
     picture.text(_MARGIN, y, cut(name, _ROOM))
-    axes = "; ".join(filter(None, axis_labels(tensor))).removesuffix(" (marks count bytes)")
+    axes = "; ".join(filter(None, axis_labels(tensor)))
     picture.text(_MARGIN, y + _LINE, cut(axes, _ROOM), FAINT)
     top = y + 2 * _LINE
     rows, elements = grid_of(tensor)
@@ -81,7 +82,16 @@ def _tensor(picture: Paper, data: ViewData, number: int, tensor: Tensor, y: int)
             picture.fill(
                 _MARGIN + x, top + box.row * down, max(1.0, wide - 1), max(1.0, high - 1), SERIES[k % len(SERIES)]
             )  # fmt: skip
-            text = part.text[part.text.index("[") :] if "[" in part.text else "all of it"
+            if tensor.on_chip:  # a partition is a row of memory
+                for row in range(_ROWS_APART, box.rows, _ROWS_APART):
+                    picture.fill(
+                        _MARGIN + x,
+                        top + (box.row + row * box.row_step) * down,
+                        max(1.0, wide - 1),
+                        0.5,
+                        RULE,
+                    )
+            text = slice_label(tensor, part)
             if high >= TEXT_HEIGHT + 4 and wide > LETTER * (len(text) + 1):
                 middle = top + box.row * down + high / 2
                 picture.text(_MARGIN + x + 6, middle - TEXT_HEIGHT / 2, text, ON_FILL)

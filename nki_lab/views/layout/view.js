@@ -1,4 +1,4 @@
-// Shows the part of a tensor that each instruction touches, and its values.  Partitions down, bytes across.
+// Shows the part of a tensor that each instruction touches, and its values.  Partitions or rows down, elements across.
 
 import { Accesses, address } from "./access.js";
 import { boxParts, slicesAt } from "./boxes.js";
@@ -6,13 +6,15 @@ import { Canvas, navigate, fit } from "../../widgets/static/canvas.js";
 import { button, choice, fill, make, notice, sourceLine } from "../../widgets/static/elements.js";
 import { unravel, windowOf } from "../../widgets/static/heat.js";
 import { LongList } from "../../widgets/static/list.js";
-import { binaryTicks, Range } from "../../widgets/static/range.js";
+import { binaryTicks, placeLabels, Range } from "../../widgets/static/range.js";
 import { showLegend, valuesOf, whileRunning } from "../../widgets/static/values.js";
 import { bytes, number } from "../../widgets/static/words.js";
 
 const LEFT = 62;
 const TOP = 34;
-const BOTTOM = 6;
+const BOTTOM = 22; // for the scale in bytes
+const FEW = 6;
+const ROW_PX = 7; // partitions are told apart where they are as high as this
 const LATE_MS = 400;
 // HBM tensors of more rows are shown by their last two axes, with fields for the index of the others.
 const ROWS_WHOLE = 512;
@@ -24,7 +26,7 @@ class Layout {
     this.range = new Range(0, 1, 1);
     this.canvas = new Canvas((pen, width, height) => this.paint(pen, width, height), "Layout of a tensor");
     this.facts = make("div", { class: "nki-facts" });
-    this.list = new LongList({ row: (k) => this.row(k), height: 20, label: "Slices", onChoose: (k) => this.choose(k) });
+    this.list = new LongList({ row: (k) => this.row(k), height: 20, label: "Slices", onChoose: (k) => this.choose(k), first: FEW });
     this.detail = make("div", { class: "nki-detail" });
     this.fields = make("span", { class: "nki-fields" });
     this.legend = make("div", { class: "nki-legend" });
@@ -39,7 +41,7 @@ class Layout {
         this.fields,
         more > 0 ? make("span", { class: "nki-faint" }, `the first ${number(tensors.length)} of ${number(tensors.length + more)}`) : null),
       this.facts, this.canvas.box, this.legend,
-      make("p", { class: "nki-help" }, "Each colour is a slice that instructions read or write. Wheel zooms across, drag moves."),
+      make("p", { class: "nki-help" }, "Each colour is a slice that instructions read or write. Slices and the scale above count elements, the scale below bytes. Wheel zooms across, drag moves."),
       this.list.element, this.detail, this.accesses.element);
     this.listTensors = (k) => fill(this.select,
       choice("tensor", groups.filter(([, entries]) => entries.length), k, (value) => this.show(Number(value))));
@@ -78,8 +80,6 @@ class Layout {
       this.canvas.showTip(null);
       this.describe();
       this.list.setCount(meta.slices.length);
-      const lines = Math.min(6, Math.max(2, meta.slices.length));
-      this.list.element.style.height = `${lines * 20 + 2}px`;
       this.place();
       this.showValues();
       this.choose(meta.slices.length === 1 ? 0 : -1);
@@ -191,10 +191,19 @@ class Layout {
         });
       }
     });
+    if (t.on_chip) this.partitions(pen, across, down);
     pen.restore();
     pen.setLineDash([]);
     pen.globalAlpha = 1;
     this.frame(pen, width, height);
+  }
+
+  /** Draw lines between partitions: a tile is that many rows of memory, each by itself. */
+  partitions(pen, across, down) {
+    const step = 2 ** Math.max(0, Math.ceil(Math.log2(ROW_PX / down)));
+    pen.globalAlpha = 0.55;
+    pen.fillStyle = this.theme.now.paper;
+    for (let row = step; row < this.tensor.rows; row += step) pen.fillRect(0, Math.round(row * down), this.tensor.row_bytes * across, 1);
   }
 
   frame(pen, width, height) {
@@ -217,7 +226,7 @@ class Layout {
     const from = Math.max(x, this.range.lo * this.scale.across);
     pen.globalAlpha = 1;
     pen.fillStyle = strong && !slice.dynamic ? this.theme.now.onFill : this.theme.now.ink;
-    pen.fillText(fit(pen, slice.dynamic ? "somewhere in here" : indexOf(slice.text) || "all of it", Math.min(w, x + w - from) - 10), from + 5, y + h / 2);
+    pen.fillText(fit(pen, slice.dynamic ? "somewhere in here" : slice.label, Math.min(w, x + w - from) - 10), from + 5, y + h / 2);
     pen.fillStyle = this.theme.series(k);
   }
 
@@ -226,16 +235,14 @@ class Layout {
     const t = this.tensor;
     pen.fillStyle = now.ink;
     pen.fillText(fit(pen, t.axes[1], width - LEFT - 4), LEFT, 8);
+    const scale = (size, y, unit) => {
+      const marks = binaryTicks(this.range.lo / size, this.range.hi / size, width / 90).map((at) => [LEFT + (at * size - this.range.lo) * across, number(at) + unit]);
+      marks.forEach(([x]) => pen.fillRect(x, y < TOP ? TOP - 5 : height - BOTTOM, 1, 5));
+      for (const [x, text] of placeLabels(marks, width, (text) => pen.measureText(text).width)) pen.fillText(text, x, y);
+    };
+    scale(t.itemsize, TOP - 9, "");
     pen.fillStyle = now.faint;
-    let free = -Infinity;
-    for (const byte of binaryTicks(this.range.lo, this.range.hi, width / 90)) {
-      const x = LEFT + (byte - this.range.lo) * across;
-      const text = number(byte);
-      if (x < free || x + pen.measureText(text).width > width) continue;
-      pen.fillRect(x, TOP - 5, 1, 5);
-      pen.fillText(text, x + 3, TOP - 9);
-      free = x + pen.measureText(text).width + 10;
-    }
+    scale(1, height - 8, " B");
     pen.textAlign = "right";
     const origin = t.on_chip && t.address ? t.address[0] : 0;
     const [top, end] = this.rows;
@@ -338,11 +345,6 @@ class Layout {
     this.list.close();
     this.accesses.close();
   }
-}
-
-function indexOf(text) {
-  const at = text.indexOf("[");
-  return at < 0 ? "" : text.slice(at);
 }
 
 function uses({ reads, writes }) {

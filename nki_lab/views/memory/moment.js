@@ -2,7 +2,7 @@
 
 import { Canvas, navigate, fit } from "../../widgets/static/canvas.js";
 import { fill, make } from "../../widgets/static/elements.js";
-import { binaryTicks, Range } from "../../widgets/static/range.js";
+import { binaryTicks, placeLabels, Range } from "../../widgets/static/range.js";
 import { bytesInUse, freeBytes, liveAt, tilesOf } from "./tiles.js";
 import { number, percent } from "../../widgets/static/words.js";
 
@@ -108,13 +108,10 @@ export class MomentMap {
     for (const p of [0, 32, 64, 96].filter((p) => p < partitions)) pen.fillText(p ? String(p) : "partition 0", LEFT - 6, TOP + p * down + 6);
     pen.textAlign = "left";
     const marks = bank && this.range.span / bank <= 16 ? Array.from({ length: Math.ceil(this.range.hi / bank) }, (_, k) => k * bank) : binaryTicks(this.range.lo, this.range.hi, width / 110);
-    for (const byte of marks) {
-      const x = LEFT + (byte - this.range.lo) * across;
-      if (x < LEFT) continue;
-      pen.fillRect(x, floor, 1, 4);
-      const text = bank && byte % bank === 0 ? `bank ${byte / bank}` : number(byte);
-      if (x + pen.measureText(text).width < width) pen.fillText(text, x + 3, floor + 10);
-    }
+    const named = marks.filter((byte) => byte >= this.range.lo).map((byte) => [
+      LEFT + (byte - this.range.lo) * across, bank && byte % bank === 0 ? `bank ${byte / bank}` : number(byte)]);
+    named.forEach(([x]) => pen.fillRect(x, floor, 1, 4));
+    for (const [x, text] of placeLabels(named, width, (text) => pen.measureText(text).width)) pen.fillText(text, x, floor + 10);
   }
 
   limit(pen, width, floor, across) {

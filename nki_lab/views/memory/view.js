@@ -3,7 +3,7 @@
 import { Canvas, navigate, fit } from "../../widgets/static/canvas.js";
 import { button, choice, fill, make, notice, sourceLine } from "../../widgets/static/elements.js";
 import { MomentMap, TITLES, describeTile } from "./moment.js";
-import { binaryTicks, Range, ticks } from "../../widgets/static/range.js";
+import { binaryTicks, placeLabels, Range, ticks } from "../../widgets/static/range.js";
 import { inPartition, lifetimeClass, liveAt, longestLifetime, tileAt, tilesOf } from "./tiles.js";
 import { number, percent } from "../../widgets/static/words.js";
 
@@ -172,12 +172,10 @@ class MemoryMap {
     }
     pen.textAlign = "left";
     pen.fillStyle = now.faint;
-    for (const n of ticks(this.owner.range.lo, this.owner.range.hi, Math.max(2, width / 120))) {
-      if (n % 1) continue;
-      const x = LEFT + (n - this.owner.range.lo) * across;
-      pen.fillRect(x, floor, 1, 4);
-      if (x + 60 < width) pen.fillText(`#${number(n)}`, x + 3, floor + 10);
-    }
+    const along = ticks(this.owner.range.lo, this.owner.range.hi, Math.max(2, width / 120)).filter((n) => n % 1 === 0)
+      .map((n) => [LEFT + (n - this.owner.range.lo) * across, `#${number(n)}`]);
+    along.forEach(([x]) => pen.fillRect(x, floor, 1, 4));
+    for (const [x, text] of placeLabels(along, width, (text) => pen.measureText(text).width)) pen.fillText(text, x, floor + 10);
   }
 
   /** Draw where the memory ends for kernels, and where it ends altogether. */

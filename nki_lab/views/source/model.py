@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from nki_lab.views.findings.advice import REMARKS_SENT, known_advice
 from nki_lab.views.run import ViewData
 from nki_lab.views.source.costs import line_costs
 from nki_lab.widgets.packing import pack
+
+#: Instructions of one line that are named.
+_INSTRUCTIONS_SHOWN = 40
 
 
 def source_parts(data: ViewData) -> bytes:
@@ -44,3 +49,15 @@ def source_parts(data: ViewData) -> bytes:
         "remarks": remarks,
     }
     return pack(meta)
+
+
+def source_instructions(data: ViewData) -> bytes:
+    """Return the texts of the instructions that each line became, and their number, packed."""
+    instructions: dict[str, dict[str, Any]] = {}
+    for operation in data.operations:
+        if operation.place is not None:
+            entry = instructions.setdefault(operation.place.heading, {"count": 0, "texts": []})
+            entry["count"] += 1
+            if entry["count"] <= _INSTRUCTIONS_SHOWN:
+                entry["texts"].append(operation.text)
+    return pack(instructions)

@@ -4,7 +4,7 @@ import { choice, fill, make, notice, button } from "../../widgets/static/element
 import { LongList } from "../../widgets/static/list.js";
 import { bytes, number } from "../../widgets/static/words.js";
 
-const HEAD = ["line", "", "cost", "engines", "DMA", "wait", "moved"];
+const HEAD = ["cost", "engines us", "DMA us", "wait us", "moved"];
 
 function us(ns) {
   return ns ? (ns / 1000).toLocaleString("en-US", { minimumFractionDigits: 3, maximumFractionDigits: 3 }) : "";
@@ -29,26 +29,27 @@ class Source {
     Object.assign(this, { panel, context, theme: context.theme, meta, by: "total" });
     this.byPlace = new Map(meta.costs.map((cost) => [cost.place, cost]));
     this.measures = measures(meta.costs, this.theme);
-    this.rows = this.listed();
+    this.opened = new Set(); // places of lines whose instructions are listed
+    this.rows = this.lines();
     this.list = new LongList({
       row: (k) => this.row(k), height: 20, label: "Lines of the kernel with their costs", onChoose: (k) => this.tell(k),
       facts: { class: "nki-list nki-code nki-costs" },
     });
-    this.below = make("div", { class: "nki-detail", "aria-live": "polite" });
+    this.below = make("div", { class: "nki-detail nki-stay", "aria-live": "polite" });
     const options = Object.entries(this.measures).map(([name, [text]]) => [name, text]);
     fill(panel,
       make("div", { class: "nki-bar" },
         choice("heat", options, this.by, (value) => { this.by = value; this.list.renew(); }),
         button("Costliest line", "Go to the line with the largest value", () => this.costliest()),
-        make("span", { class: "nki-help" }, "Times in us; work of several engines at once is added up. ▲ has a finding. Arrow keys move, Enter shows the program.")),
+        make("span", { class: "nki-help" }, "Work of several engines at once is added up. ▲ has a finding. Arrow keys move, Enter shows the instructions of a line.")),
       this.legend = make("div", { class: "nki-legend" }),
-      make("div", { class: "nki-cost-head", "aria-hidden": "true" }, HEAD.map((text) => make("span", {}, text))),
-      make("div", { class: "nki-split nki-one" }, this.list.element), this.below);
+      make("div", { class: "nki-cost-head nki-stay-above", "aria-hidden": "true" }, HEAD.map((text) => make("span", {}, text))),
+      this.list.element, this.below);
     this.list.element.addEventListener("keydown", (event) => {
       if (event.key !== "Enter") return;
       event.preventDefault();
       event.stopPropagation();
-      this.toProgram(this.rows[this.list.chosen]);
+      this.toProgram(this.list.chosen);
     });
     this.listColours();
     this.list.setCount(this.rows.length);
@@ -56,7 +57,7 @@ class Source {
   }
 
   /** Return the lines that are shown: of every listing, then those whose text is not known. */
-  listed() {
+  lines() {
     const rows = [];
     const seen = new Set();
     const several = this.meta.listings.length > 1;
@@ -88,16 +89,21 @@ class Source {
     const most = Math.max(1e-9, ...this.meta.costs.map(of));
     const share = cost ? of(cost) / most : 0;
     const remarks = this.meta.remarks[place];
+    // Headings name the columns where there is room for them; else each value has its name and unit beside it.
+    const cell = (name, value, unit) => make("span", {}, value && [
+      make("span", { class: "nki-cost-name" }, `${name} `), value, unit && make("span", { class: "nki-cost-unit" }, ` ${unit}`)]);
     const cells = cost && cost.executed ? [
-      this.bar(cost, share), us(Object.values(cost.engines).reduce((a, b) => a + b, 0)), us(cost.dma), us(cost.wait),
-      cost.bytes ? bytes(cost.bytes) : "",
-    ] : ["", "", "", "", ""];
+      this.bar(cost, share), cell("engines", us(Object.values(cost.engines).reduce((a, b) => a + b, 0)), "us"), cell("DMA", us(cost.dma), "us"),
+      cell("wait", us(cost.wait), "us"), cell("moved", cost.bytes ? bytes(cost.bytes) : ""),
+    ] : [];
+    const plain = text.replaceAll("\t", "    ");
+    const hang = `${plain.length - plain.trimStart().length + 4}ch`; // what is wrapped stands behind the line's indent
     const row = make("div", { title: remarks ? remarks.join("\n") : null },
       make("span", { class: "nki-heat", style: { background: share ? this.theme.heat(share) : "" } }),
       make("span", { class: "nki-line-number" }, String(line)),
       make("span", remarks ? { class: "nki-flag", "aria-label": "has findings" } : {}, remarks ? "▲" : ""),
-      make("span", { class: "nki-text" }, text.replaceAll("\t", "    ")),
-      cells.map((cell) => make("span", { class: "nki-num" }, cell)));
+      make("span", { class: "nki-text", style: { paddingLeft: `min(40%, ${hang})`, textIndent: `max(-40cqw, -${hang})` } }, plain),
+      make("span", { class: "nki-cost" }, cells), this.listed(place));
     // Once a line is chosen it stays: on the way to its buttons the pointer crosses others.
     row.addEventListener("mouseenter", () => { if (this.list.chosen < 0) this.tell(k); });
     return row;
@@ -128,14 +134,37 @@ class Source {
           `DMA ${us(cost.dma)} us for ${bytes(cost.bytes)}`) : null,
         cost?.wait ? make("span", {}, `waited ${us(cost.wait)} us`) : null,
         cost ? make("span", {}, `${number(cost.executed)} instructions executed, ${number(cost.operations)} in the program`) : null,
-        cost && open.ir ? button("Show in IR", "Show the first instruction of this line (Enter)", () => open.ir({ place })) : null,
+        cost ? (open.ir ? button("Show in IR", "Show the instructions of this line (Enter)", () => open.ir({ place }))
+          : button("Instructions", "List the instructions of this line (Enter)", () => this.toProgram(k))) : null,
         cost && open.stepper ? button("Step to it", "Run to the first instruction of this line and show its values", () => open.stepper({ place })) : null,
         cost && open.timeline ? button("Show in timeline", "Let the events of this line stand out", () => open.timeline({ place })) : null),
       remarks.map((text) => make("p", {}, make("span", { class: "nki-flag" }, "▲ "), text)));
   }
 
-  toProgram(row) {
-    if (row?.cost && this.context.open.ir) this.context.open.ir({ place: row.place });
+  /** Show the instructions of a line: in the program's text where it is a tab, else below the line, or hide them. */
+  async toProgram(k) {
+    const { cost, place } = this.rows[k] || {};
+    if (!cost) return;
+    if (this.context.open.ir) {
+      this.context.open.ir({ place });
+      return;
+    }
+    try {
+      this.instructions ??= (await this.context.source.get("source/instructions")).meta;
+      if (!this.opened.delete(place)) this.opened.add(place);
+      this.list.renew();
+      this.list.choose(k);
+    } catch (problem) {
+      fill(this.below, notice(problem.message, "error"));
+    }
+  }
+
+  /** Return the instructions of a line, where somebody has asked for them. */
+  listed(place) {
+    if (!this.opened.has(place)) return null;
+    const { texts, count } = this.instructions[place] || { texts: [], count: 0 };
+    return make("div", { class: "nki-instructions" }, texts.map((text) => make("div", {}, text)),
+      count > texts.length ? make("div", { class: "nki-faint" }, `and ${number(count - texts.length)} more`) : null);
   }
 
   costliest() {

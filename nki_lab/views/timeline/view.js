@@ -22,7 +22,6 @@ const HELP = "W A S D or the wheel zooms and moves, shift + wheel moves, shift +
 class Timeline {
   constructor(panel, context, overview) {
     const { meta, arrays } = overview;
-    panel.classList.add("nki-tall");
     Object.assign(this, { panel, context, theme: context.theme, tracks: meta.tracks, meta });
     this.origin = meta.span[0];
     this.total = meta.span[1] - meta.span[0];
@@ -77,7 +76,7 @@ class Timeline {
         button("−", "Zoom out (S)", zoom(() => this.range.zoom(this.range.at(0.5), 1 / 0.6))),
         button("Fit", "Show everything (0, double click)", zoom(() => this.range.reset())),
         this.search, this.status),
-      this.canvas.box, this.colours.legend, this.markList, make("details", { class: "nki-help" }, make("summary", {}, "Keys and mouse"), HELP), this.detail);
+      this.canvas.box, this.colours.legend, this.markList, make("details", { class: "nki-help" }, make("summary", {}, "Keys and mouse"), make("p", {}, HELP)), this.detail);
     navigate(this.canvas, this.range, () => [this.left, this.canvas.width - this.left], {
       changed: () => this.changed(),
       hover: (x, y) => this.hover(x, y),

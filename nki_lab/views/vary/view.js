@@ -11,7 +11,6 @@ const KINDS = { argument: "", global: "global", dtype: "of arrays", target: "chi
 
 class Vary {
   constructor(panel, context, meta) {
-    panel.classList.add("nki-tall");
     Object.assign(this, { panel, context, meta, start: meta.parameters.map((p) => p.start), beside: false, timeline: null });
     this.numbers = [...this.start];
     this.variants = new Map(meta.visited.map((variant) => [keyOf(variant.numbers), variant]));
@@ -148,7 +147,6 @@ class Vary {
       timeline.close();
       return;
     }
-    panel.classList.remove("nki-tall"); // the panel around it is
     const before = this.timeline;
     if (before) timeline.colours.keep(before.colours.by);
     Object.assign(this, { timeline, prefix });

@@ -167,6 +167,24 @@ export function navigate(canvas, range, area, { changed, hover, click, leave, ke
   });
 }
 
+/** Return the lines of a text that is broken behind spaces and commas, so that none is wider than `room` pixels. */
+export function wrap(pen, text, room) {
+  const lines = [];
+  let line = "";
+  const fits = (more) => pen.measureText((line + more).trimEnd()).width <= room;
+  for (const word of text.split(/(?<=[\s,])/)) {
+    const parts = line === "" || fits(word) || pen.measureText(word.trimEnd()).width <= room ? [word] : [...word];
+    for (const part of parts) {
+      if (line && !fits(part)) {
+        lines.push(line.trimEnd());
+        line = "";
+      }
+      line += part;
+    }
+  }
+  return [...lines, line.trimEnd()];
+}
+
 /** Return as much of `text` as fits into `room` pixels. */
 export function fit(pen, text, room) {
   if (pen.measureText(text).width <= room) return text;

@@ -67,6 +67,28 @@ export function ticks(lo, hi, count) {
   return found;
 }
 
+/**
+ * Return where the labels of marks stand on an axis that ends at `end`, as [left, text].
+ *
+ * `marks` are [x, text] from left to right; a label is right of its mark, or left of it where it would leave the axis.
+ * The last mark always has its label; of the others those have one that touch no other.
+ */
+export function placeLabels(marks, end, widthOf) {
+  const placed = marks.map(([x, text]) => {
+    const wide = widthOf(text);
+    const left = x + 3 + wide <= end ? x + 3 : x - 3 - wide;
+    return { left, right: left + wide, text };
+  });
+  const last = placed.pop();
+  let free = -Infinity;
+  const kept = placed.filter(({ left, right }) => {
+    if (left < free || right + 6 > last.left) return false;
+    free = right + 6;
+    return true;
+  });
+  return (last ? [...kept, last] : kept).map(({ left, text }) => [left, text]);
+}
+
 /** Return multiples of powers of two in lo..hi, about `count` of them, for bytes and partitions. */
 export function binaryTicks(lo, hi, count) {
   const raw = (hi - lo) / Math.max(1, count);

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { declarations, GAP, partsOf, rowsOf } from "../../../nki_lab/views/ir/rows.js";
+import { declarations, GAP, partsOf, rewritten, rowsOf } from "../../../nki_lab/views/ir/rows.js";
 
 const fresh = [0, 0, 0, 0, 1, 0, 0, 0, 0];
 const taken = [[-1, "first"], [4, "old 4"], [4, "also 4"]];
@@ -29,6 +29,18 @@ test("a line falls into texts and tensors, and nothing of it is lost", () => {
   const parts = partsOf(line);
   assert.equal(parts.map((p) => p.tensor ?? p).join(""), line);
   assert.deepEqual(parts.filter((p) => p.tensor).map((p) => p.tensor), ["%acc.1", '%"odd \\" name"', "%größe"]);
+});
+
+test("what is new in a line and what is gone is told by token, and nothing of either text is lost", () => {
+  const before = "  nc_matmul(dst=%acc.3, stationary=%a.12) on tensor";
+  const after = "  #53 nc_matmul(dst=%acc.4, stationary=%a.12) on tensor waits #12, #40";
+  const parts = rewritten(before, after);
+  const text = (kind) => parts.filter(([, k]) => k === 0 || k === kind).map(([part]) => part).join("");
+  assert.equal(text(-1), before);
+  assert.equal(text(1), after);
+  assert.deepEqual(parts.filter(([, kind]) => kind === -1), [["%acc.3", -1]]);
+  assert.deepEqual(parts.filter(([, kind]) => kind === 1).map(([part]) => part), ["#53 ", "%acc.4", " waits #12, #40"]);
+  assert.deepEqual(rewritten("same", "same"), [["same", 0]]);
 });
 
 test("the line of a tensor's declaration is found", () => {

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Range, binaryTicks, ticks } from "../../../nki_lab/widgets/static/range.js";
+import { binaryTicks, placeLabels, Range, ticks } from "../../../nki_lab/widgets/static/range.js";
 
 test("zooming keeps the point under the pointer", () => {
   const range = new Range(0, 1000, 1);
@@ -41,4 +41,13 @@ test("marks are round and lie in view", () => {
   assert.deepEqual(binaryTicks(0, 512, 4), [0, 128, 256, 384, 512]);
   assert.deepEqual(binaryTicks(100, 300, 3), [128, 256]);
   assert.deepEqual(ticks(5, 5, 3), []);
+});
+
+test("labels of marks touch no other, stay on the axis, and the last one is always there", () => {
+  const widthOf = (text) => 6 * text.length;
+  assert.deepEqual(placeLabels([[0, "0"], [50, "128"], [100, "256"]], 200, widthOf), [[3, "0"], [53, "128"], [103, "256"]]);
+  // At the end it is left of its mark, and one that it would touch is left out.
+  assert.deepEqual(placeLabels([[0, "0"], [80, "128"], [100, "256"]], 100, widthOf), [[3, "0"], [79, "256"]]);
+  assert.deepEqual(placeLabels([[0, "1000"], [10, "2000"], [90, "3"]], 200, widthOf), [[3, "1000"], [93, "3"]]);
+  assert.deepEqual(placeLabels([], 10, widthOf), []);
 });
