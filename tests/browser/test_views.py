@@ -337,8 +337,7 @@ def test_the_layout_names_slices_and_axes(lab: Lab, chromium: str) -> None:
         elements, of_bytes = texts.index("512"), texts.index("2,048 B")
         assert texts[elements - 1] != "2,048" and of_bytes > elements
         notebook.screenshot("layout_psum", view)
-        paper = canvas.evaluate(_ROWS_OF_PAPER)
-        assert 20 <= paper <= 64, paper
+        assert 20 <= canvas.evaluate(_LINES_ACROSS) <= 64
 
 
 def test_memory_names_the_tile_under_the_pointer(lab: Lab, chromium: str) -> None:
@@ -382,12 +381,13 @@ def test_tabs_are_moved_through_by_keyboard(lab: Lab, chromium: str) -> None:
         assert view.locator("[role=tabpanel]:visible").count() == 1
 
 
-# Counts the rows of a canvas, right of its middle, that are paler than the row above and the row below.
-_ROWS_OF_PAPER = """(canvas) => {
+# Counts the rows of a canvas, right of its middle, that differ from the row above and the row below alike.
+_LINES_ACROSS = """(canvas) => {
   const pen = canvas.getContext('2d');
   const { data } = pen.getImageData(Math.round(canvas.width * 0.7), 0, 1, canvas.height);
   const light = Array.from({ length: canvas.height }, (_, y) => data[4 * y] + data[4 * y + 1] + data[4 * y + 2]);
-  return light.filter((own, y) => own > light[y - 1] + 20 && own > light[y + 1] + 20).length;
+  const differ = (a, b) => (a > b + 20) - (a < b - 20);
+  return light.filter((own, y) => differ(own, light[y - 1]) && differ(own, light[y - 1]) === differ(own, light[y + 1])).length;
 }"""
 
 

@@ -175,6 +175,7 @@ class Layout {
     }
     pen.translate(LEFT - this.range.lo * across, TOP - this.rows[0] * down);
     const strong = this.chosen >= 0 ? [this.chosen] : this.hovered;
+    const marks = [];
     t.slices.forEach((slice, k) => {
       const alpha = strong.includes(k) ? 0.95 : strong.length ? 0.16 : 0.6;
       pen.fillStyle = this.theme.series(k);
@@ -187,11 +188,12 @@ class Layout {
           pen.fillRect(x, y, Math.max(w, 0.7), Math.max(h, 0.7));
           pen.globalAlpha = strong.length && !strong.includes(k) ? 0.2 : 0.8;
           if (w > 3 && h > 3) pen.strokeRect(x + 0.5, y + 0.5, w - 1, h - 1);
-          this.mark(pen, slice, k, x, y, w, h);
+          marks.push([slice, k, x, y, w, h]);
         });
       }
     });
     if (t.on_chip) this.partitions(pen, across, down);
+    for (const [slice, ...box] of marks) this.mark(pen, slice, ...box);
     pen.restore();
     pen.setLineDash([]);
     pen.globalAlpha = 1;
@@ -224,10 +226,14 @@ class Layout {
     const strong = this.chosen === k || (this.chosen < 0 && this.hovered.includes(k));
     if (w < 60 || h < 13 || (this.chosen >= 0 && !strong)) return;
     const from = Math.max(x, this.range.lo * this.scale.across);
+    const text = fit(pen, slice.dynamic ? "somewhere in here" : slice.label, Math.min(w, x + w - from) - 10);
     pen.globalAlpha = 1;
+    if (this.tensor.on_chip) { // lines between partitions leave the text out
+      pen.fillStyle = this.theme.series(k);
+      pen.fillRect(from + 3, y + h / 2 - 7, pen.measureText(text).width + 4, 14);
+    }
     pen.fillStyle = strong && !slice.dynamic ? this.theme.now.onFill : this.theme.now.ink;
-    pen.fillText(fit(pen, slice.dynamic ? "somewhere in here" : slice.label, Math.min(w, x + w - from) - 10), from + 5, y + h / 2);
-    pen.fillStyle = this.theme.series(k);
+    pen.fillText(text, from + 5, y + h / 2);
   }
 
   axes(pen, width, height, across, down) {
