@@ -387,7 +387,8 @@ _LINES_ACROSS = """(canvas) => {
   const { data } = pen.getImageData(Math.round(canvas.width * 0.7), 0, 1, canvas.height);
   const light = Array.from({ length: canvas.height }, (_, y) => data[4 * y] + data[4 * y + 1] + data[4 * y + 2]);
   const differ = (a, b) => (a > b + 20) - (a < b - 20);
-  return light.filter((own, y) => differ(own, light[y - 1]) && differ(own, light[y - 1]) === differ(own, light[y + 1])).length;
+  const both = (own, a, b) => differ(own, a) && differ(own, a) === differ(own, b);
+  return light.filter((own, y) => both(own, light[y - 1], light[y + 1])).length;
 }"""
 
 

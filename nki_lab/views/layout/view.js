@@ -228,11 +228,12 @@ class Layout {
     const from = Math.max(x, this.range.lo * this.scale.across);
     const text = fit(pen, slice.dynamic ? "somewhere in here" : slice.label, Math.min(w, x + w - from) - 10);
     pen.globalAlpha = 1;
-    if (this.tensor.on_chip) { // lines between partitions leave the text out
+    const filled = !slice.dynamic && (strong || this.tensor.on_chip);
+    if (filled) { // lines between partitions leave the text out
       pen.fillStyle = this.theme.series(k);
       pen.fillRect(from + 3, y + h / 2 - 7, pen.measureText(text).width + 4, 14);
     }
-    pen.fillStyle = strong && !slice.dynamic ? this.theme.now.onFill : this.theme.now.ink;
+    pen.fillStyle = filled ? this.theme.now.onFill : this.theme.now.ink;
     pen.fillText(text, from + 5, y + h / 2);
   }
 
