@@ -92,7 +92,7 @@ def test_a_rewritten_line_stands_for_the_line_before_with_the_same_tensors() -> 
         ProgramStage(name, lambda texts=texts: [CodeLine(text, None, None) for text in texts])
         for name, texts in (("trace", old), ("pass", new))
     ]
-    passes = PassTexts(by_hand(stages=stages))
+    passes = PassListings(by_hand(stages=stages))
     meta, arrays = unpack(passes.stage(1))
     # The order does not pair lines, their tensors do; where these differ, the first one does.
     assert meta["rewritten"] == [[1, old[1]], [2, old[4]], [3, old[3]], [4, old[2]]]
@@ -103,7 +103,7 @@ def test_a_rewritten_line_stands_for_the_line_before_with_the_same_tensors() -> 
 
 
 def test_a_pass_that_adds_waits_rewrites_lines_and_takes_none_away() -> None:
-    passes = PassTexts(added().view_data)
+    passes = PassListings(added().view_data)
     counts = {entry["name"]: entry for entry in passes.list}["insert_waits"]
     assert counts["rewritten"] > 0 and counts["written"] == counts["taken"] == 0
 
