@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from nki_lab.errors import NotOnTarget
@@ -15,12 +17,13 @@ from nki_lab.ir.definition.instruction import (
     updates,
     writes,
 )
+from nki_lab.isa.dma import place_name
 from nki_lab.isa.enums import dma_engine
 from nki_lab.isa.numerics import stored
-from nki_lab.isa.rules import choice, same_dtype
+from nki_lab.isa.rules import choice, one_of_operators, same_dtype
 from nki_lab.targets.engines import DMA, GPSIMD, SCALAR, SYNC, TENSOR, VECTOR, Engine
-from nki_lab.targets.facts import ISA
-from nki_lab.targets.spaces import SBUF, SHARED_HBM
+from nki_lab.targets.facts import GENERATED, ISA
+from nki_lab.targets.spaces import PRIVATE_HBM, SBUF, SHARED_HBM
 
 _GPSIMD_DMA_BYTES = {4: 1024, 2: 512, 1: 256}  # per partition, by bytes of an element
 
@@ -103,6 +106,76 @@ def _(i, hw):
         "SENDRECV", descriptor_bytes=i.src.free_bytes, descriptors=i.src.partitions, partitions=i.src.partitions,
         bytes_read=size, bytes_written=size, source="sbuf", destination="sbuf", dge="none",
         issuer=GPSIMD if i.dma_engine is dma_engine.gpsimd_dma else SYNC,
+    )  # fmt: skip
+
+
+_COMPUTE_PAGE = f"{GENERATED}/nki.isa.sendrecv_compute.html"
+
+
+@rule(
+    "`src` and `dst` must both be in sbuf or both in private_hbm",
+    "src",
+    "dst",
+    help="copy one of them first with nisa.dma_copy",
+    source=_COMPUTE_PAGE,
+)
+def _one_memory(i, hw):
+    return i.src.storage.buffer is i.dst.storage.buffer
+
+
+@rule(
+    "`src` and `dst` must not have packed (x4) or scale dtypes, which cannot be reduced",
+    "src",
+    "dst",
+    help="view them as the dtype of one value",
+    source=_COMPUTE_PAGE,
+)
+def _numbers(i, hw):
+    return not {i.src.dtype.kind, i.dst.dtype.kind} & {"packed", "scale"}
+
+
+@instruction(
+    engine=(DMA,),
+    src=reads(SBUF, PRIVATE_HBM, shape=Shape.OWN),
+    dst=writes(SBUF, PRIVATE_HBM, shape=Shape.OWN),
+    requires=("lnc2",),
+    rules=(
+        _ranks,
+        replace(one_of_operators("reduce_op", "add", "maximum", "minimum"), source=_COMPUTE_PAGE),
+        _one_memory,
+        _numbers,
+        same_dtype("src", "dst"),
+        _same_shape,
+    ),
+    any_start=("src", "dst"),
+    meets=True,
+    order=Order.NONE,
+)
+def sendrecv_compute(src, dst, send_to_rank, recv_from_rank, reduce_op, name=None) -> None:
+    """Exchange tensors with the other core, and reduce the own and the received one.
+
+    `dst` gets `src` reduced with the other core's `src`, by the arithmetic of the DMA engines. The page was seen in
+    part: that both tensors have one shape and dtype, as with sendrecv, and that elements are cast to float32 and
+    rounded once, as with dma_compute, is assumed.
+
+    Source: nki/api/generated/nki.isa.sendrecv_compute.html.
+    """
+
+
+@sendrecv_compute.semantics
+def _(out, src, peer, reduce_op):
+    reduce_op.apply(src, peer, out)
+
+
+@sendrecv_compute.cost
+def _(i, hw):
+    size = i.src.size * i.src.dtype.itemsize
+    on_chip = i.src.storage.on_chip
+    yield Transfer(
+        "SENDRECV_COMPUTE", descriptor_bytes=i.src.free_bytes if on_chip else size,
+        descriptors=i.src.partitions if on_chip else 1, partitions=i.src.partitions if on_chip else 1,
+        bytes_read=2 * size, bytes_written=size, source=place_name(i.src), destination=place_name(i.dst), dge="none",
+        issuer=SYNC, inputs=2,
     )  # fmt: skip
 
 

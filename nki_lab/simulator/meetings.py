@@ -311,8 +311,31 @@ class CoreMeeting(Meeting):
             _check_data(first, last)
         for sender, receiver in ((first, last), (last, first)):
             if sender.sent is not None and receiver.received is not None:
-                np.copyto(receiver.received, sender.sent)
+                receiver.receive(sender.sent)
         first.sent = first.received = last.sent = last.received = None
+
+    def receive(self, peer: np.ndarray) -> None:
+        """Put what the other core sent into `dst`, reduced with what this one sent where the instruction says so."""
+        assert self.sent is not None and self.received is not None
+        definition = self.i.definition
+        if "peer" not in wanted(definition):
+            np.copyto(self.received, peer)
+            return
+        held = self.program.memory.held_as(self.i.src.dtype)
+        cast = load_cast(held, FLOAT32)
+        arrays = []
+        for stored in (self.sent, peer):
+            arrays.append(stored if cast is None else np.empty(stored.shape, FLOAT32))
+            if cast is not None:
+                cast(stored, arrays[-1])
+        result = np.empty(peer.shape, FLOAT32)
+        given = {"out": result, "src": arrays[0], "peer": arrays[1], "reduce_op": self.i.reduce_op}
+        definition.facets["semantics"](**given)
+        back = store_cast(FLOAT32, held)
+        if back is None:
+            np.copyto(self.received, result, casting="unsafe")
+        else:
+            back(result, self.received)
 
 
 def _check_ranks(a: CoreMeeting, b: CoreMeeting) -> None:

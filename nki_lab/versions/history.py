@@ -197,7 +197,7 @@ VERSIONS: tuple[Version, ...] = (
         adds={
             "nki.language": "NkiBlockGrid NkiGrid NkiTileGrid alloc_blocks alloc_tiles blocks int64 tiles",
             "nki.language.NkiTensor": "data",
-            "nki.isa": "NkiScalar dependency scalar_load scalar_store",
+            "nki.isa": "NkiScalar dependency scalar_load scalar_store sendrecv_compute",
             "nki.compiler": "AddressRotation CompileConfig SpecializationConfig",
         },
         before={

@@ -165,7 +165,12 @@ def _by_elements(builder, t, operand):
 
 
 def _by_rows(builder, t, operand):
-    made = builder.allocate((64, 4), min(operand.dtypes or {"float32"}), SHARED_HBM)
+    space = (
+        SHARED_HBM
+        if SHARED_HBM in operand.spaces or operand.spaces[-1].on_chip
+        else operand.spaces[-1]
+    )
+    made = builder.allocate((64, 4), min(operand.dtypes or {"float32"}), space)
     return made.vector_select(0, builder.allocate((32, 1), "uint32", SBUF))
 
 

@@ -287,6 +287,9 @@ def cores_program(seed: int) -> Program:
         got = w.array((half, f), kind)
         partner = f"send_to_rank=1 - c, recv_from_rank=1 - c, pipe_id={pick.choice((0, 3))}"
         w.line(f"nisa.sendrecv(src={t}, dst={got}, {partner})")
+    if pick.random() < 0.6:
+        got, op = w.array((half, f), kind), pick.choice(("add", "maximum", "minimum"))
+        w.line(f"nisa.sendrecv_compute({t}, {got}, 1 - c, 1 - c, nl.{op})")
     _some(w, 2)
     for h in w.tiles[-5:]:
         if h.t.on_chip:

@@ -112,7 +112,7 @@ nl = SimpleNamespace(
     affine_range=range, sequential_range=range, static_range=range,
     program_id=lambda axis=0: machine.core().number, num_programs=lambda axes=0: machine.core().machine.cores,  # type: ignore[union-attr]
 )  # fmt: skip
-_MEETING = ("core_barrier", "sendrecv")
+_MEETING = ("core_barrier", "sendrecv", "sendrecv_compute")
 _meetings = _names(machine)
 nisa = SimpleNamespace(
     **_names(instructions), **_names(products), **{k: _meetings[k] for k in _MEETING},

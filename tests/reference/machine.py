@@ -145,6 +145,18 @@ def sendrecv(
     dst.put(raw, error)
 
 
+def sendrecv_compute(
+    src: Tensor, dst: Tensor, send_to_rank, recv_from_rank, reduce_op, name=None
+) -> None:
+    me = core()
+    posts = _machine().meet(("compute", me.rank), 2, me.number, (send_to_rank, _content(src)))
+    to, peer = posts[recv_from_rank]
+    if to != me.number:
+        raise Refused("the partner sends to another core")
+    parts = [_values(p) for p in (_content(src), peer)]
+    dst.write(_reduced(parts, reduce_op).map(lambda a: a.reshape(dst.shape)))
+
+
 # -- ranks ---------------------------------------------------------------------------------------------------------
 
 

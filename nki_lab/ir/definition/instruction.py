@@ -497,7 +497,7 @@ class Definition:
         ]  # fmt: skip
         outs = (f"out_{n}" for n in (*self.operands, *self.sets))
         names = {*self.params, "out", *outs, "written", "target", "dtypes", "notice", "rank", "ranks",
-                 "world", *(s.parameter for s in State)}  # fmt: skip
+                 "world", "peer", *(s.parameter for s in State)}  # fmt: skip
         wanted = (
             inspect.signature(self.facets["semantics"]).parameters
             if "semantics" in self.facets
