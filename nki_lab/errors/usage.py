@@ -30,10 +30,12 @@ class CheckFailed(UsageError, AssertionError):
 
     Attributes:
         comparisons: how the results compare up to the one that differs, a Comparison for each.
+        difference: where that one differs, a Difference to be shown; None where no values were compared.
     """
 
     code = "NKI601"
     comparisons: tuple[Any, ...] = ()
+    difference: Any = None
     page = """
         The result and the reference given to --check differ by more than the tolerance, which follows from
         the narrowest dtype involved: about 1e-5 of the value for float32, 2e-2 for bfloat16, nothing for

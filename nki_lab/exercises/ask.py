@@ -17,6 +17,7 @@ from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.text_table import text_table
 from nki_lab.runtime import Result
 from nki_lab.runtime.recording import record_runs
+from nki_lab.views.difference import show_difference
 
 
 def check(id: str, given: Any, *, cause: Any = None, seed: int | None = None) -> None:
@@ -51,6 +52,8 @@ def check(id: str, given: Any, *, cause: Any = None, seed: int | None = None) ->
     if not right:
         _refuse_skeleton(problem, given)
     print("\n".join(_table(problem, verdict)))
+    if verdict.difference is not None:
+        show_difference(verdict.difference)
     _keep(problem, tried=True, solved=right, stars=verdict.stars if right else 0)
     if verdict.error is not None:
         verdict.error.notes += (_more(problem),)

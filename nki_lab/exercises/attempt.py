@@ -10,13 +10,14 @@ import numpy as np
 
 from nki_lab.compiler.program import CompiledKernel
 from nki_lab.dtypes import dtype_of
-from nki_lab.errors import NkiError
+from nki_lab.errors import CheckFailed, NkiError, UsageError
 from nki_lab.exercises.draw import Draw
 from nki_lab.exercises.problem import Sizes, Task
 from nki_lab.ir.program.nodes import Kernel
 from nki_lab.ir.text.printer import print_kernel
 from nki_lab.runtime import Comparison, KernelFunction, Result, run
-from nki_lab.runtime.check import compare_arrays, relative_tolerance
+from nki_lab.runtime.check import compare_arrays, difference_of, relative_tolerance
+from nki_lab.views.difference import Difference
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,18 @@ class Attempt:
         """Compare one array with its reference, or with something else."""
         reference = self.expected[output] if expected is None else expected
         return compare_arrays(self.found[output], reference, rtol=self.rtol(output))
+
+    def difference(self) -> Difference | None:
+        """Return where the first wrong array differs from its reference; None where no values can be compared."""
+        for k in range(min(len(self.found), len(self.expected))):
+            try:
+                comparison = self.compare(k)
+            except (CheckFailed, UsageError):  # of another shape, or no array
+                return None
+            if not comparison.ok:
+                name = f"result {k}" if len(self.expected) > 1 else "the result"
+                return difference_of(name, self.found[k], self.expected[k], comparison)
+        return None
 
     def rtol(self, output: int) -> float:
         """Return the relative tolerance: that of the narrowest dtype, unless the exercise says another."""

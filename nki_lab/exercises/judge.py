@@ -18,6 +18,7 @@ from nki_lab.exercises.problem import Sizes, Task
 from nki_lab.exercises.reasons import Reason, why_wrong
 from nki_lab.exercises.touches import unneeded_reads
 from nki_lab.runtime import KernelFunction, jit
+from nki_lab.views.difference import Difference
 
 _DRAWN = 2
 _MARK = re.compile(r"^\s*\.\.\.\s*(#.*)?$", re.MULTILINE)
@@ -33,6 +34,7 @@ class Verdict:
         stars: 1 where it is as fast as the solution.
         error: what the kernel itself raised.
         timed: the run of the first case, which is counted and timed.
+        difference: where its values are not those of the reference; None where none were compared.
     """
 
     rows: list[tuple[str, str, str]] = field(default_factory=list)
@@ -40,6 +42,7 @@ class Verdict:
     stars: int = 0
     error: NkiError | None = None
     timed: Attempt | None = None
+    difference: Difference | None = None
 
 
 def judge(task: Task, given: Any, seed: int | None = None) -> Verdict:
@@ -67,6 +70,7 @@ def judge(task: Task, given: Any, seed: int | None = None) -> Verdict:
         verdict.timed = verdict.timed or tried
         reason = why_wrong(tried)
         if reason is not None:
+            verdict.difference = tried.difference()
             # A race explains wrong numbers; how they are wrong says little, and may be another each time.
             reason = race(tried.result) or never_written(reason, tried.result)
         else:

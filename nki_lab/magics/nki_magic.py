@@ -19,6 +19,7 @@ from nki_lab.session.expect import expected
 from nki_lab.session.reading import option_help, parse_line
 from nki_lab.session.request import Request, session
 from nki_lab.source import text_of
+from nki_lab.views.difference import show_difference
 
 _DOCUMENTATION = f"""\
 Make the cell's function an NKI kernel; with --run, compile, simulate, time and show it.
@@ -115,4 +116,4 @@ class NkiMagics(Magics):
         def show_views(views: tuple[str, ...] | None) -> None:
             show(answer.result, views, answer.other, tells=False)
 
-        answer.tell(print, print, show_views, name)
+        answer.tell(print, print, show_views, name, show_difference)

@@ -10,6 +10,7 @@ import numpy as np
 from nki_lab.dtypes import dtype_of
 from nki_lab.errors import CheckFailed, UsageError
 from nki_lab.runtime.arrays import is_foreign_array, to_numpy
+from nki_lab.views.difference import Difference
 
 # Relative tolerance by dtype: a few units in the last place of the narrowest type involved, and room for another
 # order of summation in float32. Integers must be equal.
@@ -85,7 +86,7 @@ def compare_arrays(
         difference = np.abs(a - b)
         same = (a == b) | (np.isnan(a) & np.isnan(b))
         excess = difference - (atol + rtol * np.abs(b))
-        wrong = ~same & ~(excess <= 0)
+        wrong = outside(a, b, rtol, atol)
         finite = np.isfinite(difference)
         relative = np.where((b != 0) & finite & ~same, difference / np.abs(b), 0.0)
         rank = np.where(wrong, np.where(np.isfinite(excess), excess, np.inf), -np.inf)
@@ -103,6 +104,20 @@ def compare_arrays(
         outside=int(np.count_nonzero(wrong)),
         size=a.size,
     )
+
+
+def outside(found: np.ndarray, expected: np.ndarray, rtol: float, atol: float) -> np.ndarray:
+    """Return which elements are further apart than the tolerance; equal NaN and infinities are not."""
+    a, b = found.astype(np.float64), expected.astype(np.float64)
+    with np.errstate(all="ignore"):
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        return ~same & ~(np.abs(a - b) <= atol + rtol * np.abs(b))  # type: ignore[no-any-return]
+
+
+def difference_of(name: str, found: Any, expected: Any, comparison: Comparison) -> Difference:
+    """Return where a result differs from its reference, to be shown."""
+    a, b = _array("result", found), _array("reference", expected)
+    return Difference(name, a, b, outside(a, b, comparison.rtol, comparison.atol))
 
 
 def relative_tolerance(*dtypes: Any) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 
 from nki_lab.errors import CheckFailed, NkiError, UsageError
 from nki_lab.runtime.arrays import is_foreign_array, to_numpy
-from nki_lab.runtime.check import Comparison, compare_arrays
+from nki_lab.runtime.check import Comparison, compare_arrays, difference_of
 from nki_lab.session.questions import CHECK, Expression
 from nki_lab.session.reading import Locate, nowhere
 from nki_lab.source import Place, Span, Stack, headline, keep_lines, stack_of_traceback
@@ -91,6 +91,7 @@ def check_value(
         if not result.ok:
             failed = CheckFailed(f"{_named(name)} {result.summary()}", stack=stack)
             failed.comparisons = tuple(results)
+            failed.difference = difference_of(_named(name), one, other, result)
             raise failed
     return tuple(results)
 

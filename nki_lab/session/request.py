@@ -193,6 +193,7 @@ class Answer:
         warn: Callable[[str], None],
         show: Callable[[tuple[str, ...] | None], None],
         variable: str = "",
+        differs: Callable[[Any], None] | None = None,
     ) -> None:
         """Print the outcome, and the answers to all questions about the run; raise CheckFailed where it is wrong.
 
@@ -201,6 +202,7 @@ class Answer:
             warn: prints a finding, as a direct call would warn of it.
             show: shows views; None for those that are shown without being asked for.
             variable: where the result is kept, for the reader.
+            differs: shows where a result differs from its reference, before its views; None says it as text, without.
         """
         asks = self.request.asks
         quiet, views = asks("quiet"), asks("show")
@@ -208,7 +210,14 @@ class Answer:
             if asks("json"):
                 say(self._document())
             else:
-                self.tell_findings(warn)
+                difference = None if quiet else self.failed.difference
+                has_views = differs is not None and difference is not None
+                self.tell_findings(warn, has_views and lists_findings(views))
+                if difference is not None and differs is None:
+                    say(str(difference))
+                elif difference is not None and differs is not None:
+                    differs(difference)
+                    show(views)
             if variable:
                 self.failed.notes += (f"the run is in `{variable}`",)
             raise self.failed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from nki_lab.views.difference import show_difference
 from nki_lab.views.display import display
 from nki_lab.widgets.open_views import open_views
 
@@ -19,6 +20,7 @@ def register(shell: Any, kind: type) -> None:
     """
     formatter = shell.display_formatter.mimebundle_formatter
     formatter.for_type(kind, lambda result, **_: display(result)._repr_mimebundle_())
+    show_difference.how = lambda shown: shell.display_pub.publish(*shown._repr_mimebundle_())
     open_views.where = lambda: _running(shell)
     open_views.are_watched = lambda: _is_watched(shell)
     shell.events.register("pre_run_cell", _begin_cell)
@@ -29,6 +31,7 @@ def unregister(shell: Any, kind: type) -> None:
     shell.display_formatter.mimebundle_formatter.pop(kind, None)
     if _begin_cell in shell.events.callbacks["pre_run_cell"]:
         shell.events.unregister("pre_run_cell", _begin_cell)
+    show_difference.how = print
     open_views.where = lambda: None
     open_views.are_watched = lambda: True
     open_views.close_all()

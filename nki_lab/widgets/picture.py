@@ -29,8 +29,8 @@ SHOWN_WIDTH = 800
 FINE = 2 * SHOWN_WIDTH / WIDTH
 _PALETTE = 256
 _DPI = 96 * 2
-# How many strengths of a colour are told apart.
-_LEVELS = 25
+# How many strengths of a colour are told apart, and shades of a scale on each side of zero.
+_LEVELS, _SHADES = 25, 50
 # How strong the area below a curve is.
 _AREA = 0.35
 #: Units of a letter and of a line of text.
@@ -39,7 +39,7 @@ _FONT_SIZE = 19
 #: How much larger than text a headline is.
 LARGE = 1.4
 # Letters are drawn without shades: at two pixels for one a screen smooths them, and files are a third smaller.
-_SHADES = [0] * 112 + [255] * 144
+_HARD = [0] * 112 + [255] * 144
 _WORDS = re.compile(r"\S+(?: \S+)*")
 _NUMBER = re.compile(r"[-+]?[\d,.]+( ?%)?$")
 
@@ -92,6 +92,15 @@ class Paper(Protocol):
 def of_theme(colour: Colour | str, theme: str) -> str:
     """Return a colour as #rrggbb in a theme, "light" or "dark"."""
     return colour if isinstance(colour, str) else str(getattr(colour, theme))
+
+
+def heat_colour(scale: Sequence[Colour], share: float, theme: str) -> str:
+    """Return the colour on a scale of a share from -1 to 1, in steps that a palette has room for."""
+    stops = [rgb(of_theme(colour, theme)) for colour in scale]
+    at = (round(min(1.0, max(-1.0, share)) * _SHADES) / _SHADES + 1) * (len(stops) - 1) / 2
+    k = min(len(stops) - 2, int(at))
+    parts = (round(a + (at - k) * (b - a)) for a, b in zip(stops[k], stops[k + 1], strict=True))
+    return "#" + bytes(parts).hex()
 
 
 def strength(shares: np.ndarray) -> np.ndarray:
@@ -222,7 +231,7 @@ def _mask(text: str, width: int, size: int) -> Image.Image:
     font = _sized(next((s for s in sizes if _sized(s).getlength(text) <= width), sizes[-1]))
     mask = Image.new("L", (min(round(font.getlength(text)), width) + 1, round(1.2 * size)))
     ImageDraw.Draw(mask).text((0, round(0.8 * size)), text, 255, font, "ls")
-    return mask.point(_SHADES)
+    return mask.point(_HARD)
 
 
 @cache

@@ -57,6 +57,23 @@ def test_a_check_that_fails_fails_the_cell(notebook: Notebook):
     assert isinstance(notebook["add_result"], Result)
 
 
+def test_a_failed_check_shows_where_and_then_the_views(notebook: Notebook):
+    text = notebook.bad(cell(RUN + " --check 'a + b + (a > 4.99)'")).text
+    wrong = notebook["a"] > 4.99
+    title = f"the result differs in {wrong.sum()} of 3,072 elements\n"
+    _, _, *lines = text[text.index(title) :].splitlines()
+    drawn = [
+        line.strip() for line in lines[:16]
+    ]  # blocks of 8 partitions, a column for each element
+    assert {(r // 8, c) for r, c in np.argwhere(wrong)} == {
+        (r, c) for r, line in enumerate(drawn) for c, letter in enumerate(line) if letter != "."
+    }
+    assert "worst at" in text and "total time" in text[text.index("worst at") :]
+    shown = notebook.bad(cell(RUN + " --check 'a + b + 1' --show memory")).text
+    assert "in program order" in shown and "total time" not in shown
+    assert "from top to bottom" not in notebook.bad(cell(RUN + " --check 'a + b + 1' --quiet")).text
+
+
 TOTAL = """
 import nki.collectives as ncc
 

@@ -16,16 +16,15 @@ from nki_lab.widgets.picture import (
     Picture,
     VectorPicture,
     cut,
-    of_theme,
+    heat_colour,
 )
-from nki_lab.widgets.theme import ENGINE_COLOURS, FAINT, HEAT, INK, LIMIT, rgb
+from nki_lab.widgets.theme import ENGINE_COLOURS, FAINT, HEAT, INK, LIMIT
 
 _MARGIN = 12
 _STEPS_SHOWN = 16
 _ROW = 2 * TEXT_HEIGHT + 14
 #: Blocks of a picture of values, and pixels of a block.
 _DOWN, _ACROSS, _BLOCK = 8, 32, 6
-_SHADES = 50
 _TEXT_LEFT = _MARGIN + 16 + _ACROSS * _BLOCK
 
 
@@ -81,19 +80,9 @@ def _values(picture: Paper, values: np.ndarray, y: int, theme: str) -> None:
     down, across = block_edges(len(grid), _DOWN), block_edges(grid.shape[1], _ACROSS)
     mean, marks = coarse(grid, None, down, across)
     scale = float(np.abs(mean).max()) or 1.0
-    stops = [rgb(of_theme(colour, theme)) for colour in HEAT]
     for row in range(mean.shape[0]):
         for column in range(mean.shape[1]):
             colour: object = (
-                LIMIT if marks[row, column] else _heat(stops, mean[row, column] / scale)
+                LIMIT if marks[row, column] else heat_colour(HEAT, mean[row, column] / scale, theme)
             )
             picture.fill(_MARGIN + column * _BLOCK, y + row * _BLOCK, _BLOCK, _BLOCK, colour)  # type: ignore[arg-type]
-
-
-def _heat(stops: list[tuple[int, int, int]], share: float) -> str:
-    """Return the colour of a share from -1 to 1 of the largest value."""
-    # A palette has room for so many shades.
-    at = (round(min(1.0, max(-1.0, share)) * _SHADES) / _SHADES + 1) * (len(stops) - 1) / 2
-    k = min(len(stops) - 2, int(at))
-    parts = (round(a + (at - k) * (b - a)) for a, b in zip(stops[k], stops[k + 1], strict=True))
-    return "#" + "".join(f"{part:02x}" for part in parts)
