@@ -52,7 +52,7 @@ BUDGETS = {
     "tests": 75_500,
     "timing": 4_400,
     "versions": 500,
-    "views": 12_950,
+    "views": 12_800,
     "widgets": 2_300,
 }
 
