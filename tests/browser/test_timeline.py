@@ -6,6 +6,7 @@ The pictures are left in .ci/out/ for a person to look at.
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -13,7 +14,7 @@ from playwright.sync_api import Locator
 
 from nki_lab.views.display import display
 from nki_lab.views.run import ViewData
-from tests.browser.lab import Console, Lab, browser
+from tests.browser.lab import NOTE_TEXT, Console, Lab, browser
 from tests.browser.test_views import (
     MATMUL,
     SETUP,
@@ -25,6 +26,7 @@ from tests.browser.test_views import (
     status,
     tab,
     view_of,
+    written,
 )
 from tests.views.runs import many_events
 
@@ -46,6 +48,37 @@ def drag(panel: Locator, a: tuple[float, float], b: tuple[float, float]) -> None
     mouse.down()
     mouse.move(box["x"] + b[0], box["y"] + b[1], steps=4)
     mouse.up()
+
+
+def test_idle_lanes_fold_and_the_last_mark_is_the_end(lab: Lab, chromium: str) -> None:
+    with opened(lab, chromium, "idle", SETUP, MATMUL) as (page, notebook):
+        page.evaluate(NOTE_TEXT)
+        view = view_of(notebook)
+        panel = tab(view, "timeline")
+        canvas, idle = panel.locator("canvas"), panel.get_by_text("Idle: Scalar, GpSimd")
+        settle(page)
+        low, texts = canvas.bounding_box()["height"], written(canvas)
+        assert "Vector" in texts and "Scalar" not in texts and "idle" not in texts
+        # The marks of the axis come first; the last one is the end of the run, as the status says.
+        axis = [text for text in texts if text.endswith(" us")]
+        assert status(panel).split(" to ")[1].startswith(axis[-1])
+        idle.click()
+        settle(page)
+        assert canvas.bounding_box()["height"] > low
+        assert {"Scalar", "GpSimd", "idle"} <= set(written(canvas))
+        idle.click()
+        settle(page)
+        assert canvas.bounding_box()["height"] == low
+
+        # What an event counts has a unit, and what it does not count is left out.
+        canvas.focus()
+        page.keyboard.press("]")
+        rows = panel.locator(".nki-detail table tbody tr")
+        rows.first.wait_for()
+        facts = dict(row.locator("td").all_inner_texts() for row in rows.all())
+        assert facts["duration_ns"].endswith(" ns") and facts["transfer_bytes"].endswith(" bytes")
+        del facts["start_ts"]
+        assert not [text for text in facts.values() if re.fullmatch(r"0 \w+|false|", text)]
 
 
 def test_the_path_and_the_dependences_are_drawn(lab: Lab, chromium: str) -> None:
@@ -100,7 +133,7 @@ def test_search_boxes_and_marks(lab: Lab, chromium: str) -> None:
         page.keyboard.type("tensormatrix >1ns")
         assert status(panel).endswith("16 stand out: “tensormatrix >1ns”")
         page.keyboard.press("Enter")
-        assert detail.locator("h4").inner_text() == "MATMUL on TensorMatrix"
+        assert detail.locator("h4").inner_text() == "nc_matmul (MATMUL) on TensorMatrix"
         notebook.screenshot("timeline_search", view)
         page.keyboard.press("Escape")
         assert "stand out" not in status(panel)

@@ -214,3 +214,13 @@ def test_parts_with_wrong_numbers_are_refused() -> None:
                  "timeline/event/x", "timeline/event", "timeline/nothing", "timeline/event/1/2"):  # fmt: skip
         with pytest.raises(UnknownPart):
             list(parts.make(name))
+
+
+def test_the_numbers_of_an_event_have_units() -> None:
+    relations = TimelineRelations(TimelineModel(added().view_data))
+    for number in range(relations.timeline.count):
+        detail = relations.event_detail(number)
+        units = detail["units"]
+        assert units["start_ts"] == units["duration_ns"] == "ns"
+        of_bytes = [name for name in detail["fields"] if name.endswith("_bytes")]
+        assert of_bytes and {units[name] for name in of_bytes} == {"bytes"}

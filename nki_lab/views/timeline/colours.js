@@ -69,7 +69,7 @@ export class Colours {
     fill(this.legend,
       ...entries.slice(0, KEYS_SHOWN).map(({ colour, again, name, text, fits }) => make("button", {
         type: "button", class: "nki-key", title: `${text || name}: only these stand out`, onclick: () => this.focus(name, fits),
-      }, make("span", { class: `nki-chip ${again ? "nki-again" : ""}`, style: { backgroundColor: colour } }), name, text && make("code", {}, text))),
+      }, make("span", { class: `nki-chip ${again ? "nki-again" : ""}`, style: { backgroundColor: colour } }), make("span", { class: text ? "nki-key-name" : null }, name), text && make("code", {}, text))),
       ...(entries.length > KEYS_SHOWN ? [make("span", { class: "nki-faint" }, `and ${number(entries.length - KEYS_SHOWN)} more`)] : []));
   }
 

@@ -50,12 +50,30 @@ export function eventLines(view, i) {
   ];
 }
 
+const NUMBERED = /(^|_)(id|idx|pc|ts)$/; // of these 0 is the first one, not nothing
+
+/** Return the fields of an event as [name, value with unit]; quantities that are zero, and what another field says, are left out. */
+export function fieldRows(fields, units) {
+  const names = Object.keys(fields);
+  const order = [...SHOWN_FIRST.filter((n) => names.includes(n)), ...names.filter((n) => !SHOWN_FIRST.includes(n))];
+  const says = (name) => {
+    const value = fields[name];
+    if (value === "" || value === false || (value === 0 && !NUMBERED.test(name))) return false;
+    return !name.startsWith("compiler_") || value !== fields[name.slice("compiler_".length)];
+  };
+  return order.filter(says).map((name) => [name, withUnit(fields[name], units[name])]);
+}
+
+function withUnit(value, unit) {
+  if (typeof value !== "number") return String(value);
+  const [size, word] = unit === "B/s" ? [value / 1e9, "GB/s"] : [value, unit];
+  const text = size.toLocaleString("en-US", { maximumFractionDigits: unit === "B/s" ? 1 : 3 });
+  return word ? `${text} ${word}` : text;
+}
+
 /** Return what the kernel knows of an event: its instruction with the ways to other views, and its row. */
 export function eventFacts(view, meta) {
   const { open } = view.context;
-  const names = Object.keys(meta.fields);
-  const order = [...SHOWN_FIRST.filter((n) => names.includes(n)), ...names.filter((n) => !SHOWN_FIRST.includes(n))];
-  const written = (value) => (typeof value === "number" ? value.toLocaleString("en-US") : String(value));
   const jumps = [
     meta.position !== undefined && open.ir && button("Show in IR", "Show this instruction in the program's text", () => open.ir({ position: meta.position })),
     meta.position !== undefined && open.stepper && button("Step to it", "Show the values before and after this instruction", () => open.stepper({ position: meta.position })),
@@ -63,7 +81,7 @@ export function eventFacts(view, meta) {
   ];
   return [
     make("p", { class: "nki-use" }, meta.operation ? make("code", {}, meta.operation) : null, jumps),
-    table(["field", "value"], order.map((name) => [name, written(meta.fields[name])])),
+    table(["field", "value"], fieldRows(meta.fields, meta.units)),
   ];
 }
 

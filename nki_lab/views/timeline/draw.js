@@ -1,7 +1,7 @@
 // Paints a timeline: geometry of the rows, the axis, and events at any zoom.
 
 import { FONT, fit } from "../../widgets/static/canvas.js";
-import { ticks } from "../../widgets/static/range.js";
+import { placeLabels, ticks } from "../../widgets/static/range.js";
 import { overlapping, walk } from "./search.js";
 import { word } from "../../widgets/static/theme.js";
 import { percent, time } from "../../widgets/static/words.js";
@@ -16,7 +16,8 @@ const SMALL_FONT = "9px system-ui, sans-serif";
 /**
  * Return where each lane lies: {y, height, track}, each track's {y, height}, and where all of them end.
  *
- * Tracks stand in the order of `order`; those that follow a track of the same `pair` touch it.
+ * Tracks stand in the order of `order`; those that follow a track of the same `pair` touch it. Tracks that `order` lacks
+ * have no height.
  */
 export function placeLanes(tracks, lanes, order = tracks.map((_, k) => k)) {
   const own = tracks.map(() => []);
@@ -33,7 +34,18 @@ export function placeLanes(tracks, lanes, order = tracks.map((_, k) => k)) {
     const next = tracks[order[place + 1]];
     y += height * count + (order.paired && next && next.label === tracks[number].label ? 1 : GAP);
   });
+  tracks.forEach((_, number) => {
+    if (bands[number]) return;
+    bands[number] = { y, height: 0 };
+    own[number].forEach((lane) => { rows[lane] = { y, height: 0, track: number }; });
+  });
   return { rows, bands, end: y };
+}
+
+/** Return the labels of the tracks on which no run did anything, where another track did something. */
+export function idleLabels(tracks) {
+  const busy = new Set(tracks.filter((track) => track.count).map((track) => track.label));
+  return busy.size ? [...new Set(tracks.map((track) => track.label).filter((label) => !busy.has(label)))] : [];
 }
 
 /** Return the order of the tracks of two runs in which the tracks of one name stand together. */
@@ -92,23 +104,22 @@ function axis(pen, view, columns, height) {
   pen.fillStyle = theme.now.faint;
   pen.lineWidth = 1;
   pen.beginPath();
-  let free = -Infinity;
-  for (const t of ticks(range.lo, range.hi, Math.max(2, columns / 110))) {
-    const x = left + range.share(t) * columns;
-    pen.moveTo(Math.round(x) + 0.5, TOP - 6);
-    pen.lineTo(Math.round(x) + 0.5, height);
-    const text = time(t + origin, range.span);
-    if (x + 3 > free && x + 3 + pen.measureText(text).width < left + columns) {
-      pen.fillText(text, x + 3, 9);
-      free = x + 9 + pen.measureText(text).width;
-    }
+  const times = ticks(range.lo, range.hi, Math.max(2, columns / 110));
+  // The end of the run has a mark, too: it tells how long the run takes.
+  if (range.hi === range.last && times[times.length - 1] !== range.hi) times.push(range.hi);
+  const marks = times.map((t) => [Math.min(left + range.share(t) * columns, left + columns - 1), time(t + origin, range.span)]);
+  for (const [x] of marks) {
+    pen.moveTo(Math.floor(x) + 0.5, TOP - 6);
+    pen.lineTo(Math.floor(x) + 0.5, height);
   }
   pen.stroke();
+  for (const [x, text] of placeLabels(marks, left + columns, (text) => pen.measureText(text).width)) pen.fillText(text, x, 9);
 }
 
 function labels(pen, view) {
   const { theme, tracks, bands, left, total } = view;
   tracks.forEach((track, k) => {
+    if (!bands[k].height) return;
     const middle = bands[k].y + Math.min(bands[k].height, 2 * ROW) / 2;
     pen.fillStyle = theme.engine(track.engine);
     pen.fillRect(0, bands[k].y, 4, bands[k].height);

@@ -19,7 +19,7 @@ from nki_lab.profiler.analyses.loops import loop_values
 from nki_lab.profiler.analyses.source_lines import issuers, positions
 from nki_lab.profiler.analyses.waits import REASONS
 from nki_lab.profiler.profile import Profile
-from nki_lab.profiler.schema import TRANSFERS
+from nki_lab.profiler.schema import TABLES, TRANSFERS
 from nki_lab.views.run import ViewData
 from nki_lab.views.timeline.model import TimelineModel, joined
 from nki_lab.widgets.packing import pack, smallest
@@ -189,6 +189,14 @@ class Relations:
         return _COPY.sub("", self.data.tensors[tensor].name)
 
 
+def _unit(table: str, column: str) -> str:
+    """Return the unit of a column; the schema has none for bytes and operations that an instruction counts."""
+    field = TABLES[table].get(column)
+    unit = "" if field is None or field.unit == "-" else field.unit
+    counted = "bytes" if column.endswith("_bytes") else "flop" if "flops" in column else ""
+    return counted or unit
+
+
 class TimelineRelations:
     """The relations of all runs of a timeline, by the numbers of its events."""
 
@@ -207,12 +215,13 @@ class TimelineRelations:
         return int(self.timeline.event_of_row[row + self.timeline.first_row(run, "Instruction")])
 
     def event_detail(self, number: int) -> dict[str, Any]:
-        """Return the facts of one event by column name, and its instruction."""
+        """Return the facts of one event by column name with their units, and its instruction."""
         run, table, row = self.timeline.event(number)
         relations = self.runs[run]
         record = next(relations.profile.records(table, row, row + 1))
         filled = {name: value for name, value in record.items() if value is not None}
-        detail: dict[str, Any] = {"table": table, "fields": filled}
+        units = {name: unit for name in filled if (unit := _unit(table, name))}
+        detail: dict[str, Any] = {"table": table, "fields": filled, "units": units}
         position = relations.position(self._row(number)[1])
         if position >= 0:
             detail |= {"position": position, "operation": relations.data.operations[position].text}

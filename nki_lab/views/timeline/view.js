@@ -9,7 +9,7 @@ import { paintArrows } from "./arrows.js";
 import { inBox, summarise } from "./box.js";
 import { CurveData, paintCurves, placeCurves, valueText } from "./curves.js";
 import { boxFacts, eventFacts, eventRelations, eventLines, runsHeading, trackLines } from "./detail.js";
-import { countVisible, labelWidth, paint, pairedOrder, placeLanes } from "./draw.js";
+import { countVisible, idleLabels, labelWidth, paint, pairedOrder, placeLanes } from "./draw.js";
 import { findEvents, focusOn, neighbour, readQuery } from "./focus.js";
 import { Marks, listMarks, paintMarks } from "./marks.js";
 import { number, time } from "../../widgets/static/words.js";
@@ -53,6 +53,8 @@ class Timeline {
         "fit with 0, step through events with [ and ], search with /, show the critical path with C.",
     );
     this.status = make("span", { class: "nki-faint", "aria-live": "polite" });
+    this.idle = button("", "Show or hide the lanes on which nothing happens", () => { this.showIdle = !this.showIdle; this.placeAll(); });
+    this.idle.className = "nki-more";
     this.markList = make("div", { class: "nki-legend" });
     this.detail = make("div", { class: "nki-detail" },
       make("p", { class: "nki-faint" }, "Click an event to see its operands, its source line, its times, and what it waited for."));
@@ -76,7 +78,7 @@ class Timeline {
         button("−", "Zoom out (S)", zoom(() => this.range.zoom(this.range.at(0.5), 1 / 0.6))),
         button("Fit", "Show everything (0, double click)", zoom(() => this.range.reset())),
         this.search, this.status),
-      this.canvas.box, this.colours.legend, this.markList, make("details", { class: "nki-help" }, make("summary", {}, "Keys and mouse"), make("p", {}, HELP)), this.detail);
+      this.canvas.box, this.idle, this.colours.legend, this.markList, make("details", { class: "nki-help" }, make("summary", {}, "Keys and mouse"), make("p", {}, HELP)), this.detail);
     navigate(this.canvas, this.range, () => [this.left, this.canvas.width - this.left], {
       changed: () => this.changed(),
       hover: (x, y) => this.hover(x, y),
@@ -99,7 +101,13 @@ class Timeline {
   }
 
   placeAll() {
-    Object.assign(this, placeLanes(this.tracks, this.lanesPlaced, this.paired ? pairedOrder(this.tracks) : undefined));
+    const order = this.paired ? pairedOrder(this.tracks) : this.tracks.map((_, k) => k);
+    const idle = idleLabels(this.tracks);
+    const shown = order.filter((k) => this.showIdle || !idle.includes(this.tracks[k].label));
+    Object.assign(this, placeLanes(this.tracks, this.lanesPlaced, Object.assign(shown, { paired: this.paired })));
+    this.idle.hidden = !idle.length;
+    this.idle.setAttribute("aria-expanded", String(Boolean(this.showIdle)));
+    this.idle.textContent = `${this.showIdle ? "▾" : "▸"} Idle: ${idle.join(", ")}`;
     this.curves = this.curveData.now;
     const { bands, end } = placeCurves(this.curves ? this.curves.meta.curves : [], this.end, this.paired);
     this.curveBands = bands;
@@ -234,7 +242,7 @@ class Timeline {
     const last = Math.min(this.total, Math.max(first + 1, Math.ceil(t1)));
     const lanes = this.events.lanes.filter((_, k) => this.rows[k].y < y1 && this.rows[k].y + this.rows[k].height > y0);
     const parts = inBox(this.events, lanes, first, last);
-    this.box = { t0: first, t1: last, y0: Math.max(y0, this.bands[0]?.y ?? 0), y1: Math.min(y1, this.end), parts, sums: summarise(this.events, parts, first, last) };
+    this.box = { t0: first, t1: last, y0: Math.max(y0, Math.min(...this.bands.map((band) => band.y))), y1: Math.min(y1, this.end), parts, sums: summarise(this.events, parts, first, last) };
     this.chosen = -1;
     this.needs = this.feeds = null;
     fill(this.detail, ...boxFacts(this, this.box));

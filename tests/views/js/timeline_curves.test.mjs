@@ -5,7 +5,8 @@ import { test } from "node:test";
 
 import { CurveData, isCoarse, partAt, placeCurves, valueText } from "../../../nki_lab/views/timeline/curves.js";
 import { Marks } from "../../../nki_lab/views/timeline/marks.js";
-import { pairedOrder, placeLanes } from "../../../nki_lab/views/timeline/draw.js";
+import { fieldRows } from "../../../nki_lab/views/timeline/detail.js";
+import { idleLabels, pairedOrder, placeLanes } from "../../../nki_lab/views/timeline/draw.js";
 import { laneOf } from "../../../nki_lab/views/timeline/arrows.js";
 
 const part = (span, high) => ({
@@ -60,6 +61,26 @@ test("every lane has a place of its own within its track, in any order", () => {
   assert.ok(rows[2].y < rows[0].y && rows[0].y + rows[0].height <= rows[1].y && rows[1].y + rows[1].height <= end);
   assert.deepEqual(rows.map((row) => row.track), [0, 0, 1]);
   assert.equal(bands[0].y, rows[0].y);
+});
+
+test("lanes that are idle in every run take no place", () => {
+  const tracks = [{ label: "a", count: 0 }, { label: "b", count: 2 }, { label: "a", count: 0 }, { label: "b", count: 0 }];
+  assert.deepEqual(idleLabels(tracks), ["a"]);
+  assert.deepEqual(idleLabels(tracks.map((track) => ({ ...track, count: 0 }))), []);
+  const lanes = [[0], [1], [2], [3]];
+  const { rows, bands, end } = placeLanes(tracks, lanes, [1, 3]);
+  assert.deepEqual(bands.map((band) => band.height > 0), [false, true, false, true]);
+  assert.deepEqual(rows.map((row) => row.height > 0), [false, true, false, true]);
+  assert.equal(bands[3].y + bands[3].height <= end, true);
+  assert.ok(end < placeLanes(tracks, lanes).end);
+});
+
+test("the fields of an event have units, and none is zero or said twice", () => {
+  const fields = { start_ts: 0, duration_ns: 566, pcore_idx: 0, opcode: "MATMUL", compiler_opcode: "MATMUL", compiler_operands: "x",
+    psum_write_bytes: 262144, hbm_read_bytes: 0, throughput: 324435643564.4, is_transpose_mode: false, raw_flops: 16777216 };
+  const units = { start_ts: "ns", duration_ns: "ns", psum_write_bytes: "bytes", hbm_read_bytes: "bytes", throughput: "B/s", raw_flops: "flop" };
+  assert.deepEqual(fieldRows(fields, units), [["opcode", "MATMUL"], ["start_ts", "0 ns"], ["duration_ns", "566 ns"], ["pcore_idx", "0"],
+    ["compiler_operands", "x"], ["psum_write_bytes", "262,144 bytes"], ["throughput", "324.4 GB/s"], ["raw_flops", "16,777,216 flop"]]);
 });
 
 test("marks keep the order of time, and one that is met again goes away", () => {
