@@ -7,6 +7,7 @@ import { completion } from './completion.js';
 import { diagnostics } from './diagnostics.js';
 import { highlight } from './highlight.js';
 import { hover } from './hover.js';
+import { live } from './live.js';
 import { panel } from './panel.js';
 import { progress } from './progress.js';
 import { renderers } from './renderers.js';
@@ -27,7 +28,8 @@ const plugins: JupyterFrontEndPlugin<any>[] = [
   diagnostics,
   panel,
   status,
-  renderers
+  renderers,
+  live
 ];
 
 export default plugins;

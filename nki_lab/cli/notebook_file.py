@@ -17,11 +17,9 @@ import nbformat
 
 from nki_lab.choices import PROGRESS
 from nki_lab.errors import BadFile, UsageError
+from nki_lab.widgets import LIVE_TYPE, WIDGET_TYPE
 
-_WIDGET_TYPES = (
-    "application/vnd.jupyter.widget-view+json",
-    "application/vnd.jupyter.widget-state+json",
-)
+_LIVE_TYPES = (LIVE_TYPE, WIDGET_TYPE, "application/vnd.jupyter.widget-state+json")
 # nbval's tag for a cell whose output is another one on every machine.
 _MACHINE_DEPENDENT = "nbval-ignore-output"
 _KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
@@ -175,7 +173,7 @@ def clean(notebook: Any) -> None:
         if _MACHINE_DEPENDENT in cell.metadata.get("tags", ()) and "outputs" in cell:
             cell.outputs = []
         for output in cell.get("outputs", ()):
-            for kind in _WIDGET_TYPES:
+            for kind in _LIVE_TYPES:
                 output.get("data", {}).pop(kind, None)
     for number, cell in enumerate((c for c in notebook.cells if c.cell_type == "code"), start=1):
         cell.execution_count = number

@@ -1,6 +1,7 @@
 """Runs kernels inside pytest.
 
-The plugin is found by pytest wherever nki_lab is installed. Without its options it changes nothing:
+The plugin is found by pytest wherever nki_lab is installed. Without its options it only lets nbval pass over the type
+of our live views:
 
     pytest --nki-aliases                 import nki, nki.language and nki.isa from nki_lab where no official package is
     pytest --nki-target trn2             compile every kernel for this chip
@@ -94,6 +95,14 @@ def pytest_configure(config: pytest.Config) -> None:
     _make_aliases(
         config
     )  # where the plugin was named in a conftest.py, the hook above was not called
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Let nbval pass over our type of live views, as it does over that of widgets: programs that run cells get none."""
+    if skipped := getattr(collector, "skip_compare", None):
+        from nki_lab.widgets import LIVE_TYPE
+
+        collector.skip_compare = (*skipped, LIVE_TYPE)  # type: ignore[attr-defined]
 
 
 def _check_notebooks(config: pytest.Config) -> None:

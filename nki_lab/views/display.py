@@ -5,6 +5,8 @@ One object in several forms, of which a front end takes the richest it knows:
     text/plain         the report (or the views that were asked for); the same on every run and machine
     image/png          the view of the first tab; also in notebooks nobody trusts
     widget view        the live views, where a person runs the cell, in a front end with widgets
+    our own type       no data: JupyterLab with our extension shows the live views, and once their kernel has ended
+                       the other forms, where the widget view alone would be an error
     text/html          the same picture with words for whoever does not see it, which exported notebooks need; tables
                        without a script where no live view can be made
 """
@@ -29,6 +31,7 @@ from nki_lab.views.pictures import picture_words, view_picture
 from nki_lab.views.registry import Parts, check_view, scripts, view_names
 from nki_lab.views.run import ViewData
 from nki_lab.views.texts import comparison_lines, known_text, view_text
+from nki_lab.widgets import LIVE_TYPE, WIDGET_TYPE
 from nki_lab.widgets.open_views import open_views
 from nki_lab.widgets.picture import SHOWN_WIDTH
 from nki_lab.widgets.saved_page import saved_page
@@ -36,7 +39,6 @@ from nki_lab.widgets.static_page import picture_html, static_html
 
 #: Lines of a view where nothing but text can be shown.
 _LINES_SHOWN = 40
-_WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 class Display:
@@ -143,7 +145,8 @@ class Display:
                 summary(self.data), badge(self.data.profile), texts, self.problem
             )
         else:
-            bundle[_WIDGET] = {
+            bundle[LIVE_TYPE] = {}
+            bundle[WIDGET_TYPE] = {
                 "version_major": 2,
                 "version_minor": 0,
                 "model_id": self.widget.model_id,

@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,7 +28,17 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from playwright.sync_api import Locator, Page, sync_playwright
+from playwright.sync_api import ConsoleMessage, Locator, Page, expect, sync_playwright
+
+from tests.browser.patience import (
+    ENDLESS_MS,
+    STILL_SECONDS,
+    Stillness,
+    Watchdog,
+    cpu_ticks,
+    forget_log,
+    watch_log,
+)
 
 ROOT = Path(__file__).parents[2]
 #: Where screenshots are left; not tracked.
@@ -43,7 +54,6 @@ _CHROMIUM_ARGUMENTS = (
     "--disable-sync",
 )
 _NOTIFICATIONS = {"checkForUpdates": False, "doNotDisturbMode": True}
-_START_SECONDS = 90
 
 # The status dot says "idle" also before there is a session; a run asked for then may be lost.
 _KERNEL_IS_READY = """() => {
@@ -54,10 +64,7 @@ _KERNEL_IS_READY = """() => {
 }"""
 
 # Resolves to true when the last cell has finished, to false when one has raised.
-_RUN_ALL = """(limit) => Promise.race([
-  window.jupyterapp.commands.execute('notebook:run-all-cells'),
-  new Promise((_, no) => setTimeout(() => no(new Error('cells are still running')), limit)),
-])"""
+_RUN_ALL = "() => window.jupyterapp.commands.execute('notebook:run-all-cells')"
 
 _OUTPUTS = """() => {
   const cells = window.jupyterapp.shell.currentWidget.content.model.cells;
@@ -111,6 +118,11 @@ class Lab:
         """Address of the server."""
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def data(self) -> Path:
+        """Folder of what Jupyter keeps, such as the signatures of trusted notebooks."""
+        return self._private / "data"
+
     def __enter__(self) -> Lab:
         self._private = Path(tempfile.mkdtemp(prefix="lab-"))
         extensions = self._private / "share" / "labextensions"
@@ -126,6 +138,7 @@ class Lab:
         settings.mkdir(parents=True)
         (settings / "notification.jupyterlab-settings").write_text(json.dumps(_NOTIFICATIONS))
         self._log = (self._private / "log").open("w")
+        watch_log(self._private / "log")
         self._process = subprocess.Popen(
             self._command(),
             env=self._environment(),
@@ -148,6 +161,7 @@ class Lab:
             self._process.kill()
             self._process.wait()
         self._log.close()
+        forget_log(self._private / "log")
         shutil.rmtree(self._private, ignore_errors=True)
 
     def write(self, name: str, *cells: str) -> str:
@@ -162,13 +176,13 @@ class Lab:
         address = f"{self.url}/lab/api/settings/{plugin}"
         body = json.dumps({"raw": json.dumps(values)}).encode()
         request = urllib.request.Request(address, body, method="PUT")
-        urllib.request.urlopen(request, timeout=10).read()
+        urllib.request.urlopen(request, timeout=STILL_SECONDS).read()
 
     def open(self, page: Page, name: str) -> Notebook:
         """Open a notebook of the folder in a fresh workspace and wait for its kernel."""
         workspace = Path(name).stem.replace("_", "-")
         page.goto(f"{self.url}/lab/workspaces/{workspace}/tree/{name}?reset")
-        page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
+        page.wait_for_selector(".jp-Notebook .jp-Cell")
         notebook = Notebook(page)
         notebook.wait_for_kernel()
         return notebook
@@ -180,6 +194,7 @@ class Lab:
             *("--IdentityProvider.token=", "--ServerApp.password="),
             *("--ServerApp.disable_check_xsrf=True", f"--ServerApp.root_dir={self.root}"),
             "--expose-app-in-browser",
+            "--LabApp.expose_app_in_browser=True",  # Notebook 7 serves JupyterLab, too
         ]
 
     def _environment(self) -> dict[str, str]:
@@ -198,15 +213,17 @@ class Lab:
         return {**os.environ, **private, "PYTHONPATH": path, **self.environment}
 
     def _wait(self) -> None:
-        end = time.monotonic() + _START_SECONDS
+        log = self._private / "log"
+        stillness = Stillness()
         while True:
             try:
-                urllib.request.urlopen(f"{self.url}/api/status", timeout=2).read()
+                urllib.request.urlopen(f"{self.url}/api/status", timeout=STILL_SECONDS).read()
                 return
             except OSError:
-                if self._process.poll() is not None or time.monotonic() > end:
-                    log = (self._private / "log").read_text()
-                    raise RuntimeError(f"JupyterLab did not start:\n{log[-3000:]}") from None
+                still = stillness.look(log.stat().st_size, cpu_ticks(self._process.pid))
+                if self._process.poll() is not None or still > STILL_SECONDS:
+                    text = log.read_text()[-3000:]
+                    raise RuntimeError(f"{self.application} did not start:\n{text}") from None
                 time.sleep(0.1)
 
 
@@ -218,11 +235,11 @@ class Notebook:
 
     def wait_for_kernel(self) -> None:
         """Wait until the kernel takes cells."""
-        self.page.wait_for_function(_KERNEL_IS_READY, timeout=60_000)
+        self.page.wait_for_function(_KERNEL_IS_READY)
 
-    def run_all(self, seconds: float = 120) -> bool:
+    def run_all(self) -> bool:
         """Run every cell; tell whether all of them succeeded."""
-        return self.page.evaluate(_RUN_ALL, seconds * 1000)
+        return self.page.evaluate(_RUN_ALL)
 
     def outputs(self) -> list[list[dict[str, Any]]]:
         """Return the outputs of every code cell, in nbformat."""
@@ -262,9 +279,14 @@ class Console:
     def listen(self, page: Page) -> Console:
         """Collect from `page`."""
         page.on("pageerror", lambda error: self.errors.append(str(error)))
-        page.on("console", lambda m: self.errors.append(m.text) if m.type == "error" else None)
+        page.on("console", lambda message: self._heard(message))
         page.on("request", lambda request: self._request(request.url))
         return self
+
+    def _heard(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            # "the server responded with a status of 500" does not say for what.
+            self.errors.append(f"{message.text} ({message.location['url']})")
 
     def _request(self, url: str) -> None:
         if not url.startswith(("http://127.0.0.1:", "ws://127.0.0.1:", "data:", "blob:")):
@@ -273,24 +295,41 @@ class Console:
 
 @contextmanager
 def browser(
-    chromium: str, width: int = 1400, height: int = 1000, scale: float = 1
+    chromium: str,
+    width: int = 1400,
+    height: int = 1000,
+    scale: float = 1,
+    still: float = STILL_SECONDS,
 ) -> Iterator[Page]:
-    """Start a headless Chromium and give an empty page.
+    """Start a headless Chromium and give an empty page, whose waits end when nothing moves any more.
 
     Args:
         chromium: path of the executable, from the fixture of that name.
         width, height: size of the window, in pixels of CSS.
         scale: pixels of a screenshot for one of them.
+        still: seconds without a move after which a wait fails.
     """
+    token = f"--nki-lab-tests={uuid.uuid4()}"
+    expect.set_options(timeout=ENDLESS_MS)
     with sync_playwright() as playwright:
         chrome = playwright.chromium.launch(
-            executable_path=chromium, headless=True, args=list(_CHROMIUM_ARGUMENTS)
+            executable_path=chromium,
+            headless=True,
+            args=[*_CHROMIUM_ARGUMENTS, token],
+            timeout=ENDLESS_MS,
         )
+        context = chrome.new_context(
+            viewport={"width": width, "height": height}, device_scale_factor=scale
+        )
+        watchdog = Watchdog(context, token, still)
         try:
-            yield chrome.new_page(
-                viewport={"width": width, "height": height}, device_scale_factor=scale
-            )
+            yield context.new_page()
+        except Exception as error:
+            if watchdog.ended:
+                raise TimeoutError(f"nothing has moved for {still:g} seconds") from error
+            raise
         finally:
+            watchdog.stop()
             chrome.close()
 
 

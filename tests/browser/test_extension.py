@@ -85,12 +85,12 @@ def test_marks_follow_the_text(lab: Lab, page: Page) -> None:
     page.evaluate("() => window.jupyterapp.commands.execute('notebook:enter-edit-mode')")
     page.keyboard.press("Control+Home")
     page.keyboard.type("%%nki\n")
-    cell.locator(".nki-isa").wait_for(timeout=10_000)
+    cell.locator(".nki-isa").wait_for()
     assert marked(page, 0, "isa") == ["nisa.tensor_tensor"]
 
     page.keyboard.press("Control+End")
     page.keyboard.type("x")
-    cell.locator(".nki-isa").wait_for(state="detached", timeout=10_000)
+    cell.locator(".nki-isa").wait_for(state="detached")
 
 
 def test_marks_and_views_on_one_page_keep_their_own_styles(lab: Lab, page: Page) -> None:

@@ -22,7 +22,7 @@ def write_in(page: Page, cell: int, text: str) -> None:
 def offered(page: Page) -> list[str]:
     """Press Tab, return what the list offers, in its order, and close the list."""
     page.keyboard.press("Tab")
-    page.locator(".jp-Completer-item").first.wait_for(timeout=10_000)
+    page.locator(".jp-Completer-item").first.wait_for()
     names = page.locator(".jp-Completer-item .jp-Completer-match").all_inner_texts()
     page.keyboard.press("Escape")
     return names
@@ -38,7 +38,7 @@ def test_without_a_kernel(lab: Lab, page: Page) -> None:
 
     write_in(page, 0, " --ta")
     page.keyboard.press("Tab")
-    page.locator(".jp-Completer-item").wait_for(timeout=10_000)
+    page.locator(".jp-Completer-item").wait_for()
     page.keyboard.press("Enter")
     assert page.locator(".cm-content").first.inner_text() == "%%nki --target"
     page.keyboard.type(" ")
@@ -70,7 +70,7 @@ def test_names_of_the_user_stay(lab: Lab, page: Page) -> None:
     write_in(page, 1, "nis")
     for _ in range(10):  # JupyterLab waits a second for a kernel, which takes longer the first time
         page.keyboard.press("Tab")
-        page.locator(".jp-Completer-item").first.wait_for(timeout=10_000)
+        page.locator(".jp-Completer-item").first.wait_for()
         if page.locator(".jp-Completer-item").count() > 1:
             break
         page.keyboard.press("Escape")

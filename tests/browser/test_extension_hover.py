@@ -28,7 +28,7 @@ def point_at(page: Page, text: str, kind: str) -> Locator:
     assert box
     x, y = box["x"] + box["width"] * 0.6, box["y"] + box["height"] / 2
     page.mouse.move(x, y, steps=5)
-    card.wait_for(timeout=10_000)
+    card.wait_for()
     return card
 
 
@@ -76,7 +76,7 @@ def test_the_keyboard_asks_and_escape_ends(lab: Lab, page: Page) -> None:
         page.keyboard.press("ArrowRight")
     page.keyboard.press("Shift+F1")
     card = page.locator(".nki-card")
-    card.wait_for(timeout=10_000)
+    card.wait_for()
     notebook.screenshot("hover-by-keyboard")
     assert card.inner_text().startswith("nisa.nc_matmul(")
     page.keyboard.press("Escape")

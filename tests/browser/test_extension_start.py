@@ -17,7 +17,7 @@ _CELLS = """() => {
 
 def open_launcher(lab: Lab, page: Page) -> None:
     page.goto(f"{lab.url}/lab/workspaces/start?reset")
-    page.wait_for_selector(".jp-Launcher", timeout=60_000)
+    page.wait_for_selector(".jp-Launcher")
     page.wait_for_selector("#jupyterlab-splash", state="detached")
 
 
@@ -33,7 +33,7 @@ def test_the_card_makes_a_notebook_that_runs_and_views_show_it(lab: Lab, page: P
     card = page.locator(".jp-LauncherCard", has_text="nki_lab workshop")
     Notebook(page).screenshot("launcher")
     card.click()
-    page.wait_for_function(f"() => ({_CELLS})().length === 2", timeout=60_000)
+    page.wait_for_function(f"() => ({_CELLS})().length === 2")
     notebook = Notebook(page)
     notebook.wait_for_kernel()
     assert notebook.run_all()
@@ -42,7 +42,7 @@ def test_the_card_makes_a_notebook_that_runs_and_views_show_it(lab: Lab, page: P
     page.evaluate("() => { window.jupyterapp.shell.currentWidget.content.activeCellIndex = 1 }")
     execute(page, "show-last-run", magic="%nki_profile")
     page.wait_for_function(f"() => ({_CELLS})()[2] === '%nki_profile'")
-    page.locator(".jp-CodeCell").nth(2).locator(".nki-view").first.wait_for(timeout=30_000)
+    page.locator(".jp-CodeCell").nth(2).locator(".nki-view").first.wait_for()
     notebook.screenshot("new-notebook")
 
 
@@ -51,7 +51,7 @@ def test_the_card_opens_the_workshop_where_it_is(lab: Lab, page: Page) -> None:
     lab.write("nki-workshop/00_setup.ipynb", "1 + 1")
     open_launcher(lab, page)
     page.locator(".jp-LauncherCard", has_text="nki_lab workshop").click()
-    page.wait_for_function(f"() => ({_CELLS})()[0] === '1 + 1'", timeout=60_000)
+    page.wait_for_function(f"() => ({_CELLS})()[0] === '1 + 1'")
 
 
 def test_a_cell_for_the_chosen_chip_by_keyboard(lab: Lab, page: Page) -> None:
@@ -63,7 +63,7 @@ def test_a_cell_for_the_chosen_chip_by_keyboard(lab: Lab, page: Page) -> None:
         page.keyboard.press("Escape")
         page.keyboard.press("n")
         page.keyboard.press("k")
-        page.wait_for_function(f"() => ({_CELLS})().length === 2", timeout=10_000)
+        page.wait_for_function(f"() => ({_CELLS})().length === 2")
         assert page.evaluate(_CELLS)[1].startswith("%%nki --target trn1 --run")
     finally:
         lab.set("nki-lab:settings")

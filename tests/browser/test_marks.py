@@ -297,7 +297,7 @@ def test_a_restart_clears_all_and_says_so_and_a_reload_finds_all_again(
     page.reload()
     page.wait_for_selector(".jp-Notebook .jp-Cell")
     shown = panel(page)
-    expect(shown.locator(".nki-run-name")).to_have_text(["double"], timeout=30_000)
+    expect(shown.locator(".nki-run-name")).to_have_text(["double"])
     expect(squiggles(page, 2)).to_have_count(1)
 
     page.evaluate(

@@ -51,7 +51,7 @@ def page(chromium: str) -> Iterator[Page]:
 
 def open_notebook(lab: Lab, page: Page, name: str) -> Notebook:
     page.goto(f"{lab.url}/notebooks/{name}")
-    page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
+    page.wait_for_selector(".jp-Notebook .jp-Cell")
     notebook = Notebook(page)
     notebook.wait_for_kernel()
     return notebook
@@ -76,7 +76,7 @@ def test_a_mistake_is_marked_at_its_place(notebook_7: Lab, page: Page) -> None:
     )
     assert not notebook.run_all()
     mark = page.locator(".jp-CodeCell").nth(2).locator(".cm-lintRange")
-    expect(mark.first).to_be_visible(timeout=20_000)
+    expect(mark.first).to_be_visible()
     notebook.screenshot("notebook7-marks")
     assert "ad" in "".join(mark.all_inner_texts())
 
@@ -93,7 +93,7 @@ def test_names_are_explained_and_completed(notebook_7: Lab, page: Page) -> None:
     page.keyboard.type("\n    nisa.tensor_ten")
     page.keyboard.press("Tab")
     offered = page.locator(".jp-Completer-item").filter(has_text="tensor_tensor")
-    offered.first.wait_for(timeout=20_000)
+    offered.first.wait_for()
     notebook.screenshot("notebook7-completion")
 
 
@@ -102,7 +102,7 @@ def test_names_are_explained_and_completed(notebook_7: Lab, page: Page) -> None:
 )
 def test_a_file_opens_in_views(name: str, expected: list[str], notebook_7: Lab, page: Page) -> None:
     page.goto(f"{notebook_7.url}/tree")
-    item(page, name).wait_for(timeout=60_000)
+    item(page, name).wait_for()
     with page.context.expect_page() as opened:
         item(page, name).dblclick()
     shown = opened.value
@@ -116,5 +116,5 @@ def test_a_file_opens_in_views(name: str, expected: list[str], notebook_7: Lab, 
 def test_a_corrupt_file_is_one_message(notebook_7: Lab, page: Page) -> None:
     page.goto(f"{notebook_7.url}/edit/cut.profile.json?factory=NKI%20views")
     alert = page.locator(".jp-Document [role=alert]")
-    alert.wait_for(timeout=60_000)
+    alert.wait_for()
     assert alert.inner_text().startswith("cut.profile.json is not a readable profile")

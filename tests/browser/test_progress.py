@@ -56,7 +56,7 @@ def test_a_bar_is_shown_and_its_button_stops_the_cell(lab: Lab, page: Page) -> N
     notebook = lab.open(page, write(lab, "stopped.ipynb", SETUP, "long(a, 10_000_000)", "1 + 1"))
     start_all(page)  # from a fresh kernel: whether the extension is there is known by then
     bar = page.locator(".nki-progress")
-    bar.wait_for(timeout=60_000)
+    bar.wait_for()
     assert bar.count() == 1
     assert notebook.cell("long(a, 10_000_000)").locator(".nki-progress").count() == 1
     page.wait_for_function(
@@ -68,10 +68,10 @@ def test_a_bar_is_shown_and_its_button_stops_the_cell(lab: Lab, page: Page) -> N
 
     pressed = time.monotonic()
     bar.get_by_role("button", name="Stop").click()
-    page.wait_for_function("() => window.ran.then(() => true)", timeout=30_000)
+    page.wait_for_function("() => window.ran.then(() => true)")
     took = time.monotonic() - pressed
     assert took < 5, "a second on a machine that does nothing else"
-    bar.wait_for(state="detached", timeout=10_000)
+    bar.wait_for(state="detached")
     notebook.screenshot("progress-stopped")
     first, stopped, never = notebook.outputs()
     assert first == []
@@ -87,9 +87,9 @@ def test_work_that_ends_leaves_nothing(lab: Lab, page: Page) -> None:
     body = "_ = long(a, 300_000)"
     notebook = lab.open(page, write(lab, "ended.ipynb", SETUP, body, NEXT))
     start_all(page)
-    page.locator(".nki-progress").wait_for(timeout=60_000)
-    page.wait_for_function("() => window.ran.then(() => true)", timeout=120_000)
-    page.locator(".nki-progress").wait_for(state="detached", timeout=10_000)
+    page.locator(".nki-progress").wait_for()
+    page.wait_for_function("() => window.ran.then(() => true)")
+    page.locator(".nki-progress").wait_for(state="detached")
     assert notebook.outputs()[1] == []
     assert texts(notebook.outputs()[2]) == ["0.7615941762924194 is right\n"]
 
@@ -98,10 +98,10 @@ def test_without_the_extension_an_output_is_updated(bare_lab: Lab, page: Page) -
     body = "print('first')\n_ = long(a, 300_000)\nprint('last')"
     notebook = bare_lab.open(page, write(bare_lab, "bare.ipynb", SETUP, body))
     start_all(page)
-    page.locator(".jp-OutputArea progress").wait_for(timeout=60_000)
+    page.locator(".jp-OutputArea progress").wait_for()
     notebook.screenshot("progress-output")
     assert page.locator(".nki-progress").count() == 0
-    page.wait_for_function("() => window.ran.then(() => true)", timeout=120_000)
+    page.wait_for_function("() => window.ran.then(() => true)")
     assert page.locator(".jp-OutputArea progress").count() == 0
     notebook.screenshot("progress-output-ended")
     first, empty, last = notebook.outputs()[1]

@@ -41,7 +41,7 @@ def lab(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab
 
 def start(lab: Lab, page: Page, workspace: str) -> None:
     page.goto(f"{lab.url}/lab/workspaces/{workspace}?reset")
-    page.wait_for_selector(".jp-DirListing-item", timeout=60_000)
+    page.wait_for_selector(".jp-DirListing-item")
     page.wait_for_selector("#jupyterlab-splash", state="detached")
 
 
@@ -51,7 +51,7 @@ def item(page: Page, name: str) -> Locator:
 
 def views(page: Page) -> FrameLocator:
     """Return the page in the document in front, once it is there."""
-    page.locator(f"{SHOWN} iframe.nki-page-frame").wait_for(timeout=60_000)
+    page.locator(f"{SHOWN} iframe.nki-page-frame").wait_for()
     frame = page.frame_locator(f"{SHOWN} iframe.nki-page-frame")
     frame.locator(".nki-view").wait_for()
     return frame

@@ -46,7 +46,6 @@ def saved(
     OUT.mkdir(parents=True, exist_ok=True)
     with browser(chromium, width=1200, height=1300) as page:
         console = Console().listen(page)
-        page.set_default_timeout(10_000)
         page.emulate_media(color_scheme="dark" if dark else "light")
         page.goto(file.as_uri())
         yield page, page.locator(".nki-view")

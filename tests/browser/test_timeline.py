@@ -199,7 +199,7 @@ def test_a_saved_page_has_every_event_of_a_large_run(lab: Lab, chromium: str) ->
         console = Console().listen(page)
         page.goto((lab.root / "many.html").as_uri())
         panel = page.locator("[role=tabpanel]")
-        panel.get_by_text("300,000 of 300,000 events").wait_for(timeout=20_000)
+        panel.get_by_text("300,000 of 300,000 events").wait_for()
         assert console.errors == []
 
 

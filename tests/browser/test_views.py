@@ -16,6 +16,7 @@ import pytest
 from playwright.sync_api import Locator, Page
 
 from nki_lab.views.registry import view_names
+from nki_lab.widgets import LIVE_TYPE, WIDGET_TYPE
 from tests.browser.lab import NOTE_TEXT, Console, Lab, Notebook, browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -43,7 +44,6 @@ def matmul(aT, b):
             res = nl.copy(acc, dtype=aT.dtype)
             nl.store(out[m*128:(m+1)*128, n*512:(n+1)*512], res)
     return out"""
-WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,6 @@ def opened(lab: Lab, chromium: str, name: str, *cells: str) -> Iterator[tuple[Pa
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
     nbformat.write(notebook, lab.root / f"{name}.ipynb")
     with browser(chromium, width=1250, height=1000) as page:
-        page.set_default_timeout(15_000)
         console = Console().listen(page)
         shown = lab.open(page, f"{name}.ipynb")
         assert shown.run_all(), shown.outputs()
@@ -477,7 +476,7 @@ def test_a_hundred_thousand_events_are_all_there(lab: Lab, chromium: str) -> Non
     with opened(lab, chromium, "many", MANY.format(count=100_000)) as (page, notebook):
         view = view_of(notebook)
         panel = tab(view, "timeline")
-        panel.get_by_text("100,000 of 100,000 events").wait_for(timeout=20_000)
+        panel.get_by_text("100,000 of 100,000 events").wait_for()
         settle(page)
         notebook.screenshot("timeline_100k", view)
         canvas = panel.locator("canvas")
@@ -499,9 +498,9 @@ def test_an_exported_page_shows_picture_and_text_without_kernel_and_network(
     stored = nbformat.read(lab.root / "export.ipynb", as_version=4)
     forms = [o.data for cell in stored.cells[1:] for o in cell.outputs if "data" in o]
     for form in forms:
-        assert set(form) == {"text/plain", "image/png", "text/html", WIDGET}
+        assert set(form) == {"text/plain", "image/png", "text/html", LIVE_TYPE, WIDGET_TYPE}
         assert len(str(form)) < 100_000
-        del form[WIDGET]  # as `nki-lab execute --write` stores it
+        del form[LIVE_TYPE], form[WIDGET_TYPE]  # as `nki-lab execute --write` stores it
     exported, _ = nbconvert.HTMLExporter(template_name="basic").from_notebook_node(stored)
     with browser(chromium) as page:
         console = Console().listen(page)

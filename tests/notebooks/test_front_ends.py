@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from nki_lab.views.registry import view_names
+from nki_lab.widgets import LIVE_TYPE, WIDGET_TYPE
 from nki_lab.widgets.picture import Picture
 from tests.browser.lab import Console, Lab, browser
 from tests.notebooks.front_ends import (
@@ -28,7 +29,6 @@ from tests.notebooks.front_ends import (
 )
 
 ROOT = Path(__file__).parents[2]
-WIDGET = "application/vnd.jupyter.widget-view+json"
 # Exercises that nobody has solved raise, so solved notebooks run; those without exercises have no solutions.
 SOLVED = {path.name: path for path in (ROOT / "workshop" / "solutions").glob("*.ipynb")}
 NOTEBOOKS = [SOLVED.get(p.name, p) for p in sorted((ROOT / "workshop").glob("*.ipynb"))]
@@ -73,7 +73,12 @@ def test_what_jupyterlab_saves_is_seen_offline(every, chromium, tmp_path):
     for cell in notebook.cells[1:]:
         for output in cell.outputs:
             if "image/png" in output.get("data", {}):
-                output.data[WIDGET] = {"version_major": 2, "version_minor": 0, "model_id": "gone"}
+                output.data[LIVE_TYPE] = {}
+                output.data[WIDGET_TYPE] = {
+                    "version_major": 2,
+                    "version_minor": 0,
+                    "model_id": "gone",
+                }
     with browser(chromium) as page:
         offline(page, exported(notebook), tmp_path)
         assert list(page_faults(page, stored)) == []
@@ -122,8 +127,8 @@ def test_faults_are_found(chromium, tmp_path):
     assert list(faults(Shown(1, {**good, "text/plain": " "}))) == ["has no text"]
     assert list(faults(Shown(1, {"text/plain": "a run"}))) == ["has no picture"]
     assert "needs" not in next(faults(Shown(1, {**good, "image/png": png * 2000})))
-    assert [*faults(Shown(1, {**good, WIDGET: {}}))] == [
-        f"has forms that need a kernel or a script: {WIDGET}"
+    assert [*faults(Shown(1, {**good, WIDGET_TYPE: {}}))] == [
+        f"has forms that need a kernel or a script: {WIDGET_TYPE}"
     ]
     bad = "<svg xmlns='http://www.w3.org/2000/svg'><script>1</script></svg>"
     assert list(faults(Shown(1, {**good, "image/svg+xml": bad}))) == ["has a script"]
@@ -140,7 +145,7 @@ def test_faults_are_found(chromium, tmp_path):
         offline(page, exported(nbformat.v4.new_notebook(cells=[cell])), tmp_path)
         assert "looks otherwise" in next(page_faults(page, [Shown(0, good)]))
         output.data = {
-            WIDGET: {"model_id": "m", "version_major": 2, "version_minor": 0},
+            WIDGET_TYPE: {"model_id": "m", "version_major": 2, "version_minor": 0},
             "image/png": png,
         }
         notebook = nbformat.v4.new_notebook(cells=[cell])

@@ -23,13 +23,11 @@ from nki_lab.views.run import (
     Tensor,
     ViewData,
 )
-from nki_lab.widgets import live
+from nki_lab.widgets import LIVE_TYPE, WIDGET_TYPE, live
 from nki_lab.widgets.modules import module_text
 from nki_lab.widgets.open_views import OpenViews, open_views
 from nki_lab.widgets.packing import UnknownPart, unpack
 from tests.views.runs import added, by_hand, many_events
-
-WIDGET = "application/vnd.jupyter.widget-view+json"
 
 HOSTILE = [
     "<img src=x onerror=alert(1)>",
@@ -109,9 +107,9 @@ def without_widget(monkeypatch) -> None:
 
 def test_a_run_comes_as_text_picture_and_widget() -> None:
     bundle = bundle_of(added())
-    assert list(bundle) == ["text/plain", "image/png", "text/html", WIDGET]
+    assert list(bundle) == ["text/plain", "image/png", "text/html", LIVE_TYPE, WIDGET_TYPE]
     assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
-    assert len(bundle[WIDGET]["model_id"]) == 32
+    assert len(bundle[WIDGET_TYPE]["model_id"]) == 32
 
 
 def test_text_alone_carries_the_result() -> None:
