@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nki_lab.views.registry import view_names
-from nki_lab.widgets.theme import contrast
+from nki_lab.widgets.theme import SERIES, contrast, rgb
 from tests.browser.gallery import KERNELS, THEMES
 from tests.browser.lab import browser
 
@@ -45,7 +45,8 @@ _TEXTS = """(panel) => {
     const style = getComputedStyle(node);
     const colour = parts(node.namespaceURI.endsWith('svg') ? style.fill : style.color);
     colour[3] *= faded(node);
-    texts.push([text.slice(0, 60), hex(over(colour, ground)), hex(ground), Boolean(node.closest('p, li, td, pre, code'))]);
+    const isRead = Boolean(node.closest('p, li, td, pre, code'));
+    texts.push([text.slice(0, 60), hex(over(colour, ground)), hex(ground), isRead]);
   }
   return texts;
 }"""
@@ -71,3 +72,52 @@ def test_text_of_every_view_can_be_read(theme: str, chromium: str, tmp_path: Pat
                     pale[view, text] = (colour, ground, round(contrast(colour, ground), 2), least)
     assert pale == {}
     assert read > 100
+
+
+# How many pixels of the canvases of a panel have exactly the colour of each chip of its legend or list.
+_CHIPS = """(panel) => {
+  const counts = new Map();
+  for (const canvas of panel.querySelectorAll('canvas')) {
+    if (!canvas.width || !canvas.height) continue;
+    const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+    for (let k = 0; k < data.length; k += 4) {
+      const colour = `rgb(${data[k]}, ${data[k + 1]}, ${data[k + 2]})`;
+      if (data[k + 3] === 255) counts.set(colour, (counts.get(colour) || 0) + 1);
+    }
+  }
+  return [...panel.querySelectorAll('.nki-chip')].filter((chip) => chip.checkVisibility())
+    .map((chip) => getComputedStyle(chip).backgroundColor).map((colour) => [colour, counts.get(colour) || 0]);
+}"""
+
+# How many pixels of a canvas have one of some colours.
+_DRAWN = """(canvas, colours) => {
+  const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+  let count = 0;
+  for (let k = 0; k < data.length; k += 4) count += colours.includes(`rgb(${data[k]}, ${data[k + 1]}, ${data[k + 2]})`);
+  return count;
+}"""
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_what_is_drawn_has_the_colours_of_its_legend(
+    theme: str, chromium: str, tmp_path: Path
+) -> None:
+    page_of_run = (
+        KERNELS["matmul"]().show("layout", "memory", "timeline").save_html(tmp_path / "run.html")
+    )
+    series = [getattr(colour, theme) for colour in SERIES]
+    lines = {f"rgb{rgb(colour)}" for colour in series}
+    with browser(chromium, width=1250, height=1100) as page:
+        page.emulate_media(color_scheme=theme)
+        page.goto(page_of_run.as_uri())
+        for view in ("layout", "timeline"):
+            page.locator(f"[role=tab][id$=-tab-{view}]").click()
+            panel = page.locator(f"[role=tabpanel][id$=-{view}][data-ready=true]")
+            panel.wait_for()
+            chips = [(colour, n) for colour, n in panel.evaluate(_CHIPS) if colour in lines]
+            assert chips and all(n > 20 for _, n in chips), (view, chips)
+        page.locator("[role=tab][id$=-tab-memory]").click()
+        panel = page.locator("[role=tabpanel][id$=-memory][data-ready=true]")
+        panel.wait_for()
+        drawn = panel.locator("canvas").first.evaluate(_DRAWN, sorted(lines))
+        assert drawn > 1000  # tiles, in the colours of their lines as they are

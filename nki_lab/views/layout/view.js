@@ -177,21 +177,24 @@ class Layout {
     const strong = this.chosen >= 0 ? [this.chosen] : this.hovered;
     const marks = [];
     t.slices.forEach((slice, k) => {
-      const alpha = strong.includes(k) ? 0.95 : strong.length ? 0.16 : 0.6;
+      const alpha = strong.length && !strong.includes(k) ? 0.16 : 1; // else as in the list below
       pen.fillStyle = this.theme.series(k);
-      pen.strokeStyle = now.ink;
-      pen.lineWidth = strong.includes(k) ? 2 : 0.5;
-      pen.setLineDash(slice.dynamic ? [6, 4] : []); // it lies somewhere in here
       for (let box = slice.boxes[0]; box < slice.boxes[1]; box++) {
         boxParts(this.boxes, box, across, down, (x, y, w, h, density) => {
           pen.globalAlpha = alpha * (0.3 + 0.7 * density) * (slice.dynamic ? 0.4 : 1);
           pen.fillRect(x, y, Math.max(w, 0.7), Math.max(h, 0.7));
-          pen.globalAlpha = strong.length && !strong.includes(k) ? 0.2 : 0.8;
-          if (w > 3 && h > 3) pen.strokeRect(x + 0.5, y + 0.5, w - 1, h - 1);
           marks.push([slice, k, x, y, w, h]);
         });
       }
     });
+    pen.strokeStyle = now.ink; // above all slices: those that lie below others are seen by their edges
+    for (const [slice, k, x, y, w, h] of marks) {
+      pen.globalAlpha = strong.length && !strong.includes(k) ? 0.2 : 0.8;
+      pen.lineWidth = strong.includes(k) ? 2 : 0.5;
+      pen.setLineDash(slice.dynamic ? [6, 4] : []); // it lies somewhere in here
+      if (w > 3 && h > 3) pen.strokeRect(x + 0.5, y + 0.5, w - 1, h - 1);
+    }
+    pen.setLineDash([]);
     if (t.on_chip) this.partitions(pen, across, down);
     for (const [slice, ...box] of marks) this.mark(pen, slice, ...box);
     pen.restore();

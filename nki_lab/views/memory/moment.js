@@ -82,7 +82,7 @@ export class MomentMap {
       const h = t.partitions[k] * down;
       const strong = this.marked.has(t.tensor[k]);
       pen.fillStyle = this.colourOf(k);
-      pen.globalAlpha = dim && !strong ? 0.45 : 0.92;
+      pen.globalAlpha = dim && !strong ? 0.45 : 1;
       pen.fillRect(x, y, Math.max(1, w - (w > 4 ? 1 : 0)), Math.max(1, h - 0.5));
       pen.globalAlpha = 1;
       if (strong) {

@@ -69,7 +69,7 @@ class MemoryMap {
       const h = Math.max(1, t.size[k] * down);
       const y = floor - (t.address[k] + t.size[k]) * down;
       pen.fillStyle = this.colour(k);
-      pen.globalAlpha = t.partitions[k] < this.facts.partitions && partition < 0 ? 0.6 : 0.9;
+      pen.globalAlpha = t.partitions[k] < this.facts.partitions && partition < 0 ? 0.6 : 1;
       pen.fillRect(x, y, Math.max(1, w - (w > 4 ? 1 : 0)), Math.max(1, h - (h > 4 ? 1 : 0)));
       pen.globalAlpha = 1;
       if (this.owner.chosen === this && this.owner.tile === k) {
