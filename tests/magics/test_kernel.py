@@ -121,7 +121,7 @@ def counting(x):
         nisa.tensor_scalar(tile, tile, nl.add, 1.0)
     nl.store(x, tile)
 """
-    _, shown = kernel.run(cell("--timeout 1.5 --run 'counting(a)'", body))
+    _, shown = kernel.run(cell("--nki 0.6 --timeout 1.5 --run 'counting(a)'", body))
     assert shown.startswith("TimedOut\nerror[NKI602]: not finished after 1.5 seconds")
     assert re.search(r"line [567]\b", shown)
 

@@ -134,6 +134,7 @@ def test_where_values_are_not_known_this_is_said() -> None:
     assert arrays == {}
 
 
+@pytest.mark.usefixtures("nki_0_6")
 def test_a_tile_of_a_loop_holds_what_its_first_or_last_pass_gave(rng) -> None:
     x = rng.standard_normal((128, 64)).astype(np.float32)
     data = run(in_a_loop, x, target="trn2").view_data
