@@ -15,12 +15,13 @@ from enum import Enum
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from nki_lab.dialects import NKI
 from nki_lab.errors import NkiError
 from nki_lab.ir.definition.instruction import Definition
 from nki_lab.isa.catalog import STARS
+from nki_lab.versions import VERSIONS, Version, added_in, former_signature
 
 API: dict[str, Any] = json.loads(
     Path(__file__).with_name("official_api.json").read_text(encoding="utf-8")
@@ -35,14 +36,19 @@ class NameCount:
     Attributes:
         module: official module.
         kind: what is counted.
-        total: how many the official module has.
-        missing: those that are absent or have another signature.
+        names: those that the official module has.
+        missing: those of them that are absent or have another signature.
     """
 
     module: str
     kind: str
-    total: int
+    names: tuple[str, ...]
     missing: tuple[str, ...]
+
+    @property
+    def total(self) -> int:
+        """How many the official module has."""
+        return len(self.names)
 
     @property
     def implemented(self) -> int:
@@ -77,6 +83,66 @@ def coverage() -> list[NameCount]:
     return [c for c in _counted() if c.total]
 
 
+COMPLETE, IN_PART, ABSENT = "complete", "seen in part", "absent"
+
+
+class NameState(NamedTuple):
+    """What a kernel can use of an official name, and why that is not all of it."""
+
+    name: str
+    state: str
+    note: str = ""
+
+
+def states(version: Version) -> list[NameState]:
+    """Return the state of every official name of a version.
+
+    "complete": what its pages say is there. "seen in part": a page was seen only in part, or its signature in the
+    version is another one that calls are not bound by; the note says what is missing. "absent": it cannot be used.
+    """
+    found: dict[str, NameState] = {}
+    for count in coverage():
+        if count.kind in ("modules", "drop-in names"):
+            continue
+        owner, _, of_class = count.kind.partition(" ")
+        prefix = (
+            f"{count.module}.{owner}" if of_class in ("methods", "attributes") else count.module
+        )
+        for name in count.names:
+            official = f"{prefix}.{name}"
+            found[official] = _state(official, name in count.missing, version)
+    for other in VERSIONS:
+        for official in sorted(other.added - found.keys()):
+            found[official] = NameState(official, ABSENT, "not modelled")
+        for official, (_, instead) in other.removes.items():
+            if version.number < other.number:
+                found[official] = NameState(official, ABSENT, f"not modelled; write {instead}")
+    ours = (s for name, s in found.items() if _since(name).number <= version.number)
+    return sorted(ours, key=lambda s: s.name)
+
+
+def _since(official: str) -> Version:
+    """Return the version that first has a name; a member is not older than what it is a member of."""
+    owners = official, official.rpartition(".")[0]
+    return max((added_in(name) for name in owners), key=lambda version: version.number)
+
+
+def _state(official: str, is_missing: bool, version: Version) -> NameState:
+    if is_missing:
+        return NameState(official, ABSENT, "absent, or with another signature")
+    if official in version.unseen:
+        return NameState(official, IN_PART, f"not seen: {version.unseen[official]}")
+    module, _, name = official.rpartition(".")
+    former = former_signature(official, version)
+    value = _get(import_module(NKI.modules[module]), name) if module in NKI.modules else None
+    if former is None or value is None or isinstance(value, Definition):
+        return NameState(official, COMPLETE)
+    words = [word.partition("=")[0] for word in former.split()]
+    if words == [*inspect.signature(value).parameters][: len(words)] and "dtype=bool" not in former:
+        return NameState(official, COMPLETE)
+    return NameState(official, IN_PART, f"calls are bound as today; the version has ({former})")
+
+
 def _counted() -> Iterator[NameCount]:
     names = dict.fromkeys([*API["functions"], *API["drop_in"]])
     modules = {name: import_module(NKI.modules[name]) for name in names if name in NKI.modules}
@@ -101,7 +167,7 @@ def _counted() -> Iterator[NameCount]:
 
 
 def _count(module: str, kind: str, usable: dict[str, bool]) -> NameCount:
-    return NameCount(module, kind, len(usable), tuple(n for n, yes in usable.items() if not yes))
+    return NameCount(module, kind, tuple(usable), tuple(n for n, yes in usable.items() if not yes))
 
 
 def _get(owner: Any, name: str) -> Any:

@@ -18,11 +18,22 @@ def catalog(
             help="Count the official names that can be used, per module; exit with 1 below 100 %.",
         ),
     ] = False,
+    nki: Annotated[
+        str,
+        typer.Option(
+            "--nki",
+            metavar="VERSION",
+            help="With --coverage: list every name of this version of NKI with its state, and exit with 1 where one is"
+            " absent.",
+        ),
+    ] = "",
 ) -> None:
     """List every instruction with its engines, targets and meaning."""
+    if nki and not coverage:
+        raise typer.BadParameter("--nki asks for the names of a version: add --coverage")
     if not coverage:
         _print_instructions()
-    elif not _print_coverage():
+    elif not (_print_states(nki) if nki else _print_coverage()):
         raise typer.Exit(1)
 
 
@@ -66,6 +77,21 @@ def _print_coverage() -> bool:
     if missing:
         console.print("missing: " + ", ".join(missing))
     return not missing
+
+
+def _print_states(nki: str) -> bool:
+    """Print every name of a version with its state; return whether none is absent."""
+    from nki_lab.api.official import ABSENT, COMPLETE, IN_PART, states
+    from nki_lab.choices import NKI
+    from nki_lab.versions import version_named
+
+    listed = states(version_named(NKI.take(nki, "--nki")))
+    width = max(len(s.name) for s in listed)
+    for row in listed:
+        typer.echo(f"{row.name:{width}}  {row.state:{len(IN_PART)}}  {row.note}".rstrip())
+    counts = {state: sum(s.state == state for s in listed) for state in (COMPLETE, IN_PART, ABSENT)}
+    typer.echo(f"{len(listed)} names: " + ", ".join(f"{n} {state}" for state, n in counts.items()))
+    return not counts[ABSENT]
 
 
 class _Console(Console):

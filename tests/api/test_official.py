@@ -4,8 +4,9 @@ import pytest
 
 import nki_lab.language as nl
 from nki_lab.api import isa
-from nki_lab.api.official import coverage, same_signature
+from nki_lab.api.official import coverage, same_signature, states
 from nki_lab.ir.tensor.view import NkiTensor
+from nki_lab.versions import version_named
 
 
 def missing() -> dict[tuple[str, str], tuple[str, ...]]:
@@ -70,3 +71,52 @@ def test_parameters_their_order_and_defaults_are_compared(official, same):
     def function(a, b=1, *rest): ...
 
     assert same_signature(function, official) is same
+
+
+# -- the names of each version ---------------------------------------------------------------------------------------
+
+
+def names_of(version: str) -> dict[str, tuple[str, str]]:
+    return {s.name: (s.state, s.note) for s in states(version_named(version))}
+
+
+@pytest.mark.parametrize("version", ["0.4", "0.5", "0.6"])
+def test_everything_of_the_versions_with_complete_stubs_can_be_used(version):
+    assert {state for state, _ in names_of(version).values()} == {"complete"}
+
+
+def test_each_version_has_the_names_of_its_stubs():
+    """The counts are those of the stubs and pages (nki/api/nki of each release)."""
+    assert names_of("0.6").keys() - names_of("0.5").keys() == {
+        "nki.collectives.all_gather_v",
+        "nki.isa.NkiInstruction",
+        "nki.isa.NkiInstruction.depends_on",
+        "nki.isa.topk",
+        "nki.language.DType",
+        "nki.language.fori_loop",
+        "nki.language.while_loop",
+    }
+    assert "nki.language.load" not in names_of("0.2") and "nki.language.load" in names_of("0.3")
+    state, note = names_of("0.3")["nki.isa.tensor_copy_dynamic_src"]
+    assert state == "absent" and "scalar_offset" in note
+    assert "nki.isa.tensor_copy_dynamic_src" not in names_of("0.4")
+
+
+def test_what_was_not_seen_of_0_7_is_said_by_name():
+    names = names_of("0.7")
+    assert names["nki.isa.scalar_store"] == ("complete", "")
+    assert names["nki.isa.activation_reduce"] == (
+        "seen in part",
+        "not seen: rules behind its parameters",
+    )
+    assert {
+        "nki.language.tiles",
+        "nki.isa.sendrecv_compute",
+        "nki.compiler.CompileConfig",
+    } <= names.keys()
+
+
+def test_an_absent_name_is_absent_in_every_version_that_has_it(monkeypatch):
+    monkeypatch.delitem(vars(isa), "topk")
+    assert names_of("0.6")["nki.isa.topk"][0] == "absent"
+    assert "nki.isa.topk" not in names_of("0.5")

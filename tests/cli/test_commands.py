@@ -129,6 +129,20 @@ def test_the_catalog_lists_every_instruction(command):
     assert [name for name in registry if name not in text] == []
 
 
+def test_the_names_of_a_version_are_listed_with_their_state(command):
+    done = command("catalog", "--coverage", "--nki", "0.6.0")
+    assert done.exit_code == 0
+    assert any(
+        line.split() == ["nki.language.fori_loop", "complete"] for line in done.stdout.splitlines()
+    )
+    assert done.stdout.splitlines()[-1].endswith("0 seen in part, 0 absent")
+    early = command("catalog", "--coverage", "--nki", "0.2")
+    assert early.exit_code == 1 and "absent" in early.stdout
+    assert "fori_loop" not in early.stdout
+    assert "`0.8` is not one of 0.1" in command("catalog", "--coverage", "--nki", "0.8").stderr
+    assert "add --coverage" in command("catalog", "--nki", "0.6").stderr
+
+
 def test_the_coverage_is_printed_per_module_and_decides_the_exit_code(command, monkeypatch):
     complete = all(not c.missing for c in coverage())
     done = command("catalog", "--coverage")

@@ -1,7 +1,7 @@
 """Tests that the kernels of nki-samples run (NKI_SAMPLES_ROOT names a clone of aws-neuron/nki-samples).
 
 At its last commit the repository holds two dialects. Most files are of the oldest one (`neuronxcc.nki`) and are refused
-by name. The others are of NKI 0.2, which had two arguments that NKI has no more; without these words they run.
+by name. The others are of NKI 0.1, which took the chip in the decorator and ignored keywords that it did not know.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import nki_lab.language as nl
+from nki_lab.choices import inside
 from nki_lab.errors import KernelArgument, OlderDialect, WrongCall
 from nki_lab.runtime import compare, run
 from tests.public.sdk.clone import SAMPLES_VARIABLE, load, official_names, root
@@ -78,17 +79,19 @@ def test_matrix_multiplication(name, target, rng):
     k, m, n = SIZES[name]
     left, right = signed(rng, (k, m), "float32"), signed(rng, (k, n), "float32")
     expected = left.T.astype("f8") @ right.astype("f8")
-    kernel = f"nki_matmul_{name}"
+    kernel = getattr(load(MATMUL), f"nki_matmul_{name}")
+    _matches(run(kernel, left, right, target=target).outputs[0], expected)
     if name in WITH_DTYPE:
         with pytest.raises(WrongCall, match=r"(?s)argument 'dtype'.*the dtype of `dst` decides"):
-            run(getattr(load(MATMUL), kernel), left, right, target=target)
-    changed = load(MATMUL, {", dtype=result.dtype)": ")"})
-    _matches(run(getattr(changed, kernel), left, right, target=target).outputs[0], expected)
+            run(kernel, left, right, target=target, nki="0.2")
 
 
-def test_the_target_is_no_argument_of_jit():
-    with pytest.raises(
-        KernelArgument, match=r"(?s)platform_target.*NEURON_PLATFORM_TARGET_OVERRIDE"
+def test_the_target_is_no_argument_of_jit_since_0_3():
+    with (
+        inside(nki="0.3"),
+        pytest.raises(
+            KernelArgument, match=r"(?s)platform_target.*NEURON_PLATFORM_TARGET_OVERRIDE"
+        ),
     ):
         load(MX)
 
@@ -97,8 +100,7 @@ def test_the_target_is_no_argument_of_jit():
 def mx(rng):
     """Return the MX kernels and their references, whose inputs come from NumPy's global generator."""
     np.random.seed(int(rng.integers(2**31)))
-    changes = {'(platform_target="trn3")': "", ", dtype=nl.bfloat16)": ")"}
-    return load(MX, changes), load(MX.parent / "mx_cpu_utils.py")
+    return load(MX), load(MX.parent / "mx_cpu_utils.py")
 
 
 @pytest.mark.parametrize("dtype", ["float8_e5m2", "float8_e4m3fn", "float4_e2m1fn"])
