@@ -21,6 +21,7 @@ from docs.use_pages import (
     magic_page,
     readme_page,
     target_page,
+    version_page,
     view_page,
 )
 
@@ -42,6 +43,7 @@ def pages() -> dict[str, str]:
         "commands.md": command_page(),
         "views.md": view_page(),
         "targets.md": target_page(),
+        "versions.md": version_page(),
         "words.md": glossary_page(),
         "profile_tables.md": profile_page(),
         "timing_rows.md": kept_page(),

@@ -20,6 +20,7 @@ from nki_lab.explain.pages import explain, setting, shown
 from nki_lab.magics.extension import MAGICS
 from nki_lab.session.questions import all_options
 from nki_lab.targets import ALL_TARGETS, get_target
+from nki_lab.versions import ACCEPTED, DEPRECATED, ERROR, FORMS, NEWEST, PORTABILITY, VERSIONS
 from nki_lab.views.registry import views
 
 # What each wrong example is answered with; tests run the examples and compare.
@@ -107,6 +108,42 @@ def _parameter(parameter: Any) -> list[str]:
     flags = " / ".join(f"`{flag}`" for flag in (*parameter.opts, *parameter.secondary_opts))
     value = "" if parameter.is_flag else f" `{parameter.metavar or 'VALUE'}`"
     return [flags + value, escaped(parameter.help or "")]
+
+
+def version_page() -> str:
+    """Return the page with what versions of NKI treat differently, and the names that are new in each."""
+    heads = ["form", *(f"{v.name}" for v in VERSIONS), "instead", "page"]
+    words = {ACCEPTED: "", PORTABILITY: "finding", DEPRECATED: "deprecated", ERROR: "error"}
+    rows = [
+        [
+            escaped(form.what),
+            *(words[form.level(v)] for v in VERSIONS),
+            escaped(form.instead),
+            escaped(form.source),
+        ]
+        for form in FORMS.values()
+    ]
+    parts = [
+        "A kernel is written for one version of NKI: a comment `# nki: 0.6` above it or at the head of its cell or"
+        ' file, `nki.jit(nki="0.6")`, `--nki 0.6`, `nki_lab.run(..., nki="0.6")` or `NKI_LAB_NKI` names it; else it is'
+        f" {NEWEST.name}. Calls are bound by the signatures of the version, and names that it does not have yet are"
+        " errors. Before 0.7 a parser reads the text of a kernel: what it refuses of Python is a finding"
+        " ([the language](../language.md)). In 0.7 all of Python may be used.\n",
+        table(heads, rows),
+    ]
+    for version in reversed(VERSIONS[1:]):
+        parts.append(f"## {version.name}, Neuron SDK {version.sdk}\n")
+        for owner, names in version.adds.items():
+            parts.append(f"New in `{owner}`: {', '.join(f'`{n}`' for n in names.split())}.\n")
+        if version.before:
+            parts.append(
+                "Signatures that are new: " + ", ".join(f"`{n}`" for n in version.before) + ".\n"
+            )
+        parts += [
+            f"Removed: `{n}`; write `{instead}`.\n" for n, (_, instead) in version.removes.items()
+        ]
+        parts += [f"Not seen of `{n}`: {escaped(what)}.\n" for n, what in version.unseen.items()]
+    return page("Versions of NKI", *parts)
 
 
 def target_page() -> str:

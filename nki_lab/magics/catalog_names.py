@@ -37,6 +37,7 @@ from nki_lab.targets import ALL_TARGETS
 from nki_lab.targets.engines import Engine
 from nki_lab.targets.features import FEATURES
 from nki_lab.targets.spaces import MemoryRegion
+from nki_lab.versions import VERSIONS, added_in
 
 _FEATURE = re.compile(rf"`({'|'.join(FEATURES)})`")
 # A line of a page with a number of a chip; its source stays there.
@@ -85,7 +86,10 @@ class Names:
         return names
 
     def _add(self, full: str, value: Any) -> None:
-        self.entries[full] = self._entry(full, value)
+        entry = self.entries[full] = self._entry(full, value)
+        since = added_in(full)
+        if since is not VERSIONS[0] and "doc" in entry:
+            entry["doc"] += f" New in NKI {since.name}."
         members: dict[str, Any] = {}
         if isinstance(value, type) and issubclass(value, Enum):
             members = {member.name: _choice(member) for member in value}

@@ -148,13 +148,15 @@ def test_the_coverage_is_printed_per_module_and_decides_the_exit_code(command, m
     done = command("catalog", "--coverage")
     assert done.exit_code == (0 if complete else 1)
     lines = [line.split() for line in done.stdout.splitlines()]
-    assert ["nki.isa", "functions", "52/52", "100", "%"] in lines
+    total = next(c.total for c in coverage() if (c.module, c.kind) == ("nki.isa", "functions"))
+    assert total >= 52  # as in NKI 0.6
+    assert ["nki.isa", "functions", f"{total}/{total}", "100", "%"] in lines
     assert ["nki.language", "functions", "107/107", "100", "%"] in lines
 
     monkeypatch.delitem(vars(isa), "max8")
     done = command("catalog", "--coverage")
     assert done.exit_code == 1
-    assert "51/52   98 %" in done.stdout
+    assert f"{total - 1}/{total}" in done.stdout
     assert "nki.isa.max8" in done.stdout.partition("missing:")[2]
 
 
