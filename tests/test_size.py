@@ -30,7 +30,7 @@ BUILT = ROOT / "nki_lab" / "labextension"
 #: row, and its message says what the lines are for; a change that needs fewer lowers it.
 BUDGETS = {
     "": 1_050,
-    "api": 600,
+    "api": 700,
     "backends": 400,
     "choices": 800,
     "cli": 2_460,
@@ -51,7 +51,7 @@ BUDGETS = {
     "targets": 1_250,
     "tests": 75_800,
     "timing": 4_400,
-    "versions": 500,
+    "versions": 600,
     "views": 12_800,
     "widgets": 2_300,
 }
