@@ -49,7 +49,7 @@ BUDGETS = {
     "session": 1_220,
     "simulator": 4_050,
     "targets": 1_250,
-    "tests": 75_800,
+    "tests": 76_300,
     "timing": 4_400,
     "versions": 600,
     "views": 12_800,
