@@ -12,6 +12,7 @@ import numpy as np
 from nki_lab.backends.backend import Backend, Run
 from nki_lab.choices import Choices
 from nki_lab.compiler.cores import pair_shared
+from nki_lab.compiler.pipeline import compile_again
 from nki_lab.compiler.program import CompiledKernel
 from nki_lab.compiler.retrace import Retrace
 from nki_lab.compiler.reuse import Programs
@@ -20,7 +21,8 @@ from nki_lab.ir.program.execution import Execution, Iterations, first_difference
 from nki_lab.ir.program.nodes import Finding, Kernel
 from nki_lab.profiler.profile import Profile
 from nki_lab.simulator import EagerRun, Program, RaceWatch, run_ranks
-from nki_lab.timing import simulate_cores, simulate_time
+from nki_lab.timing import TimingOptions, simulate_cores, simulate_time, total_ns
+from nki_lab.timing.two_cores import schedule_cores
 
 
 class SimulatedRun(Run):
@@ -77,13 +79,38 @@ class SimulatedRun(Run):
     def profile(self) -> Profile:
         """Return the modelled timeline."""
         iterations = [self._iterations(execution.kernel) for execution in self.executions]
+        programs, retrace = self._compiled.programs, self._retrace
+        replay = None if programs is None or retrace is None else _Edited(programs, retrace.options)
         if len(self.executions) == 1:
-            return simulate_time(self.executions[0], iterations=iterations[0])
-        return simulate_cores(self.executions, iterations=iterations)
+            return simulate_time(self.executions[0], iterations=iterations[0], replay=replay)
+        return simulate_cores(self.executions, iterations=iterations, replay=replay)
 
     def _iterations(self, kernel: Kernel) -> Callable[[], Iterations | None]:
         retrace = self._retrace
         return lambda: None if retrace is None else retrace.iterations(kernel)
+
+
+class _Edited:
+    """Compiles and times a program that advice has changed (`timing.advice.evidence.Replay`)."""
+
+    def __init__(self, programs: Programs, options: Choices) -> None:
+        self.traced = programs.traced
+        self._serious = _serious(programs.kernels)
+        self._options = options
+
+    def total_ns(self, kernels: Sequence[Kernel]) -> int | None:
+        """Return the time of changed programs; None where a change makes them race, or read what nobody wrote."""
+        compiled = compile_again(kernels, self._options)
+        if _serious(compiled) > self._serious:
+            return None
+        executions = [Execution.in_program_order(kernel) for kernel in compiled]
+        if len(executions) == 1:
+            return total_ns(executions[0])
+        return max(t.total_ns for t in schedule_cores(executions, TimingOptions()))
+
+
+def _serious(kernels: Sequence[Kernel]) -> int:
+    return sum(finding.is_serious for kernel in kernels for finding in kernel.findings)
 
 
 class Simulator(Backend):

@@ -84,6 +84,15 @@ def compile_kernel(
     return CompiledKernel.of(programs, source)
 
 
+def compile_again(traced: Sequence[Kernel], options: Choices) -> list[Kernel]:
+    """Run every pass over programs that were traced and then changed, one per core.
+
+    Raises NkiError as `compile_kernel` does.
+    """
+    with collector_paused():
+        return _passed(traced, options)[1]
+
+
 def _passed(
     traced: Sequence[Kernel], options: Choices
 ) -> tuple[list[tuple[str, Kernel]], list[Kernel]]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from nki_lab.ir.definition.instruction import (
+    Definition,
     Instruction,
     Order,
     Rule,
@@ -17,11 +18,13 @@ from nki_lab.ir.definition.instruction import (
     writes,
 )
 from nki_lab.ir.tensor.view import NkiTensor
+from nki_lab.isa.copies import tensor_copy
 from nki_lab.isa.dma import (
     AS_STORED,
     DMA_RULES,
     by_rows,
     descriptors_by,
+    dma_copy,
     index_of,
     role_of_dst,
     software_gathers,
@@ -29,9 +32,10 @@ from nki_lab.isa.dma import (
 )
 from nki_lab.isa.enums import dge_mode, oob_mode
 from nki_lab.isa.rules import same_dtype
+from nki_lab.isa.transpose import nc_transpose
 from nki_lab.targets.engines import DMA
 from nki_lab.targets.facts import DGE, ISA
-from nki_lab.targets.spaces import HBM, SBUF
+from nki_lab.targets.spaces import HBM, PSUM, SBUF
 from nki_lab.targets.spec import Target
 
 _AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
@@ -284,3 +288,24 @@ def _(i, hw):
         descriptors=src.size // row,
         rate=1.0 if rate is None else rate,
     )
+
+
+def on_tensor_engine(
+    i: Instruction, tile: Callable[..., NkiTensor]
+) -> list[tuple[Definition, dict[str, NkiTensor]]]:
+    """Return the instructions by which the Tensor engine does what a transpose of two axes does, with their tensors.
+
+    Args:
+        i: the transpose, into SBUF.
+        tile: makes a tensor on chip of the dtype of `dst`, given its `shape` and `buffer`.
+    """
+    source, steps = i.src, []
+    if not source.storage.on_chip:
+        source = tile(shape=i.src.shape, buffer=SBUF)
+        steps.append((dma_copy, {"dst": source, "src": i.src}))
+    turned = tile(shape=i.dst.shape, buffer=PSUM)
+    return [
+        *steps,
+        (nc_transpose, {"dst": turned, "data": source}),
+        (tensor_copy, {"dst": i.dst, "src": turned}),
+    ]

@@ -16,6 +16,7 @@ from nki_lab.ir.program.execution import Execution, Iterations
 from nki_lab.profiler.analyses.cores import join_cores
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.span import MOST_EVENTS
+from nki_lab.timing.advice.evidence import Replay
 from nki_lab.timing.model import ModelledTimeline
 from nki_lab.timing.options import TimingOptions
 from nki_lab.timing.schedule import schedule
@@ -29,6 +30,7 @@ def simulate_time(
     *,
     options: TimingOptions | None = None,
     iterations: Callable[[], Iterations | None] | None = None,
+    replay: Replay | None = None,
 ) -> Profile:
     """Model when every instruction and transfer of an execution runs.
 
@@ -36,11 +38,13 @@ def simulate_time(
         execution: the executed stream of one core, of a kernel that went through every compiler pass.
         options: what to include; by default the kernel alone, with all of its core's HBM bandwidth.
         iterations: gives the loop variables of the instructions when somebody asks; None where they are unknown.
+        replay: compiles and times an edited program, for advice.
 
     Returns the tables of Neuron Explorer with `is_simulation` set; all but the times are made when asked for.
     """
     _refuse_more([execution])
-    return ModelledTimeline(schedule(execution, options or TimingOptions()), iterations).profile
+    timeline = schedule(execution, options or TimingOptions())
+    return ModelledTimeline(timeline, iterations, replay).profile
 
 
 def simulate_cores(
@@ -48,6 +52,7 @@ def simulate_cores(
     *,
     options: TimingOptions | None = None,
     iterations: Sequence[Callable[[], Iterations | None] | None] = (None, None),
+    replay: Replay | None = None,
 ) -> Profile:
     """Model both cores of a logical core, which wait for each other where they meet.
 
@@ -55,13 +60,17 @@ def simulate_cores(
         executions: the executed stream of each core.
         options: what to include; `hbm_share` is that of each core.
         iterations: gives the loop variables of each core's instructions.
+        replay: compiles and times edited programs, for advice.
 
     Returns one profile with the rows of both; `pcore_idx` tells them apart.
     """
     _refuse_more(executions)
     timelines = schedule_cores(executions, options or TimingOptions())
     return join_cores(
-        [ModelledTimeline(t, read).profile for t, read in zip(timelines, iterations, strict=True)]
+        [
+            ModelledTimeline(mine, read, replay, other).profile
+            for mine, other, read in zip(timelines, timelines[::-1], iterations, strict=True)
+        ]
     )
 
 

@@ -10,6 +10,7 @@ from nki_lab.profiler.analyses.advice import Advices
 from nki_lab.profiler.analyses.what_if import WhatIf, WhatIfs
 from nki_lab.profiler.profile import Profile
 from nki_lab.timing.advice import advise
+from nki_lab.timing.advice.evidence import Replay
 from nki_lab.timing.tables import make_profile
 from nki_lab.timing.timeline import Timeline
 from nki_lab.timing.what_if import what_if, what_ifs
@@ -19,10 +20,16 @@ class ModelledTimeline:
     """A run of the timing model, which its profile can ask more about (`profiler.what_if.Model`)."""
 
     def __init__(
-        self, timeline: Timeline, iterations: Callable[[], Iterations | None] | None = None
+        self,
+        timeline: Timeline,
+        iterations: Callable[[], Iterations | None] | None = None,
+        replay: Replay | None = None,
+        partner: Timeline | None = None,
     ) -> None:
         self._timeline = timeline
         self._iterations = iterations
+        self._replay = replay
+        self._partner = partner
 
     @property
     def profile(self) -> Profile:
@@ -39,8 +46,11 @@ class ModelledTimeline:
 
     def advice(self, exact: bool | None) -> Advices:
         """Say which changes of the kernel would help, the largest gain first."""
-        return self._advice if exact is None else advise(self._timeline, exact)
+        return self._advice if exact is None else self._advise(exact)
 
     @cached_property
     def _advice(self) -> Advices:
-        return advise(self._timeline)
+        return self._advise(None)
+
+    def _advise(self, exact: bool | None) -> Advices:
+        return advise(self._timeline, exact, self._replay, self._partner)

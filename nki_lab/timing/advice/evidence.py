@@ -6,17 +6,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
 from nki_lab.ir.definition.cost import MicroOp, Transfer
 from nki_lab.ir.definition.form_times import Record, record_of, record_with
 from nki_lab.ir.definition.instruction import Form, Instruction
+from nki_lab.ir.program.nodes import Kernel
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.profiler.intervals import merge
 from nki_lab.profiler.tables import to_ns
 from nki_lab.targets.engines import COMPUTE, DMA, Engine
 from nki_lab.targets.spec import Target
+from nki_lab.timing.advice.draft import Draft
 from nki_lab.timing.origins import kernel_lines, label_of
 from nki_lab.timing.program import LOOP_TRIP
 from nki_lab.timing.timeline import Timeline
@@ -41,6 +44,10 @@ class Proposal:
         target: the machine with the change, or None.
         bound: why the change cannot be had in full, so that its gain is only an upper bound; "" where it can.
         unmodelled_ns: time the model leaves out and the change saves on a device.
+        edit: makes the change in a draft of the traced program, which is compiled and timed again. The costs above say
+            whether that is worthwhile; with a `bound` they stand for the edit where the draft refuses it, or the
+            program is too large to be compiled again.
+        most_ns: what it can save at most, or None.
     """
 
     message: str
@@ -51,6 +58,26 @@ class Proposal:
     target: Target | None = None
     bound: str = ""
     unmodelled_ns: int = 0
+    edit: Callable[[Draft], Kernel] | None = field(default=None, repr=False)
+    most_ns: int | None = None
+
+    @property
+    def costs(self) -> bool:
+        """Whether the change can be timed by other costs of the program as it is."""
+        return bool(self.changes or self.waits is not None or self.target is not None)
+
+
+class Replay(Protocol):
+    """Compiles and times a program again.
+
+    Attributes:
+        traced: the programs of all cores as they were traced, before any pass.
+    """
+
+    traced: tuple[Kernel, ...]
+
+    def total_ns(self, kernels: Sequence[Kernel]) -> int | None:
+        """Return the time of other programs in place of the traced ones; None where they would race."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +105,12 @@ class Group:
 class Evidence:
     """A timed program, and what several rules ask about it."""
 
-    def __init__(self, timeline: Timeline) -> None:
+    def __init__(
+        self, timeline: Timeline, partner: Timeline | None = None, can_edit: bool = False
+    ) -> None:
         self.timeline = timeline
+        self.partner = partner  # what the other core of a logical core did
+        self.can_edit = can_edit  # the program is compiled again with an edit
         self.kernel = timeline.execution.kernel
         self.target = self.kernel.target
         self.records = timeline.program.records
@@ -105,6 +136,11 @@ class Evidence:
             sums[line] = sums.get(line, 0) + time
         order = sorted(sums, key=lambda line: (-sums[line], line))
         return tuple(self._labels[line] for line in order if line >= 0 and self._labels[line])
+
+    def labels(self, entries: np.ndarray) -> frozenset[str]:
+        """Return the lines of some entries."""
+        lines = np.unique(self.line[entries]).tolist()
+        return frozenset(self._labels[line] for line in lines if line >= 0) - {""}
 
     @cached_property
     def groups(self) -> list[Group]:

@@ -13,8 +13,9 @@ import numpy as np
 
 from nki_lab.targets.engines import TENSOR
 from nki_lab.timing.advice.evidence import AdviceRule, Evidence, Proposal, duration
+from nki_lab.timing.tensor_queue import CurrentLimit
 
-#: Slower than this by the limit, over all products, and it is worth a word.
+#: Slower by this than the same products without gaps, and it is worth a word.
 LEAST_STRETCH = 1.1
 
 
@@ -26,7 +27,11 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
     work = evidence.busy_ns(TENSOR)
     _, begins, ends = evidence.timeline.board.products
     took = sum(ends) - sum(begins)
-    if not work or took < 1000 * LEAST_STRETCH * work:
+    limit = CurrentLimit.of(target)
+    if not work or limit is None:
+        return
+    at_once = limit.stretched(0, 0, 1000 * work)  # the same products without a gap
+    if took < LEAST_STRETCH * at_once:
         return
     unlimited = replace(target, pe_throttle_fraction=None, pe_throttle_window_ns=None)
     entries = np.sort(np.concatenate([group.entries for group in groups]))
@@ -38,7 +43,8 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
         "in one kernel",
         entries,
         target=unlimited,
-        bound="a short kernel cannot avoid all of it",
+        most_ns=(took - at_once) // 1000,
+        bound="as if the products followed each other without a gap",
     )
 
 

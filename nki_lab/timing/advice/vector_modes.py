@@ -16,7 +16,7 @@ from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.targets.engines import SCALAR, VECTOR
 from nki_lab.targets.spaces import PSUM, SBUF
 from nki_lab.timing.advice.evidence import AdviceRule, Evidence, Group, Proposal, counted, duration
-from nki_lab.timing.advice.float32_products import retyped
+from nki_lab.timing.advice.float32 import narrowed
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,6 @@ class _Way:
     change: Callable[[NkiTensor], NkiTensor]
     why: str
     help: str
-
-
-def _narrow(tensor: NkiTensor) -> NkiTensor:
-    # Sums in PSUM are float32 for a reason.
-    wide = tensor.dtype.is_float and tensor.dtype.itemsize == 4 and tensor.buffer is not PSUM
-    return retyped(tensor) if wide else tensor
 
 
 def _contiguous(tensor: NkiTensor) -> NkiTensor:
@@ -52,7 +46,7 @@ def _in_sbuf(tensor: NkiTensor) -> NkiTensor:
 
 
 _DTYPE = _Way(
-    _narrow,
+    narrowed,
     "a tile of it is float32",
     "keep all of its tiles in bfloat16 where 8 bits are enough",
 )
@@ -69,7 +63,6 @@ _MEMORY = _Way(
 #: Asked in this order; the first set that makes an instruction faster is proposed.
 _WAYS: tuple[tuple[_Way, ...], ...] = (
     (_STRIDE,),
-    (_DTYPE,),
     (_STRIDE, _DTYPE),
     (_MEMORY,),
     (_DTYPE, _MEMORY),
@@ -85,7 +78,7 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
     for group in (*evidence.groups_of(VECTOR), *evidence.groups_of(SCALAR)):
         for ways in _WAYS:
             faster = _faster(evidence, group.record, ways)
-            if faster is None:
+            if faster is None or any(_as_fast(evidence, group.record, faster, way) for way in ways):
                 continue
             entries = group.entries
             if _MEMORY in ways:
@@ -112,6 +105,13 @@ def _faster(evidence: Evidence, record: Record, ways: tuple[_Way, ...]) -> Recor
 
     changed = evidence.with_tensors(record, change)
     return changed if changed.interval < record.interval else None
+
+
+def _as_fast(evidence: Evidence, record: Record, faster: Record, way: _Way) -> bool:
+    """Tell whether one way alone, which another set or another rule proposes, gains as much as several together."""
+    alone = _faster(evidence, record, (way,))
+    several = faster.interval < record.interval
+    return several and way is _DTYPE and alone is not None and alone.interval <= faster.interval
 
 
 def _proposal(group: Group, faster: Record, ways: tuple[_Way, ...]) -> Proposal:

@@ -16,6 +16,7 @@ from nki_lab.timing.advice.evidence import Evidence
 from nki_lab.timing.advice.ramp_up import RULE as RAMP_UP
 from nki_lab.timing.advice.small_transfers import RULE as SMALL_TRANSFERS
 from nki_lab.timing.advice.vector_modes import RULE as SLOW_MODE
+from tests.profiler.faults import FAULTS
 from tests.timing.timed import timed
 
 from .cases import (
@@ -24,9 +25,9 @@ from .cases import (
     FP32,
     Case,
     dma_copy,
-    few_products,
     nc_matmul,
     on_engines,
+    products,
     result,
     tensor_copy,
     tensor_scalar,
@@ -61,11 +62,12 @@ def test_a_mistake_is_told_and_its_remedy_is_not(case: Case, target: str) -> Non
 
 
 def test_every_rule_has_a_case() -> None:
-    assert {case.rule for case in CASES} == {rule.name for rule in RULES}
+    cases = {case.rule for case in CASES}
+    assert cases | {fault.rule for fault in FAULTS} == {rule.name for rule in RULES}
     # On every chip, unless the chip lacks what the rule is about.
     everywhere = {case.rule for case in CASES if len(case.targets) == 3}
     assert (
-        {rule.name for rule in RULES} - everywhere
+        cases - everywhere
         == {
             "engine imbalance",  # trn1: Vector and GpSimd take turns, and Scalar has no instruction of theirs
             "PSUM conflict",  # two cases: a conflict of banks, and trn1's port
@@ -180,7 +182,7 @@ def in_ns(text: str, unit: str) -> float:
 def test_products_after_idling_take_up_to_twice_their_time(count: int, target: str) -> None:
     """The page says about half of the rate (overview-summary-page.rst:131)."""
     specs = (((128, 128), "bfloat16"), ((128, 512), "bfloat16"))
-    run = timed(few_products(count), *specs, target=target)
+    run = timed(products(count, True), *specs, target=target)
     (told,) = RAMP_UP.find(Evidence(run.timeline))
     words = re.search(r"take ([\d.,]+) (\w+) at the full rate took ([\d.,]+) (\w+):", told.message)
     assert words is not None
