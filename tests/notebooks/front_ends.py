@@ -27,7 +27,7 @@ from tests.browser.lab import browser
 from tests.chromium import installed
 
 #: Bytes that one display may leave in a notebook.
-BYTES_MAX = 300_000
+BYTES_MAX = 500_000
 #: What a notebook that any viewer shows may hold; plotly's data is only read by front ends that have plotly.
 STATIC = {"text/plain", "text/html", "image/png", "image/svg+xml", "application/vnd.plotly.v1+json"}
 #: Mean difference of a pixel's colour, 0 to 255, up to which two pictures are the same one.

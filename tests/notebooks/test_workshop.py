@@ -19,7 +19,7 @@ from nki_lab.cli.notebook_file import clean
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "workshop").rglob("*.ipynb"))
-BYTES_MAX = 450_000
+BYTES_MAX = 500_000
 # Kinds of output that every viewer shows, GitHub's included.
 STATIC = {"text/plain", "text/html", "image/png", "image/svg+xml"}
 

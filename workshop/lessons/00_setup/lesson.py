@@ -46,7 +46,8 @@
 # ## Run one kernel
 #
 # A cell that starts with `%%nki` holds a kernel. `--run` calls it, and `--check` compares its result
-# with NumPy. If the two differ, the cell fails: a green cell means that the numbers are right.
+# with NumPy. If the two differ, the cell ends with an error; without one, the
+# numbers are right.
 
 # %% id="inputs"
 import numpy as np
@@ -82,6 +83,7 @@ def double(x):
 #
 # | | |
 # |---|---|
+# | **language** | NKI 0.7; a cell, file or kernel that begins with the comment `# nki: 0.6` is held to the rules of that version |
 # | **values** | computed tile by tile with the number types of the chip and rounded where it rounds |
 # | **rules** | sizes, types, memories and positions that the hardware refuses are errors at the line of your cell; so is a tile that does not fit in on-chip memory |
 # | **times** | modelled from public documents: good for comparing kernels and finding what bounds one, not for promises; every report says *modelled* |

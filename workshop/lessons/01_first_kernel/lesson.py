@@ -87,8 +87,8 @@ def add(a, b):
 
 # %% [markdown] id="one-report"
 # `matches` in the second line is the check: if a single element were wrong, the cell would fail. Below it
-# are views of the run, as tabs. (Where no kernel is running, as on GitHub, you see a picture of the last
-# one, the timeline.) The first is the **report**:
+# are views of the run, as tabs. (Where no kernel is running, as on GitHub, a picture stands in for
+# them.) The first is the **report**:
 #
 # * *total time* is the modelled time from the first to the last event;
 # * *bound by* says what would have to become faster for the kernel to become faster;
@@ -185,7 +185,8 @@ assert " waits #" in add_result.ir["insert_waits"]
 # ## View: the timeline
 #
 # When did what happen? Every engine and every DMA queue has its own lane, and they all work at the same
-# time. Drag to move, turn the wheel to zoom, click an event to see what it is.
+# time. Drag across a part to zoom into it, double-click to see everything again, and click an event to see
+# what it is.
 #
 # **Predict.** How long is the Vector engine busy, compared with the whole run?
 
@@ -249,7 +250,7 @@ check("01.1", scaled_sum)
 # **Predict.** What happens if the arrays have 129 rows, one more than there are partitions?
 #
 # `--expect NKI107` says that this cell must end with the error NKI107. The error is then printed, and
-# the cell is green *because* it came. Without the error the cell would fail.
+# the cell succeeds *because* it came. Without the error the cell would fail.
 
 # %% id="break-inputs"
 a_tall = rng.standard_normal((512, 512), dtype=np.float32)
@@ -291,7 +292,7 @@ def forgetful(a, b):
 # %% [markdown] id="break-store-after"
 # Nothing useful: on a device it would hold whatever was in that memory before. So this is an error, raised
 # before anything runs. If only *part* of `out` is stored, the rest is filled with NaN here, and the cell
-# says how many elements it is.
+# says how many elements that is.
 
 # %% [markdown] id="break-shape-text"
 # ## Break it: shapes that do not fit
@@ -312,8 +313,9 @@ def forgetful(a, b):
 #
 # **Specification.** `add_tiles(a, b)` returns `a + b` when the number of rows is a multiple of 128.
 #
-# A loop does for each tile of 128 rows what `add` did for one tile. The loop runs once, while the kernel
-# is compiled: the program for the chip contains the instructions of every iteration.
+# A loop does for each tile of 128 rows what `add` did for one tile. Python runs the loop while the
+# kernel is compiled, so the program for the chip contains the instructions of every iteration. (A loop that
+# the chip itself runs is in [31](31_dynamic_loops.ipynb).)
 #
 # **Predict.** 512 rows are four tiles. Will this take four times as long as one tile?
 
@@ -460,6 +462,6 @@ assert on_trn1.profile.total_ns > on_trn2.profile.total_ns > on_trn3.profile.tot
 # * A tile has at most 128 partitions; larger arrays are cut into tiles, and the last one may be smaller.
 # * Each partition computes only with its own data.
 # * Loads, computing and stores of different tiles overlap; one tile alone mostly waits.
-# * A cell with `--check` or `check(...)` is green only when the numbers are right.
+# * A cell with `--check` or `check(...)` ends without an error only when the numbers are right.
 #
 # `%nki_exercise` shows which exercises you have solved. Next: [04 Profiling](04_profiling.ipynb).

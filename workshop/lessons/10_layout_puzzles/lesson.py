@@ -60,8 +60,8 @@ print(small[where])
 # %% [markdown] id="two-partitions-spec"
 # ## 10.1 Two partitions
 #
-# An array of `rows` x `columns` elements is loaded into one tile, as it is. Which elements lie in the
-# partitions 2 and 3?
+# An array of `rows` x `columns` elements is loaded into one tile, as it is. Which elements lie in partitions
+# 2 and 3?
 #
 # Replace `...` by a slice, `np.s_[...]`. It is tried with two sizes.
 

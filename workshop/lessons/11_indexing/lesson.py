@@ -133,7 +133,7 @@ check("11.1", triple_tiles)
 # %% [markdown] id="needed-spec"
 # ## Your turn: 11.2 Only what is needed
 #
-# **Specification.** `odd_rows(x, first)` returns the rows 1, 3, 5, ... of `x`, without the columns before `first`. It
+# **Specification.** `odd_rows(x, first)` returns rows 1, 3, 5, ... of `x`, without the columns before `first`. It
 # reads from `x` only what it returns, with one transfer.
 #
 # The check looks at *which elements of `x` the kernel reads*. Loading all of `x` and choosing on the chip gives the
@@ -265,7 +265,7 @@ check("11.4", windows)
 #   b  b0 b1 b2
 # ```
 #
-# **Specification.** `interleaved(a, b)` returns [rows, 2 * columns]: the columns 0, 2, 4, ... are those of `a`, the
+# **Specification.** `interleaved(a, b)` returns [rows, 2 * columns]: columns 0, 2, 4, ... are those of `a`, the
 # others those of `b`. At most 128 rows, three transfers.
 #
 # Views can be *written*, too.

@@ -4,7 +4,7 @@
 # Ten kernels come with ten different complaints. For each one: read what it *should* do, run it, read the symptom,
 # **name the cause, then fix it**. The check asks for both. About 60 minutes; you can take the patients in any order.
 #
-# | what you see | what it tells |
+# | what you see | what it tells you |
 # |---|---|
 # | an error with a line | a rule is broken; the notes show the operands, the help says what to change |
 # | a finding (`uninitialized`, `hazard`) | the numbers may be wrong on a device, even if they look right here |
@@ -47,7 +47,7 @@ from nki_lab.exercises import check, hint
 rng = np.random.default_rng(seed=14)
 x = rng.standard_normal((128, 256), dtype=np.float32)
 hot = 100 * x
-long = rng.standard_normal((8, 32768), dtype=np.float32)
+long = rng.standard_normal((8, 65536), dtype=np.float32)
 
 
 def whole_numbers(rows, columns, largest=3):
@@ -345,7 +345,7 @@ def halved(x):
 
 
 # %% [markdown] id="room-ask"
-# The help names changes that make this call fit. The specification asks for more: any number of columns.
+# The help names three changes. Which of them works for any number of columns?
 
 
 # %% id="room-mend" exercise="14.8"

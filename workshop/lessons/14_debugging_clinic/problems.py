@@ -197,13 +197,13 @@ a factor. Name the cause, and mend it, for up to 256 columns.""",
         id="14.8",
         title="Too much at once",
         statement="""\
-`halved(x)` returns `x / 2`. For 32,768 columns its tiles do not fit. Name the cause, and mend it, so that it
+`halved(x)` returns `x / 2`. For 65,536 columns its tiles do not fit. Name the cause, and mend it, so that it
 works for any number of columns.""",
         signature="halved(x)",
         inputs=lambda draw, rows, columns: (draw(rows, columns),),
         reference=lambda x: x / 2,
         cases=(
-            {"rows": 8, "columns": 32768},
+            {"rows": 8, "columns": 65536},
             {"rows": 1, "columns": 1},
             {"rows": 4, "columns": 70_001},
         ),

@@ -227,7 +227,7 @@ def chain(x):
 # %% [markdown] id="place-text"
 # ## Your turn: 15.5 Whose place?
 #
-# It compiles: a tile needs its place from its first to its last use only. In whose place lies `fourth`?
+# It compiles: a tile needs its place from its first to its last use only. Whose place does `fourth` take?
 
 # %% id="place" exercise="15.5" check="15.5"
 # one of: "first", "second", "third", "own"

@@ -181,7 +181,7 @@ def exp_places(x, count):
 print(repr(nki_lab.vary(exp_places, long, count=[1, 2, 3, 4, 8])))
 
 # %% [markdown] id="stream-one-text"
-# The timelines say why. With one place each load waits until the exponential before it has read its input:
+# The timelines say why. With one place, each load waits until the previous exponential has read its input:
 
 # %% id="stream-one"
 # %nki --run "exp_places(long, 1)" --show timeline

@@ -52,7 +52,7 @@ def largest_in_python(x, tiles):
     nisa.register_load(dst=stop, src=held)
 
     most = nl.ndarray(out.shape, dtype=x.dtype, buffer=nl.sbuf)
-    nisa.memset(dst=most, value=-1e30)
+    nisa.memset(dst=most, value=-np.inf)
     for i in range(stop):
         tile = nl.ndarray(out.shape, dtype=x.dtype, buffer=nl.sbuf)
         nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])
@@ -106,7 +106,7 @@ def largest(x, tiles):
     stop = register_of(tiles)
 
     most = nl.ndarray((128, columns), dtype=x.dtype, buffer=nl.sbuf)
-    nisa.memset(dst=most, value=-1e30)
+    nisa.memset(dst=most, value=-np.inf)
 
     def body(i):
         tile = nl.ndarray((128, columns), dtype=x.dtype, buffer=nl.sbuf)
@@ -176,7 +176,7 @@ def largest_unrolled(x, n):
     out = nl.ndarray((128, columns), dtype=x.dtype, buffer=nl.shared_hbm)
     blocks = x.reshape((rows // 128, 128, columns))
     most = nl.ndarray((128, columns), dtype=x.dtype, buffer=nl.sbuf)
-    nisa.memset(dst=most, value=-1e30)
+    nisa.memset(dst=most, value=-np.inf)
 
     for i in range(n):
         tile = nl.ndarray((128, columns), dtype=x.dtype, buffer=nl.sbuf)
