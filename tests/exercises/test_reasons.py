@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nki_lab.api.install import aliases
-from nki_lab.choices import use_target
+from nki_lab.choices import inside, use_target
 from nki_lab.exercises.judge import Verdict, judge
 from nki_lab.exercises.problem import Limits, Task, Tiers
 from nki_lab.exercises.reasons import where
@@ -337,10 +337,11 @@ def test_limits_that_are_kept_are_shown_with_what_was_found():
 
 
 def test_a_clean_kernel_has_no_finding_of_any_kind():
-    reason = tried(task(lambda x: 2 * x, limits=Limits(clean=True)), doubled).reason
-    assert reason is not None
-    assert (reason.kind, "a lambda" in reason.message) == ("finding", True)
-    assert tried(task(lambda x: 2 * x), doubled).reason is None
+    with inside(nki="0.6"):  # whose parser refuses a lambda
+        reason = tried(task(lambda x: 2 * x, limits=Limits(clean=True)), doubled).reason
+        assert reason is not None
+        assert (reason.kind, "a lambda" in reason.message) == ("finding", True)
+        assert tried(task(lambda x: 2 * x), doubled).reason is None
 
 
 def test_time_has_two_tiers():
