@@ -98,7 +98,7 @@ check("14.1", shifted, cause=...)
 
 
 # %% id="sums"
-# %%nki --run "row_sums(x)" --check "x.sum(axis=1, keepdims=True, dtype=np.float64)" --expect NKI601
+# %%nki --run "row_sums(x)" --check "x.sum(axis=1, keepdims=True, dtype=np.float64)" --show none --expect NKI601
 @nki.jit
 def row_sums(x):
     rows, columns = x.shape
@@ -177,7 +177,7 @@ check("14.3", product, cause=...)
 
 
 # %% id="products"
-# %%nki --run "products(a, b)" --check "a.T @ b" --rtol 1e-4 --expect NKI601
+# %%nki --run "products(a, b)" --check "a.T @ b" --rtol 1e-4 --show none --expect NKI601
 @nki.jit
 def products(a, b):
     k, m = a.shape
@@ -219,7 +219,7 @@ check("14.4", products, cause=...)
 
 
 # %% id="digits"
-# %%nki --run "mean_square(wide)" --check "(wide.astype(np.float64) ** 2).mean(axis=1, keepdims=True)" --expect NKI601
+# %%nki --run "mean_square(wide)" --check "(wide.astype(np.float64) ** 2).mean(axis=1, keepdims=True)" --show none --expect NKI601
 @nki.jit
 def mean_square(x):
     rows, columns = x.shape
@@ -262,7 +262,7 @@ def right_softmax(x):
 
 
 # %% id="nan"
-# %%nki --run "softmax(hot)" --check "right_softmax(hot)" --rtol 1e-4 --expect NKI601
+# %%nki --run "softmax(hot)" --check "right_softmax(hot)" --rtol 1e-4 --show none --expect NKI601
 @nki.jit
 def softmax(x):
     rows = x.shape[0]
@@ -363,7 +363,7 @@ check("14.8", halved, cause=...)
 
 
 # %% id="square"
-# %%nki --run "matmul(p, q)" --check "p @ q" --rtol 1e-4 --expect NKI601
+# %%nki --run "matmul(p, q)" --check "p @ q" --rtol 1e-4 --show none --expect NKI601
 @nki.jit
 def matmul(a, b):
     m, k = a.shape
@@ -409,7 +409,7 @@ def swapped_halves(x):
 
 
 # %% id="cores"
-# %%nki --lnc 2 --run "swapped(x)" --check "swapped_halves(x)" --expect NKI601
+# %%nki --lnc 2 --run "swapped(x)" --check "swapped_halves(x)" --show none --expect NKI601
 @nki.jit
 def swapped(x):
     rows, columns = x.shape
