@@ -131,3 +131,71 @@ def test_a_name_given_twice_is_told_whatever_makes_the_tensors(made: str, tmp_pa
     text = module_of(f"for k in range(2):\n    nl.{made}((128, 4), dtype=nl.float32, name='mine')")
     (finding,) = [f for f in findings_of(text, tmp_path) if f.kind == "portability"]
     assert finding.message.startswith("two tensors with name='mine'")
+
+
+# -- 0.7: all of Python ----------------------------------------------------------------------------------------------
+
+
+@rows(PORTABILITY)
+def test_what_only_the_parser_refuses_is_plain_in_0_7(
+    row: Construct, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("NKI_LAB_NKI", "0.7")
+    text = module_of(row.example)
+    told_of_row = [f for f in findings_of(text, tmp_path) if row.instead in f.help]
+    assert told_of_row == [] or row is CONSTRUCTS["truth of a tensor"]
+    monkeypatch.setenv("NKI_COMPILER_FRONTEND", "custom")
+    assert any(row.instead in f.help for f in findings_of(text, tmp_path))
+
+
+PLAIN = """
+import functools
+from dataclasses import dataclass
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+
+class Base:
+    factor = 2.0
+
+    def scaled(self, tile):
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=self.factor)
+
+
+@dataclass
+class Scale(Base):
+    factor: float = 3.0
+
+
+def parts(count, *, width=1):
+    for k in range(count):
+        yield k, slice(k * width, (k + 1) * width)
+
+
+@nki.jit
+def kernel(x):
+    t = nl.load(x)
+    steps = {k: where for k, where in parts(x.shape[1])}
+    first, *rest = sorted(steps)
+    shift = functools.partial(nisa.tensor_scalar, op0=nl.add)
+    try:
+        for k in (first, *rest):
+            shift(dst=t[:, steps[k]], data=t[:, steps[k]], operand0=float(k))
+    except KeyError as error:
+        raise ValueError(f"{error!s:>3}") from None
+    Scale().scaled(t)
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, t)
+    return out
+"""
+
+
+def test_generators_inheritance_closures_and_dataclasses_are_plain_in_0_7(tmp_path, monkeypatch):
+    assert findings_of(PLAIN, tmp_path) != []
+    monkeypatch.setenv("NKI_LAB_NKI", "0.7")
+    with aliases():
+        result = run(kernel_of(PLAIN, tmp_path), X, strict=True)
+    np.testing.assert_array_equal(result.value, (X + np.arange(4, dtype=np.float32)) * 3)
+    assert not result.findings
