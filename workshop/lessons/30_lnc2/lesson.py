@@ -172,7 +172,7 @@ for first in (4, 5, 6, 7):
 
 
 # %% id="race"
-# %%nki --lnc 2 --run "fractions(w)" --check "w / w.sum(axis=1, keepdims=True)" --expect NKI601
+# %%nki --lnc 2 --run "fractions(w)" --check "w / w.sum(axis=1, keepdims=True)" --show none --expect NKI601
 @nki.jit
 def fractions(w):
     rows, columns = w.shape
@@ -404,7 +404,7 @@ assert times["no exchange"] < times["sendrecv"] < times["barrier"]
 
 
 # %% id="rounds"
-# %%nki --lnc 2 --run "two_sums(w, 2 * w)" --check "np.stack([w.sum(axis=1), 2 * w.sum(axis=1)], axis=1)" --expect NKI601
+# %%nki --lnc 2 --run "two_sums(w, 2 * w)" --check "np.stack([w.sum(axis=1), 2 * w.sum(axis=1)], axis=1)" --show none --expect NKI601
 @nki.jit
 def two_sums(x, y):
     rows, columns = x.shape
