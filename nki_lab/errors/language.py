@@ -455,9 +455,9 @@ class LoopTensor(LoopControl):
 
     code = "NKI122"
     page = """
-        A tensor made in the body of a device loop ends with it: the body is one piece of the program that the
-        device runs again and again, and so is the place of the tensor (nki/migration/index.rst, NKI 0.6.0).
-        Make what lives on before the loop, and let the body write into it.
+        A tensor made in the body of a device loop ends with it: the body is one piece of the program that
+        the device runs again and again, and so is the place of the tensor (nki/migration/index.rst, NKI
+        0.6.0). Make what lives on before the loop, and let the body write into it.
         """
     wrong = """
         tiles = []
@@ -484,9 +484,9 @@ class LoopOrder(LoopControl):
 
     code = "NKI123"
     page = """
-        A block of nl.no_reorder keeps the order of instructions; a loop that the device runs cannot be one of
-        them (nki/migration/index.rst, NKI 0.6.0). Put the block into the body of the loop. Loops over range()
-        are unrolled and may stand in the block.
+        A block of nl.no_reorder keeps the order of instructions; a loop that the device runs cannot be one
+        of them (nki/migration/index.rst, NKI 0.6.0). Put the block into the body of the loop. Loops over
+        range() are unrolled and may stand in the block.
         """
     wrong = """
         def body(k):
@@ -509,9 +509,9 @@ class LoopState(LoopControl):
 
     code = "NKI124"
     page = """
-        The body of a device loop is traced once. A counter that it increases, or a list that it changes, has
-        its first value in every pass that the device makes. State that crosses passes lives in SBUF or HBM
-        (nki/migration/index.rst, NKI 0.6.0). In kernels for NKI 0.6 and before it is a finding.
+        The body of a device loop is traced once. A counter that it increases, or a list that it changes,
+        has its first value in every pass that the device makes. State that crosses passes lives in SBUF or
+        HBM (nki/migration/index.rst, NKI 0.6.0). In kernels for NKI 0.6 and before it is a finding.
         """
     wrong = """
         scale = [1.0]
@@ -558,8 +558,8 @@ class LoopsDiffer(CoresDiffer):
 
     code = "NKI126"
     page = """
-        Both cores of a logical core run the same device loops, with the same number of passes: other numbers
-        may lock the chip or give wrong results, and NKI's compiler does not notice
+        Both cores of a logical core run the same device loops, with the same number of passes: other
+        numbers may lock the chip or give wrong results, and NKI's compiler does not notice
         (release-notes/components/nki.rst, known issues). What the cores do in the body may differ.
         """
     wrong = """
@@ -585,9 +585,10 @@ class LncMismatch(KernelArgument):
 
     code = "NKI127"
     page = """
-        The number of physical cores in a logical core (LNC) must be one for a kernel and the compiler, which
-        calls a mismatch NCC_EVRF066 since NKI 0.7. NEURON_LOGICAL_NC_CONFIG sets it for both, and a kernel that
-        is called without brackets takes it from there; kernel[1](...) and kernel[2](...) must agree with it.
+        The number of physical cores in a logical core (LNC) must be one for a kernel and the compiler,
+        which calls a mismatch NCC_EVRF066 since NKI 0.7. NEURON_LOGICAL_NC_CONFIG sets it for both, and a
+        kernel that is called without brackets takes it from there; kernel[1](...) and kernel[2](...) must
+        agree with it.
         """
     wrong = """
         import os
