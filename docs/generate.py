@@ -15,6 +15,7 @@ from docs.lesson_page import lesson_page
 from docs.profile_page import profile_page
 from docs.room_page import room_page
 from docs.use_pages import (
+    chart_page,
     command_page,
     error_page,
     glossary_page,
@@ -42,6 +43,7 @@ def pages() -> dict[str, str]:
         "magics.md": magic_page(),
         "commands.md": command_page(),
         "views.md": view_page(),
+        "charts.md": chart_page(),
         "targets.md": target_page(),
         "versions.md": version_page(),
         "words.md": glossary_page(),

@@ -9,8 +9,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import typer
+from ml_dtypes import bfloat16
 
+from benchmarks.kernels import matmul
 from docs.markdown import escaped, fence, page, prose, table
 from nki_lab.choices import TARGET, from_environment
 from nki_lab.cli.main import app
@@ -18,10 +21,14 @@ from nki_lab.errors import NkiError, error_classes
 from nki_lab.explain.glossary import TERMS
 from nki_lab.explain.pages import explain, setting, shown
 from nki_lab.magics.extension import MAGICS
+from nki_lab.runtime import run
 from nki_lab.session.questions import all_options
 from nki_lab.targets import ALL_TARGETS, get_target
 from nki_lab.versions import ACCEPTED, DEPRECATED, ERROR, FORMS, NEWEST, PORTABILITY, VERSIONS
+from nki_lab.views.charts.model import CHARTS
 from nki_lab.views.registry import views
+from nki_lab.widgets.picture import SHOWN_WIDTH
+from nki_lab.widgets.static_page import picture_html
 
 # What each wrong example is answered with; tests run the examples and compare.
 _MESSAGES = Path(__file__).parents[1] / "tests" / "errors"
@@ -199,6 +206,23 @@ def view_page() -> str:
         for name, view in views().items()
     ]
     return page("Views", table(("tab", "alone", "what it shows"), rows))
+
+
+def chart_page() -> str:
+    """Return the page with every chart of a run, each drawn for one kernel."""
+    rng = np.random.default_rng(0)
+    lhs, rhs = (rng.standard_normal((512, n)).astype(bfloat16) for n in (256, 1024))
+    result = run(matmul, lhs, rhs, target="trn2")
+    parts = [
+        "The tab Charts shows them below each other, `--show charts` shows them alone, and `result.chart(name)` gives"
+        " one of them. These are of a product of 256 x 512 by 512 x 1,024 elements in bfloat16.\n"
+    ]
+    for name, chart in CHARTS.items():
+        words = (inspect.getdoc(chart) or "").partition("\n")[0]
+        picture = picture_html(words, chart(result).to_svg().encode(), "svg+xml", SHOWN_WIDTH)
+        parts.append(f"## {name.replace('_', ' ').capitalize()}\n\n{escaped(words)}\n\n{picture}\n")
+        parts.append(fence(f'result.chart("{name}")', "python"))
+    return page("Charts", *parts)
 
 
 def readme_page(readme: str, titles: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nki_lab.runtime import run
-from nki_lab.views.charts.model import roofline, transfer_rates, transfer_sizes, utilisation
+from nki_lab.views.charts.model import CHARTS, roofline, transfer_rates, transfer_sizes, utilisation
 from nki_lab.views.run import ViewData
 from nki_lab.widgets.picture import LETTER
 from tests.profiler import example
@@ -54,6 +54,18 @@ def test_a_chart_is_small_and_has_a_picture() -> None:
     for bar, share in zip(bars, shares, strict=True):
         assert float(bar.get("width")) == pytest.approx(share / max(shares) * longest, abs=0.1)
     assert len(json.dumps(bundle)) < 20_000
+
+
+def test_a_narrow_picture_cuts_no_text(products) -> None:
+    for chart in (*(make(products[0]) for make in CHARTS.values()),):
+        drawing = ElementTree.fromstring(chart.to_svg(width=720))
+        texts = [
+            (text, float(text.get("x"))) for text in drawing.iter() if text.text and text.get("x")
+        ]
+        assert len(texts) > 3 and not [text.text for text, _ in texts if text.text.endswith("..")]
+        assert drawing.get("viewBox").split()[2] == "720"
+        ends = [x + LETTER * len(t.text) * (t.get("text-anchor") != "end") for t, x in texts]
+        assert max(ends) <= 720 + LETTER
 
 
 def test_a_name_with_markup_stays_text() -> None:

@@ -24,8 +24,6 @@ from nki_lab.widgets.theme import ENGINE_COLOURS, INK, PAPER, RULE, Colour
 PLOTLY = "application/vnd.plotly.v1+json"
 # Characters of a chart's text that stand for its picture.
 _WORDS_LENGTH = 400
-#: Letters in a line of a picture.
-ROOM = (WIDTH - 2 * MARGIN) // LETTER
 #: Of an axis of a plotly figure.
 GRID = RULE.light
 
@@ -52,9 +50,9 @@ class ChartForms(ABC):
     def draw(self, picture: Paper, top: float) -> None:
         """Draw the chart from `top` down."""
 
-    def to_svg(self, theme: str = "light") -> str:
-        """Return the chart as an SVG image in a theme, "light" or "dark"."""
-        picture = VectorPicture(WIDTH, self.height, theme)
+    def to_svg(self, theme: str = "light", width: int = WIDTH) -> str:
+        """Return the chart as an SVG image in a theme, "light" or "dark", as many units wide."""
+        picture = VectorPicture(width, self.height, theme)
         self.draw(picture, 0)
         return named(picture.done(), self.title).decode()
 
@@ -94,7 +92,14 @@ def colour_of(engine: str) -> Colour:
     return ENGINE_COLOURS.get(engine, INK)
 
 
+def letters_across(picture: Paper) -> int:
+    """Return how many letters a line of a picture has room for."""
+    return (picture.width - 2 * MARGIN) // LETTER
+
+
 def draw_title(picture: Paper, top: float, title: str) -> float:
-    """Write the title of a chart; returns where its drawing begins."""
-    picture.text(MARGIN, top + MARGIN, cut(title, ROOM))
+    """Write the title of a chart, without its brackets where it is long; returns where its drawing begins."""
+    room = letters_across(picture)
+    shown = title if len(title) <= room else cut(title.partition(" (")[0], room)
+    picture.text(MARGIN, top + MARGIN, shown)
     return top + 2 * MARGIN + TEXT_HEIGHT

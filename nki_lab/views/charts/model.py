@@ -34,7 +34,7 @@ from nki_lab.views.charts.scatter import ChartLine, Points, ScatterChart
 from nki_lab.views.head import MARGIN
 from nki_lab.views.report.model import engine_rows, size_text
 from nki_lab.views.run import ViewData
-from nki_lab.widgets.picture import LETTER, TEXT_HEIGHT, WIDTH, Paper
+from nki_lab.widgets.picture import LETTER, TEXT_HEIGHT, Paper
 from nki_lab.widgets.theme import ENGINE_LABELS, INK
 
 _BAR_LETTERS = 40
@@ -92,7 +92,7 @@ class Chart(ChartForms):
         """Draw the chart from `top` down."""
         y = draw_title(picture, top, self.title)
         left = MARGIN + LETTER * (1 + max(map(len, self.labels), default=0))
-        room = WIDTH - left - MARGIN - LETTER * (1 + max(map(len, self.notes), default=0))
+        room = picture.width - left - MARGIN - LETTER * (1 + max(map(len, self.notes), default=0))
         longest = max(self.values, default=0) or 1
         for k, label in enumerate(self.labels):
             picture.text(left - LETTER, y + k * _ROW, label, end=True)

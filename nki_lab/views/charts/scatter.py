@@ -11,14 +11,14 @@ from typing import Any
 
 from nki_lab.views.charts.forms import (
     GRID,
-    ROOM,
     ChartForms,
     colour_of,
     draw_title,
+    letters_across,
     plotly_layout,
 )
 from nki_lab.views.head import MARGIN
-from nki_lab.widgets.picture import LETTER, TEXT_HEIGHT, WIDTH, Paper, cut
+from nki_lab.widgets.picture import LETTER, TEXT_HEIGHT, Paper, cut
 from nki_lab.widgets.theme import FAINT, RULE
 
 _HEIGHT = 480
@@ -131,7 +131,7 @@ class ScatterChart(ChartForms):
     def draw(self, picture: Paper, top: float) -> None:
         """Draw the chart from `top` down: what lies where, and below it which colour is what."""
         first = draw_title(picture, top, self.title) + _LINE + MARGIN
-        right, last = WIDTH - _RIGHT, top + _HEIGHT - _BOTTOM
+        right, last = picture.width - _RIGHT, top + _HEIGHT - _BOTTOM
         (x0, x1), (y0, y1) = self._decades
 
         def place(x: float, y: float) -> tuple[float, float]:
@@ -144,7 +144,7 @@ class ScatterChart(ChartForms):
             x, _ = place(10.0**power, 10.0**y0)
             picture.fill(x, first, 1, last - first, RULE)
             name = _power(power)
-            end = min(x + LETTER * len(name) / 2, WIDTH - LETTER)
+            end = min(x + LETTER * len(name) / 2, picture.width - LETTER)
             picture.text(end, last + 6, name, FAINT, end=True)
         for power in range(y0, y1 + 1):
             _, y = place(10.0**x0, 10.0**power)
@@ -159,15 +159,17 @@ class ScatterChart(ChartForms):
             for (x, y), size in zip(places, points.sizes, strict=True):
                 picture.dot(x, y, size, colour)
         y = top + _HEIGHT
+        room = letters_across(picture) - 3
         for line in self.lines:
             picture.fill(MARGIN, y + TEXT_HEIGHT / 2, 2 * LETTER, 2, colour_of(line.engine))
-            picture.text(MARGIN + 3 * LETTER, y, cut(line.name, ROOM - 3))
+            picture.text(MARGIN + 3 * LETTER, y, cut(line.name, room))
             y += _LINE
         for points in self.points:
             picture.dot(MARGIN + LETTER, y + TEXT_HEIGHT / 2, LETTER, colour_of(points.engine))
-            picture.text(
-                MARGIN + 3 * LETTER, y, cut("; ".join(points.texts[:1]) or points.name, ROOM - 3)
-            )
+            # The title says what its brackets would: modelled or measured.
+            name = points.texts[0].partition(" (")[0] if points.texts else points.name
+            short = name if len(name) <= room else name.partition(": ")[2] or name
+            picture.text(MARGIN + 3 * LETTER, y, cut(short, room))
             y += _LINE
 
     def __repr__(self) -> str:

@@ -5,10 +5,10 @@ import { fill, make } from "../../widgets/static/elements.js";
 export async function mount(panel, context) {
   const { meta } = await context.source.get("charts");
   const refresh = () => fill(panel, ...meta.flatMap((chart) => {
-    const svg = chart[context.theme.dark ? "dark" : "light"];
-    if (!svg) return [make("p", { class: "nki-faint" }, chart.text)];
-    const picture = make("img", { alt: "", src: `data:image/svg+xml,${encodeURIComponent(svg)}`, style: { width: "100%", maxWidth: "800px" } });
-    return [picture, make("details", {}, make("summary", {}, chart.text.split("\n")[0]), make("pre", {}, chart.text))];
+    if (!chart.drawn) return [make("p", { class: "nki-faint" }, chart.text)];
+    const pictures = chart.drawn[context.theme.dark ? "dark" : "light"].map((svg, narrow) => make("img", {
+      alt: "", src: `data:image/svg+xml,${encodeURIComponent(svg)}`, class: narrow ? "nki-chart nki-narrow" : "nki-chart" }));
+    return [pictures, make("details", {}, make("summary", {}, chart.text.split("\n")[0]), make("pre", {}, chart.text))];
   }));
   refresh();
   return { refresh, close() {} };

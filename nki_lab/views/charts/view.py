@@ -9,8 +9,11 @@ from nki_lab.views.page import ROOM, Page
 from nki_lab.views.registry import Needs, View
 from nki_lab.views.run import ViewData
 from nki_lab.widgets.packing import pack
-from nki_lab.widgets.picture import THEMES, Picture, VectorPicture, wrapped
+from nki_lab.widgets.picture import THEMES, WIDTH, Picture, VectorPicture, wrapped
 from nki_lab.widgets.theme import FAINT
+
+#: Units that charts are wide, in a wide and in a narrow output: letters are as large in both.
+_WIDTHS = (WIDTH, 3 * WIDTH // 5)
 
 
 def charts_text(data: ViewData, limit: int | None) -> list[str]:
@@ -26,7 +29,8 @@ def charts_parts(data: ViewData) -> bytes:
         [
             {
                 "text": str(chart),
-                **{t: chart.to_svg(t) if isinstance(chart, ChartForms) else "" for t in THEMES},
+                "drawn": isinstance(chart, ChartForms)
+                and {t: [chart.to_svg(t, width) for width in _WIDTHS] for t in THEMES},
             }
             for chart in charts
         ]
