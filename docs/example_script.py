@@ -88,6 +88,13 @@ class _Script:
             if name == definition.gives or self._is_default(value, parameter):
                 continue
             arguments.append(f"{name}={self._argument(name, value)}")
+        stem, _, part = definition.name.rpartition("_")
+        if part in ("prepare", "trigger"):  # two calls that belong together
+            text = f"prepared = ncc.{stem}_prepare({', '.join(arguments)})"
+            lines = textwrap.wrap(
+                text, _WIDTH - 4, subsequent_indent="    ", break_on_hyphens=False
+            )
+            return [*lines, f"ncc.{stem}_trigger(prepared)"]
         if definition.module in _MODULES:
             text = f"{_MODULES[definition.module]}.{definition.name}({', '.join(arguments)})"
         else:  # an operator of scalars

@@ -40,7 +40,7 @@ BUDGETS = {
     "exercises": 2_070,
     "explain": 930,
     "ir": 8_900,
-    "isa": 10_900,
+    "isa": 11_000,
     "language": 2_350,
     "magics": 2_800,
     "profiler": 6_600,

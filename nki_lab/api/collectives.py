@@ -6,6 +6,7 @@ from typing import Any
 
 from nki_lab.errors import UnknownName, close_matches
 from nki_lab.isa import instructions_of
+from nki_lab.isa.collectives_variable import SPLIT
 from nki_lab.language.nkiobject import NKIObject
 
 
@@ -18,7 +19,7 @@ class ReplicaGroup(NKIObject):
     replica_groups: Any
 
 
-_FUNCTIONS = instructions_of("nki.collectives")
+_FUNCTIONS = instructions_of("nki.collectives") | SPLIT
 globals().update(_FUNCTIONS)
 
 __all__ = ["ReplicaGroup", *_FUNCTIONS]

@@ -45,5 +45,6 @@ FEATURES: dict[str, str] = {
     # Two cores
     "lnc2": "two physical cores as one logical core: sendrecv, core_barrier, all_gather_v",
     # Several ranks
+    "split_collectives": "all_to_all_v and all_gather_v in two parts: chips without a NeuronSwitch",
     "neuron_switch": "chips connected by switches: all_to_all_v between the ranks of a node",
 }

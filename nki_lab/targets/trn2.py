@@ -11,6 +11,7 @@ from nki_lab.targets.facts import (
     DOCUMENTED,
     EXPLORER_SCHEMA,
     EXPLORER_SUMMARY,
+    GENERATED,
     ISA,
     PRINTED,
     SHARED_API,
@@ -221,6 +222,9 @@ TRN2 = build_target(
         "parallel_vector_scalar": Fact(True, "", f"{TRN2_ARCH}:271", DOCUMENTED),
         "hwdge": Fact(True, "", f"{DGE}:176", DOCUMENTED),
         "dma_indirect": Fact(True, "", f"{DGE}:102", DOCUMENTED),
+        "split_collectives": Fact(
+            True, "", f"{GENERATED}/nki.collectives.all_to_all_v_prepare.html", DOCUMENTED
+        ),
         "lnc2": Fact(True, "", f"{ISA}:2618", DOCUMENTED),
     },
 )

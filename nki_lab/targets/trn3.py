@@ -121,7 +121,8 @@ TRN3 = build_target(
             4700.0, "B/ns", f"{TRN3_ARCH}:16", DOCUMENTED, f"4.9 TB/s in {_CHIP}"
         ),
     },
-    features=dict(TRN2.feature_sources)
+    # A NeuronSwitch takes no collectives in two parts (nki/api/generated/nki.collectives.all_to_all_v_prepare.html).
+    features={n: f for n, f in TRN2.feature_sources.items() if n != "split_collectives"}
     | {
         "matmul_mx": Fact(True, "", f"{ISA}:719", DOCUMENTED),
         "matmul_float8_e4m3fn": Fact(True, "", f"{ISA}:578", DOCUMENTED),

@@ -161,7 +161,7 @@ def _variable(w: Writer, name: str, kind: str) -> None:
     """Exchange as many elements as a table says."""
     pick, rng, n = w.pick, w.numbers, w.program.ranks
     group = Name(f"ncc.ReplicaGroup({[list(range(n))]})", ReplicaGroup([list(range(n))]))
-    displaced = name == "all_to_all_v" and pick.random() < 0.4
+    displaced = name == "all_to_all_v" and w.program.target == "trn3" and pick.random() < 0.4
     slot = pick.choice((4, 9))
     counts = rng.integers(0, slot + 1, (n, n))
     table = np.zeros((n, 4 if displaced else 3, n), np.uint32)
@@ -188,9 +188,11 @@ def _variable(w: Writer, name: str, kind: str) -> None:
     ]
     _only_core_0(w, fills)
     flag = True if pick.random() < 0.3 else ...
+    parted = w.program.target == "trn2" and pick.random() < 0.6
     w.call(
-        name,
+        f"{name}_prepare" if parted else name,
         namespace="ncc",
+        into="prepared = " if parted else "",
         srcs=[src],
         dsts=[dst],
         replica_group=group,
@@ -198,6 +200,8 @@ def _variable(w: Writer, name: str, kind: str) -> None:
         recv_counts_known=flag,
         has_rdispls=True if displaced else ...,
     )
+    if parted:
+        w.call(f"{name}_trigger", namespace="ncc", prepare_instr=Name("prepared", None))
 
 
 def _only_core_0(w: Writer, fills: list[tuple[Handle, Handle]]) -> None:
@@ -229,7 +233,7 @@ def ranks_program(seed: int, only: str | None = None) -> Program:
     ranks = {None: pick.choice((2, 3, 4)), "all_gather_v": 4, "all_to_all_v": 8}[variable]
     both = variable is not None or (only is None and pick.random() < 0.2)
     target = (
-        "trn3"
+        pick.choice(("trn2", "trn3"))
         if variable == "all_to_all_v"
         else pick.choice(("trn2", "trn3") if both else ("trn1", "trn2", "trn3"))
     )

@@ -347,3 +347,19 @@ def argument(array: Array, dtype: DType) -> Tensor:
     t = new(array.shape, dtype, "shared_hbm")
     t.memory.fill(array)
     return t
+
+
+def all_gather_v_prepare(**arguments: Any) -> dict[str, Any]:
+    return arguments
+
+
+def all_gather_v_trigger(prepare_instr, name=None) -> None:
+    all_gather_v(**prepare_instr)
+
+
+def all_to_all_v_prepare(**arguments: Any) -> dict[str, Any]:
+    return arguments
+
+
+def all_to_all_v_trigger(prepare_instr, name=None) -> None:
+    all_to_all_v(**prepare_instr)

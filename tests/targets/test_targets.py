@@ -106,7 +106,9 @@ def test_start_partitions_cover_every_size(target: Target) -> None:
 
 
 def test_features_only_grow_with_the_generation() -> None:
-    assert TRN1.features < TRN2.features < TRN3.features <= set(FEATURES)
+    # A chip with a NeuronSwitch does not take collectives in two parts.
+    assert TRN1.features < TRN2.features - {"split_collectives"} < TRN3.features
+    assert TRN2.features | TRN3.features <= set(FEATURES)
 
 
 def test_unknown_feature_is_a_mistake_of_ours() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from types import CodeType, FrameType
 from typing import Any, Protocol
@@ -19,7 +19,6 @@ from nki_lab.errors import (
     LoopName,
     LoopOrder,
     NkiError,
-    NotAllowed,
     OutsideKernel,
     OverCapacity,
     RegisterValue,
@@ -27,6 +26,7 @@ from nki_lab.errors import (
 )
 from nki_lab.ir.building.device_loops import loops_for_ever, while_test
 from nki_lab.ir.building.findings import Findings
+from nki_lab.ir.building.kept_order import KeptOrder
 from nki_lab.ir.building.loop_state import LoopState
 from nki_lab.ir.building.retarget import retarget
 from nki_lab.ir.definition.author_text import variable_of
@@ -117,6 +117,7 @@ class Builder(Findings):
         strict: findings become errors.
         watch: runs what is traced, at once; None where nothing does.
         met: the author's functions that were called -> their global names, and where they were called first.
+        prepared: the first part of a collective whose second part is to come, and the loop it stands in.
         configuration: what the kernel's decorator asks of the compiler, for kernels that it calls.
         identities: the identity matrices of shared HBM, by size and dtype.
     """
@@ -136,6 +137,8 @@ class Builder(Findings):
         super().__init__(version, allow)
         self.target = target
         self.configuration: Any = None
+        self.prepared: Any = None
+        self.prepared_in = 0
         self.watch = watch
         self.root = root
         self.program = program
@@ -597,11 +600,12 @@ class Builder(Findings):
 
     def check_closed(self) -> None:
         """Refuse a trace that ended inside a device loop, or that requested an order outside any block."""
-        for block in self.kept_order.not_entered:
-            raise NotAllowed(
-                "nl.no_reorder() has no effect without `with`",
-                stack=block.stack,
-                help="write `with nl.no_reorder():` and put the instructions into its block",
+        self.kept_order.check_entered()
+        if self.prepared is not None:
+            raise InstructionError(
+                f"{self.prepared.definition.name} is never triggered",
+                stack=self.prepared.stack,
+                help="call the trigger with what it returned",
             )
         if self._outer:
             raise LoopControl(
@@ -649,50 +653,3 @@ def _author_frame(frame: Any) -> FrameType | None:
     while frame is not None and is_binding(frame.f_code):
         frame = frame.f_back
     return None if frame is None or is_internal(frame.f_code) else frame
-
-
-class KeptOrder:
-    """The `nl.no_reorder` blocks of a trace: in a block, each instruction waits for the one before it.
-
-    A block in a block is part of it. What only looks (`Definition.observes`) comes after what was before it, and
-    nothing waits for it.
-    """
-
-    def __init__(self) -> None:
-        self.blocks = 0  # how many are open
-        self.not_entered: list[_Block] = []
-        self._last: Instruction | None = None
-
-    def block(self, stack: Stack) -> AbstractContextManager[None]:
-        """Return a context manager that keeps the order of what is emitted in its `with` block."""
-        block = _Block(self, stack)
-        self.not_entered.append(block)
-        return block
-
-    def end(self) -> None:
-        """Forget the block that ends, if it is the outermost."""
-        self.blocks -= 1
-        if not self.blocks:
-            self._last = None
-
-    def note(self, i: Instruction) -> None:
-        """Let an instruction wait for the one before it in its block."""
-        if self._last is not None:
-            i.after += (self._last,)
-        if not i.definition.observes:
-            self._last = i
-
-
-class _Block(AbstractContextManager[None]):
-    """A block of a trace, made at a place in the author's text."""
-
-    def __init__(self, order: KeptOrder, stack: Stack) -> None:
-        self.order, self.stack = order, stack
-
-    def __enter__(self) -> None:
-        if self in self.order.not_entered:
-            self.order.not_entered.remove(self)
-        self.order.blocks += 1
-
-    def __exit__(self, *error: object) -> None:
-        self.order.end()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nki_lab.api.collectives import ReplicaGroup
+from nki_lab.isa.collectives_variable import SPLIT
 from nki_lab.targets.spaces import SHARED_HBM
 from tests.isa.case import Case, empty, isa, sample, tile
 from tests.isa.cases.collectives import OLD, hbm
@@ -22,7 +23,7 @@ def tables(ranks, rows, *filled):
 
 
 def variable(instruction, name, data, room, table, expected=None, received=None, *, group, given=None, on_chip=False,
-             **facts):  # fmt: skip
+             part="", **facts):  # fmt: skip
     """Make a case of one call; `expected` are the contents of `dsts`, `received` row 2 of the tables afterwards."""
     if on_chip:
         table = table[:, None]
@@ -34,11 +35,16 @@ def variable(instruction, name, data, room, table, expected=None, received=None,
         group = ReplicaGroup(group)
 
     def run(t):
-        getattr(isa, instruction)(
-            srcs=[getattr(t, f"src{k}") for k in range(len(data))],
-            dsts=[getattr(t, f"dst{k}") for k in range(len(room))],
-            replica_group=group, metadata_tensor=t.table, **(given or {}),
-        )  # fmt: skip
+        arguments = {
+            "srcs": [getattr(t, f"src{k}") for k in range(len(data))],
+            "dsts": [getattr(t, f"dst{k}") for k in range(len(room))],
+            "replica_group": group, "metadata_tensor": t.table, **(given or {}),
+        }  # fmt: skip
+        if not part or (part == "_trigger" and "breaks" in facts):
+            getattr(isa, instruction + part)(**arguments)
+            return
+        prepared = SPLIT[f"{instruction}_prepare"](**arguments)
+        SPLIT[f"{instruction}_trigger"](prepared)
 
     results = {}
     if expected is not None:
@@ -47,7 +53,7 @@ def variable(instruction, name, data, room, table, expected=None, received=None,
             after[..., 2, :] = received if not on_chip else np.asarray(received)[:, None]
         results = {"dst0": expected, "table": after}
     return Case(
-        instruction,
+        instruction + part,
         name,
         tiles,
         run,
@@ -124,16 +130,18 @@ def all_gather_v_cases():
     yield part_of_a_tensor("all_gather_v", CHIP, X4, roomy(4, 4, 8), gather_table())
 
 
-def part_of_a_tensor(instruction, group, data, room, table):
+def part_of_a_tensor(instruction, group, data, room, table, part=""):
     """Make a case of a table that is not contiguous."""
     wide = np.concatenate([table, table], axis=-1)
 
     def run(t):
-        getattr(isa, instruction)([t.src], [t.dst], ReplicaGroup(group), t.table[:, : len(table)])
+        call = getattr(isa, instruction + part)
+        call([t.src], [t.dst], ReplicaGroup(group), t.table[:, : len(table)])
 
     tiles = {"src": hbm(data), "dst": room, "table": hbm(wide)}
     targets = NEW if instruction == "all_gather_v" else SWITCHED
-    return Case(instruction, "part of a tensor", tiles, run, cores=2, ranks=len(table), targets=targets,
+    targets = ("trn2",) if part else targets
+    return Case(instruction + part, "part of a tensor", tiles, run, cores=2, ranks=len(table), targets=targets,
                 breaks="must be contiguous")  # fmt: skip
 
 
@@ -192,7 +200,9 @@ def all_to_all_v_cases():
     packed = np.cumsum(came(NODE), axis=1) - came(NODE)  # one chunk right after the other
     yield exchange("with displacements", exchanged(NODE, 0, packed), came(NODE), given={"has_rdispls": True},
                    table=exchange_table(8, packed))  # fmt: skip
-    yield exchange("no switch", targets=("trn2",), breaks="`neuron_switch`")
+    yield exchange("no switch", exchanged(NODE, 4), came(NODE), targets=("trn2",))
+    yield exchange("displacements without a switch", given={"has_rdispls": True}, table=exchange_table(8, packed),
+                   targets=("trn2",), breaks="`has_rdispls` must be False")  # fmt: skip
     yield exchange(
         "lists without a group", group=(tuple(range(8)),), breaks="must be a ReplicaGroup"
     )
@@ -218,4 +228,76 @@ def all_to_all_v_cases():
     yield part_of_a_tensor("all_to_all_v", NODE, X8, roomy(8, 8, 4), exchange_table())
 
 
-CASES = (*all_gather_v_cases(), *all_to_all_v_cases())
+def split_cases():
+    """Yield the calls in two parts: what both give, and the rules of the first."""
+    came4 = np.broadcast_to(SENT, (4, 4))
+    for part in ("_prepare", "_trigger"):
+        facts = {"targets": ("trn2",), "part": part}
+        yield gather("in two parts", gathered(), came4, **facts)
+        yield gather(
+            "in two parts, counts known", gathered(), given={"recv_counts_known": True}, **facts
+        )
+        yield exchange("in two parts", exchanged(NODE, 4), came(NODE), **facts)
+        yield exchange(
+            "in two parts, a table on chip", exchanged(NODE, 4), came(NODE), on_chip=True, **facts
+        )
+        packed = np.cumsum(came(NODE), axis=1) - came(NODE)
+        displaced = {"given": {"has_rdispls": True}}
+        for make, group, data, wide, long in (
+            (gather, CHIP, hbm(X4), roomy(4, 4, 8, dtype="bfloat16"), gather_table(4)),
+            (exchange, NODE, hbm(X8), roomy(8, 8, 4, dtype="bfloat16"), exchange_table(8, packed)),
+        ):
+            yield make(
+                "lists without a group",
+                group=tuple(map(tuple, group)),
+                breaks="must be a ReplicaGroup",
+                **facts,
+            )
+            yield make("overlap", group=[[0, 1], [1, 2]], breaks="must not overlap", **facts)
+            yield make(
+                "lists of two lengths", group=[[0, 1, 2, 3], [4]], breaks="of one length", **facts
+            )
+            yield make(
+                "two tensors",
+                data=[data] * 2,
+                room=[wide] * 2,
+                breaks="exactly one tensor",
+                **facts,
+            )
+            yield make(
+                "flag", given={"recv_counts_known": 1}, breaks="must be True or False", **facts
+            )
+            yield make(
+                "priority", given={"priority": 9}, breaks="None or an integer from 0", **facts
+            )
+            yield make("dtypes", room=wide, breaks="the same dtype", **facts)
+            yield make(
+                "rows of the table", table=long, breaks="must have shape [rows, ranks]", **facts
+            )
+            yield make(
+                "displacements",
+                table=long,
+                breaks="`has_rdispls` must be False",
+                **displaced,
+                **facts,
+            )
+            yield make(
+                "room",
+                room=roomy(4, 10, 3) if make is gather else roomy(8, 6, 7),
+                breaks="must be divisible",
+                **facts,
+            )
+            yield make("on a switch", targets=("trn3",), part=part, breaks="`split_collectives`")
+        yield gather(
+            "half a chip",
+            group=[[0, 1]],
+            table=gather_table()[..., :2],
+            breaks="the ranks of one chip",
+            **facts,
+        )
+        yield gather("priority before v4", given={"priority": 1}, breaks="`dma_priority`", **facts)
+        yield part_of_a_tensor("all_gather_v", CHIP, X4, roomy(4, 4, 8), gather_table(), part)
+        yield part_of_a_tensor("all_to_all_v", NODE, X8, roomy(8, 8, 4), exchange_table(), part)
+
+
+CASES = (*all_gather_v_cases(), *all_to_all_v_cases(), *split_cases())
