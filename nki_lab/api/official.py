@@ -137,7 +137,7 @@ def _state(official: str, is_missing: bool, version: Version) -> NameState:
     value = _get(import_module(NKI.modules[module]), name) if module in NKI.modules else None
     if former is None or value is None or isinstance(value, Definition):
         return NameState(official, COMPLETE)
-    words = [word.partition("=")[0] for word in former.split()]
+    words = [word.partition("=")[0] for word in former.split() if not word.startswith("*")]
     if words == [*inspect.signature(value).parameters][: len(words)] and "dtype=bool" not in former:
         return NameState(official, COMPLETE)
     return NameState(official, IN_PART, f"calls are bound as today; the version has ({former})")
