@@ -198,9 +198,6 @@ VERSIONS: tuple[Version, ...] = (
             "nki.language": "NkiBlockGrid NkiGrid NkiTileGrid alloc_blocks alloc_tiles blocks int64 tiles",
             "nki.language.NkiTensor": "data",
             "nki.isa": "NkiScalar dependency scalar_load scalar_store sendrecv_compute",
-            "nki.collectives": (
-                "all_gather_v_prepare all_gather_v_trigger all_to_all_v_prepare all_to_all_v_trigger"
-            ),
             "nki.compiler": "AddressRotation CompileConfig SpecializationConfig",
             "nki.collectives": "all_gather_v_prepare all_gather_v_trigger all_to_all_v_prepare all_to_all_v_trigger",
         },
