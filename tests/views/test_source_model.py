@@ -2,11 +2,15 @@
 
 import inspect
 
+import numpy as np
+
+from nki_lab import run
 from nki_lab.views.findings.view import findings_parts
 from nki_lab.views.run import Remark
 from nki_lab.views.source.model import source_parts
 from nki_lab.widgets.packing import unpack
 from tests.profiler import example
+from tests.profiler.faults import turns
 from tests.views.runs import add_halves, added, by_hand
 
 
@@ -45,7 +49,8 @@ def test_serious_findings_come_first_and_all_are_listed() -> None:
 
 
 def test_advice_of_a_run_is_listed_with_its_lines() -> None:
-    data = added().view_data
+    x = np.linspace(-1, 1, 128 * 16384, dtype=np.float32).reshape(128, 16384)
+    data = run(turns(False), x, target="trn2").view_data
     given = data.profile.advice(None)
     meta, _ = unpack(findings_parts(data))
     assert [a["rule"] for a in meta["advice"]] == [a.rule for a in given] != []
