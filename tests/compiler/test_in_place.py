@@ -278,6 +278,59 @@ def test_an_error_counts_a_place_once_while_it_is_handed_over():
         compiled(stored(three), X, target=TIGHT)
 
 
+def several_values(x):
+    """Fill two tiles again and again, the second from the first, as code with tiles made before a loop does."""
+    out = nl.ndarray((128, 300), dtype=nl.float32, buffer=nl.shared_hbm)
+    a, b, total = tile(100), tile(100), tile(1)
+    nisa.memset(dst=total, value=1.0)
+    for k in range(3):
+        nisa.dma_copy(dst=a, src=x)
+        nisa.tensor_scalar(dst=b, data=a, op0=nl.multiply, operand0=float(k - 1))
+        nisa.tensor_scalar(dst=b, data=b, op0=nl.add, operand0=total)
+        nisa.tensor_reduce(dst=total, op=nl.maximum, data=b, axis=1)
+        nisa.dma_copy(dst=out[:, k * 100 : k * 100 + 100], src=b)
+    return out
+
+
+def test_each_value_of_a_tile_may_have_a_place_for_itself():
+    total, parts = np.ones((128, 1), np.float32), []
+    for k in range(3):
+        parts.append(X * np.float32(k - 1) + total)
+        total = parts[-1].max(axis=1, keepdims=True)
+    kernel = compiled(several_values, X, target=TIGHT).kernel
+    names = {kernel.storages[k].name for k in kernel.addresses}
+    assert len(names) == len(kernel.addresses) > 7, "values of one tile have names of their own"
+    check_placement(kernel)
+    for options in ({}, {"shared_bytes": True}):
+        (out,) = simulated(kernel, [X], **options)
+        np.testing.assert_array_equal(out, np.hstack(parts))
+    apart = compiled(several_values, X, target=SMALL).kernel
+    assert len(apart.addresses) == 3
+
+
+@pytest.mark.parametrize("kept", ["part", "device loop", "address"])
+def test_a_tile_that_is_not_filled_as_a_whole_keeps_its_value(kept):
+    place = {"address": (0, 0)} if kept == "address" else {}
+
+    def kernel(x):
+        out = nl.ndarray((128, 100), dtype=nl.float32, buffer=nl.shared_hbm)
+        a = nl.ndarray((128, 100), dtype=nl.float32, buffer=nl.sbuf, **place)
+        b = tile(100)
+        nisa.dma_copy(dst=a, src=x)
+        nisa.tensor_scalar(dst=b, data=a, op0=nl.multiply, operand0=-1.0)
+        nisa.dma_copy(dst=out, src=b)
+        if kept == "device loop":
+            nl.fori_loop(0, 2, lambda i: nisa.dma_copy(dst=a, src=x))
+        else:
+            whole = slice(0, 99) if kept == "part" else slice(0, 100)
+            nisa.dma_copy(dst=a[:, whole], src=x[:, whole])
+        nisa.dma_copy(dst=out, src=a)
+        return out
+
+    with pytest.raises(OverCapacity):
+        compiled(kernel, X, target=TIGHT)
+
+
 def random_chain(pick, target):
     """Return a program whose tiles follow from each other, its input and what NumPy gives for it."""
     values = (

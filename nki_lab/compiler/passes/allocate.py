@@ -2,8 +2,8 @@
 
 A tile is in use from its first to its last access. Among free places the least recently used one is taken, so that
 successive temporaries do not make a load wait for the computation before it. Explicit addresses are kept. When
-that does not fit, results take the places of operands that their instructions read last; when that does not fit
-either, instructions are reordered within their dependences so that lifetimes end early.
+that does not fit, results take the places of operands that their instructions read last; then each value of a tile
+gets a place for itself; at last instructions are reordered within their dependences so that lifetimes end early.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from nki_lab.compiler.passes.explicit_addresses import (
 )
 from nki_lab.compiler.passes.free_places import FreePlaces, lowest_places
 from nki_lab.compiler.passes.in_place import heirs, with_heirs
+from nki_lab.compiler.passes.separate_values import with_separate_values
 from nki_lab.compiler.passes.shorten_lifetimes import shorter_lifetimes
 from nki_lab.errors import KernelErrors, NkiError
 from nki_lab.ir.program.lifetimes import Lifetime, peak_of
@@ -88,6 +89,12 @@ def _allocate(kernel: Kernel, options: Choices, space: MemoryRegion) -> Kernel:
     findings = list(kernel.findings)
     inherited = cache(partial(heirs, kernel, space))
     placed = _place(kernel, space, inherited)
+    if placed is None:
+        separate = with_separate_values(kernel, space)
+        if separate is not kernel:
+            placed = _place(separate, space, partial(heirs, separate, space))
+        if placed is not None:
+            kernel = separate
     if placed is None:
         anew = _in_a_new_order(kernel, (*{kernel.storages[k].buffer for k in before}, space))
         if anew is not None:
