@@ -331,6 +331,33 @@ def test_a_tile_that_is_not_filled_as_a_whole_keeps_its_value(kept):
         compiled(kernel, X, target=TIGHT)
 
 
+@pytest.mark.parametrize("uses", [3, 40])
+def test_a_place_of_many_uses_is_handed_over(uses):
+    def kernel(x):
+        out = nl.ndarray((128, 100), dtype=nl.float32, buffer=nl.shared_hbm)
+        a, b, total, part = tile(100), tile(100), tile(1), tile(1)
+        nisa.dma_copy(dst=a, src=x)
+        nisa.memset(dst=total, value=0.0)
+        for source in (a, b):
+            if source is b:
+                nisa.tensor_scalar(dst=b, data=a, op0=nl.multiply, operand0=2.0)
+            for _ in range(uses):
+                nisa.tensor_reduce(dst=part, op=nl.maximum, data=source, axis=1)
+                nisa.tensor_tensor(dst=total, data1=total, data2=part, op=nl.add)
+        nisa.tensor_scalar(dst=b, data=b, op0=nl.add, operand0=total)
+        nisa.dma_copy(dst=out, src=b)
+        return out
+
+    made = compiled(kernel, X, target=TIGHT).kernel
+    assert shared_bytes(made) == [("tile.1", "tile")]
+    (out,) = simulated(made, [X], shared_bytes=True)
+    total = np.float32(0)
+    for times in (1, 2):
+        for _ in range(uses):
+            total = total + times * X.max(axis=1, keepdims=True)
+    np.testing.assert_array_equal(out, 2 * X + total)
+
+
 def random_chain(pick, target):
     """Return a program whose tiles follow from each other, its input and what NumPy gives for it."""
     values = (

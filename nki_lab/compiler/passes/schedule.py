@@ -141,7 +141,7 @@ class _Handovers:
     def within(self, part: range) -> tuple[np.ndarray, np.ndarray, int]:
         """Return who comes before whom inside a part, counted from its start, and the number of nodes.
 
-        Where one tile or the other has many uses, one more node stands between them for all of their pairs.
+        Where one tile or the other has many uses, one node stands between them for all of their pairs.
         """
 
         def positions(uses: np.ndarray | slice) -> np.ndarray:
@@ -157,9 +157,15 @@ class _Handovers:
         paired = numbers[:, 0] * numbers[:, 1]
         for n in np.flatnonzero(paired > _WORTH_A_NODE).tolist():
             ends, begins = (positions(slice(starts[n, k], stops[n, k])) for k in (0, 1))
-            froms += [ends, np.full(len(begins), count)]
-            tos += [np.full(len(ends), count), begins]
-            count += 1
+            both = np.intersect1d(ends, begins)
+            if len(
+                both
+            ):  # the instruction that ends one tile and begins the other stands between them itself
+                ends, begins = ends[ends != both[0]], begins[begins != both[0]]
+            between = int(both[0]) if len(both) else count
+            froms += [ends, np.full(len(begins), between)]
+            tos += [np.full(len(ends), between), begins]
+            count += not len(both)
         few = np.flatnonzero((paired > 0) & (paired <= _WORTH_A_NODE))
         pair = np.repeat(few, paired[few])
         at = np.arange(len(pair)) - np.repeat(np.cumsum(paired[few]) - paired[few], paired[few])

@@ -39,7 +39,6 @@ class Known:
 
 
 _NO_PYTHON = "upstream: core/mlp/mlp.py repeats half a docstring and is no Python"
-_TOO_LARGE = "upstream: two tiles of one instruction need more SBUF than the chip has"
 
 KNOWN: tuple[Known, ...] = (
     Known("core/mlp/test_mlp_cte", "import", "IndentationError", _NO_PYTHON),
@@ -110,12 +109,6 @@ KNOWN: tuple[Known, ...] = (
         "_1-1-128-7168",
         "reaches elements 28 to 3584",
         "upstream: reads an element past the end of a tile",
-    ),
-    Known(
-        "experimental/loss/test_cross_entropy_forward",
-        "_full.*_CS-65535",
-        "sbuf of trn2 holds",
-        _TOO_LARGE,
     ),
     Known(
         "experimental/loss/test_cross_entropy_forward",
