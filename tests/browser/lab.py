@@ -178,6 +178,18 @@ class Lab:
         request = urllib.request.Request(address, body, method="PUT")
         urllib.request.urlopen(request, timeout=STILL_SECONDS).read()
 
+    @contextmanager
+    def without_extension(self) -> Iterator[None]:
+        """Switch our extension off for pages that are opened meanwhile."""
+        folder = self._private / "config" / "labconfig"
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / "page_config.json"
+        file.write_text(json.dumps({"disabledExtensions": {"nki-lab": True}}))
+        try:
+            yield
+        finally:
+            file.unlink()
+
     def open(self, page: Page, name: str) -> Notebook:
         """Open a notebook of the folder in a fresh workspace and wait for its kernel."""
         workspace = Path(name).stem.replace("_", "-")

@@ -177,8 +177,8 @@ def test_a_notebook_is_checked_when_it_is_saved(lab: Lab, page: Page) -> None:
     command(page, "settingeditor:open", {"query": "NKI"})
     box = page.get_by_label("Check kernels when a notebook is saved")
     box.wait_for()
-    box.check()
-    page.wait_for_timeout(1500)
+    with page.expect_response(lambda reply: "/api/settings/nki-lab" in reply.url):
+        box.check()
     command(page, "docmanager:open", {"path": "saved.ipynb"})
     activate(page, 1)
     command(page, "notebook:enter-edit-mode")

@@ -27,11 +27,7 @@ NEXT = "before = time.monotonic()\nprint(float(long(a, 1)[0, 0]), 'is right')"
 @pytest.fixture(scope="module")
 def bare_lab(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Start a JupyterLab in which our extension is switched off."""
-    with Lab(tmp_path_factory.mktemp("bare")) as lab:
-        (lab._private / "config" / "labconfig").mkdir(parents=True)
-        (lab._private / "config" / "labconfig" / "page_config.json").write_text(
-            '{"disabledExtensions": {"nki-lab": true}}'
-        )
+    with Lab(tmp_path_factory.mktemp("bare")) as lab, lab.without_extension():
         yield lab
 
 

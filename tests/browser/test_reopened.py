@@ -232,3 +232,13 @@ def test_a_kernel_that_is_chosen_later_makes_it_live(files: Files, page: Page) -
     shows_stored(page)
     assert notebook.run_all()
     shows_live(page)
+
+
+def test_without_our_extension(files: Files, page: Page) -> None:
+    """Keeps what README says of a JupyterLab that has not got it."""
+    with files.lab.without_extension():
+        page.goto(address(files, "jupyterlab", NAMES["new", False]))
+        in_view(output(page).locator("img[alt*='us modelled']"))
+        expect(page.get_by_text(HINT)).to_have_count(0)
+        page.goto(address(files, "jupyterlab", NAMES["new", True]))
+        expect(output(page)).to_have_text("Error displaying widget: model not found")
