@@ -145,6 +145,7 @@ def test_registers_show_their_values(capsys):
     assert result.execution.trips == (2,)
 
 
+@pytest.mark.usefixtures("nki_0_6")
 def test_a_loop_without_a_pass_runs_nothing(capsys):
     def kernel(x):
         tile = nl.load(x)
