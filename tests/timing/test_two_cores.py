@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -306,7 +307,7 @@ def test_the_report_names_both_cores(profile) -> None:
         if name in waits:  # as active time, so that it stays below the time of the run
             assert float(row.split()[-1]) == pytest.approx(sum(waits[name]) / 2000, abs=1e-3)
     assert sum(map(sum, waits.values()))
-    lines = [r["nki_source_location"] for r in profile.records("Instruction")]
-    shown = [line.split()[0] for line in text.splitlines() if line.startswith("test_two_cores.py")]
-    assert set(shown) <= set(lines)
+    lines = {r["nki_source_location"] for r in profile.records("Instruction")}
+    shown = re.findall(r"^(test_two_cores\.py), line (\d+) ", text, re.MULTILINE)
+    assert shown and {":".join(place) for place in shown} <= lines
     assert len(shown) == len(set(shown))  # a line that both cores run is one line
