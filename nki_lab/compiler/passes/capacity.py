@@ -66,10 +66,11 @@ def over_capacity(
     general = (
         "make tiles smaller, use a narrower dtype, or store a tile before you load the next one"
     )
-    tiles = f"the {len(live)} tiles" if len(live) > 1 else "one tile"
+    together = f"the {len(live)} tiles in use at the same time need"
+    need = together if len(live) > 1 else "one tile needs"
     return OverCapacity(
-        f"{space.name} of {kernel.target.name} holds {capacity:,} bytes per partition; {tiles} in use"
-        f" at the same time need{'s' * (len(live) == 1)} {peak:,}: {how}",
+        f"{space.name} of {kernel.target.name} holds {capacity:,} bytes per partition; {need} {peak:,}:"
+        f" {how}",
         stack=kernel.instructions[moment].stack,
         notes=notes,
         help=f"it fits with one of these: {'; '.join(advice[:_ADVICE])}" if advice else general,
