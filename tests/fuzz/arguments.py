@@ -75,7 +75,7 @@ class Drawing:
             self.args[name] = self._value(name, first=True)
         for _ in range(TRIES):
             i = Instruction(definition, tuple(self.args[n] for n in definition.params))
-            form = Form(i, self.target)
+            form = Form(i, self.target, self.world.builder.version)
             broken = (*form.broken, *(r for r in form.remarks if r.finding == "hazard"))
             if not broken:
                 return i if self._reaches(i) else None
@@ -349,7 +349,7 @@ def emit(
 
     args = tuple(real(v) for v in i.args)
     checked = Instruction(definition, args)
-    form = Form(checked, world.builder.target)
+    form = Form(checked, world.builder.target, world.builder.version)
     if form.broken or any(
         r.finding == "hazard" for r in form.remarks
     ):  # an address on other partitions
