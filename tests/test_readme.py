@@ -174,11 +174,11 @@ def between_nodes(monkeypatch):
         ncc = import_module("nki.collectives")
 
         def kernel(x, counts):
-            # Before trn3 this collective is only for ranks of different nodes.
+            # Without a NeuronSwitch displacements are only for ranks of different nodes.
             ranks = ncc.ReplicaGroup([[0, 64]])
-            ncc.all_to_all_v(srcs=[x], dsts=[x], metadata_tensor=counts, replica_group=ranks)
+            ncc.all_to_all_v([x], [x], ranks, counts, has_rdispls=True)
 
-        run(jit(kernel)[2], X, np.ones((3, 2), np.uint32), target="trn2")
+        run(jit(kernel)[2], X, np.ones((4, 2), np.uint32), target="trn2")
 
 
 def step_through_two_cores(monkeypatch):
