@@ -16,7 +16,6 @@ import { element } from './dom.js';
 /** The type of an output that has a live view, beside the id of the view and its stored forms. */
 export const LIVE = 'application/vnd.nki-lab.view+json';
 const VIEW = 'application/vnd.jupyter.widget-view+json';
-const STATE = 'application/vnd.jupyter.widget-state+json';
 /** Before the renderer of widgets, which has -10. */
 const RANK = -20;
 /** Milliseconds that a view may take to appear before the stored forms are shown in its place. */
@@ -27,21 +26,16 @@ export const HINT = 'This is a stored picture. Run the cells up to this one to m
 
 /** What a renderer asks about its notebook. */
 export interface IKernelOf {
-  /** Tells whether the kernel, or the state saved in the notebook, holds a view. */
+  /** Tells whether the kernel holds a view. */
   holds(id: string): boolean;
   /** Calls `look` whenever the answers may have changed; returns how to end that. */
   watch(look: () => void): () => void;
 }
 
 /** Asks the open notebook of a panel. */
-export function kernelOf({ context, model }: Pick<NotebookPanel, 'context' | 'model'>): IKernelOf {
-  const { sessionContext } = context;
+export function kernelOf({ sessionContext }: Pick<NotebookPanel, 'sessionContext'>): IKernelOf {
   return {
-    holds: id => {
-      const saved = (model ?? context.model).getMetadata('widgets') as PartialJSONObject | undefined;
-      const state = (saved?.[STATE] as PartialJSONObject | undefined)?.state as PartialJSONObject | undefined;
-      return Boolean(sessionContext.session?.kernel?.hasComm(id)) || state?.[id] !== undefined;
-    },
+    holds: id => Boolean(sessionContext.session?.kernel?.hasComm(id)),
     watch: look => {
       const signals = [
         sessionContext.kernelChanged,

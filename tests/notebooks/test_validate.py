@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from nki_lab.cli import validate
 from nki_lab.cli.main import app
 from nki_lab.cli.notebook_checks import SANITIZE, misplaced_magic
+from nki_lab.widgets import LIVE_TYPE, WIDGET_TYPE
 
 ROOT = Path(__file__).parents[2]
 RAISES = {"tags": ["raises-exception"]}
@@ -360,3 +361,14 @@ def test_the_workshop_says_nothing_that_is_left_out_of_the_comparison():
                 for pattern in re.findall("^regex: (.*)$", text, re.MULTILINE):
                     said = output.get("text", "").replace("max abs error 0, max rel error 0 (", "")
                     assert not re.search(pattern, said)
+
+
+def test_nbval_passes_over_live_views_that_jupyterlab_saved(tmp_path: Path):
+    forms = {"text/plain": "a run", LIVE_TYPE: {}, WIDGET_TYPE: {"model_id": "gone"}}
+    source = "display({'text/plain': 'a run'}, raw=True)"  # what a program gets that runs the cell
+    notebook = new_notebook(cells=[stored(source, new_output("display_data", forms))])
+    nbformat.write(notebook, tmp_path / "saved.ipynb")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--nbval-current-env"]
+    command += ["--nbval", "saved.ipynb"]
+    outcome = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert outcome.returncode == 0, outcome.stdout
