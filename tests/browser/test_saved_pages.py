@@ -12,6 +12,7 @@ from playwright.sync_api import Page
 from nki_lab.views.display import display
 from nki_lab.views.registry import view_names
 from nki_lab.views.run import ViewData
+from nki_lab.widgets.theme import SERIES
 from tests.browser.lab import OUT, Console, browser
 from tests.browser.test_views import colours, settle, tab
 from tests.views.runs import added
@@ -44,7 +45,7 @@ def test_every_view_of_a_saved_page_is_shown(dark: bool, chromium: str, tmp_path
             settle(page)
             page.screenshot(path=OUT / f"saved_{name}_{'dark' if dark else 'light'}.png")
             assert panel.locator(".error").count() == 0
-        series = {False: "1557d6", True: "75b1f5"}  # the first of theme.SERIES
+        series = {False: SERIES[0].light[1:], True: SERIES[0].dark[1:]}
         assert series[dark] in colours(tab(view, "timeline").locator("canvas"))
 
 

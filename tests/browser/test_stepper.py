@@ -217,7 +217,7 @@ def test_other_views_lead_to_the_steps_of_what_they_show(chromium: str, tmp_path
     first = list(result.execution.order).index(body[1])
     with saved(result, chromium, tmp_path, "ir", "timeline", "memory", "stepper") as (page, view):
         panel = tab(view, "ir")
-        line = panel.locator(".nki-code .nki-fresh", has_text="tensor_scalar(").first
+        line = panel.locator(".nki-code .nki-row", has_text="tensor_scalar(").first
         line.click()
         panel.get_by_role("button", name="Step to it").click()
         steps = tab(view, "stepper")

@@ -17,6 +17,7 @@ from playwright.sync_api import Locator, Page
 
 from nki_lab.views.registry import view_names
 from nki_lab.widgets import LIVE_TYPE, WIDGET_TYPE
+from nki_lab.widgets.theme import SERIES
 from tests.browser.lab import NOTE_TEXT, Console, Lab, Notebook, browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -149,7 +150,7 @@ def test_every_view_is_shown_in_both_themes(lab: Lab, chromium: str) -> None:
                 notebook.screenshot(f"view_{name}_{'dark' if dark else 'light'}", view)
                 canvases = panel.locator("canvas").all()
                 seen[dark][name] = set().union(*map(colours, canvases)) if canvases else set()
-        series = {False: "1557d6", True: "75b1f5"}  # the first of theme.SERIES
+        series = {False: SERIES[0].light[1:], True: SERIES[0].dark[1:]}
         for dark in (False, True):
             assert series[dark] in seen[dark]["timeline"]
             assert series[not dark] not in seen[dark]["timeline"]
