@@ -119,7 +119,7 @@ def _lines(data: ViewData) -> list[dict[str, Any]]:
     column = Strings(codes, [str(number) for number in range(len(places))])
     lines = by_line(data.profile, column)[:LINES_SHOWN]
     return [
-        place_entry(places[int(line.place)])
+        {**place_entry(places[int(line.place)]), "label": places[int(line.place)].label}
         | {
             "engines": costs[places[int(line.place)]].engine_ns,
             "engine_us": line.engine_ns / 1000,

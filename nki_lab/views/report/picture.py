@@ -75,7 +75,7 @@ def _lines(page: Page, lines: Sequence[Mapping[str, Any]]) -> None:
     _heads(page, "line", "by engine", "", "engine sum us", "DMA us", "instructions")
     most = max(line["engine_us"] + line["dma_us"] for line in lines) or 1
     for line in lines[:SHOWN]:
-        page.picture.text(MARGIN, page.y, cut(line["place"], (_BAR_LEFT - MARGIN) // LETTER - 1))
+        page.picture.text(MARGIN, page.y, cut(line["label"], (_BAR_LEFT - MARGIN) // LETTER - 1))
         x = float(_BAR_LEFT)
         for engine, ns in [*line["engines"].items(), ("dma", 1000 * line["dma_us"])]:
             width = _BAR * ns / 1000 / most
