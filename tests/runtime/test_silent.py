@@ -366,6 +366,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.usefixtures("nki_0_6")
 @pytest.mark.parametrize("kernel", [endless, older_endless])
 def test_a_loop_without_an_end_is_an_error_that_names_it(kernel, way, monkeypatch):
     monkeypatch.setenv("NKI_LAB_MAX_TRIPS", "2000")
@@ -387,6 +388,7 @@ def traced_without_an_end(x):
         nisa.memset(dst=t, value=1.0)
 
 
+@pytest.mark.usefixtures("nki_0_6")
 @pytest.mark.parametrize("kernel", [endless, older_endless, without_a_body, traced_without_an_end])
 def test_a_direct_call_without_an_end_can_be_interrupted(kernel, monkeypatch):
     monkeypatch.setenv("NKI_LAB_MAX_TRIPS", str(10**15))
