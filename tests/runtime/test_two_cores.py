@@ -215,6 +215,7 @@ def test_meetings_in_a_device_loop():
 
 
 @pytest.mark.parametrize("by", ["register", "tile"])
+@pytest.mark.usefixtures("nki_0_6")
 def test_tiles_addressed_while_running_are_exchanged(by):
     """In pass i core c sends columns 4 * i + c and keeps what comes at columns 8 * (1 - c) + i."""
 
@@ -363,6 +364,7 @@ def _results(x):
     return (out, out) if nl.program_id() else out
 
 
+@pytest.mark.usefixtures("nki_0_6")
 def test_meeting_on_one_core_is_refused_at_its_line():
     def kernel(x):
         out = result_like(x)
