@@ -12,13 +12,13 @@ from nki_lab.cli.workshop_files import Copied, copy_workshop
 from nki_lab.errors import UnknownOption
 from nki_lab.source import text_of
 
-_FOLDER = Path("nki-workshop")
+_FOLDER = "nki-workshop"
 
 
 def workshop(
     context: typer.Context,
-    folder: Annotated[
-        Path, typer.Argument(metavar="[DIR]", help="where the copy lies, or will lie")
+    place: Annotated[
+        str, typer.Argument(metavar="[DIR]", help="where the copy lies, or will lie")
     ] = _FOLDER,
     update: Annotated[
         bool, typer.Option("--update", help="take newer notebooks, without losing your own work")
@@ -39,6 +39,10 @@ def workshop(
 
     nki-lab workshop lessons --update
     """
+    if place.startswith("-"):  # without a folder, the first of JupyterLab's options takes its place
+        context.args.insert(0, place)
+        place = _FOLDER
+    folder = Path(place)
     idle = {"--update": update, "--solutions": solutions, "--copy-only": copy_only}
     acting = "--check" if check else "--copy-only" if copy_only else ""
     if acting:

@@ -139,6 +139,20 @@ def test_the_command_copies_ours_says_so_and_opens_it(command: Command, tmp_path
     assert len(started) == 1
 
 
+def test_an_option_without_a_folder_is_jupyterlabs(command: Command, tmp_path, monkeypatch):
+    started = []
+    monkeypatch.setattr(lab, "run_until_stopped", lambda words: started.append(words) or 0)
+    origin = "--ServerApp.allow_origin=http://127.0.0.1"
+    assert command("workshop", "--no-browser", origin, "--solutions").exit_code == 0
+    assert command("workshop", origin).exit_code == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["nki-workshop"]
+    assert (tmp_path / "nki-workshop" / "solutions").is_dir()
+    root = f"--ServerApp.root_dir={(tmp_path / 'nki-workshop').resolve()}"
+    assert all(root in words for words in started)
+    assert started[0][-2:] == ["--no-browser", origin]
+    assert started[1][-1] == origin
+
+
 def check(found: Examination, name: str):
     [one] = [check for check in found.checks if check.name == name]
     return one
