@@ -46,14 +46,14 @@ _PURE = frozenset(
      "collections", "_collections_abc", "dataclasses", "enum", "typing", "types", "abc", "numbers", "__future__",
      "string", "copy", "contextlib", "builtins")
 )  # fmt: skip
-#: What NumPy reads besides: generators of random numbers, and files.
-_IMPURE = frozenset(("random", "fromfile", "load", "loadtxt", "genfromtxt", "memmap"))
+#: What NumPy reads besides: generators of random numbers, files, and how it treats errors.
+_IMPURE = frozenset(("random", "fromfile", "load", "loadtxt", "genfromtxt", "memmap", "geterr"))
 #: Built-in functions that read or do something besides.
 _DOES_MORE = frozenset(
     ("print", "input", "open", "exec", "eval", "compile", "globals", "locals", "vars", "dir", "id", "breakpoint",
      "__import__", "delattr", "setattr")
 )  # fmt: skip
-_ATOMS = (int, str, bytes, bool, type(None), type(...), type(NotImplemented), range, slice)
+_ATOMS = (int, str, bytes, bool, type(None), type(...), type(NotImplemented))
 _FIXED = (
     DType, Op, Definition, np.dtype, np.ufunc, GetSetDescriptorType, MemberDescriptorType, MethodDescriptorType,
     WrapperDescriptorType,
@@ -69,6 +69,8 @@ _METACLASSES = (type, enum.EnumMeta, abc.ABCMeta)
 _OF_CLASSES = frozenset(
     ("__dict__", "__weakref__", "__doc__", "__module__", "__abstractmethods__", "_abc_impl")
 )
+#: Attributes that lead to what is not taken down; of what they are may not be seen.
+_LEADS_ON = _IMPURE | {"__globals__", "__builtins__", "globals", "vars", "eval", "exec"}
 _ABSENT = object()
 _WORD = object.__basicsize__ // 2
 _READING = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
@@ -86,18 +88,20 @@ class _Names(NamedTuple):
         read: (a global or built-in name, the attributes that follow it), such as ("np", ("linalg", "norm")).
         imported: modules that it imports.
         binds: it binds or deletes globals.
+        leads_on: it reads an attribute of `_LEADS_ON` of something that has another name than a global one.
     """
 
     read: frozenset[tuple[str, tuple[str, ...]]]
     imported: frozenset[str]
     binds: bool
+    leads_on: bool
 
 
 @lru_cache(maxsize=4096)
 def _names(code: CodeType) -> _Names:
     read: set[tuple[str, tuple[str, ...]]] = set()
     imported: set[str] = set()
-    binds = False
+    binds = leads_on = False
     for inner in codes_of(code):
         name: str = ""
         chain: tuple[str, ...] = ()
@@ -108,6 +112,8 @@ def _names(code: CodeType) -> _Names:
             if name:
                 read.add((name, chain))
             name, chain = "", ()
+            if i is not None and i.opname in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"):
+                leads_on |= i.argval in _LEADS_ON
             if i is None or i.opname not in _NAMING:
                 continue
             if i.opname == "IMPORT_NAME":
@@ -116,7 +122,7 @@ def _names(code: CodeType) -> _Names:
                 name = i.argval
             else:
                 binds = True
-    return _Names(frozenset(read), frozenset(imported), binds)
+    return _Names(frozenset(read), frozenset(imported), binds, leads_on)
 
 
 def snapshot(kernel: KernelObject, arguments: Mapping[str, Any]) -> Any:
@@ -128,7 +134,7 @@ def snapshot(kernel: KernelObject, arguments: Mapping[str, Any]) -> Any:
     """
     try:
         return _Snapshot().of_call(kernel, arguments)
-    except (_Unsure, RecursionError):
+    except Exception:  # `_Unsure`, or what an author's object raises where it is looked at
         return None
 
 
@@ -163,6 +169,8 @@ class _Snapshot:
             return kind, repr(value)  # NaN is NaN, and 0.0 is not -0.0
         if kind in _ATOMS:
             return kind, value
+        if kind in (range, slice):  # which are equal where what they were made of is not
+            return kind, *map(self._of, (value.start, value.stop, value.step))
         number = self._numbers.get(id(value))
         if number is not None:
             return "again", number
@@ -178,11 +186,11 @@ class _Snapshot:
 
     def _anew(self, value: Any, kind: type) -> Any:
         """Return what is taken down of an object that is met for the first time."""
-        if isinstance(value, (np.generic, np.ndarray)):
+        if kind is np.ndarray or issubclass(kind, np.generic):
             if value.nbytes > _MOST_BYTES or value.dtype.hasobject:
                 raise _Unsure
             return kind, value.dtype, value.shape, value.tobytes()
-        if isinstance(value, KernelObject):
+        if issubclass(kind, KernelObject):
             source = value.source
             place = source.text, source.filename, source.first_line, source.nki
             return place, self._of(value.func), self._of(value.choices_made)
@@ -190,19 +198,21 @@ class _Snapshot:
             return kind, tuple(map(self._of, value))
         if kind in (dict, MappingProxyType):
             return kind, tuple((self._of(k), self._of(v)) for k, v in value.items())
-        if isinstance(value, _FIXED):
+        if kind is np.ufunc and vars(np).get(value.__name__) is not value:
+            raise _Unsure  # around a function of the author's
+        if issubclass(kind, _FIXED):
             return self._id(value)
-        if isinstance(value, enum.Enum):
-            return self._id(value), self._of(kind)
-        if isinstance(value, ModuleType):
+        if issubclass(kind, enum.Enum):
+            return self._id(value), self._of(kind), self._of(vars(value))
+        if issubclass(kind, ModuleType):
             return self._module(value)
-        if isinstance(value, type):
+        if issubclass(kind, type):
             return self._class(value)
         if kind is FunctionType:
             return self._function(value)
-        if isinstance(value, BuiltinFunctionType):
+        if issubclass(kind, BuiltinFunctionType):
             return self._builtin(value)
-        if isinstance(value, (staticmethod, classmethod, MethodType)):
+        if issubclass(kind, (staticmethod, classmethod, MethodType)):
             return kind, self._of(value.__func__), self._of(getattr(value, "__self__", None))
         if kind is property:
             return kind, *map(self._of, (value.fget, value.fset, value.fdel))
@@ -231,7 +241,8 @@ class _Snapshot:
         if type(value) not in _METACLASSES or not _is_python(value):
             raise _Unsure
         inside = {n: v for n, v in vars(value).items() if n not in _OF_CLASSES}
-        return self._id(value), self._of(inside), tuple(map(self._of, value.__bases__))
+        above = tuple(map(self._of, value.__bases__))
+        return self._id(value), value.__name__, self._of(inside), above
 
     def _module(self, value: ModuleType) -> Any:
         if not _is_pure(value.__name__):
@@ -247,16 +258,19 @@ class _Snapshot:
         return self._id(value)
 
     def _function(self, function: FunctionType) -> Any:
-        if _is_pure(function.__module__ or "", function.__name__):
+        home = function.__globals__.get("__name__", "")
+        pure = _is_pure(home)
+        if pure and not _is_pure(home, function.__name__):
+            raise _Unsure
+        if pure and _is_pure(function.__module__ or "", function.__name__):
             return self._id(function)
-        given = function.__defaults__, function.__kwdefaults__, vars(function)
+        name = function.__name__, function.__qualname__, function.__doc__
+        given = name, function.__defaults__, function.__kwdefaults__, vars(function)
         held = self._of(given), tuple(map(self._cell, function.__closure__ or ()))
-        if _is_pure(
-            function.__globals__.get("__name__", "")
-        ):  # a library's, around one of the author's
+        if pure:  # a library's, around one of the author's
             return self._id(function.__code__), held
         names = _names(function.__code__)
-        if names.binds or not all(map(_is_pure, names.imported)):
+        if names.binds or names.leads_on or not all(map(_is_pure, names.imported)):
             raise _Unsure
         read = tuple(self._read(function, *name) for name in sorted(names.read))
         return self._id(function.__code__), held, read
@@ -273,8 +287,10 @@ class _Snapshot:
         value = function.__globals__.get(name, _ABSENT)
         if value is _ABSENT:
             value = getattr(builtins, name, _ABSENT)
-        for attribute in attributes:
+        for n, attribute in enumerate(attributes):
             if not isinstance(value, ModuleType):
+                if _LEADS_ON.intersection(attributes[n:]):
+                    raise _Unsure
                 break
             if attribute not in vars(value):
                 raise _Unsure  # the module makes it when it is asked for
@@ -291,8 +307,9 @@ def _is_python(kind: type) -> bool:
     """Tell whether nothing of an object of a class is held where only code in C can see it."""
     seen = next(base for base in kind.__mro__ if base in _CONTENTS or base is object)
     words = sum(len(_slots(base)) for base in kind.__mro__)
+    others = sum(n in vars(base) for base in kind.__mro__ for n in ("__dict__", "__weakref__"))
     spare = kind.__basicsize__ - seen.__basicsize__ - words * _WORD
-    return 0 <= spare <= 2 * _WORD and all(  # a dictionary, and weak references
+    return 0 <= spare <= others * _WORD and all(
         base in _CONTENTS
         or base is object
         or type(vars(base).get("__new__", _ABSENT)) in (object, staticmethod, FunctionType)

@@ -1,5 +1,6 @@
 """Tests that a kernel is traced again exactly when something that its trace reads has changed."""
 
+import collections
 import contextlib
 import dataclasses
 import enum
@@ -223,6 +224,86 @@ CHANGES = {
 }
 
 
+class Planet(enum.Enum):
+    EARTH = 1
+
+    def __init__(self, number):
+        self.mass = 2.0
+
+
+class Vector(np.ndarray):
+    pass
+
+
+DEFAULTS = collections.defaultdict(lambda: 2.0)
+PLACES = {2.0: 1}
+KEYS = PLACES.keys()
+VECTOR = np.ones(2).view(Vector)
+VECTOR.factor = 2.0
+RANGE = range(0, 2, 2)
+RAISED = np.frompyfunc(lambda value: value * FACTOR, 1, 1)
+
+
+@functools.wraps(nl.add)
+def like_a_library():
+    return FACTOR
+
+
+@pytest.mark.parametrize(
+    ("read", "change"),
+    [
+        (lambda: Planet.EARTH.mass, lambda m: m.setattr(Planet.EARTH, "mass", 3.0)),
+        (lambda: DEFAULTS.default_factory(), lambda m: setattr(DEFAULTS, "default_factory", lambda: 3.0)),
+        (lambda: max(KEYS), lambda m: m.setitem(PLACES, 3.0, 1)),
+        (lambda: VECTOR.factor, lambda m: m.setattr(VECTOR, "factor", 3.0)),
+        (lambda: RANGE.stop, change("RANGE", range(0, 3, 3))),
+        (lambda: RAISED(1.0), change("FACTOR", 3.0)),
+        (lambda: like_a_library(), change("FACTOR", 3.0)),
+        (lambda: helper.__globals__["FACTOR"], change("FACTOR", 3.0)),
+    ],
+)  # fmt: skip
+def test_what_objects_hold_out_of_sight_is_noticed(read, change, monkeypatch):
+    kernel = nki.jit(lambda x: times(x, read()))
+    np.testing.assert_array_equal(kernel(X), X * np.float32(2))
+    change(monkeypatch)
+    np.testing.assert_array_equal(kernel(X), X * np.float32(3))
+
+
+class Meta(type):
+    def __eq__(cls, other):
+        raise ValueError("not comparable")
+
+
+class Raising:
+    def __getattribute__(self, name):
+        raise RuntimeError("nothing to see")
+
+
+class Lying:
+    __class__ = np.ndarray
+
+
+class Numbered:
+    __module__ = 5
+
+
+class Closed:
+    @property
+    def __dict__(self):
+        raise ValueError("closed")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [[Meta("Odd", (), {})], [Raising()], [Lying()], [Numbered], [Closed()]],
+    ids=["class", "attributes", "kind", "module", "dictionary"],
+)  # fmt: skip
+def test_objects_that_cannot_be_looked_at_are_no_error(odd):
+    kernel = nki.jit(lambda x: times(x, 2.0 if odd is not None else 0.0))
+    for _ in range(2):
+        np.testing.assert_array_equal(kernel(X), X * np.float32(2))
+
+
 @pytest.mark.parametrize("function", CHANGES, ids=lambda f: f.__name__)
 def test_what_has_changed_is_traced_again(function, traces, monkeypatch):
     kernel = nki.jit(function)
@@ -299,6 +380,7 @@ class Hidden(random.Random):
 
 
 HIDDEN = Hidden(7)
+ITERATOR = iter([1.0, 2.0, 3.0])
 
 
 def by_clock(x):
@@ -315,6 +397,22 @@ def by_hidden_state(x):
 
 def by_numpy_random(x):
     return times(x, np.random.uniform())
+
+
+def by_random_of_another_name(x):
+    import numpy
+
+    return times(x, numpy.random.uniform())
+
+
+def by_imported_random(x):
+    from numpy import random
+
+    return times(x, random.uniform())
+
+
+def by_list_iterator(x):
+    return times(x, next(ITERATOR))
 
 
 def by_iterator(x):
@@ -351,7 +449,8 @@ def that_counts(x):
 
 @pytest.mark.parametrize(
     "function",
-    [by_clock, by_random, by_hidden_state, by_numpy_random, by_iterator, by_bare_module, by_passed_module,
+    [by_clock, by_random, by_hidden_state, by_numpy_random, by_iterator, by_list_iterator,
+     by_random_of_another_name, by_imported_random, by_bare_module, by_passed_module,
      by_imported, that_prints, that_counts],
     ids=lambda f: f.__name__,
 )  # fmt: skip
