@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from nki_lab.views.registry import view_names
-from nki_lab.widgets.theme import SERIES, contrast, rgb
+from nki_lab.widgets.theme import ON_FILL, SERIES, contrast, rgb
 from tests.browser.gallery import KERNELS, THEMES
-from tests.browser.lab import browser
+from tests.browser.lab import NOTE_TEXT, browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -109,6 +109,7 @@ def test_what_is_drawn_has_the_colours_of_its_legend(
     lines = {f"rgb{rgb(colour)}" for colour in series}
     with browser(chromium, width=1250, height=1100) as page:
         page.emulate_media(color_scheme=theme)
+        page.add_init_script(f"({NOTE_TEXT})()")
         page.goto(page_of_run.as_uri())
         for view in ("layout", "timeline"):
             page.locator(f"[role=tab][id$=-tab-{view}]").click()
@@ -116,6 +117,11 @@ def test_what_is_drawn_has_the_colours_of_its_legend(
             panel.wait_for()
             chips = [(colour, n) for colour, n in panel.evaluate(_CHIPS) if colour in lines]
             assert chips and all(n > 20 for _, n in chips), (view, chips)
+            if view == "layout":  # the index in each slice of an array in HBM
+                written = panel.locator("canvas").first.evaluate("(canvas) => canvas.written")
+                indices = [text for text in written if text["text"].startswith("[")]
+                assert indices
+                assert {text["colour"] for text in indices} == {getattr(ON_FILL, theme)}
         page.locator("[role=tab][id$=-tab-memory]").click()
         panel = page.locator("[role=tabpanel][id$=-memory][data-ready=true]")
         panel.wait_for()

@@ -231,7 +231,7 @@ class Layout {
     const from = Math.max(x, this.range.lo * this.scale.across);
     const text = fit(pen, slice.dynamic ? "somewhere in here" : slice.label, Math.min(w, x + w - from) - 10);
     pen.globalAlpha = 1;
-    const filled = !slice.dynamic && (strong || this.tensor.on_chip);
+    const filled = !slice.dynamic;
     if (filled) { // lines between partitions leave the text out
       pen.fillStyle = this.theme.series(k);
       pen.fillRect(from + 3, y + h / 2 - 7, pen.measureText(text).width + 4, 14);
