@@ -89,7 +89,7 @@ def _range(dtype: DType) -> tuple[int, int]:
         return 0, 1
     if dtype.kind == "scale":
         return -8, 8
-    if dtype.is_integer:
+    if dtype.is_integer or dtype.kind == "wide":
         info = np.iinfo(dtype.np)
         return int(info.min), int(info.max)
     largest = 2 ** (ml_dtypes.finfo(dtype.np).nmant + 1)
@@ -124,7 +124,8 @@ def _randint(
 def _arange(
     rng: np.random.Generator, shape: tuple[int, ...], low: int, high: int, dtype: DType
 ) -> np.ndarray:
-    return (np.arange(prod(shape)) % (high + 1)).reshape(shape)
+    numbers = np.arange(prod(shape))
+    return (numbers % (high + 1) if high < numbers.size else numbers).reshape(shape)
 
 
 _KINDS: dict[str, Kind] = {

@@ -229,7 +229,7 @@ def loaded_tile(tile):
 
 
 def two_shapes(tile):
-    nl.add(tile, tile[:, 0:1])
+    nl.add(tile, tile[:, 0:2])
 
 
 def partition_axis(tile):

@@ -156,7 +156,6 @@ def test_element_types_that_nki_has(dtype):
 @pytest.mark.parametrize(
     ("array", "found", "instead"),
     [
-        (X.astype(np.int64), "int64", "array.astype(np.int32)"),
         (X.astype(np.uint64), "uint64", "array.astype(np.int32)"),
         (X.astype(np.float64), "float64", "array.astype(np.float32)"),
         (X.astype(np.complex64), "complex64", "use float32"),

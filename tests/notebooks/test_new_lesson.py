@@ -20,6 +20,9 @@ FILES = {
 
 # %% id="load"
 
+# %% id="target"
+# %nki_target trn2
+
 # %% id="double" exercise="99.1"
 import nki
 import nki.isa as nisa

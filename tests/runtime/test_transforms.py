@@ -14,7 +14,7 @@ import pytest
 
 import nki_lab
 import nki_lab.language as nl
-from nki_lab.errors import KernelArgument
+from nki_lab.errors import KernelArgument, KernelErrors
 from nki_lab.runtime import jit
 from nki_lab.runtime.arrays import to_numpy
 
@@ -187,15 +187,23 @@ class JaxArray:
 @pytest.mark.parametrize(("dtype", "wanted"), [(np.int64, "int32"), (np.float64, "float32")])
 def test_a_cast_is_written_as_its_library_does(torch, dtype, wanted):
     wide = X.astype(dtype)
-    for given, cast in (
-        (wide, f"array.astype(np.{wanted})"),
+    casts = [
         (Tensor(wide), f"tensor.to(torch.{wanted})"),
         (JaxArray(wide), f"array.astype(jnp.{wanted})"),
-    ):
+    ]
+    if dtype is not np.int64:  # from NumPy it may be a scalar's; an instruction that takes it names the cast
+        casts.append((wide, f"array.astype(np.{wanted})"))
+    for given, cast in casts:
         error = refused(add, given, given)
         assert error.message == f"argument `a` has dtype {dtype.__name__}, which NKI does not have"
         assert error.help == f"cast it first, e.g. {cast}"
         assert error.span is not None
+
+
+def test_64_bits_from_numpy_are_for_scalars_only():
+    with pytest.raises(KernelErrors) as raised:
+        add(X.astype(np.int64), X.astype(np.int64))
+    assert all("array.astype(np.int32)" in e.help for e in raised.value.errors)
 
 
 # -- the libraries themselves ----------------------------------------------------------------------------------------

@@ -104,15 +104,15 @@ def lines_of_transfers(profile: ProfileData, rows: np.ndarray, lines: Sequence[s
     Args:
         profile: the run, or a span of it.
         rows: the line of each row of Instruction.
-        lines: what `nki_source_location` calls them.
+        lines: what `nki_source_location` or a view calls them.
     """
     issuer = issuers(profile)
     code = np.where(issuer >= 0, rows[issuer], -1) if len(rows) else np.full(len(issuer), -1)
     told = profile.transfer_lines
     if told is None:
         return code
-    number = {text: n for n, text in enumerate(lines)}
-    of_text = np.array([number.get(text, -1) for text in told.values] + [-1])
+    number = {place_text(text): n for n, text in enumerate(lines)}
+    of_text = np.array([number.get(place_text(text), -1) for text in told.values] + [-1])
     return np.where(code < 0, of_text[told.codes], code)
 
 
