@@ -193,7 +193,8 @@ class _Snapshot:
         if issubclass(kind, KernelObject):
             source = value.source
             place = source.text, source.filename, source.first_line, source.nki
-            return place, self._of(value.func), self._of(value.choices_made)
+            choices = self._of(value.choices_made), self._of(source.configuration)
+            return place, self._of(value.func), choices
         if kind in (list, tuple, set, frozenset):
             return kind, tuple(map(self._of, value))
         if kind in (dict, MappingProxyType):

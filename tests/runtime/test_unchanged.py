@@ -21,6 +21,7 @@ from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.compiler import pipeline
 from nki_lab.errors import NkiError
+from nki_lab.runtime.configuration import CompileConfig
 
 X = np.random.default_rng(5).standard_normal((128, 4)).astype(np.float32)
 
@@ -350,6 +351,18 @@ def test_arguments_are_read(traces):
     assert len(traces) == 1
     config.factor = 3.0
     np.testing.assert_array_equal(kernel(X, config), X * np.float32(3))
+
+
+def test_the_configuration_of_a_nested_kernel_is_read():
+    def function(x):
+        return times(x, 2.0)
+
+    inner = nki.jit(function)
+    outer = nki.jit(lambda x: inner(x))
+    outer(X)
+    inner = nki.jit(function, compile_config=CompileConfig(prefetch_auto=True))
+    with pytest.raises(NkiError, match="another configuration"):
+        outer(X)
 
 
 def test_a_method_is_traced_again_with_its_object(traces):
