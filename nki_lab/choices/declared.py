@@ -116,7 +116,7 @@ NKI = Choice(
 FRONTEND = Choice(
     "frontend",
     "NAME",
-    "Front end of NKI 0.7: {values}; `custom` and `parser` hold kernels to the Python that earlier versions took.",
+    "Front end of NKI 0.7: {values}; `custom` and `parser` accept only the Python of earlier versions.",
     read=one_of,
     values=tuple(FRONTENDS),
     default="tracer",
@@ -135,7 +135,7 @@ LNC = Choice(
 LOGICAL_CORE = Choice(
     "logical_core",
     "",
-    "Number of physical cores in a logical core (LNC), {values}: kernels that nothing else launches run on as many.",
+    "Number of physical cores in a logical core (LNC), {values}, for kernels launched without `[n]`.",
     read=_cores,
     values=("1", "2"),
     env="NEURON_LOGICAL_NC_CONFIG",
@@ -243,8 +243,8 @@ SIMULATOR = Choice(
 PROGRESS = Choice(
     "progress",
     "FILE",
-    "File where solved exercises are kept: `user` is one in the user's data folder, `none` keeps them until the kernel"
-    " ends.",
+    "File where solved exercises are kept: `user` is a file in the user's data folder, `none` keeps them until the"
+    " kernel ends.",
     default="user",
     env="NKI_LAB_PROGRESS",
 )

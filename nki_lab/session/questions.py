@@ -158,7 +158,7 @@ CHECK = Choice(
 Choice(
     "rtol",
     "NUMBER",
-    "Relative tolerance of --check, in place of the dtype's: for results that were rounded on the way.",
+    "Relative tolerance of --check, in place of the dtype's: for results rounded in intermediate steps.",
     _RUN,
     _tolerance,
 )
@@ -177,7 +177,7 @@ Choice(
 Choice(
     "name",
     "VAR",
-    "Variable that gets the Result of the run; otherwise <kernel>_result.",
+    "Variable to store the Result in; otherwise <kernel>_result.",
     NOTEBOOK,
     _variable,
     about_run=True,

@@ -191,7 +191,9 @@ def test_a_cast_is_written_as_its_library_does(torch, dtype, wanted):
         (Tensor(wide), f"tensor.to(torch.{wanted})"),
         (JaxArray(wide), f"array.astype(jnp.{wanted})"),
     ]
-    if dtype is not np.int64:  # from NumPy it may be a scalar's; an instruction that takes it names the cast
+    if (
+        dtype is not np.int64
+    ):  # from NumPy it may be a scalar's; an instruction that takes it names the cast
         casts.append((wide, f"array.astype(np.{wanted})"))
     for given, cast in casts:
         error = refused(add, given, given)

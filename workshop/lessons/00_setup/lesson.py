@@ -95,7 +95,7 @@ def double(x):
 # |---|---|
 # | running on a device | an error; nothing here talks to hardware, and all times are modelled |
 # | collectives between nodes | an error; `nki_lab.launch` runs the ranks of one node |
-# | how long data takes between ranks | the report says that it is not counted |
+# | transfer times between ranks | the report says that it is not counted |
 # | stepping through two cores, or ranks, that exchange data | the stepper says so and suggests what to do instead |
 # | the older dialect `neuronxcc.nki` | an error that names today's form |
 #
