@@ -260,9 +260,9 @@ class KernelFunction(KernelObject):
     ) -> CompiledKernel:
         target, cores = self._target(choices), self._cores(choices)
         given = choices, target, cores
-        read = snapshot(self, arguments.arguments)
+        read = snapshot(self, arguments.arguments) if watch is None else None
         for call in self._latest:
-            if read is not None and call.given == given and call.read == read and watch is None:
+            if read is not None and call.given == given and call.read == read:
                 return CompiledKernel.of(call.programs, self.source)
         compiled = compile_kernel(
             self.source, arguments.args, arguments.kwargs, target, choices, cores, watch

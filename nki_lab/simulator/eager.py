@@ -186,8 +186,7 @@ class EagerRun:
                 self._unknown.add(storage.id)
             elif storage.id not in self._unknown and storage.id not in written:
                 written[storage.id] = np.zeros(storage.nbytes // storage.dtype.itemsize, bool)
-            position = i.definition.position.get("accumulate")
-            if storage.id in self._unknown and position is not None and i.args[position] is None:
+            if storage.id in self._unknown and i.accumulate_is_open:
                 raise NotModelled(
                     f"{storage.describe()} is written as {view.dtype} while a product is to decide per element whether"
                     " to add to it",

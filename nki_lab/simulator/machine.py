@@ -380,12 +380,7 @@ def simulate(
 
 def _undecided(kernel: Kernel) -> set[int]:
     """Return the storages with a product whose first write is decided per element while running."""
-    undecided = set()
-    for i in kernel.instructions:
-        position = i.definition.position.get("accumulate")
-        if position is not None and i.args[position] is None:
-            undecided.add(i.dst.storage.id)
-    return undecided
+    return {i.dst.storage.id for i in kernel.instructions if i.accumulate_is_open}
 
 
 def _clear(mask: np.ndarray) -> None:

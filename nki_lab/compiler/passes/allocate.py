@@ -244,7 +244,7 @@ def _lowest(
 
 
 def _peak(
-    storages: list[Storage], sizes: dict[int, tuple[int, int]], lives: dict[int, Lifetime]
+    storages: list[Storage], sizes: dict[int, tuple[int, int]], lives: Mapping[int, Lifetime]
 ) -> int:
     return peak_of((sizes[s.id][0], *lives[s.id]) for s in storages)[0]
 

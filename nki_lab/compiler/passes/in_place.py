@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-import numpy as np
-
 from nki_lab.ir.definition.instruction import Instruction, Order
 from nki_lab.ir.program.lifetimes import Lifetime
 from nki_lab.ir.program.nodes import Kernel
-from nki_lab.ir.program.overwritten import BytePlaces, pairs_of, reads_too_late, touched
+from nki_lab.ir.program.overwritten import (
+    BytePlaces,
+    pairs_of,
+    places_of,
+    reads_too_late,
+    touched,
+)
 from nki_lab.ir.tensor.storage import Storage
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.targets.spaces import MemoryRegion
@@ -54,8 +58,10 @@ def heirs(kernel: Kernel, space: MemoryRegion) -> dict[int, int]:
     return given
 
 
-def with_heirs(lives: Mapping[int, Lifetime], heirs: Mapping[int, int]) -> dict[int, Lifetime]:
+def with_heirs(lives: Mapping[int, Lifetime], heirs: Mapping[int, int]) -> Mapping[int, Lifetime]:
     """Return lifetimes that count a place once while it is handed over."""
+    if not heirs:
+        return lives
     return {k: Lifetime(life.first + (k in heirs), life.last) for k, life in lives.items()}
 
 
@@ -112,10 +118,5 @@ def _keeps(order: Order, written: NkiTensor, read: NkiTensor) -> bool:
 
 def _places_in_a_row(view: NkiTensor) -> BytePlaces:
     """Return where the elements of one partition lie, from the first byte of the tile's row on."""
-    size = view.dtype.itemsize
-    place: np.ndarray = np.asarray(
-        view.offset - view.start_partition * view.storage.row_bytes // size
-    )
-    for count, stride in zip(view.shape[1:], view.strides[1:], strict=True):
-        place = np.add.outer(place, np.arange(count, dtype=np.int64) * stride)
-    return BytePlaces(place.reshape(1, -1) * size, size)
+    places = places_of(view[0:1])
+    return places._replace(first=places.first - view.start_partition * view.storage.row_bytes)

@@ -11,7 +11,6 @@ import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import count
-from typing import Any
 
 from nki_lab.ir.definition.instruction import WRITE, Instruction
 from nki_lab.ir.program.nodes import Kernel
@@ -19,8 +18,6 @@ from nki_lab.ir.tensor.coverage import is_whole
 from nki_lab.ir.tensor.storage import Storage
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.targets.spaces import MemoryRegion
-
-_ACCUMULATE = "accumulate"
 
 
 def with_separate_values(kernel: Kernel, space: MemoryRegion) -> Kernel:
@@ -53,8 +50,7 @@ def _candidates(kernel: Kernel, space: MemoryRegion) -> set[int]:
     """Return the tiles that may be given several places."""
     left_alone = {*kernel.poisoned, *kernel.tracked}
     for i, loop in zip(kernel.instructions, kernel.loop_numbers, strict=True):
-        position = i.definition.position.get(_ACCUMULATE)
-        if loop or (position is not None and i.args[position] is None):
+        if loop or i.accumulate_is_open:
             left_alone.update(v.storage.id for v in (*i.read(), *i.written()))
     return {
         s.id
@@ -97,23 +93,17 @@ class _Moved:
         self._views: dict[int, NkiTensor] = {}  # by identity of the author's view
 
     def instruction(self, i: Instruction) -> Instruction:
-        if all(v.storage.id not in self._now for v in (*i.read(), *i.written())):
-            return i
-        changed = Instruction(i.definition, tuple(map(self._argument, i.args)), i.stack)
-        changed.form, changed.after, changed.ident = i.form, i.after, i.ident
+        changed = i.with_views(self._view)
+        changed.form = i.form
         return changed
-
-    def _argument(self, value: Any) -> Any:
-        if type(value) is tuple:
-            return tuple(map(self._argument, value))
-        return self._view(value) if type(value) is NkiTensor else value
 
     def _view(self, view: NkiTensor) -> NkiTensor:
         storage = self._now.get(view.storage.id, view.storage)
         dynamic = view.dynamic
         if dynamic is not None and type(dynamic.index) is NkiTensor:
-            dynamic = replace(dynamic, index=self._view(dynamic.index))
-        elif storage is view.storage:
+            index = self._view(dynamic.index)
+            dynamic = dynamic if index is dynamic.index else replace(dynamic, index=index)
+        if storage is view.storage and dynamic is view.dynamic:
             return view
         made = self._views.get(id(view))
         if made is None or made.storage is not storage or dynamic is not None:

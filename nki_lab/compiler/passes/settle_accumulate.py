@@ -16,7 +16,6 @@ from nki_lab.ir.program.nodes import Kernel
 from nki_lab.ir.tensor.coverage import Coverage, Written
 from nki_lab.targets.spaces import PSUM
 
-_ACCUMULATE = "accumulate"
 _SETTLED = {Written.NOTHING: False, Written.ALL: True}
 
 
@@ -36,7 +35,7 @@ def _settled(kernel: Kernel) -> Kernel:
     In a device loop that is so for tensors made in the loop's body, which start unwritten in each pass; a tensor made
     outside is overwritten by the first pass and added to by the others, so it is decided while running.
     """
-    if not any(_open(form.example) for form in kernel.forms.values()):
+    if not any(form.example.accumulate_is_open for form in kernel.forms.values()):
         return kernel
     # Only accumulators are followed; whether an instruction can write one is a matter of its form.
     kinds: dict[Form, str] = {}
@@ -77,11 +76,6 @@ _OPEN, _WRITES, _OTHER = "accumulate is open", "writes where accumulators live",
 
 
 def _kind(i: Instruction) -> str:
-    if _open(i):
+    if i.accumulate_is_open:
         return _OPEN
     return _WRITES if any(view.buffer is PSUM for view in i.written()) else _OTHER
-
-
-def _open(i: Instruction) -> bool:
-    position = i.definition.position.get(_ACCUMULATE)
-    return position is not None and i.args[position] is None

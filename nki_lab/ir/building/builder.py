@@ -287,17 +287,13 @@ class Builder(Findings):
             )
 
     def _unique(self, name: str) -> str:
-        seen = self._names.get(name)
-        if seen is None:
-            self._names[name] = 0
-            return name
-        while True:
+        seen, candidate = self._names.get(name, 0), name
+        while candidate in self._names:
             seen += 1
             candidate = f"{name}.{seen}"
-            if candidate not in self._names:
-                self._names[name] = seen
-                self._names[candidate] = 0
-                return candidate
+        self._names[name] = seen
+        self._names.setdefault(candidate, 0)
+        return candidate
 
     def note_name(self, name: str) -> None:
         """Note a name that the author gave to a tensor; nki.language names its own tiles as it likes."""

@@ -19,7 +19,7 @@ class KeptOrder:
     def __init__(self) -> None:
         self.blocks = 0  # how many are open
         self.not_entered: list[_Block] = []
-        self._last: Instruction | None = None
+        self.last: Instruction | None = None  # of the outermost block
 
     def block(self, stack: Stack) -> AbstractContextManager[None]:
         """Return a context manager that keeps the order of what is emitted in its `with` block."""
@@ -36,18 +36,12 @@ class KeptOrder:
                 help="write `with nl.no_reorder():` and put the instructions into its block",
             )
 
-    def end(self) -> None:
-        """Forget the block that ends, if it is the outermost."""
-        self.blocks -= 1
-        if not self.blocks:
-            self._last = None
-
     def note(self, i: Instruction) -> None:
         """Let an instruction wait for the one before it in its block."""
-        if self._last is not None:
-            i.after += (self._last,)
+        if self.last is not None:
+            i.after += (self.last,)
         if not i.definition.observes:
-            self._last = i
+            self.last = i
 
 
 class _Block(AbstractContextManager[None]):
@@ -62,4 +56,6 @@ class _Block(AbstractContextManager[None]):
         self.order.blocks += 1
 
     def __exit__(self, *error: object) -> None:
-        self.order.end()
+        self.order.blocks -= 1
+        if not self.order.blocks:
+            self.order.last = None

@@ -10,7 +10,7 @@ from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.definition.operands import Order
 from nki_lab.ir.definition.rule_errors import rule_error
 from nki_lab.ir.program.nodes import Loop
-from nki_lab.ir.tensor.footprint import footprint, overlap
+from nki_lab.ir.program.overwritten import may_meet
 from nki_lab.ir.tensor.storage import Storage
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.source import Span
@@ -89,7 +89,7 @@ def obstacle_of(
     if (before.shape, before.dtype) != (dst.shape, dst.dtype):
         return f"its result is {before.describe()}"
     for view in i.read():
-        if _may_meet(view, dst) and not (
+        if may_meet(view, dst) and not (
             _same_place(view, dst) and definition.order_of("dst") is Order.STREAM
         ):
             return f"it reads {view.describe()}"
@@ -99,13 +99,9 @@ def obstacle_of(
         if isinstance(node, Loop):
             return f"a device loop at {Span.of(node.stack[0])} follows it"
         for view in (*node.read(), *node.written()):
-            if _may_meet(view, before) or _may_meet(view, dst):
+            if may_meet(view, before) or may_meet(view, dst):
                 return f"{node.definition.name} uses {view.describe()} after it"
     return ""
-
-
-def _may_meet(a: NkiTensor, b: NkiTensor) -> bool:
-    return a.storage is b.storage and overlap(footprint(a), footprint(b))
 
 
 def _same_place(a: NkiTensor, b: NkiTensor) -> bool:

@@ -185,6 +185,21 @@ class Instruction:
         i.ident = self.ident
         return i
 
+    def with_views(self, change: Callable[[NkiTensor], NkiTensor]) -> Instruction:
+        """Return a copy with the tensors that `change` gives for its own, or itself where all stay; it needs a form."""
+        args = _with_views(self.args, change)
+        if args is self.args:
+            return self
+        i = self.with_args()
+        i.args = args
+        return i
+
+    @property
+    def accumulate_is_open(self) -> bool:
+        """Whether it is not said if a product is added to what is there (accumulate=None)."""
+        position = self.definition.position.get("accumulate")
+        return position is not None and self.args[position] is None
+
     def following(self, producers: Sequence[Instruction]) -> Instruction:
         """Return a copy that waits for `producers` instead of those it was asked to wait for."""
         i = self.with_args()
@@ -245,6 +260,13 @@ class Instruction:
 
 def _is_moved(dynamic: Dynamic) -> bool:
     return dynamic.kind is Addressing.SCALAR
+
+
+def _with_views(value: Any, change: Callable[[NkiTensor], NkiTensor]) -> Any:
+    if type(value) is tuple:
+        parts = tuple(_with_views(part, change) for part in value)
+        return value if all(a is b for a, b in zip(parts, value, strict=True)) else parts
+    return change(value) if type(value) is NkiTensor else value
 
 
 def _tensors(args: tuple[Any, ...], positions: tuple[int, ...]) -> list[NkiTensor]:

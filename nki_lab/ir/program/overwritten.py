@@ -128,9 +128,7 @@ def _first_steps(written: np.ndarray, steps: np.ndarray, sought: np.ndarray) -> 
     if high - low < 8 * places.size:
         first = np.full(high - low + 1, _NEVER, np.int64)
         order = np.argsort(steps, kind="stable")[::-1]
-        first[places[order] - low] = steps[
-            order
-        ]  # of several steps that write a place the first one stays
+        first[places[order] - low] = steps[order]  # of several the first one stays
         return np.asarray(first[sought - low])
     order = np.lexsort((steps, places))
     places, steps = places[order], steps[order]
@@ -145,10 +143,9 @@ def lie_on_each_other(view: NkiTensor) -> bool:
     A step of 0 asks for one place, in which the last element stays.
     """
     axes = [(n, abs(s)) for n, s in zip(view.shape, view.strides, strict=True) if n > 1 and s]
-    if view.dynamic is not None and view.dynamic.kind is Addressing.VECTOR:
-        axes = (
-            axes[1:] if view.shape[0] > 1 and view.strides[0] else axes
-        )  # indices choose the rows
+    by_rows = view.dynamic is not None and view.dynamic.kind is Addressing.VECTOR
+    if by_rows and view.shape[0] > 1 and view.strides[0]:  # indices choose the rows
+        axes = axes[1:]
     reach = 0
     for count, stride in sorted(axes, key=lambda axis: axis[1]):
         if stride <= reach:
@@ -163,8 +160,8 @@ def lie_on_each_other(view: NkiTensor) -> bool:
 
 
 def may_meet(dst: NkiTensor, src: NkiTensor) -> bool:
-    """Tell whether two views of one storage at fixed places may share a byte."""
-    return overlap(footprint(dst), footprint(src))
+    """Tell whether two views at fixed places may share a byte of one storage."""
+    return dst.storage is src.storage and overlap(footprint(dst), footprint(src))
 
 
 def is_same(dst: NkiTensor, src: NkiTensor) -> bool:

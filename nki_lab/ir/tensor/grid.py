@@ -76,9 +76,7 @@ class GridAxis(NamedTuple):
 
     def chosen(self, at: range) -> GridAxis:
         """Return the axis with some of its coordinates."""
-        if self.block == 1:
-            tiles = self.tiles[at.start : at.stop : at.step]
-        elif at.step == 1:
+        if at.step == 1:
             tiles = self.tiles[at.start * self.block : at.stop * self.block]
         else:
             parts = (self.tiles[k * self.block : (k + 1) * self.block] for k in at)
@@ -193,14 +191,14 @@ class NkiGrid:
 
     def _obstacle(self) -> str:
         """Return why no single access pattern gives the selection; empty where one does."""
+        rows = len(self._axes[0].tiles)
+        if self._folded and rows > 1:
+            return (
+                f"axis 0 has {rows} rows of tiles, which lie behind each other in each partition; no page says in which"
+                " order one operand has them"
+            )
         for axis, a in enumerate(self._axes):
-            if axis == 0 and self._folded:
-                if len(a.tiles) > 1:
-                    return (
-                        f"axis 0 has {len(a.tiles)} rows of tiles, which lie behind each other in each partition; no"
-                        " page says in which order one operand has them"
-                    )
-            elif a.span() is None:
+            if a.span() is None and not (self._folded and axis == 0):
                 return f"along axis {axis} the selected tiles {_listed(a.tiles)} lie apart, which one step cannot walk"
         return ""
 

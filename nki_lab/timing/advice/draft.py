@@ -83,19 +83,11 @@ class Draft:
 
     def with_views(self, i: Instruction, change: Callable[[NkiTensor], NkiTensor]) -> Instruction:
         """Return an instruction with other views of tensors; itself where all stay."""
-        args = []
-        for value in i.args:
-            if type(value) is NkiTensor:
-                value = change(value)
-            elif type(value) is tuple:
-                value = tuple(change(v) if type(v) is NkiTensor else v for v in value)
-            args.append(value)
-        if all(a is b for a, b in zip(args, i.args, strict=True)):
+        changed = i.with_views(change)
+        if changed is i:
             return i
         if i.form.dynamic:
             raise Refused
-        changed = Instruction(i.definition, tuple(args), i.stack)
-        changed.ident = i.ident
         return self.formed(changed)
 
     def tile(self, like: Storage, **changes: Any) -> NkiTensor:
