@@ -30,7 +30,7 @@ BUILT = ROOT / "nki_lab" / "labextension"
 #: row, and its message says what the lines are for; a change that needs fewer lowers it.
 BUDGETS = {
     "": 1_050,
-    "api": 700,
+    "api": 800,
     "backends": 400,
     "choices": 800,
     "cli": 2_500,

@@ -1,7 +1,8 @@
-"""The names and signatures of the official package, and how many of them can be used here.
+"""The names and signatures of the official packages, and how many of them can be used here.
 
 `official_api.json` holds names, parameters, defaults and members: of NKI 0.6.0 from its stubs
-(nki/api/nki/*/__init__.py), and of 0.7.0 from those of its pages that were seen (nki/api/generated/*.html).
+(nki/api/nki/*/__init__.py), and of 0.7.0 from those of its pages that were seen (nki/api/generated/*.html);
+`beta1_api.json` those of the older dialect from its stubs (general/nki/api/nki).
 Nothing here trusts our own lists: a name counts when the module has it and its signature is the official one.
 """
 
@@ -9,24 +10,33 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 
-from nki_lab.dialects import NKI
+import numpy as np
+
+from nki_lab.dialects import DIALECTS, NKI
+from nki_lab.dtypes import dtype_of
 from nki_lab.errors import NkiError
 from nki_lab.ir.definition.instruction import Definition
 from nki_lab.isa.catalog import STARS
 from nki_lab.versions import VERSIONS, Version, added_in, former_signature
 
-API: dict[str, Any] = json.loads(
-    Path(__file__).with_name("official_api.json").read_text(encoding="utf-8")
-)
-_ELIDED = "=..."  # the stub does not say the default
+
+def _read(file: str) -> dict[str, Any]:
+    text: dict[str, Any] = json.loads(Path(__file__).with_name(file).read_text(encoding="utf-8"))
+    return text
+
+
+API = _read("official_api.json")
+#: The names of the older dialect: `pages` says which file of the documentation each module's come from, `prebuilt`
+#: names its finished kernels.
+BETA1_API = _read("beta1_api.json")
 
 
 @dataclass(frozen=True)
@@ -58,29 +68,62 @@ class NameCount:
 
 def signature_of(function: Callable[..., Any]) -> str:
     """Return names and defaults as the data file writes them: `x axis dtype=None keepdims=False`."""
-    words: list[str] = []
+    words = ((name, p.default) for name, p in _parameters(function))
+    return " ".join(n if d is inspect.Parameter.empty else f"{n}={_text(d)}" for n, d in words)
+
+
+def _parameters(function: Callable[..., Any]) -> Iterator[tuple[str, inspect.Parameter]]:
+    """Yield the parameters as the data file names them: `*rest`, and a `*` before those given by name alone."""
+    before = ""
     for p in inspect.signature(function).parameters.values():
-        if p.kind is p.KEYWORD_ONLY and not any(w.startswith("*") for w in words):
-            words.append("*")
-        word = STARS.get(p.kind, "") + p.name
-        if p.default is not p.empty:
-            word += f"={p.default!r}".replace("=nl.", "=").replace("=nisa.", "=")
-        words.append(word)
-    return " ".join(words)
+        if p.kind is p.KEYWORD_ONLY and not before:
+            yield "*", inspect.Parameter("_", p.VAR_POSITIONAL)
+        before = before or STARS.get(p.kind, "") or ("*" if p.kind is p.KEYWORD_ONLY else "")
+        yield STARS.get(p.kind, "") + p.name, p
 
 
-def same_signature(function: Callable[..., Any], official: str) -> bool:
-    """Tell whether a function has the official parameters; a default that the stub leaves out may be any."""
-    actual, expected = signature_of(function).split(), official.split()
+def _text(default: Any) -> str:
+    return repr(default).removeprefix("nl.").removeprefix("nisa.")
+
+
+def same_signature(
+    function: Callable[..., Any], official: str, names: Mapping[str, Any] = MappingProxyType({})
+) -> bool:
+    """Tell whether a function has the official parameters; a default that the stub leaves out may be any.
+
+    Args:
+        function: ours.
+        official: its parameters as the data file writes them.
+        names: what the names in defaults stand for, such as `reduce_cmd` in `reduce_cmd.idle`.
+    """
+    actual, expected = [*_parameters(function)], official.split()
     return len(actual) == len(expected) and all(
-        a == b or (b.endswith(_ELIDED) and a.startswith(b.removesuffix("...")))
-        for a, b in zip(actual, expected, strict=True)
+        _same_parameter(name, p.default, word, names)
+        for (name, p), word in zip(actual, expected, strict=True)
     )
 
 
-def coverage() -> list[NameCount]:
-    """Return what can be used of each module and kind of names, in the order of the data file."""
-    return [c for c in _counted() if c.total]
+def _same_parameter(name: str, default: Any, word: str, names: Mapping[str, Any]) -> bool:
+    official, has_default, text = word.partition("=")
+    if name != official or bool(has_default) != (default is not inspect.Parameter.empty):
+        return False
+    return not has_default or text in (_text(default), "...") or _stands_for(text, default, names)
+
+
+def _stands_for(text: str, default: Any, names: Mapping[str, Any]) -> bool:
+    """Tell whether a name in a stub, such as `reduce_cmd.idle` or `np.float32`, stands for a default."""
+    name, *attributes = text.split(".")
+    value = {"np": np, "bool": bool, **names}.get(name)
+    for attribute in attributes:
+        value = getattr(value, attribute, None)
+    if isinstance(value, type) and issubclass(value, np.generic):
+        value = dtype_of(value)
+    return value is not None and type(value) is type(default) and bool(value == default)
+
+
+def coverage(api: Mapping[str, Any] = API) -> list[NameCount]:
+    """Return what can be used of each module and kind of names, in the order of a data file."""
+    return [c for c in _counted(api) if c.total]
 
 
 COMPLETE, IN_PART, ABSENT = "complete", "seen in part", "absent"
@@ -101,16 +144,8 @@ def states(version: Version) -> list[NameState]:
     version is another one that calls are not bound by; the note says what is missing. "absent": it cannot be used.
     """
     found: dict[str, NameState] = {}
-    for count in coverage():
-        if count.kind in ("modules", "drop-in names"):
-            continue
-        owner, _, of_class = count.kind.partition(" ")
-        prefix = (
-            f"{count.module}.{owner}" if of_class in ("methods", "attributes") else count.module
-        )
-        for name in count.names:
-            official = f"{prefix}.{name}"
-            found[official] = _state(official, name in count.missing, version)
+    for official, is_missing in _official(API):
+        found[official] = _state(official, is_missing, version)
     for other in VERSIONS:
         for official in sorted(other.added - found.keys()):
             found[official] = NameState(official, ABSENT, "not modelled")
@@ -119,6 +154,30 @@ def states(version: Version) -> list[NameState]:
                 found[official] = NameState(official, ABSENT, f"not modelled; write {instead}")
     ours = (s for name, s in found.items() if _since(name).number <= version.number)
     return sorted(ours, key=lambda s: s.name)
+
+
+def beta1_states() -> list[NameState]:
+    """Return the state of every official name of the older dialect; its prebuilt kernels are absent."""
+    found = [
+        NameState(official, ABSENT, "absent, or with another signature") if is_missing
+        else NameState(official, COMPLETE)
+        for official, is_missing in _official(BETA1_API)
+    ]  # fmt: skip
+    for module, names in BETA1_API["prebuilt"].items():
+        found += [NameState(f"{module}.{n}", ABSENT, "a prebuilt kernel") for n in names]
+    return sorted(found, key=lambda s: s.name)
+
+
+def _official(api: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
+    """Yield each official name with its module, and whether it is missing."""
+    for count in coverage(api):
+        if count.kind in ("modules", "drop-in names"):
+            continue
+        owner, _, of_class = count.kind.partition(" ")
+        inside = of_class in ("methods", "attributes")
+        prefix = f"{count.module}.{owner}" if inside else count.module
+        for name in count.names:
+            yield f"{prefix}.{name}", name in count.missing
 
 
 def _since(official: str) -> Version:
@@ -143,27 +202,39 @@ def _state(official: str, is_missing: bool, version: Version) -> NameState:
     return NameState(official, IN_PART, f"calls are bound as today; the version has ({former})")
 
 
-def _counted() -> Iterator[NameCount]:
-    names = dict.fromkeys([*API["functions"], *API["drop_in"]])
-    modules = {name: import_module(NKI.modules[name]) for name in names if name in NKI.modules}
-    yield _count("nki", "modules", {name: name in modules for name in names})
-    for module, functions in API["functions"].items():
-        room = modules[module]
-        yield _count(module, "functions", {n: _usable(room, n, s) for n, s in functions.items()})
-        enums = API["enums"].get(module, {})
+def _counted(api: Mapping[str, Any]) -> Iterator[NameCount]:
+    homes = {name: home for dialect in DIALECTS for name, home in dialect.modules.items()}
+    names = dict.fromkeys([*api["functions"], *api["drop_in"]])
+    rooms = {name: _room(name, homes) for name in names}
+    root = next(iter(names))
+    yield _count(root, "modules", {name: room is not None for name, room in rooms.items()})
+    for module, functions in api["functions"].items():
+        room = rooms[module]
+        space = vars(room) if isinstance(room, ModuleType) else {}
+        usable = {n: _usable(room, n, s, space) for n, s in functions.items()}
+        yield _count(module, "functions", usable)
+        enums = api["enums"].get(module, {})
         yield _count(module, "enums", {n: _has_members(room, n, m) for n, m in enums.items()})
-        others = [n for n in API["names"][module] if n not in functions and n not in enums]
+        others = [n for n in api["names"][module] if n not in functions and n not in enums]
         yield _count(module, "constants and classes", {n: _there(room, n) for n in others})
-        for cls, methods in API["methods"].get(module, {}).items():
+        for cls, methods in api["methods"].get(module, {}).items():
             owner = _get(room, cls)
-            usable = {n: _usable(owner, n, s) for n, s in methods.items()}
+            usable = {n: _usable(owner, n, s, space) for n, s in methods.items()}
             yield _count(module, f"{cls} methods", usable)
-        for owner_name, attributes in API["attributes"].get(module, {}).items():
+        for owner_name, attributes in api["attributes"].get(module, {}).items():
             owner = _get(room, owner_name)
             usable = {n: _declared(owner, n) for n in attributes}
             yield _count(module, f"{owner_name} attributes", usable)
-    for module, drop_in in API["drop_in"].items():
-        yield _count(module, "drop-in names", {n: _there(modules[module], n) for n in drop_in})
+    for module, drop_in in api["drop_in"].items():
+        yield _count(module, "drop-in names", {n: _there(rooms[module], n) for n in drop_in})
+
+
+def _room(name: str, homes: Mapping[str, str]) -> Any:
+    """Return what stands for an official module: a module, or an object that is a member of one; None without it."""
+    if name in homes:
+        return import_module(homes[name])
+    owner, _, member = name.rpartition(".")
+    return _get(import_module(homes[owner]), member) if owner in homes else None
 
 
 def _count(module: str, kind: str, usable: dict[str, bool]) -> NameCount:
@@ -177,17 +248,17 @@ def _get(owner: Any, name: str) -> Any:
         return None
 
 
-def _there(owner: ModuleType, name: str) -> bool:
+def _there(owner: Any, name: str) -> bool:
     return _get(owner, name) is not None
 
 
-def _usable(owner: Any, name: str, official: str) -> bool:
+def _usable(owner: Any, name: str, official: str, names: Mapping[str, Any]) -> bool:
     function = _get(owner, name)
     if not callable(function):
         return False
     if isinstance(function, Definition) and function.check_complete():
         return False
-    return same_signature(function, official)
+    return same_signature(function, official, names)
 
 
 def _has_members(owner: ModuleType, name: str, members: dict[str, object]) -> bool:

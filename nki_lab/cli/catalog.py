@@ -23,8 +23,8 @@ def catalog(
         typer.Option(
             "--nki",
             metavar="VERSION",
-            help="With --coverage: list every name of this version of NKI with its state, and exit with 1 where one is"
-            " absent.",
+            help="With --coverage: list every name of this version of NKI, or of beta1 (neuronxcc.nki), with its state,"
+            " and exit with 1 where one is absent.",
         ),
     ] = "",
 ) -> None:
@@ -81,11 +81,11 @@ def _print_coverage() -> bool:
 
 def _print_states(nki: str) -> bool:
     """Print every name of a version with its state; return whether none is absent."""
-    from nki_lab.api.official import ABSENT, COMPLETE, IN_PART, states
+    from nki_lab.api.official import ABSENT, COMPLETE, IN_PART, beta1_states, states
     from nki_lab.choices import NKI
     from nki_lab.versions import version_named
 
-    listed = states(version_named(NKI.take(nki, "--nki")))
+    listed = beta1_states() if nki == "beta1" else states(version_named(NKI.take(nki, "--nki")))
     width = max(len(s.name) for s in listed)
     for row in listed:
         typer.echo(f"{row.name:{width}}  {row.state:{len(IN_PART)}}  {row.note}".rstrip())

@@ -139,6 +139,9 @@ def test_the_names_of_a_version_are_listed_with_their_state(command):
     early = command("catalog", "--coverage", "--nki", "0.2")
     assert early.exit_code == 1 and "absent" in early.stdout
     assert "fori_loop" not in early.stdout
+    older = command("catalog", "--coverage", "--nki", "beta1")
+    assert "neuronxcc.nki.language.mgrid" in older.stdout
+    assert older.exit_code == 1 and "a prebuilt kernel" in older.stdout
     assert "`0.8` is not one of 0.1" in command("catalog", "--coverage", "--nki", "0.8").stderr
     assert "add --coverage" in command("catalog", "--nki", "0.6").stderr
 
