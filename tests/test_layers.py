@@ -15,7 +15,7 @@ LINT = (
 )
 
 ROOMS = (
-    "api backends choices cli compiler dialects dtypes errors exercises explain frameworks ir isa kernels "
+    "api backends beta1 choices cli compiler dialects dtypes errors exercises explain frameworks ir isa kernels "
     "language magics profiler progress rewrite runtime server session simulator source "
     "targets timing versions views widgets"
 ).split()

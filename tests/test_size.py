@@ -32,6 +32,7 @@ BUDGETS = {
     "": 1_050,
     "api": 800,
     "backends": 400,
+    "beta1": 3_000,
     "choices": 800,
     "cli": 2_500,
     "compiler": 8_200,
