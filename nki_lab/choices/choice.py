@@ -143,6 +143,8 @@ def refuse_none_of(word: str, choice: Choice, column: int = 0) -> BadValue:
 
 def one_of(text: str, choice: Choice) -> str:
     """Read one of the values of a choice."""
+    if not text:
+        raise BadValue(f"the value is empty; it takes {', '.join(choice.values)}", "leave it out")
     if text not in choice.values:
         raise refuse_none_of(text, choice)
     return text

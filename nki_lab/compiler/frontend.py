@@ -10,9 +10,7 @@ import ast
 import builtins
 import dis
 import inspect
-import itertools
 import linecache
-import re
 import textwrap
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,11 +19,11 @@ from functools import cached_property
 from types import CodeType
 from typing import Any
 
-from nki_lab.choices import NKI as NKI_VERSION
 from nki_lab.compiler.function_text import FunctionText
+from nki_lab.compiler.version_comments import version_said
 from nki_lab.dialects import NKI, Dialect, dialects_of
 from nki_lab.dialects.dialect import codes_of
-from nki_lab.errors import NkiError, UnknownName, UnknownOption, close_matches
+from nki_lab.errors import NkiError, UnknownName, close_matches
 from nki_lab.rewrite import import_of
 from nki_lab.source import Span, Stack, lines_of
 
@@ -40,7 +38,7 @@ class SourceKernel:
         filename: file or cell it stands in.
         first_line: line of the first line of `text` in that file.
         indent: white space that stood before its lines.
-        nki: version of NKI that a comment above the function, or at the head of its cell or file, names; or "".
+        nki: version of NKI that a comment above or in the function, or at the head of its cell or file, names; or "".
         configuration: what the decorator asks of the compiler, or None.
     """
 
@@ -63,7 +61,7 @@ class SourceKernel:
         text = textwrap.dedent("".join(lines))
         removed = len(lines[0]) - len(lines_of(text)[0]) if text else 0
         indent = lines[0][:removed] if lines else ""
-        nki = _version_above(code.co_filename, first or 1)
+        nki = version_said(code.co_filename, first or 1, len(lines))
         return cls(function, text, code.co_filename, first or 1, indent, nki)
 
     @property
@@ -153,29 +151,6 @@ class SourceKernel:
         cached = linecache.cache.get(self.filename, ())
         changed = cached[1] if len(cached) == 4 else None  # type: ignore[misc]
         linecache.cache[self.filename] = (sum(map(len, lines)), changed, lines, self.filename)
-
-
-_VERSION = re.compile(r"\s*#\s*nki:\s*(\S+)", re.IGNORECASE)
-_BEFORE_CODE = re.compile(r"\s*(#|%%|$)")
-
-
-def _version_above(filename: str, first_line: int) -> str:
-    """Return the version of NKI that a comment directly above a line names, or one at the head of the file; or ""."""
-    lines = linecache.getlines(filename)
-    above = itertools.takewhile(
-        lambda n: lines[n].lstrip().startswith("#"),
-        range(min(first_line, len(lines) + 1) - 2, -1, -1),
-    )
-    head = itertools.takewhile(lambda n: _BEFORE_CODE.match(lines[n]), range(len(lines)))
-    for n in (*above, *head):
-        if comment := _VERSION.match(lines[n]):
-            place = Span(filename, n + 1, comment.start(1), n + 1, comment.end(1))
-            try:
-                return NKI_VERSION.take(comment[1], "# nki")
-            except UnknownOption as error:
-                error.stack = (place,)
-                raise
-    return ""
 
 
 class KernelObject:

@@ -20,7 +20,7 @@ from nki_lab.ir.definition.instruction import (
     updates,
     writes,
 )
-from nki_lab.ir.tensor.register import VirtualRegister
+from nki_lab.ir.tensor.register import holds_32_bits
 from nki_lab.isa.numerics import stored
 from nki_lab.isa.replica_groups import (
     GROUP_RULES,
@@ -276,7 +276,7 @@ collective_permute_implicit_reduce.cost(_ring_cost)
 
 
 @rule(
-    "`iteration_id` must be a register or an integer from 0 on",
+    "`iteration_id` must be a register, a scalar of 32 bits or an integer from 0 on",
     "iteration_id",
     help="pass the counter of the loop",
     error=WrongOperand,
@@ -284,7 +284,7 @@ collective_permute_implicit_reduce.cost(_ring_cost)
 )
 def _iteration(i, hw):
     value = i.iteration_id
-    return type(value) is VirtualRegister or (type(value) is int and value >= 0)
+    return holds_32_bits(value) or (type(value) is int and value >= 0)
 
 
 @rule(
@@ -315,7 +315,8 @@ def collective_permute_implicit_current_processing_rank_id(
     an address: t.ap(..., scalar_offset=register) or t.select(dim, register).
 
     Args:
-        iteration_id: the step, an integer or a register, e.g. the counter of a device loop.
+        iteration_id: the step: an integer, or a register or scalar such as the counter of a device loop. The page
+            says integer; a scalar stands where an integer does (nki.isa.NkiScalar).
         replica_group: the rings.
         channel_id: the channel that brought the data.
         name: name of the instruction.

@@ -18,7 +18,7 @@ from nki_lab.errors import KernelArgument, WrongOperand
 from nki_lab.ir.building.builder import current
 from nki_lab.ir.definition.cost import MicroOp
 from nki_lab.ir.definition.instruction import Shape, instruction, reads, rule, writes
-from nki_lab.ir.tensor.register import NkiScalar, VirtualRegister
+from nki_lab.ir.tensor.register import NkiScalar, VirtualRegister, holds_32_bits
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.numerics import stored
 from nki_lab.isa.operators import OPS
@@ -28,6 +28,10 @@ from nki_lab.targets.facts import GENERATED, ISA
 from nki_lab.targets.spaces import HBM, SBUF
 
 _INT32 = (-(1 << 31), (1 << 32) - 1)  # signed and unsigned values of 32 bits
+
+
+def _fits_register(x: Any) -> bool:
+    return holds_32_bits(x) or (type(x) is int and _INT32[0] <= x <= _INT32[1])
 
 
 def register_alloc(x: Any = None) -> VirtualRegister:
@@ -46,7 +50,7 @@ def register_alloc(x: Any = None) -> VirtualRegister:
         register = current().register()
         register_load(register, x)
         return register
-    if x is not None and (type(x) is not int or not _INT32[0] <= x <= _INT32[1]):
+    if x is not None and not _fits_register(x):
         raise KernelArgument(
             f"register_alloc takes an integer of 32 bits or None; found {x!r}",
             help="allocate it empty, then nisa.register_load(register, tensor) or nisa.register_move",
@@ -57,29 +61,22 @@ def register_alloc(x: Any = None) -> VirtualRegister:
     return register
 
 
-def _is_register(*names: str) -> Any:
+def _is_register(*names: str, help: str = "allocate it with nisa.register_alloc()") -> Any:
     shown = " and ".join(f"`{n}`" for n in names)
-    return rule(
-        f"{shown} must be a register",
-        *names,
-        help="allocate it with nisa.register_alloc()",
-        error=WrongOperand,
-        source=ISA,
-    )(lambda i, hw: all(type(getattr(i, n)) is VirtualRegister for n in names))
+    return rule(f"{shown} must be a register", *names, help=help, error=WrongOperand, source=ISA)(
+        lambda i, hw: all(type(getattr(i, n)) is VirtualRegister for n in names)
+    )
 
 
 @rule(
-    "`src` must be a register or an integer of 32 bits",
+    "`src` must be a register, a scalar or an integer, of 32 bits",
     "src",
     help="load a value of a tensor with nisa.register_load",
     error=WrongOperand,
     source=ISA,
 )
 def _register_or_integer(i, hw):
-    value = i.src
-    return type(value) is VirtualRegister or (
-        type(value) is int and _INT32[0] <= value <= _INT32[1]
-    )
+    return _fits_register(i.src)
 
 
 def _one_integer(name: str) -> Any:
@@ -98,7 +95,9 @@ def _one_integer(name: str) -> Any:
     rules=(_is_register("dst"), _register_or_integer),
 )
 def register_move(dst, src) -> None:
-    """Set a register to an integer or to the value of another register.
+    """Set a register to an integer, or to the value of another register or of a scalar of 32 bits.
+
+    Its page names registers and integers; a scalar stands where an integer does (nki.isa.NkiScalar, NKI 0.7).
 
     Source: nki/api/nki/isa/__init__.py, register_move.
     """
@@ -144,7 +143,12 @@ def _(i, hw):
     dst=writes(*HBM, SBUF, shape=Shape.OWN),
     numerics=stored("dst"),
     any_start=("dst",),
-    rules=(_is_register("src"), _one_integer("dst")),
+    rules=(
+        _is_register(
+            "src", help="allocate it with nisa.register_alloc(); nisa.scalar_store writes a scalar"
+        ),
+        _one_integer("dst"),
+    ),
 )
 def register_store(dst, src) -> None:
     """Write the value of a register to the one element of a tensor in HBM or SBUF.

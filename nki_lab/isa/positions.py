@@ -17,7 +17,7 @@ from nki_lab.ir.definition.instruction import (
     rule,
     writes,
 )
-from nki_lab.ir.tensor.register import VirtualRegister
+from nki_lab.ir.tensor.register import holds_32_bits
 from nki_lab.isa.arrays import overlay, scratch
 from nki_lab.isa.numerics import FLOAT32
 from nki_lab.isa.operators import OPS
@@ -43,13 +43,13 @@ def _int32(*names: str) -> Rule:
 
 
 @rule(
-    "`offset` must be an integer of 32 bits or a register",
+    "`offset` must be an integer, a register or a scalar, of 32 bits",
     "offset",
     help="use an integer from -2**31 to 2**31 - 1, or load one of a tensor with nisa.register_load",
     source=f"{NKI_RELEASES}:285",
 )
 def _offset(i, hw):
-    return _is_int32(i.offset) or type(i.offset) is VirtualRegister
+    return _is_int32(i.offset) or holds_32_bits(i.offset)
 
 
 def _is_int32(value: Any) -> bool:
@@ -113,8 +113,8 @@ def iota(dst, pattern, offset=0, channel_multiplier=0, name=None) -> None:
 
     `pattern` lists [step, number] for up to four axes, the last one fastest. Its numbers multiply to the elements
     per partition of `dst`; their shapes may differ. Values are computed in 32-bit integers, which wrap around
-    (assumed: the page says 32-bit arithmetic), and cast to `dst`. `offset` is an integer, or a register whose value
-    is only known at run time.
+    (assumed: the page says 32-bit arithmetic), and cast to `dst`. `offset` is an integer, or a register or a
+    scalar whose value is only known at run time.
 
     Source: nki/api/nki/isa/__init__.py:1708.
     """

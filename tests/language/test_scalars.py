@@ -116,6 +116,31 @@ def test_scalars_bound_loops_and_address_tensors(rng):
     assert np.array_equal(kernel(x, np.array([[1, 3]], np.int32)), expected)
 
 
+def test_a_scalar_stands_where_an_integer_does():
+    """In registers, and as the offset of iota: counters of loops go there, too."""
+
+    @nki.jit
+    def kernel(x):
+        out = nl.ndarray((3, 4), dtype=nl.int32, buffer=nl.shared_hbm)
+        register = nisa.register_alloc(loaded(x))
+        tile = nl.ndarray((1, 4), dtype=nl.int32, buffer=nl.sbuf)
+
+        def row(i):
+            nisa.iota(tile, [[7, 4]], offset=i * 10 - 3)
+            nisa.register_store(tile[0:1, 3:4], register)
+            nisa.dma_copy(dst=out[nl.ds(i, 1)], src=tile)
+            nisa.register_move(register, i + 2)
+
+        nl.fori_loop(0, 3, row)
+        return out
+
+    assert kernel(np.array([[-5]], np.int32)).tolist() == [
+        [-3, 4, 11, -5],
+        [7, 14, 21, 2],
+        [17, 24, 31, 3],
+    ]
+
+
 def test_a_scalar_of_64_bits_addresses_hbm(rng):
     @nki.jit
     def kernel(x, at):
@@ -187,7 +212,10 @@ WRONG = [
     (lambda x, s, w: nl.load(x)[:, nl.ds(w, 1)], ViewError, "on chip the offset must have 32 bits"),
     (lambda x, s, w: nisa.scalar_load(nl.load(x)), NkiError, r"`src` must have shape \[1, 1\]"),
     (lambda x, s, w: nisa.scalar_store(tile_of(x, nl.int64), s), NkiError, "dtype of `value`"),
-    (lambda x, s, w: nisa.register_store(tile_of(x), s), WrongOperand, "must be a register"),
+    (lambda x, s, w: nisa.register_store(tile_of(x), s), WrongOperand, "must be a register.*nisa.scalar_store"),
+    (lambda x, s, w: nisa.register_move(nisa.register_alloc(), w), WrongOperand, "a scalar or an integer, of 32 bits"),
+    (lambda x, s, w: nisa.register_alloc(s == 3), RegisterValue, "comparing scalars cannot be used"),
+    (lambda x, s, w: nisa.iota(tile_of(x), [[1, 1]], offset=w), NkiError, "a register or a scalar, of 32 bits"),
     (lambda x, s, w: nisa.memset(nl.load(x), 1), NkiError, "int64, which only scalars and copies take"),
     (lambda x, s, w: nisa.dma_copy(dst=tile_of(x), src=x[0:1, 0:1]), NkiError, "int64 dtypes cannot be cast"),
     (lambda x, s, w: nisa.NkiScalar(3), RegisterValue, "nisa.scalar_load"),

@@ -196,7 +196,6 @@ def gathered_by(way):
     ("way", "cores"),
     [("at once", 1), ("at once", 2), ("unrolled", 1), ("unrolled", 2), ("on device", 1)],
 )
-@pytest.mark.usefixtures("nki_0_6")
 def test_a_ring_gathers_what_all_gather_does(way, cores):
     group = ncc.ReplicaGroup([[0, 1, 2, 3]])
     found = outputs(on_four(jit(gathered_by(way))[cores], group, 4, target="trn2"))
@@ -204,7 +203,6 @@ def test_a_ring_gathers_what_all_gather_does(way, cores):
 
 
 @pytest.mark.parametrize("way", ["unrolled", "on device"])
-@pytest.mark.usefixtures("nki_0_6")
 def test_two_rings_do_not_mix(way):
     """In a ring of two of four ranks, the places of other ranks' tiles stay unwritten."""
 

@@ -215,7 +215,6 @@ def test_meetings_in_a_device_loop():
 
 
 @pytest.mark.parametrize("by", ["register", "tile"])
-@pytest.mark.usefixtures("nki_0_6")
 def test_tiles_addressed_while_running_are_exchanged(by):
     """In pass i core c sends columns 4 * i + c and keeps what comes at columns 8 * (1 - c) + i."""
 

@@ -58,6 +58,16 @@ def defined(above="", decorator="@jit", head="", text=RAW, name="kernel"):
         {"decorator": '@jit(nki="0.2")'},
         {"head": "# nki: 0.2\n"},
         {"head": "\n# A file of kernels.\n\n# nki: 0.2\n"},
+        {"head": '"""Kernels for `# nki: 0.5`."""\n\nimport math\n# nki: 0.2\nimport re\n'},
+        {"above": "# nki 0.2"},
+        {"above": "# NKI = 0.2  # as the lesson has it"},
+        {"head": "import math\n", "above": "# nki: 0.2\n\n"},
+        {"decorator": "@jit\n# nki: 0.2"},
+        {"decorator": "@jit  # nki: 0.2"},
+        {
+            "head": "TEXT = '# nki: 0.5'\n",
+            "above": "# nki: 0.2\n# nki 0.7 has another form of this",
+        },
     ],
     ids=str,
 )
@@ -99,6 +109,21 @@ def test_an_unknown_version_is_an_error_at_its_place(version):
         run(defined(), X, nki=version)
     with pytest.raises(UnknownOption, match="nki"):
         jit(nki=version)(defined().func)
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "covered"),
+    [
+        ({"above": "# nki: 0.6 0.7"}, "0.6 0.7 is not one version", "0.6 0.7"),
+        ({"above": "# nki: 0.2\n# nki 0.3"}, "0.3 stands beside another comment, which says 0.2", "0.3"),
+        ({"head": "import math\n\n# nki: 0.2\nONE = 1\n\ndef f():\n    pass\n# nki: 0.3\nTWO = 2\n"},
+         "0.3 is above no function", "0.3"),
+    ],
+)  # fmt: skip
+def test_a_comment_that_holds_for_no_kernel_is_an_error_at_its_place(said, error, covered):
+    with pytest.raises(UnknownOption, match=f"# nki: {error}") as caught:
+        defined(**said)
+    assert caught.value.span.covered == covered
 
 
 def test_the_oldest_dialect_is_refused_by_its_reason():

@@ -97,6 +97,7 @@ WRONG = [
         "unknown backend `simulatr`",
         "did you mean `simulator`?",
     ),
+    ("nki", "--nki=", "the value is empty; it takes 0.1, 0.2", "leave it out"),
     ("nki", "--nki 0.8", "`0.8` is not one of 0.1, 0.2", ""),
     ("nki", "--nki beta1", "do not run here yet", "rewrite it for 0.2 or later"),
     ("debug", "--debug=1", "--debug is a switch", "write --debug alone"),

@@ -54,10 +54,8 @@ def find_loop(code: CodeType, position: Position, kind: type[ast.AST]) -> Any:
     if line is None or end_line is None or column is None or end_column is None:
         return None
     text = "".join(linecache.getlines(code.co_filename))
-    nodes: tuple[Any, ...] = _loops(text)
+    nodes: list[Any] = [node for node in _loops(text) if type(node) is kind]
     for node in nodes:
-        if not _is(node, kind):
-            continue
         part = node.test if kind is ast.While else node.iter
         end = (part.end_lineno, part.end_col_offset)
         whole = (node.end_lineno, node.end_col_offset)
@@ -69,10 +67,6 @@ def find_loop(code: CodeType, position: Position, kind: type[ast.AST]) -> Any:
         ):
             return node
     return None
-
-
-def _is(node: Any, kind: Any) -> bool:
-    return type(node) is kind
 
 
 @lru_cache(maxsize=64)

@@ -200,14 +200,16 @@ class NkiScalar(Register):
 
     __lt__ = __le__ = __gt__ = __ge__ = _compared
 
-    def __eq__(self, other: object) -> Any:
-        return (
-            self._compared(other) if isinstance(other, (int, float, Register)) else NotImplemented
-        )
+    def _matched(self, other: object) -> Any:
+        comparable = isinstance(other, (int, float, Register))
+        return self._compared(other) if comparable else NotImplemented
 
-    def __ne__(self, other: object) -> Any:
-        return (
-            self._compared(other) if isinstance(other, (int, float, Register)) else NotImplemented
-        )
-
+    __eq__ = __ne__ = _matched
     __hash__ = object.__hash__
+
+
+def holds_32_bits(value: Any) -> bool:
+    """Tell whether a value is a register, or a scalar as wide as one."""
+    if type(value) is NkiScalar:
+        return value._operand().dtype is int32
+    return type(value) is VirtualRegister

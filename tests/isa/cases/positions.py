@@ -86,7 +86,7 @@ UNCOUNTED = [
     uncounted("a fraction", PATTERN, [[0.5, 12]]),
     uncounted("a number of 0", PATTERN, [[1, 0]]),
     uncounted("a step of 33 bits", PATTERN, [[2**31, 12]]),
-    uncounted("an offset of 33 bits", "`offset` must be an integer of 32 bits or", [[1, 12]], offset=-(2**31) - 1),
+    uncounted("an offset of 33 bits", "`offset` must be an integer, a register", [[1, 12]], offset=-(2**31) - 1),
     uncounted("a fractional multiplier", "must be integers of 32 bits", [[1, 12]], channel_multiplier=0.5),
     uncounted("another number of elements", "must multiply to the elements per partition", [[1, 2], [1, 5]]),
     uncounted("into PSUM", "`dst` must be in sbuf", [[1, 12]], empty((8, 12), space=PSUM)),
@@ -197,7 +197,7 @@ def unselected(
 UNSELECTED = [
     unselected("a fractional multiplier", "must be integers of 32 bits", channel_multiplier=0.5),
     unselected("no pairs", PATTERN, pattern=[48]),
-    unselected("an offset of 33 bits", "`offset` must be an integer of 32 bits or a register", offset=2**31),
+    unselected("an offset of 33 bits", "`offset` must be an integer, a register or a scalar, of 32 bits", offset=2**31),
     unselected("a string for false", "`on_false_value` must be a number", on_false_value="0"),
     unselected("an arithmetic operator", "`cmp_op` must be", cmp_op=nl.add),
     unselected("fewer partitions", "the same number of partitions", tile(X[:32])),
