@@ -14,6 +14,7 @@ from docs.instruction_pages import function_page, instruction_pages
 from docs.lesson_page import lesson_page
 from docs.profile_page import profile_page
 from docs.room_page import room_page
+from docs.schema_page import schema_page
 from docs.use_pages import (
     chart_page,
     command_page,
@@ -48,6 +49,7 @@ def pages() -> dict[str, str]:
         "versions.md": version_page(),
         "words.md": glossary_page(),
         "profile_tables.md": profile_page(),
+        "profile_schema.md": schema_page(),
         "timing_rows.md": kept_page(),
         "rooms.md": room_page(ROOT),
         **dict(instruction_pages()),

@@ -44,7 +44,7 @@ BUDGETS = {
     "isa": 11_000,
     "language": 2_350,
     "magics": 2_800,
-    "profiler": 6_600,
+    "profiler": 6_850,
     "runtime": 4_200,
     "server": 450,
     "session": 1_220,

@@ -57,27 +57,47 @@ class Field:
         return cls(name, kind, unit.removesuffix("!"), unit.endswith("!"), *limits)
 
 
-def _read() -> tuple[str, dict[str, Mapping[str, Field]], dict[str, tuple[str, ...]]]:
-    document = json.loads(_FILE.read_text(encoding="utf-8"))
-    tables: dict[str, Mapping[str, Field]] = {
+@dataclass(frozen=True)
+class SchemaVersion:
+    """One version of Neuron Explorer's schema.
+
+    Attributes:
+        version, sdk: of the schema, and of the SDK that has it.
+        columns: what is known of its columns.
+        changes: what changed since the version before, and where that is said.
+    """
+
+    version: str
+    sdk: str
+    columns: str
+    changes: tuple[tuple[str, str], ...]
+
+
+_DOCUMENT = json.loads(_FILE.read_text(encoding="utf-8"))
+
+
+def _read() -> dict[str, Mapping[str, Field]]:
+    return {
         table: MappingProxyType(
             {field.name: field for field in (Field.parse(line, table) for line in lines)}
         )
-        for table, lines in document["tables"].items()
+        for table, lines in _DOCUMENT["tables"].items()
     }
-    return document["schema_version"], tables, {k: tuple(v) for k, v in document["enums"].items()}
 
-
-_version, _tables, _enums = _read()
 
 #: Version of Neuron Explorer's schema that `TABLES` follows.
-SCHEMA_VERSION: str = _version
+SCHEMA_VERSION: str = _DOCUMENT["schema_version"]
+#: The versions of which something is published, oldest first.
+VERSIONS: tuple[SchemaVersion, ...] = tuple(
+    SchemaVersion(v["version"], v["sdk"], v["columns"], tuple(map(tuple, v["changes"])))
+    for v in _DOCUMENT["versions"]
+)
 #: Table name -> column name -> Field, in the published order.
-TABLES: Mapping[str, Mapping[str, Field]] = MappingProxyType(_tables)
+TABLES: Mapping[str, Mapping[str, Field]] = MappingProxyType(_read())
 #: Values of `queue_type` in the DMA tables.
-QUEUE_TYPES: tuple[str, ...] = _enums["DmaQueueType"]
+QUEUE_TYPES: tuple[str, ...] = tuple(_DOCUMENT["enums"]["DmaQueueType"])
 #: Values of `performance_mode` in the Instruction table.
-PERFORMANCE_MODES: tuple[str, ...] = _enums["PerformanceMode"]
+PERFORMANCE_MODES: tuple[str, ...] = tuple(_DOCUMENT["enums"]["PerformanceMode"])
 #: Name of the table of DMA transfers.
 TRANSFERS = "DmaPacketAggregated"
 #: What `in_table` and `out_table` of Flow call the tables of its ends.

@@ -18,7 +18,7 @@ from jupyter_core.utils import ensure_async
 from jupyter_server.services.contents.fileio import FileManagerMixin
 from jupyter_server.utils import ApiPath, to_os_path
 
-from nki_lab.profiler.formats.explorer import is_explorer_folder
+from nki_lab.profiler.formats.explorer_files import is_explorer_folder
 from nki_lab.profiler.formats.tables_folder import is_folder
 
 #: Files of these endings may be parts of a profile that is a folder.

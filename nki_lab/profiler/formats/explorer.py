@@ -2,13 +2,14 @@
 
     Instruction.parquet  DmaPacketAggregated.parquet  Summary.parquet  Metadata.parquet  ...
 
-Its tables and columns are the schema's own, so little is left to do: tables and columns of other versions are passed
-over, and a list of texts becomes one text. Single packets, of which there can be very many, are read when asked for.
+Its tables and columns are the schema's own, so little is left to do: a list of texts becomes one text, and what another
+version of the schema has is told in the table Warning. Single packets, of which there can be very many, are read when
+asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from nki_lab.errors import BadFile
-from nki_lab.profiler.columns import Column, Strings, known
+from nki_lab.profiler.columns import Column, Strings, known, to_list
 from nki_lab.profiler.data import ProfileData
+from nki_lab.profiler.formats.explorer_files import CATEGORY, ExplorerFiles
 from nki_lab.profiler.formats.parquet_tables import arrow, arrow_errors, read_rows
 from nki_lab.profiler.formats.reading import check_texts, reading
 from nki_lab.profiler.schema import TABLES, TRANSFERS, Field
@@ -31,14 +33,6 @@ from nki_lab.profiler.span import (
     refuse_more,
 )
 from nki_lab.targets import Target, get_target
-
-#: A folder is taken for one of Explorer's where it has this table.
-_NEEDED = "Instruction"
-
-
-def is_explorer_folder(path: Path) -> bool:
-    """Tell whether a path leads to a folder of tables as Neuron Explorer writes them."""
-    return (path / f"{_NEEDED}.parquet").is_file()
 
 
 def load_explorer_folder(
@@ -55,22 +49,24 @@ def load_explorer_folder(
     """
     path = Path(path)
     arrow()
-    if not is_explorer_folder(path):
-        raise BadFile(f"{path.name} has no table {_NEEDED}.parquet")
-    known_tables = [name for name in TABLES if (path / f"{name}.parquet").is_file()]
-    counts = {name: _file(path, name).metadata.num_rows for name in EVENTS if name in known_tables}
-    about: Mapping[str, Any] = _table(path, "Metadata") if "Metadata" in known_tables else {}
+    files = ExplorerFiles(path)
+    counts = {name: files.rows(name) for name in EVENTS if name in files.tables}
+    about: Mapping[str, Any] = _table(files, "Metadata") if "Metadata" in files.tables else {}
     with reading(f"{path.name} is not a readable profile"):
         chip = _chip(path, about) if target is None else get_target(target)
         if span is None:
             refuse_more(sum(counts.values()), path.name)
             rows: dict[str, np.ndarray | None] = {}
         else:
-            column = partial(_named_column, path, known_tables)
+            column = partial(_named_column, files)
             first_row = {name: _first(about, name) for name in about}
             whole = Whole.of(span, chip, column, first_row)
-            rows = _rows(path, known_tables, span.reach(whole.last_ns), span)
-        tables = {name: partial(_table, path, name, rows.get(name)) for name in known_tables}
+            rows = _rows(files, span.reach(whole.last_ns), span)
+        tables: dict[str, Any] = {
+            name: partial(_table, files, name, rows.get(name)) for name in files.tables
+        }
+        if messages := files.messages():
+            tables["Warning"] = _with_messages(tables.get("Warning"), messages)
         named = _first(about, "profile_name") or path.name
         profile = ProfileData.from_tables(
             chip,
@@ -83,6 +79,16 @@ def load_explorer_folder(
                 profile.table(name)
         check_texts(profile, tables.keys() - {"DmaPacket"})
     return profile if span is None else cut(profile, span, whole, rows.get(TRANSFERS))
+
+
+def _with_messages(
+    read: Callable[[], dict[str, Any]] | None, messages: list[str]
+) -> dict[str, Any]:
+    """Return the table Warning, with a row for each message after those of the file."""
+    rows = {} if read is None else {name: to_list(column) for name, column in read().items()}
+    count = max(map(len, rows.values()), default=0)
+    added = {"message": messages, "category": [CATEGORY] * len(messages)}
+    return {name: rows.get(name, [None] * count) + texts for name, texts in added.items()}
 
 
 def _chip(path: Path, about: Mapping[str, Any]) -> Target:
@@ -100,79 +106,77 @@ def _first(table: Mapping[str, Any], column: str) -> Any:
     return None if values is None or not len(values) else values[0]
 
 
-def _named_column(folder: Path, tables: Sequence[str], table: str, column: str) -> Column | None:
+def _named_column(files: ExplorerFiles, table: str, column: str) -> Column | None:
     """Return a column of a folder's tables; None where there is no such one."""
-    if table not in tables or column not in _file(folder, table).schema_arrow.names:
+    if column not in files.columns.get(table, ()):
         return None
-    values: Column = _table(folder, table, columns=[column])[column]
+    values: Column = _table(files, table, columns=[column])[column]
     return values
 
 
-def _rows(
-    folder: Path, tables: Sequence[str], reach: TimeSpan, span: TimeSpan
-) -> dict[str, np.ndarray | None]:
+def _rows(files: ExplorerFiles, reach: TimeSpan, span: TimeSpan) -> dict[str, np.ndarray | None]:
     """Return which rows of each table lie in a span, as masks; None for tables it says nothing about."""
     event_ids: dict[str, np.ndarray] = {}
 
     def number(name: str, column: str) -> np.ndarray:
-        values = _table(folder, name, columns=[column])[column]
+        values = _table(files, name, columns=[column])[column]
         return end_codes(values) if isinstance(values, Strings) else known(values)
 
     rows: dict[str, np.ndarray | None] = {}
-    for name in (*EVENTS, *(name for name in tables if name not in EVENTS)):
-        if name not in tables or name == "DmaPacket":
+    for name in (*EVENTS, *(name for name in files.tables if name not in EVENTS)):
+        if name not in files.tables or name == "DmaPacket":
             continue
         rows[name] = chosen = chosen_rows(name, reach, partial(number, name), event_ids)
         if name in EVENTS and chosen is not None:
             event_ids[name] = number(name, "id")[chosen]
-    refuse_more(sum(map(len, event_ids.values())), folder.name, span)
+    refuse_more(sum(map(len, event_ids.values())), files.name, span)
     return rows
 
 
-def _file(folder: Path, name: str) -> Any:
-    pa = arrow()
-    try:
-        with arrow_errors(pa):
-            return pa.parquet.ParquetFile(folder / f"{name}.parquet")
-    except ValueError:
-        raise _damaged(folder, name) from None
-
-
 def _table(
-    folder: Path,
+    files: ExplorerFiles,
     name: str,
     rows: np.ndarray | None = None,
     columns: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Return the columns of a table that the schema knows, or some of them, or only the rows that a mask chooses."""
+    """Return the columns of a table that are read, or some of them, or only the rows that a mask chooses."""
     pa = arrow()
-    fields = TABLES[name]
-    file = _file(folder, name)
-    try:
-        with arrow_errors(pa):
-            wanted = [c for c in file.schema_arrow.names if c in fields]
-            table = read_rows(pa, file, wanted if columns is None else columns, rows)
-            return {
-                column: _column(pa, table[column].combine_chunks(), fields[column])
-                for column in table.column_names
-            }
-    except (ValueError, TypeError, OverflowError, KeyError):
-        raise _damaged(folder, name) from None
-
-
-def _damaged(folder: Path, name: str) -> BadFile:
-    return BadFile(f"{folder.name} is not a readable profile: {name}.parquet is damaged")
+    wanted = files.columns[name] if columns is None else columns
+    parts, at = [], 0
+    for path, file in files.open(name):
+        count = file.metadata.num_rows
+        chosen = None if rows is None else rows[at : at + count]
+        at += count
+        try:
+            with arrow_errors(pa):
+                present = [column for column in wanted if column in file.schema_arrow.names]
+                part = read_rows(pa, file, present, chosen)
+                nothing = pa.nulls(part.num_rows)
+                values = {c: part[c].combine_chunks() if c in present else nothing for c in wanted}
+                parts.append({c: _column(pa, v, TABLES[name][c]) for c, v in values.items()})
+        except (ValueError, TypeError, OverflowError, KeyError):
+            raise files.damaged(path) from None
+    return {c: _joined(pa, [part[c] for part in parts], TABLES[name][c]) for c in wanted}
 
 
 def _column(pa: Any, values: Any, field: Field) -> Any:
+    """Return a column of one file in the type of the schema: an Arrow array, or a list of texts."""
+    if field.type != "string":
+        kind = {"float": pa.float64(), "bool": pa.bool_()}.get(field.type, pa.int64())
+        return values.cast(kind)  # a number that is not whole is not an integer
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    return [_text(value) for value in values.to_pylist()]
+
+
+def _joined(pa: Any, parts: Sequence[Any], field: Field) -> Any:
+    """Return a column from those of the files of a table."""
     if field.type == "string":
-        if pa.types.is_dictionary(values.type):
-            values = values.dictionary_decode()
-        return Strings.of([_text(value) for value in values.to_pylist()])
-    kind = {"float": pa.float64(), "bool": pa.bool_()}.get(field.type, pa.int64())
-    cast = values.cast(kind)  # a number that is not whole is not an integer
-    unknown = cast.is_null().to_numpy(zero_copy_only=False)
-    filled = cast.fill_null(False if field.type == "bool" else 0).to_numpy(zero_copy_only=False)
+        return Strings.of([text for part in parts for text in part])
+    values = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+    unknown = values.is_null().to_numpy(zero_copy_only=False)
+    empty = False if field.type == "bool" else 0
+    filled = values.fill_null(empty).to_numpy(zero_copy_only=False)
     return np.ma.MaskedArray(filled, unknown) if unknown.any() else filled
 
 

@@ -19,6 +19,7 @@ from nki_lab.profiler.formats import explorer as import_explorer
 from nki_lab.profiler.formats import perfetto as export_perfetto
 from nki_lab.profiler.formats import profile_json, tables_folder
 from nki_lab.profiler.formats import traces as import_trace
+from nki_lab.profiler.formats.explorer_files import is_explorer_folder
 from nki_lab.profiler.formats.reading import beginning_of
 from nki_lab.profiler.span import EVENTS, part_of, refuse_more, span_of
 from nki_lab.progress import doing
@@ -75,7 +76,7 @@ def load(
     path = Path(path)
     span = span_of(start_ns, end_ns)
     if os.path.isdir(path):  # unlike Path.is_dir, False for a name that nothing can have
-        if not (path / tables_folder.INDEX).exists() and import_explorer.is_explorer_folder(path):
+        if not (path / tables_folder.INDEX).exists() and is_explorer_folder(path):
             return import_explorer.load_explorer_folder(path, target, span)
         return tables_folder.load_folder(path, span)
     profile = (
@@ -91,6 +92,6 @@ def is_profile(path: str | Path) -> bool:
     """Tell whether a path leads to something that `load` reads, by how it begins."""
     path = Path(path)
     if os.path.isdir(path):
-        return tables_folder.is_folder(path) or import_explorer.is_explorer_folder(path)
+        return tables_folder.is_folder(path) or is_explorer_folder(path)
     begun = beginning_of(path)
     return profile_json.HEAD.match(begun) is not None or import_trace.is_trace(path)
