@@ -37,7 +37,7 @@ BUDGETS = {
     "cli": 2_500,
     "compiler": 8_250,
     "dialects": 1_400,
-    "errors": 1_550,
+    "errors": 1_700,
     "exercises": 2_070,
     "explain": 930,
     "ir": 8_900,
