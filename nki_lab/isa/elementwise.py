@@ -174,6 +174,7 @@ def _one_class(i, hw):
     "op0",
     help="cast it with nisa.tensor_copy into a float32 tile",
     source=f"{ISA}:1112",
+    copy="float32",
 )
 def _float32_operands(i, hw):
     tiles = [v for v in (i.operand0, i.operand1) if type(v) is NkiTensor]
@@ -246,6 +247,7 @@ def _scalar_combination(i, hw):
     "op0",
     help="copy the tile to SBUF with nisa.tensor_copy",
     source=f"{ISA}:1154",
+    copy="sbuf",
 )
 def _rsqrt_in_sbuf(i, hw):
     return not _runs_rsqrt(i) or all(t.buffer is SBUF for t in (i.dst, i.data))

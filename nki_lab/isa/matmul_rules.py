@@ -84,6 +84,7 @@ def _one_e4m3(i, hw):
     "moving",
     help="cast the wide tile with nisa.tensor_copy; narrow tiles run four times as fast as float32",
     source=f"{ISA}:580",
+    copy="float32",
 )
 def _same_width(i, hw):
     return (i.stationary.dtype in WIDE) == (i.moving.dtype in WIDE)

@@ -130,6 +130,7 @@ def not_all_in(space: MemoryRegion, *names: str) -> Rule:
         *names,
         help="copy one of them to SBUF with nisa.tensor_copy",
         source=ISA,
+        copy="sbuf" if space is PSUM else "",
     )(holds)
 
 
@@ -160,6 +161,7 @@ def float32_vectors(*names: str) -> Rule:
         *names,
         help="cast it with nisa.tensor_copy into a float32 tile",
         source=ISA,
+        copy="float32",
     )(lambda i, hw: all(t.dtype == "float32" for t in tensors_of(i, names)))
 
 
@@ -400,6 +402,7 @@ def gpsimd_without_psum(*names: str) -> Rule:
         "engine",
         help="copy the tile to SBUF with nisa.tensor_copy, or use engine=nisa.engine.vector",
         source=ISA,
+        copy="sbuf",
     )(
         lambda i, hw: (
             i.engine is not GPSIMD or all(t.buffer is not PSUM for t in tensors_of(i, names))

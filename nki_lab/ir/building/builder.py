@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from types import CodeType, FrameType
@@ -116,6 +116,8 @@ class Builder(Findings):
         grid: shape of the launch grid; `()` where the kernel was called without one.
         strict: findings become errors.
         watch: runs what is traced, at once; None where nothing does.
+        mend: `(i) -> the instruction emitted for it`, or None; asked about an instruction that breaks a rule, for a
+            dialect whose compiler inserts copies of operands.
         met: the author's functions that were called -> their global names, and where they were called first.
         prepared: the first part of a collective whose second part is to come, and the loop it stands in.
         configuration: what the kernel's decorator asks of the compiler, for kernels that it calls.
@@ -140,6 +142,7 @@ class Builder(Findings):
         self.prepared: Any = None
         self.prepared_in = 0
         self.watch = watch
+        self.mend: Callable[[Instruction], Instruction | None] | None = None
         self.root = root
         self.program = program
         self.grid = grid
@@ -315,6 +318,8 @@ class Builder(Findings):
         """Append an instruction and return it; broken rules are collected, not raised."""
         i = self.formed(definition, args, 4)
         form = i.form
+        if form.broken and self.mend is not None and (mended := self.mend(i)) is not None:
+            return mended
         i.ident = self._count
         self._count += 1
         if self.kept_order.blocks:

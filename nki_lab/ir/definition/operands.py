@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nki_lab.dtypes import DType, int64
+from nki_lab.dtypes import DType, float32, int64
 from nki_lab.errors import InstructionError, NotOnTarget, RuleBroken, WrongOperand
 from nki_lab.ir.tensor.fields import Addressing
 from nki_lab.ir.tensor.grid import NkiGrid
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.targets import ALL_TARGETS
 from nki_lab.targets.facts import DGE, GENERATED, LANGUAGE
-from nki_lab.targets.spaces import PSUM, MemoryRegion
+from nki_lab.targets.spaces import PSUM, SBUF, MemoryRegion
 from nki_lab.targets.spec import Target
 
 if TYPE_CHECKING:
@@ -156,6 +156,8 @@ class Rule:
         source: page of the official documentation.
         finding: kind of the finding a broken rule is, where the instruction still has a meaning; "" for an error.
         since: version of NKI from which on kernels are held to it; "" for all.
+        copy: the copy of an operand that makes it hold, for dialects whose compiler inserts one: into "sbuf", as
+            "float32", to other "partitions", or to fewer "axes"; "" where none does.
     """
 
     text: str
@@ -166,6 +168,7 @@ class Rule:
     source: str = ""
     finding: str = ""
     since: str = ""
+    copy: str = ""
 
 
 def rule(
@@ -176,9 +179,10 @@ def rule(
     source: str = "",
     finding: str = "",
     since: str = "",
+    copy: str = "",
 ) -> Callable[[Callable[[Instruction, Target], bool]], Rule]:
     """Turn a predicate of (instruction, target) into a rule."""
-    return lambda holds: Rule(text, about, holds, help, error, source, finding, since)
+    return lambda holds: Rule(text, about, holds, help, error, source, finding, since, copy)
 
 
 # -- what an instruction does along the axes of an operand: values of `Operand.along` ----------------------------
@@ -307,6 +311,7 @@ def _memory(name: str, operand: Operand) -> Rule:
         lambda i, hw: all(t.storage.buffer in operand.spaces for t in _tensors(i, name)),
         help=advice,
         error=WrongOperand,
+        copy="sbuf" if SBUF in operand.spaces else "",
     )
 
 
@@ -318,6 +323,7 @@ def _dtypes(name: str, operand: Operand) -> Rule:
         (name,),
         lambda i, hw: all(t.dtype in allowed for t in _tensors(i, name)),
         help="cast it with nisa.tensor_copy into a tile of an allowed dtype",
+        copy="float32" if allowed == {float32} else "",
     )
 
 
@@ -369,6 +375,7 @@ def _start(name: str) -> Rule:
         holds,
         help="copy the rows with nisa.dma_copy, which may start at any partition",
         source="nki/guides/architecture/trainium_inferentia2_arch.rst",
+        copy="partitions",
     )
 
 
@@ -385,6 +392,7 @@ def _adjacent(name: str) -> Rule:
         holds,
         help="copy every other row with nisa.dma_copy, which may step over partitions",
         source="nki/deep-dives/nki-aps.rst",
+        copy="partitions",
     )
 
 
@@ -398,6 +406,7 @@ def _free_axes(name: str) -> Rule:
         ),
         help="merge axes with flatten_dims or reshape",
         source="nki/deep-dives/nki-aps.rst",
+        copy="axes",
     )
 
 
