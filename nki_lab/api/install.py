@@ -57,7 +57,7 @@ class _AliasFinder(MetaPathFinder):
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         dialect = _dialect_of(name)
-        if dialect is None:
+        if dialect is None or (dialect.beside and _installed(dialect.root)):
             older = name.partition(".")[0] == _OLDER and not _installed(_OLDER)
             return ModuleSpec(name, _OlderDialectLoader()) if older else None
         modules = {**dialect.modules, **dialect.refusing}
@@ -87,11 +87,12 @@ def install() -> bool:
     """Make `import nki` find nki_lab from now on; return whether it does.
 
     False, and nothing changes, where an official package is installed or already imported: use `aliases()` to run
-    on the simulator beside it. Installing twice is the same as once.
+    on the simulator beside it. An installed `neuronxcc`, which holds the compiler, is never hidden. Installing twice is
+    the same as once.
     """
     if _finder in sys.meta_path:
         return True
-    if any(_installed(d.root) or d.root in sys.modules for d in DIALECTS):
+    if any(_installed(d.root) or d.root in sys.modules for d in DIALECTS if not d.beside):
         return False
     sys.meta_path.insert(0, _finder)
     return True
@@ -113,7 +114,8 @@ def uninstall() -> None:
 class aliases:
     """Make `import nki` find nki_lab: from now on, or inside a `with` block.
 
-    An installed official package is out of sight meanwhile, and back after the block.
+    An installed official package is out of sight meanwhile, and back after the block; `neuronxcc`, which holds the
+    compiler, stays in sight.
     """
 
     def __init__(self) -> None:
@@ -137,7 +139,16 @@ class aliases:
 
 
 def _loaded() -> list[str]:
-    return [name for name in sys.modules if _dialect_of(name) is not None]
+    """Return the names of the modules that the aliases stand for; of a dialect beside others, only ours."""
+    loaded = []
+    for name, module in sys.modules.items():
+        dialect = _dialect_of(name)
+        if dialect is None:
+            continue
+        home = dialect.modules.get(name)
+        if not dialect.beside or (home is not None and module is sys.modules.get(home)):
+            loaded.append(name)
+    return loaded
 
 
 def _dialect_of(name: str) -> Dialect | None:

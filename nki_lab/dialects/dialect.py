@@ -40,6 +40,7 @@ class Dialect:
         modules: official module -> the module that offers its names. It is not imported before a kernel's file does.
         refusing: the same for modules whose names cannot be used; no list of modules names them.
         ready: name that a notebook cell may use without importing it -> official module.
+        beside: the official package holds more than kernels' names, so that nothing ever hides one that is installed.
         subset: the Python of its kernels.
         choices: `(keywords) -> choices` of the decorator: takes its keyword arguments, refuses or warns of others.
         grid: `(kernel's name, key) -> shape` of the launch grid in `kernel[key]`.
@@ -59,6 +60,7 @@ class Dialect:
     run: Callable[[Callable[..., Any], Sequence[Any], Mapping[str, Any], Builder], Any] = _called
     refusing: Mapping[str, str] = field(default_factory=dict)
     ready: Mapping[str, str] = field(default_factory=dict)
+    beside: bool = False
 
     def __repr__(self) -> str:
         return f"<dialect {self.title}>"
