@@ -24,7 +24,7 @@ from nki_lab.errors import (
     UsageError,
     close_matches,
 )
-from nki_lab.runtime import CompiledFunction, KernelFunction, jit, load
+from nki_lab.runtime import CompiledFunction, KernelFunction, as_kernel, load
 from nki_lab.source import Span, stack_of_traceback
 
 
@@ -141,7 +141,7 @@ def find_kernel(module: ModuleType, name: str, file: str) -> KernelFunction:
             f"`{name}` of {file} is not a kernel (its type is {type(value).__name__})",
             help="name a function decorated with @nki.jit",
         )
-    return jit(value)
+    return as_kernel(value)
 
 
 def read_arguments(inputs: list[str], args: list[str], seed: int) -> dict[str, Any]:

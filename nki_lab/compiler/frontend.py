@@ -40,6 +40,7 @@ class SourceKernel:
         indent: white space that stood before its lines.
         nki: version of NKI that a comment above or in the function, or at the head of its cell or file, names; or "".
         configuration: what the decorator asks of the compiler, or None.
+        decorated_in: the dialect of the decorator, or None.
     """
 
     function: Callable[..., Any]
@@ -49,6 +50,7 @@ class SourceKernel:
     indent: str = ""
     nki: str = ""
     configuration: Any = None
+    decorated_in: Dialect | None = None
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> SourceKernel:
@@ -84,9 +86,14 @@ class SourceKernel:
         return names
 
     @property
+    def dialects(self) -> dict[Dialect, str]:
+        """The dialects whose modules the function's names come from, each with the first such name."""
+        return dialects_of(self.code, self.scope)
+
+    @property
     def dialect(self) -> Dialect:
-        """The dialect whose modules the function's names come from; the first of them where there are several."""
-        return next(iter(dialects_of(self.code, self.scope)), NKI)
+        """The dialect of the function: that of its names, the first where there are several, or of its decorator."""
+        return next(iter(self.dialects), self.decorated_in or NKI)
 
     @cached_property
     def signature(self) -> inspect.Signature:

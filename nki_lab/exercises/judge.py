@@ -17,7 +17,7 @@ from nki_lab.exercises.draw import Draw
 from nki_lab.exercises.problem import Sizes, Task
 from nki_lab.exercises.reasons import Reason, why_wrong
 from nki_lab.exercises.touches import unneeded_reads
-from nki_lab.runtime import KernelFunction, jit
+from nki_lab.runtime import KernelFunction, as_kernel
 from nki_lab.views.difference import Difference
 
 _DRAWN = 2
@@ -98,7 +98,7 @@ def kernel_of(task: Task, given: Any) -> KernelFunction:
     if isinstance(given, KernelFunction):
         return given
     if inspect.isfunction(given):
-        return jit(given)
+        return as_kernel(given)
     what = "an array" if hasattr(given, "dtype") else f"of type {type(given).__name__}"
     raise ExerciseFailed(
         f"{task.id} asks for the kernel {task.signature}, and what was handed in is {what}",

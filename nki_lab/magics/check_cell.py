@@ -28,7 +28,7 @@ from nki_lab.ir.program.nodes import Finding
 from nki_lab.magics.cells import Cell
 from nki_lab.magics.define import no_only_function, parsed
 from nki_lab.magics.safe_statements import defines, is_safe_call, written_names
-from nki_lab.runtime import KernelFunction, jit
+from nki_lab.runtime import KernelFunction, as_kernel
 from nki_lab.session.reading import parse_line
 from nki_lab.session.request import session
 from nki_lab.source import stack_of_traceback
@@ -190,7 +190,7 @@ class Draft:
                 names = {n.id for n in ast.walk(self._call.func) if isinstance(n, ast.Name)}
                 for name in names:
                     if isfunction(scope.get(name)):
-                        scope[name] = jit(scope[name])
+                        scope[name] = as_kernel(scope[name])
                 self._trace(scope)
         except NkiError as error:
             self.errors.append(error)

@@ -15,7 +15,7 @@ from nki_lab.compiler.check_language import check_text
 from nki_lab.dialects import NKI
 from nki_lab.errors import NkiError, NoKernel
 from nki_lab.magics.cells import Cell
-from nki_lab.runtime import KernelFunction, jit
+from nki_lab.runtime import KernelFunction, as_kernel
 from nki_lab.source import Span, Stack, stack_of_traceback
 
 EXAMPLE = """\
@@ -129,7 +129,7 @@ def _only_function(tree: ast.Module, shell: InteractiveShell, cell: Cell) -> Ker
     if len(functions) != 1:
         raise no_only_function(cell, tree, functions)
     (name,) = functions
-    kernel = jit(shell.user_ns[name])
+    kernel = as_kernel(shell.user_ns[name])
     shell.push({name: kernel})
     return kernel
 

@@ -3,7 +3,7 @@
 from nki_lab.runtime.benchmark import benchmark
 from nki_lab.runtime.check import Comparison
 from nki_lab.runtime.compare import compare
-from nki_lab.runtime.jit import CompiledFunction, KernelFunction, jit, simulate
+from nki_lab.runtime.jit import CompiledFunction, KernelFunction, as_kernel, jit, simulate
 from nki_lab.runtime.kernel_variants import KernelVariants
 from nki_lab.runtime.launch import launch
 from nki_lab.runtime.load import load
@@ -25,6 +25,7 @@ __all__ = [
     "benchmark",
     "compare",
     "jit",
+    "as_kernel",
     "launch",
     "load",
     "run",

@@ -30,6 +30,7 @@ from nki_lab.dialects import NKI, Dialect
 from nki_lab.errors import (
     KernelArgument,
     LncMismatch,
+    MixedDialects,
     MixedVersions,
     NkiError,
     NotModelled,
@@ -95,6 +96,9 @@ class KernelFunction(KernelObject):
     schedule: Edges = ()
     configuration: Configuration | None = None
 
+    #: The dialect whose decorator made it; None where a plain function was run.
+    decorated_in: Dialect | None = None
+
     #: The object and class of a method that is a kernel.
     _bound: tuple[Any, Any] | None = None
 
@@ -110,10 +114,14 @@ class KernelFunction(KernelObject):
         if self._bound is not None:
             func = func.__get__(*self._bound)
         self.func = func
-        self.source = replace(SourceKernel.of(func), configuration=self.configuration)
+        self.source = self._with_choices(SourceKernel.of(func))
         self.__name__: str = func.__name__
         functools.update_wrapper(self, func)
         self.__signature__ = inspect.signature(func)
+
+    def _with_choices(self, source: SourceKernel) -> SourceKernel:
+        """Return a source with what the decorator said."""
+        return replace(source, configuration=self.configuration, decorated_in=self.decorated_in)
 
     @property
     def __code__(self) -> CodeType:
@@ -510,11 +518,18 @@ def decorated(dialect: Dialect, fn: Any, keywords: dict[str, Any]) -> Any:
     choices["allow"] = names(choices.get("allow") or "")
     if "nki" in choices:
         choices["nki"] = NKI_VERSION.take(choices["nki"], "nki.jit(nki=...)")
-    return functools.partial(_kernel_of, choices) if fn is None else _kernel_of(choices, fn)
+    make = functools.partial(_kernel_of, choices, dialect)
+    return make if fn is None else make(fn)
 
 
-def _kernel_of(choices: dict[str, Any], fn: Any) -> KernelFunction:
+def as_kernel(value: Any) -> KernelFunction:
+    """Return a kernel itself, or that of a function, which is of the dialect that its names tell."""
+    return value if isinstance(value, KernelFunction) else _kernel_of({}, None, value)
+
+
+def _kernel_of(choices: dict[str, Any], dialect: Dialect | None, fn: Any) -> KernelFunction:
     if isinstance(fn, KernelFunction):
+        check_dialect(dialect, fn.source)
         return fn._with(simulated=False, **choices)
     if not inspect.isfunction(fn):
         of_kernel = isinstance(fn, functools.partial)
@@ -524,10 +539,11 @@ def _kernel_of(choices: dict[str, Any], fn: Any) -> KernelFunction:
             if of_kernel
             else "write a `def` that returns its output tensors",
         )
-    kernel = KernelFunction(fn)._with(**choices)
-    kernel.source = replace(kernel.source, configuration=kernel.configuration)
+    kernel = KernelFunction(fn)._with(decorated_in=dialect, **choices)
+    kernel.source = kernel._with_choices(kernel.source)
+    check_dialect(dialect, kernel.source)
     form = FORMS["platform target"]
-    if kernel.platform_target:
+    if kernel.platform_target and kernel.source.dialect is NKI:
         if form.level(kernel.version) == ERROR:
             raise KernelArgument(f"{form.what} {form.fate(ERROR)}", help=form.instead)
         get_target(kernel.platform_target)
@@ -536,5 +552,25 @@ def _kernel_of(choices: dict[str, Any], fn: Any) -> KernelFunction:
 
 def simulate(kernel: Any) -> KernelFunction:
     """Return `kernel` as one that runs on the simulator whatever NKI_SIMULATOR says (`nki.simulate`)."""
-    function = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
+    function = as_kernel(kernel)
+    check_dialect(NKI, function.source)
     return function._with(simulated=True)
+
+
+def check_dialect(dialect: Dialect | None, source: SourceKernel) -> None:
+    """Refuse a function that is written in another dialect than the decorator or runner it is given to.
+
+    Where names tell nothing, the decorator that made it a kernel does.
+    """
+    named = {d: name for d, name in source.dialects.items() if name}
+    if not named and source.decorated_in is not None:
+        named = {source.decorated_in: ""}
+    if dialect is not None and named and dialect not in named:
+        other, name = next(iter(named.items()))
+        raise MixedDialects(
+            f"`{source.name}` is written in {other.title}"
+            + f": `{name}` belongs to it" * bool(name)
+            + f"; it was given to a decorator or runner of {dialect.title}",
+            stack=(source.place,),
+            help=f"take the decorator from the modules of {other.root}, as the kernel's other names",
+        )

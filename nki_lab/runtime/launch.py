@@ -7,7 +7,7 @@ from typing import Any
 
 from nki_lab.choices import taken_choices, with_keywords
 from nki_lab.errors import KernelArgument, NotModelled
-from nki_lab.runtime.jit import KernelFunction, jit
+from nki_lab.runtime.jit import KernelFunction, as_kernel
 from nki_lab.runtime.result import Result
 
 Arguments = Mapping[str, Any] | tuple[Any, ...] | Any
@@ -41,7 +41,7 @@ def launch(
 
     The time a profile shows is that of one rank by itself: links and waiting for others are not modelled.
     """
-    function = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
+    function = as_kernel(kernel)
     parameters = function.source.signature.parameters
     for name in choices:
         if name in parameters:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from nki_lab.choices import Choices, taken_choices, with_keywords
-from nki_lab.runtime.jit import KernelFunction, jit
+from nki_lab.runtime.jit import KernelFunction, as_kernel
 from nki_lab.runtime.result import Result
 
 
@@ -36,7 +36,7 @@ def kernel_call(
     while isinstance(kernel, partial):
         args, kwargs = (*kernel.args, *args), kernel.keywords | kwargs
         kernel = kernel.func
-    called = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
+    called = as_kernel(kernel)
     kwargs = dict(kwargs)
     parameters = called.source.signature.parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())

@@ -13,7 +13,7 @@ from nki_lab.compiler.retrace import forgotten
 from nki_lab.compiler.trace import is_array, map_arguments
 from nki_lab.errors import UnknownOption
 from nki_lab.runtime.compiled import numpy_arguments
-from nki_lab.runtime.jit import KernelFunction, jit
+from nki_lab.runtime.jit import KernelFunction, as_kernel
 from nki_lab.runtime.kernel_variants import KernelVariants, changed_call, proposed, started
 from nki_lab.runtime.timing_only import TimedCall
 from nki_lab.runtime.vary_parameters import CORES, TARGET, Changeable
@@ -50,7 +50,7 @@ def vary(
     while isinstance(kernel, partial):
         args, given = (*kernel.args, *args), kernel.keywords | given
         kernel = kernel.func
-    function = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
+    function = as_kernel(kernel)
     parameters = function.source.signature.parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     listed = {

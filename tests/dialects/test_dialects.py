@@ -160,6 +160,34 @@ def test_dialects_that_are_mixed_are_one_error_at_the_place(kernel, arguments, m
     assert caught.value.span.function == kernel.__name__
 
 
+def told_by_nothing(x, out):
+    in_older(x, out)
+
+
+@pytest.mark.parametrize(
+    ("give", "message"),
+    [
+        (lambda: nki.jit(in_older), r"`in_older` is written in the older dialect \(older.nki\): `older` belongs"),
+        (lambda: nki.simulate(ratio), r"`ratio` is written in the older dialect .*given to a decorator or runner of"),
+        (lambda: older.jit(product), r"`product` is written in today's NKI \(nki\): `nl` belongs to it; it was given"),
+        (lambda: nki.jit(older.jit(told_by_nothing)), r"`told_by_nothing` is written in the older dialect"),
+    ],
+    ids=["a function", "a kernel", "a kernel of today's", "names tell nothing"],
+)  # fmt: skip
+def test_decorators_and_runners_refuse_kernels_of_another_dialect(give, message):
+    with pytest.raises(MixedDialects, match=message) as caught:
+        give()
+    assert "take the decorator from the modules of" in caught.value.help
+
+
+def test_the_decorator_tells_the_dialect_where_names_do_not():
+    assert older.jit(told_by_nothing).source.dialect is older.OLDER
+    assert nki.jit(told_by_nothing).source.dialect is NKI
+    out = np.zeros_like(X)
+    older.jit(told_by_nothing)(X, out)
+    np.testing.assert_array_equal(out, X)
+
+
 @pytest.fixture
 def _not_installed():
     """Take `import nki` back for a test, where another one has installed it for the process."""
