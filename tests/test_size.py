@@ -35,7 +35,7 @@ BUDGETS = {
     "beta1": 3_000,
     "choices": 800,
     "cli": 2_500,
-    "compiler": 8_250,
+    "compiler": 8_350,
     "dialects": 1_400,
     "errors": 1_700,
     "exercises": 2_070,

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.compiler.foreign_objects import is_a, module_of, name_of
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.ir.building.builder import Builder
 from nki_lab.language.nkiobject import NKIObject
@@ -24,7 +25,7 @@ def find_arguments(builder: Builder, source: SourceKernel, bound: Mapping[str, A
     for name, value in bound.items():
         kept: list[str] = []  # objects, whose fields may be lists
         for path, part in parts_of(name, value):
-            if isinstance(part, NKIObject):
+            if is_a(part, NKIObject):
                 kept.append(f"{path}.")
             key, subject = refused(part)
             if key and not (key == "list argument" and path.startswith(tuple(kept))):
@@ -45,29 +46,29 @@ def parts_of(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, Any]]
 
 
 def _inside(value: Any) -> Iterator[tuple[Any, Any]]:
-    if isinstance(value, (tuple, list)):
+    if is_a(value, (tuple, list)):
         yield from enumerate(value)
-    elif isinstance(value, dict):
+    elif is_a(value, dict):
         yield from value.items()
-    elif isinstance(value, functools.partial):
+    elif is_a(value, functools.partial):
         yield from _inside(value.args)
         yield from value.keywords.items()
-    elif isinstance(value, NKIObject):
+    elif is_a(value, NKIObject):
         yield from vars(value).items()
 
 
 def is_nki_class(value: type) -> bool:
     """Tell whether a class has the one base that NKI allows: NKIObject, Enum or NamedTuple."""
-    bases = value.__bases__
-    if bases == (tuple,):  # a NamedTuple
-        return hasattr(value, "_fields")
-    return bases in ((NKIObject,), (Enum,))
+    (base, *others) = type.__dict__["__bases__"].__get__(value) or (object,)
+    if base is tuple:
+        return not others and hasattr(value, "_fields")  # a NamedTuple
+    return not others and (base is NKIObject or base is Enum)
 
 
 def is_internal_object(value: Any) -> bool:
     """Tell whether a value, or its class, is one of NKI's own."""
-    kind = value if isinstance(value, (type, FunctionType)) else type(value)
-    return str(getattr(kind, "__module__", "")).partition(".")[0] == "nki_lab"
+    kind = value if is_a(value, (type, FunctionType)) else type(value)
+    return module_of(kind).partition(".")[0] == "nki_lab"
 
 
 def refused(value: Any) -> tuple[str, str]:
@@ -76,19 +77,19 @@ def refused(value: Any) -> tuple[str, str]:
     if kind is int:
         large = not -(2**31) <= value < 2**31
         return ("large argument", "an integer of more than 32 bits") if large else ("", "")
-    if kind in _PLAIN or is_internal_object(value):
+    if any(kind is plain for plain in _PLAIN) or is_internal_object(value):
         return "", ""
     if kind is list:
         return "list argument", "a list"
-    if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
+    if is_a(value, np.dtype) or (is_a(value, type) and issubclass(value, np.generic)):
         return "dtype argument", "a dtype of NumPy"
-    if isinstance(value, np.generic):
+    if is_a(value, np.generic):
         return "number argument", f"a {kind.__name__} of NumPy"
     if kind is dict:
-        plain = all(isinstance(k, str) for k in value)
+        plain = all(is_a(k, str) for k in value)
         return ("", "") if plain else ("key argument", "a dict with keys that are not strings")
-    if isinstance(value, (set, frozenset, bytes, bytearray, complex)):
+    if is_a(value, (set, frozenset, bytes, bytearray, complex)):
         return "value argument", f"a {kind.__name__}"
-    if kind is tuple or isinstance(value, type) or callable(value) or is_nki_class(kind):
+    if kind is tuple or is_a(value, type) or callable(value) or is_nki_class(kind):
         return "", ""
-    return "object argument", f"a {kind.__name__}, which is not an NKIObject"
+    return "object argument", f"a {name_of(kind) or 'value'}, which is not an NKIObject"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import builtins
 import functools
-import inspect
 import linecache
 import math
 import sys
@@ -23,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nki_lab.compiler.check_arguments import is_internal_object, is_nki_class, parts_of, refused
+from nki_lab.compiler.foreign_objects import attribute, is_a, module_of, name_of, written_attribute
 from nki_lab.compiler.frontend import SourceKernel, unknown_names
 from nki_lab.compiler.function_text import FunctionText, text_of
 from nki_lab.dialects import NKI, Dialect, dialects_of
@@ -271,18 +271,18 @@ def _classes_of(function: _Function) -> Iterator[tuple[type, Any]]:
         parts = name.split(".")
         for n in range(1, len(parts) + 1):
             value = _value(".".join(parts[:n]), function.scope)
-            if isinstance(value, type):
+            if is_a(value, type):
                 yield value, node
                 break
 
 
 def _functions_of(value: Any) -> Iterator[FunctionType]:
-    while isinstance(value, functools.partial):
+    while is_a(value, functools.partial):
         value = value.func
     value = getattr(value, "func", value) if is_internal_object(value) else value  # a kernel
-    if isinstance(value, type):
+    if is_a(value, type):
         if not is_internal_object(value):
-            for member in vars(value).values():
+            for member in (attribute(value, "__dict__") or {}).values():
                 yield from _functions_in(member)
     else:
         yield from _functions_in(value)
@@ -290,29 +290,29 @@ def _functions_of(value: Any) -> Iterator[FunctionType]:
 
 def _functions_in(value: Any) -> Iterator[FunctionType]:
     """Yield a function or method as it was written, and what decorators made of it."""
-    if isinstance(value, property):
+    if is_a(value, property):
         for part in (value.fget, value.fset):
             yield from _functions_in(part)
         return
-    if isinstance(value, (staticmethod, classmethod)):
+    if is_a(value, (staticmethod, classmethod)):
         value = value.__func__
-    elif isinstance(value, functools.cached_property):
+    elif is_a(value, functools.cached_property):
         value = value.func
     for _ in range(_DECORATORS):
-        if isinstance(value, FunctionType) and value.__code__.co_filename != "<string>":
+        if is_a(value, FunctionType) and value.__code__.co_filename != "<string>":
             yield value
-        value = getattr(value, "__wrapped__", None)
+        value = attribute(value, "__wrapped__")
 
 
 def _value(name: str, scope: Scope) -> Any:
     """Return what a dotted name stands for, without running any code of the author's; None if it is unknown."""
     first, *rest = name.split(".")
-    value = scope.get(first)
+    value: Any = scope.get(first)
     for part in rest:
-        if isinstance(value, ModuleType):
-            value = vars(value).get(part)
-        elif isinstance(value, type):
-            value = inspect.getattr_static(value, part, None)
+        if is_a(value, ModuleType):
+            value = (attribute(value, "__dict__") or {}).get(part)
+        elif is_a(value, type):
+            value = written_attribute(value, part)
         else:
             return None
     return value
@@ -369,8 +369,8 @@ def _official(name: str, scope: Scope) -> str:
     """Return the official name that a dotted name stands for; "" where it is none of NKI's."""
     first, *rest = name.split(".")
     value, official = scope.get(first), ""
-    if isinstance(value, ModuleType):
-        official = _HOMES.get(value.__name__, "")
+    if is_a(value, ModuleType):
+        official = _HOMES.get(name_of(value), "")
     elif value is not None:
         official = _by_identity().get(id(value), "")
     return ".".join([official, *rest]) if official else ""
@@ -426,9 +426,9 @@ def _unknown_members(function: _Function) -> Iterator[NkiError]:
     for name, node in function.text.facts.reads.items():
         module, _, member = name.rpartition(".")
         holder = _value(module, function.scope) if module else None
-        where = holder.__name__ if isinstance(holder, ModuleType) else ""
+        where = name_of(holder) if is_a(holder, ModuleType) else ""
         if not where.startswith("nki_lab.") and not (
-            isinstance(holder, type) and is_internal_object(holder)
+            is_a(holder, type) and is_internal_object(holder)
         ):
             continue
         try:
@@ -485,7 +485,9 @@ def _by_name(function: _Function) -> Iterator[tuple[str, str, Any]]:
             yield "library", f"`{name}`", node
     for value, node in _classes_of(function):
         if not is_nki_class(value) and _is_own_class(value):
-            what = f"class `{value.__qualname__}`, whose base is not NKIObject, Enum or NamedTuple"
+            what = (
+                f"class `{_name_of_class(value)}`, whose base is not NKIObject, Enum or NamedTuple"
+            )
             yield "class base", what, node
     for name, node in _globals(function):
         key, what = refused(scope[name])
@@ -514,7 +516,7 @@ def _is_other_math(name: str, scope: Scope, subset: Subset) -> bool:
     if module:
         return _value(module, scope) is math and member not in subset.math
     value = _value(name, scope)
-    return getattr(value, "__module__", None) == "math" and value.__name__ not in subset.math
+    return module_of(value) == "math" and value.__name__ not in subset.math
 
 
 def _is_library(name: str, scope: Scope) -> bool:
@@ -523,12 +525,12 @@ def _is_library(name: str, scope: Scope) -> bool:
     value, holder = _value(name, scope), _value(first, scope)
     if value is functools.partial or value is np.asarray:  # which shows values, in a debug run
         return False
-    if rest and isinstance(holder, ModuleType):
-        module = holder.__name__
+    if rest and is_a(holder, ModuleType):
+        module = name_of(holder)
     elif rest:
         return False  # a method of the author's object
     else:
-        module = getattr(value, "__module__", None) or ""
+        module = module_of(value)
     package = module.partition(".")[0]
     if package in ("math", "builtins", "typing", "__main__"):
         return False
@@ -545,7 +547,7 @@ def _is_own_class(value: type) -> bool:
     """Tell whether a class was written with the kernels: not by Python, a package or nki_lab."""
     if is_internal_object(value) or issubclass(value, BaseException):
         return False
-    module = value.__module__
+    module = module_of(value)
     if module.partition(".")[0] in sys.stdlib_module_names:
         return False
     filename = getattr(sys.modules.get(module), "__file__", None) or ""
@@ -564,13 +566,17 @@ def text_of_class(kind: type, near: str) -> FunctionText | None:
         kind: the class.
         near: file or cell of a text that names it, where it may stand if its methods do not tell.
     """
-    name = kind.__qualname__.split(".")[-1]
+    name = _name_of_class(kind)
     for filename in (*_files(kind), near, *_cells(kind)):
         lines = linecache.getlines(filename)
         node = _classes("".join(lines)).get(name)
         if node is not None:
             return FunctionText(node, [x.rstrip("\n") for x in lines], filename, 1, name)
     return None
+
+
+def _name_of_class(kind: type) -> str:
+    return str(type.__dict__["__qualname__"].__get__(kind)).split(".")[-1]
 
 
 def constructs_of_class(node: ast.ClassDef) -> Iterator[tuple[str, Any]]:
@@ -590,18 +596,18 @@ def constructs_of_class(node: ast.ClassDef) -> Iterator[tuple[str, Any]]:
 
 
 def _files(kind: type) -> Iterator[str]:
-    for member in vars(kind).values():
-        member = getattr(member, "__func__", member)
-        if isinstance(member, FunctionType) and not member.__code__.co_filename.startswith("<"):
+    for member in (attribute(kind, "__dict__") or {}).values():
+        member = attribute(member, "__func__") or member
+        if is_a(member, FunctionType) and not member.__code__.co_filename.startswith("<"):
             yield member.__code__.co_filename
-    filename = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    filename = getattr(sys.modules.get(module_of(kind)), "__file__", None)
     if filename:
         yield filename
 
 
 def _cells(kind: type) -> list[str]:
     """Return the cells a class of a notebook may stand in, the latest first."""
-    if kind.__module__ != "__main__":
+    if module_of(kind) != "__main__":
         return []
     return [name for name in reversed(linecache.cache) if is_cell(name)]
 

@@ -7,12 +7,13 @@ import builtins
 import inspect
 import re
 from collections.abc import Sequence
-from contextlib import ContextDecorator
+from contextlib import ContextDecorator, suppress
 from dataclasses import dataclass
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any
 
 import nki_lab.language as nl
+from nki_lab.compiler.foreign_objects import is_a, name_of
 from nki_lab.compiler.frontend import unknown_name
 from nki_lab.errors import (
     KernelRaised,
@@ -79,8 +80,10 @@ def what_was_meant(error: Exception, root: CodeType) -> NkiError:
             _say_more(error)
         error.blame = error.blame or _argument_of(error.message)
         return error
-    if isinstance(error, AttributeError) and isinstance(error.obj, NkiTensor):
-        return _no_attribute(error.obj, error.name or "", stack)
+    if isinstance(error, AttributeError):
+        holder: Any = error.obj
+        if is_a(holder, NkiTensor):
+            return _no_attribute(holder, error.name or "", stack)
     if isinstance(error, NameError) and not isinstance(error, UnboundLocalError):
         frame, _ = _author_frame(error.__traceback__)
         names = {**frame.f_globals, **frame.f_locals} if frame is not None else {}
@@ -331,10 +334,11 @@ def _attribute(error: AttributeError, told: OwnError) -> None:
     if not name or holder is None:
         return
     if str(error) == name:  # all that an Enum says
-        what = f"class `{holder.__name__}`" if isinstance(holder, type) else type(holder).__name__
+        what = f"class `{name_of(holder)}`" if is_a(holder, type) else type(holder).__name__
         told.message = f"AttributeError: {what} has no `{name}`"
-    told.help = close_matches(name, [n for n in dir(holder) if not n.startswith("_")])
-    if isinstance(holder, (list, tuple)) and hasattr(NkiTensor, name):
+    with suppress(Exception):  # the author's object may raise
+        told.help = close_matches(name, [n for n in dir(holder) if not n.startswith("_")])
+    if is_a(holder, (list, tuple)) and hasattr(NkiTensor, name):
         told.help = "pass an array, such as np.array(values, dtype=np.float32): a list or tuple is not a tensor"
 
 
@@ -342,7 +346,7 @@ def _arguments(error: TypeError, stack: Stack, frame: FrameType, told: OwnError)
     call = call_at(stack)
     called: Any = None if call is None else value(call.func, frame)
     said = re.match(r"(\S+)\(\) (?:missing|takes|got) ", str(error))
-    if not isinstance(called, FunctionType) or said is None or said[1] != called.__qualname__:
+    if not is_a(called, FunctionType) or said is None or said[1] != called.__qualname__:
         return
     code = called.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
@@ -353,8 +357,8 @@ def _arguments(error: TypeError, stack: Stack, frame: FrameType, told: OwnError)
 
 def _key(error: KeyError, found: ast.AST, frame: FrameType, told: OwnError) -> None:
     for node in ast.walk(found):
-        holder = held(node.value, frame) if isinstance(node, ast.Subscript) else None
-        if isinstance(holder, dict) and error.args and error.args[0] not in holder:
+        holder: Any = held(node.value, frame) if isinstance(node, ast.Subscript) else None
+        if is_a(holder, dict) and error.args and error.args[0] not in holder:
             keys = [str(key) for key in holder]
             told.notes += (f"its keys: {', '.join(keys[:10])}",) if keys else ("it is empty",)
             told.help = close_matches(str(error.args[0]), keys)
