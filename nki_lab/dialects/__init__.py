@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from types import CodeType
 from typing import Any
 
+from nki_lab.dialects.beta1 import BETA1
 from nki_lab.dialects.dialect import Dialect, dialects_in
 from nki_lab.dialects.nki import NKI
 
 #: All dialects; a new one is added here. The first is that of a function whose names tell nothing.
-DIALECTS: list[Dialect] = [NKI]
+DIALECTS: list[Dialect] = [NKI, BETA1]
 
 
 def dialects_of(code: CodeType, scope: Mapping[str, Any]) -> dict[Dialect, str]:

@@ -81,7 +81,7 @@ def full(
     if tensor.storage.on_chip:
         memset(dst=tensor, value=value)
     else:
-        _fill_hbm(tensor, value)
+        fill_hbm(tensor, value)
     return tensor
 
 
@@ -149,7 +149,8 @@ def _fill_value(value: Any, dtype: DType) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() and not dtype.is_float else value  # fmt: skip
 
 
-def _fill_hbm(tensor: NkiTensor, value: Any) -> None:
+def fill_hbm(tensor: NkiTensor, value: Any) -> None:
+    """Fill a new tensor in HBM with copies of a filled tile."""
     filler: NkiTensor | None = None
     for part in pieces(tensor):
         if filler is None:  # the first piece is the largest

@@ -1,0 +1,1 @@
+"""The package `neuronxcc` of the older dialect."""

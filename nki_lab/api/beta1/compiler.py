@@ -1,0 +1,1 @@
+"""The module `neuronxcc.nki.compiler`."""

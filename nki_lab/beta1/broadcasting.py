@@ -1,0 +1,94 @@
+"""Operands of different shapes: free axes are repeated in place, partitions by a product with ones."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from nki_lab.beta1.index import common_shape
+from nki_lab.beta1.results import copied, in_sbuf, loaded, new, spread
+from nki_lab.beta1.tile import Tile, means
+from nki_lab.dtypes import float32
+from nki_lab.errors import ViewError
+from nki_lab.isa.copies import memset, tensor_copy
+from nki_lab.isa.matmul import nc_matmul
+from nki_lab.targets.spaces import PSUM
+
+# The most elements a partition that one product gives.
+_PRODUCT = 512
+
+
+def aligned(x: Tile, y: Tile) -> tuple[Tile, Tile]:
+    """Return two tiles of one rank: the partition axis stays first, axes of size 1 follow it."""
+    if x.ndim == y.ndim:
+        return x, y
+    if x.ndim > y.ndim:
+        y, x = aligned(y, x)
+        return x, y
+    more = y.ndim - x.ndim
+    first = prod(x.shape[1:]) == 1 or x.shape[0] in (1, y.shape[0])
+    shape = (x.shape[0], *(1,) * more, *x.shape[1:]) if first else ((1,) * more + x.shape)
+    return x.reshape(shape), y
+
+
+def together(x: Tile, y: Tile, partitions: bool = True) -> tuple[Tile, Tile, tuple[int, ...]]:
+    """Return two tiles of one rank with as many partitions, and the shape of what they give.
+
+    Args:
+        x, y: the tiles.
+        partitions: one row is repeated, as in functions of nki.language; operators do not.
+    """
+    x, y = aligned(x, y)
+    shape = common_shape(x.shape, y.shape) if x.shape != y.shape else x.shape
+    if x.shape[0] != y.shape[0]:
+        if not partitions:
+            raise ViewError(
+                f"operators repeat no partitions: {x.describe()} and {y.describe()}",
+                help="write nl.add(x, y) and so on, or repeat the row: x.broadcast_to(shape)",
+            )
+        x, y = across(x, shape[0]), across(y, shape[0])
+    return x, y, shape
+
+
+def across(x: Tile, partitions: int) -> Tile:
+    """Return a tile with its one row on so many partitions: a product with ones, as the old compiler did it."""
+    if x.shape[0] == partitions:
+        return x
+    row = in_sbuf(x)
+    if not row.dtype.is_float:
+        row = copied(row, float32)
+    count = prod(row.shape[1:])
+    out = new((partitions, *row.shape[1:]), x.dtype)
+    ones = new((1, partitions), row.dtype, name="ones")
+    memset(dst=ones.view(), value=1.0)
+    try:
+        flat = row.reshape((1, count))
+    except ViewError:
+        flat = copied(row).reshape((1, count))
+    rows = out.reshape((partitions, count))
+    for first in range(0, count, _PRODUCT):
+        last = min(first + _PRODUCT, count)
+        product = new((partitions, last - first), float32, PSUM, "repeated")
+        nc_matmul(
+            dst=product.view(),
+            stationary=ones.view(),
+            moving=flat.view(((0, 1), (first, last))),
+            is_stationary_onezero=True,
+        )
+        tensor_copy(dst=rows.view(((0, partitions), (first, last))), src=product.view())
+    return out
+
+
+@means("broadcast_to")
+def broadcast_to(src: Any, shape: Any) -> Tile:
+    """Return a tile in a larger shape."""
+    x, shape = loaded(src), tuple(int(n) for n in shape)
+    if x.shape == shape:
+        return x
+    more = len(shape) - x.ndim
+    if more:
+        keeps = x.shape[0] == shape[0]
+        x = x.reshape((x.shape[0], *(1,) * more, *x.shape[1:]) if keeps else (1,) * more + x.shape)
+    if x.shape[0] == 1:
+        x = across(x, shape[0])
+    return Tile(spread(x.view(), shape))

@@ -1,0 +1,136 @@
+"""Makes new tensors; in SBUF and PSUM axes before the partition axis are block axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nki_lab.beta1.program import running
+from nki_lab.beta1.promotion import dtype_named, number
+from nki_lab.beta1.results import filler
+from nki_lab.beta1.tile import Blocks, Tile, identity
+from nki_lab.beta1.zeros import Zeros
+from nki_lab.dtypes import DType, float32
+from nki_lab.errors import TensorArgument
+from nki_lab.ir.building.builder import current
+from nki_lab.isa.copies import memset
+from nki_lab.language.creation import fill_hbm
+from nki_lab.targets.spaces import PSUM, SBUF, SHARED_HBM, MemoryRegion
+
+_MEMORIES = {
+    "sbuf": SBUF, "psum": PSUM, "hbm": MemoryRegion.private_hbm, "private_hbm": MemoryRegion.private_hbm,
+    "shared_hbm": SHARED_HBM,
+}  # fmt: skip
+
+
+class par_dim(int):  # the name that kernels write
+    """The size of the partition axis; axes before it are block axes."""
+
+
+def ndarray(
+    shape: Any, dtype: Any = float32, *, buffer: Any = None, name: str = "", **keywords: Any
+) -> Tile:
+    """Return a new tensor whose elements nothing has written yet."""
+    return created(shape, dtype, buffer, name)
+
+
+def zeros(
+    shape: Any, dtype: Any = float32, *, buffer: Any = None, name: str = "", **keywords: Any
+) -> Tile:
+    """Return a new tensor filled with zeros."""
+    return created(shape, dtype, buffer, name, 0)
+
+
+def ones(
+    shape: Any, dtype: Any = float32, *, buffer: Any = None, name: str = "", **keywords: Any
+) -> Tile:
+    """Return a new tensor filled with ones."""
+    return created(shape, dtype, buffer, name, 1)
+
+
+def full(
+    shape: Any, fill_value: Any, dtype: Any = float32, *, buffer: Any = None, name: str = "", **keywords: Any
+) -> Tile:  # fmt: skip
+    """Return a new tensor filled with one value."""
+    return created(shape, dtype, buffer, name, fill_value)
+
+
+def empty_like(
+    a: Tile, dtype: Any = None, *, buffer: Any = None, name: str = "", **keywords: Any
+) -> Tile:
+    """Return a new tensor with the shape of another."""
+    return created(a.shape, dtype or a.dtype, buffer or _memory_like(a), name)
+
+
+def zeros_like(
+    a: Tile, dtype: Any = None, *, buffer: Any = None, name: str = "", **keywords: Any
+) -> Tile:
+    """Return a new tensor of zeros with the shape of another."""
+    return created(a.shape, dtype or a.dtype, buffer or _memory_like(a), name, 0)
+
+
+def created(shape: Any, dtype: Any, buffer: Any, name: str, fill: Any = None) -> Tile:
+    """Return a new tensor; `fill` is the value of all its elements, or None."""
+    program = running()
+    sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    element, memory = dtype_named(dtype), _memory(buffer)
+    partition = next((n for n, size in enumerate(sizes) if isinstance(size, par_dim)), 0)
+    sizes = tuple(int(n) for n in sizes)
+    fill = None if fill is None else number(fill)
+    if not memory.on_chip:
+        # Nobody but the kernel sees a tensor of one program; the result of a kernel may be one.
+        if memory is SHARED_HBM:
+            program.count += 1
+            if program.count <= len(program.shared):
+                return program.shared[program.count - 1]
+        tile = Tile(current().allocate(sizes, element, SHARED_HBM, name))
+        if memory is SHARED_HBM:
+            program.shared.append(tile)
+        if fill is not None:
+            fill_hbm(tile.base, filler(fill, element))
+        return tile
+    if len(sizes) == 1:
+        sizes = (*sizes, 1)
+    if not partition:
+        return _block(sizes, element, memory, name, fill)
+    blocks = Blocks(
+        sizes, partition, element, memory, name or "blocks",
+        lambda place: _block(sizes[partition:], element, memory, name, fill),
+    )  # fmt: skip
+    return Tile(blocks, identity(sizes))
+
+
+def _block(
+    sizes: tuple[int, ...], dtype: DType, memory: MemoryRegion, name: str, fill: int | float | None
+) -> Tile:
+    tensor = current().allocate(sizes, dtype, memory, name)
+    if memory is PSUM and not fill:
+        return Tile(tensor, zeros=Zeros(fill is not None))
+    if fill is not None:
+        memset(dst=tensor, value=filler(fill, dtype))
+    return Tile(tensor)
+
+
+def _memory(buffer: Any) -> MemoryRegion:
+    if buffer is None:
+        return SBUF
+    memory = buffer if isinstance(buffer, MemoryRegion) else _MEMORIES.get(str(buffer))
+    if memory is None:
+        raise TensorArgument(
+            f"buffer={buffer!r} is no memory",
+            help="write nl.sbuf, nl.psum, nl.hbm or nl.shared_hbm",
+        )
+    return memory
+
+
+def _memory_like(a: Tile) -> Any:
+    return a.buffer if a.on_chip else SBUF
+
+
+def shared_constant(constant: Any, dtype: Any = None, **keywords: Any) -> Tile:
+    """Return a tensor in HBM that holds an array known while tracing."""
+    from nki_lab.language.creation import shared_constant as made
+
+    array = np.asarray(constant)
+    return Tile(made(array.astype(dtype_named(array.dtype if dtype is None else dtype).np)))

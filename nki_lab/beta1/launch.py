@@ -1,0 +1,62 @@
+"""Runs the programs of a launch grid on symbolic tensors: what the dialect does with a kernel."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nki_lab.beta1.memory import store
+from nki_lab.beta1.program import Program, taken
+from nki_lab.beta1.tile import Tile
+from nki_lab.ir.building.builder import Builder
+from nki_lab.ir.tensor.view import NkiTensor
+from nki_lab.targets.spaces import SHARED_HBM
+
+
+def run(
+    function: Callable[..., Any],
+    positional: Sequence[Any],
+    keywords: Mapping[str, Any],
+    builder: Builder,
+) -> Any:
+    """Run the programs of the grid on symbolic tensors, and return the result of the first."""
+    args, kwargs = held(list(positional)), held(dict(keywords))
+    shared: list[Tile] = []
+    results: list[Any] = []
+    for place in itertools.product(*map(range, builder.grid)):
+        with taken(Program(builder.grid, place, shared)):
+            result = function(*args, **kwargs)
+            if not results:
+                results.append(_results(result, builder))
+    return results[0]
+
+
+def held(value: Any) -> Any:
+    """Return a value with the tensors in its containers as tiles."""
+    if isinstance(value, NkiTensor):
+        return Tile(value)
+    if type(value) in (list, tuple):
+        return type(value)(map(held, value))
+    if isinstance(value, tuple):
+        return type(value)(*map(held, value))
+    if type(value) is dict:
+        return {key: held(item) for key, item in value.items()}
+    return value
+
+
+def _results(value: Any, builder: Builder) -> Any:
+    """Return what a kernel returns with its tiles as tensors; a tile on the chip is stored first."""
+    if isinstance(value, Tile):
+        if value.on_chip:
+            result = Tile(builder.allocate(value.shape, value.dtype, SHARED_HBM, "result"))
+            store(result, value)
+            value = result
+        return value.view()
+    if type(value) in (list, tuple):
+        return type(value)(_results(item, builder) for item in value)
+    if isinstance(value, tuple):
+        return type(value)(*(_results(item, builder) for item in value))
+    if type(value) is dict:
+        return {key: _results(item, builder) for key, item in value.items()}
+    return value

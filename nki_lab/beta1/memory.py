@@ -1,0 +1,105 @@
+"""Moves values between device memory and tiles."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from nki_lab.beta1.masks import boxes
+from nki_lab.beta1.promotion import dtype_named
+from nki_lab.beta1.results import as_column, copied, each, fetched, filled, in_sbuf, new, part
+from nki_lab.beta1.tile import Tile, means
+from nki_lab.errors import ViewError, WrongOperand
+from nki_lab.ir.building.builder import current
+from nki_lab.isa.copies import tensor_copy
+from nki_lab.isa.dma import dma_copy
+
+
+def load(src: Any, *, mask: Any = None, dtype: Any = None, **keywords: Any) -> Tile:
+    """Return a new SBUF tile with the values of a tensor in HBM."""
+    if not isinstance(src, Tile):
+        raise WrongOperand(f"nl.load: `src` must be a tensor, found {type(src).__name__}")
+    if src.on_chip:
+        return copy(src, mask=mask, dtype=dtype)
+    return fetched(src, src.dtype if dtype is None else dtype_named(dtype), mask)
+
+
+def store(dst: Tile, value: Any = None, *, mask: Any = None, **keywords: Any) -> None:
+    """Write a tile, or a number, to a tensor in HBM, cast to its dtype."""
+    if not isinstance(dst, Tile) or dst.on_chip:
+        found = dst.describe() if isinstance(dst, Tile) else type(dst).__name__
+        raise WrongOperand(
+            f"nl.store: `dst` must be a tensor in HBM, found {found}",
+            help="assign to a tile on the chip: t[...] = value",
+        )
+    if not isinstance(value, Tile):
+        _store_number(dst, value, mask)
+        return
+    if not value.on_chip:
+        raise WrongOperand(
+            f"nl.store: `value` is {value.describe()}", help="load it first, with nl.load"
+        )
+    value = in_sbuf(value)
+    if dst.ndim == 1:
+        _store_line(dst, value, mask)
+        return
+    value = _in_shape(value, dst.shape)
+    for box in [None] if mask is None else boxes(mask, dst.shape):
+        dma_copy(dst=dst.target(box), src=part(value, box, dst.shape))
+
+
+def _in_shape(value: Tile, shape: tuple[int, ...]) -> Tile:
+    if value.shape == shape:
+        return value
+    if value.size == prod(shape):
+        try:
+            return value.reshape(shape)
+        except ViewError:
+            return copied(value).reshape(shape)
+    return value.broadcast_to(shape)
+
+
+def _store_line(dst: Tile, value: Tile, mask: Any) -> None:
+    """Store one value per partition, or one row, into a tensor with one axis."""
+    (n,) = dst.shape
+    by_rows = value.shape[0] == n
+    value = _in_shape(value, (n, 1) if by_rows else (1, n))
+    for box in boxes(mask, dst.shape):
+        target = dst.target(box)
+        if by_rows:
+            dma_copy(dst=as_column(target), src=value.view((*box, (0, 1))))
+        else:
+            row = target._view((1, *target.shape), (1, *target.strides), target.offset)
+            dma_copy(dst=row, src=value.view(((0, 1), *box)))
+
+
+def _store_number(dst: Tile, value: Any, mask: Any) -> None:
+    most = current().target.partitions
+    for box in boxes(mask, dst.shape):
+        (first, last), *rest = box
+        for start in range(first, last, most):
+            rows = (start, min(start + most, last))
+            target = dst.target((rows, *rest))
+            if target.ndim == 1:
+                target = as_column(target)
+            source = new(target.shape, dst.dtype, name="filler")
+            filled(source.view(), value)
+            dma_copy(dst=target, src=source.view())
+
+
+def copy(src: Any, *, mask: Any = None, dtype: Any = None, **keywords: Any) -> Tile:
+    """Return a copy of a tile in SBUF."""
+    if not isinstance(src, Tile):
+        raise WrongOperand(f"nl.copy: `src` must be a tile, found {type(src).__name__}")
+    if not src.on_chip:
+        return load(src, mask=mask, dtype=dtype)
+    out = new(src.shape, src.dtype if dtype is None else dtype_named(dtype))
+    return each(
+        out, mask, lambda box: tensor_copy(dst=out.target(box), src=part(src, box, out.shape))
+    )
+
+
+@means("astype")
+def astype(x: Tile, dtype: Any) -> Tile:
+    """Return a copy in another dtype."""
+    return copy(x, dtype=dtype)

@@ -1,0 +1,94 @@
+"""The launch grid: its programs run one after the other in one trace, on one core, in the order of their numbers.
+
+A tensor in nl.hbm is private to a program. Those in nl.shared_hbm are shared: the nth that a program makes is the nth
+of every other. The result of the first program is that of the kernel.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from nki_lab.beta1.tile import Tile
+from nki_lab.errors import OutOfBounds, OutsideKernel
+
+
+@dataclass
+class Program:
+    """One program of a launch.
+
+    Attributes:
+        grid: shape of the launch grid; `()` without one.
+        place: of the program in the grid.
+        shared: the tensors in shared HBM, in the order in which a program makes them; of all programs.
+        count: how many of them this program has made.
+    """
+
+    grid: tuple[int, ...] = ()
+    place: tuple[int, ...] = ()
+    shared: list[Tile] = field(default_factory=list)
+    count: int = 0
+
+
+class _Running(threading.local):
+    program: Program | None = None
+
+
+_running = _Running()
+
+
+@contextmanager
+def taken(program: Program) -> Iterator[None]:
+    """Let a program be the one that runs, for a block."""
+    before = _running.program
+    _running.program = program
+    try:
+        yield
+    finally:
+        _running.program = before
+
+
+def running() -> Program:
+    """Return the program that runs; an error outside a kernel."""
+    if _running.program is None:
+        raise OutsideKernel(
+            "a function of neuronxcc.nki.language was called outside a kernel",
+            help="call it in a function decorated with @nki.jit, and call that function with arrays",
+        )
+    return _running.program
+
+
+def program_id(axis: int = 0) -> int:
+    """Return the place of this program along an axis of the launch grid; 0 without a grid."""
+    program = running()
+    if not program.grid:
+        return 0
+    return program.place[_axis(axis, program)]
+
+
+def program_ndim() -> int:
+    """Return the number of axes of the launch grid."""
+    return len(running().grid)
+
+
+def num_programs(axes: Any = None) -> int:
+    """Return the number of programs along axes of the launch grid; by default of all."""
+    program = running()
+    if axes is None or not program.grid:
+        return prod(program.grid)
+    return prod(
+        program.grid[_axis(a, program)]
+        for a in (axes if isinstance(axes, (tuple, list)) else (axes,))
+    )
+
+
+def _axis(axis: Any, program: Program) -> int:
+    if not 0 <= int(axis) < len(program.grid):
+        raise OutOfBounds(
+            f"axis {axis} of a launch grid with {len(program.grid)} axes: {list(program.grid)}"
+        )
+    return int(axis)

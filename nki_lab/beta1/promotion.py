@@ -1,0 +1,80 @@
+"""Dtypes: what authors may write for one, and the dtype of a result (nki.api.shared.rst, type promotion)."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from nki_lab.dtypes import DTYPES, DType, dtype_of, float32, int32, uint8
+from nki_lab.errors import WrongOperand
+
+_ALIASES = {"bf16": "bfloat16", "bfp16": "bfloat16", "float8e4": "float8_e4m3", "float8e5": "float8_e5m2"}  # fmt: skip
+_WIDE = {np.dtype(np.float64): float32, np.dtype(np.int64): int32}
+#: The pairs that neither of the two holds.
+_TOGETHER = {
+    frozenset(pair): DTYPES[result]
+    for pair, result in (
+        (("float16", "bfloat16"), "float32"),
+        (("float8_e4m3", "float8_e5m2"), "bfloat16"),
+        (("float32", "tfloat32"), "float32"),
+        (("int8", "uint8"), "int16"),
+        (("int8", "uint16"), "int32"),
+        (("int16", "uint16"), "int32"),
+        (("int32", "uint32"), "float32"),
+    )
+}
+
+
+def dtype_named(value: Any) -> DType:
+    """Return the NKI dtype for what an author wrote: a dtype, its name, or one of NumPy or ml_dtypes."""
+    dtype = dtype_of(value)
+    if dtype is None and isinstance(value, str):
+        dtype = DTYPES.get(_ALIASES.get(value, value))
+    if dtype is None and not isinstance(value, str):
+        try:
+            dtype = _WIDE.get(np.dtype(value))
+        except TypeError:
+            dtype = None
+    if dtype is None:
+        raise WrongOperand(
+            f"{value!r} is no dtype of nki.language", help="write nl.float32, or nl.bfloat16"
+        )
+    return dtype
+
+
+def promoted(a: DType, b: DType) -> DType:
+    """Return the dtype of a result of two operands."""
+    if a is b:
+        return a
+    if a.is_float != b.is_float:
+        return a if a.is_float else b
+    together = _TOGETHER.get(frozenset((a, b)))
+    if together is not None:
+        return together
+    if a.itemsize != b.itemsize:
+        wide, narrow = (a, b) if a.itemsize > b.itemsize else (b, a)
+        return wide if wide.kind != "uint" or narrow.kind != "int" else int32
+    return a if b.kind == "bool" else b
+
+
+def number_dtype(value: Any) -> DType:
+    """Return the dtype that a number of Python counts as."""
+    if isinstance(value, (bool, np.bool_)):
+        return uint8
+    return int32 if isinstance(value, Integral) else float32
+
+
+def number(value: Any) -> int | float:
+    """Return a number of Python or NumPy as Python's."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value.item()
+    if isinstance(value, (bool, np.bool_, Integral)):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    raise WrongOperand(
+        f"expected a tile or a number, found {type(value).__name__} {value!r}",
+        help="load tensors of HBM with nl.load",
+    )

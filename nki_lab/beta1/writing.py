@@ -1,0 +1,161 @@
+"""`t[...] = value` and `t[...] += value`.
+
+A value that nothing else holds was made by a call whose result is assigned at once: its instruction writes into `t`
+instead, where that computes the same (`Builder.retarget`). Otherwise the value is copied.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from nki_lab.beta1.broadcasting import across
+from nki_lab.beta1.index import Box
+from nki_lab.beta1.memory import store
+from nki_lab.beta1.results import copied, filled, loaded, spread
+from nki_lab.beta1.tile import Tile, means
+from nki_lab.errors import InstructionError, NotModelled, ViewError
+from nki_lab.ir.building.builder import current
+from nki_lab.ir.tensor.view import NkiTensor
+from nki_lab.isa.copies import tensor_copy
+from nki_lab.isa.dma import dma_copy
+from nki_lab.isa.matmul import nc_matmul
+
+
+@means("assign")
+def assign(t: Tile, value: Any, temporary: bool = False) -> None:
+    """Copy a value into a part of a tensor, cast to its dtype.
+
+    Args:
+        t: the part.
+        value: a tile, or a number.
+        temporary: nothing but the assignment holds the value.
+    """
+    if not isinstance(value, Tile):
+        if t.on_chip:
+            filled(_written(t), value)
+        else:
+            store(t, value)
+        return
+    if _same(t, value):
+        return
+    if not t.on_chip:
+        if value.on_chip:
+            store(t, value)
+        else:
+            dma_copy(dst=t.target(), src=value.view())
+        return
+    if value.covers is not None and value.shape == t.shape:
+        _assign_boxes(t, value, temporary)
+        return
+    value = _fitted(value, t.shape)
+    if temporary and value.shape == t.shape and _retargeted(_written(t), value):
+        return
+    source = loaded(value)
+    if source.shape[0] != t.shape[0] == prod(t.shape[:1]) and source.shape[0] == 1:
+        source = across(source, t.shape[0])
+    target = _written(t)
+    tensor_copy(dst=target, src=spread(source.view(), target.shape))
+
+
+def _assign_boxes(t: Tile, value: Tile, temporary: bool) -> None:
+    """Copy what a mask has left; elements of `t` that are masked off stay."""
+    assert value.covers is not None
+    if temporary and len(value.made) == len(value.covers):
+        pairs = [(i, _written(t, box)) for i, box in zip(value.made, value.covers, strict=True)]
+        if all(_fits(target, value) for _, target in pairs) and _all_retargeted(pairs):
+            return
+    for box in value.covers:
+        tensor_copy(dst=_written(t, box), src=value.view(box))
+
+
+def _written(t: Tile, box: Box | None = None) -> NkiTensor:
+    """Return the view that is about to be written."""
+    view = t.target(box)
+    if t.zeros is not None:
+        t.zeros.write(view)
+    return view
+
+
+def _same(t: Tile, value: Tile) -> bool:
+    """Tell whether both are one part of one tensor, as at the end of `t[...] += value`."""
+    if value is t:
+        return True
+    if t.axes is not None or value.axes is not None:
+        return False
+    a, b = t.base, value.base
+    return a.storage is b.storage and (a.offset, a.shape, a.strides, a.dtype) == (
+        b.offset, b.shape, b.strides, b.dtype,
+    )  # fmt: skip
+
+
+def _fitted(value: Tile, shape: tuple[int, ...]) -> Tile:
+    """Return a tile in a shape with as many elements."""
+    if value.shape == shape or value.size != prod(shape):
+        return value
+    try:
+        return _with_made(value.reshape(shape), value)
+    except ViewError:
+        return copied(value).reshape(shape)
+
+
+def _with_made(tile: Tile, value: Tile) -> Tile:
+    tile.made = value.made
+    return tile
+
+
+def _fits(target: NkiTensor, value: Tile) -> bool:
+    """Tell whether rounding stays the same, and the instruction reaches the memory of the target."""
+    if value.dtype is not target.dtype or not value.made:
+        return False
+    definition = value.made[0].definition
+    operand = definition.operands.get("dst")
+    return operand is not None and target.storage.buffer in operand.spaces
+
+
+def _retargeted(target: NkiTensor, value: Tile, **changes: Any) -> bool:
+    """Let the one instruction that made a value write into a target; return whether it does."""
+    if len(value.made) != 1 or not _fits(target, value):
+        return False
+    (i,) = value.made
+    if i.dst.shape != target.shape:
+        return False
+    try:
+        current().retarget(i, target, **changes)
+    except InstructionError:
+        return False
+    return True
+
+
+def _all_retargeted(pairs: list[tuple[Any, NkiTensor]]) -> bool:
+    if len(pairs) != 1:
+        return not pairs
+    ((i, target),) = pairs
+    try:
+        current().retarget(i, target)
+    except InstructionError:
+        return False
+    return True
+
+
+@means("augment")
+def augment(t: Tile, other: Any, name: str, temporary: bool = False) -> Tile:
+    """Change a tensor in place: `t += other`; products are added by the Tensor engine where `t` is in PSUM."""
+    if not t.on_chip:
+        raise NotModelled(
+            f"an augmented assignment to {t.describe()}",
+            help="load it, compute, and store the result",
+        )
+    is_product = isinstance(other, Tile) and other.made and other.made[-1].definition is nc_matmul
+    if name == "add" and t.in_psum and is_product and temporary:
+        product = _fitted(other, t.shape)
+        accumulate = None if t.zeros is not None else True
+        if product.shape == t.shape and _retargeted(t.target(), product, accumulate=accumulate):
+            if t.zeros is not None:
+                t.zeros.write(t.target())
+            return t
+    from nki_lab.beta1.elementwise import binary
+
+    result = binary(name, t, other, dtype=t.dtype, partitions=False)
+    assign(t, result, temporary=True)
+    return t

@@ -1,0 +1,70 @@
+"""The older dialect of Beta 1: `import neuronxcc.nki`, calls that return new tiles, launch grids of any rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nki_lab.dialects.construct import Subset
+from nki_lab.dialects.dialect import Dialect, Grid
+from nki_lab.errors import KernelArgument
+
+#: Keyword arguments of `nki.jit` that public kernels give and that change nothing here.
+_IGNORED = {
+    "mode", "kernel_return", "platform_target", "enable_out_of_bound_check", "show_compiler_tb", "experimental_flags",
+    "disable_allocation_opt", "debug_kernel", "additional_compile_opt",
+}  # fmt: skip
+
+
+def _choices(keywords: dict[str, Any]) -> dict[str, Any]:
+    unknown = set(keywords) - _IGNORED - {"allow", "debug"}
+    if unknown:
+        raise KernelArgument(
+            f"neuronxcc.nki.jit has no argument {', '.join(sorted(unknown))}",
+            help="leave it out; mode= is taken and ignored: all kernels run on the simulator",
+        )
+    return {"debug": bool(keywords.get("debug", False)), "allow": keywords.get("allow")}
+
+
+def _grid(name: str, key: Any) -> Grid:
+    sizes = key if isinstance(key, tuple) else (key,)
+    try:
+        grid = tuple(int(n) for n in sizes)
+    except (TypeError, ValueError):
+        grid = ()
+    if not grid or min(grid) < 1:
+        raise KernelArgument(
+            f"{name}[{key!r}]: a launch grid is made of positive integers",
+            help="write kernel[2, 4](...), with one number for each axis of the grid",
+        )
+    return grid
+
+
+def _run(
+    function: Callable[..., Any],
+    positional: Sequence[Any],
+    keywords: Mapping[str, Any],
+    builder: Any,
+) -> Any:
+    from nki_lab.beta1.launch import run
+
+    return run(function, positional, keywords, builder)
+
+
+BETA1 = Dialect(
+    title="the older dialect (neuronxcc.nki)",
+    root="neuronxcc",
+    modules={
+        "neuronxcc": "nki_lab.api.beta1",
+        "neuronxcc.nki": "nki_lab.api.beta1.nki",
+        "neuronxcc.nki.compiler": "nki_lab.api.beta1.compiler",
+        "neuronxcc.nki.isa": "nki_lab.api.beta1.isa",
+        "neuronxcc.nki.language": "nki_lab.api.beta1.language",
+        "neuronxcc.nki.typing": "nki_lab.api.beta1.typing",
+    },
+    subset=Subset({}),
+    choices=_choices,
+    grid=_grid,
+    cores=lambda grid: 1,
+    run=_run,
+)
