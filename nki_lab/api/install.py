@@ -13,13 +13,10 @@ from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any
 
 from nki_lab.dialects import DIALECTS, Dialect
-from nki_lab.errors import OlderDialect, close_matches
-
-# The package of a dialect that is not covered.
-_OLDER = "neuronxcc"
+from nki_lab.errors import close_matches
 
 
 class _AliasLoader(Loader):
@@ -38,28 +35,13 @@ class _AliasLoader(Loader):
         module.__spec__ = self.own_spec  # the import system has put the alias's there
 
 
-class _OlderDialectLoader(Loader):
-    def create_module(self, spec: ModuleSpec) -> NoReturn:
-        raise OlderDialect(
-            f"{spec.name}: the older dialect (neuronxcc.nki) is not covered",
-            help=(
-                "write the kernel for today's NKI: import nki, nki.language and nki.isa; instructions write to dst="
-                " instead of returning tiles (nki/migration/index.rst lists every change)"
-            ),
-        )
-
-    def exec_module(self, module: ModuleType) -> None:
-        raise AssertionError("create_module has raised")
-
-
 class _AliasFinder(MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         dialect = _dialect_of(name)
         if dialect is None or (dialect.beside and _installed(dialect.root)):
-            older = name.partition(".")[0] == _OLDER and not _installed(_OLDER)
-            return ModuleSpec(name, _OlderDialectLoader()) if older else None
+            return None
         modules = {**dialect.modules, **dialect.refusing}
         if name not in modules:
             near = close_matches(name, dialect.modules)

@@ -67,4 +67,5 @@ BETA1 = Dialect(
     grid=_grid,
     cores=lambda grid: 1,
     run=_run,
+    beside=True,
 )

@@ -242,18 +242,6 @@ class ObjectFields(LanguageError, TypeError):
     right = wrong.replace("row=64", "rows=64")
 
 
-class OlderDialect(LanguageError, ImportError):
-    """A module of the older dialect, neuronxcc.nki, was imported."""
-
-    code = "NKI114"
-    page = """
-        neuronxcc.nki is the older dialect, in which instructions return tiles. In today's NKI,
-        `import nki`, they write to `dst`. The migration guide of NKI lists every change.
-        """
-    wrong = "import neuronxcc.nki.language as nl"
-    right = "import nki.language as nl"
-
-
 class StrictFinding(LanguageError):
     """A finding that `strict` turns into an error."""
 

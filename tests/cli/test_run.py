@@ -283,7 +283,6 @@ WRONG_FILES = [
     ("x = 1 / 0\n", "k.py:k", "ZeroDivisionError: division by zero", "k.py, line 1"),
     ("import sys\nsys.exit(3)\n", "k.py:k", "SystemExit: 3", "k.py, line 2"),
     ("import not_there\n", "k.py:k", "ModuleNotFoundError: No module named 'not_there'", "line 1"),
-    ("import neuronxcc.nki\n", "k.py:k", "error[NKI114]", "k.py, line 1"),
     ("k = 3\n", "k.py:k", "is not a kernel (its type is int)", "help"),
     (HEAD, "k.py", "k.py holds 0 kernels", "help"),
     (

@@ -15,7 +15,7 @@ import pytest
 
 import nki_lab.language as nl
 from nki_lab.choices import inside
-from nki_lab.errors import KernelArgument, OlderDialect, WrongCall
+from nki_lab.errors import KernelArgument, WrongCall
 from nki_lab.runtime import compare, run
 from tests.public.sdk.clone import SAMPLES_VARIABLE, load, official_names, root
 from tests.public.sdk.references import signed
@@ -26,24 +26,6 @@ TUTORIALS = Path(CLONE or ".", "src/nki_samples/tutorials")
 MATMUL = TUTORIALS / "matrix_multiplication/matrix_multiplication_nki_kernels.py"
 MX = TUTORIALS / "mxfp-matmul/mx_kernels.py"
 # interpolate_trilinear_fwd.py, which imports torch_xla before it, is left out.
-OLDER = [
-    "contributed/interpolate_bilinear_fwd.py",
-    "contributed/matmul.py",
-    "contributed/maxpooling.py",
-    "contributed/pipelined_attention.py",
-    *(
-        f"src/nki_samples/tutorials/{file}"
-        for file in (
-            "attention_fwd_performance/attention_kernels.py",
-            "average_pool2d/average_pool2d_nki_kernels.py",
-            "fused_mamba/mamba_nki_kernels.py",
-            "tensor_addition/spmd_multiple_nc_tensor_addition_nki_kernels.py",
-            "tensor_addition/spmd_tensor_addition_nki_kernels.py",
-            "tensor_addition/tensor_addition_nki_kernels.py",
-            "transpose2d/transpose2d_nki_kernels.py",
-        )
-    ),
-]
 SIZES = {
     "basic_": (128, 64, 512),
     "tiled_": (256, 384, 1024),
@@ -65,12 +47,6 @@ def names() -> Iterator[None]:
 def _matches(found, expected, **tolerance):
     comparison = compare(found, expected, **tolerance)
     assert comparison.ok, comparison.summary()
-
-
-@pytest.mark.parametrize("file", OLDER)
-def test_the_oldest_dialect_is_refused_by_name(file):
-    with pytest.raises(OlderDialect, match="neuronxcc"):
-        load(Path(CLONE, file))
 
 
 @pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])

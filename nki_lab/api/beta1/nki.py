@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
-from nki_lab.api.beta1 import compiler, isa, language, typing
 from nki_lab.dialects.beta1 import BETA1
 from nki_lab.runtime.jit import KernelFunction, decorated
 
 # The import system asks a module with submodules for this; they are found by name, not in a folder.
 __path__: list[str] = []
 
-__all__ = ["compiler", "isa", "jit", "language", "simulate_kernel", "trace", "typing"]
+_MODULES = {name: f"nki_lab.api.beta1.{name}" for name in ("compiler", "isa", "language", "typing")}
+__all__ = ["jit", "simulate_kernel", "trace", *_MODULES]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'neuronxcc.nki' has no attribute {name!r}")
+    return import_module(_MODULES[name])
 
 
 def jit(func: Any = None, **keywords: Any) -> Any:

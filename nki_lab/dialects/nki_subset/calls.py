@@ -325,9 +325,4 @@ CALLS: dict[str, Construct] = {
         f"{_MIGRATION}, NKI 0.3.0",
         "nki.jit(stored, platform_target='trn2')", code="NKI112",
     ),
-    "older dialect": Construct(
-        "a module of neuronxcc.nki, the older dialect", ERROR, "import nki, and write today's form",
-        f"{_MIGRATION}, NKI 0.2.0",
-        "import neuronxcc.nki.language as old", code="NKI114",
-    ),
 }  # fmt: skip
