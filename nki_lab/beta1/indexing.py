@@ -94,9 +94,8 @@ def _advanced(tile: Any, entries: list[Any]) -> Positions:
             else:
                 by = By("vector", axis, k)
                 coef[0] = 1
-            indices.append(
-                Index([n if c else 1 for n, c in zip(shape, coef, strict=True)], coef, 0)
-            )
+            sizes = tuple(n if c else 1 for n, c in zip(shape, coef, strict=True))
+            indices.append(Index(sizes, tuple(coef), 0))
         else:
             indices.append(_constant(len(shape), _element(tile, k, axis)))
     return Positions(tuple(indices), shape, by)
@@ -146,7 +145,7 @@ def _basic(tile: Any, entries: list[Any]) -> Positions:
         else:
             sizes, coef = [1] * len(shape), [0] * len(shape)
             sizes[d], coef[d] = shape[d], step
-            indices.append(Index(sizes, coef, start))
+            indices.append(Index(tuple(sizes), tuple(coef), start))
     return Positions(tuple(indices), tuple(shape), by)
 
 

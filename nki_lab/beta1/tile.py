@@ -351,7 +351,11 @@ def identity(shape: tuple[int, ...]) -> tuple[Index, ...]:
     """Return for each axis its own positions over a grid of `shape`."""
     rank = len(shape)
     return tuple(
-        Index([n if k == d else 1 for k in range(rank)], [int(k == d) for k in range(rank)], 0)
+        Index(
+            tuple(n if k == d else 1 for k in range(rank)),
+            tuple(int(k == d) for k in range(rank)),
+            0,
+        )
         for d, n in enumerate(shape)
     )
 

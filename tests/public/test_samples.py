@@ -1,7 +1,7 @@
 """Tests that the kernels of nki-samples run (NKI_SAMPLES_ROOT names a clone of aws-neuron/nki-samples).
 
-At its last commit the repository holds two dialects. Most files are of the oldest one (`neuronxcc.nki`) and are refused
-by name. The others are of NKI 0.1, which took the chip in the decorator and ignored keywords that it did not know.
+At its last commit the repository holds two dialects. Most files are of the oldest one (`neuronxcc.nki`). The others,
+which run here, are of NKI 0.1, which took the chip in the decorator and ignored keywords that it did not know.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ pytestmark = pytest.mark.skipif(CLONE is None, reason=f"{SAMPLES_VARIABLE} names
 TUTORIALS = Path(CLONE or ".", "src/nki_samples/tutorials")
 MATMUL = TUTORIALS / "matrix_multiplication/matrix_multiplication_nki_kernels.py"
 MX = TUTORIALS / "mxfp-matmul/mx_kernels.py"
-# interpolate_trilinear_fwd.py, which imports torch_xla before it, is left out.
 SIZES = {
     "basic_": (128, 64, 512),
     "tiled_": (256, 384, 1024),
