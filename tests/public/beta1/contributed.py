@@ -1,0 +1,102 @@
+"""Kernels of nki-samples that have no unit test: reference kernels, contributed ones, and those of the Neuron team."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from tests.public.beta1.kernels import Case, Placed, placed
+from tests.public.beta1.trees import SAMPLES
+
+_TEAM = "contributed/neuron-team-kernels"
+
+
+def _printed(name: str) -> Callable[[ModuleType], Any]:
+    """Return a check that runs a comparison which prints whether it holds."""
+
+    def check(module: ModuleType) -> bool:
+        lines: list[str] = []
+        vars(module)["print"] = lambda *words: lines.append(" ".join(map(str, words)))
+        getattr(module, name)()
+        return any("lose" in line and "True" in line for line in lines)
+
+    return check
+
+
+def _tiles(rng: np.random.Generator) -> tuple[Any, ...]:
+    tiles = [rng.standard_normal((2, 8, 128, 512)).astype(np.float32) for _ in range(2)]
+    return (*tiles, 9 * 128 * 512 + 700)  # the tail is left as it was
+
+
+def _double_row(module: ModuleType) -> None:
+    """Run their comparison, which is skipped where the machine is no trn2."""
+    vars(module)["get_target_string"] = lambda: "trn2"
+    tests = module.TestDoubleRowMatmul()
+    tests.test_double_row_matmul_numerical(True, 512, 16384, 1024, module.nl.bfloat16, 2, 2, 16)
+
+
+CASES: tuple[Case, ...] = (
+    Case(
+        "src/nki_samples/reference/tutorial.py",
+        "add_kernel_nx8x128x512",
+        (lambda rng: _tiles(rng)[:2], 2 * 8 * 128 * 512),
+        lambda a, b, n: a + b,
+        grid=(2,),
+    ),
+    Case("test/unit/test_double_row_matmul.py", check=_double_row, label="numerical", path="src"),
+    Case("contributed/matmul.py", check=_printed("check_correct"), label="check_correct"),
+    Case(
+        "contributed/maxpooling.py",
+        check=_printed("check_correct"),
+        label="check_correct",
+        needs=("torch",),
+    ),
+    Case(
+        "contributed/interpolate_bilinear_fwd.py",
+        check=_printed("check_correct"),
+        label="check_correct",
+        needs=("torch",),
+    ),
+    Case(
+        "contributed/interpolate_trilinear_fwd.py",
+        check=_printed("check_correct"),
+        label="check_correct",
+        needs=("torch",),
+        absent=("torch_xla.core.xla_model",),
+    ),
+    Case(
+        f"{_TEAM}/cumsum.py",
+        "cumsum",
+        ("float32 300x5000", "out float32 300x5000"),
+        lambda x: np.cumsum(x, axis=1),
+        made=lambda module: import_module("neuronxcc.nki").jit(module.cumsum),
+        tolerance={"rtol": 1e-3, "atol": 1e-2},
+    ),
+    *(
+        Case(
+            f"{_TEAM}/RoPE.py",
+            "RoPE",
+            ("float32 64x512", "float32 32x512", "float32 32x512", "out float32 64x512"),
+            lambda x, cos, sin, halves=halves: _rotated(x, cos, sin, halves),
+            made=lambda module: import_module("neuronxcc.nki").jit(module.RoPE),
+            keywords={"first_second_half_impl": halves},
+            label="halves" if halves else "pairs",
+        )
+        for halves in (True, False)
+    ),
+)
+
+
+def _rotated(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, halves: bool) -> np.ndarray:
+    even, odd = (x[:32], x[32:]) if halves else (x[::2], x[1::2])
+    a, b = even * cos - odd * sin, odd * cos + even * sin
+    return np.concatenate([a, b]) if halves else np.stack([a, b], axis=1).reshape(x.shape)
+
+
+def cases() -> list[Placed]:
+    """Return all of them."""
+    return placed(SAMPLES, ".", CASES)

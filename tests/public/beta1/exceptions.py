@@ -1,0 +1,59 @@
+"""What does not pass of the published code of the older dialect, and why."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tests.public.nki_library.suite import Outcome
+
+
+@dataclass(frozen=True)
+class Known:
+    """Tests or kernels that fail, all for one reason.
+
+    Attributes:
+        names: regular expression that is found in "suite:name".
+        message: regular expression that is found in what is reported.
+        reason: what cannot work in the published code, or what nki_lab does not do; it says which.
+    """
+
+    names: str
+    message: str
+    reason: str
+
+
+KNOWN: tuple[Known, ...] = (
+    Known(
+        r"sdk 2\.29:layout-pass",
+        "SyntaxError",
+        "upstream: the file has a bracket that closes another sort and is no Python",
+    ),
+    Known(
+        "sdk .*:prof-kernel:",
+        "",
+        "upstream: `return` stands in the loop, so that only its first trip runs",
+    ),
+)
+
+
+def reason_for(suite: str, outcome: Outcome) -> str:
+    """Return why a test fails as it does; "" for one that should not."""
+    for known in KNOWN:
+        named = re.search(known.names, f"{suite}:{outcome.name}")
+        if named and re.search(known.message, outcome.message, re.DOTALL):
+            return known.reason
+    return ""
+
+
+def surprises(suite: str, outcomes: list[Outcome]) -> list[str]:
+    """Return a line for everything that fails unlisted, or passes although it is listed."""
+    found = []
+    for outcome in outcomes:
+        failed = outcome.outcome == "failed"
+        if failed and not reason_for(suite, outcome):
+            found.append(f"{suite}:{outcome.name}: {outcome.message[:600]}")
+        listed = any(re.search(k.names, f"{suite}:{outcome.name}") for k in KNOWN)
+        if listed and outcome.outcome == "passed":
+            found.append(f"{suite}:{outcome.name}: passes, but is listed")
+    return found
