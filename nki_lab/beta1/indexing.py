@@ -1,17 +1,45 @@
-"""What `t[...]` selects.
+"""What `t[...]` selects: for each axis of the tensor its position over the grid of the result.
 
-`positions(tile, key)` is what tile.py asks for. It reads `tile.shape` and `tile.on_chip` only.
+Basic indices are integers, slices and None; advanced ones are index tensors, between which integers may stand. The two
+are not mixed. (nki/programming_model.rst, Tensor Indexing; nki/api/nki.errors.rst)
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
-import numpy as np
+from nki_lab.beta1.index import Box, Index, common_shape
+from nki_lab.errors import NkiError
+from nki_lab.errors.beta1 import (
+    BadIndexing,
+    IndexExpression,
+    IndirectIndex,
+    OutsideTensor,
+    older,
+)
+from nki_lab.ir.tensor.view import DynamicSlice, NkiTensor
 
-from nki_lab.beta1.index import Index, common_shape
-from nki_lab.errors import NotModelled, OutOfBounds, ViewError
-from nki_lab.ir.tensor.view import DynamicSlice
+_ALL = slice(None)
+
+
+class Indexed(Protocol):
+    """A tensor that is indexed.
+
+    Attributes:
+        shape: its shape, block axes first.
+        block_axes: how many of them are block axes.
+        on_chip: it is in SBUF or PSUM.
+    """
+
+    shape: tuple[int, ...]
+    block_axes: int
+    on_chip: bool
+
+    def describe(self) -> str:
+        """Return what an error says about it."""
+        ...
 
 
 class By(NamedTuple):
@@ -23,30 +51,46 @@ class By(NamedTuple):
 
 
 class Moved:
-    """An index expression plus the value of a tile."""
+    """An index tensor that a value in a tile moves: `tile[0, 0] + i_f`."""
 
+    __slots__ = ("tile", "index")
     __array_ufunc__ = None
 
     def __init__(self, tile: Any, index: Any) -> None:
-        self.tile, self.index = tile, index
+        self.tile = tile
+        self.index = index
 
     def __add__(self, other: Any) -> Moved:
+        if isinstance(other, Moved) or hasattr(other, "on_chip"):
+            raise IndirectIndex(
+                "an index is the sum of two values that are only known at run time",
+                help="add the tiles first, with nl.add, and index with the result",
+            )
         return Moved(self.tile, self.index + other)
 
     __radd__ = __add__
 
+    def __sub__(self, other: Any) -> Moved:
+        return self + -other
 
-def moved(tile: Any, other: Any) -> Moved:
-    """Return a tile as an index, plus an index expression."""
-    return Moved(tile, other)
+
+def moved(tile: Any, index: Any) -> Moved:
+    """Return the sum of a tile and an index tensor, which is a position and no tile."""
+    if tile.size != 1:
+        raise IndirectIndex(
+            f"an index tensor is added to {tile.describe()}, which has more than one element",
+            notes=[older("err_indirect_indices_free_dim")],
+            help="make a tile of the index tensor: nl.add(tile, nisa.iota(index, dtype=nl.int32))",
+        )
+    return Moved(tile, index)
 
 
 class Positions(NamedTuple):
     """What a key selects.
 
     Attributes:
-        indices: for each axis of the tile that is indexed, its position over the grid of the result. They may lie
-            outside the tile: what a mask leaves is checked when it is accessed.
+        indices: for each axis of the tensor, its position over the grid of the result. They may lie outside the tensor:
+            what a mask leaves is checked when it is accessed.
         shape: of the result.
         by: the tile of indices among them, whose values are added, or None.
     """
@@ -56,105 +100,475 @@ class Positions(NamedTuple):
     by: By | None
 
 
-def positions(tile: Any, key: Any) -> Positions:
+def positions(tile: Indexed, key: Any) -> Positions:
     """Return what `tile[key]` selects."""
-    entries = list(key if isinstance(key, tuple) else (key,))
+    entries = key if type(key) is tuple else (key,)
+    advanced = False
+    count = 0
+    for k in entries:
+        if k is None:
+            continue
+        count += 1
+        if type(k) is Index or type(k) is Moved or hasattr(k, "on_chip"):
+            advanced = True
+        elif k is Ellipsis:
+            count -= 1
+            entries = _spelled_out(entries, len(tile.shape))
+            return positions(tile, entries)
+    if count > len(tile.shape):
+        raise BadIndexing(
+            f"{count} indices for {tile.describe()}, which has {len(tile.shape)} axes",
+            help="index with at most one entry for each axis",
+        )
+    return _advanced(tile, entries) if advanced else _basic(tile, entries)
+
+
+def _spelled_out(entries: tuple[Any, ...], rank: int) -> tuple[Any, ...]:
+    """Return a key with the slices that `...` stands for."""
+    places = [at for at, k in enumerate(entries) if k is Ellipsis]
+    if len(places) > 1:
+        raise BadIndexing("an index can contain `...` only once", help="write `:` for each axis")
+    (at,) = places
+    more = rank - sum(k is not None for k in entries) + 1
+    return entries[:at] + (_ALL,) * more + entries[at + 1 :]
+
+
+# -- basic ---------------------------------------------------------------------------------------------------------
+
+
+def _basic(tile: Indexed, entries: tuple[Any, ...]) -> Positions:
     rank = len(tile.shape)
-    if any(k is Ellipsis for k in entries):
-        at = next(n for n, k in enumerate(entries) if k is Ellipsis)
-        more = rank - sum(k is not None for k in entries) + 1
-        entries[at : at + 1] = [slice(None)] * more
-    real = [k for k in entries if k is not None]
-    if len(real) > rank:
-        raise OutOfBounds(f"{len(real)} indices for {tile!r}")
-    if any(isinstance(k, (Index, Moved)) or hasattr(k, "base") for k in real):
-        return _advanced(tile, [*real, *[slice(None)] * (rank - len(real))])
-    return _basic(tile, entries)
-
-
-def _advanced(tile: Any, entries: list[Any]) -> Positions:
-    if any(isinstance(k, (slice, DynamicSlice)) for k in entries):
-        raise NotModelled("slices beside index expressions")
+    # (first position, step; size, or 0 for an axis that goes away); None for an axis that is added
+    plan: list[tuple[int, int, int] | None] = []
     by = None
-    indices: list[Index] = []
-    expressions = [k for k in entries if isinstance(k, Index)]
-    expressions += [k.index for k in entries if isinstance(k, Moved)]
-    rows = [k.shape[0] for k in entries if hasattr(k, "base")]
-    shape = common_shape(*[k.shape for k in expressions]) if expressions else (*rows, 1)
-    for axis, k in enumerate(entries):
-        if isinstance(k, Moved):
-            by = By("scalar", axis, k.tile)
-            k = k.index
-        if isinstance(k, Index):
-            indices.append(k.lifted(len(shape)))
-        elif hasattr(k, "base"):
-            coef = [0] * len(shape)
-            if k.size == 1:
-                by = By("scalar", axis, k)
-            else:
-                by = By("vector", axis, k)
-                coef[0] = 1
-            sizes = tuple(n if c else 1 for n, c in zip(shape, coef, strict=True))
-            indices.append(Index(sizes, tuple(coef), 0))
+    axis = 0
+    for k in entries:
+        if k is None:
+            plan.append(None)
+            continue
+        if type(k) is slice:
+            plan.append(_slice(tile, axis, k))
+        elif type(k) is DynamicSlice:
+            start = k.start
+            if hasattr(start, "on_chip"):
+                by, start = _by_scalar(tile, axis, start), 0
+            size = _integer(k.size, tile, axis)
+            if size < 1:
+                raise BadIndexing(f"nl.ds of {size} elements on axis {axis} of {tile.describe()}")
+            plan.append((_integer(start, tile, axis), 1, size))
         else:
-            indices.append(_constant(len(shape), _element(tile, k, axis)))
+            plan.append((_element(k, tile, axis), 1, 0))
+        axis += 1
+    plan += [(0, 1, n) for n in tile.shape[axis:]]
+    _keep_axes(tile, plan)
+    sizes = [1 if part is None else part[2] for part in plan if part is None or part[2]]
+    shape = tuple(sizes) or (1,)
+    indices: list[Index] = []
+    before = 0
+    for part in plan:
+        if part is None:
+            before += 1
+            continue
+        start, step, size = part
+        grid, coef = [1] * len(shape), [0] * len(shape)
+        if size:
+            if size > 1:
+                grid[before], coef[before] = size, step
+            before += 1
+        indices.append(Index(tuple(grid), tuple(coef), start))
+    assert len(indices) == rank
     return Positions(tuple(indices), shape, by)
 
 
-def _basic(tile: Any, entries: list[Any]) -> Positions:
-    shape: list[int] = []
-    plan: list[tuple[Any, int | None]] = []  # (position, axis of the result)
-    by = None
-    axis = 0
-    rank = len(tile.shape)
-    entries = [*entries, *[slice(None)] * (rank - sum(k is not None for k in entries))]
-    kept = sum(k is None or isinstance(k, (slice, DynamicSlice)) for k in entries)
-    for k in entries:
-        if k is None:
-            shape.append(1)
-            continue
-        n = tile.shape[axis]
-        if isinstance(k, slice):
-            start = 0 if k.start is None else int(k.start)
-            stop = n if k.stop is None else int(k.stop)
-            step = 1 if k.step is None else int(k.step)
-            start, stop = (start + n if start < 0 else start), (stop + n if stop < 0 else stop)
-            if step < 1 or stop <= start:
-                raise OutOfBounds(f"slice {k} of axis {axis} of {tile!r}")
-            plan.append(((start, step), len(shape)))
-            shape.append(-(-(stop - start) // step))
-        elif isinstance(k, DynamicSlice):
-            start = k.start
-            if hasattr(start, "base"):
-                by, start = By("scalar", axis, start), 0
-            plan.append(((int(start), 1), len(shape)))
-            shape.append(int(k.size))
-        elif tile.on_chip and (axis == 0 or kept < 2):
-            plan.append(((_element(tile, k, axis), 1), len(shape)))
-            shape.append(1)
-            kept += axis != 0
+def _keep_axes(tile: Indexed, plan: list[tuple[int, int, int] | None]) -> None:
+    """Keep what an integer selects as an axis of size 1 where a tile on the chip would have fewer than two axes.
+
+    A tile has a partition axis and at least one free axis (nki/nki_known_issues.rst, Indexing): the partition axis
+    always stays, and of the free axes the last ones that an integer selects.
+    """
+    if not tile.on_chip:
+        return
+    places = [at for at, part in enumerate(plan) if part is not None][tile.block_axes :]
+    if not places:
+        return
+    kept = sum(part is None or part[2] > 0 for part in plan[places[0] :])
+    for at in (places[0], *reversed(places[1:])):
+        part = plan[at]
+        if part is not None and not part[2] and (at == places[0] or kept < 2):
+            plan[at] = (part[0], 1, 1)
+            kept += 1
+
+
+def _slice(tile: Indexed, axis: int, k: slice) -> tuple[int, int, int]:
+    n = tile.shape[axis]
+    start = 0 if k.start is None else _integer(k.start, tile, axis)
+    stop = n if k.stop is None else _integer(k.stop, tile, axis)
+    step = 1 if k.step is None else _integer(k.step, tile, axis)
+    start = start + n if start < 0 else start
+    stop = stop + n if stop < 0 else stop
+    if step < 1:
+        raise BadIndexing(
+            f"slice step {step} on axis {axis} of {tile.describe()}",
+            help="slices step forward: use a step of 1 or more",
+        )
+    if stop <= start:
+        raise BadIndexing(
+            f"slice {start}:{stop} on axis {axis} of {tile.describe()} selects nothing",
+            help="leave the call out where there is nothing to do, for example with `if`",
+        )
+    return start, step, -(-(stop - start) // step)
+
+
+def _element(k: Any, tile: Indexed, axis: int) -> int:
+    at = _integer(k, tile, axis)
+    return at + tile.shape[axis] if at < 0 else at
+
+
+def _integer(k: Any, tile: Indexed, axis: int) -> int:
+    if type(k) is int:
+        return k
+    if k is not True and k is not False:
+        try:
+            return operator.index(k)
+        except TypeError:
+            pass
+    if hasattr(k, "on_chip"):
+        raise IndirectIndex(
+            f"a bound of a slice on axis {axis} of {tile.describe()} is only known at run time",
+            help="give the start to nl.ds(start, size), or index with start + nl.arange(size)[None, :]",
+        )
+    if type(k) is Index:
+        raise IndexExpression(
+            f"a bound of a slice on axis {axis} of {tile.describe()} is an index tensor, which has many values",
+            help="index with the index tensor itself",
+        )
+    raise BadIndexing(
+        f"axis {axis} of {tile.describe()} is indexed with {type(k).__name__}{_shown(k)}",
+        help="use integers, slices, nl.ds, or the index tensors of nl.arange and nl.mgrid",
+    )
+
+
+def _shown(k: Any) -> str:
+    return f" {k!r}" if isinstance(k, (bool, int, float, str)) else ""
+
+
+# -- advanced ------------------------------------------------------------------------------------------------------
+
+
+def _advanced(tile: Indexed, entries: tuple[Any, ...]) -> Positions:
+    by: By | None = None
+    grids: list[tuple[int, ...]] = []
+    slices = len(entries) < len(tile.shape)
+    for axis, k in enumerate(entries):
+        if type(k) is Index:
+            grids.append(k.shape)
+        elif k is None or type(k) is slice or type(k) is DynamicSlice:
+            slices = True
+        elif type(k) is Moved or hasattr(k, "on_chip"):
+            if by is not None:
+                raise IndirectIndex(
+                    f"{tile.describe()} is indexed with two values that are only known at run time",
+                    notes=[older("err_indirect_indices_free_dim")],
+                    help="index with one of them, copy the part, and index that with the other",
+                )
+            if type(k) is Moved:
+                by = _by_scalar(tile, axis, k.tile)
+                grids.append(k.index.shape)
+            elif k.size == 1:
+                by = _by_scalar(tile, axis, k)
+            else:
+                by = _by_rows(tile, axis, k, entries)
+                grids.append(k.shape)
+    if slices and (not by or by.kind == "vector" or any(type(k) is Index for k in entries)):
+        raise _mixed(tile, entries)
+    if slices:  # one value of a tile stands for an integer
+        places = tuple(0 if type(k) is Moved or hasattr(k, "on_chip") else k for k in entries)
+        return _basic(tile, places)._replace(by=by)
+    shape = grids[0] if grids else (1, 1)
+    for grid in grids:
+        if grid != shape:
+            shape = common_shape(shape, grid)
+    rank = len(shape)
+    if rank == 1:
+        raise BadIndexing(
+            f"{tile.describe()} is indexed with a nl.arange of one axis",
+            notes=[older("err_1d_arange_not_supported")],
+            help="give it the axes of a tile: nl.arange(n)[:, None] for partitions, [None, :] for a free axis",
+        )
+    indices: list[Index] = []
+    for axis, k in enumerate(entries):
+        if type(k) is Index:
+            indices.append(k if len(k.shape) == rank else k.lifted(rank))
+        elif type(k) is Moved:
+            indices.append(k.index.lifted(rank))
+        elif hasattr(k, "on_chip"):
+            coef = (1,) + (0,) * (rank - 1) if k.size > 1 else (0,) * rank
+            indices.append(Index((k.shape[0],) + (1,) * (rank - 1), coef, 0))
         else:
-            plan.append(((_element(tile, k, axis), 0), None))
-        axis += 1
-    if not shape:
-        shape = [1]
-    indices = []
-    for (start, step), d in plan:
-        if d is None:
-            indices.append(_constant(len(shape), start))
-        else:
-            sizes, coef = [1] * len(shape), [0] * len(shape)
-            sizes[d], coef[d] = shape[d], step
-            indices.append(Index(tuple(sizes), tuple(coef), start))
-    return Positions(tuple(indices), tuple(shape), by)
+            indices.append(_constant(rank, _element(k, tile, axis)))
+    return Positions(tuple(indices), shape, by)
 
 
 def _constant(rank: int, value: int) -> Index:
     return Index((1,) * rank, (0,) * rank, value)
 
 
-def _element(tile: Any, k: Any, axis: int) -> int:
-    if isinstance(k, np.ndarray) and k.ndim:
-        raise ViewError(f"an array of NumPy as an index of {tile!r}")
-    k = int(k)
-    return k + tile.shape[axis] if k < 0 else k
+def _mixed(tile: Indexed, entries: Sequence[Any]) -> BadIndexing:
+    added = "None" if any(k is None for k in entries) else "slices"
+    if len(entries) < len(tile.shape) and not any(
+        type(k) in (slice, DynamicSlice) for k in entries
+    ):
+        added = (
+            f"no index for the last {len(tile.shape) - len(entries)} of its {len(tile.shape)} axes"
+        )
+    return BadIndexing(
+        f"{tile.describe()} is indexed with index tensors and {added}: basic and advanced indexing are not mixed",
+        notes=[older("err_unsupported_mixing_basic_advanced_tensor_indexing")],
+        help="write nl.arange(n)[None, :] in the place of a slice, one axis for each index",
+    )
+
+
+def _by_scalar(tile: Indexed, axis: int, index: Any) -> By:
+    if index.size != 1:
+        raise IndirectIndex(
+            f"a slice of {tile.describe()} starts at {index.describe()}, which has more than one element",
+            help="choose one element: nl.ds(tile[0, 0], size)",
+        )
+    if tile.on_chip and axis <= tile.block_axes:
+        what = "the partition axis" if axis == tile.block_axes else "a block axis"
+        raise IndirectIndex(
+            f"axis {axis} of {tile.describe()} is {what}: a value that is only known at run time cannot choose from it",
+            notes=[older("err_copy_dynamic_indirect_indices_not_natively_supported")],
+            help="index a free axis, or load the rows from a tensor in HBM",
+        )
+    return By("scalar", axis, index)
+
+
+def _by_rows(tile: Indexed, axis: int, index: Any, entries: Sequence[Any]) -> By:
+    """Return a tile with one index per row; the hardware takes them for rows of a tensor in HBM only."""
+    if tile.on_chip:
+        raise IndirectIndex(
+            f"{tile.describe()} is indexed with {index.describe()}: on the chip rows cannot be chosen at run time",
+            notes=[older("err_copy_dynamic_indirect_indices_not_natively_supported")],
+            help="move a tile by one value with nisa.tensor_copy_dynamic_src, or load the rows from HBM",
+        )
+    if index.size != index.shape[0]:
+        raise IndirectIndex(
+            f"{tile.describe()} is indexed with {index.describe()}: one index for each partition is needed",
+            notes=[older("err_indirect_indices_free_dim")],
+            help="write idx_tile[nl.arange(n)[:, None], 0]; a position of nl.mgrid covers the free axes, too",
+        )
+    if any(type(k) is Index and any(k.coef) for k in entries[:axis]):
+        raise IndirectIndex(
+            f"axis {axis} of {tile.describe()} is indexed with {index.describe()}, and an axis before it with an index"
+            " tensor",
+            notes=[older("err_indirect_indices_free_dim")],
+            help="rows are chosen at run time along the first axis, or along one after integers only",
+        )
+    return By("vector", axis, index)
+
+
+# -- what is accessed ----------------------------------------------------------------------------------------------
+
+
+def outside(name: str, axis: int, low: int, high: int, shape: Sequence[int]) -> OutsideTensor:
+    """Return the error for an access that reaches beyond an axis, after its mask."""
+    return OutsideTensor(
+        f"out-of-bound access for tensor `{name}` on dimension {axis}: index range [{low}, {high}] exceed dimension"
+        f" size of {shape[axis]}",
+        notes=[f"`{name}` has the shape {list(shape)}", older("err_tensor_access_out_of_bound")],
+        help="correct the index, or mask what lies outside: mask=i_f < n",
+    )
+
+
+def check_partitions(
+    describe: str, partition: Index, free: Sequence[Index], shape: Sequence[int]
+) -> None:
+    """Raise unless the first axis of a grid steps through adjacent partitions, and no other axis does.
+
+    Args:
+        describe: what an error says about the tensor.
+        partition: positions along its partition axis.
+        free: those along its free axes.
+        shape: of the grid.
+    """
+    coef = partition.coef
+    if any(coef[1:]) or (shape[0] > 1 and coef[0] != 1):
+        problem = (
+            "an axis of the grid other than its first steps through partitions"
+            if any(coef[1:])
+            else f"its partitions are taken in steps of {coef[0]}"
+        )
+        raise BadIndexing(
+            f"{describe} on the chip: {problem}",
+            help="index axis 0 with nl.arange(n)[:, None], whose step is 1; transpose, or load the rows apart",
+        )
+    if shape[0] > 1 and any(index.coef[0] for index in free):
+        raise BadIndexing(
+            f"{describe} on the chip: the position along a free axis differs from partition to partition",
+            help="all partitions of an access start at the same place; use nisa.iota and nl.where, or load it so",
+        )
+
+
+# -- what is selected again and again ------------------------------------------------------------------------------
+
+
+class _Plan(NamedTuple):
+    """What keys of one pattern select of views of one layout; their starts are added.
+
+    Attributes:
+        shape: of the result.
+        strides: of the result.
+        reach: for each axis of the view, the lowest and the highest position from its start on.
+    """
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    reach: tuple[tuple[int, int], ...]
+
+
+#: (layout of the view, pattern of the key) -> plan; None where `positions` has more to say.
+_plans: dict[Any, _Plan | None] = {}
+_MOST_PLANS = 4096
+_UNKNOWN: Any = object()
+
+
+def part_of(tile: Indexed, view: NkiTensor, key: Any) -> NkiTensor | None:
+    """Return what a key selects of a tile that is all of a view; None where only the slow way can tell.
+
+    It is what `positions` and `accessed` give, remembered for keys that differ in where they start only, as those in
+    the trips of a loop do.
+    """
+    entries = key if type(key) is tuple else (key,)
+    sizes = view.shape
+    rank = len(sizes)
+    pattern: list[Any] = [sizes, view.strides, view.storage.on_chip]
+    starts: list[int] = []
+    for k in entries:
+        kind = type(k)
+        if kind is Index:
+            pattern.append((k.shape, k.coef))
+            starts.append(k.const)
+            continue
+        axis = len(starts)
+        if kind is slice:
+            ends = k.start, k.stop, k.step
+            if axis == rank or not all(end is None or isinstance(end, int) for end in ends):
+                return None
+            first, stop, step = ends
+            n = sizes[axis]
+            first = 0 if first is None else first + n if first < 0 else first
+            stop = n if stop is None else stop + n if stop < 0 else stop
+            pattern.append((stop - first, step))
+            starts.append(first)
+        elif k is None:
+            pattern.append(None)
+        elif kind is int or (isinstance(k, int) and kind is not bool):
+            if axis == rank:
+                return None
+            pattern.append(1)
+            starts.append(k if k >= 0 else k + sizes[axis])
+        else:
+            return view if k is Ellipsis and len(entries) == 1 else None
+    layout = tuple(pattern)
+    plan = _plans.get(layout, _UNKNOWN)
+    if plan is _UNKNOWN:
+        if len(_plans) >= _MOST_PLANS:
+            _plans.clear()
+        plan = _plans[layout] = _plan_of(tile, view, key)
+    if plan is None:
+        return None
+    shape, strides, reach = plan
+    offset = view.offset
+    for axis, (low, high) in enumerate(reach):
+        start = starts[axis] if axis < len(starts) else 0
+        if start + low < 0 or start + high >= sizes[axis]:
+            return None
+        offset += start * view.strides[axis]
+    return NkiTensor._make(view.storage, shape, strides, offset, view.dtype, view.dynamic)
+
+
+def _plan_of(tile: Indexed, view: NkiTensor, key: Any) -> _Plan | None:
+    try:
+        indices, shape, by = positions(tile, key)
+        if by is not None or view.dynamic is not None:
+            return None
+        strides = _strides(view, indices, shape)
+    except NkiError:
+        return None  # the slow way tells, if the access is one
+    whole = [(0, n) for n in shape]
+    reach = tuple(
+        (low - index.const, high - index.const)
+        for index in indices
+        for low, high in [index.range(whole)]
+    )
+    shape, strides = _two_axes(view, shape, strides)
+    return _Plan(shape, strides, reach)
+
+
+def accessed(
+    view: NkiTensor, indices: tuple[Index, ...], box: Box, by: By | None = None
+) -> NkiTensor:
+    """Return the elements of a view at the positions in a box of a grid.
+
+    Args:
+        view: all of a tensor.
+        indices: for each of its axes, the positions over the grid.
+        box: what a mask has left of the grid.
+        by: the tile of indices among the positions; a mask that cuts the rows cuts it, too.
+    """
+    shape = tuple([end - first for first, end in box])
+    offset = view.offset
+    for axis, (index, stride) in enumerate(zip(indices, view.strides, strict=True)):
+        low, high = index.range(box)
+        if (low < 0 or high >= view.shape[axis]) and not (by is not None and by.axis == axis):
+            raise outside(view.name, axis, low, high, view.shape)
+        start = index.const
+        for c, (first, _) in zip(index.coef, box, strict=True):
+            start += c * first
+        if by is None or by.kind == "scalar" or by.axis != axis:
+            offset += stride * start
+    strides = _strides(view, indices, shape)
+    dynamic = view.dynamic
+    if by is not None and by.kind == "scalar":
+        low, high = indices[by.axis].range(box)
+        limit = view.shape[by.axis] - high if low >= 0 and high < view.shape[by.axis] else 0
+        dynamic = view._by_scalar(by.axis, by.tile.view(), view.strides[by.axis], limit, "an index")
+    elif by is not None:
+        if any(index.coef[0] for axis, index in enumerate(indices) if axis != by.axis):
+            raise IndirectIndex(
+                f"{view.describe()} is indexed with {by.tile.describe()}, and with a position that differs from row to"
+                " row",
+                help="rows that are chosen at run time all begin at the same place",
+            )
+        rows = by.tile.view((box[0], *[(0, n) for n in by.tile.shape[1:]]))
+        chosen = view
+        for index in indices[: by.axis]:
+            chosen = chosen[index.const]
+        dynamic = chosen._by_vector(0, rows, shape[0], view.strides[by.axis], "an index")
+    shape, strides = _two_axes(view, shape, strides)
+    return NkiTensor._make(view.storage, shape, strides, offset, view.dtype, dynamic)
+
+
+def _strides(view: NkiTensor, indices: Sequence[Index], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides of positions in a view; an error where no instruction takes them."""
+    if view.storage.on_chip:
+        check_partitions(view.describe(), indices[0], indices[1:], shape)
+    strides = [0] * len(shape)
+    for index, stride in zip(indices, view.strides, strict=True):
+        for d, c in enumerate(index.coef):
+            if c:
+                strides[d] += stride * c
+    for d, n in enumerate(shape):
+        if n == 1:  # never walked; rules look at it
+            strides[d] = strides[d] or (view.strides[0] if d == 0 else 1)
+    return tuple(strides)
+
+
+def _two_axes(
+    view: NkiTensor, shape: tuple[int, ...], strides: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return a shape and strides on the chip with a free axis."""
+    if len(shape) == 1 and view.storage.on_chip:
+        return (*shape, 1), (*strides, 1)
+    return shape, strides
