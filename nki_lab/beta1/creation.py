@@ -9,7 +9,7 @@ import numpy as np
 from nki_lab.beta1.program import running
 from nki_lab.beta1.promotion import dtype_named, number
 from nki_lab.beta1.results import filler
-from nki_lab.beta1.tile import Blocks, Tile, identity
+from nki_lab.beta1.tile import Blocks, Tile
 from nki_lab.beta1.zeros import Zeros
 from nki_lab.dtypes import DType, float32
 from nki_lab.errors import TensorArgument
@@ -98,7 +98,7 @@ def created(shape: Any, dtype: Any, buffer: Any, name: str, fill: Any = None) ->
         sizes, partition, element, memory, name or "blocks",
         lambda place: _block(sizes[partition:], element, memory, name, fill),
     )  # fmt: skip
-    return Tile(blocks, identity(sizes))
+    return Tile(blocks)
 
 
 def _block(

@@ -29,13 +29,19 @@ class Indexed(Protocol):
 
     Attributes:
         shape: its shape, block axes first.
-        block_axes: how many of them are block axes.
-        on_chip: it is in SBUF or PSUM.
     """
 
     shape: tuple[int, ...]
-    block_axes: int
-    on_chip: bool
+
+    @property
+    def block_axes(self) -> int:
+        """How many of its axes are block axes."""
+        ...
+
+    @property
+    def on_chip(self) -> bool:
+        """Whether it is in SBUF or PSUM."""
+        ...
 
     def describe(self) -> str:
         """Return what an error says about it."""

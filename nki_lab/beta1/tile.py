@@ -12,11 +12,11 @@ from sys import getrefcount
 from typing import Any
 
 from nki_lab.beta1.index import Box, Index
-from nki_lab.beta1.indexing import By, Moved, moved, positions
+from nki_lab.beta1.indexing import By, Moved, accessed, moved, outside, part_of, positions
 from nki_lab.dtypes import DType
-from nki_lab.errors import NotModelled, OutOfBounds, RuleBroken, ViewError
+from nki_lab.errors import NotModelled, RuleBroken, ViewError
+from nki_lab.errors.beta1 import BadIndexing, OutsideTensor
 from nki_lab.ir.definition.instruction import Instruction
-from nki_lab.ir.tensor.fields import Dynamic
 from nki_lab.ir.tensor.layout import reshape_strides
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.targets.spaces import PSUM, MemoryRegion
@@ -150,23 +150,42 @@ class Tile:
 
     # -- parts ---------------------------------------------------------------------------------------------------
 
+    @property
+    def block_axes(self) -> int:
+        """How many of its axes are block axes; they lead."""
+        base = self.base
+        return max(0, self.ndim - len(base.shape) + base.count) if type(base) is Blocks else 0
+
     def __getitem__(self, key: Any) -> Tile:
-        indices, shape, by = positions(self, key)
         base, zeros = self.base, self.zeros
+        if self.axes is None:
+            if type(base) is Blocks:
+                block, key = base.begun(key)
+                if block is not None:
+                    return block[key]
+            else:
+                part = part_of(self, base, key)
+                if part is not None:
+                    return Tile(part, zeros=zeros)
+        indices, shape, by = positions(self, key)
         if self.axes is not None:
             if by is not None:
                 by = self._outer(by)
-            indices = tuple(axis.compose(indices, shape) for axis in self.axes)
+            indices = tuple([axis.compose(indices, shape) for axis in self.axes])
         by = by or self.by
-        if isinstance(base, Blocks):
+        if type(base) is Blocks:
             count = base.count
             if by is not None or any(any(index.coef) for index in indices[:count]):
                 return Tile(base, indices, shape, by)
             # A block begins here: what stands to the right of `t[k] +=` is evaluated after it.
             block = base.block(tuple(index.const for index in indices[:count]))
             base, zeros, indices = block.base, block.zeros, indices[count:]
-        if by is None and _inside(base, indices, shape):
-            return Tile(_view(base, indices, shape), zeros=zeros)
+        if by is None:
+            try:
+                part = accessed(base, indices, tuple([(0, n) for n in shape]))
+                return Tile(part, zeros=zeros)
+            except (BadIndexing, OutsideTensor):
+                pass  # a mask may leave what can be accessed
         return Tile(base, indices, shape, by, zeros)
 
     def _outer(self, by: By) -> By:
@@ -186,43 +205,16 @@ class Tile:
 
     def target(self, box: Box | None = None) -> NkiTensor:
         """Return what instructions write, like `view`; zeros of PSUM need not be there."""
-        base, axes = self.base, self.axes
+        base, axes, by = self.base, self.axes, self.by
+        if type(base) is Blocks:
+            if by is not None:
+                by = by._replace(axis=by.axis - base.count)
+            base, axes = base.accessed(
+                axes or identity(base.shape), box or tuple((0, n) for n in self.shape)
+            )
         if axes is None:
             return base if box is None else _boxed(base, box)
-        if isinstance(base, Blocks):
-            base, axes = base.accessed(axes, box or tuple((0, n) for n in self.shape))
-        box = box or tuple((0, n) for n in self.shape)
-        for n, (index, size) in enumerate(zip(axes, base.shape, strict=True)):
-            low, high = index.range(box)
-            if (low < 0 or high >= size) and not (self.by is not None and self.by.axis == n):
-                raise OutOfBounds(
-                    f"index range [{low}, {high}] exceed dimension size of {size}: axis {n} of `{base.name}`"
-                    f" {list(base.shape)}"
-                )
-        shape = tuple(b - a for a, b in box)
-        starts = [
-            index.const + sum(c * a for c, (a, _) in zip(index.coef, box, strict=True))
-            for index in axes
-        ]
-        shifted = tuple(Index(shape, i.coef, s) for i, s in zip(axes, starts, strict=True))
-        return self._gathered(base, shifted, shape, box)
-
-    def _gathered(
-        self, base: NkiTensor, axes: tuple[Index, ...], shape: tuple[int, ...], box: Box
-    ) -> NkiTensor:
-        """Return the view, addressed by the tile of indices where there is one."""
-        if self.by is None:
-            return _view(base, axes, shape)
-        kind, axis, tile = self.by
-        if kind == "scalar":
-            dynamic = base._by_scalar(axis, tile.view(), base.strides[axis], 0, "an index")
-            return _addressed(_view(base, axes, shape), dynamic)
-        rows = tile.view((box[0], *[(0, n) for n in tile.shape[1:]]))
-        for leading in range(axis):
-            base = base[axes[leading].const]
-        dynamic = base._by_vector(0, rows, shape[0], base.strides[0], "an index")
-        view = _view(base, (Index(shape, axes[axis].coef, 0), *axes[axis + 1 :]), shape)
-        return _addressed(view._view(shape, (base.strides[0], *view.strides[1:]), view.offset), dynamic)  # fmt: skip
+        return accessed(base, axes, box or tuple((0, n) for n in self.shape), by)
 
     # -- shapes --------------------------------------------------------------------------------------------------
 
@@ -328,13 +320,22 @@ class Blocks:
         """Return a block."""
         for n, (at, size) in enumerate(zip(place, self.shape)):  # noqa: B905
             if not 0 <= at < size:
-                raise OutOfBounds(
-                    f"index range [{at}, {at}] exceed dimension size of {size}: axis {n} of `{self.name}`"
-                    f" {list(self.shape)}"
-                )
+                raise outside(self.name, n, at, at, self.shape)
         if place not in self._blocks:
             self._blocks[place] = self._make(place)
         return self._blocks[place]
+
+    def begun(self, key: Any) -> tuple[Tile | None, Any]:
+        """Return the block that the integers at the beginning of a key choose, if they do, and the rest of the key."""
+        entries = key if type(key) is tuple else (key,)
+        place = entries[: self.count]
+        if len(place) < self.count or not all(
+            isinstance(k, int) and type(k) is not bool for k in place
+        ):
+            return None, key
+        sizes = self.shape
+        block = self.block(tuple([k + n if k < 0 else int(k) for k, n in zip(place, sizes)]))  # noqa: B905
+        return block, entries[self.count :] or ...
 
     def accessed(self, axes: tuple[Index, ...], box: Box) -> tuple[NkiTensor, tuple[Index, ...]]:
         """Return the one block that an access is about, and the positions in it."""
@@ -352,49 +353,15 @@ def identity(shape: tuple[int, ...]) -> tuple[Index, ...]:
     rank = len(shape)
     return tuple(
         Index(
-            tuple(n if k == d else 1 for k in range(rank)),
-            tuple(int(k == d) for k in range(rank)),
+            tuple([n if k == d else 1 for k in range(rank)]),
+            tuple([int(k == d and n > 1) for k in range(rank)]),
             0,
         )
         for d, n in enumerate(shape)
     )
 
 
-def _inside(base: NkiTensor, axes: Sequence[Index], shape: tuple[int, ...]) -> bool:
-    """Tell whether all positions exist."""
-    for index, size in zip(axes, base.shape, strict=True):
-        low = high = index.const
-        for n, c in zip(shape, index.coef, strict=True):
-            if c > 0:
-                high += c * (n - 1)
-            elif c:
-                low += c * (n - 1)
-        if low < 0 or high >= size:
-            return False
-    return True
-
-
-def _view(base: NkiTensor, axes: Sequence[Index], shape: tuple[int, ...]) -> NkiTensor:
-    """Return the elements of `base` at these positions."""
-    strides, offset = [0] * len(shape), base.offset
-    for index, stride in zip(axes, base.strides, strict=True):
-        offset += stride * index.const
-        for d, c in enumerate(index.coef):
-            if c:
-                strides[d] += stride * c
-    for d, n in enumerate(shape):
-        if n == 1:  # never walked; rules look at it
-            strides[d] = strides[d] or (base.strides[0] if d == 0 else 1)
-    if len(shape) == 1 and base.storage.on_chip:
-        shape, strides = (*shape, 1), [*strides, 1]
-    return NkiTensor._make(base.storage, shape, tuple(strides), offset, base.dtype, base.dynamic)
-
-
 def _boxed(view: NkiTensor, box: Box) -> NkiTensor:
     offset = view.offset + sum(a * s for (a, _), s in zip(box, view.strides, strict=True))
     shape = tuple(b - a for a, b in box)
     return view._view(shape, view.strides, offset)
-
-
-def _addressed(view: NkiTensor, dynamic: Dynamic) -> NkiTensor:
-    return NkiTensor._make(view.storage, view.shape, view.strides, view.offset, view.dtype, dynamic)

@@ -81,9 +81,14 @@ def _same(t: Tile, value: Tile) -> bool:
     """Tell whether both are one part of one tensor, as at the end of `t[...] += value`."""
     if value is t:
         return True
-    if t.axes is not None or value.axes is not None:
-        return False
     a, b = t.base, value.base
+    if (
+        t.axes is not None
+        or value.axes is not None
+        or not isinstance(a, NkiTensor)
+        or not isinstance(b, NkiTensor)
+    ):
+        return False
     return a.storage is b.storage and (a.offset, a.shape, a.strides, a.dtype) == (
         b.offset, b.shape, b.strides, b.dtype,
     )  # fmt: skip

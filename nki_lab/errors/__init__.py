@@ -15,6 +15,7 @@ to write instead. `str(error)` is the same on every run (no paths, ids or times)
 
 # A new class is imported without being named here.
 # ruff: noqa: F401, F403
+from nki_lab.errors.beta1 import *
 from nki_lab.errors.instruction import *
 from nki_lab.errors.language import *
 from nki_lab.errors.nki_error import KernelErrors, NkiError, error_classes, in_order, joined

@@ -4,27 +4,93 @@ from __future__ import annotations
 
 from nki_lab.errors.language import OutOfBounds, ViewError
 
+_INDENT = "\n            "
+
 
 def older(code: str) -> str:
     """Return the note that names an error as the compiler of the older dialect named it."""
     return f"the compiler of the older dialect calls this {code}"
 
 
+def _kernel(*lines: str) -> str:
+    return f"""
+        import neuronxcc.nki as nki
+        import neuronxcc.nki.language as nl
+        import numpy as np
+
+        @nki.jit
+        def kernel(x):
+            out = nl.zeros(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+            i_p, i_f = nl.arange(128)[:, None], nl.arange(4)[None, :]
+            {_INDENT.join(lines)}
+            return out
+
+        kernel(np.ones((128, 4), dtype=np.float32))
+        """
+
+
 class IndexExpression(ViewError, TypeError):
     """An index tensor is used as something that it cannot be: as data, in control flow, not affine."""
+
+    code = "NKI140"
+    page = """
+        The index tensors of nl.arange and nl.mgrid are positions that are known while the kernel is traced. They
+        can be added to, subtracted from and multiplied by integers, compared to make a mask, and used as an index.
+        They have no elements to assign, and `if` cannot ask them. nisa.iota makes a tile of one.
+        """
+    wrong = _kernel("nl.store(out[i_p, i_f], nl.load(x[i_p, (3 + i_f) % 4]))")
+    right = wrong.replace("(3 + i_f) % 4", "3 - i_f")
 
 
 class BadMask(ViewError):
     """A mask is no conjunction of affine comparisons, or does not belong to the access it is given to."""
 
+    code = "NKI141"
+    page = """
+        A mask compares index tensors, variables of loops and program ids, and joins comparisons with &. It has the
+        axes of the access that it is given to, and holds for boxes of it. Python asks for the truth of what stands
+        in `and`, `or`, `not` and in chains of comparisons, which a mask does not have: it differs from position to
+        position. What depends on data is chosen with nl.where.
+        """
+    wrong = _kernel("nl.store(out[i_p, i_f], nl.load(x[i_p, i_f]), mask=1 <= i_f < 3)")
+    right = wrong.replace("1 <= i_f < 3", "(1 <= i_f) & (i_f < 3)")
+
 
 class BadIndexing(ViewError):
     """A tensor is indexed in a way that selects no tile."""
+
+    code = "NKI142"
+    page = """
+        A tensor is indexed with integers and slices, or with index tensors and integers between them. On the chip
+        axis 0 is the partition axis: an access takes adjacent partitions, at the same place of each.
+        """
+    wrong = _kernel("nl.store(out, nl.load(x[i_p, :]))")
+    right = wrong.replace("i_p, :", "i_p, i_f")
 
 
 class IndirectIndex(BadIndexing):
     """A tile of indices stands where the hardware takes none."""
 
+    code = "NKI143"
+    page = """
+        Rows of a tensor in HBM are loaded and stored by a tile of indices in SBUF with one index for each partition;
+        it stands for the first axis, or for one after integers. A tile with one element moves an access along any
+        axis of a tensor in HBM, and along a free axis of a tile.
+        """
+    wrong = _kernel(
+        "rows = nl.load(x[i_p, 0], dtype=nl.int32)", "nl.store(out, nl.load(x[i_p, rows]))"
+    )
+    right = wrong.replace("x[i_p, rows]", "x[rows, i_f]")
+
 
 class OutsideTensor(OutOfBounds):
     """What an access reaches after its mask is not inside the tensor."""
+
+    code = "NKI144"
+    page = """
+        The positions of an access, where its mask holds, are compared with the size of each axis while the kernel
+        is traced. Where the last tile is smaller than the others, mask what lies outside, in every call that works
+        on it: nl.load, nl.store and the functions between them.
+        """
+    wrong = _kernel("nl.store(out[i_p, i_f + 1], nl.load(x[i_p, i_f]))")
+    right = wrong.replace("i_f]))", "i_f]), mask=i_f + 1 < 4)")

@@ -13,7 +13,7 @@ from nki_lab.beta1.index import Index
 from nki_lab.beta1.masks import boxes
 from tests.beta1.expressions import axes, expression, key_of, mask
 
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "300"))
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "60"))
 SEED = int(os.environ.get("FUZZ_SEED", "1"))
 SHAPES = st.lists(st.integers(1, 7), min_size=1, max_size=4).map(tuple)
 
