@@ -32,7 +32,7 @@ BUDGETS = {
     "": 1_050,
     "api": 1_200,
     "backends": 400,
-    "beta1": 3_000,
+    "beta1": 3_600,
     "choices": 800,
     "cli": 2_500,
     "compiler": 8_350,
