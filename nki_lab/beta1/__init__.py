@@ -17,10 +17,15 @@ those of the author; `t[...] = value` lets the instruction that made `value` wri
     memory.py        nl.load, nl.store, nl.copy
     elementwise.py   nl.add, nl.exp, ...: functions that are operators, too
     matmul.py        nl.matmul, nisa.nc_matmul, transposes
+    returning.py     rows of functions that return a new tile: which instruction, which signature, which result
+    instructions.py  the table of nki.isa
+    reductions.py    nl.sum, nl.softmax, nl.gather_flattened, nl.rand, ...
+    enums.py         named choices with the old numbers
+    operators.py     operators that only the dialect has, and functions that stand for operators
+    inserted.py      copies of operands that the old compiler inserted
     loops.py         nl.affine_range, ...
     program.py       the launch grid, and the program that runs
     launch.py        runs the programs of the grid, one after the other in one trace
-    operators.py     operators that only the dialect has
     zeros.py         zeros of PSUM that no instruction writes
 """
 

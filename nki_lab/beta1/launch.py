@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from nki_lab.beta1.inserted import mend
 from nki_lab.beta1.memory import store
 from nki_lab.beta1.program import Program, taken
 from nki_lab.beta1.tile import Tile
@@ -21,6 +22,7 @@ def run(
     builder: Builder,
 ) -> Any:
     """Run the programs of the grid on symbolic tensors, and return the result of the first."""
+    builder.mend = mend
     args, kwargs = held(list(positional)), held(dict(keywords))
     shared: list[Tile] = []
     results: list[Any] = []

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nki_lab.beta1.index import Box
+from nki_lab.beta1.inserted import INSERTED
 from nki_lab.beta1.masks import boxes
 from nki_lab.beta1.promotion import number
 from nki_lab.beta1.tile import Tile
@@ -26,9 +27,6 @@ from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.copies import memset, tensor_copy
 from nki_lab.isa.dma import dma_copy
 from nki_lab.targets.spaces import SBUF, MemoryRegion
-
-#: What copies are named that no author wrote, as the old compiler inserted them.
-INSERTED = "inserted"
 
 
 def new(shape: Sequence[int], dtype: DType, buffer: MemoryRegion = SBUF, name: str = "") -> Tile:
