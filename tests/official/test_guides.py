@@ -226,6 +226,7 @@ def test_two_rows_at_a_time(target, nki, rng):
     "guides/architecture/trainium3_arch.rst",
     "numbers quantized on the device and multiplied with their scales",
 )
+@shows("samples:src/nki_samples/tutorials/mxfp-matmul", "numbers quantized and multiplied")
 @shows(
     "deep-dives/mxfp-matmul.rst", "numbers quantized on the device and multiplied with their scales"
 )
