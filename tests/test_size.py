@@ -50,7 +50,7 @@ BUDGETS = {
     "session": 1_220,
     "simulator": 4_050,
     "targets": 1_250,
-    "tests": 84_100,
+    "tests": 82_000,
     "timing": 5_550,
     "versions": 600,
     "views": 12_850,

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from nki_lab.beta1.index import Box, Index, common_shape
+from nki_lab.beta1.masks import whole
 from nki_lab.errors import NkiError
 from nki_lab.errors.beta1 import (
     BadIndexing,
@@ -502,11 +503,11 @@ def _plan_of(tile: Indexed, view: NkiTensor, key: Any) -> _Plan | None:
         strides = _strides(view, indices, shape)
     except NkiError:
         return None  # the slow way tells, if the access is one
-    whole = [(0, n) for n in shape]
+    everywhere = whole(shape)
     reach = tuple(
         (low - index.const, high - index.const)
         for index in indices
-        for low, high in [index.range(whole)]
+        for low, high in [index.range(everywhere)]
     )
     shape, strides = _two_axes(view, shape, strides)
     return _Plan(shape, strides, reach)

@@ -261,6 +261,11 @@ def _expressions(text: str) -> dict[tuple[int | None, ...], ast.expr]:
 # -- boxes ---------------------------------------------------------------------------------------------------------
 
 
+def whole(shape: Sequence[int]) -> Box:
+    """Return all of a grid."""
+    return tuple([(0, n) for n in shape])
+
+
 def boxes(mask: Any, shape: Sequence[int], limit: int = _MOST) -> list[Box]:
     """Return the boxes of an access of `shape` that a mask leaves; all of it for None and True, none for False."""
     if _waiting and any(entry.builder is active.builder for entry in _waiting):
@@ -270,19 +275,19 @@ def boxes(mask: Any, shape: Sequence[int], limit: int = _MOST) -> list[Box]:
             notes=[older("err_ambiguous_tensor_truth_value")],
             help="join masks with &, each comparison in brackets: (a < b) & (c < d)",
         )
-    whole = tuple([(0, n) for n in shape])
+    everywhere = whole(shape)
     if mask is None or mask is True:
-        return [whole]
+        return [everywhere]
     if mask is False:
         return []
     if type(mask) is not Mask:
         if isinstance(mask, np.bool_):
-            return [whole] if mask else []
+            return [everywhere] if mask else []
         raise _no_mask(mask)
     result: list[Box] = []
     for case in mask.cases:
         terms = tuple([(_along(term, shape), term.const) for term in case])
-        for box in _cut(terms, whole):
+        for box in _cut(terms, everywhere):
             result.append(box)
             if len(result) > limit:
                 raise BadMask(

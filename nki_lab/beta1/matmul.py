@@ -5,11 +5,12 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from nki_lab.beta1.masks import boxes
+from nki_lab.beta1.masks import Box, boxes, whole
 from nki_lab.beta1.promotion import dtype_named
 from nki_lab.beta1.results import as_dtype, copied, in_sbuf, loaded, new
 from nki_lab.beta1.tile import Tile
 from nki_lab.dtypes import float32
+from nki_lab.errors import NotModelled
 from nki_lab.isa import matmul as isa_matmul
 from nki_lab.isa import transpose as isa_transpose
 from nki_lab.targets.engines import TENSOR, VECTOR
@@ -21,9 +22,10 @@ _SMALL = 32
 
 def matmul(x: Any, y: Any, *, transpose_x: bool = False, mask: Any = None, **keywords: Any) -> Tile:
     """Return `x @ y` in PSUM; `transpose_x` says that x is [K, M], as the Tensor engine takes it."""
-    x, y = loaded(x), loaded(y)
     if not transpose_x:
+        x, left = loaded(x).unmasked()
         x = copied(transpose(x))
+        x.only = left[::-1]
     return nc_matmul(x, y, mask=mask)
 
 
@@ -40,7 +42,10 @@ def nc_matmul(
     **keywords: Any,
 ) -> Tile:
     """Return `stationary.T @ moving` in PSUM."""
-    stationary, moving = in_sbuf(loaded(stationary)), in_sbuf(loaded(moving))
+    stationary, first = loaded(stationary).unmasked()
+    moving, second = loaded(moving).unmasked()
+    masked = mask is not None or first != whole(stationary.shape) or second != whole(moving.shape)
+    stationary, moving = in_sbuf(stationary), in_sbuf(moving)
     if (stationary.dtype is float32) != (moving.dtype is float32):
         stationary, moving = as_dtype(stationary, float32), as_dtype(moving, float32)
     rows, columns = prod(stationary.shape[1:]), moving.shape[1:]
@@ -53,14 +58,22 @@ def nc_matmul(
         "tile_size": tile_size,
         "accumulate": False,
     }
-    if mask is None:
+    if not masked:
         i = isa_matmul.nc_matmul(
             dst=out.target(), stationary=stationary.view(), moving=moving.view(), **facts
         )
         out.made = (i,)
         return out
-    covered = boxes(mask, out.shape)
-    depth = ((0, stationary.shape[0]),)
+    # A mask of an operand cuts its axes of the result, and the axis that both share.
+    depth = cut(first[:1], second[:1])
+    if stationary.ndim != 2 and first[1:] != whole(stationary.shape)[1:]:
+        raise NotModelled(
+            f"a mask of the free axes of {stationary.describe()}, which has {stationary.ndim} axes",
+            help="mask a tile with two axes",
+        )
+    kept = (*(first[1:] if stationary.ndim == 2 else whole((rows,))), *second[1:])
+    covered = [cut(box, kept) for box in boxes(mask, out.shape)]
+    covered = [box for box in covered if all(a < b for a, b in (*box, *depth))]
     out.made = tuple(
         isa_matmul.nc_matmul(
             dst=out.target(box),
@@ -72,6 +85,11 @@ def nc_matmul(
     )
     out.covers = covered
     return out
+
+
+def cut(box: Box, other: Box) -> Box:
+    """Return what two boxes share."""
+    return tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(box, other, strict=True))
 
 
 def transpose(x: Any, *, dtype: Any = None, mask: Any = None, **keywords: Any) -> Tile:

@@ -6,13 +6,26 @@ from math import prod
 from typing import Any
 
 from nki_lab.beta1.masks import boxes
+from nki_lab.beta1.operators import operator_of
 from nki_lab.beta1.promotion import dtype_named
-from nki_lab.beta1.results import as_column, copied, each, fetched, filled, in_sbuf, new, part
+from nki_lab.beta1.results import (
+    as_column,
+    copied,
+    each,
+    fetched,
+    filled,
+    in_sbuf,
+    loaded,
+    new,
+    part,
+)
 from nki_lab.beta1.tile import Tile, means
 from nki_lab.errors import ViewError, WrongOperand
+from nki_lab.errors.beta1 import IndirectIndex
 from nki_lab.ir.building.builder import current
 from nki_lab.isa.copies import tensor_copy
 from nki_lab.isa.dma import dma_copy
+from nki_lab.isa.dma_compute import dma_compute
 
 
 def load(src: Any, *, mask: Any = None, dtype: Any = None, **keywords: Any) -> Tile:
@@ -85,6 +98,30 @@ def _store_number(dst: Tile, value: Any, mask: Any) -> None:
             source = new(target.shape, dst.dtype, name="filler")
             filled(source.view(), value)
             dma_copy(dst=target, src=source.view())
+
+
+def atomic_rmw(dst: Tile, value: Any, op: Any, *, mask: Any = None, **keywords: Any) -> None:
+    """Add a tile, or a number, to rows of a tensor in HBM that a tile of indices names."""
+    if not isinstance(dst, Tile) or dst.by is None or dst.by.kind != "vector":
+        raise IndirectIndex(
+            "nl.atomic_rmw: `dst` must be rows of a tensor in HBM that a tile of indices names",
+            help="write dst[idx_tile, i_f], with one index for each partition; other places with nl.load and nl.store",
+        )
+    reduce_op = operator_of(op, "nl.atomic_rmw")
+    if reduce_op.name != "add":
+        raise WrongOperand(
+            f"nl.atomic_rmw: `op` can only be np.add, found {op!r}", help="write op=np.add"
+        )
+    if isinstance(value, Tile):
+        value = _in_shape(in_sbuf(loaded(value)), dst.shape)
+    for box in boxes(mask, dst.shape):
+        rows = dst.target(box)
+        if isinstance(value, Tile):
+            added = part(value, box, dst.shape)
+        else:
+            added = new(rows.shape, dst.dtype, name="filler").view()
+            filled(added, value)
+        dma_compute(dst=rows, srcs=[rows, added], reduce_op=reduce_op, unique_indices=True)
 
 
 def copy(src: Any, *, mask: Any = None, dtype: Any = None, **keywords: Any) -> Tile:

@@ -16,7 +16,7 @@ from typing import Any
 
 from nki_lab.beta1.index import Box
 from nki_lab.beta1.inserted import INSERTED
-from nki_lab.beta1.masks import boxes
+from nki_lab.beta1.masks import boxes, whole
 from nki_lab.beta1.promotion import number
 from nki_lab.beta1.tile import Tile
 from nki_lab.dtypes import DType
@@ -58,7 +58,7 @@ def each(
     made = tuple(emit(box) for box in covered)
     if shape is None or tuple(shape) == out.shape:
         out.made, out.covers = made, covered
-        if covered == [tuple((0, n) for n in out.shape)]:
+        if covered == [whole(out.shape)]:
             out.covers = None
     return out
 

@@ -13,9 +13,10 @@ from typing import Any
 
 from nki_lab.beta1.index import Box, Index
 from nki_lab.beta1.indexing import By, Moved, accessed, moved, outside, part_of, positions
+from nki_lab.beta1.masks import Mask, boxes, whole
 from nki_lab.dtypes import DType
 from nki_lab.errors import NotModelled, RuleBroken, ViewError
-from nki_lab.errors.beta1 import BadIndexing, OutsideTensor
+from nki_lab.errors.beta1 import BadIndexing, BadMask, OutsideTensor
 from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.tensor.layout import reshape_strides
 from nki_lab.ir.tensor.view import NkiTensor
@@ -67,9 +68,10 @@ class Tile:
         zeros: the zeros of PSUM that it is part of, or None.
         made: the instructions that made it, one for each box of `covers`; empty where these are not known.
         covers: the boxes that a mask left when it was made; None for all of it.
+        only: the box that the mask of an operand leaves, `t[i_f < 64]`; None for all of it.
     """
 
-    __slots__ = ("base", "axes", "shape", "by", "zeros", "made", "covers", "__weakref__")
+    __slots__ = ("base", "axes", "shape", "by", "zeros", "made", "covers", "only", "__weakref__")
     __array_ufunc__ = None
 
     def __init__(
@@ -84,6 +86,7 @@ class Tile:
         self.shape: tuple[int, ...] = base.shape if shape is None else shape
         self.made: tuple[Instruction, ...] = ()
         self.covers: list[Box] | None = None
+        self.only: Box | None = None
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
@@ -158,6 +161,10 @@ class Tile:
 
     def __getitem__(self, key: Any) -> Tile:
         base, zeros = self.base, self.zeros
+        if type(key) is Mask:
+            return self._masked(key)
+        if self.only is not None:
+            raise self._no_product()
         if self.axes is None:
             if type(base) is Blocks:
                 block, key = base.begun(key)
@@ -182,11 +189,35 @@ class Tile:
             base, zeros, indices = block.base, block.zeros, indices[count:]
         if by is None:
             try:
-                part = accessed(base, indices, tuple([(0, n) for n in shape]))
+                part = accessed(base, indices, whole(shape))
                 return Tile(part, zeros=zeros)
             except (BadIndexing, OutsideTensor):
                 pass  # a mask may leave what can be accessed
         return Tile(base, indices, shape, by, zeros)
+
+    def _masked(self, mask: Mask) -> Tile:
+        """Return the tile as the operand of a product, of which a mask leaves one box (NKI API Masking)."""
+        covered = boxes(mask, self.shape)
+        if len(covered) > 1:
+            raise BadMask(
+                f"the mask of an operand leaves {len(covered)} boxes of {self.describe()}: a product takes one",
+                help="compare one axis at a time: lhs[i_f < 64]",
+            )
+        tile = Tile(self.base, self.axes, self.shape, self.by, self.zeros)
+        tile.only = covered[0] if covered else tuple((0, 0) for _ in self.shape)
+        return tile
+
+    def unmasked(self) -> tuple[Tile, Box]:
+        """Return the operand of a product without its mask, and the box that this leaves."""
+        if self.only is None:
+            return self, whole(self.shape)
+        return Tile(self.base, self.axes, self.shape, self.by, self.zeros), self.only
+
+    def _no_product(self) -> BadMask:
+        return BadMask(
+            f"{self.describe()} has a mask as an index: only the operands of products take one",
+            help="give the mask to the call: nl.exp(t, mask=i_f < 64)",
+        )
 
     def _outer(self, by: By) -> By:
         """Return a tile of indices with the axis of `base` that it selects."""
@@ -206,15 +237,15 @@ class Tile:
     def target(self, box: Box | None = None) -> NkiTensor:
         """Return what instructions write, like `view`; zeros of PSUM need not be there."""
         base, axes, by = self.base, self.axes, self.by
+        if self.only is not None:
+            raise self._no_product()
         if type(base) is Blocks:
             if by is not None:
                 by = by._replace(axis=by.axis - base.count)
-            base, axes = base.accessed(
-                axes or identity(base.shape), box or tuple((0, n) for n in self.shape)
-            )
+            base, axes = base.accessed(axes or identity(base.shape), box or whole(self.shape))
         if axes is None:
             return base if box is None else _boxed(base, box)
-        return accessed(base, axes, box or tuple((0, n) for n in self.shape), by)
+        return accessed(base, axes, box or whole(self.shape), by)
 
     # -- shapes --------------------------------------------------------------------------------------------------
 

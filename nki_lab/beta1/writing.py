@@ -61,12 +61,11 @@ def assign(t: Tile, value: Any, temporary: bool = False) -> None:
 def _assign_boxes(t: Tile, value: Tile, temporary: bool) -> None:
     """Copy what a mask has left; elements of `t` that are masked off stay."""
     assert value.covers is not None
-    if temporary and len(value.made) == len(value.covers):
-        pairs = [(i, _written(t, box)) for i, box in zip(value.made, value.covers, strict=True)]
-        if all(_fits(target, value) for _, target in pairs) and _all_retargeted(pairs):
-            return
-    for box in value.covers:
-        tensor_copy(dst=_written(t, box), src=value.view(box))
+    known = temporary and len(value.made) == len(value.covers)
+    for at, box in enumerate(value.covers):
+        target = _written(t, box)
+        if not (known and _fits(target, value) and _retargets(value.made[at], target)):
+            tensor_copy(dst=target, src=value.view(box))
 
 
 def _written(t: Tile, box: Box | None = None) -> NkiTensor:
@@ -122,7 +121,11 @@ def _retargeted(target: NkiTensor, value: Tile, **changes: Any) -> bool:
     """Let the one instruction that made a value write into a target; return whether it does."""
     if len(value.made) != 1 or not _fits(target, value):
         return False
-    (i,) = value.made
+    return _retargets(value.made[0], target, **changes)
+
+
+def _retargets(i: Any, target: NkiTensor, **changes: Any) -> bool:
+    """Let an instruction write into a target instead; return whether it does."""
     if i.dst.shape != target.shape:
         return False
     try:
@@ -132,14 +135,16 @@ def _retargeted(target: NkiTensor, value: Tile, **changes: Any) -> bool:
     return True
 
 
-def _all_retargeted(pairs: list[tuple[Any, NkiTensor]]) -> bool:
-    if len(pairs) != 1:
-        return not pairs
-    ((i, target),) = pairs
-    try:
-        current().retarget(i, target)
-    except InstructionError:
+def _accumulated(t: Tile, product: Tile, box: Box | None) -> bool:
+    """Let the Tensor engine add a product to a part of PSUM; return whether it does."""
+    accumulate = None if t.zeros is not None else True
+    if box is not None and t.zeros is not None and not t.zeros.settled(t.target()):
+        t.zeros.settle(t.target())  # what the product leaves out must be zero
         return False
+    if product.shape != t.shape or not _retargeted(t.target(box), product, accumulate=accumulate):
+        return False
+    if t.zeros is not None:
+        t.zeros.write(t.target(box))
     return True
 
 
@@ -152,13 +157,16 @@ def augment(t: Tile, other: Any, name: str, temporary: bool = False) -> Tile:
             help="load it, compute, and store the result",
         )
     is_product = isinstance(other, Tile) and other.made and other.made[-1].definition is nc_matmul
-    if name == "add" and t.in_psum and is_product and temporary:
-        product = _fitted(other, t.shape)
-        accumulate = None if t.zeros is not None else True
-        if product.shape == t.shape and _retargeted(t.target(), product, accumulate=accumulate):
-            if t.zeros is not None:
-                t.zeros.write(t.target())
-            return t
+    accumulates = name == "add" and t.in_psum and is_product and temporary
+    if isinstance(other, Tile) and other.covers is not None and other.shape == t.shape:
+        # What a mask has left is added; the rest of the tensor stays.
+        if not accumulates or len(other.covers) != 1 or not _accumulated(t, other, other.covers[0]):
+            for box in other.covers:
+                key = tuple(slice(*ends) for ends in box)
+                augment(t[key], other[key], name)
+        return t
+    if accumulates and _accumulated(t, _fitted(other, t.shape), None):
+        return t
     from nki_lab.beta1.elementwise import binary
 
     result = binary(name, t, other, dtype=t.dtype, partitions=False)

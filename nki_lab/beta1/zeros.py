@@ -32,14 +32,17 @@ class Zeros:
         self._written.setdefault((view.offset, view.shape, view.strides), view)
         self._mask = None
 
+    def settled(self, view: NkiTensor) -> bool:
+        """Tell whether all of a part was written, or is never to be zero."""
+        if not self.filled or (view.offset, view.shape, view.strides) in self._written:
+            return True
+        return bool(self._places(view).all())
+
     def settle(self, view: NkiTensor) -> None:
         """Fill a part that is about to be read, unless it was written."""
-        if not self.filled or (view.offset, view.shape, view.strides) in self._written:
+        if self.settled(view):
             return
-        written = self._places(view)
-        if written.all():
-            return
-        if written.any():
+        if self._places(view).any():
             raise NotModelled(
                 f"a part of {view.describe()} was written by products, and the rest is zero",
                 help="read the parts apart, or fill the tensor first: t[...] = 0",

@@ -17,7 +17,7 @@ from nki_lab.beta1.elementwise import FUNCTIONS, where
 from nki_lab.beta1.index import arange, mgrid
 from nki_lab.beta1.loops import affine_range, sequential_range, static_range
 from nki_lab.beta1.matmul import matmul, transpose
-from nki_lab.beta1.memory import copy, load, store
+from nki_lab.beta1.memory import atomic_rmw, copy, load, store
 from nki_lab.beta1.program import num_programs, program_id, program_ndim
 from nki_lab.beta1.reductions import LANGUAGE
 from nki_lab.dtypes import (
@@ -43,9 +43,9 @@ sbuf, psum, hbm, private_hbm, shared_hbm = SBUF, PSUM, PRIVATE_HBM, PRIVATE_HBM,
 globals().update(FUNCTIONS | LANGUAGE)
 
 __all__ = [
-    "affine_range", "arange", "bfloat16", "bool_", "broadcast_to", "copy", "ds", "empty_like", "float16", "float32",
-    "float8_e4m3", "float8_e5m2", "full", "hbm", "int16", "int32", "int8", "load", "matmul", "mgrid", "ndarray",
-    "num_programs", "ones", "par_dim", "private_hbm", "program_id", "program_ndim", "psum", "sbuf",
+    "affine_range", "arange", "atomic_rmw", "bfloat16", "bool_", "broadcast_to", "copy", "ds", "empty_like", "float16",
+    "float32", "float8_e4m3", "float8_e5m2", "full", "hbm", "int16", "int32", "int8", "load", "matmul", "mgrid",
+    "ndarray", "num_programs", "ones", "par_dim", "private_hbm", "program_id", "program_ndim", "psum", "sbuf",
     "sequential_range", "shared_constant", "shared_hbm", "static_range", "store", "tfloat32", "tile_size",
     "transpose", "uint16", "uint32", "uint8", "where", "zeros", "zeros_like", *FUNCTIONS, *LANGUAGE,
 ]  # fmt: skip
