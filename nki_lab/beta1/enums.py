@@ -49,6 +49,7 @@ class reduce_cmd(IntEnum):
     reset = 1
     reset_reduce = 3
     reduce = 2
+    load_reduce = 4  # of releases after 2.26
 
 
 #: Generation of a NeuronCore; those that came after the dialect are members, too.

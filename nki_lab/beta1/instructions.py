@@ -28,7 +28,7 @@ from nki_lab.beta1.returning import (
     tile_of,
 )
 from nki_lab.beta1.tile import Tile
-from nki_lab.dtypes import uint32
+from nki_lab.dtypes import bool_, uint8, uint32
 from nki_lab.errors import NotModelled, WrongOperand
 from nki_lab.targets.engines import GPSIMD, Engine
 
@@ -222,7 +222,10 @@ def _as_integers(a: Arguments) -> None:
 def _predicate(a: Arguments) -> None:
     # Any tile of truth values may choose there; the instruction takes unsigned integers.
     predicate = a["predicate"]
-    if predicate.dtype.kind not in ("uint", "bool"):
+    if predicate.dtype is bool_:
+        view = predicate.view()
+        a["predicate"] = Tile(view.view(uint8))
+    elif predicate.dtype.kind != "uint":
         a["predicate"] = binary("not_equal", predicate, 0.0, "uint8")
     src, dst = a["src"], a["dst"]
     if isinstance(src, Tile) and src.dtype is not dst.dtype:
@@ -343,6 +346,7 @@ _ROWS = (
         place=_transposed_place,
         adjust=_listed_axes,
         moves=True,
+        also={"dge_mode": "descriptors", "oob_mode": "bounds"},
     ),
     Row(
         TODAY["dropout"],
@@ -461,6 +465,15 @@ _ROWS = (
         f" operand1: column = None, reverse1: flag = False, *, dtype=None, mask=None, {_ENGINE}, **kwargs",
         "Return `(data op0 operand0) op1 operand1`, of numbers or columns. Vector, Scalar or GpSimd.",
         adjust=_with_operands,
+    ),
+    Row(
+        # Of releases after 2.26, whose tests are in this dialect.
+        TODAY["tensor_scalar_cumulative"],
+        "*, src: tile, dst: tile, op0: operator, op1: operator, imm0: column, imm1: column = None,"
+        " reduce_cmd: command = reduce_cmd.reset_reduce, mask=None, dtype=None, **kwargs",
+        "Write a running reduction by `op1` of `src op0 imm0` along each partition into `dst`. Vector.",
+        over="dst",
+        into="dst",
     ),
     Row(
         TODAY["tensor_scalar_reduce"],

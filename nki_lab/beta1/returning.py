@@ -140,6 +140,7 @@ class Row:
         adjust: `(arguments) -> None`: changes them before anything is emitted.
         moves: it moves bits, so a result of another dtype is a copy of its own.
         title: the name of the function, where the definition has another.
+        also: parameters that the page describes and the signature hides in `**kwargs`, with their kinds.
     """
 
     definition: Any
@@ -153,6 +154,7 @@ class Row:
     adjust: Callable[[Arguments], None] | None = None
     moves: bool = False
     title: str = ""
+    also: dict[str, str] = field(default_factory=dict)
     kinds: dict[str, Kind] = field(default_factory=dict)
 
     @property
@@ -177,13 +179,16 @@ def refuse_others(function: str, others: Arguments) -> None:
 
 def call(row: Row, given: tuple[Any, ...], mask: Any, dtype: Any, others: Arguments) -> Any:
     """Emit the instructions of a call, one for each box that the mask leaves, and return the tile they write."""
-    if others:
-        refuse_others(row.name, others)
     name = row.name
     arguments = {
         parameter: kind.take(value, name, parameter)
         for (parameter, kind), value in zip(row.kinds.items(), given, strict=True)
     }
+    if others:
+        for parameter in row.also.keys() & others.keys():
+            kind = KINDS[row.also[parameter]]
+            arguments[parameter] = kind.take(others.pop(parameter), name, parameter)
+        refuse_others(name, others)
     if row.adjust is not None:
         row.adjust(arguments)
     over = arguments[row.over]
@@ -191,10 +196,10 @@ def call(row: Row, given: tuple[Any, ...], mask: Any, dtype: Any, others: Argume
         out = arguments.pop(row.into)
     else:
         if dtype is not None and not row.moves:
-            kind = dtype_named(dtype)
+            element = dtype_named(dtype)
         else:
-            kind = over.dtype if row.dtype is None else row.dtype(arguments)
-        out = new(over.shape if row.shape is None else row.shape(arguments), kind)
+            element = over.dtype if row.dtype is None else row.dtype(arguments)
+        out = new(over.shape if row.shape is None else row.shape(arguments), element)
     emit_boxes(row, arguments, out, over.shape, mask)
     if row.moves and dtype is not None:
         return _cast(out, dtype_named(dtype))

@@ -428,10 +428,15 @@ def test_mistakes_are_told(call, error, message):
         refused(call, X)(X)
 
 
+def test_functions_that_the_stubs_lack_are_of_later_releases():
+    assert FUNCTIONS.keys() - _STUBS.keys() == {"tensor_scalar_cumulative"}
+    assert _STUBS.keys() - FUNCTIONS.keys() == {"get_nc_version", "nc_matmul", "nc_transpose"}
+
+
 _STUBS = BETA1_API["functions"]["neuronxcc.nki.isa"]
 
 
-@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+@pytest.mark.parametrize("name", sorted(FUNCTIONS.keys() & _STUBS.keys()))
 def test_a_signature_is_that_of_the_stub(name):
     assert same_signature(FUNCTIONS[name], _STUBS[name], vars(nisa))
     assert inspect.getdoc(FUNCTIONS[name])

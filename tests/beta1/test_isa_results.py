@@ -102,6 +102,23 @@ def test_select_reduce_writes_into_its_first_operand():
     np.testing.assert_array_equal(largest, expected[:40].max(1, keepdims=True))
 
 
+def test_a_running_reduction_starts_with_what_is_loaded():
+    @nki.jit
+    def kernel(x, first):
+        dst = nl.full((P, F), 7, np.float32)
+        p = nl.mgrid[0:P, 0:F].p
+        nisa.tensor_scalar_cumulative(
+            src=nl.load(x), dst=dst, op0=nl.multiply, op1=np.add, imm0=2.0, imm1=nl.load(first),
+            reduce_cmd=nisa.reduce_cmd.load_reduce, mask=p < 40,
+        )  # fmt: skip
+        return dst
+
+    value = kernel(X, C)
+    expected = np.add.accumulate(2 * X, axis=1) + C
+    np.testing.assert_allclose(value[:40], expected[:40], rtol=1e-4, atol=1e-4)
+    assert (value[40:] == 7).all()
+
+
 # -- positions ----------------------------------------------------------------------------------------------------
 
 
@@ -270,7 +287,9 @@ def test_sequence_bounds_finds_the_ends_of_segments():
     np.testing.assert_array_equal(value, [[first, last]])
 
 
-@pytest.mark.parametrize("truth", [TRUTH, TRUTH.astype(np.float32), TRUTH.astype(np.int32)])
+@pytest.mark.parametrize(
+    "truth", [TRUTH, TRUTH.astype(np.float32), TRUTH.astype(np.int32), TRUTH.astype(bool)]
+)
 def test_copy_predicated_writes_where_a_predicate_holds(truth):
     @nki.jit
     def kernel(x, y, t):
@@ -306,3 +325,14 @@ def test_a_value_in_sbuf_says_where_a_copy_reads_and_writes():
     expected = np.full((P, F), 7, np.float32)
     expected[:, 4] = X[:, 0]
     np.testing.assert_array_equal(written, expected)
+
+
+def test_a_transpose_by_hardware_descriptors_takes_the_mode_of_its_page():
+    @nki.jit
+    def kernel(x):
+        return nisa.dma_transpose(x, dge_mode=nisa.dge_mode.hwdge)
+
+    x = signed(16, 64, dtype=bf16)
+    result = run(kernel, x)
+    np.testing.assert_array_equal(result.value, x.T)
+    assert result.compiled.kernel.body[0].dge_mode.name == "hwdge"
