@@ -22,6 +22,7 @@ _PUBLIC: dict[str, str] = {
     "launch": "nki_lab.runtime",
     "load": "nki_lab.runtime",
     "load_ipython_extension": "nki_lab.magics.extension",
+    "migrate": "nki_lab.migration",
     "run": "nki_lab.runtime",
     "simulate": "nki_lab.runtime",
     "step": "nki_lab.runtime",

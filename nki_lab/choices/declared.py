@@ -94,7 +94,7 @@ TARGET = Choice(
     "target",
     "NAME",
     "Chip to compile for: {values}.",
-    (*COMPILES, "explain"),
+    (*COMPILES, "migrate", "explain"),
     _target,
     target_names(),
     default="trn3",
@@ -127,7 +127,7 @@ LNC = Choice(
     "lnc",
     "CORES",
     "Number of physical cores to launch on (LNC): 1 or 2.",
-    COMPILES,
+    (*COMPILES, "migrate"),
     _cores,
     ("1", "2"),
     acts=COMPILE,
@@ -141,9 +141,16 @@ LOGICAL_CORE = Choice(
     env="NEURON_LOGICAL_NC_CONFIG",
     acts=COMPILE,
 )
-TIMEOUT = Choice("timeout", "SECONDS", "Fail after this many seconds.", RUNS, _seconds, acts=RUN)
+TIMEOUT = Choice(
+    "timeout", "SECONDS", "Fail after this many seconds.", (*RUNS, "migrate"), _seconds, acts=RUN
+)
 SEED = Choice(
-    "seed", "NUMBER", "Seed of the random inputs.", ("run", "profile", "compile"), _seed, acts=RUN
+    "seed",
+    "NUMBER",
+    "Seed of the random inputs.",
+    ("run", "profile", "compile", "migrate"),
+    _seed,
+    acts=RUN,
 )
 CAPACITY = Choice(
     "capacity",

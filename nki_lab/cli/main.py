@@ -20,6 +20,7 @@ from nki_lab.cli.doctor import doctor
 from nki_lab.cli.execute import execute
 from nki_lab.cli.explain import OptionsAreTopics, explain
 from nki_lab.cli.lab import lab
+from nki_lab.cli.migrate import migrate
 from nki_lab.cli.profile import profile
 from nki_lab.cli.progress import show_progress
 from nki_lab.cli.run import run
@@ -82,6 +83,7 @@ app.command("compile")(compile_)
 app.command()(disasm)
 app.command()(diff)
 app.command(cls=OptionsAreTopics, context_settings={"ignore_unknown_options": True})(explain)
+app.command()(migrate)
 app.command()(catalog)
 app.command()(doctor)
 app.command()(execute)

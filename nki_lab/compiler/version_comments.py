@@ -17,8 +17,8 @@ from nki_lab.choices import NKI as NKI_VERSION
 from nki_lab.errors import UnknownOption
 from nki_lab.source import Span
 
-# Without a colon, a comment that says more than a version is about something else.
-_COMMENT = re.compile(
+#: Without a colon, a comment that says more than a version is about something else.
+VERSION_COMMENT = re.compile(
     r"#\s*nki\s*(?:[:=]+\s*(?P<said>[^#]*[^#\s])|\s(?P<bare>\d+\.\d[\d.]*|beta\d)\s*$)",
     re.IGNORECASE,
 )
@@ -43,7 +43,7 @@ def version_said(filename: str, first: int, length: int) -> str:
         UnknownOption: a comment names no version, or several; two of them differ; one belongs to no function.
     """
     lines = linecache.getlines(filename)
-    if not any(map(_COMMENT.search, lines)):
+    if not any(map(VERSION_COMMENT.search, lines)):
         return ""
     written = {c.place.line - 1: c for c in _comments(filename, lines)}
     begins = [n for n, line in enumerate(lines) if _FUNCTION.match(line)]
@@ -60,7 +60,7 @@ def _comments(filename: str, lines: Sequence[str]) -> Iterator[_Comment]:
     python = "".join("\n" if line.startswith(("%", "!")) else line for line in lines)
     try:
         for token in tokenize.generate_tokens(io.StringIO(python).readline):
-            if token.type == tokenize.COMMENT and (match := _COMMENT.match(token.string)):
+            if token.type == tokenize.COMMENT and (match := VERSION_COMMENT.match(token.string)):
                 group = "said" if match["said"] else "bare"
                 line, column = token.start
                 columns = (column + k for k in match.span(group))

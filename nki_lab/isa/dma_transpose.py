@@ -38,11 +38,12 @@ from nki_lab.targets.facts import DGE, ISA
 from nki_lab.targets.spaces import HBM, PSUM, SBUF
 from nki_lab.targets.spec import Target
 
-_AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
+#: Number of axes -> which axis of `src` each axis of `dst` is.
+TRANSPOSED = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 
 
 def _axes(i: Instruction) -> tuple[int, ...]:
-    return i.axes or _AXES[len(i.src.shape)]
+    return i.axes or TRANSPOSED[len(i.src.shape)]
 
 
 @rule(
@@ -52,7 +53,7 @@ def _axes(i: Instruction) -> tuple[int, ...]:
     source=f"{ISA}:872",
 )
 def _transposable(i, hw):
-    return len(i.src.shape) in _AXES
+    return len(i.src.shape) in TRANSPOSED
 
 
 @rule(
@@ -63,7 +64,7 @@ def _transposable(i, hw):
     source=f"{ISA}:1009",
 )
 def _known_axes(i, hw):
-    return i.axes is None or i.axes == _AXES[len(i.src.shape)]
+    return i.axes is None or i.axes == TRANSPOSED[len(i.src.shape)]
 
 
 @rule(
@@ -269,7 +270,7 @@ def _(i, hw):
 
 @dma_transpose.semantics
 def _(out, src, axes):
-    np.copyto(out, src.transpose(axes or _AXES[src.ndim]))
+    np.copyto(out, src.transpose(axes or TRANSPOSED[src.ndim]))
 
 
 @dma_transpose.cost

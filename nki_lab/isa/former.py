@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 from nki_lab.ir.definition.instruction import BINDER, BINDING, Definition, registry
 from nki_lab.ir.tensor.trace import active
 from nki_lab.isa.copies import tensor_copy
 from nki_lab.isa.dma_compute import dma_compute
+from nki_lab.isa.dma_transpose import TRANSPOSED
 from nki_lab.isa.enums import dma_engine
 from nki_lab.rewrite import Hint, Rewrite
 from nki_lab.source import is_internal
@@ -84,7 +86,7 @@ def bind_as_before(version: Version) -> None:
             FORMS["unknown keyword"].level(version) != ERROR and definition.module == "nki.isa"
         )
         is_converted = (
-            definition.name in _CONVERTED and version.number < _CONVERTED[definition.name][0]
+            definition.name in CONVERTED and version.number < CONVERTED[definition.name][0]
         )
         if former is None and not takes_any and not is_converted:
             continue
@@ -115,7 +117,7 @@ def bound_by_version(self: Definition, *args: Any, **kwargs: Any) -> Any:
             "unknown keyword", f"{self.name}: the keyword `{name}`, which it does not have,"
         )
         del arguments[name]
-    before, convert = _CONVERTED.get(self.name, ((), None))
+    before, convert = CONVERTED.get(self.name, ((), None))
     definition = self
     if convert is not None and builder.version.number < before:
         definition = convert(builder, arguments) or self
@@ -155,6 +157,7 @@ def _as_dma_copy(builder: Any, arguments: dict[str, Any]) -> Definition | None:
     operator, unique = arguments.pop("dst_rmw_op", None), arguments.pop("unique_indices", True)
     source = arguments["src"]
     if getattr(source, "buffer", None) is PSUM:
+        builder.meet_form("copy from PSUM", FORMS["copy from PSUM"].what)
         copied = builder.allocate(source.shape, source.dtype)
         tensor_copy(dst=copied, src=source)
         arguments["src"] = source = copied
@@ -170,6 +173,7 @@ def _as_memset(builder: Any, arguments: dict[str, Any]) -> None:
     value, dst = arguments["value"], arguments["dst"]
     is_whole = type(value) is float and value.is_integer()  # how others were rounded no page says
     if is_whole and getattr(dst, "dtype", None) is not None and dst.dtype.is_integer:
+        builder.meet_form("float in integers", FORMS["float in integers"].what)
         arguments["value"] = int(value)
 
 
@@ -183,6 +187,26 @@ def _as_sendrecv(builder: Any, arguments: dict[str, Any]) -> None:
         arguments["dma_engine"] = dma_engine.gpsimd_dma if by_gpsimd else dma_engine.dma
 
 
+def _as_tensor_reduce(builder: Any, arguments: dict[str, Any]) -> None:
+    # Later versions reduce only the last axes, so nothing else can have been meant by it.
+    rank = getattr(arguments.get("data"), "ndim", 0)
+    if rank > 2 and arguments.get("axis") == 1:
+        builder.meet_form("reduce axis", FORMS["reduce axis"].what)
+        arguments["axis"] = rank - 1
+
+
+def _as_dma_transpose(builder: Any, arguments: dict[str, Any]) -> None:
+    dst: Any = arguments.get("dst")
+    src: Any = arguments.get("src")
+    if getattr(dst, "ndim", 0) >= getattr(src, "ndim", 0):
+        return
+    axes = arguments.get("axes") or TRANSPOSED.get(src.ndim, ())
+    shape = tuple(src.shape[axis] for axis in axes)
+    if prod(shape) == dst.size:
+        builder.meet_form("transpose rank", FORMS["transpose rank"].what)
+        arguments["dst"] = dst.reshape(shape)
+
+
 def _as_range_select(builder: Any, arguments: dict[str, Any]) -> None:
     # These versions did not look at them (release-notes/components/nki.rst, NKI 0.2.0, known issues).
     arguments.pop("on_false_value", None)
@@ -193,16 +217,16 @@ def _as_rank_id(builder: Any, arguments: dict[str, Any]) -> None:
     arguments.pop("num_channels", None)
 
 
-# Instructions whose arguments were others before 0.3 (nki/migration/index.rst, NKI 0.3.0): the version, and what makes
+# Instructions whose arguments were others before a version (nki/migration/index.rst): the version, and what makes
 # the arguments those of the newest version, or returns the instruction that has their meaning now.
-_CONVERTED: dict[
-    str, tuple[tuple[int, ...], Callable[[Any, dict[str, Any]], Definition | None]]
-] = {
+CONVERTED: dict[str, tuple[tuple[int, ...], Callable[[Any, dict[str, Any]], Definition | None]]] = {
     "dma_copy": ((0, 3), _as_dma_copy),
     "memset": ((0, 3), _as_memset),
     "register_move": ((0, 3), _as_register_move),
     "sendrecv": ((0, 3), _as_sendrecv),
     "range_select": ((0, 3), _as_range_select),
+    "tensor_reduce": ((0, 3), _as_tensor_reduce),
+    "dma_transpose": ((0, 4), _as_dma_transpose),
     "collective_permute_implicit_current_processing_rank_id": ((0, 3), _as_rank_id),
 }
 # Arguments that these had and their instruction has no longer.

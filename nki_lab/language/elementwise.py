@@ -26,6 +26,8 @@ from nki_lab.language.operands import (
     result_like,
     settle_dtype,
 )
+from nki_lab.targets.spaces import PSUM
+from nki_lab.versions import ACCEPTED, FORMS
 
 # Functions of two operands. Each is one nisa.tensor_tensor, or one nisa.tensor_scalar with a number on one side.
 _BINARY = {
@@ -171,6 +173,10 @@ def _rsqrt(x: NkiTensor, dtype: DType | None = None) -> NkiTensor:
     (release-notes/components/nki.rst; nki/api/nki.api.shared.rst, nki-engine-sel).
     """
     result = result_like(on_chip("rsqrt", "x", x), dtype)
+    form = "rsqrt of PSUM"
+    if x.buffer is PSUM and current().meet_form(form, FORMS[form].what) == ACCEPTED:
+        activation(dst=result, op=OPS["rsqrt"], data=x)  # as versions do that take it
+        return result
     tensor_scalar(dst=result, data=x, op0=OPS["rsqrt"], operand0=0.0)
     return result
 

@@ -8,17 +8,19 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
 from nki_lab.choices import CELL, LINE, Choices
-from nki_lab.errors import NkiError, NoKernel, show_place, without_our_frames
+from nki_lab.errors import NkiError, NoKernel, UnknownOption, show_place, without_our_frames
 from nki_lab.magics.breakpoints import breakpoints
 from nki_lab.magics.cells import Cell, typed_stack
 from nki_lab.magics.define import EXAMPLE, define_kernels
 from nki_lab.magics.editor import editor_of
+from nki_lab.magics.migrate_cell import migrate_cell, moved_cell
 from nki_lab.magics.show import show
 from nki_lab.runtime import Result
 from nki_lab.session.expect import expected
 from nki_lab.session.reading import option_help, parse_line
 from nki_lab.session.request import Request, session
 from nki_lab.source import text_of
+from nki_lab.versions import version_named
 from nki_lab.views.difference import show_difference
 
 _DOCUMENTATION = f"""\
@@ -75,6 +77,13 @@ class NkiMagics(Magics):
             editor.defined(cell)
         options = parse_line(CELL, line, cell.option_stack)
         Request(CELL, options, self.ip.user_ns, cell.option_stack).refuse_alone()
+        if options.migrate:
+            with (
+                expected(options, cell.option_stack),
+                session(options, cell.option_stack("--timeout")),
+            ):
+                self._migrate(cell, options)
+            return
         with expected(options, cell.option_stack) as printed:
             with session(options, cell.option_stack("--timeout")) as runs:
                 kernels = define_kernels(self.ip, cell, options.nki)
@@ -88,6 +97,22 @@ class NkiMagics(Magics):
                     print(text_of([f"kernel {kernel.__name__}({parameters}) for {target}"]))
         if editor is not None:
             editor.expected(printed)
+
+    def _migrate(self, cell: Cell, options: Any) -> None:
+        """Insert the cell below, as it is written for today's NKI."""
+        if options.run is None:
+            raise UnknownOption(
+                "--migrate compares both versions of the cell by what --run computes, but --run is not given",
+                stack=cell.option_stack("--migrate"),
+                help="add --run 'kernel(a, b)'",
+            )
+        since = version_named(options.nki) if options.nki else None
+        migration = migrate_cell(cell, options.run, self.ip.user_ns, since)
+        print(migration.report())
+        if not migration.is_moved:
+            return
+        migration.refuse_difference()
+        self.ip.set_next_input(moved_cell(cell, migration.text), replace=False)
 
     def _line(self, line: str) -> None:
         def locate(word: str, column: int, width: int) -> Any:

@@ -16,7 +16,9 @@ from types import CodeType
 import nki_lab.backends
 import nki_lab.compiler.pipeline  # noqa: F401
 from nki_lab.choices import (
+    CELL,
     CHOICES,
+    NKI,
     NOTEBOOK,
     RUNS,
     SHOW,
@@ -108,7 +110,12 @@ def _tolerance(text: str, choice: Choice) -> float:
 
 
 def _expression(text: str, choice: Choice) -> Expression:
-    filename = f"<{choice.flag}>"
+    return expression(text, choice.flag)
+
+
+def expression(text: str, flag: str) -> Expression:
+    """Return the expression that is the value of an option; BadValue for what is not one."""
+    filename = f"<{flag}>"
     try:
         code = compile(ast.parse(text, filename, "eval"), filename, "eval", dont_inherit=True)
     except SyntaxError as error:
@@ -271,6 +278,29 @@ for _name, _when in (("from", "from this time on"), ("to", "before this time")):
         (*SPANNED, "profile"),
         _nanoseconds,
     )
+for _name, _which in (
+    ("from", "that kernels are written for; by default the newest that takes them as they are"),
+    ("to", "to write them for; by default the newest"),
+):
+    Choice(
+        _name,
+        "VERSION",
+        f"Version of NKI {_which}: {{values}}.",
+        ("migrate",),
+        NKI.read,
+        NKI.values,
+    )
+Choice(
+    "migrate",
+    "",
+    "Move the cell to today's NKI, and insert the new cell below where every value that --run computes is equal.",
+    (CELL,),
+    default=False,
+    against=dict.fromkeys(
+        ("check", "show", "analyse", "what_if", "bench", "compare", "save", "json", "debug"),
+        "it only compares the two versions of the cell",
+    ),
+)
 
 
 def options_of(command: str) -> tuple[Choice, ...]:
@@ -281,7 +311,7 @@ def options_of(command: str) -> tuple[Choice, ...]:
 
 def all_options() -> tuple[Choice, ...]:
     """Return every choice that a magic or subcommand has as an option."""
-    commands = ("%", "run", "profile", "compile", "explain")
+    commands = ("%", "run", "profile", "compile", "migrate", "explain")
     options = [c for c in CHOICES if any(name.startswith(commands) for name in c.commands)]
     return tuple(sorted(options, key=lambda choice: choice.acts != SHOW))
 

@@ -6,6 +6,8 @@ from nki_lab.versions.version import DEPRECATED, ERROR, PORTABILITY, Form
 
 _MIGRATION = "nki/migration/index.rst"
 _TO_0_3 = f"{_MIGRATION}, NKI 0.3.0"
+_TO_0_4 = f"{_MIGRATION}, NKI 0.4.0"
+_TO_0_5 = f"{_MIGRATION}, NKI 0.5.0"
 _LIMITS = "release-notes/components/nki.rst, known issues since NKI 0.3.0"
 _LOOPS = "nki/migration/index.html, NKI 0.7.0"
 
@@ -40,6 +42,30 @@ FORMS: dict[str, Form] = {
         "write an integer",
         f"{_TO_0_3}, nisa.memset: strict type matching",
         {"0.3": ERROR},
+    ),
+    "copy from PSUM": Form(
+        "nisa.dma_copy of a tile in PSUM",
+        "copy the tile into SBUF first: nl.copy(tile)",
+        f"{_TO_0_3}, nisa.dma_copy: reading from PSUM",
+        {"0.3": ERROR},
+    ),
+    "reduce axis": Form(
+        "nisa.tensor_reduce with axis=1 for the last of more than two axes",
+        "write the number of the last axis",
+        f"{_TO_0_3}, nisa.tensor_reduce: axis handling fix",
+        {"0.3": ERROR},
+    ),
+    "transpose rank": Form(
+        "nisa.dma_transpose into a tensor that has fewer axes than `src`",
+        "give `dst` the transposed shape of `src`, with dst.reshape(...)",
+        f"{_TO_0_4}, nisa.dma_transpose: dst shape and rank now enforced exactly",
+        {"0.4": ERROR},
+    ),
+    "rsqrt of PSUM": Form(
+        "nl.rsqrt of a tile in PSUM",
+        "copy the tile into SBUF first, nl.rsqrt(nl.copy(tile)), or write nisa.activation(dst, op=nl.rsqrt, data=tile)",
+        f"{_TO_0_5}, nki.language.rsqrt: PSUM inputs no longer supported",
+        {"0.5": ERROR},
     ),
     "unknown keyword": Form(
         "a keyword that an instruction does not have",

@@ -139,6 +139,9 @@ VERSIONS: tuple[Version, ...] = (
                 "nisa.tensor_copy(dst, src.ap(pattern, scalar_offset=index))",
             ),
         },
+        deprecates={
+            "nki.language.tile_size.total_available_sbuf_size": "nki.language.tile_size.sbuf_fmax_bytes"
+        },
     ),
     Version(
         "0.5",
@@ -189,6 +192,11 @@ VERSIONS: tuple[Version, ...] = (
                 "dst data op0 operand0 reduce_op reduce_res reverse0=False reduce_cmd=reduce_cmd.reset_reduce "
                 "reduce_init=None name=None"
             ),
+        },
+        # The stubs of 0.6 call them deprecated aliases of `range`.
+        deprecates={
+            f"nki.language.{name}": "range"
+            for name in ("affine_range", "sequential_range", "static_range")
         },
     ),
     Version(
@@ -276,6 +284,13 @@ def added_in(name: str) -> Version:
 def removed_in(name: str) -> Version | None:
     """Return the version that no longer has an official name; None where the newest has it."""
     return next((v for v in VERSIONS if name in v.removes), None)
+
+
+@lru_cache(maxsize=64)
+def deprecated_in(version: Version) -> dict[str, str]:
+    """Return the official names that a version advises against, each with what is the same."""
+    earlier = (v for v in VERSIONS if v.number <= version.number)
+    return {name: now for v in earlier for name, now in v.deprecates.items()}
 
 
 def former_signature(name: str, version: Version) -> str | None:

@@ -21,6 +21,7 @@ class Version:
         adds: official module, or class in one -> names that are new in it, separated by spaces.
         before: official name -> its signature in the version before, where that is another one.
         removes: official name -> its signature in the version before, and what to write instead.
+        deprecates: official name -> what is the same, and is to be written instead from this version on.
         unseen: official name -> what no page that was seen says of it; it is refused, or assumed in its docstring.
         plain_python: kernels are specialised by running them as Python; before, a parser read their text.
     """
@@ -30,6 +31,7 @@ class Version:
     adds: Mapping[str, str] = field(default_factory=dict)
     before: Mapping[str, str] = field(default_factory=dict)
     removes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    deprecates: Mapping[str, str] = field(default_factory=dict)
     unseen: Mapping[str, str] = field(default_factory=dict)
     plain_python: bool = False
 

@@ -1,0 +1,266 @@
+"""Moves a file or cell of kernels to another version of NKI, and proves by value that nothing changed."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nki_lab.api.install import aliases
+from nki_lab.errors import (
+    BadFile,
+    BadSyntax,
+    CheckFailed,
+    NkiError,
+    NoKernel,
+    UnknownOption,
+    close_matches,
+)
+from nki_lab.migration.facts import facts_of
+from nki_lab.migration.modules import Module, Scope
+from nki_lab.migration.proof import (
+    Call,
+    Compared,
+    as_before,
+    prove,
+    side_by_side,
+)
+from nki_lab.migration.rewriter import MARK, Note, rewritten
+from nki_lab.runtime import Result
+from nki_lab.runtime.recording import record_runs
+from nki_lab.source import Span, text_of
+from nki_lab.versions import NEWEST, VERSIONS, Version
+
+#: Calls kernels of a module, given its names.
+Caller = Callable[[Scope], Any]
+
+
+@dataclass
+class Migration:
+    """A text that was moved, what was done, and the proof.
+
+    Attributes:
+        module: the text as it was.
+        since, to: the versions that it was and is written for.
+        text: as it is now.
+        changes: what was changed.
+        undecided: what is left with a comment `# migrate: ...`.
+        proof: both versions of every call, on every set of inputs.
+    """
+
+    module: Module
+    since: Version
+    to: Version
+    text: str
+    changes: list[Note]
+    undecided: list[Note]
+    proof: list[Compared] = field(default_factory=list)
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether there was anything to move."""
+        return self.text != self.module.text
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether both versions were run, and every bit is equal."""
+        return bool(self.proof) and not any(row.difference for row in self.proof)
+
+    @property
+    def name(self) -> str:
+        """The name of the file, or what stands for a cell."""
+        return self.module.path.name if self.module.path is not None else "cell"
+
+    def diff(self) -> str:
+        """Return the change as a unified diff."""
+        names = f"{self.name} (NKI {self.since.name})", f"{self.name} (NKI {self.to.name})"
+        lines = difflib.unified_diff(
+            self.module.text.splitlines(), self.text.splitlines(), *names, lineterm=""
+        )
+        return "\n".join(lines)
+
+    def report(self) -> str:
+        """Return what was done, what is left, and both versions side by side."""
+        if not self.is_moved:
+            return text_of([f"{self.name}: nothing to move, it is written for NKI {self.to.name}"])
+        lines = [
+            f"{self.name}: NKI {self.since.name} -> {self.to.name}, {_counted(self.changes, 'change')}"
+        ]
+        lines += [f"  {note}" for note in self.changes]
+        if self.undecided:
+            lines += [f"to decide, marked `{MARK}`:", *(f"  {note}" for note in self.undecided)]
+        lines += ["", *side_by_side(self.proof, self.since, self.to)] if self.proof else []
+        lines += [
+            f"{row.kernel}, {row.inputs}: {row.difference}" for row in self.proof if row.difference
+        ]
+        if self.is_equal:
+            lines.append("every bit of every result is equal")
+        elif not self.proof:
+            lines.append("not proved: the new text does not run before that is decided")
+        return text_of(lines)
+
+    def refuse_difference(self) -> None:
+        """Raise CheckFailed where the values of the two versions differ."""
+        for row in self.proof:
+            if row.difference:
+                raise CheckFailed(
+                    f"{row.kernel} computes other values as a kernel for NKI {self.to.name}, on {row.inputs}:"
+                    f" {row.difference}",
+                    notes=("nothing was written",),
+                    help="nki-lab migrate --diff shows what would have been; report it with the kernel",
+                )
+
+    def write(self, path: Path | None = None) -> Path:
+        """Write the new text to a file, by default in place of the old one; refuse to where values differ."""
+        self.refuse_difference()
+        where = path or self.module.path
+        if where is None:
+            raise UnknownOption("a cell has no file to be written", help="give a path")
+        where.write_text(self.text, encoding="utf-8")
+        return where
+
+
+def migrated(
+    module: Module,
+    caller: Caller | None,
+    since: Version | None = None,
+    to: Version = NEWEST,
+    seed: int = 0,
+) -> Migration:
+    """Move a module, and prove it.
+
+    Args:
+        module: what to move.
+        caller: calls its kernels; None where the module does so itself when it is run.
+        since: the version that it is written for; None is the newest one that takes its calls.
+        to: the version to write it for.
+        seed: of the inputs that are drawn.
+    """
+    _parsed(module.text, module.filename)
+    if since is not None and since.number > to.number:
+        raise UnknownOption(
+            f"from NKI {since.name} to {to.name}: kernels are moved to a later version",
+            help="leave --to out for the newest version",
+        )
+    with aliases():
+        since, results = _first_run(module, caller, since, to)
+        moved = rewritten(
+            module.text, facts_of(results, module.filename), since, to, module.filename
+        )
+        migration = Migration(module, since, to, moved.text, moved.changes, moved.undecided)
+        if not migration.is_moved:
+            return migration
+        calls = [call for call in map(Call.of, results) if call is not None]
+        new_name = f"{module.filename} (NKI {to.name})"
+
+        def define(is_new: bool) -> tuple[Scope, str]:
+            text, name = (migration.text, new_name) if is_new else (module.text, module.filename)
+            return module.run(text, name, _NAME), name
+
+        try:
+            for row in prove(calls, define, since, to, seed):
+                migration.proof.append(row)
+        except NkiError as error:
+            migration.proof.clear()
+            _mark(migration, error, new_name)
+    return migration
+
+
+_NAME = "nki_lab_migrated"
+
+
+def _first_run(
+    module: Module, caller: Caller | None, since: Version | None, to: Version
+) -> tuple[Version, list[Result]]:
+    """Return the version that a module is written for, and the runs of its kernels in it."""
+    earlier = [v for v in reversed(VERSIONS) if v.number <= to.number]
+    refused: dict[str, NkiError] = {}
+    for version in [since] if since is not None else earlier:
+        try:
+            with as_before(version), record_runs() as runs:
+                name = "__main__" if caller is None and module.is_script else _NAME
+                scope = module.run(module.text, module.filename, name)
+                if caller is not None:
+                    caller(scope)
+        except (BadSyntax, UnknownOption, NoKernel):
+            raise
+        except NkiError as error:
+            refused.setdefault(error.message, error)
+            if since is None and version is not VERSIONS[0]:
+                continue
+            first, *_ = refused.values()
+            others = [e for e in refused.values() if e is not first]
+            first.notes += tuple(
+                f"as a kernel for an earlier version: {e.message.splitlines()[0]}"
+                for e in others[-1:]
+            )
+            raise first from None
+        if not runs:
+            raise NoKernel(
+                f"{Path(module.filename).name}: nothing calls its kernels, so there is nothing to compare by",
+                help="give a call, --call 'kernel(a, b)', or inputs, --input a=randn:128x512",
+            )
+        written = min((run.options.version for run in runs), key=lambda v: v.number)
+        if since is not None and written.number != since.number:
+            raise UnknownOption(
+                f"--from {since.name}: the text says of its kernels that they are written for NKI {written.name}",
+                help="leave --from out",
+            )
+        return written, list(runs)
+    raise AssertionError("there is no version")
+
+
+def _mark(migration: Migration, error: NkiError, filename: str) -> None:
+    """Leave what the new version refuses as comments in the new text; raise what is about no line of it."""
+    lines: dict[int, str] = {}
+    for one in getattr(error, "errors", None) or [error]:
+        places = [Span.of(place) for place in one.stack]
+        line = next((p.line for p in places if p.filename == filename), 0)
+        if not line:
+            raise error
+        lines.setdefault(
+            line, f"{one.message.splitlines()[0]}{f'; {one.help}' if one.help else ''}"
+        )
+    text = migration.text.splitlines(keepends=True)
+    starts = sorted(
+        {n.lineno for n in ast.walk(ast.parse(migration.text)) if isinstance(n, ast.stmt)},
+        reverse=True,
+    )
+    for line, message in sorted(lines.items(), reverse=True):
+        start = next(s for s in starts if s <= line)
+        indent = text[start - 1][: len(text[start - 1]) - len(text[start - 1].lstrip())]
+        comment = textwrap.wrap(f"{MARK} {message}", 100, subsequent_indent="#   ")
+        text[start - 1 : start - 1] = [f"{indent}{part}\n" for part in comment]
+        migration.undecided.append(Note(start, message))
+    migration.text = "".join(text)
+
+
+def _parsed(text: str, filename: str) -> ast.Module:
+    try:
+        return ast.parse(text, filename)
+    except SyntaxError as error:
+        column = max((error.offset or 1) - 1, 0)
+        place = Span(filename, error.lineno or 1, column, error.lineno or 1, column + 1)
+        raise BadSyntax(f"this is not Python: {error.msg}", stack=(place,)) from None
+    except ValueError as error:  # a null byte
+        raise BadSyntax(f"this is not Python: {error}", stack=(Span(filename, 1),)) from None
+
+
+def module_of(path: Path) -> Module:
+    """Return the module that a file is."""
+    if not path.is_file():
+        near = [f.name for f in path.parent.glob("*.py")] if path.parent.is_dir() else []
+        raise UnknownOption(f"there is no file {path}", help=close_matches(path.name, near))
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise BadFile(f"{path} is not a text in UTF-8", help="name a Python file") from None
+    return Module(text, str(path.resolve()), path)
+
+
+def _counted(notes: Sequence[Note], word: str) -> str:
+    return f"{len(notes)} {word}{'s' * (len(notes) != 1)}"
