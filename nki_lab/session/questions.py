@@ -297,7 +297,10 @@ Choice(
     (CELL,),
     default=False,
     against=dict.fromkeys(
-        ("check", "show", "analyse", "what_if", "bench", "compare", "save", "json", "debug"),
+        (
+            *("check", "rtol", "atol", "show", "name", "quiet", "analyse", "what_if"),
+            *("bench", "compare", "save", "json", "debug"),
+        ),
         "it only compares the two versions of the cell",
     ),
 )

@@ -40,6 +40,7 @@ RIGHT = {
     "allow": ("--allow NKI206", ("NKI206",)),
     "max_trips": ("--max-trips 1000", 1000),
     "debug": ("--debug", True),
+    "migrate": ("--migrate", True),
     "nki": ("--nki 0.6.0", "0.6"),
     "backend": ("--backend simulator", "simulator"),
 }
@@ -100,6 +101,7 @@ WRONG = [
     ("nki", "--nki=", "the value is empty; it takes 0.1, 0.2", "leave it out"),
     ("nki", "--nki 0.8", "`0.8` is not one of 0.1, 0.2", ""),
     ("nki", "--nki beta1", "do not run here yet", "rewrite it for 0.2 or later"),
+    ("migrate", "--migrate=0.6", "--migrate is a switch", "write --migrate alone"),
     ("debug", "--debug=1", "--debug is a switch", "write --debug alone"),
 ]
 

@@ -1,0 +1,89 @@
+"""Tests `%%nki --migrate`: the new cell is inserted below, where every value is equal."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import nki_lab.migration.moving as moving
+from nki_lab.migration.rewriter import Moved
+from tests.magics.notebook import Notebook, bare, notebook, shell
+
+__all__ = ["bare", "notebook", "shell"]
+
+BODY = """
+@nki.jit
+def halves(a):
+    # one result
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.hbm)
+    t = nl.ndarray(a.shape, a.dtype)
+    nisa.dma_copy(dst=t, src=a, dge_mode=2)
+    nisa.tensor_scalar(t, t, nl.multiply, FACTOR)
+    nisa.dma_copy(dst=out, src=t)
+    return out
+"""
+
+
+@pytest.fixture
+def inserted(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
+    """Collect the cells that are inserted, with whether they replace this one."""
+    cells: list[tuple[str, bool]] = []
+    monkeypatch.setattr(
+        notebook.shell, "set_next_input", lambda text, replace=False: cells.append((text, replace))
+    )
+    notebook.good(
+        "import numpy as np\nFACTOR = -0.5\na = np.arange(24, dtype=np.float32).reshape(4, 6)"
+    )
+    return cells
+
+
+@pytest.mark.parametrize("option", ["", " --nki 0.2", " --nki=0.2"])
+def test_the_new_cell_is_inserted_below(notebook: Notebook, inserted, option):
+    before = notebook.names
+    text = notebook.good(f"%%nki --migrate{option} --run 'halves(a)' --target trn2{BODY}")
+    assert "every bit of every result is equal" in text
+    assert "cell: NKI 0.2 -> 0.7, 2 changes" in text
+    assert notebook.names == before, "nothing is bound"
+    ((new, replaces),) = inserted
+    assert not replaces
+    assert new == "%%nki --run 'halves(a)' --target trn2" + BODY.replace(
+        "nl.hbm", "nl.shared_hbm"
+    ).replace("dge_mode=2", "dge_mode=nisa.dge_mode.hwdge")
+    notebook.good(new.replace("--target", "--show none --target"))
+    np.testing.assert_array_equal(notebook["halves_result"].value, notebook["a"] * -0.5)
+
+
+def test_a_cell_of_today_stays(notebook: Notebook, inserted):
+    body = BODY.replace("nl.hbm", "nl.shared_hbm").replace(", dge_mode=2", "")
+    assert "cell: nothing to move" in notebook.good(f"%%nki --migrate --run 'halves(a)'{body}")
+    assert inserted == []
+
+
+def test_a_cell_whose_values_differ_is_not_inserted(notebook: Notebook, inserted, monkeypatch):
+    real = moving.rewritten
+
+    def wrong(text, *more):
+        return Moved(real(text, *more).text.replace("FACTOR", "0.5"), [])
+
+    monkeypatch.setattr(moving, "rewritten", wrong)
+    outcome = notebook.bad(f"%%nki --migrate --run 'halves(a)'{BODY}")
+    assert "halves computes other values as a kernel for NKI 0.7" in outcome.text
+    assert inserted == []
+
+
+@pytest.mark.parametrize(
+    ("line", "body", "says"),
+    [
+        ("--run 'halves(a)'", "x = 1\n", "defines no function"),
+        ("--run 'halves(a)'", BODY.replace("(a):", "(a:"), "this is not Python"),
+        ("--run 'halfs(a)'", BODY, "name 'halfs' is not defined"),
+        ("--run '3'", BODY, "nothing calls its kernels"),
+        ("--run 'halves(a)' --nki 0.9", BODY, "`0.9` is not one of"),
+        ("--run 'halves(a)' --show ir", BODY, "--show cannot be combined with --migrate"),
+        ("--run 'halves(a)' --nki 0.4", BODY, "NKI 0.3"),
+    ],
+)
+def test_what_is_wrong_is_told(notebook: Notebook, inserted, line, body, says):
+    outcome = notebook.bad(f"%%nki --migrate {line}\n{body}")
+    assert says in outcome.text
+    assert inserted == []
