@@ -84,14 +84,9 @@ def _caller(
     filename: str, name: str, call: str | None, inputs: list[str], args: list[str], seed: int
 ) -> Any:
     """Return what calls the kernels of a module; None where the file is to do so itself."""
-    import numpy as np
-
-    from nki_lab.choices import BadValue
     from nki_lab.cli.kernel_file import read_arguments
     from nki_lab.errors import UnknownOption
-    from nki_lab.migration.api import calling
-    from nki_lab.session.evaluate import evaluate
-    from nki_lab.session.questions import expression
+    from nki_lab.migration.api import calling, evaluating
 
     if call is None:
         if not (name or inputs or args):
@@ -101,12 +96,4 @@ def _caller(
         raise UnknownOption(
             "--call and --input or --arg both say what to compare by", help="leave one of them out"
         )
-    try:
-        asked = expression(call, "--call")
-    except BadValue as error:
-        raise UnknownOption(f"--call: {error}", help=error.help) from None
-
-    def evaluated(scope: dict[str, Any]) -> None:
-        evaluate(asked, {"np": np, "rng": np.random.default_rng(seed), **scope})
-
-    return evaluated
+    return evaluating(call, seed)

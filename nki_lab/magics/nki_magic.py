@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from importlib import import_module
 from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
 from nki_lab.choices import CELL, LINE, Choices
+from nki_lab.dialects import NKI
 from nki_lab.errors import NkiError, NoKernel, UnknownOption, show_place, without_our_frames
 from nki_lab.magics.breakpoints import breakpoints
 from nki_lab.magics.cells import Cell, typed_stack
-from nki_lab.magics.define import EXAMPLE, define_kernels
+from nki_lab.magics.define import EXAMPLE, define_kernels, parsed
 from nki_lab.magics.editor import editor_of
-from nki_lab.magics.migrate_cell import migrate_cell, moved_cell
 from nki_lab.magics.show import show
+from nki_lab.migration.modules import Module
+from nki_lab.migration.moving import migrated
 from nki_lab.runtime import Result
+from nki_lab.session.evaluate import evaluate
 from nki_lab.session.expect import expected
 from nki_lab.session.reading import option_help, parse_line
 from nki_lab.session.request import Request, session
@@ -37,6 +42,9 @@ A run leaves its Result in <kernel>_result, or in the variable --name gives; `_n
 last one. `%nki --run "double(a)"` runs a kernel of an earlier cell.
 
 {option_help(CELL)}"""
+
+# What the line of a cell that was moved does not say any more.
+_MOVES = re.compile(r"\s+--(?:migrate\b|nki(?:=|\s+)\S+)")
 
 
 @magics_class
@@ -106,13 +114,21 @@ class NkiMagics(Magics):
                 stack=cell.option_stack("--migrate"),
                 help="add --run 'kernel(a, b)'",
             )
-        since = version_named(options.nki) if options.nki else None
-        migration = migrate_cell(cell, options.run, self.ip.user_ns, since)
+        parsed(cell)
+        ready = {name: import_module(module) for name, module in NKI.ready.items()}
+        module = Module(cell.text, cell.filename, None, ready | self.ip.user_ns)
+        migration = migrated(
+            module,
+            lambda names: evaluate(options.run, names, cell.option_stack),
+            version_named(options.nki) if options.nki else None,
+        )
         print(migration.report())
         if not migration.is_moved:
             return
         migration.refuse_difference()
-        self.ip.set_next_input(moved_cell(cell, migration.text), replace=False)
+        _, _, body = migration.text.partition(f"# {cell.typed}\n")
+        line = _MOVES.sub("", cell.typed)
+        self.ip.set_next_input(f"{line}\n{body}", replace=False)
 
     def _line(self, line: str) -> None:
         def locate(word: str, column: int, width: int) -> Any:

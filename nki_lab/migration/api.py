@@ -6,11 +6,15 @@ import linecache
 from pathlib import Path
 from typing import Any
 
-from nki_lab.choices import NKI
-from nki_lab.errors import NoKernel
+import numpy as np
+
+from nki_lab.choices import NKI, BadValue
+from nki_lab.errors import NoKernel, UnknownOption
 from nki_lab.migration.modules import Module, Scope, kernel_in, kernels_of
 from nki_lab.migration.moving import Caller, Migration, migrated, module_of
 from nki_lab.runtime import KernelFunction, jit
+from nki_lab.session.evaluate import evaluate
+from nki_lab.session.questions import expression
 from nki_lab.versions import NEWEST, Version, version_named
 
 
@@ -54,6 +58,19 @@ def calling(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], filename: 
         kernel_in(scope, name or kernels[0], filename).launch(*args, **kwargs)
 
     return call
+
+
+def evaluating(text: str, seed: int) -> Caller:
+    """Return what evaluates an expression with the names of a module, `np` and the random generator `rng`."""
+    try:
+        asked = expression(text, "--call")
+    except BadValue as error:
+        raise UnknownOption(f"--call: {error}", help=error.help) from None
+
+    def evaluated(scope: Scope) -> None:
+        evaluate(asked, {"np": np, "rng": np.random.default_rng(seed), **scope})
+
+    return evaluated
 
 
 def split_place(place: str) -> tuple[Path, str]:

@@ -176,7 +176,11 @@ def _with_commas(args: list[cst.Arg], before: Any) -> list[cst.Arg]:
         inner = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
     last = before[-1].comma if before else cst.MaybeSentinel.DEFAULT
     space = last.whitespace_after if isinstance(last, cst.Comma) else None
-    if args[-1].comma is not last and isinstance(space, cst.ParenthesizedWhitespace):
+    if (
+        isinstance(last, cst.Comma)
+        and args[-1].comma is not last
+        and isinstance(space, cst.ParenthesizedWhitespace)
+    ):
         # What it said of the argument that is left out stands above the statement.
         line = space.first_line.with_changes(comment=None, whitespace=cst.SimpleWhitespace(""))
         last = last.with_changes(whitespace_after=space.with_changes(first_line=line))

@@ -15,7 +15,7 @@ import libcst as cst
 import libcst.matchers as m
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
-from nki_lab.compiler.frontend import VERSION_COMMENT
+from nki_lab.compiler.version_comments import VERSION_COMMENT
 from nki_lab.errors import BadSyntax
 from nki_lab.migration.calls import Site, move_call
 from nki_lab.migration.facts import Facts, Place
@@ -224,18 +224,24 @@ class Rewriter(cst.CSTTransformer):
 
     # -- the module ------------------------------------------------------------------------------------------------
 
-    def leave_EmptyLine(self, original: cst.EmptyLine, updated: cst.EmptyLine) -> Any:  # type: ignore[override]
-        """Write the version anew that a comment on a line of its own says."""
-        comment = updated.comment
-        said = VERSION_COMMENT.match(comment.value) if comment is not None else None
-        if comment is None or said is None:
+    def leave_EmptyLine(self, original: cst.EmptyLine, updated: cst.EmptyLine) -> Any:
+        """Write the version anew that a comment says, or leave the line out where that is not needed."""
+        return self._versioned(original, updated) or cst.RemoveFromParent()
+
+    def leave_TrailingWhitespace(
+        self, original: cst.TrailingWhitespace, updated: cst.TrailingWhitespace
+    ) -> cst.TrailingWhitespace:
+        """Do the same with a comment behind a statement."""
+        alone = updated.with_changes(comment=None, whitespace=cst.SimpleWhitespace(""))
+        return self._versioned(original, updated) or alone
+
+    def _versioned(self, original: Any, updated: Any) -> Any:
+        """Return a line with the version that its comment says made the new one; None where nothing is to be said."""
+        if updated.comment is None or VERSION_COMMENT.match(updated.comment.value) is None:
             return updated
         self.change(original, f"it is written for NKI {self.to.name}")
-        version = "" if self.to is NEWEST else f"nki: {self.to.name} "
-        rest = f"{version}{comment.value[said.end() :].strip()}".strip()
-        if not rest:
-            return cst.RemoveFromParent()
-        return updated.with_changes(comment=cst.Comment(f"# {rest}"))
+        said = cst.Comment(f"# nki: {self.to.name}")
+        return None if self.to is NEWEST else updated.with_changes(comment=said)
 
     def leave_Module(self, original: cst.Module, updated: cst.Module) -> cst.Module:
         """Add the imports that are needed, below the last one of NKI."""

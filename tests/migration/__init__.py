@@ -1,0 +1,1 @@
+"""Tests of moving kernels from one version of NKI to another."""

@@ -64,6 +64,16 @@ def test_comments_of_an_argument_that_is_left_out_stand_above_the_statement():
     assert moved.text == "import nki.isa as nisa\n# wide\nnisa.tensor_copy(\n    t,\n    s,\n)\n"
 
 
+def test_a_version_behind_a_statement_is_left_out():
+    text = "def kernel(a):\n    # NKI = 0.2\n    return a  # nki 0.2\n"
+    moved = rewritten(text, Facts(), version_named("0.2"), NEWEST)
+    assert moved.text == "def kernel(a):\n    return a\n"
+    assert (
+        "# nki: 0.5\n    return a  # nki: 0.5"
+        in rewritten(text, Facts(), version_named("0.2"), version_named("0.5")).text
+    )
+
+
 def test_it_stops_at_the_version_that_is_asked_for(module, a):
     moved = nki_lab.migrate(f"{module(OLD)}::scale", a, to="0.4")
     assert "# nki: 0.4" in moved.text and "nisa.dge_mode.swdge" in moved.text
