@@ -51,7 +51,7 @@ BUDGETS = {
     "session": 1_250,
     "simulator": 4_050,
     "targets": 1_250,
-    "tests": 82_000,
+    "tests": 86_500,
     "timing": 5_550,
     "versions": 600,
     "views": 12_850,
