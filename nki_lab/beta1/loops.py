@@ -2,19 +2,31 @@
 
 The old compiler traced the body of an affine_range or sequential_range once: what plain Python did in one trip did not
 reach the next. A number that the body carries from trip to trip therefore counts once: each later trip begins with the
-numbers that stood before the loop, and the loop ends with what one trip has made of them.
+numbers that stood before the loop, and the loop ends with what one trip has made of them. `if` decides anew in each
+trip, as in published kernels; the documentation leaves open what the old compiler made of it. Both are findings.
+(nki/migration/index.rst)
 """
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import sys
 from collections.abc import Iterator
+from functools import cached_property
 from types import FrameType
 from typing import Any
 
+from nki_lab.beta1.parallel import Trips
+from nki_lab.beta1.program import running
 from nki_lab.beta1.tile import Tile
 from nki_lab.errors import LoopControl
+from nki_lab.ir.building.builder import current
+from nki_lab.ir.building.device_loops import find_loop, position_of
+from nki_lab.ir.building.loop_state import carried_names
+from nki_lab.source import Span
+
+_NUMBERS = (int, float, bool)
 
 
 class Trip(int):
@@ -27,11 +39,47 @@ class Trip(int):
     first = False
 
 
+class _Text:
+    """What the text of a loop says."""
+
+    def __init__(self, frame: FrameType) -> None:
+        self.code = frame.f_code
+        self.loop: ast.For | None = find_loop(frame.f_code, position_of(frame), ast.For)
+
+    @cached_property
+    def carried(self) -> dict[str, ast.AST]:
+        """The variables that a trip reads before it sets them."""
+        return {} if self.loop is None else carried_names(self.loop, self.code)
+
+    @cached_property
+    def decides(self) -> ast.AST | None:
+        """The first test that depends on the loop variable."""
+        if self.loop is None:
+            return None
+        names = {n.id for n in ast.walk(self.loop.target) if isinstance(n, ast.Name)}
+        inside = [node for statement in self.loop.body for node in ast.walk(statement)]
+        for node in inside:
+            if isinstance(node, ast.Assign) and _mentions(node.value, names, plain=True):
+                names.update(t.id for t in node.targets if isinstance(t, ast.Name))
+        tests = (n.test for n in inside if isinstance(n, (ast.If, ast.IfExp, ast.While)))
+        return next((test for test in tests if _mentions(test, names)), None)
+
+
+def _mentions(node: ast.AST, names: set[str], plain: bool = False) -> bool:
+    """Tell whether an expression reads one of these names; with `plain`, without calling anything or indexing."""
+    parts = list(ast.walk(node))
+    if plain and any(isinstance(p, (ast.Call, ast.Subscript)) for p in parts):
+        return False
+    return any(isinstance(p, ast.Name) and p.id in names for p in parts)
+
+
 class _Range:
     """A loop whose body is run once for each value."""
 
     #: The body was traced once.
     traced_once = True
+    #: Trips do not depend on each other.
+    parallel = False
 
     def __init__(self, *bounds: Any, **keywords: Any) -> None:
         for bound in bounds:
@@ -47,20 +95,80 @@ class _Range:
 
     def __iter__(self) -> Iterator[Trip]:
         frame = sys._getframe(1)
-        before: dict[str, Any] = {}
-        for n, value in enumerate(self._values):
-            if self.traced_once and len(self._values) > 1:
-                if n == 0:
-                    before = _numbers(frame)
-                else:
-                    _put_back(frame, before)
-            trip = Trip(value)
-            trip.first = n == 0
-            yield trip
+        if not self.traced_once or len(self._values) < 2:
+            yield from _trips(self._values)
+            return
+        text = _text_of(frame)
+        if text.decides is not None:
+            self._tell(
+                text.decides,
+                text,
+                "portability",
+                "decides on the variable of nl.{name}, anew in each trip; what the old compiler made of it, which"
+                " traced the body once, its documentation leaves open",
+                "use nl.static_range, or masks",
+            )
+        trips = Trips(running(), current(), self.parallel)
+        before = {k: v for k, v in frame.f_locals.items() if k in text.carried and type(v) in _NUMBERS}  # fmt: skip
+        try:
+            for trip in _trips(self._values):
+                if not trip.first:
+                    self._put_back(frame, before, text)
+                trips.begin()
+                yield trip
+                trips.end(f"nl.{type(self).__name__}")
+        finally:
+            trips.close()
+
+    def _put_back(self, frame: FrameType, before: dict[str, Any], text: _Text) -> None:
+        """Give the numbers that a trip has carried on the values that they had before the loop."""
+        if not before:
+            return
+        now = frame.f_locals
+        changed = {k: v for k, v in before.items() if type(now.get(k)) in _NUMBERS and now[k] != v}
+        for name, value in changed.items():
+            self._tell(
+                text.carried[name],
+                text,
+                "hazard",
+                f"`{name}` is carried from trip to trip by nl.{{name}}, whose body the old compiler traced once: it"
+                f" counts once, and each trip begins with {value!r}",
+                "compute it from the loop variable, or use nl.static_range",
+            )
+        if changed:
+            now.update(changed)
+            if sys.version_info < (3, 13):  # later, f_locals writes through
+                ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
+
+    def _tell(self, node: Any, text: _Text, kind: str, message: str, help: str) -> None:
+        builder = current()
+        said = message.format(name=type(self).__name__)
+        if kind == "portability":
+            said = f"`if` {said}"
+        stack = builder.stack()
+        builder.find(kind, said, help, stack=(Span.of_node(node, text.code), *stack[1:]))
+
+
+def _trips(values: range) -> Iterator[Trip]:
+    for n, value in enumerate(values):
+        trip = Trip(value)
+        trip.first = n == 0
+        yield trip
+
+
+def _text_of(frame: FrameType) -> _Text:
+    texts = running().texts
+    key = id(frame.f_code), frame.f_lasti
+    text = texts.get(key)
+    if text is None:
+        text = texts[key] = _Text(frame)
+    return text
 
 
 class affine_range(_Range):  # the names that kernels write
-    """Loop over trips that do not depend on each other."""
+    """Loop over trips that do not depend on each other; products may be added to one place in PSUM."""
+
+    parallel = True
 
 
 class sequential_range(_Range):
@@ -71,20 +179,3 @@ class static_range(_Range):
     """Loop over trips that are unrolled in the text of the kernel."""
 
     traced_once = False
-
-
-def _numbers(frame: FrameType) -> dict[str, Any]:
-    return {k: v for k, v in frame.f_locals.items() if type(v) in (int, float, bool)}
-
-
-def _put_back(frame: FrameType, before: dict[str, Any]) -> None:
-    """Give the numbers of a frame the values that they had before the loop."""
-    now = frame.f_locals
-    changed = {
-        k: v for k, v in before.items() if type(now.get(k)) in (int, float, bool) and now[k] != v
-    }
-    if not changed:
-        return
-    now.update(changed)
-    if sys.version_info < (3, 13):  # later, f_locals writes through
-        ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))

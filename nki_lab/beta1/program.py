@@ -26,12 +26,16 @@ class Program:
         place: of the program in the grid.
         shared: the tensors in shared HBM, in the order in which a program makes them; of all programs.
         count: how many of them this program has made.
+        texts: what the text of each loop says, by its place.
+        open: the loops that are open, as far as their writes are looked at.
     """
 
     grid: tuple[int, ...] = ()
     place: tuple[int, ...] = ()
     shared: list[Tile] = field(default_factory=list)
     count: int = 0
+    texts: dict[Any, Any] = field(default_factory=dict)
+    open: list[Any] = field(default_factory=list)
 
 
 class _Running(threading.local):

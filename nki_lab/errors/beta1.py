@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nki_lab.errors.language import OutOfBounds, ViewError
+from nki_lab.errors.language import LanguageError, OutOfBounds, ViewError
 
 _INDENT = "\n            "
 
@@ -94,3 +94,29 @@ class OutsideTensor(OutOfBounds):
         """
     wrong = _kernel("nl.store(out[i_p, i_f + 1], nl.load(x[i_p, i_f]))")
     right = wrong.replace("i_f]))", "i_f]), mask=i_f + 1 < 4)")
+
+
+class OutputDependency(LanguageError):
+    """Trips of a parallel loop write one place."""
+
+    code = "NKI145"
+    page = """
+        The trips of nl.affine_range do not depend on each other: none may write what another one writes. Products may
+        be added to one place in PSUM with `+=`. In nl.sequential_range trips follow each other.
+        """
+    wrong = """
+        import neuronxcc.nki as nki
+        import neuronxcc.nki.language as nl
+        import numpy as np
+
+        @nki.jit
+        def kernel(x):
+            out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+            t = nl.load(x)
+            for i in nl.affine_range(4):
+                nl.store(out, t + float(i))
+            return out
+
+        kernel(np.ones((128, 4), dtype=np.float32))
+        """
+    right = wrong.replace("affine_range", "sequential_range")

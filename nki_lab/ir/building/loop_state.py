@@ -316,6 +316,19 @@ def state_of_body(body: Any) -> LoopState | None:
     return LoopState(events, value_of, functools.partial(_read_after, function.__code__, node))
 
 
+def carried_names(loop: ast.For, code: CodeType) -> dict[str, ast.AST]:
+    """Return the variables that the body of a loop reads before it sets them, with the place where it does."""
+    reader = _Reader(code, _targets(loop.target), {})
+    for statement in loop.body:
+        reader.visit(statement)
+    stores = [
+        event
+        for event in _suspects(reader.events, lambda name: False)
+        if event.kind == "store" and len(event.path) == 1 and isinstance(event.path[0], str)
+    ]
+    return {event.path[0]: event.node for event in reversed(stores)}
+
+
 # -- what may be state ------------------------------------------------------------------------------------------------
 
 

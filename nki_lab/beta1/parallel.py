@@ -1,0 +1,102 @@
+"""Finds places that several trips of a parallel loop, or several programs of a grid, write."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from nki_lab.errors.beta1 import OutputDependency, older
+from nki_lab.ir.building.builder import Builder
+from nki_lab.ir.definition.instruction import Instruction
+from nki_lab.ir.tensor.view import NkiTensor
+
+
+class Place(NamedTuple):
+    """The elements of a tensor that an instruction writes."""
+
+    storage: int
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @classmethod
+    def of(cls, view: NkiTensor) -> Place:
+        """Return the place of a view."""
+        return cls(view.storage.id, view.offset, view.shape, view.strides)
+
+
+Writes = dict[Place, Instruction]
+
+
+class Trips:
+    """What the trips of one loop write; loops around it get it from here, so each instruction is looked at once."""
+
+    def __init__(self, program: Any, builder: Builder, parallel: bool) -> None:
+        self._open: list[Trips] = program.open
+        self._builder, self._parallel = builder, parallel
+        self._older = len(builder.storages)
+        self._earlier: Writes = {}
+        self._now: Writes = {}
+        self._told = False
+        self._mark = 0
+
+    def begin(self) -> None:
+        """Begin a trip."""
+        if not any(loop._parallel for loop in (*self._open, self)):
+            return
+        if not self._open or self._open[-1] is not self:
+            if self._open:
+                self._open[-1]._look()
+            self._open.append(self)
+        self._mark = len(self._builder.body)
+
+    def end(self, loop: str) -> None:
+        """End a trip: a place outside the loop that an earlier trip has written, too, is an error."""
+        if not self._open or self._open[-1] is not self:
+            return
+        self._look()
+        if self._parallel and not self._told:
+            again = next((p for p in self._now if p in self._earlier), None)
+            if again is not None:
+                self._told = True
+                self._builder.errors.append(_error(loop, self._now[again], self._earlier[again]))
+        self._earlier.update(self._now)
+        self._now = {}
+
+    def close(self) -> None:
+        """Give what the loop has written to the one around it."""
+        if self not in self._open:
+            return
+        while self._open.pop() is not self:  # a loop inside that was left
+            pass
+        if self._open:
+            outer = self._open[-1]
+            outer._mark = len(self._builder.body)
+            older = outer._older
+            outer._now.update((p, i) for p, i in self._earlier.items() if p.storage < older)
+
+    def _look(self) -> None:
+        """Take what was emitted since the last look."""
+        older, body = self._older, self._builder.body
+        for i in body[self._mark :]:
+            if type(i) is not Instruction or i.form.broken:
+                continue
+            for view in i.written():
+                if view.storage.id < older and not _adds(i, view):
+                    self._now[Place.of(view)] = i
+        self._mark = len(body)
+
+
+def _adds(i: Instruction, view: NkiTensor) -> bool:
+    """Tell whether an instruction reads the place that it writes, as sums do."""
+    place = Place.of(view)
+    return any(read.storage is view.storage and Place.of(read) == place for read in i.read())
+
+
+def _error(loop: str, now: Instruction, earlier: Instruction) -> OutputDependency:
+    (view,) = now.written()[:1]
+    return OutputDependency(
+        f"trips of {loop} write the same elements of {view.describe()}, and do not depend on each other",
+        stack=now.stack,
+        notes=[older("err_unexpected_output_dependencies")],
+        help="index the tensor with the loop variable, make it inside the loop, or use nl.sequential_range",
+    )
