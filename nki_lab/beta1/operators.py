@@ -80,6 +80,9 @@ def operator_of(value: Any, function: str, parameter: str = "op") -> Op:
         function: the instruction it was passed to, for the error.
         parameter: its parameter.
     """
+    known = _MEANT.get(value) if value.__hash__ is not None else None
+    if known is not None:
+        return known
     if isinstance(value, Op):
         name = value.name
     elif isinstance(value, np.ufunc) or _is_ours(value):
@@ -94,7 +97,12 @@ def operator_of(value: Any, function: str, parameter: str = "op") -> Op:
             help="pass a function of nki.language or NumPy that is listed as an operator, such as nl.add, np.add or"
             " nl.exp",
         )
+    _MEANT[value] = operator
     return operator
+
+
+#: What functions were found to stand for.
+_MEANT: dict[Any, Op] = {}
 
 
 def _is_ours(value: Any) -> bool:

@@ -52,11 +52,11 @@ class Kind:
     """What a parameter takes.
 
     Attributes:
-        take: `(value, function, parameter) -> value`: once for a call.
+        take: `(value, function, parameter) -> value`: once for a call; None: as it is.
         cut: `(value, box, shape) -> operand`: for each box that a mask leaves of a grid of `shape`; None: as it is.
     """
 
-    take: Callable[[Any, str, str], Any]
+    take: Callable[[Any, str, str], Any] | None
     cut: Callable[[Any, Box | None, tuple[int, ...]], Any] | None = None
 
 
@@ -117,7 +117,7 @@ KINDS = {
     "unit": _choice(enums.engine),
     "bounds": _choice(enums.oob_mode),
     "descriptors": _choice(enums.dge_mode),
-    "plain": Kind(lambda value, function, parameter: value),
+    "plain": Kind(None),
 }
 
 
@@ -155,7 +155,8 @@ class Row:
     moves: bool = False
     title: str = ""
     also: dict[str, str] = field(default_factory=dict)
-    kinds: dict[str, Kind] = field(default_factory=dict)
+    #: Its parameters, each with what takes an argument and what cuts it; `function_of` fills them in.
+    operands: list[Any] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -181,56 +182,60 @@ def call(row: Row, given: tuple[Any, ...], mask: Any, dtype: Any, others: Argume
     """Emit the instructions of a call, one for each box that the mask leaves, and return the tile they write."""
     name = row.name
     arguments = {
-        parameter: kind.take(value, name, parameter)
-        for (parameter, kind), value in zip(row.kinds.items(), given, strict=True)
+        parameter: value if take is None else take(value, name, parameter)
+        for (parameter, take, _), value in zip(row.operands, given, strict=True)
     }
+    operands = row.operands
     if others:
-        for parameter in row.also.keys() & others.keys():
-            kind = KINDS[row.also[parameter]]
-            arguments[parameter] = kind.take(others.pop(parameter), name, parameter)
-        refuse_others(name, others)
+        operands = [*operands, *_described(row, arguments, others)]
     if row.adjust is not None:
         row.adjust(arguments)
     over = arguments[row.over]
     if row.into:
-        out = arguments.pop(row.into)
+        out = arguments[row.into]
     else:
         if dtype is not None and not row.moves:
             element = dtype_named(dtype)
         else:
             element = over.dtype if row.dtype is None else row.dtype(arguments)
         out = new(over.shape if row.shape is None else row.shape(arguments), element)
-    emit_boxes(row, arguments, out, over.shape, mask)
-    if row.moves and dtype is not None:
-        return _cast(out, dtype_named(dtype))
-    return out
-
-
-def emit_boxes(row: Row, arguments: Arguments, out: Tile, grid: tuple[int, ...], mask: Any) -> None:
-    """Emit one instruction for each box of the grid that a mask leaves."""
-    covered = [None] if mask is None else boxes(mask, grid)
-    places: list[Box | None] = []
+    grid = over.shape
     made = []
-    cuts = [
-        (parameter, row.kinds[parameter].cut if parameter in row.kinds else None)
-        for parameter in arguments
-    ]
-    for box in covered:
+    places: list[Box | None] = []
+    for box in [None] if mask is None else boxes(mask, grid):
         to = box if box is None or row.place is None else row.place(box, out.shape)
         if to in places:
             raise NotModelled(
-                f"nisa.{row.name} under a mask that leaves {len(covered)} separate parts of one result",
+                f"nisa.{name} under a mask that leaves several separate parts of one result",
                 help="compare each axis with one limit, so that one box is left",
             )
-        operands = {
+        values = {
             parameter: arguments[parameter] if cut is None else cut(arguments[parameter], box, grid)
-            for parameter, cut in cuts
+            for parameter, _, cut in operands
         }
-        dst = out.view(to) if row.into else out.target(to)
-        made.append(row.definition(dst=dst, **operands))
+        if row.into:
+            values[row.into] = out.view(to)
+        else:
+            values["dst"] = out.target(to)
+        made.append(row.definition(**values))
         places.append(to)
-    if not row.into:
-        note(out, made, places)
+    if row.into:
+        return out
+    note(out, made, places)
+    return _cast(out, dtype_named(dtype)) if row.moves and dtype is not None else out
+
+
+def _described(row: Row, arguments: Arguments, others: Arguments) -> list[Any]:
+    """Take the parameters that the page describes beside the signature; refuse the rest."""
+    extra = []
+    for parameter, kind in row.also.items():
+        if parameter in others:
+            take = KINDS[kind].take
+            value = others.pop(parameter)
+            arguments[parameter] = value if take is None else take(value, row.name, parameter)
+            extra.append((parameter, take, KINDS[kind].cut))
+    refuse_others(row.name, others)
+    return extra
 
 
 def _cast(x: Tile, dtype: DType) -> Tile:
@@ -277,7 +282,8 @@ def function_of(row: Row) -> Callable[..., Any]:
     for argument in (*parsed.args.args, *parsed.args.kwonlyargs):
         if argument.annotation is not None:
             assert isinstance(argument.annotation, ast.Name)
-            row.kinds[argument.arg] = KINDS[argument.annotation.id]
+            kind = KINDS[argument.annotation.id]
+            row.operands.append((argument.arg, kind.take, kind.cut))
             names.append(argument.arg)
             argument.annotation = None
     asked = {a.arg for a in parsed.args.kwonlyargs}

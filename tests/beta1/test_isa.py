@@ -417,7 +417,7 @@ def refused(call: Callable[..., Any], *arrays: np.ndarray) -> Any:
                 src=x, mask=(nl.mgrid[0:48, 0:20][1] < 9) | (nl.mgrid[0:48, 0:20][1] > 10)
             ),
             NotModelled,
-            "leaves 2 separate parts of one result",
+            "leaves several separate parts",
         ),
         (lambda x: nisa.tensor_reduce(nl.add, x, axis=0), NkiError, "only free axes are reduced"),
         (lambda x: nisa.tensor_tensor(x, x[0:1, :], nl.add), NkiError, "repeat no partitions"),
