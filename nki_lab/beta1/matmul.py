@@ -5,25 +5,29 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from nki_lab.beta1 import enums
+from nki_lab.beta1.enums import perf_mode_of
 from nki_lab.beta1.masks import Box, boxes, whole
 from nki_lab.beta1.promotion import dtype_named
-from nki_lab.beta1.results import as_dtype, copied, in_sbuf, loaded, new
+from nki_lab.beta1.results import as_dtype, copied, in_sbuf, new
+from nki_lab.beta1.returning import cast, note, refuse_others, tile_of
 from nki_lab.beta1.tile import Tile
 from nki_lab.dtypes import float32
 from nki_lab.errors import NotModelled
 from nki_lab.isa import matmul as isa_matmul
 from nki_lab.isa import transpose as isa_transpose
-from nki_lab.targets.engines import TENSOR, VECTOR
-from nki_lab.targets.spaces import PSUM
+from nki_lab.isa.enums import matmul_perf_mode
+from nki_lab.targets.engines import TENSOR, VECTOR, Engine
+from nki_lab.targets.spaces import PSUM, SBUF
 
 # The largest tile that Vector transposes at once.
 _SMALL = 32
 
 
-def matmul(x: Any, y: Any, *, transpose_x: bool = False, mask: Any = None, **keywords: Any) -> Tile:
+def matmul(x: Any, y: Any, *, transpose_x: bool = False, mask: Any = None, **kwargs: Any) -> Tile:
     """Return `x @ y` in PSUM; `transpose_x` says that x is [K, M], as the Tensor engine takes it."""
     if not transpose_x:
-        x, left = loaded(x).unmasked()
+        x, left = tile_of(x, "matmul", "x").unmasked()
         x = copied(transpose(x))
         x.only = left[::-1]
     return nc_matmul(x, y, mask=mask)
@@ -39,24 +43,30 @@ def nc_matmul(
     tile_position: Any = (),
     tile_size: Any = (),
     mask: Any = None,
-    **keywords: Any,
+    **kwargs: Any,
 ) -> Tile:
     """Return `stationary.T @ moving` in PSUM."""
-    stationary, first = loaded(stationary).unmasked()
-    moving, second = loaded(moving).unmasked()
+    mode = perf_mode_of(kwargs.pop("perf_mode", None))
+    refuse_others("nc_matmul", kwargs)
+    stationary, first = tile_of(stationary, "nc_matmul", "stationary").unmasked()
+    moving, second = tile_of(moving, "nc_matmul", "moving").unmasked()
     masked = mask is not None or first != whole(stationary.shape) or second != whole(moving.shape)
     stationary, moving = in_sbuf(stationary), in_sbuf(moving)
     if (stationary.dtype is float32) != (moving.dtype is float32):
         stationary, moving = as_dtype(stationary, float32), as_dtype(moving, float32)
-    rows, columns = prod(stationary.shape[1:]), moving.shape[1:]
+    free = (
+        1 if mode is matmul_perf_mode.none else 2
+    )  # two rows at a time stand on an axis of their own
+    rows, columns = prod(stationary.shape[free:]), moving.shape[free:]
     out = new((rows, *columns), stationary.dtype if is_transpose else float32, PSUM)
     facts = {
         "is_stationary_onezero": bool(is_stationary_onezero),
         "is_moving_onezero": bool(is_moving_onezero),
         "is_transpose": bool(is_transpose),
-        "tile_position": tile_position,
-        "tile_size": tile_size,
+        "tile_position": tuple(int(n) for n in tile_position),
+        "tile_size": tuple(int(n) for n in tile_size),
         "accumulate": False,
+        "perf_mode": mode,
     }
     if not masked:
         i = isa_matmul.nc_matmul(
@@ -92,33 +102,35 @@ def cut(box: Box, other: Box) -> Box:
     return tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(box, other, strict=True))
 
 
-def transpose(x: Any, *, dtype: Any = None, mask: Any = None, **keywords: Any) -> Tile:
+def transpose(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tile:
     """Return the transpose of a tile with two axes."""
     return nc_transpose(x, dtype=dtype, mask=mask)
 
 
 def nc_transpose(
-    data: Any, *, mask: Any = None, dtype: Any = None, engine: Any = None, **keywords: Any
-) -> Tile:
+    data: Any, *, mask: Any = None, dtype: Any = None, engine: Any = enums.engine.unknown, **kwargs: Any
+) -> Tile:  # fmt: skip
     """Return the transpose of a tile: small ones by Vector into SBUF, others by the Tensor engine into PSUM."""
-    x = loaded(data)
+    refuse_others("nc_transpose", kwargs)
+    x = tile_of(data, "nc_transpose", "data")
+    unit = enums.meant(engine, enums.engine, "nc_transpose", "engine")
     rows, columns = x.shape[0], prod(x.shape[1:])
-    box = None if mask is None else boxes(mask, x.shape)[0]
-    on_vector = engine is VECTOR or (engine is not TENSOR and rows <= _SMALL and columns <= _SMALL)
-    if not on_vector:
-        x = in_sbuf(x)
-    kind = x.dtype if dtype is None else dtype_named(dtype)
-    if on_vector:
-        out = new((columns, rows), kind)
-    else:
-        out = new((columns, rows), x.dtype, PSUM)
-    source = x.view(box)
-    to = None if box is None else ((0, source.free_size), (0, source.shape[0]))
-    i = isa_transpose.nc_transpose(
-        dst=out.target(to), data=source, engine=VECTOR if on_vector else TENSOR
-    )
-    if box is None:
-        out.made = (i,)
-    elif to is not None:
-        out.made, out.covers = (i,), [to]
-    return out if out.dtype is kind else copied(out, kind)
+    if unit is Engine.unknown:
+        unit = VECTOR if rows <= _SMALL and columns <= _SMALL else TENSOR
+    out = new((columns, rows), x.dtype, SBUF if unit is VECTOR else PSUM)
+    covered: list[Box | None] = [None] if mask is None else [*boxes(mask, x.shape)]
+    made, places = [], []
+    for box in covered:
+        source = x.view(box)
+        to = None
+        if box is not None:
+            if x.ndim != 2:
+                raise NotModelled(
+                    f"nisa.nc_transpose of {x.describe()} under a mask",
+                    help="transpose a tile with two axes",
+                )
+            to = box[::-1]
+        made.append(isa_transpose.nc_transpose(dst=out.target(to), data=source, engine=unit))
+        places.append(to)
+    note(out, made, places)
+    return out if dtype is None else cast(out, dtype_named(dtype))

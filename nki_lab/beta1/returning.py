@@ -222,7 +222,7 @@ def call(row: Row, given: tuple[Any, ...], mask: Any, dtype: Any, others: Argume
     if row.into:
         return out
     note(out, made, places)
-    return _cast(out, dtype_named(dtype)) if row.moves and dtype is not None else out
+    return cast(out, dtype_named(dtype)) if row.moves and dtype is not None else out
 
 
 def _described(row: Row, arguments: Arguments, others: Arguments) -> list[Any]:
@@ -238,7 +238,7 @@ def _described(row: Row, arguments: Arguments, others: Arguments) -> list[Any]:
     return extra
 
 
-def _cast(x: Tile, dtype: DType) -> Tile:
+def cast(x: Tile, dtype: DType) -> Tile:
     """Return a tile in another dtype: itself, or a copy of what a mask has left."""
     if x.dtype is dtype:
         return x
