@@ -25,12 +25,17 @@ class Known:
 
 KNOWN: tuple[Known, ...] = (
     Known(
-        r"sdk 2\.29:layout-pass",
+        r"sdk 2\.29:layout-(pass|dynamic-loop)",
         "SyntaxError",
-        "upstream: the file has a bracket that closes another sort and is no Python",
+        "upstream: a bracket is closed by none, or by one of another sort; the file is no Python",
     ),
     Known(
-        "sdk .*:prof-kernel:",
+        r"sdk 2\.29:layout-loop",
+        "i_f",
+        "upstream: the kernel uses a name that it does not define",
+    ),
+    Known(
+        "sdk .*:(prof-kernel|layout-dynamic-loop):",
         "",
         "upstream: `return` stands in the loop, so that only its first trip runs",
     ),

@@ -125,6 +125,8 @@ def _run(case: Case, path: Path, rng: np.random.Generator) -> None:
             given.append(value)
             if isinstance(argument, str) and argument.startswith("out "):
                 written.append(value)
+    if not case.kernel:
+        return
     kernel = case.made(module) if case.made else getattr(module, case.kernel)
     wide = [_wide(v) for v in given if not any(v is w for w in written)]
     result = _called(kernel, case, [v if any(v is w for w in written) else moved(v) for v in given])

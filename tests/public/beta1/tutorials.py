@@ -83,12 +83,12 @@ EXAMPLES: tuple[Case, ...] = (
         ("bfloat16 256x512",),
         raises=(NkiError, "(?s)256.*128"),
     ),
-    Case("layout-dynamic-loop.py", raises=(SyntaxError, "")),
+    Case("layout-dynamic-loop.py", "tensor_exp_kernel_", ("float32 250x512",), np.exp),
     Case(
         "layout-loop.py",
         "tensor_exp_kernel_",
         ("bfloat16 256x512",),
-        raises=(NkiError, "i_f"),
+        np.exp,
         absent=("torch_neuronx",),
     ),
     Case(
