@@ -194,8 +194,12 @@ def _empty(names: tuple[str, ...]) -> Iterator[None]:
             full = ".".join(parts[:i])
             if full not in sys.modules:
                 modules[full] = _Nothing(full)
-    with mock.patch.dict(sys.modules, modules):
+    sys.modules.update(modules)
+    try:
         yield
+    finally:  # what was imported meanwhile stays, as extension modules are loaded only once
+        for name in modules:
+            del sys.modules[name]
 
 
 @contextlib.contextmanager

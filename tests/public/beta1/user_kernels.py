@@ -186,6 +186,13 @@ QUANTUM = (
         tolerance=_F32,
     ),
 )
+
+
+def _whole(*shape: int) -> Callable[[np.random.Generator], list[np.ndarray]]:
+    """Return what makes an array of whole numbers."""
+    return lambda rng: [rng.integers(-9, 9, shape).astype(np.float32)]
+
+
 _TRITON_VIZ = ("triton_viz.clients", "triton_viz.core.trace")
 VISUALIZED = (
     Case(
@@ -201,7 +208,7 @@ VISUALIZED = (
         Case(
             "examples/nki/matmul.py",
             name,
-            (sizes, "float32 8x16", "out float32 4x16"),
+            (_whole(*shape), _whole(8, 16), "out float32 4x16"),  # they are added up in int32
             product,
             made=lambda module, name=name: module.nki.jit(
                 getattr(module, name), kernel_return=False
@@ -209,9 +216,9 @@ VISUALIZED = (
             absent=_TRITON_VIZ,
             tolerance=_F32,
         )
-        for name, sizes, product in (
-            ("matmul_kernel", "float32 4x8", lambda a, b: a @ b),
-            ("matmul_kernel_lhsT", "float32 8x4", lambda a, b: a.T @ b),
+        for name, shape, product in (
+            ("matmul_kernel", (4, 8), lambda a, b: a @ b),
+            ("matmul_kernel_lhsT", (8, 4), lambda a, b: a.T @ b),
         )
     ),
     Case(
