@@ -11,7 +11,7 @@ A function of tiles does this:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from nki_lab.beta1.index import Box
@@ -60,7 +60,17 @@ def each(
         out.made, out.covers = made, covered
         if covered == [whole(out.shape)]:
             out.covers = None
+        else:
+            mark(made)
     return out
+
+
+def mark(made: Iterable[Any]) -> None:
+    """Note that a mask leaves elements of what instructions write unset."""
+    for i in made:
+        if type(i) is Instruction:
+            for position in i.form.writes:
+                i.args[position].storage.masked = True
 
 
 def part(operand: Any, box: Box | None, shape: tuple[int, ...]) -> Any:

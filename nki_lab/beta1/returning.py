@@ -30,7 +30,7 @@ from nki_lab.beta1.index import Box
 from nki_lab.beta1.masks import boxes
 from nki_lab.beta1.operators import operator_of
 from nki_lab.beta1.promotion import dtype_named, number
-from nki_lab.beta1.results import column, loaded, new, part
+from nki_lab.beta1.results import column, loaded, mark, new, part
 from nki_lab.beta1.tile import Tile
 from nki_lab.dtypes import DType
 from nki_lab.errors import NotModelled, WrongCall, WrongOperand
@@ -253,6 +253,7 @@ def note(out: Tile, made: list[Any], covered: list[Any]) -> None:
     out.made = tuple(made)
     if covered != [None] and covered != [tuple((0, n) for n in out.shape)]:
         out.covers = covered
+        mark(made)
 
 
 # -- functions of rows ----------------------------------------------------------------------------------------------

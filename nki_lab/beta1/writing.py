@@ -64,6 +64,7 @@ def _assign_boxes(t: Tile, value: Tile, temporary: bool) -> None:
     known = temporary and len(value.made) == len(value.covers)
     for at, box in enumerate(value.covers):
         target = _written(t, box)
+        target.storage.masked = True
         if not (known and _fits(target, value) and _retargets(value.made[at], target)):
             tensor_copy(dst=target, src=value.view(box))
 

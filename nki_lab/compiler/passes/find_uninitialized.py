@@ -19,7 +19,7 @@ from nki_lab.compiler.overwritten import find_overwritten
 from nki_lab.compiler.passes import compiler_pass
 from nki_lab.errors import KernelResult
 from nki_lab.ir.definition.instruction import READ, SPOIL, UPDATE, WRITE, Form, Instruction
-from nki_lab.ir.definition.operands import State
+from nki_lab.ir.definition.operands import Order, Shape, State
 from nki_lab.ir.program.nodes import Finding, FindingsByPlace, Kernel, Loop, LoopRange
 from nki_lab.ir.program.unwritten import (
     may_keep_elements,
@@ -135,6 +135,9 @@ def _look_at(kernel: Kernel, elsewhere: dict[int, _Elsewhere] | None = None) -> 
     uncertain = {key for key, other in shared.items() if other.uncertain}
     loops, looped = _Loops(kernel), kernel.has_loops
     filled = _filled(kernel, loops).tolist()
+    carried = _carried(kernel)
+    for key in carried:
+        filled[key] = False
     if elsewhere is not None:
         filled = [done or key not in elsewhere for key, done in enumerate(filled)]
 
@@ -152,6 +155,7 @@ def _look_at(kernel: Kernel, elsewhere: dict[int, _Elsewhere] | None = None) -> 
         facts = _facts(form)
         if looped and loops.never(n):
             continue
+        unset: list[tuple[int, NkiTensor, Coverage]] = []
         for position, view in _reads(i, facts.read):
             storage = view.storage
             if storage.origin != "temporary" or filled[storage.id]:
@@ -167,6 +171,9 @@ def _look_at(kernel: Kernel, elsewhere: dict[int, _Elsewhere] | None = None) -> 
             if position in facts.updated and not old_value_is_read(i, position, UPDATE):
                 continue
             if elsewhere is None and _others_write(kernel, storage):
+                continue
+            if storage.id in carried and facts.by_row and not form.dynamic:
+                unset.append((position, view, seen))
                 continue
             chosen = position in facts.chosen
             if view.dynamic is not None or storage.id in uncertain or chosen:
@@ -187,6 +194,9 @@ def _look_at(kernel: Kernel, elsewhere: dict[int, _Elsewhere] | None = None) -> 
                 if filled[storage.id] or _only_ordered(i, storage):
                     continue
                 seen = coverage.get(storage.id) or covered(storage)
+                if unset:
+                    seen.assign(view, _passed_on(i, unset, position, view))
+                    continue
                 if seen.whole:
                     continue
                 if view.dynamic is not None or (looped and not loops.certain(n, storage)):
@@ -265,12 +275,14 @@ class _Facts(NamedTuple):
         updated: operands that are updated.
         chosen: operands of which only some elements are used, which a run decides.
         keeping: those of which some elements may keep their values.
+        by_row: what is written to a partition depends on the same partition of what is read, and on nothing else.
         read, written: functions that give the part of an operand that is touched, where that is not all of it.
     """
 
     updated: frozenset[int]
     chosen: frozenset[int]
     keeping: frozenset[int]
+    by_row: bool
     read: dict[int, Part]
     written: dict[int, Part]
 
@@ -295,7 +307,55 @@ def _facts_of(i: Instruction) -> _Facts:
     keeping = frozenset(p for p, role in roles if may_keep_elements(i, p, role))
     operands = i.definition.operands.items()
     chosen = frozenset(i.definition.position[name] for name, o in operands if o.chosen)
-    return _Facts(updated, chosen, keeping, read, written)
+    return _Facts(updated, chosen, keeping, _is_by_row(i), read, written)
+
+
+def _is_by_row(i: Instruction) -> bool:
+    """Tell whether an instruction computes each partition of its results from the same partition of its operands."""
+    listed = [i.definition.operands[i.definition.params[p]] for p in (*i.form.reads, *i.form.writes)]
+    views = [i.args[p] for p in (*i.form.reads, *i.form.writes)]
+    return (
+        bool(i.form.writes)
+        and i.definition.order in (None, Order.STREAM, Order.LAST)
+        and all(isinstance(o.role, str) and o.role != UPDATE and not o.axes[0] for o in listed)
+        and all(type(v) is NkiTensor and v.storage.on_chip for v in views)
+        and len({v.shape[0] for v in views}) == 1
+    )
+
+
+def _carried(kernel: Kernel) -> frozenset[int]:
+    """Return the storages of which a mask leaves elements unset, and those computed from them row by row.
+
+    That they are read is no mistake as long as what they give reaches no result.
+    """
+    keys = {s.id for s in kernel.storages if s.masked}
+    if not keys:
+        return frozenset()
+    for i in kernel.instructions:
+        if _facts(i.form).by_row and any(i.args[p].storage.id in keys for p in i.form.reads):
+            keys.update(i.args[p].storage.id for p in i.form.writes)
+    return frozenset(keys)
+
+
+def _passed_on(
+    i: Instruction, unset: list[tuple[int, NkiTensor, Coverage]], position: int, written: NkiTensor
+) -> np.ndarray:
+    """Return which elements of a view that is written are computed from elements that have been written.
+
+    Element by element where all operands are streams or one value per partition, else by partition.
+    """
+
+    def shape(p: int) -> Shape:
+        return i.definition.operands[i.definition.params[p]].shape
+
+    marks = np.ones((written.shape[0], 1), bool)
+    single = all(shape(p) in (Shape.STREAM, Shape.VECTOR) for p in (*i.form.reads, position))
+    for read, view, seen in unset:
+        part = seen.elements(view).reshape(view.shape[0], -1)
+        by_element = single and shape(read) is shape(position) is Shape.STREAM
+        marks = marks & (part if by_element else part.all(axis=1, keepdims=True))
+    count = written.size // written.shape[0]
+    return np.broadcast_to(marks, (written.shape[0], count)).reshape(written.shape)
 
 
 def _filled(kernel: Kernel, loops: _Loops) -> np.ndarray:

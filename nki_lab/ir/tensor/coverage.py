@@ -50,6 +50,18 @@ class Coverage:
             self._seen.add(key)
             self._pending.append(view)
 
+    def assign(self, view: NkiTensor, marks: np.ndarray) -> None:
+        """Note that the elements of `view` with a mark were written, and that the others hold nothing from now on."""
+        if marks.all():
+            self.write(view)
+            return
+        if self.whole:
+            self._mask = np.ones(self.storage.nbytes // self._unit, bool)
+            self.whole = False
+        region = self._region(view)
+        region[...] = marks[..., None] if region.ndim > marks.ndim else marks
+        self._seen = {()}  # views that were written whole may have lost elements
+
     def written(self, view: NkiTensor) -> Written:
         """Tell how much of `view` has been written."""
         if self.whole:
@@ -93,15 +105,18 @@ class Coverage:
         """Return how many elements of `view` have not been written."""
         if self.whole:
             return 0
-        region = self._elements(view)
+        region = self.elements(view)
         return int(region.size - np.count_nonzero(region))
 
     def first_missing(self, view: NkiTensor) -> tuple[int, ...]:
         """Return the index in `view` of the first element not written."""
-        region = self._elements(view)
+        region = self.elements(view)
         return tuple(int(n) for n in np.unravel_index(int(np.argmin(region)), region.shape))
 
-    def _elements(self, view: NkiTensor) -> np.ndarray:
+    def elements(self, view: NkiTensor) -> np.ndarray:
+        """Return, in the shape of `view`, which elements have been written."""
+        if self.whole:
+            return np.ones(view.shape, bool)
         region = self._region(view)
         return np.asarray(region.all(axis=-1)) if region.ndim > view.ndim else region
 

@@ -34,6 +34,7 @@ class Storage:
         form_bytes: views that begin so far apart may have different forms: a row, and in PSUM, which has banks, a byte.
         stack: where it was created.
         named: the author gave the name.
+        masked: a mask leaves elements of it unwritten, which the author knows; what is computed from them is as unset.
         loop: number of the device loop it was made in (from 1 on), or 0; it is dead after that loop.
         owner: the builder of the trace it belongs to; a tensor kept from another trace is an error.
     """
@@ -41,6 +42,7 @@ class Storage:
     __slots__ = (
         "id", "name", "shape", "dtype", "buffer", "address", "origin", "data",
         "on_chip", "partitions", "row_bytes", "form_bytes", "nbytes", "stack", "owner", "loop", "named",
+        "masked",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +76,7 @@ class Storage:
         self.owner = owner
         self.loop = loop
         self.named = named
+        self.masked = False
 
     def describe(self) -> str:
         """Return name, shape, dtype and memory as errors show them."""
