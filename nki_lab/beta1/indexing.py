@@ -109,7 +109,7 @@ class Positions(NamedTuple):
 
 def positions(tile: Indexed, key: Any) -> Positions:
     """Return what `tile[key]` selects."""
-    entries = key if type(key) is tuple else (key,)
+    entries = key if isinstance(key, tuple) else (key,)
     advanced = False
     count = 0
     for k in entries:
@@ -446,7 +446,7 @@ def part_of(tile: Indexed, view: NkiTensor, key: Any) -> NkiTensor | None:
     It is what `positions` and `accessed` give, remembered for keys that differ in where they start only, as those in
     the trips of a loop do.
     """
-    entries = key if type(key) is tuple else (key,)
+    entries = key if isinstance(key, tuple) else (key,)
     sizes = view.shape
     rank = len(sizes)
     pattern: list[Any] = [sizes, view.strides, view.storage.on_chip]

@@ -358,7 +358,7 @@ class Blocks:
 
     def begun(self, key: Any) -> tuple[Tile | None, Any]:
         """Return the block that the integers at the beginning of a key choose, if they do, and the rest of the key."""
-        entries = key if type(key) is tuple else (key,)
+        entries = key if isinstance(key, tuple) else (key,)
         place = entries[: self.count]
         if len(place) < self.count or not all(
             isinstance(k, int) and type(k) is not bool for k in place

@@ -177,6 +177,59 @@ def test_a_mask_of_another_rank_than_what_it_cuts_is_refused():
         kernel(np.ones((128, 128, 1), np.float32))
 
 
+def test_a_grid_is_an_index(x):
+    @nki.jit
+    def kernel(a):
+        out = nl.ndarray((32, 16), a.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.load(a[nl.mgrid[0:32, 0:64:4]]))
+        return out
+
+    np.testing.assert_array_equal(kernel(x), x[:32, ::4])
+
+
+def test_what_is_computed_over_an_older_value_from_an_unset_tail_is_unset(x):
+    @nki.jit
+    def kernel(a):
+        out = nl.ndarray((128, 64), a.dtype, buffer=nl.shared_hbm)
+        i_p, i_f = nl.mgrid[0:128, 0:64]
+        t = nl.load(a[i_p, i_f], mask=i_p < 122)
+        total = nl.zeros((128, 64), a.dtype)
+        total[...] = nl.add(t, 1.0)
+        nl.store(out, total)
+        return out
+
+    (finding,) = [f for f in nki_lab.run(kernel, x[:122]).findings if f.is_serious]
+    assert "dma_copy: 384 of 8192 elements" in finding.message
+
+
+def test_a_tail_that_is_summed_over_partitions_is_a_finding(x):
+    @nki.jit
+    def kernel(a):
+        out = nl.ndarray((64, 64), a.dtype, buffer=nl.shared_hbm)
+        i_p, i_f = nl.mgrid[0:128, 0:64]
+        t = nl.exp(nl.load(a[i_p, i_f], mask=i_p < 122))
+        nl.store(out, nl.matmul(t, t, transpose_x=True))
+        return out
+
+    findings = [f for f in nki_lab.run(kernel, x[:122]).findings if f.is_serious]
+    assert any("nc_matmul: 384 of 8192 elements" in f.message for f in findings)
+
+
+def test_an_unset_column_spoils_the_sum_of_its_row_alone(x):
+    @nki.jit
+    def kernel(a):
+        out = nl.ndarray((128, 1), a.dtype, buffer=nl.shared_hbm)
+        i_p, i_f = nl.mgrid[0:128, 0:64]
+        t = nl.ndarray((128, 64), a.dtype)
+        t[i_p, i_f] = nl.load(a[i_p, i_f], mask=(i_p < 100) & (i_f < 60))
+        t[i_p, i_f] = nl.copy(nl.exp(t), mask=i_p < 100)
+        nl.store(out, nl.sum(t, axis=1, keepdims=True))
+        return out
+
+    findings = [f for f in nki_lab.run(kernel, x).findings if f.is_serious]
+    assert any("dma_copy: all elements" in f.message for f in findings)
+
+
 def test_masked_tails_that_reach_no_result_are_no_finding(x):
     @nki.jit
     def kernel(a):

@@ -122,3 +122,19 @@ def test_blocks_that_overlap_may_leave_some_out():
         coverage.write(block)
     assert coverage.written(t) is Written.SOME
     assert coverage.first_missing(t) == (3, 1)
+
+
+def test_an_assignment_writes_some_elements_and_takes_back_others():
+    t = tensor((4, 6), float32)
+    coverage = Coverage(t.storage)
+    coverage.write(t)
+    assert coverage.written(t) is Written.ALL
+    marks = np.array([[True, False, True], [False, True, True]])
+    coverage.assign(t[1:3, 0:6:2], marks)
+    expected = np.ones((4, 6), bool)
+    expected[1:3, 0:6:2] = marks
+    np.testing.assert_array_equal(coverage.elements(t), expected)
+    assert coverage.written(t) is Written.SOME and coverage.missing(t) == 2
+    coverage.assign(t[1:3], np.ones((2, 6), bool))
+    assert coverage.written(t) is Written.ALL
+    np.testing.assert_array_equal(coverage.elements(t), np.ones((4, 6), bool))

@@ -312,7 +312,9 @@ def _facts_of(i: Instruction) -> _Facts:
 
 def _is_by_row(i: Instruction) -> bool:
     """Tell whether an instruction computes each partition of its results from the same partition of its operands."""
-    listed = [i.definition.operands[i.definition.params[p]] for p in (*i.form.reads, *i.form.writes)]
+    listed = [
+        i.definition.operands[i.definition.params[p]] for p in (*i.form.reads, *i.form.writes)
+    ]
     views = [i.args[p] for p in (*i.form.reads, *i.form.writes)]
     return (
         bool(i.form.writes)

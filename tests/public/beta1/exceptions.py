@@ -25,6 +25,23 @@ class Known:
 
 KNOWN: tuple[Known, ...] = (
     Known(
+        "tests:.*test_activation",
+        "False is not true",
+        "nki_lab: an activation with dtype=bfloat16 rounds, as the chip does; the test compares it with float32 to"
+        " 1e-5, as a simulator that computed bfloat16 in float32 passed",
+    ),
+    Known(
+        "tests:.*oob_err_negative",
+        "IndexError",
+        "nki_lab: the error is of a class of its own below IndexError, and names index, partition and valid range;"
+        " the test asks for IndexError itself with one fixed text",
+    ),
+    Known(
+        "triton-viz:examples/nki/rmsnorm",
+        "mask over a grid",
+        "upstream: for an interpreter of that project in which sums lose their axis; `[:, None]` adds a third one",
+    ),
+    Known(
         r"sdk 2\.29:layout-(pass|dynamic-loop)",
         "SyntaxError",
         "upstream: a bracket is closed by none, or by one of another sort; the file is no Python",
