@@ -161,6 +161,8 @@ def where(condition: Any, x: Any, y: Any, *, dtype: Any = None, mask: Any = None
     chosen = broadcast_to(condition, shape)
     if chosen.dtype.kind not in ("uint", "bool") or chosen.itemsize != 1:
         chosen = binary("not_equal", chosen, 0.0, uint8)
+    elif chosen.dtype is bool_:  # which is stored as uint8
+        chosen = Tile(chosen.view().view(uint8))
     out, other = _spread_value(y, shape, kind), _spread_value(x, shape, kind)
     return each(
         out,

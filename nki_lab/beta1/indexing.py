@@ -407,12 +407,12 @@ def check_partitions(
             else f"its partitions are taken in steps of {coef[0]}"
         )
         raise BadIndexing(
-            f"{describe} on the chip: {problem}",
+            f"{describe}: {problem}",
             help="index axis 0 with nl.arange(n)[:, None], whose step is 1; transpose, or load the rows apart",
         )
     if shape[0] > 1 and any(index.coef[0] for index in free):
         raise BadIndexing(
-            f"{describe} on the chip: the position along a free axis differs from partition to partition",
+            f"{describe}: the position along a free axis differs from partition to partition",
             help="all partitions of an access start at the same place; use nisa.iota and nl.where, or load it so",
         )
 
@@ -459,14 +459,23 @@ def part_of(tile: Indexed, view: NkiTensor, key: Any) -> NkiTensor | None:
             continue
         axis = len(starts)
         if kind is slice:
-            ends = k.start, k.stop, k.step
-            if axis == rank or not all(end is None or isinstance(end, int) for end in ends):
+            if axis == rank:
                 return None
-            first, stop, step = ends
             n = sizes[axis]
-            first = 0 if first is None else first + n if first < 0 else first
-            stop = n if stop is None else stop + n if stop < 0 else stop
-            pattern.append((stop - first, step))
+            first, stop = k.start, k.stop
+            if first is None:
+                first = 0
+            elif not isinstance(first, int):
+                return None
+            elif first < 0:
+                first += n
+            if stop is None:
+                stop = n
+            elif not isinstance(stop, int):
+                return None
+            elif stop < 0:
+                stop += n
+            pattern.append((stop - first, k.step))
             starts.append(first)
         elif k is None:
             pattern.append(None)

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 from sys import getrefcount
-from typing import Any
+from typing import Any, NoReturn
 
 from nki_lab.beta1.index import Box, Index
 from nki_lab.beta1.indexing import By, Moved, accessed, moved, outside, part_of, positions
 from nki_lab.beta1.masks import Mask, boxes, whole
 from nki_lab.dtypes import DType
 from nki_lab.errors import NotModelled, RuleBroken, ViewError
-from nki_lab.errors.beta1 import BadIndexing, BadMask, OutsideTensor
+from nki_lab.errors.beta1 import BadIndexing, BadMask, OutsideTensor, TileTruth, older
 from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.tensor.layout import reshape_strides
 from nki_lab.ir.tensor.view import NkiTensor
@@ -141,7 +141,25 @@ class Tile:
         return self.shape[0]
 
     def __bool__(self) -> bool:
-        return True
+        one = self.size == 1
+        raise TileTruth(
+            f"control flow depends on {self.describe()}, "
+            + ("a value that is only known at run time" if one else "which has many values"),
+            notes=[
+                older(
+                    "err_dynamic_control_flow_not_supported"
+                    if one
+                    else "err_ambiguous_tensor_truth_value"
+                )
+            ],
+            help="ask whether there is a tensor with `is not None`; choose by data with nl.where",
+        )
+
+    def __iter__(self) -> NoReturn:
+        raise BadIndexing(
+            f"{self.describe()} cannot be the range of a loop, and cannot be taken apart",
+            help="for i in nl.affine_range(t.shape[0]): work on t[i]",
+        )
 
     __hash__ = object.__hash__
 
@@ -372,9 +390,11 @@ class Blocks:
         """Return the one block that an access is about, and the positions in it."""
         ranges = [index.range(box) for index in axes[: self.count]]
         if any(low != high for low, high in ranges):
-            raise NotModelled(
-                f"one access of several blocks of `{self.name}` {list(self.shape)}",
-                help="loop over the block axes, which stand before par_dim",
+            raise BadIndexing(
+                f"one access of several blocks of `{self.name}` {list(self.shape)} is no tile: the first axis of a tile"
+                " is the partition axis",
+                notes=[older("err_failed_to_infer_tile_from_local_tensor")],
+                help="loop over the block axes, which stand before par_dim, and work on t[i]",
             )
         return self.block(tuple(low for low, _ in ranges)).view(), axes[self.count :]
 

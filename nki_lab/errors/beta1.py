@@ -120,3 +120,16 @@ class OutputDependency(LanguageError):
         kernel(np.ones((128, 4), dtype=np.float32))
         """
     right = wrong.replace("affine_range", "sequential_range")
+
+
+class TileTruth(LanguageError, ValueError):
+    """Control flow of the older dialect depends on the values of a tile."""
+
+    code = "NKI146"
+    page = """
+        What is in a tile is only known when the kernel runs, and a kernel is traced before: `if`, `while`, `and`, `or`
+        and `not` cannot ask it. Compare with `is not None` to see whether there is a tensor at all; combine tiles with
+        &, | and ~; choose elements with nl.where.
+        """
+    wrong = _kernel("t = nl.load(x)", "if t > 0:", "    t = t * 2", "nl.store(out, t)")
+    right = _kernel("t = nl.load(x)", "t = nl.where(t > 0, t * 2, t)", "nl.store(out, t)")

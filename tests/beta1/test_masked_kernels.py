@@ -6,7 +6,7 @@ import pytest
 import nki_lab
 from nki_lab.api.beta1 import language as nl
 from nki_lab.api.beta1 import nki
-from nki_lab.errors.beta1 import BadMask, IndirectIndex, OutsideTensor
+from nki_lab.errors.beta1 import BadIndexing, BadMask, IndirectIndex, OutsideTensor, TileTruth
 
 
 @pytest.fixture
@@ -220,3 +220,41 @@ def test_an_access_is_checked_after_its_mask_at_the_line_of_the_author(x):
     ) as raised:
         nki_lab.run(kernel, x, 65)
     assert "nl.load(x[i_p, i_f + 1]" in raised.value.span.text
+
+
+def test_elements_are_chosen_by_a_comparison_of_tiles(x):
+    @nki.jit
+    def kernel(x):
+        t = nl.load(x)
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.where(t > 2, t * 2, t))
+        return out
+
+    np.testing.assert_array_equal(nki_lab.run(kernel, x).value, np.where(x > 2, x * 2, x))
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "message", "code"),
+    [
+        (lambda t: 1 if t > 0 else 2, TileTruth, "which has many values", "err_ambiguous_tensor_truth_value"),
+        (lambda t: not t, TileTruth, "which has many values", "err_ambiguous_tensor_truth_value"),
+        (lambda t: 1 if t[0, 0] else 2, TileTruth, "only known at run time", "err_dynamic_control_flow_not_supported"),
+        (lambda t: list(t), BadIndexing, "cannot be the range of a loop", ""),
+        (lambda t: nl.exp(nl.zeros((4, nl.par_dim(8), 8), nl.float32)), BadIndexing, "the first axis of a tile is",
+         "err_failed_to_infer_tile_from_local_tensor"),
+        (lambda t: nl.load(t, mask=nl.load(t) > 2), BadMask, "whose values are only known at run time",
+         "err_unsupported_expression_in_mask"),
+        (lambda t: nl.exp(t, mask=nl.arange(64)[None, :, None] < 3), BadMask, "a grid with 3 axes", ""),
+        (lambda t: nl.exp(t[nl.arange(64)[:, None] + nl.arange(4)[None, :], 0]), BadIndexing, "other than its", ""),
+    ],
+)  # fmt: skip
+def test_what_a_kernel_may_not_ask_of_tiles(x, body, kind, message, code):
+    @nki.jit
+    def kernel(x):
+        body(nl.load(x))
+        return x
+
+    with pytest.raises(kind) as raised:
+        nki_lab.run(kernel, x)
+    assert message in raised.value.message
+    assert code in " ".join(raised.value.notes)
