@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from nki_lab.beta1.index import Box, Index
 from nki_lab.beta1.indexing import By, Moved, accessed, moved, outside, part_of, positions
 from nki_lab.beta1.masks import Mask, boxes, whole
+from nki_lab.beta1.promotion import dtype_named
 from nki_lab.dtypes import DType
 from nki_lab.errors import NotModelled, RuleBroken, ViewError
 from nki_lab.errors.beta1 import BadIndexing, BadMask, OutsideTensor, TileTruth, older
@@ -245,8 +246,14 @@ class Tile:
             raise NotModelled(f"a tile of indices on a derived axis of {self.describe()}")
         return by._replace(axis=along[0])
 
-    def view(self, box: Box | None = None) -> NkiTensor:
-        """Return what instructions read: all of the tile, or a box of it; an error where that is outside its tensor."""
+    def view(self, dtype: Any = None) -> Any:
+        """Return what instructions read: all of the tile, or a box of it; an error where that is outside its tensor.
+
+        Authors give a dtype: the result is a tile of that dtype with the same bytes.
+        """
+        if dtype is not None and type(dtype) is not tuple:
+            return Tile(self.target().view(dtype_named(dtype)))
+        box: Box | None = dtype
         view = self.target(box)
         if self.zeros is not None:
             self.zeros.settle(view)

@@ -185,3 +185,16 @@ def test_signatures_are_those_of_the_stubs():
         assert same_signature(function, stubs["neuronxcc.nki.isa"][function.__name__], vars(nisa))
     for function in (nl.matmul, nl.transpose):
         assert same_signature(function, stubs["neuronxcc.nki.language"][function.__name__])
+
+
+def test_a_view_has_the_same_bytes_and_a_grid_selects_as_its_index_tensors(x):
+    def call(t):
+        words = t.view(nl.uint16)
+        back = nl.ndarray((K, 2 * M), nl.uint16)
+        back[...] = nl.copy(words)
+        return words[nl.mgrid[0:K, 0:2]], back.view(nl.float32), t[nl.mgrid[0:K, 3:7]]
+
+    first, back, part = of(call, x).value
+    np.testing.assert_array_equal(first, x.view(np.uint16)[:, :2])
+    np.testing.assert_array_equal(back, x)
+    np.testing.assert_array_equal(part, x[:, 3:7])
