@@ -29,7 +29,7 @@ from nki_lab.migration.proof import (
     prove,
     side_by_side,
 )
-from nki_lab.migration.rewriter import MARK, Note, rewritten
+from nki_lab.migration.rewriter import MARK, Moved, Note, rewritten
 from nki_lab.runtime import Result
 from nki_lab.runtime.recording import record_runs
 from nki_lab.source import Span, text_of
@@ -75,9 +75,14 @@ class Migration:
         """The name of the file, or what stands for a cell."""
         return self.module.path.name if self.module.path is not None else "cell"
 
+    @property
+    def before(self) -> str:
+        """What the text was written for."""
+        return "forms of earlier versions" if self.since is self.to else f"NKI {self.since.name}"
+
     def diff(self) -> str:
         """Return the change as a unified diff."""
-        names = f"{self.name} (NKI {self.since.name})", f"{self.name} (NKI {self.to.name})"
+        names = f"{self.name} ({self.before})", f"{self.name} (NKI {self.to.name})"
         lines = difflib.unified_diff(
             self.module.text.splitlines(), self.text.splitlines(), *names, lineterm=""
         )
@@ -88,12 +93,15 @@ class Migration:
         if not self.is_moved:
             return text_of([f"{self.name}: nothing to move, it is written for NKI {self.to.name}"])
         lines = [
-            f"{self.name}: NKI {self.since.name} -> {self.to.name}, {_counted(self.changes, 'change')}"
+            f"{self.name}: {self.before} -> NKI {self.to.name}, {_counted(self.changes, 'change')}"
         ]
-        lines += [f"  {note}" for note in self.changes]
+        lines += [f"  {line}" for line in _grouped(self.changes)]
         if self.undecided:
-            lines += [f"to decide, marked `{MARK}`:", *(f"  {note}" for note in self.undecided)]
-        lines += ["", *side_by_side(self.proof, self.since, self.to)] if self.proof else []
+            lines += [
+                f"to decide, marked `{MARK}`:",
+                *(f"  {line}" for line in _grouped(self.undecided)),
+            ]
+        lines += ["", *side_by_side(self.proof, self.before, self.to)] if self.proof else []
         lines += [
             f"{row.kernel}, {row.inputs}: {row.difference}" for row in self.proof if row.difference
         ]
@@ -147,10 +155,20 @@ def migrated(
             help="leave --to out for the newest version",
         )
     with aliases():
+        is_given = since is not None
         since, results = _first_run(module, caller, since, to)
-        moved = rewritten(
-            module.text, facts_of(results, module.filename), since, to, module.filename
-        )
+        moved = _rewritten(module, results, since, to)
+        for earlier in () if is_given else reversed(VERSIONS[: VERSIONS.index(since)]):
+            # Where other functions of a file are older, the calls alone do not tell.
+            if not moved.undecided:
+                break
+            try:
+                older, again = _first_run(module, caller, earlier, to)
+            except NkiError:
+                continue
+            other = _rewritten(module, again, older, to)
+            if len(other.undecided) < len(moved.undecided):
+                since, results, moved = older, again, other
         migration = Migration(module, since, to, moved.text, moved.changes, moved.undecided)
         if not migration.is_moved:
             return migration
@@ -173,6 +191,11 @@ def migrated(
 _NAME = "nki_lab_migrated"
 
 
+def _rewritten(module: Module, results: list[Result], since: Version, to: Version) -> Moved:
+    facts = facts_of(results, module.filename)
+    return rewritten(module.text, facts, since, to, module.filename)
+
+
 def _first_run(
     module: Module, caller: Caller | None, since: Version | None, to: Version
 ) -> tuple[Version, list[Result]]:
@@ -192,13 +215,8 @@ def _first_run(
             refused.setdefault(error.message, error)
             if since is None and version is not VERSIONS[0]:
                 continue
-            first, *_ = refused.values()
-            others = [e for e in refused.values() if e is not first]
-            first.notes += tuple(
-                f"as a kernel for an earlier version: {e.message.splitlines()[0]}"
-                for e in others[-1:]
-            )
-            raise first from None
+            errors = list(refused.values())
+            raise next((e for e in errors if "refused since" not in e.message), errors[0]) from None
         if not runs:
             raise NoKernel(
                 f"{Path(module.filename).name}: nothing calls its kernels, so there is nothing to compare by",
@@ -260,6 +278,17 @@ def module_of(path: Path) -> Module:
     except UnicodeDecodeError:
         raise BadFile(f"{path} is not a text in UTF-8", help="name a Python file") from None
     return Module(text, str(path.resolve()), path)
+
+
+def _grouped(notes: Sequence[Note]) -> list[str]:
+    """Return notes as lines, each text once."""
+    lines: dict[str, list[int]] = {}
+    for note in notes:
+        lines.setdefault(note.text, []).append(note.line)
+    return [
+        f"line{'s' * (len(numbers) > 1)} {', '.join(map(str, dict.fromkeys(numbers)))}: {text}"
+        for text, numbers in lines.items()
+    ]
 
 
 def _counted(notes: Sequence[Note], word: str) -> str:

@@ -177,7 +177,7 @@ def prove(
     """
     with as_before(since):
         old, old_name = define(False)
-    with inside(nki=to.name):
+    with inside(nki=to.name, allow=()):
         new, new_name = define(True)
     started = time.monotonic()
     for call in calls:
@@ -191,7 +191,7 @@ def prove(
                 if number == 0:
                     raise
                 continue  # the kernel is not for such inputs
-            with inside(nki=to.name):
+            with inside(nki=to.name, allow=()):
                 after = call.run(new, arrays, new_name)
             yield Compared(call.kernel, name, compared(before, after), before, after)
 
@@ -201,10 +201,11 @@ def as_before(version: Version) -> Any:
     return inside(nki=version.name, allow=",".join(allowable()))
 
 
-def side_by_side(rows: Sequence[Compared], since: Version, to: Version) -> list[str]:
+def side_by_side(rows: Sequence[Compared], before: str, to: Version) -> list[str]:
     """Return times and instructions of both versions, a line for each."""
+    version = before if before.startswith("NKI") else "before"
     table: list[tuple[str, ...]] = [
-        ("kernel", "inputs", f"NKI {since.name}", f"NKI {to.name}", "instructions", "values")
+        ("kernel", "inputs", version, f"NKI {to.name}", "instructions", "values")
     ]
     for row in rows:
         times = [f"{r.profile.total_ns / 1000:,.3f} us" for r in (row.before, row.after)]

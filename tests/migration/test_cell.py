@@ -42,7 +42,7 @@ def test_the_new_cell_is_inserted_below(notebook: Notebook, inserted, option):
     before = notebook.names
     text = notebook.good(f"%%nki --migrate{option} --run 'halves(a)' --target trn2{BODY}")
     assert "every bit of every result is equal" in text
-    assert "cell: NKI 0.2 -> 0.7, 2 changes" in text
+    assert "cell: NKI 0.2 -> NKI 0.7, 2 changes" in text
     assert notebook.names == before, "nothing is bound"
     ((new, replaces),) = inserted
     assert not replaces
