@@ -44,7 +44,7 @@ BUDGETS = {
     "isa": 11_020,
     "language": 2_350,
     "magics": 2_900,
-    "migration": 2_100,
+    "migration": 2_150,
     "profiler": 6_850,
     "runtime": 4_600,
     "server": 450,

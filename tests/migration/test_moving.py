@@ -9,7 +9,15 @@ from typer.testing import CliRunner
 import nki_lab
 import nki_lab.migration.moving as moving
 from nki_lab.cli.main import app
-from nki_lab.errors import BadSyntax, CheckFailed, NkiError, NoKernel, UnknownOption
+from nki_lab.errors import (
+    BadSyntax,
+    CheckFailed,
+    MixedDialects,
+    NkiError,
+    NoKernel,
+    NotModelled,
+    UnknownOption,
+)
 from nki_lab.migration.facts import Facts
 from nki_lab.migration.proof import Call, compared
 from nki_lab.migration.rewriter import Moved, rewritten
@@ -207,12 +215,38 @@ def test_a_kernel_that_no_version_takes_keeps_its_error(module, a):
         nki_lab.migrate(f"{path}::scale", a)
 
 
-def test_two_dialects_are_not_mixed(module, a):
+def test_two_dialects_are_not_mixed_and_the_older_one_is_named(module, a):
+    older = "import neuronxcc.nki.language as old\n\n\n"
+    mixed = module(older + OLD.replace("nl.multiply", "old.multiply"))
+    with pytest.raises(MixedDialects, match="two dialects"):
+        nki_lab.migrate(f"{mixed}::scale", a)
     path = module(
-        "import neuronxcc.nki.language as old\n\n\n" + OLD.replace("nl.multiply", "old.multiply")
+        "@nki.jit\ndef copied(a):\n    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)\n"
+        "    nl.store(out, nl.load(a))\n    return out\n",
+        head="import neuronxcc.nki as nki\nimport neuronxcc.nki.language as nl\n",
     )
-    with pytest.raises(NkiError, match=r"neuronxcc|dialects"):
-        nki_lab.migrate(f"{path}::scale", a)
+    with pytest.raises(NotModelled, match=r"`copied` is a kernel of the older dialect"):
+        nki_lab.migrate(f"{path}::copied", a)
+
+
+def test_a_file_with_an_older_kernel_beside_is_moved_by_the_older_rules(module, a):
+    other = OLD.replace("# nki: 0.2\n", "").replace("scale(", "other(")
+    other = other.replace("factor)\n", "factor, dtype=nl.float32)\n")
+    today = OLD.replace("# nki: 0.2\n", "").replace("nl.hbm", "nl.shared_hbm")
+    today = today.replace("        dge_mode=1,  # by software\n", "")
+    path = module(f"{other}\n\n{today}")
+    moved = nki_lab.migrate(f"{path}::scale", a)
+    assert moved.since.name == "0.1" and not moved.undecided, moved.report()
+    assert "`dtype` was ignored" in moved.report() and moved.is_equal
+
+
+def test_a_change_in_many_lines_is_told_once(module, a):
+    loop = "    for k in nl.affine_range(2):\n        nisa.tensor_scalar(t, t, nl.add, 1.0)\n"
+    old = OLD.replace(
+        "    nisa.dma_copy(dst=out, src=t)\n", f"{loop}{loop}    nisa.dma_copy(dst=out, src=t)\n"
+    )
+    report = nki_lab.migrate(f"{module(old)}::scale", a).report()
+    assert "  lines 20, 22: nl.affine_range: it is range\n" in report
 
 
 def test_a_lambda_without_text_cannot_be_moved():

@@ -135,9 +135,5 @@ def test_a_published_kernel_is_moved_and_computes_the_same(published, tmp_path, 
     comments = [line[line.index("#") :] for line in path.read_text().splitlines() if "#" in line]
     assert [c for c in comments if c not in moved.text] == [], "every comment is kept"
     moved.write()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NKI_LAB_NKI", "0.7")
-        again = nki_lab.migrate(
-            f"{path}::{published.kernel}", *arguments, **dict(published.keywords)
-        )
+    again = nki_lab.migrate(f"{path}::{published.kernel}", *arguments, **dict(published.keywords))
     assert not again.is_moved
