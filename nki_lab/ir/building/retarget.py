@@ -42,13 +42,16 @@ def retarget(
         else obstacle_of(builder.body, i, dst, fresh)
     )
     formed = i
-    if not obstacle:
+    if not obstacle and (changes or not _of_one_form(i, dst)):
         formed = builder.formed(i.definition, i.with_args(dst=dst, **changes).args, 4)
         if formed.form.broken:
             raise rule_error(formed.form.broken[0], formed)
         numerics = i.definition.numerics
         if numerics is not None and numerics(i) != numerics(formed):
             obstacle = "it would compute in other types"
+    elif not obstacle:
+        formed = i.with_args(dst=dst)
+        formed.form = i.form
     if obstacle:
         raise InstructionError(
             f"{i.definition.name} cannot write into {dst.describe()} instead: {obstacle}",
@@ -102,6 +105,22 @@ def obstacle_of(
             if may_meet(view, before) or may_meet(view, dst):
                 return f"{node.definition.name} uses {view.describe()} after it"
     return ""
+
+
+def _of_one_form(i: Instruction, dst: NkiTensor) -> bool:
+    """Tell whether an instruction has the form that it has now with another `dst`: what forms are told apart by."""
+    before, definition = i.dst, i.definition
+    a, b = before.storage, dst.storage
+    return (
+        before.offset == dst.offset == 0
+        and before.strides == dst.strides
+        and before.dynamic is dst.dynamic is None
+        and a.buffer is b.buffer
+        and a.address is b.address is None
+        and a.owner is b.owner
+        and not b.loop
+        and not definition.identities
+    )
 
 
 def _same_place(a: NkiTensor, b: NkiTensor) -> bool:
