@@ -36,7 +36,7 @@ BUDGETS = {
     "choices": 800,
     "cli": 2_650,
     "compiler": 8_350,
-    "dialects": 1_400,
+    "dialects": 1_450,
     "errors": 1_700,
     "exercises": 2_070,
     "explain": 930,

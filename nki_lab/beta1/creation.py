@@ -14,6 +14,7 @@ from nki_lab.beta1.zeros import Zeros
 from nki_lab.dtypes import DType, float32
 from nki_lab.errors import TensorArgument
 from nki_lab.ir.building.builder import current
+from nki_lab.ir.definition.author_text import variable_of
 from nki_lab.isa.copies import memset
 from nki_lab.language.creation import fill_hbm
 from nki_lab.targets.spaces import PSUM, SBUF, SHARED_HBM, MemoryRegion
@@ -94,8 +95,9 @@ def created(shape: Any, dtype: Any, buffer: Any, name: str, fill: Any = None) ->
         sizes = (*sizes, 1)
     if not partition:
         return _block(sizes, element, memory, name, fill)
+    name = name or variable_of(current().stack()) or "blocks"
     blocks = Blocks(
-        sizes, partition, element, memory, name or "blocks",
+        sizes, partition, element, memory, name,
         lambda place: _block(sizes[partition:], element, memory, name, fill),
     )  # fmt: skip
     return Tile(blocks)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 from nki_lab.beta1.inserted import mend
 from nki_lab.beta1.memory import store
+from nki_lab.beta1.parallel import Programs
 from nki_lab.beta1.program import Program, taken
 from nki_lab.beta1.tile import Tile
 from nki_lab.ir.building.builder import Builder
@@ -26,11 +28,17 @@ def run(
     args, kwargs = held(list(positional)), held(dict(keywords))
     shared: list[Tile] = []
     results: list[Any] = []
+    programs = Programs(builder) if prod(builder.grid) > 1 else None
     for place in itertools.product(*map(range, builder.grid)):
         with taken(Program(builder.grid, place, shared)):
             result = function(*args, **kwargs)
             if not results:
                 results.append(_results(result, builder))
+        if builder.errors:
+            break  # the other programs make the same mistakes
+        if programs is not None:
+            programs.share(shared)
+            programs.end(place)
     return results[0]
 
 

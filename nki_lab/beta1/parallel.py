@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from nki_lab.errors.beta1 import OutputDependency, older
 from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.tensor.view import NkiTensor
+from nki_lab.source import Span
 
 
 class Place(NamedTuple):
@@ -100,3 +102,62 @@ def _error(loop: str, now: Instruction, earlier: Instruction) -> OutputDependenc
         notes=[older("err_unexpected_output_dependencies")],
         help="index the tensor with the loop variable, make it inside the loop, or use nl.sequential_range",
     )
+
+
+class Programs:
+    """What the programs of a launch read and write of tensors in HBM that were there before them.
+
+    The old compiler ran programs in any order, also at the same time. Here one follows the other, so what one reads
+    and another writes depends on the order: that is told once for each pair of lines. A part of a tensor is compared
+    with the same part; parts that overlap without being the same are not.
+    """
+
+    def __init__(self, builder: Builder) -> None:
+        self._builder = builder
+        self._written: dict[Place, tuple[Instruction, tuple[int, ...]]] = {}
+        self._read: dict[Place, tuple[Instruction, tuple[int, ...]]] = {}
+        self._told: set[tuple[int, int, str, str]] = set()
+        self._shared = {s.id for s in builder.storages}
+        self._mark = 0
+
+    def share(self, tensors: Iterable[Any]) -> None:
+        """Take tensors that all programs have."""
+        self._shared.update(tile.base.storage.id for tile in tensors)
+
+    def end(self, program: tuple[int, ...]) -> None:
+        """Compare what a program has emitted with the programs before it."""
+        body = self._builder.body
+        for i in body[self._mark :]:
+            if type(i) is not Instruction or i.form.broken:
+                continue
+            for view in i.read():
+                if view.storage.id in self._shared:
+                    self._compare(i, view, program, self._written, "writes", "reads")
+                    self._read.setdefault(Place.of(view), (i, program))
+            for view in i.written():
+                if view.storage.id in self._shared:
+                    self._compare(i, view, program, self._written, "writes", "writes")
+                    self._compare(i, view, program, self._read, "reads", "writes")
+                    self._written[Place.of(view)] = (i, program)
+        self._mark = len(body)
+
+    def _compare(
+        self,
+        i: Instruction,
+        view: NkiTensor,
+        program: tuple[int, ...],
+        before: dict[Place, tuple[Instruction, tuple[int, ...]]],
+        earlier: str,
+        later: str,
+    ) -> None:
+        other, at = before.get(Place.of(view), (i, program))
+        pair = id(i.stack), id(other.stack), later, earlier
+        if at != program and pair not in self._told:
+            self._told.add(pair)
+            self._builder.find(
+                "hazard",
+                f"program {list(program)} {later} the part of `{view.name}` that program {list(at)} {earlier} at"
+                f" {Span.of(other.stack[0])}: the programs of a grid run in any order",
+                "give each program its own part, or compute what several need in another kernel",
+                stack=i.stack,
+            )

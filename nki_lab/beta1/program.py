@@ -71,7 +71,7 @@ def program_id(axis: int = 0) -> int:
     program = running()
     if not program.grid:
         return 0
-    return program.place[_axis(axis, program)]
+    return program.place[axis_of(axis, program)]
 
 
 def program_ndim() -> int:
@@ -85,12 +85,13 @@ def num_programs(axes: Any = None) -> int:
     if axes is None or not program.grid:
         return prod(program.grid)
     return prod(
-        program.grid[_axis(a, program)]
+        program.grid[axis_of(a, program)]
         for a in (axes if isinstance(axes, (tuple, list)) else (axes,))
     )
 
 
-def _axis(axis: Any, program: Program) -> int:
+def axis_of(axis: Any, program: Program) -> int:
+    """Return an axis of the launch grid; an error where it has none such."""
     if not 0 <= int(axis) < len(program.grid):
         raise OutOfBounds(
             f"axis {axis} of a launch grid with {len(program.grid)} axes: {list(program.grid)}"

@@ -14,6 +14,7 @@ from nki_lab.beta1.instructions import FUNCTIONS
 from nki_lab.beta1.masks import boxes
 from nki_lab.beta1.operators import OPERATORS
 from nki_lab.beta1.promotion import dtype_named, number
+from nki_lab.beta1.reducing import all_reduce, loop_reduce
 from nki_lab.beta1.results import loaded, new
 from nki_lab.beta1.returning import TODAY, Row, function_of, note
 from nki_lab.beta1.tile import Tile
@@ -200,7 +201,8 @@ _ROWS = (
 LANGUAGE = {
     f.__name__: f
     for f in (
-        all, dropout, load_transpose2d, max, mean, min, prod, rand, random_seed, rms_norm, softmax, sum, var,
+        all, all_reduce, dropout, load_transpose2d, loop_reduce, max, mean, min, prod, rand, random_seed, rms_norm,
+        softmax, sum, var,
         *map(function_of, _ROWS),
     )
 }  # fmt: skip

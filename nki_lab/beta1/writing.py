@@ -12,6 +12,7 @@ from typing import Any
 from nki_lab.beta1.broadcasting import across
 from nki_lab.beta1.index import Box
 from nki_lab.beta1.memory import store
+from nki_lab.beta1.reducing import OverTrips
 from nki_lab.beta1.results import copied, filled, loaded, spread
 from nki_lab.beta1.tile import Tile, means
 from nki_lab.errors import InstructionError, NotModelled, ViewError
@@ -31,6 +32,8 @@ def assign(t: Tile, value: Any, temporary: bool = False) -> None:
         value: a tile, or a number.
         temporary: nothing but the assignment holds the value.
     """
+    if isinstance(value, OverTrips):
+        value, temporary = _over_trips(t, value), not value.first
     if not isinstance(value, Tile):
         if t.on_chip:
             filled(_written(t), value)
@@ -58,6 +61,15 @@ def assign(t: Tile, value: Any, temporary: bool = False) -> None:
     tensor_copy(dst=target, src=spread(source.view(), target.shape))
 
 
+def _over_trips(t: Tile, value: OverTrips) -> Tile:
+    """Return what a reduction over trips puts into `t` now."""
+    if value.first:
+        return value.tile
+    from nki_lab.beta1.elementwise import binary
+
+    return binary(value.operator, t, value.tile, dtype=t.dtype)
+
+
 def _assign_boxes(t: Tile, value: Tile, temporary: bool) -> None:
     """Copy what a mask has left; elements of `t` that are masked off stay."""
     assert value.covers is not None
@@ -66,6 +78,7 @@ def _assign_boxes(t: Tile, value: Tile, temporary: bool) -> None:
         target = _written(t, box)
         target.storage.masked = True
         if not (known and _fits(target, value) and _retargets(value.made[at], target)):
+            value.base.storage.owner = current()  # the other boxes of the value are still there
             tensor_copy(dst=target, src=value.view(box))
 
 

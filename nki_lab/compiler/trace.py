@@ -161,6 +161,7 @@ def _traced(
         program=program,
         registers=tuple(r.name for r in builder.registers),
         findings=tuple(builder.findings.values()),
+        timed=source.dialect.timed,
     )
     _check_result(kernel, result, source)
     return _find_exchanged(order_dependent(kernel, builder.edges))

@@ -15,6 +15,13 @@ _IGNORED = {
     "disable_allocation_opt", "debug_kernel", "additional_compile_opt",
 }  # fmt: skip
 
+# What the old compiler did between the lines of a kernel is documented by its name only: fusion, allocation, spilling.
+_TIMED = (
+    "a kernel of the older dialect is timed as it is written: each call is the instructions that it stands for, with"
+    " the copies that the old compiler inserted, in the order that the scheduler of today's kernels finds; nothing is"
+    " fused, hoisted out of loops or spilled"
+)
+
 
 def _choices(keywords: dict[str, Any]) -> dict[str, Any]:
     unknown = set(keywords) - _IGNORED - {"allow", "debug"}
@@ -67,5 +74,7 @@ BETA1 = Dialect(
     grid=_grid,
     cores=lambda grid: 1,
     run=_run,
+    overflows=True,
+    timed=_TIMED,
     beside=True,
 )

@@ -296,6 +296,7 @@ class KernelFunction(KernelObject):
         choices = choices.replace(
             nki=self.nki or self.source.nki or None,
             schedule=self.schedule,
+            capacity="finding" if self.source.dialect.overflows else None,
             allow=(*choices.allow, *self.allow),
             grid=self.launched_on or (() if cores is None else (cores,)),
             backend="simulator" if self.simulated else None,

@@ -179,6 +179,11 @@ LIMITS: tuple[Limit, ...] = (
         "nl.device_print takes no time here; on a device the runtime exports the tensor",
         lambda k: any(i.definition.name == "device_print" for i in k.kernel.instructions),
     ),
+    Limit(
+        NOT_MODELLED,
+        "the kernel needs more memory than the chip has: its values are right, and its times mean nothing",
+        lambda k: any(f.kind == "capacity" for f in k.kernel.findings),
+    ),
 )
 
 
@@ -186,4 +191,7 @@ def warnings(timeline: Timeline) -> Mapping[str, Any]:
     """Make the table Warning: the limits this kernel leans on."""
     leaning = Leaning(timeline)
     limits = [limit for limit in LIMITS if limit.leaned_on(leaning)]
-    return {"message": [f.message for f in limits], "category": [f.category for f in limits]}
+    rows = [(f.message, f.category) for f in limits]
+    if leaning.kernel.timed:
+        rows.append((leaning.kernel.timed, ASSUMED))
+    return {"message": [m for m, _ in rows], "category": [c for _, c in rows]}

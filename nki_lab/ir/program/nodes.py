@@ -141,6 +141,7 @@ class Kernel:
         tracked: those of which only a run shows whether an element is written when it is read or returned.
         placed: the engines of the instructions have been chosen and are shown.
         waits: per instruction, the positions of the instructions it waits for, after insert_waits.
+        timed: what its dialect assumes of its times, for reports; "" for nothing.
         dependences: whom instructions must follow, where a pass has found it out for those behind it.
     """
 
@@ -161,6 +162,7 @@ class Kernel:
     tracked: frozenset[int] = frozenset()
     placed: bool = False
     waits: tuple[tuple[int, ...], ...] | None = None
+    timed: str = ""
     dependences: Dependences | None = field(default=None, repr=False, compare=False)
 
     def with_(self, **changes: Any) -> Kernel:

@@ -1,0 +1,118 @@
+"""Programs of a launch grid: what they share, races between them, and reductions over trips and programs."""
+
+import numpy as np
+import pytest
+
+import nki_lab
+from nki_lab.api.beta1 import language as nl
+from nki_lab.api.beta1 import nki
+from nki_lab.api.beta1.language import all_reduce, loop_reduce
+from nki_lab.errors import NotModelled, RuleBroken, WrongOperand
+
+X = np.random.default_rng(8).integers(-9, 9, (128, 24)).astype(np.float32)
+
+
+@nki.jit
+def placed(x, row, neighbour):
+    out = nl.ndarray((4, *x.shape), x.dtype, buffer=nl.shared_hbm)
+    scratch = nl.ndarray((4, *x.shape), x.dtype, buffer=nl.shared_hbm)
+    i = nl.program_id(0)
+    nl.store(scratch[i], nl.load(x) * float(1 + i))
+    nl.store(out[row(i)], nl.load(scratch[neighbour(i)]))
+    return out
+
+
+def hazards(*arguments):
+    result = nki_lab.run(placed[3], X, *arguments)
+    return result.value, [f.message for f in result.findings if f.kind == "hazard"]
+
+
+def test_programs_that_keep_apart_are_no_race():
+    value, found = hazards(lambda i: i, lambda i: i)
+    np.testing.assert_array_equal(value[:3], np.stack([X, 2 * X, 3 * X]))
+    assert not found
+
+
+def test_a_part_that_two_programs_write_or_one_reads_is_a_race():
+    value, found = hazards(lambda i: 0, lambda i: i)
+    np.testing.assert_array_equal(value[0], 3 * X)
+    assert any("program [1] writes the part of `out` that program [0] writes" in m for m in found)
+    value, found = hazards(lambda i: i, lambda i: max(0, i - 1))
+    np.testing.assert_array_equal(value[:3], np.stack([X, X, 2 * X]))
+    assert any(
+        "program [1] reads the part of `scratch` that program [0] writes" in m for m in found
+    )
+
+
+def test_one_mistake_of_all_programs_is_told_once():
+    @nki.jit
+    def kernel(x):
+        out = nl.ndarray((128, 600), x.dtype, buffer=nl.shared_hbm)
+        t = nl.load(x)
+        nl.store(out, nl.matmul(t[:, 0:128], t, transpose_x=True))
+        return out
+
+    wide = np.ones((128, 600), np.float32)
+    with pytest.raises(RuleBroken, match="`moving` must not exceed 512"):
+        nki_lab.run(kernel[4], wide, target="trn2")
+
+
+def test_a_tile_is_combined_over_the_trips_of_the_loops_that_are_named():
+    @nki.jit
+    def kernel(x):
+        out = nl.ndarray((2, *x.shape), nl.float32, buffer=nl.shared_hbm)
+        for k in nl.sequential_range(2):
+            total = nl.ndarray(x.shape, nl.float32)
+            for i in nl.sequential_range(3):
+                total[...] = loop_reduce(nl.load(x) * float(i + 10 * k), np.add, [i])
+            nl.store(out[k], total)
+        return out
+
+    np.testing.assert_array_equal(kernel(X), np.stack([3 * X, 33 * X]))
+
+    @nki.jit
+    def wrong(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        total = nl.load(x)
+        total[...] = loop_reduce(total, np.add, [3])
+        nl.store(out, total)
+        return out
+
+    with pytest.raises(WrongOperand, match="no variable of a loop"):
+        wrong(X)
+
+
+def test_a_reduction_over_programs_needs_one_of_them():
+    @nki.jit
+    def kernel(x):
+        out = nl.ndarray((4, *x.shape), x.dtype, buffer=nl.shared_hbm)
+        t = all_reduce(nl.load(x), np.add, program_axes=[1])
+        nl.store(out[nl.program_id(0)], t)
+        return out
+
+    np.testing.assert_array_equal(kernel[2, 1](X)[:2], np.stack([X, X]))
+    with pytest.raises(NotModelled, match=r"nl\.all_reduce over 3 programs"):
+        kernel[2, 3](X)
+
+
+def test_a_kernel_that_does_not_fit_runs_and_says_that_its_times_mean_nothing():
+    @nki.jit
+    def kernel(x):
+        out = nl.ndarray((128, 24), x.dtype, buffer=nl.shared_hbm)
+        held = nl.ndarray((40, nl.par_dim(128), 2048), x.dtype)
+        for i in nl.affine_range(40):
+            held[i] = nl.load(x[:, 24 * i : 24 * i + 2048])
+        total = nl.zeros((128, 24), nl.float32)
+        for i in nl.affine_range(40):
+            total += held[i][:, 0:24]
+        nl.store(out, total)
+        return out
+
+    x = np.random.default_rng(2).integers(-9, 9, (128, 3008)).astype(np.float32)
+    result = nki_lab.run(kernel, x, target="trn2")
+    np.testing.assert_array_equal(result.value, sum(x[:, 24 * i : 24 * i + 24] for i in range(40)))
+    finding = next(f for f in result.findings if f.kind == "capacity")
+    assert "`held" in finding.message
+    told = [row["message"] for row in result.profile.records("Warning")]
+    assert any("its times mean nothing" in message for message in told)
+    assert any("is timed as it is written" in message for message in told)
