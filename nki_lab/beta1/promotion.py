@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.dtypes import DTYPES, DType, dtype_of, float32, int32, uint8
+from nki_lab.dtypes import DTYPES, DType, dtype_of, float32, int32, int64, uint8
 from nki_lab.errors import WrongOperand
 
 _ALIASES = {"bf16": "bfloat16", "bfp16": "bfloat16", "float8e4": "float8_e4m3", "float8e5": "float8_e5m2"}  # fmt: skip
@@ -55,14 +55,19 @@ def promoted(a: DType, b: DType) -> DType:
         return together
     if a.itemsize != b.itemsize:
         wide, narrow = (a, b) if a.itemsize > b.itemsize else (b, a)
-        return wide if wide.kind != "uint" or narrow.kind != "int" else int32
+        if wide.kind != "uint" or narrow.kind != "int":
+            return wide
+        return int32 if wide.itemsize < 4 else float32
     return a if b.kind == "bool" else b
 
 
 def number_dtype(value: Any) -> DType:
-    """Return the dtype that a number of Python counts as."""
+    """Return the dtype that a number counts as: that of a NumPy scalar, and the widest one for a number of Python."""
     if isinstance(value, (bool, np.bool_)):
         return uint8
+    given = dtype_of(value.dtype) if isinstance(value, np.generic) else None
+    if given is not None and given is not int64:
+        return given
     return int32 if isinstance(value, Integral) else float32
 
 
