@@ -40,7 +40,7 @@ BUDGETS = {
     "errors": 1_700,
     "exercises": 2_070,
     "explain": 930,
-    "ir": 8_950,
+    "ir": 9_000,
     "isa": 11_020,
     "language": 2_350,
     "magics": 2_900,
