@@ -270,7 +270,10 @@ def dma_copy(
     descriptors = enums.meant(dge_mode, enums.dge_mode, "dma_copy", "dge_mode")
     operator = operator_or_none(dst_rmw_op, "dma_copy", "dst_rmw_op")
     if source.shape != target.shape and source.size == target.size:
-        source = source.reshape(target.shape)
+        if source.on_chip and target.ndim == 1:  # one value per partition
+            target = target.reshape(source.shape)
+        else:
+            source = source.reshape(target.shape)
     for box in [None] if mask is None else boxes(mask, target.shape):
         view, value = target.view(box), part(source, box, target.shape)
         if operator is None:

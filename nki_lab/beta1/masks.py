@@ -280,6 +280,8 @@ def boxes(mask: Any, shape: Sequence[int], limit: int = _MOST) -> list[Box]:
         return [everywhere]
     if mask is False:
         return []
+    if type(mask) is list:  # they have been computed
+        return mask
     if type(mask) is not Mask:
         if isinstance(mask, np.bool_):
             return [everywhere] if mask else []

@@ -30,26 +30,36 @@ def _reduced(
     name: str, x: Any, axis: Any, dtype: Any, mask: Any, keepdims: bool, negate: bool = False
 ) -> Tile:
     """Return a tile reduced with an operator; axes before the last are brought to the end first."""
-    x = loaded(x)
-    if not isinstance(x, Tile):
-        raise WrongOperand(f"a reduction takes a tile, found {type(x).__name__} {x!r}")
-    axes = sorted({int(n) % x.ndim for n in (axis if isinstance(axis, (tuple, list)) else (axis,))})
-    kept = [n for n in range(x.ndim) if n not in axes]
-    moved = x
-    if kept + axes != list(range(x.ndim)) and axes and axes[0] > 0:
-        if mask is not None:
-            raise NotModelled(
-                f"a reduction of {x.describe()} over axes {axes}, which are not the last, under a mask",
-                help="reduce the part that is meant: x[...] with smaller ranges",
-            )
-        moved = _permuted(x, kept + axes)
-        axes = list(range(len(kept), x.ndim))
-    result = _reduce(
-        OPERATORS[name], moved, axes, mask=mask, dtype=dtype, negate=negate, keepdims=keepdims
+    return tensor_reduce(
+        OPERATORS[name], loaded(x), axis, mask=mask, dtype=dtype, negate=negate, keepdims=keepdims
     )
-    if moved is not x and keepdims:
-        return result.reshape([n if d in kept else 1 for d, n in enumerate(x.shape)])  # type: ignore[no-any-return]
-    return result  # type: ignore[no-any-return]
+
+
+def tensor_reduce(
+    op: Any, data: Any, axis: Any, *, mask: Any = None, dtype: Any = None, negate: Any = False, keepdims: Any = False,
+    **kwargs: Any,
+) -> Tile:  # fmt: skip
+    """Return a tile reduced along free axes; those before the last are brought to the end first."""
+    if not isinstance(data, Tile):
+        raise WrongOperand(f"a reduction takes a tile, found {type(data).__name__} {data!r}")
+    rank, keywords = data.ndim, {"dtype": dtype, "negate": negate, **kwargs}
+    axes = sorted({int(n) % rank for n in (axis if isinstance(axis, (tuple, list)) else (axis,))})
+    kept = [n for n in range(rank) if n not in axes]
+    order = kept + axes
+    if order == list(range(rank)) or 0 in axes:
+        return _reduce(op, data, axes, mask=mask, keepdims=keepdims, **keywords)  # type: ignore[no-any-return]
+    if mask is not None:
+        mask = [tuple(box[n] for n in order) for box in boxes(mask, data.shape)]
+    last = list(range(len(kept), rank))
+    result = _reduce(op, _permuted(data, order), last, mask=mask, **keywords)
+    if not keepdims:
+        return result  # type: ignore[no-any-return]
+    if result.covers is not None:
+        raise NotModelled(
+            f"a reduction of {data.describe()} over axes {axes}, which are not the last, that keeps them, under a mask",
+            help="leave out keepdims, and reshape the result",
+        )
+    return result.reshape([n if d in kept else 1 for d, n in enumerate(data.shape)])  # type: ignore[no-any-return]
 
 
 def _permuted(x: Tile, order: list[int]) -> Tile:

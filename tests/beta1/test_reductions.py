@@ -159,9 +159,9 @@ def test_dropout_takes_a_tile_with_one_rate(x):
         (lambda t: nl.sum(t, axis=0), NkiError, "only free axes are reduced"),
         (lambda t: nl.sum(3.0, axis=1), WrongOperand, "takes a tile, found float 3.0"),
         (
-            lambda t: nl.max(t, axis=1, mask=nl.mgrid[0:P, 0:A, 0:B].p < 3),
+            lambda t: nl.max(t, axis=1, mask=nl.mgrid[0:P, 0:A, 0:B].p < 3, keepdims=True),
             NotModelled,
-            "which are not the last, under a mask",
+            "which are not the last, that keeps them, under a mask",
         ),
     ],
 )

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import nki_lab
+from nki_lab.api.beta1 import isa as nisa
 from nki_lab.api.beta1 import language as nl
 from nki_lab.api.beta1 import nki
 from nki_lab.errors import NkiError
@@ -228,6 +229,42 @@ def test_an_unset_column_spoils_the_sum_of_its_row_alone(x):
 
     findings = [f for f in nki_lab.run(kernel, x).findings if f.is_serious]
     assert any("dma_copy: all elements" in f.message for f in findings)
+
+
+@pytest.mark.parametrize("rows", [128, 100])
+def test_axes_before_the_last_are_reduced_under_a_mask_too(x, rows):
+    @nki.jit
+    def kernel(a, rows):
+        first = nl.ndarray((128, 4, 8), a.dtype, buffer=nl.shared_hbm)
+        second = nl.ndarray((128, 4, 8), a.dtype, buffer=nl.shared_hbm)
+        p, i, j, k = nl.mgrid[0:128, 0:4, 0:2, 0:8]
+        t = nl.load(a)
+        q, s, u = nl.mgrid[0:128, 0:4, 0:8]
+        nl.store(first, nisa.tensor_reduce(nl.add, t[p, 16 * i + 8 * j + k], axis=[2]))
+        largest = nl.max(t[p, 16 * i + 8 * j + k], axis=2, mask=p < rows)
+        nl.store(second, nl.zeros((128, 4, 8), a.dtype))
+        nl.store(second[q, s, u], largest, mask=q < rows)
+        return first, second
+
+    sums, largest = kernel(x, rows)
+    parts = x.reshape(128, 4, 2, 8)
+    np.testing.assert_allclose(sums, parts.sum(axis=2), rtol=1e-6, atol=1e-6)
+    np.testing.assert_array_equal(largest[:rows], parts.max(axis=2)[:rows])
+    np.testing.assert_array_equal(largest[rows:], 0)
+
+
+def test_one_value_per_partition_goes_to_a_vector_of_hbm(rng):
+    @nki.jit
+    def kernel(a):
+        out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+        for m in nl.affine_range(3):
+            t = nl.ndarray((100, 1), a.dtype, buffer=nl.sbuf)
+            nisa.dma_copy(src=a[m * 100 : (m + 1) * 100], dst=t)
+            nisa.dma_copy(src=nisa.tensor_scalar(t, nl.add, 1.0), dst=out[m * 100 : (m + 1) * 100])
+        return out
+
+    a = rng.integers(-9, 9, 300).astype(np.float32)
+    np.testing.assert_array_equal(kernel(a), a + 1)
 
 
 def test_masked_tails_that_reach_no_result_are_no_finding(x):

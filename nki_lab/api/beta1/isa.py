@@ -14,6 +14,7 @@ from nki_lab.beta1.enums import (
 )
 from nki_lab.beta1.instructions import FUNCTIONS
 from nki_lab.beta1.matmul import nc_matmul, nc_transpose
+from nki_lab.beta1.reductions import tensor_reduce
 from nki_lab.beta1.returning import fp32
 from nki_lab.errors import UnknownName, close_matches
 from nki_lab.targets.engines import DMA
@@ -28,7 +29,7 @@ gpsimd_engine = engine.gpsimd
 unknown_engine = engine.unknown
 dma_engine = DMA
 
-globals().update(FUNCTIONS)
+globals().update(FUNCTIONS, tensor_reduce=tensor_reduce)
 
 __all__ = [
     "dge_mode", "dma_engine", "engine", "fp32", "get_nc_version", "gpsimd_engine", "nc_matmul", "nc_transpose",

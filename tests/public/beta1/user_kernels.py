@@ -69,7 +69,7 @@ def _sum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 PART_1 = (
     Case("part1/kernels.py", "vector_add_naive", ("float32 128", "float32 128"), _sum),
     Case("part1/kernels.py", "vector_add_tiled", ("float32 1280", "float32 1280"), _sum),
-    Case("part1/kernels.py", "vector_add_stream", ("float32 12800", "float32 12800"), _sum),
+    Case("part1/kernels.py", "vector_add_stream", ("float32 256000", "float32 256000"), _sum),
 )
 TRANSPOSE = (Case("part1/kernels.py", "matrix_transpose", ("float32 256x384",), np.transpose),)
 
