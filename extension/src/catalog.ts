@@ -12,6 +12,8 @@ export interface IEntry {
   see?: string;
   /** First sentence of its documentation. */
   doc?: string;
+  /** The version of NKI that it is new in, where that is not the first. */
+  since?: string;
   /** Parameters as they are written, defaults included. */
   call?: string[];
   /** Parameter -> what an instruction does with the tensor, and in which memories it may be. */

@@ -3,7 +3,7 @@
  */
 
 import { Catalog, IEntry } from './catalog.js';
-import { magicLines, wordsOf } from './magics.js';
+import { hasVersion, magicLines, versionAt, wordsOf } from './magics.js';
 import { Aliases, callAt, CHAIN, codeOf, importsOf } from './python.js';
 import { calledEntry, parameterName } from './suggest.js';
 import { aliasesOf } from './tokens.js';
@@ -25,6 +25,8 @@ export interface ICard {
   /** How it is written: a call with its parameters, an option with its placeholder. */
   title: string;
   doc: string;
+  /** The version of NKI that it is new in, where that is not the first. */
+  since?: string;
   sections: ISection[];
   /** What `%nki_explain` is asked for the whole page. */
   topic: string;
@@ -61,7 +63,13 @@ export function describe(
     ? aliasesOf(body, catalog, elsewhere)
     : new Map([...elsewhere, ...importsOf(body, catalog.data)]);
   const card = inCode(codeOf(body), offset - top, catalog, aliases);
-  return card && { ...card, from: card.from + top, to: card.to + top };
+  if (!card) {
+    return undefined;
+  }
+  const { since, ...shown } = card;
+  const version = versionAt(cell, offset, catalog);
+  const doc = hasVersion(version, since) ? card.doc : `${card.doc} This kernel is for NKI ${version}.`;
+  return { ...shown, doc, from: card.from + top, to: card.to + top };
 }
 
 function magicCard(name: string, from: number, to: number, catalog: Catalog): ICard {
@@ -184,7 +192,8 @@ function entryCard(
   }
   const title = entry.call ? `${written}(${entry.call.join(', ')})` : written;
   const topic = catalog.canonical(full).replace(/^nki\.(isa|language)\./, '');
-  return { from, to, title, doc: entry.doc ?? '', sections: sectionsOf(entry, full, catalog), topic };
+  const sections = sectionsOf(entry, full, catalog);
+  return { from, to, title, doc: entry.doc ?? '', since: entry.since, sections, topic };
 }
 
 function sectionsOf(entry: IEntry, full: string, catalog: Catalog): ISection[] {

@@ -79,3 +79,44 @@ export function wordsOf(cell: string, line: IMagicLine, catalog: Catalog): IWord
   }
   return words;
 }
+
+const VERSION = /#\s*nki\s*(?:[:=]+\s*|\s)(\d+\.\d+)/i;
+const FUNCTION = /^(?:@|(?:async\s+)?def\b|class\b)/;
+const BETWEEN = /^\s*(?:#|$|@)/;
+
+/**
+ * Returns the version of NKI that the kernel at an offset of a cell is written for; undefined where the cell names none.
+ *
+ * A comment above or in the kernel says it, then one before the first function, then `--nki`.
+ */
+export function versionAt(cell: string, offset: number, catalog: Catalog): string | undefined {
+  const line = magicLines(cell, catalog)[0];
+  const option = line && wordsOf(cell, line, catalog).find(word => word.flag === '--nki');
+  const lines = cell.slice(line?.name.startsWith('%%') ? line.to : 0).split('\n');
+  let at = lines.length - cell.slice(offset).split('\n').length;
+  const end = lines.findIndex((text, n) => n > at && FUNCTION.test(text));
+  while (at >= 0 && !FUNCTION.test(lines[at])) {
+    at -= 1;
+  }
+  const above = (n: number) => {
+    while (n > 0 && BETWEEN.test(lines[n - 1])) {
+      n -= 1;
+    }
+    return n;
+  };
+  const first = lines.findIndex(text => FUNCTION.test(text));
+  const head = first < 0 ? lines.length : above(first) || first;
+  const own = at < 0 ? [] : lines.slice(above(at), end < 0 ? undefined : end);
+  const said = [...own, ...lines.slice(0, head)].map(text => VERSION.exec(text)?.[1]);
+  return said.find(version => version !== undefined) ?? option?.text;
+}
+
+/** Tells whether a version of NKI has what is new in `since`. */
+export function hasVersion(version: string | undefined, since: string | undefined): boolean {
+  const number = (name: string) => name.split('.').map(Number);
+  if (version === undefined || since === undefined || !/^\d+\.\d+/.test(version)) {
+    return true;
+  }
+  const [[major, minor], [sinceMajor, sinceMinor]] = [number(version), number(since)];
+  return major > sinceMajor || (major === sinceMajor && minor >= sinceMinor);
+}

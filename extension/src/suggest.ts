@@ -3,7 +3,7 @@
  */
 
 import { Catalog, IEntry } from './catalog.js';
-import { IMagicLine, magicLines, wordsOf } from './magics.js';
+import { hasVersion, IMagicLine, magicLines, versionAt, wordsOf } from './magics.js';
 import { aliasesOf } from './tokens.js';
 import { Aliases, callAt, codeOf, ICall, importsOf, isOutsideCode } from './python.js';
 
@@ -14,6 +14,8 @@ export interface ISuggestion {
   kind: string;
   /** One sentence. */
   doc: string;
+  /** The version of NKI that it is new in, where that is not the first. */
+  since?: string;
 }
 
 export interface ISuggestions {
@@ -66,7 +68,9 @@ export function suggest(
     ? aliasesOf(body, catalog, elsewhere)
     : new Map([...elsewhere, ...importsOf(body, catalog.data)]);
   const found = inCode(codeOf(body), offset - top, catalog, aliases);
-  return { start: found.start + top, items: found.items };
+  const version = versionAt(cell, offset, catalog);
+  const items = found.items.filter(({ since }) => hasVersion(version, since));
+  return { start: found.start + top, items };
 }
 
 function behindMagic(
@@ -227,5 +231,5 @@ function aliasOf(module: string, usual: string, aliases: Aliases): string {
 }
 
 function suggestionOf(text: string, entry: IEntry | undefined): ISuggestion {
-  return { text, kind: entry?.kind ?? 'value', doc: entry?.doc ?? '' };
+  return { text, kind: entry?.kind ?? 'value', doc: entry?.doc ?? '', since: entry?.since };
 }

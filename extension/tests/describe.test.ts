@@ -94,3 +94,16 @@ test('the catalog of nki_lab explains each of its names', () => {
     }
   }
 });
+
+group('a name that is newer than the version of its kernel', () => {
+  for (const [text, told] of [
+    ['%%nki --nki 0.6\nnl.til|es(x)', true],
+    ['%%nki --nki 0.7\nnl.til|es(x)', false],
+    ['%%nki --nki 0.6\nnl.fori_lo|op(x)', false]
+  ] as [string, boolean][]) {
+    test(JSON.stringify(text), () => {
+      const card = at(text, undefined, CATALOG)!;
+      expect(card.doc.includes('This kernel is for NKI 0.6.')).toBe(told);
+    });
+  }
+});

@@ -127,3 +127,21 @@ test('the catalog of nki_lab', () => {
   expect(at('nl.ndarray(s, nl.int8, buffer=|')).toContain('nl.psum');
   expect(offered('%%nki --what-if free-l|', undefined, CATALOG)).toEqual(['free-l', 'free-loads', 'free-latency']);
 });
+
+describe('names that are newer than the version of a kernel', () => {
+  const kernel = (comment: string, member: string) => `@nki.jit\n${comment}\ndef k(x):\n    nl.${member}\n`;
+  for (const [text, shown] of [
+    ['%%nki\nnl.tile|', true],
+    ['%%nki --nki 0.6\nnl.tile|', false],
+    ['%%nki --nki 0.6\n# nki: 0.7\nnl.tile|', true],
+    ['%%nki\n# nki 0.5\n\nimport math\n\ndef k(x):\n    nl.tile|', false],
+    [`%%nki\n${kernel('# NKI: 0.6', 'tile|')}`, false],
+    [`%%nki\nimport math\n\n# nki: 0.6\n\n${kernel('', 'tile|')}`, false],
+    [`%%nki\nimport math\n\n# nki: 0.6\n${kernel('', 'load')}\n${kernel('', 'tile|')}`, true],
+    [`%%nki\n${kernel('', 'tile|')}\n${kernel('# nki: 0.6', 'load')}`, true]
+  ] as [string, boolean][]) {
+    test(JSON.stringify(text), () => expect(offered(text, undefined, CATALOG).includes('tiles')).toBe(shown));
+  }
+  test('those of the version itself stay', () =>
+    expect(offered('%%nki --nki 0.6\nnl.fori|', undefined, CATALOG)).toEqual(['fori', 'fori_loop']));
+});

@@ -90,6 +90,7 @@ class Names:
         since = added_in(full)
         if since is not VERSIONS[0] and "doc" in entry:
             entry["doc"] += f" New in NKI {since.name}."
+            entry["since"] = since.name
         members: dict[str, Any] = {}
         if isinstance(value, type) and issubclass(value, Enum):
             members = {member.name: _choice(member) for member in value}
