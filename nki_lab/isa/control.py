@@ -95,9 +95,9 @@ def _one_integer(name: str) -> Any:
     rules=(_is_register("dst"), _register_or_integer),
 )
 def register_move(dst, src) -> None:
-    """Set a register to an integer, or to the value of another register or of a scalar of 32 bits.
+    """Set a register to an integer, or to the value of a register or scalar.
 
-    Its page names registers and integers; a scalar stands where an integer does (nki.isa.NkiScalar, NKI 0.7).
+    A scalar of 32 bits stands where the page says integer (nki.isa.NkiScalar, NKI 0.7).
 
     Source: nki/api/nki/isa/__init__.py, register_move.
     """

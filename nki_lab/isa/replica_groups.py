@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -15,14 +16,15 @@ from nki_lab.errors import RanksDiffer, WrongOperand
 from nki_lab.ir.definition.cost import Transfer
 from nki_lab.ir.definition.form_key import plain_value
 from nki_lab.ir.definition.instruction import Instruction, Rule, rule
+from nki_lab.ir.tensor.trace import active
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.ir.text.literals import Opaque
 from nki_lab.isa.dma import PRIORITY_RULES
 from nki_lab.isa.operators import Op
 from nki_lab.isa.rules import named, one_of_operators
 from nki_lab.targets.engines import SYNC
-from nki_lab.targets.facts import COLLECTIVES
-from nki_lab.targets.spaces import SBUF
+from nki_lab.targets.facts import COLLECTIVES, GENERATED
+from nki_lab.targets.spaces import SBUF, SHARED_HBM
 
 _SHOWN = 8  # groups in a message
 Groups = tuple[tuple[int, ...], ...]
@@ -159,6 +161,50 @@ def one_memory(*names: str) -> Rule:
         help="copy those on one side with nisa.dma_copy",
         source=f"{COLLECTIVES}:24",
     )(lambda i, hw: len({t.storage.on_chip for t in tensors_of(i, names)}) <= 1)
+
+
+_ALL_REDUCE = f"{GENERATED}/nki.collectives.all_reduce.html"
+
+
+def _one_sort_of_hbm(name: str) -> Rule:
+    return rule(
+        f"the tensors of `{name}` in HBM must be all in private_hbm, or all in shared_hbm",
+        name,
+        help="make them in one sort of HBM",
+        source=_ALL_REDUCE,
+    )(lambda i, hw: len({t.buffer is SHARED_HBM for t in getattr(i, name)}) <= 1)
+
+
+def _shares_alone(i: Instruction, name: str) -> bool:
+    """Tell whether a kernel for NKI 0.7 or later, on one core, gives tensors in shared HBM."""
+    builder = active.builder
+    alone = builder is not None and builder.program[1] == 1 and builder.version.number >= (0, 7)
+    return alone and any(t.buffer is SHARED_HBM for t in getattr(i, name))
+
+
+def _may_share() -> bool:
+    return os.environ.get("NKI_LNC1_SHARED_HBM") == "1"
+
+
+#: Rules about private and shared HBM. What NKI refuses on one core alone computes the same here.
+SORTS_OF_HBM = (
+    _one_sort_of_hbm("srcs"),
+    _one_sort_of_hbm("dsts"),
+    rule(
+        "in a kernel on one core, `srcs` must not be in shared_hbm (NKI 0.7)",
+        "srcs",
+        help="make them with buffer=nl.private_hbm",
+        source=_ALL_REDUCE,
+        finding="portability",
+    )(lambda i, hw: not _shares_alone(i, "srcs")),
+    rule(
+        "in a kernel on one core, `dsts` may be in shared_hbm only with NKI_LNC1_SHARED_HBM=1 (NKI 0.7)",
+        "dsts",
+        help="make them with buffer=nl.private_hbm, or set the environment variable",
+        source=_ALL_REDUCE,
+        finding="portability",
+    )(lambda i, hw: _may_share() or not _shares_alone(i, "dsts")),
+)
 
 
 def several_in_hbm(name: str) -> Rule:

@@ -468,3 +468,33 @@ def test_a_compiled_kernel_runs_again_as_ranks_and_alone():
     calls = [((x, ncc.ReplicaGroup([[0]]), 1), {}) for x in X[:1]]
     for _ in range(2):
         np.testing.assert_array_equal(outputs(compiled.launch_ranks(calls)), X[:1][None])
+
+
+# -- private and shared HBM ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("cores", "nki"), [(1, "0.6"), (1, "0.7"), (2, "0.7")])
+@pytest.mark.parametrize("shares", ["", "1"])
+def test_one_core_is_told_of_shared_hbm(cores, nki, shares, monkeypatch):
+    """Each of the two is told where it is wrong: sources never, destinations unless the variable allows them."""
+    monkeypatch.setenv("NKI_LNC1_SHARED_HBM", shares)
+
+    def reduced(src, dst):
+        def kernel(x, group):
+            mine, sums, out = moved(x, space=src), moved(x, x.shape, dst), result(x.shape, x.dtype)
+            ncc.all_reduce([mine], [sums], group, nl.add)
+            nisa.dma_copy(out, sums)
+            return out
+
+        results = on_four(jit(kernel, nki=nki)[cores], ALL, target="trn2")
+        expected = np.stack([X.astype(float).sum(axis=0)] * 4)
+        np.testing.assert_allclose(outputs(results), expected, rtol=1e-5, atol=1e-5)
+        told = " ".join(f.message for f in results[0].findings if f.kind == "portability")
+        return [name for name in ("srcs", "dsts") if f"`{name}`" in told and "shared_hbm" in told]
+
+    if cores == 2:  # which share what a collective of HBM takes
+        assert reduced(nl.shared_hbm, nl.shared_hbm) == []
+        return
+    assert reduced(nl.private_hbm, nl.private_hbm) == []
+    assert reduced(nl.shared_hbm, nl.private_hbm) == ["srcs"] * (nki == "0.7")
+    assert reduced(nl.private_hbm, nl.shared_hbm) == ["dsts"] * (nki == "0.7" and not shares)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nki_lab.api.collectives import ReplicaGroup
-from nki_lab.targets.spaces import SHARED_HBM
+from nki_lab.targets.spaces import PRIVATE_HBM, SHARED_HBM
 from tests.isa.case import Case, Tile, empty, isa, nl, rounded, sample, tile
 
 RANKS = 4
@@ -126,6 +126,14 @@ SAME, LONG, SHORT = placed(8, 6), placed(32, 6), placed(2, 6)
 ADD, GATHER, SCATTER = {"op": nl.add}, {"collective_dim": 0}, {"collective_dim": 0, "op": nl.add}
 
 
+def sorts_of_hbm_breaks(make, src, dst):
+    private = {"space": PRIVATE_HBM}
+    yield make("sources of two sorts", srcs=[src(), src(**private)], dsts=[dst(), dst()],
+               breaks="tensors of `srcs` in HBM must be all in private_hbm")  # fmt: skip
+    yield make("destinations of two sorts", srcs=[src(), src()], dsts=[dst(), dst(**private)],
+               breaks="tensors of `dsts` in HBM must be all in private_hbm")  # fmt: skip
+
+
 def reduction(name, op, function, groups, **facts):
     return collective("all_reduce", name, [hbm(A)], [room(8, 6)], [total(function, A)(groups)], group=groups,
                       given={"op": op}, rtol=1e-6, atol=1e-6, **facts)  # fmt: skip
@@ -161,6 +169,7 @@ def all_reduce_cases():
     yield from group_breaks(make)
     yield from list_breaks(make, SAME, SAME)
     yield from sbuf_breaks(make, SAME, SAME)
+    yield from sorts_of_hbm_breaks(make, SAME, SAME)
     yield make("operator", more={"op": nl.multiply}, breaks="`op` must be")
     yield make("shapes", dsts=[placed(6, 8)()], breaks="the same shape")
     yield make("scales", srcs=[SAME(dtype="float8_e8m0fnu")], dsts=[SAME(dtype="float8_e8m0fnu")],
@@ -189,6 +198,7 @@ def all_gather_cases():
     make = variants("all_gather", GATHER, [SAME()], [LONG()])
     yield from group_breaks(make)
     yield from list_breaks(make, SAME, LONG)
+    yield from sorts_of_hbm_breaks(make, SAME, LONG)
     yield from sbuf_breaks(make, SAME, LONG)
     yield make("lists of two lengths", group=[[0, 1, 2], [3]], breaks="of one length")
     yield make(
