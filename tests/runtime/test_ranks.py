@@ -470,7 +470,7 @@ def test_a_compiled_kernel_runs_again_as_ranks_and_alone():
         np.testing.assert_array_equal(outputs(compiled.launch_ranks(calls)), X[:1][None])
 
 
-# -- private and shared HBM ---------------------------------------------------------------------------------------------
+# -- private and shared HBM -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("cores", "nki"), [(1, "0.6"), (1, "0.7"), (2, "0.7")])
