@@ -69,12 +69,6 @@ KNOWN: tuple[Known, ...] = (
         "upstream: for one token two experts lie closer than bfloat16 tells apart; the reference takes the other one",
     ),
     Known(
-        "core/moe/moe_cte/test_moe_bwmm_mx_cte",
-        "_mx_cte_unit.*-3072-1024-1536-32-256-4",
-        "psum of trn3 holds",
-        "nki_lab: around loops of the device it keeps the program's order, which needs 33 tiles of PSUM at one time",
-    ),
-    Known(
         "core/moe/moe_cte/test_moe_cte_unified",
         "impl-2_fn-5",
         "core_barrier: `data` must be in shared_hbm",
