@@ -20,6 +20,7 @@ from nki_lab.errors.beta1 import (
     OutsideTensor,
     older,
 )
+from nki_lab.ir.tensor.fields import Addressing
 from nki_lab.ir.tensor.view import DynamicSlice, NkiTensor
 
 _ALL = slice(None)
@@ -447,6 +448,8 @@ def part_of(tile: Indexed, view: NkiTensor, key: Any) -> NkiTensor | None:
     the trips of a loop do.
     """
     entries = key if isinstance(key, tuple) else (key,)
+    if view.dynamic is not None:
+        return None
     sizes = view.shape
     rank = len(sizes)
     pattern: list[Any] = [sizes, view.strides, view.storage.on_chip]
@@ -507,7 +510,7 @@ def part_of(tile: Indexed, view: NkiTensor, key: Any) -> NkiTensor | None:
 def _plan_of(tile: Indexed, view: NkiTensor, key: Any) -> _Plan | None:
     try:
         indices, shape, by = positions(tile, key)
-        if by is not None or view.dynamic is not None:
+        if by is not None:
             return None
         strides = _strides(view, indices, shape)
     except NkiError:
@@ -520,6 +523,15 @@ def _plan_of(tile: Indexed, view: NkiTensor, key: Any) -> _Plan | None:
     )
     shape, strides = _two_axes(view, shape, strides)
     return _Plan(shape, strides, reach)
+
+
+def check_fixed(view: NkiTensor) -> None:
+    """Raise where a part of the rows would be taken of a view whose rows a tile of indices names."""
+    if view.dynamic is not None and view.dynamic.kind is not Addressing.SCALAR:
+        raise IndirectIndex(
+            f"{view.describe()} is addressed by a tile of indices: a part of it cannot be taken",
+            help="take the part of the tile of indices instead",
+        )
 
 
 def accessed(
@@ -535,6 +547,7 @@ def accessed(
     """
     shape = tuple([end - first for first, end in box])
     offset = view.offset
+    check_fixed(view)
     for axis, (index, stride) in enumerate(zip(indices, view.strides, strict=True)):
         low, high = index.range(box)
         if (low < 0 or high >= view.shape[axis]) and not (by is not None and by.axis == axis):
@@ -557,7 +570,13 @@ def accessed(
                 " row",
                 help="rows that are chosen at run time all begin at the same place",
             )
-        rows = by.tile.view((box[0], *[(0, n) for n in by.tile.shape[1:]]))
+        first, last = indices[by.axis].range(box)
+        if last - first != shape[0] - 1:
+            raise IndirectIndex(
+                f"rows of {view.describe()} that {by.tile.describe()} names are taken in steps",
+                help="take the steps in the tile of indices",
+            )
+        rows = by.tile.view(((first, last + 1), *[(0, n) for n in by.tile.shape[1:]]))
         chosen = view
         for index in indices[: by.axis]:
             chosen = chosen[index.const]

@@ -12,7 +12,16 @@ from sys import getrefcount
 from typing import Any, NoReturn
 
 from nki_lab.beta1.index import Box, Index
-from nki_lab.beta1.indexing import By, Moved, accessed, moved, outside, part_of, positions
+from nki_lab.beta1.indexing import (
+    By,
+    Moved,
+    accessed,
+    check_fixed,
+    moved,
+    outside,
+    part_of,
+    positions,
+)
 from nki_lab.beta1.masks import Mask, boxes, whole
 from nki_lab.beta1.promotion import dtype_named
 from nki_lab.dtypes import DType
@@ -420,6 +429,8 @@ def identity(shape: tuple[int, ...]) -> tuple[Index, ...]:
 
 
 def _boxed(view: NkiTensor, box: Box) -> NkiTensor:
+    if box != whole(view.shape):
+        check_fixed(view)
     offset = view.offset + sum(a * s for (a, _), s in zip(box, view.strides, strict=True))
     shape = tuple(b - a for a, b in box)
     return view._view(shape, view.strides, offset)

@@ -258,3 +258,31 @@ def test_what_a_kernel_may_not_ask_of_tiles(x, body, kind, message, code):
         nki_lab.run(kernel, x)
     assert message in raised.value.message
     assert code in " ".join(raised.value.notes)
+
+
+def test_a_part_of_gathered_rows_is_the_rows_of_a_part_of_the_indices(rng, x):
+    @nki.jit
+    def kernel(x, indices):
+        out = nl.zeros((40, 64), dtype=x.dtype, buffer=nl.shared_hbm)
+        i_p, i_f = nl.arange(100)[:, None], nl.arange(64)[None, :]
+        rows = nl.load(indices[i_p])
+        nl.store(out, nl.load(x[rows, i_f][30:70, 0:64]))
+        return out
+
+    indices = rng.permutation(128)[:100].astype(np.int32)
+    np.testing.assert_array_equal(nki_lab.run(kernel, x, indices).value, x[indices[30:70]])
+
+
+@pytest.mark.parametrize(
+    "part",
+    [lambda t: nl.load(t[0:32, 0:64]), lambda t: nl.load(t, mask=nl.mgrid[0:100, 0:64].p < 5)],
+)
+def test_no_part_is_taken_of_rows_in_another_shape(rng, x, part):
+    @nki.jit
+    def kernel(x, indices):
+        i_p, i_f = nl.arange(100)[:, None], nl.arange(64)[None, :]
+        part(x[nl.load(indices[i_p]), i_f].reshape((100, 64)))
+        return x
+
+    with pytest.raises(IndirectIndex, match="a part of it cannot be taken"):
+        nki_lab.run(kernel, x, rng.permutation(128)[:100].astype(np.int32))
