@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from nki_lab.beta1.allocation import Allocation, Memory
 from nki_lab.beta1.program import running
 from nki_lab.beta1.promotion import dtype_named, number
 from nki_lab.beta1.results import filler
 from nki_lab.beta1.tile import Blocks, Tile
 from nki_lab.beta1.zeros import Zeros
-from nki_lab.dtypes import DType, float32
+from nki_lab.dtypes import DType, uint8
 from nki_lab.errors import TensorArgument
 from nki_lab.ir.building.builder import current
 from nki_lab.ir.definition.author_text import variable_of
@@ -29,51 +32,67 @@ class par_dim(int):  # the name that kernels write
     """The size of the partition axis; axes before it are block axes."""
 
 
-def ndarray(
-    shape: Any, dtype: Any = float32, *, buffer: Any = None, name: str = "", **keywords: Any
-) -> Tile:
+def ndarray(shape: Any, dtype: Any, *, buffer: Any = None, name: str = "", **kwargs: Any) -> Tile:
     """Return a new tensor whose elements nothing has written yet."""
     return created(shape, dtype, buffer, name)
 
 
-def zeros(
-    shape: Any, dtype: Any = float32, *, buffer: Any = None, name: str = "", **keywords: Any
-) -> Tile:
+def zeros(shape: Any, dtype: Any, *, buffer: Any = None, name: str = "", **kwargs: Any) -> Tile:
     """Return a new tensor filled with zeros."""
-    return created(shape, dtype, buffer, name, 0)
+    return created(shape, dtype, buffer, name, 0, **kwargs)
 
 
-def ones(
-    shape: Any, dtype: Any = float32, *, buffer: Any = None, name: str = "", **keywords: Any
-) -> Tile:
+def ones(shape: Any, dtype: Any, *, buffer: Any = None, name: str = "", **kwargs: Any) -> Tile:
     """Return a new tensor filled with ones."""
-    return created(shape, dtype, buffer, name, 1)
+    return created(shape, dtype, buffer, name, 1, **kwargs)
 
 
 def full(
-    shape: Any, fill_value: Any, dtype: Any = float32, *, buffer: Any = None, name: str = "", **keywords: Any
+    shape: Any, fill_value: Any, dtype: Any, *, buffer: Any = None, name: str = "", **kwargs: Any
 ) -> Tile:  # fmt: skip
     """Return a new tensor filled with one value."""
-    return created(shape, dtype, buffer, name, fill_value)
+    return created(shape, dtype, buffer, name, fill_value, **kwargs)
 
 
 def empty_like(
-    a: Tile, dtype: Any = None, *, buffer: Any = None, name: str = "", **keywords: Any
+    a: Tile, dtype: Any = None, *, buffer: Any = None, name: str = "", **kwargs: Any
 ) -> Tile:
     """Return a new tensor with the shape of another."""
     return created(a.shape, dtype or a.dtype, buffer or _memory_like(a), name)
 
 
 def zeros_like(
-    a: Tile, dtype: Any = None, *, buffer: Any = None, name: str = "", **keywords: Any
+    a: Tile, dtype: Any = None, *, buffer: Any = None, name: str = "", **kwargs: Any
 ) -> Tile:
     """Return a new tensor of zeros with the shape of another."""
-    return created(a.shape, dtype or a.dtype, buffer or _memory_like(a), name, 0)
+    return created(a.shape, dtype or a.dtype, buffer or _memory_like(a), name, 0, **kwargs)
 
 
-def created(shape: Any, dtype: Any, buffer: Any, name: str, fill: Any = None) -> Tile:
-    """Return a new tensor; `fill` is the value of all its elements, or None."""
+def created(
+    shape: Any,
+    dtype: Any,
+    buffer: Any,
+    name: str,
+    fill: Any = None,
+    lazy_initialization: bool = False,
+) -> Tile:
+    """Return a new tensor.
+
+    Args:
+        shape, dtype, buffer, name: as nl.ndarray takes them.
+        fill: the value of all its elements, or None.
+        lazy_initialization: the value is there for the first product that is added to it.
+    """
     program = running()
+    buffer = buffer.region if isinstance(buffer, Memory) else buffer
+    placed = buffer if isinstance(buffer, Allocation) else None
+    if placed is not None:
+        if fill is not None and not lazy_initialization:
+            raise TensorArgument(
+                f"buffer={placed!r}: a tensor that the kernel places itself cannot have an initial value",
+                help="write nl.ndarray, and assign the value: t[...] = 0",
+            )
+        buffer = placed.memory
     sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     element, memory = dtype_named(dtype), _memory(buffer)
     partition = next((n for n, size in enumerate(sizes) if isinstance(size, par_dim)), 0)
@@ -93,20 +112,36 @@ def created(shape: Any, dtype: Any, buffer: Any, name: str, fill: Any = None) ->
         return tile
     if len(sizes) == 1:
         sizes = (*sizes, 1)
+    block = sizes[partition:]
+    addresses: Mapping[tuple[int, ...], tuple[int, int]] = {}
+    if placed is not None and not program.forced:
+        row_bytes = prod(block[1:]) * element.itemsize
+        addresses = placed.addresses(sizes[:partition], block[0], row_bytes, current().target)
     if not partition:
-        return _block(sizes, element, memory, name, fill)
+        return _block(block, element, memory, name, fill, addresses.get(()))
+
+    def make(place: tuple[int, ...]) -> Tile:
+        return _block(block, element, memory, name, fill, addresses.get(place))
+
     name = name or variable_of(current().stack()) or "blocks"
+    # Blocks with a place of their own are made at once: errors about places name the line of the declaration.
+    placed_blocks = {place: make(place) for place in addresses}
     blocks = Blocks(
         sizes, partition, element, memory, name,
-        lambda place: _block(sizes[partition:], element, memory, name, fill),
+        placed_blocks.__getitem__ if placed_blocks else make,
     )  # fmt: skip
     return Tile(blocks)
 
 
 def _block(
-    sizes: tuple[int, ...], dtype: DType, memory: MemoryRegion, name: str, fill: int | float | None
+    sizes: tuple[int, ...],
+    dtype: DType,
+    memory: MemoryRegion,
+    name: str,
+    fill: int | float | None,
+    address: tuple[int, int] | None = None,
 ) -> Tile:
-    tensor = current().allocate(sizes, dtype, memory, name)
+    tensor = current().allocate(sizes, dtype, memory, name, address=address)
     if memory is PSUM and not fill:
         return Tile(tensor, zeros=Zeros(fill is not None))
     if fill is not None:
@@ -130,9 +165,14 @@ def _memory_like(a: Tile) -> Any:
     return a.buffer if a.on_chip else SBUF
 
 
-def shared_constant(constant: Any, dtype: Any = None, **keywords: Any) -> Tile:
+def shared_constant(constant: Any, dtype: Any = None, **kwargs: Any) -> Tile:
     """Return a tensor in HBM that holds an array known while tracing."""
     from nki_lab.language.creation import shared_constant as made
 
     array = np.asarray(constant)
     return Tile(made(array.astype(dtype_named(array.dtype if dtype is None else dtype).np)))
+
+
+def shared_identity_matrix(n: int, dtype: Any = uint8, **kwargs: Any) -> Tile:
+    """Return a tensor in HBM that holds an identity matrix."""
+    return shared_constant(np.eye(int(n)), dtype)

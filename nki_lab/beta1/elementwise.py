@@ -150,7 +150,7 @@ def operator(name: str, x: Any, y: Any) -> Tile:
     return binary(name, x, y, partitions=False)
 
 
-def where(condition: Any, x: Any, y: Any, *, dtype: Any = None, mask: Any = None, **keywords: Any) -> Tile:  # fmt: skip
+def where(condition: Any, x: Any, y: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tile:  # fmt: skip
     """Return elements of `x` where the condition is not 0, else of `y`."""
     condition, x, y = loaded(condition), loaded(x), loaded(y)
     tiles = [v for v in (x, y) if isinstance(v, Tile)]
@@ -189,17 +189,26 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
 
 def _of_two(name: str) -> None:
-    def function(x: Any, y: Any, *, dtype: Any = None, mask: Any = None, **keywords: Any) -> Tile:
+    def function(x: Any, y: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tile:
         return binary(name, x, y, dtype, mask)
 
-    _offer(name, function, "x, y")
+    def compare(x: Any, y: Any, *, dtype: Any = bool, mask: Any = None, **kwargs: Any) -> Tile:
+        return binary(name, x, y, dtype, mask)
+
+    def fmod(x: Any, y: Any, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tile:
+        return binary(name, x, y, dtype, mask)
+
+    _offer(name, fmod if "mod" in name else compare if name in COMPARISONS else function, "x, y")
 
 
 def _of_one(name: str) -> None:
-    def function(x: Any, *, dtype: Any = None, mask: Any = None, **keywords: Any) -> Tile:
+    def function(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tile:
         return unary(name, x, dtype, mask)
 
-    _offer(name, function, "x")
+    def compare(x: Any, *, dtype: Any = bool, mask: Any = None, **kwargs: Any) -> Tile:
+        return unary(name, x, dtype, mask)
+
+    _offer(name, compare if name in COMPARISONS else function, "x")
 
 
 def _offer(name: str, function: Callable[..., Any], operands: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
+from nki_lab.beta1.allocation import check_all_placed, check_decorators, is_forced
 from nki_lab.beta1.inserted import mend
 from nki_lab.beta1.memory import store
 from nki_lab.beta1.parallel import Programs
@@ -25,12 +26,14 @@ def run(
 ) -> Any:
     """Run the programs of the grid on symbolic tensors, and return the result of the first."""
     builder.mend = mend
+    check_decorators(function)
+    forced = is_forced(function)
     args, kwargs = held(list(positional)), held(dict(keywords))
     shared: list[Tile] = []
     results: list[Any] = []
     programs = Programs(builder) if prod(builder.grid) > 1 else None
     for place in itertools.product(*map(range, builder.grid)):
-        with taken(Program(builder.grid, place, shared)):
+        with taken(Program(builder.grid, place, shared, forced=forced)):
             result = function(*args, **kwargs)
             if not results:
                 results.append(_results(result, builder))
@@ -39,6 +42,7 @@ def run(
         if programs is not None:
             programs.share(shared)
             programs.end(place)
+    check_all_placed(builder, results[0])
     return results[0]
 
 

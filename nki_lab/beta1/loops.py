@@ -17,6 +17,8 @@ from functools import cached_property
 from types import FrameType
 from typing import Any
 
+from nki_lab.beta1.allocation import around
+from nki_lab.beta1.keywords import refuse_keywords
 from nki_lab.beta1.parallel import Trips
 from nki_lab.beta1.program import running
 from nki_lab.beta1.tile import Tile
@@ -81,20 +83,26 @@ class _Range:
     #: Trips do not depend on each other.
     parallel = False
 
-    def __init__(self, *bounds: Any, **keywords: Any) -> None:
-        for bound in bounds:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._directives = kwargs.pop("directives", None)
+        refuse_keywords(f"nl.{type(self).__name__}", kwargs)
+        for bound in args:
             if isinstance(bound, Tile):
                 raise LoopControl(
                     f"nl.{type(self).__name__}: the bound {bound!r} is only known at run time",
                     help="pass the number of trips to the kernel as an int",
                 )
-        self._values = range(*map(int, bounds))
+        self._values = range(*map(int, args))
 
     def __len__(self) -> int:
         return len(self._values)
 
     def __iter__(self) -> Iterator[Trip]:
         frame = sys._getframe(1)
+        with around(self._directives):
+            yield from self._run(frame)
+
+    def _run(self, frame: FrameType) -> Iterator[Trip]:
         if not self.traced_once or len(self._values) < 2:
             yield from _trips(self._values)
             return
@@ -179,3 +187,6 @@ class static_range(_Range):
     """Loop over trips that are unrolled in the text of the kernel."""
 
     traced_once = False
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)

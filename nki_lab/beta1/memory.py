@@ -28,7 +28,7 @@ from nki_lab.isa.dma import dma_copy
 from nki_lab.isa.dma_compute import dma_compute
 
 
-def load(src: Any, *, mask: Any = None, dtype: Any = None, **keywords: Any) -> Tile:
+def load(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tile:
     """Return a new SBUF tile with the values of a tensor in HBM."""
     if not isinstance(src, Tile):
         raise WrongOperand(f"nl.load: `src` must be a tensor, found {type(src).__name__}")
@@ -37,7 +37,7 @@ def load(src: Any, *, mask: Any = None, dtype: Any = None, **keywords: Any) -> T
     return fetched(src, src.dtype if dtype is None else dtype_named(dtype), mask)
 
 
-def store(dst: Tile, value: Any = None, *, mask: Any = None, **keywords: Any) -> None:
+def store(dst: Tile, value: Any, *, mask: Any = None, **kwargs: Any) -> None:
     """Write a tile, or a number, to a tensor in HBM, cast to its dtype."""
     if not isinstance(dst, Tile) or dst.on_chip:
         found = dst.describe() if isinstance(dst, Tile) else type(dst).__name__
@@ -100,7 +100,7 @@ def _store_number(dst: Tile, value: Any, mask: Any) -> None:
             dma_copy(dst=target, src=source.view())
 
 
-def atomic_rmw(dst: Tile, value: Any, op: Any, *, mask: Any = None, **keywords: Any) -> None:
+def atomic_rmw(dst: Tile, value: Any, op: Any, *, mask: Any = None, **kwargs: Any) -> None:
     """Add a tile, or a number, to rows of a tensor in HBM that a tile of indices names."""
     if not isinstance(dst, Tile) or dst.by is None or dst.by.kind != "vector":
         raise IndirectIndex(
@@ -124,7 +124,7 @@ def atomic_rmw(dst: Tile, value: Any, op: Any, *, mask: Any = None, **keywords: 
         dma_compute(dst=rows, srcs=[rows, added], reduce_op=reduce_op, unique_indices=True)
 
 
-def copy(src: Any, *, mask: Any = None, dtype: Any = None, **keywords: Any) -> Tile:
+def copy(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tile:
     """Return a copy of a tile in SBUF."""
     if not isinstance(src, Tile):
         raise WrongOperand(f"nl.copy: `src` must be a tile, found {type(src).__name__}")

@@ -28,6 +28,7 @@ class Program:
         count: how many of them this program has made.
         texts: what the text of each loop says, by its place.
         open: the loops that are open, as far as their writes are looked at.
+        forced: tensors are where the compiler puts them, whatever the kernel says.
     """
 
     grid: tuple[int, ...] = ()
@@ -36,6 +37,7 @@ class Program:
     count: int = 0
     texts: dict[Any, Any] = field(default_factory=dict)
     open: list[Any] = field(default_factory=list)
+    forced: bool = False
 
 
 class _Running(threading.local):
@@ -66,7 +68,7 @@ def running() -> Program:
     return _running.program
 
 
-def program_id(axis: int = 0) -> int:
+def program_id(axis: int) -> int:
     """Return the place of this program along an axis of the launch grid; 0 without a grid."""
     program = running()
     if not program.grid:

@@ -283,10 +283,9 @@ class Tile:
 
     # -- shapes --------------------------------------------------------------------------------------------------
 
-    def reshape(self, *shape: Any, **keywords: Any) -> Tile:
+    def reshape(self, shape: Any) -> Tile:
         """Return the same elements in another shape."""
-        (wanted,) = keywords.values() if keywords else shape if len(shape) == 1 else (shape,)
-        sizes = [int(n) for n in wanted]
+        sizes = [int(n) for n in (shape if isinstance(shape, (tuple, list)) else (shape,))]
         if -1 in sizes:
             sizes[sizes.index(-1)] = self.size // -prod(sizes)
         view = self.view()
@@ -300,7 +299,7 @@ class Tile:
         axis = axis + self.ndim + 1 if axis < 0 else axis
         return self[(*[slice(None)] * axis, None)]
 
-    def broadcast_to(self, shape: Any, **keywords: Any) -> Tile:
+    def broadcast_to(self, shape: Any) -> Tile:
         """Return the tile with axes of size 1 repeated."""
         return _MEANING["broadcast_to"](self, tuple(int(n) for n in shape))
 

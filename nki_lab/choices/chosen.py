@@ -11,7 +11,7 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nki_lab.choices.choice import CHOICES, COMPILE, Choice, acting
-from nki_lab.choices.declared import TARGET
+from nki_lab.choices.declared import BETA1, NKI, TARGET
 from nki_lab.errors import KernelArgument, NkiError, UnknownOption, close_matches
 from nki_lab.targets import get_target
 from nki_lab.targets.spec import Target
@@ -79,8 +79,13 @@ class Choices:
 
     @property
     def version(self) -> Version:
-        """The version of NKI that kernels are written for."""
-        return version_named(self.nki, self.frontend)
+        """The version of NKI that kernels are written for; those of the older dialect are held to today's rules."""
+        return version_named(NKI.default if self.nki == BETA1 else self.nki, self.frontend)
+
+    @property
+    def asked_dialect(self) -> str:
+        """The dialect that `--dialect` or `--nki beta1` asks for; "" where neither is given."""
+        return BETA1 if self.nki == BETA1 else self.dialect or ""
 
     @property
     def for_compiler(self) -> tuple[Any, ...]:

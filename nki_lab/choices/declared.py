@@ -65,12 +65,13 @@ def number(text: str) -> float:
         return float("nan")
 
 
+#: What `--nki` and `--dialect` call the older dialect, neuronxcc.nki; it is older than all versions.
+BETA1 = "beta1"
+
+
 def _version(text: str, choice: Choice) -> str:
-    if text == "beta1":
-        raise BadValue(
-            "kernels of `beta1` (neuronxcc.nki) do not run here yet",
-            "rewrite it for 0.2 or later (nki/migration/index.rst), or choose another version",
-        )
+    if text == BETA1:
+        return text
     return one_of(".".join(text.strip().split(".")[:2]), choice)
 
 
@@ -105,13 +106,24 @@ TARGET = Choice(
 NKI = Choice(
     "nki",
     "VERSION",
-    "Version of NKI that kernels are written for, where they do not say it themselves: {values}.",
+    "Version of NKI that kernels are written for, where they do not say it themselves: {values}; `beta1` is"
+    " neuronxcc.nki.",
     COMPILES,
     _version,
-    tuple(version.name for version in VERSIONS),
+    (*(version.name for version in VERSIONS), BETA1),
     default=NEWEST.name,
     env="NKI_LAB_NKI",
     acts=COMPILE,
+)
+DIALECT = Choice(
+    "dialect",
+    "NAME",
+    "Dialect of kernels: {values}. Imports tell it, so it is only needed in cells without them.",
+    COMPILES,
+    one_of,
+    ("nki", BETA1),
+    acts=COMPILE,
+    meanings={"nki": "today's, `import nki`", BETA1: "the older one, `import neuronxcc.nki`"},
 )
 FRONTEND = Choice(
     "frontend",

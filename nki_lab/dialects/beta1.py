@@ -7,13 +7,14 @@ from typing import Any
 
 from nki_lab.dialects.construct import Subset
 from nki_lab.dialects.dialect import Dialect, Grid
-from nki_lab.errors import KernelArgument
+from nki_lab.errors import KernelArgument, close_matches
 
 #: Keyword arguments of `nki.jit` that public kernels give and that change nothing here.
 _IGNORED = {
-    "mode", "kernel_return", "platform_target", "enable_out_of_bound_check", "show_compiler_tb", "experimental_flags",
-    "disable_allocation_opt", "debug_kernel", "additional_compile_opt",
+    "kernel_return", "enable_out_of_bound_check", "show_compiler_tb", "experimental_flags", "disable_allocation_opt",
+    "debug_kernel", "additional_compile_opt",
 }  # fmt: skip
+_TAKEN = ("allow", "debug", "nki", "platform_target")
 
 # What the old compiler did between the lines of a kernel is documented by its name only: fusion, allocation, spilling.
 _TIMED = (
@@ -24,13 +25,16 @@ _TIMED = (
 
 
 def _choices(keywords: dict[str, Any]) -> dict[str, Any]:
-    unknown = set(keywords) - _IGNORED - {"allow", "debug"}
+    unknown = sorted(set(keywords) - _IGNORED - set(_TAKEN))
     if unknown:
         raise KernelArgument(
-            f"neuronxcc.nki.jit has no argument {', '.join(sorted(unknown))}",
-            help="leave it out; mode= is taken and ignored: all kernels run on the simulator",
+            f"the decorator of neuronxcc.nki has no argument `{unknown[0]}`, and no public kernel gives it",
+            help=close_matches(unknown[0], [*_TAKEN, *_IGNORED]) or "leave it out",
         )
-    return {"debug": bool(keywords.get("debug", False)), "allow": keywords.get("allow")}
+    choices = {"debug": bool(keywords.get("debug", False)), "allow": keywords.get("allow")}
+    return choices | {
+        name: keywords[name] for name in ("nki", "platform_target") if name in keywords
+    }
 
 
 def _grid(name: str, key: Any) -> Grid:
@@ -66,9 +70,26 @@ BETA1 = Dialect(
         "neuronxcc.nki": "nki_lab.api.beta1.nki",
         "neuronxcc.nki.compiler": "nki_lab.api.beta1.compiler",
         "neuronxcc.nki.isa": "nki_lab.api.beta1.isa",
+        "neuronxcc.nki.isa.constants": "nki_lab.api.beta1.isa_constants",
         "neuronxcc.nki.language": "nki_lab.api.beta1.language",
         "neuronxcc.nki.typing": "nki_lab.api.beta1.typing",
     },
+    refusing=dict.fromkeys(
+        (
+            "neuronxcc.nki.kernels",
+            "neuronxcc.nki.kernels.attention",
+            "neuronxcc.nki.kernels.vision",
+        ),
+        "nki_lab.api.beta1.kernels",
+    ),
+    ready={
+        "nki": "neuronxcc.nki",
+        "nl": "neuronxcc.nki.language",
+        "nisa": "neuronxcc.nki.isa",
+        "ncc": "neuronxcc.nki.compiler",
+        "nt": "neuronxcc.nki.typing",
+    },
+    option="beta1",
     subset=Subset({}),
     choices=_choices,
     grid=_grid,

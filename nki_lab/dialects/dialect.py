@@ -10,6 +10,7 @@ import dis
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,7 @@ class Dialect:
         overflows: its compiler moved tiles that do not fit out of the way by itself: a kernel that needs more memory
             than the chip has runs all the same, with a finding.
         timed: what is assumed of its kernels' times, besides what the timing model assumes of all.
+        option: what `--dialect` calls it.
         beside: the official package holds more than kernels' names, so that nothing ever hides one that is installed.
         subset: the Python of its kernels.
         choices: `(keywords) -> choices` of the decorator: takes its keyword arguments, refuses or warns of others.
@@ -65,6 +67,7 @@ class Dialect:
     ready: Mapping[str, str] = field(default_factory=dict)
     overflows: bool = False
     timed: str = ""
+    option: str = ""
     beside: bool = False
 
     def __repr__(self) -> str:
@@ -109,15 +112,26 @@ def dialects_in(
         return dict.fromkeys(loaded, "")
     members = [(d, d.members()) for d in loaded]
     dialects_named: dict[Dialect, str] = {}
+    for name, is_import in _names_in(code):
+        if is_import:
+            owners = [d for d in loaded if name.partition(".")[0] == d.root]
+        elif name in scope:
+            identity = id(scope[name])
+            owners = [d for d, ids in members if identity in ids]
+        else:
+            continue
+        if len(owners) == 1:  # what several dialects offer, such as a dtype, tells nothing
+            dialects_named.setdefault(owners[0], name)
+    return dialects_named
+
+
+@lru_cache(maxsize=1024)
+def _names_in(code: CodeType) -> tuple[tuple[str, bool], ...]:
+    """Return the names that a function takes from outside, in order, and whether it imports a module of that name."""
+    loads = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF")
+    names: dict[tuple[str, bool], None] = {}
     for inner in codes_of(code):
         for i in dis.get_instructions(inner):
-            if i.opname == "IMPORT_NAME":
-                owners = [d for d in loaded if i.argval.partition(".")[0] == d.root]
-            elif i.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF") and i.argval in scope:
-                identity = id(scope[i.argval])
-                owners = [d for d, ids in members if identity in ids]
-            else:
-                continue
-            if len(owners) == 1:  # what several dialects offer, such as a dtype, tells nothing
-                dialects_named.setdefault(owners[0], i.argval)
-    return dialects_named
+            if i.opname == "IMPORT_NAME" or i.opname in loads:
+                names.setdefault((i.argval, i.opname == "IMPORT_NAME"))
+    return tuple(names)

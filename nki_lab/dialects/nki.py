@@ -59,6 +59,7 @@ NKI = Dialect(
     refusing={"nki.compiler.kernel_builder": "nki_lab.api.kernel_builder"},
     ready={"nki": "nki", "nl": "nki.language", "nisa": "nki.isa"},
     subset=SUBSET,
+    option="nki",
     choices=_choices,
     grid=_grid,
     cores=lambda grid: grid[0] if grid else 1,

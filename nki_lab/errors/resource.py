@@ -35,6 +35,39 @@ class OverCapacity(ResourceError, MemoryError):
         """
 
 
+class MixedAllocation(ResourceError):
+    """A kernel of the older dialect places some of its tensors on the chip itself, but not all."""
+
+    code = "NKI303"
+    page = """
+        Where a kernel of neuronxcc.nki gives one tensor a place with nki.compiler.sbuf.alloc, mod_alloc or
+        their like of PSUM, it gives one to all: also to results of calls, which are new tensors unless they
+        are assigned, t[...] = nl.load(x). Calls that need a tensor of their own, such as nl.softmax, are
+        refused there, and so are tensors in HBM that are neither arguments nor results.
+        @nki.compiler.force_auto_alloc leaves all tensors to the compiler.
+        """
+    wrong = """
+        %%nki --run "kernel(x)"
+        import neuronxcc.nki as nki
+        import neuronxcc.nki.compiler as ncc
+        import neuronxcc.nki.language as nl
+
+        @nki.jit
+        def kernel(x):
+            out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+            t = nl.ndarray(x.shape, dtype=x.dtype, buffer=ncc.sbuf.mod_alloc(base_addr=0))
+            u = nl.load(x)
+            t[...] = nl.exp(u)
+            nl.store(out, t)
+            return out
+        """
+    right = wrong.replace(
+        "u = nl.load(x)",
+        "u = nl.ndarray(x.shape, dtype=x.dtype, buffer=ncc.sbuf.mod_alloc(base_addr=64))\n"
+        "            u[...] = nl.load(x)",
+    )
+
+
 class AddressConflict(ResourceError, ValueError):
     """An explicit address is outside its memory, misaligned, or used by another tensor in use."""
 

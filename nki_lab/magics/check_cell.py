@@ -22,11 +22,11 @@ from nki_lab.api.install import aliases
 from nki_lab.choices import Choices
 from nki_lab.compiler.check_language import remarks_of
 from nki_lab.compiler.frontend import SourceKernel
-from nki_lab.dialects import DIALECTS, NKI
+from nki_lab.dialects import DIALECTS
 from nki_lab.errors import KernelErrors, NkiError, UnknownName
 from nki_lab.ir.program.nodes import Finding
 from nki_lab.magics.cells import Cell
-from nki_lab.magics.define import no_only_function, parsed
+from nki_lab.magics.define import no_only_function, parsed, ready_names
 from nki_lab.magics.safe_statements import defines, is_safe_call, written_names
 from nki_lab.runtime import KernelFunction, as_kernel
 from nki_lab.session.reading import parse_line
@@ -37,6 +37,8 @@ from nki_lab.versions import Version
 MAGIC = "%%nki"
 _IS_CELL = re.compile(rf"\s*{MAGIC}(?!\S)")
 _DEF = (ast.FunctionDef, ast.AsyncFunctionDef)
+#: Decorators that make kernels, by their last name: those of today's dialect and of the older one.
+_MAKERS = ("jit", "baremetal", "benchmark", "profile", "trace")
 
 
 def is_kernel_cell(text: str) -> bool:
@@ -120,7 +122,15 @@ class Draft:
         keywords = [k for d in decorators if isinstance(d, ast.Call) for k in d.keywords]
         written = next((k.value for k in keywords if k.arg == "nki"), None)
         nki = written.value if isinstance(written, ast.Constant) else source.nki
-        return Choices.current().replace(nki=nki or getattr(self._options, "nki", None)).version
+        return self._choices().replace(nki=nki or None).version
+
+    def _choices(self) -> Choices:
+        """Return what holds here, with the dialect and version that the cell asks for."""
+        asked = {name: getattr(self._options, name, None) for name in ("nki", "dialect")}
+        return Choices.current().replace(**asked)
+
+    def _ready(self, tree: ast.Module) -> Mapping[str, str]:
+        return ready_names(tree, self._choices())
 
     def _scope_of_text(
         self, code: CodeType, tree: ast.Module
@@ -128,8 +138,8 @@ class Draft:
         """Return the names that the cell's functions will see, and the functions, without running anything."""
         scope = dict(self.scope)
         with aliases():
-            for name in NKI.ready:
-                scope.setdefault(name, import_module(NKI.ready[name]))
+            for name, module in self._ready(tree).items():
+                scope.setdefault(name, import_module(module))
             scope |= dict.fromkeys(written_names(tree))
             scope |= _modules(tree)
         functions = {}
@@ -183,8 +193,8 @@ class Draft:
         self._options.timeout = None  # the copy has its own limit
         try:
             with session(self._options):
-                for name in NKI.ready:
-                    scope.setdefault(name, import_module(NKI.ready[name]))
+                for name, module in self._ready(self._tree).items():
+                    scope.setdefault(name, import_module(module))
                 if not self._define(scope):
                     return
                 names = {n.id for n in ast.walk(self._call.func) if isinstance(n, ast.Name)}
@@ -330,4 +340,5 @@ def _assigned(tree: ast.Module) -> Iterator[ast.stmt]:
 def _is_jit(node: ast.expr) -> bool:
     while isinstance(node, ast.Call):
         node = node.func
-    return (node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")) == "jit"
+    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    return name in _MAKERS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from inspect import isfunction
 from types import CodeType
@@ -11,9 +11,10 @@ from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 
+from nki_lab.choices import Choices
 from nki_lab.compiler.check_language import check_text
-from nki_lab.dialects import NKI
-from nki_lab.errors import NkiError, NoKernel
+from nki_lab.dialects import DIALECTS, NKI
+from nki_lab.errors import MixedDialects, NkiError, NoKernel
 from nki_lab.magics.cells import Cell
 from nki_lab.runtime import KernelFunction, as_kernel
 from nki_lab.source import Span, Stack, stack_of_traceback
@@ -42,14 +43,16 @@ def define_kernels(
     Raises:
         BadSyntax: the cell is not Python.
         NoKernel: it defines no kernel, or several functions of which none is marked.
+        MixedDialects: its kernels are written in two dialects, or in another one than the cell asks for.
         NkiError: the text of a kernel says what no NKI compiler takes.
         Exception: as the cell's own statements raise.
     """
     tree = parsed(cell)
     code = cell.compile(tree, shell)
-    _bind_ready_names(shell, code)
+    _bind_ready_names(shell, code, ready_names(tree, Choices.current()))
     _execute(shell, code)
     kernels = _marked(tree, shell.user_ns, cell) or [_only_function(tree, shell, cell)]
+    _check_one_dialect(kernels)
     for kernel in kernels:
         if nki:
             kernel.write_for(nki)
@@ -92,11 +95,37 @@ def _show_from_cell(shell: InteractiveShell, code: CodeType, error: Exception) -
         error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
 
 
-def _bind_ready_names(shell: InteractiveShell, code: CodeType) -> None:
+def ready_names(tree: ast.Module, choices: Choices) -> Mapping[str, str]:
+    """Return the names that a cell may use without importing them, each with its module.
+
+    They are of the dialect that the cell imports or asks for, otherwise of today's.
+    """
+    imports = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
+    modules = {a.name for n in imports if isinstance(n, ast.Import) for a in n.names}
+    modules |= {n.module or "" for n in imports if isinstance(n, ast.ImportFrom)}
+    roots = {module.partition(".")[0] for module in modules}
+    asked = choices.asked_dialect
+    others = (d for d in DIALECTS if d is not NKI and (d.root in roots or d.option == asked != ""))
+    return next(others, NKI).ready
+
+
+def _bind_ready_names(shell: InteractiveShell, code: CodeType, ready: Mapping[str, str]) -> None:
     """Bind the names a cell reads and may use without importing them; they stay, since the kernel needs them later."""
     read = set(_names(code))
-    missing = [name for name in NKI.ready if name in read and name not in shell.user_ns]
-    shell.push({name: import_module(NKI.ready[name]) for name in missing}, interactive=False)
+    missing = [name for name in ready if name in read and name not in shell.user_ns]
+    shell.push({name: import_module(ready[name]) for name in missing}, interactive=False)
+
+
+def _check_one_dialect(kernels: Sequence[KernelFunction]) -> None:
+    first = kernels[0]
+    for kernel in kernels:
+        if kernel.source.dialect is not first.source.dialect:
+            raise MixedDialects(
+                f"the cell has kernels of two dialects: `{first.__name__}` of {first.source.dialect.title}, and"
+                f" `{kernel.__name__}` of {kernel.source.dialect.title}",
+                stack=(kernel.source.place,),
+                help="write each dialect in a cell of its own",
+            )
 
 
 def _names(code: CodeType) -> Iterator[str]:

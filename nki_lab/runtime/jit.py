@@ -18,8 +18,8 @@ from weakref import WeakSet
 
 from nki_lab.backends import refuse_others
 from nki_lab.backends.simulated import SimulatedRun
+from nki_lab.choices import BETA1, Choices, names
 from nki_lab.choices import NKI as NKI_VERSION
-from nki_lab.choices import Choices, names
 from nki_lab.compiler.frontend import KernelObject, SourceKernel
 from nki_lab.compiler.passes.author_order import Edges, edges_of
 from nki_lab.compiler.pipeline import compile_kernel
@@ -223,7 +223,7 @@ class KernelFunction(KernelObject):
     def _check_version(self, builder: Any) -> None:
         """Refuse to be part of a kernel that is written for another version of NKI."""
         nki = self.nki or self.source.nki
-        if nki and nki != builder.version.name:
+        if nki not in ("", BETA1, builder.version.name):
             raise MixedVersions(
                 f"`{self.__name__}` is written for NKI {nki}, and the kernel that calls it for NKI"
                 f" {builder.version.name}",
@@ -294,7 +294,7 @@ class KernelFunction(KernelObject):
         """Return the choices with those that this kernel makes."""
         cores = choices.lnc or choices.logical_core
         choices = choices.replace(
-            nki=self.nki or self.source.nki or None,
+            nki=self._nki(choices),
             schedule=self.schedule,
             capacity="finding" if self.source.dialect.overflows else None,
             allow=(*choices.allow, *self.allow),
@@ -303,6 +303,20 @@ class KernelFunction(KernelObject):
         )
         self._check_logical_core(choices)
         return choices
+
+    def _nki(self, choices: Choices) -> str | None:
+        """Return the version that it is written for, or "beta1"; None where only the choices say it."""
+        dialect, nki = self.source.dialect, self.nki or self.source.nki
+        asked = choices.dialect or (BETA1 if (nki or choices.nki) == BETA1 else "")
+        version_of_another = dialect.option == BETA1 and nki not in ("", BETA1)
+        if asked not in ("", dialect.option) or version_of_another:
+            asked = f"version {nki}" if version_of_another else f"dialect {asked}"
+            raise MixedDialects(
+                f"`{self.__name__}` is written in {dialect.title}, and {asked} is asked for",
+                stack=(self.source.place,),
+                help="leave out --dialect or --nki: the kernel's imports tell its dialect",
+            )
+        return BETA1 if dialect.option == BETA1 else nki or None
 
     def _check_logical_core(self, choices: Choices) -> None:
         """Refuse `kernel[cores]` beside another number in the environment; before 0.7 nothing compared the two.
@@ -544,8 +558,8 @@ def _kernel_of(choices: dict[str, Any], dialect: Dialect | None, fn: Any) -> Ker
     kernel.source = kernel._with_choices(kernel.source)
     check_dialect(dialect, kernel.source)
     form = FORMS["platform target"]
-    if kernel.platform_target and kernel.source.dialect is NKI:
-        if form.level(kernel.version) == ERROR:
+    if kernel.platform_target:
+        if dialect is NKI and form.level(kernel.version) == ERROR:
             raise KernelArgument(f"{form.what} {form.fate(ERROR)}", help=form.instead)
         get_target(kernel.platform_target)
     return kernel

@@ -22,6 +22,7 @@ from nki_lab.errors import (
 )
 from nki_lab.runtime import jit, run
 from nki_lab.source import keep_lines
+from nki_lab.versions import NEWEST
 
 X = np.random.default_rng(11).standard_normal((32, 6)).astype(np.float32)
 
@@ -126,9 +127,10 @@ def test_a_comment_that_holds_for_no_kernel_is_an_error_at_its_place(said, error
     assert caught.value.span.covered == covered
 
 
-def test_the_oldest_dialect_is_refused_by_its_reason():
-    with pytest.raises(UnknownOption, match=r"(?s)`beta1` \(neuronxcc\.nki\) do not run here"):
-        Choices(nki="beta1")
+def test_the_older_dialect_is_older_than_all_versions_and_held_to_todays_rules():
+    assert Choices(nki="beta1").version is NEWEST
+    assert Choices(nki="beta1").asked_dialect == Choices(dialect="beta1").asked_dialect == "beta1"
+    assert Choices(nki="0.6").asked_dialect == ""
 
 
 INNER = """\

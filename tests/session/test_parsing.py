@@ -42,6 +42,7 @@ RIGHT = {
     "debug": ("--debug", True),
     "migrate": ("--migrate", True),
     "nki": ("--nki 0.6.0", "0.6"),
+    "dialect": ("--dialect beta1", "beta1"),
     "backend": ("--backend simulator", "simulator"),
 }
 
@@ -100,8 +101,8 @@ WRONG = [
     ),
     ("nki", "--nki=", "the value is empty; it takes 0.1, 0.2", "leave it out"),
     ("nki", "--nki 0.8", "`0.8` is not one of 0.1, 0.2", ""),
-    ("nki", "--nki beta1", "do not run here yet", "rewrite it for 0.2 or later"),
     ("migrate", "--migrate=0.6", "--migrate is a switch", "write --migrate alone"),
+    ("dialect", "--dialect beta2", "`beta2` is not one of nki, beta1", "did you mean `beta1`?"),
     ("debug", "--debug=1", "--debug is a switch", "write --debug alone"),
 ]
 

@@ -1,35 +1,51 @@
-"""The module `neuronxcc.nki`: the decorators that run kernels."""
+"""The module `neuronxcc.nki`: what runs kernels, the class of tensors, and the other modules.
+
+Each name is fetched from its room when it is first used.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
 
-from nki_lab.dialects.beta1 import BETA1
-from nki_lab.runtime.jit import KernelFunction, decorated
+from nki_lab.beta1.tile import Tile as tensor
+from nki_lab.errors import NotModelled, UnknownName, close_matches
+from nki_lab.runtime.beta1 import baremetal, benchmark, jit, profile, simulate_kernel, trace
 
 # The import system asks a module with submodules for this; they are found by name, not in a folder.
 __path__: list[str] = []
 
 _MODULES = {name: f"nki_lab.api.beta1.{name}" for name in ("compiler", "isa", "language", "typing")}
-__all__ = ["jit", "simulate_kernel", "trace", *_MODULES]
+__all__ = [
+    "FrameworkKernel", "baremetal", "benchmark", "jit", "profile", "simulate_kernel", "tensor", "trace", *_MODULES,
+]  # fmt: skip
+
+
+class FrameworkKernel:
+    """What writes a kernel into the program of a framework; there is no such program here."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise NotModelled(
+            f"{type(self).__name__}: it writes a kernel into a framework's HLO, which only the Neuron compiler reads",
+            help="call the kernel with tensors of PyTorch or JAX",
+        )
+
+    def dump_config(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the configuration of the call in HLO."""
+
+    def is_framework_tensor(self, t: Any) -> Any:
+        """Tell whether a value is a tensor of the framework."""
+
+    def map_framework_tensor(self, t: Any) -> Any:
+        """Return the shape and dtype of a tensor of the framework."""
+
+    def translate_to_neuron_dtype(self, _dtype: Any) -> Any:
+        """Return the dtype that stands for one of the framework."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module 'neuronxcc.nki' has no attribute {name!r}")
-    return import_module(_MODULES[name])
-
-
-def jit(func: Any = None, **keywords: Any) -> Any:
-    """Make a function a kernel: `@nki.jit`, or `@nki.jit(mode=...)`; all modes run on the simulator."""
-    return decorated(BETA1, func, keywords)
-
-
-trace = jit
-
-
-def simulate_kernel(kernel: Any, *args: Any, **kwargs: Any) -> Any:
-    """Run a kernel on the simulator with NumPy arrays, and return what it returns."""
-    function = kernel if isinstance(kernel, KernelFunction) else jit(kernel)
-    return function(*args, **kwargs)
+    if name in _MODULES:
+        return import_module(_MODULES[name])
+    if name.startswith("__"):
+        raise AttributeError(name)
+    raise UnknownName(f"neuronxcc.nki has no `{name}`", help=close_matches(name, __all__))

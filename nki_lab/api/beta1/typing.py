@@ -1,18 +1,30 @@
-"""The module `neuronxcc.nki.typing`: what parameters of kernels are annotated with."""
+"""The module `neuronxcc.nki.typing`: what parameters and tiles of kernels are annotated with.
+
+No page lists its names; the examples of the documentation use them (general/nki/examples, general/nki/test).
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["mutable_tensor", "scalar", "tensor"]
+from nki_lab.errors import NotModelled
+
+__all__ = ["immutable", "mutable", "mutable_tensor", "scalar", "tensor"]
 
 
-class tensor:
-    """A tensor of a shape: `x: tensor[128, 512] = ...`."""
+class tensor:  # the names that kernels write
+    """A tensor, of a shape or of any: `x: tensor[128, 512] = ...`.
+
+    Attributes:
+        shape: the sizes that an annotation gives, or None.
+    """
+
+    shape: tuple[Any, ...] | None = None
 
     def __class_getitem__(cls, shape: Any) -> type:
         """Return the annotation of a tensor with a shape."""
-        return cls
+        sizes = shape if isinstance(shape, tuple) else (shape,)
+        return type(cls.__name__, (cls,), {"shape": sizes})
 
 
 class mutable_tensor(tensor):
@@ -20,4 +32,18 @@ class mutable_tensor(tensor):
 
 
 class scalar:
-    """A number known while the kernel runs."""
+    """A number that is only known while the kernel runs."""
+
+    def __init__(self, *value: Any) -> None:
+        raise NotModelled(
+            "nt.scalar(...): a number that the kernel computes while it runs, for a loop of unknown length",
+            help="give the number of trips to the kernel as an int, and loop over nl.sequential_range",
+        )
+
+
+class mutable:
+    """What a kernel writes."""
+
+
+class immutable:
+    """What a kernel only reads."""
