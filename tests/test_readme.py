@@ -164,9 +164,9 @@ def on_a_device(monkeypatch):
     jit(copy)(X)
 
 
-def in_the_older_dialect(monkeypatch):
+def a_prebuilt_kernel(monkeypatch):
     with aliases():
-        import_module("neuronxcc.nki")
+        import_module("neuronxcc.nki.kernels.attention").flash_fwd  # noqa: B018
 
 
 def between_nodes(monkeypatch):
@@ -195,7 +195,7 @@ def copy(x):
     ("use", "words", "row"),
     [
         (on_a_device, "device", "running on a device"),
-        (in_the_older_dialect, "neuronxcc", "`neuronxcc.nki`"),
+        (a_prebuilt_kernel, "prebuilt kernel `flash_fwd`", "`neuronxcc.nki.kernels`"),
         (between_nodes, "neuron_switch", "collectives between nodes"),
         (step_through_two_cores, "a stepper follows one core", "stepping through two cores"),
     ],
