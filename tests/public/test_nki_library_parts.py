@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.public.nki_library import exceptions, host_dtypes, selection, table
-from tests.public.nki_library.exceptions import Known
+from tests.public.nki_library.exceptions import Cause
 from tests.public.nki_library.suite import Outcome, Run
 
 RUN = Run("core/x/test_x.py", "trn2")
@@ -40,11 +40,22 @@ def test_small_configurations_are_spread() -> None:
     assert [i.name for i in selection.spread(items[:2], 3)] == ["test_x[8]", "test_x[64]"]
 
 
-def test_new_failures_and_ended_exceptions_are_surprises(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exceptions, "KNOWN", (Known("core/x", r"\[2\]", "such", "upstream: why"),))
+def test_configurations_of_any_size_are_drawn() -> None:
+    items = [SimpleNamespace(name=f"test_x[{n}]") for n in (64, 8, 4096, 16, 32, 2048)]
+    draws = [tuple(i.name for i in selection.drawn(items, 2, seed)) for seed in range(60)]
+    assert draws == [tuple(i.name for i in selection.drawn(items, 2, seed)) for seed in range(60)]
+    assert {name for draw in draws for name in draw} == {item.name for item in items}
+    assert all(selection.size(first) < selection.size(second) for first, second in draws)
+    assert len(selection.drawn(items, 9, 1)) == 6
+
+
+def test_failures_without_a_known_cause_are_surprises(monkeypatch: pytest.MonkeyPatch) -> None:
+    cause = Cause("core/x", "such", "upstream: why", among="[2]")
+    monkeypatch.setattr(exceptions, "CAUSES", (cause,))
     assert exceptions.surprises(RUN, [PASSED, FAILED]) == []
     assert table.row(RUN, [PASSED, FAILED]).endswith("| trn2 | 1 / 2 | 1 x upstream: why |")
-    other = Outcome("test_x[2]", "failed", 0.1, "another word")
-    assert "no known exception: another word" in exceptions.surprises(RUN, [other])[0]
-    again = Outcome("test_x[2]", "passed", 0.1, "")
-    assert "take it out" in exceptions.surprises(RUN, [again])[0]
+    for name, message in (("test_x[2]", "another word"), ("test_x[3]", "no such word")):
+        [told] = exceptions.surprises(RUN, [Outcome(name, "failed", 0.1, message)])
+        assert f"{name} fails, for no known cause: {message}" in told
+    assert exceptions.ended([(RUN, PASSED), (RUN, FAILED)]) == []
+    assert exceptions.ended([(RUN, PASSED)]) == ["no configuration met: core/x: upstream: why"]

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from tests.public.nki_library import stand_ins
-from tests.public.nki_library.selection import spread
+from tests.public.nki_library.selection import drawn, spread
 
 stand_ins.install()
 
@@ -32,19 +32,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--mx", action="store_true", help="run what only trn3 can run, and nothing else"
     )
+    group.addoption("--draw", type=int, help="seed: draw configurations of any size by chance")
     group.addoption("--time-limit", type=int, default=60, help="seconds of one configuration")
     group.addoption("--outcomes", help="file that gets one line of JSON for each outcome")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep a few configurations of each test function: from the smaller half, evenly."""
+    """Keep a few configurations of each test function: from the smaller half, evenly, or any by chance."""
     functions: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if _is_mx(item) == config.getoption("--mx") and not _is_left_out(item):
             functions[item.nodeid.partition("[")[0]].append(item)
+    pick, seed = config.getoption("--pick"), config.getoption("--draw")
     items[:] = [
-        i for found in functions.values() for i in spread(found, config.getoption("--pick"))
+        item
+        for found in functions.values()
+        for item in (spread(found, pick) if seed is None else drawn(found, pick, seed))
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import re
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
@@ -22,6 +23,13 @@ def spread(items: Sequence[_Item], count: int) -> list[_Item]:
         return ordered
     half = max(count, len(ordered) // 2)
     return [ordered[i * half // count] for i in range(count)]
+
+
+def drawn(items: Sequence[_Item], count: int, seed: int) -> list[_Item]:
+    """Return `count` configurations of any size by chance, the same ones for the same seed, the smallest first."""
+    ordered = sorted(items, key=lambda item: (size(item.name), item.name))
+    chosen = random.Random(seed).sample(range(len(ordered)), min(count, len(ordered)))
+    return [ordered[position] for position in sorted(chosen)]
 
 
 def size(name: str) -> float:

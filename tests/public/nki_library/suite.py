@@ -14,20 +14,25 @@ from pathlib import Path
 from nki_lab.errors import RawEnum
 
 ROOT_VARIABLE = "NKI_LIBRARY_ROOT"
-COMMIT = "d2ad3a579498d1888aa8740af97fd325dd5f2740"  # the exceptions were found with it
+#: Commits with which the causes of failures were found -> the version of NKI of their kernels.
+COMMITS = {
+    "d2ad3a579498d1888aa8740af97fd325dd5f2740": "0.3",
+    "ddbca35eaa3a3b5201b530c2015fdb24f7aba2c7": "0.3",  # the tag 2.29, where the kernels of MLP can be imported
+}
 _OURS = Path(__file__).parents[3]
 TESTS = "test/integration/nkilib"
 
 
 @dataclass(frozen=True)
 class Run:
-    """One file of the suite on one chip."""
+    """One file of the suite on one chip: its configurations with MX, or all others."""
 
     file: str
     target: str
+    is_mx: bool = False
 
     def __str__(self) -> str:
-        return f"{self.file.removesuffix('.py')}-{self.target}"
+        return f"{self.file.removesuffix('.py')}-{self.target}{'-mx' if self.is_mx else ''}"
 
 
 @dataclass(frozen=True)
@@ -57,21 +62,26 @@ def commit(clone: Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def runs(clone: Path) -> list[Run]:
-    """Return what there is to run: all files with tests on trn2, and on trn3 those with MX, which only it has."""
+def runs(clone: Path, target: str = "trn2") -> list[Run]:
+    """Return what there is to run: all files with tests on a chip, and on trn3 those with MX, which only it has."""
     found = []
     for file in sorted((clone / TESTS).rglob("test_*.py")):
         text = file.read_text(encoding="utf-8")
         if "def test_" in text:
             name = str(file.relative_to(clone / TESTS))
-            found.append(Run(name, "trn2"))
+            found.append(Run(name, target))
             if "mx" in text.lower():
-                found.append(Run(name, "trn3"))
+                found.append(Run(name, "trn3", is_mx=True))
     return found
 
 
-def outcomes(clone: Path, run: Run, pick: int = 2) -> list[Outcome]:
-    """Run one file of the suite in a process of its own; the clone stays as it is."""
+def outcomes(clone: Path, run: Run, pick: int = 2, seed: int | None = None) -> list[Outcome]:
+    """Run one file of the suite in a process of its own; the clone stays as it is.
+
+    Args:
+        pick: configurations of each test function.
+        seed: draws them by chance, of any size; without it they are of the smaller half.
+    """
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "outcomes.jsonl")
         command = [sys.executable, "-m", "pytest", str(clone / TESTS / run.file)]
@@ -81,9 +91,11 @@ def outcomes(clone: Path, run: Run, pick: int = 2) -> list[Outcome]:
         command += ["--test-mode", "simulation", "--platform-target", run.target]
         command += ["-p", "tests.public.nki_library.plugin", "--outcomes", str(report)]
         command += ["--pick", str(pick), "--nki-target", run.target]
-        # Of April 2026, for NKI 0.3; yet their kernels give dge_mode as integers.
-        command += ["--nki-version", "0.3", "--nki-allow", RawEnum.code]
-        if run.target == "trn3":  # their generator of MX weights takes minutes, the kernels seconds
+        # Their kernels give dge_mode as integers.
+        version = COMMITS.get(commit(clone), "0.3")
+        command += ["--nki-version", version, "--nki-allow", RawEnum.code]
+        command += ["--draw", str(seed)] if seed is not None else []
+        if run.is_mx:  # their generator of MX weights takes minutes, the kernels seconds
             command += ["--mx", "--time-limit", "300"]
         if not any(e.name == "nki_lab" for e in entry_points(group="pytest11")):
             command += ["-p", "nki_lab.cli.pytest_plugin"]

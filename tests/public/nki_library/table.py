@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.public.nki_library.exceptions import reason_for
+from tests.public.nki_library.exceptions import cause_of
 from tests.public.nki_library.suite import Outcome, Run
 
 HEAD = "| file | chip | passed / run | exceptions |\n|---|---|---|---|"
@@ -28,7 +28,7 @@ def _note(run: Run, outcome: Outcome) -> str:
         return "over the time limit"
     if outcome.outcome == "skipped":
         return f"skipped by the suite: {_first(outcome.message)}"
-    known = reason_for(run, outcome)
+    known = cause_of(run, outcome)
     return known.reason if known else f"NEW: {_first(outcome.message)}"
 
 
