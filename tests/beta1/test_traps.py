@@ -1,5 +1,7 @@
 """Tests what kernels of the older dialect rely on and what another reading of them would get wrong without an error."""
 
+import logging
+
 import numpy as np
 import pytest
 
@@ -265,6 +267,22 @@ def test_one_value_per_partition_goes_to_a_vector_of_hbm(rng):
 
     a = rng.integers(-9, 9, 300).astype(np.float32)
     np.testing.assert_array_equal(kernel(a), a + 1)
+
+
+def test_messages_can_be_turned_off_as_with_the_old_package():
+    assert logging.OFF > logging.CRITICAL
+
+
+def test_an_optional_tensor_of_hbm_is_there_or_not(x):
+    @nki.jit
+    def kernel(a, b=None):
+        out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+        t = nl.load(a)
+        nl.store(out, t + nl.load(b) if b else t)
+        return out
+
+    np.testing.assert_array_equal(kernel(x), x)
+    np.testing.assert_array_equal(kernel(x, x), 2 * x)
 
 
 def test_masked_tails_that_reach_no_result_are_no_finding(x):

@@ -37,6 +37,11 @@ KNOWN: tuple[Known, ...] = (
         " the test asks for IndexError itself with one fixed text",
     ),
     Known(
+        "tests:.*test_dma_transpose_indirect",
+        "do not broadcast",
+        "nki_lab: rows of a tensor with three axes, chosen by a tile of indices, are not transposed while they move",
+    ),
+    Known(
         "triton-viz:examples/nki/rmsnorm",
         "mask over a grid",
         "upstream: for an interpreter of that project in which sums lose their axis; `[:, None]` adds a third one",
