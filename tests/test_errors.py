@@ -60,7 +60,7 @@ def test_every_stage_has_its_file():
     }  # fmt: skip
     for kind in CLASSES:
         family = next((f for f in FAMILIES if issubclass(kind, f)), kind)
-        assert kind.__module__ == family.__module__
+        assert kind.__module__ in (family.__module__, "nki_lab.errors.beta1")  # of one dialect
 
 
 def test_an_error_is_one_block_wherever_it_stands():

@@ -34,9 +34,10 @@ class IndexExpression(ViewError, TypeError):
 
     code = "NKI140"
     page = """
-        The index tensors of nl.arange and nl.mgrid are positions that are known while the kernel is traced. They
-        can be added to, subtracted from and multiplied by integers, compared to make a mask, and used as an index.
-        They have no elements to assign, and `if` cannot ask them. nisa.iota makes a tile of one.
+        The index tensors of nl.arange and nl.mgrid are positions that are known while the kernel is
+        traced. They can be added to, subtracted from and multiplied by integers, compared to make a mask,
+        and used as an index. They have no elements to assign, and `if` cannot ask them. nisa.iota makes a
+        tile of one.
         """
     wrong = _kernel("nl.store(out[i_p, i_f], nl.load(x[i_p, (3 + i_f) % 4]))")
     right = wrong.replace("(3 + i_f) % 4", "3 - i_f")
@@ -47,10 +48,10 @@ class BadMask(ViewError):
 
     code = "NKI141"
     page = """
-        A mask compares index tensors, variables of loops and program ids, and joins comparisons with &. It has the
-        axes of the access that it is given to, and holds for boxes of it. Python asks for the truth of what stands
-        in `and`, `or`, `not` and in chains of comparisons, which a mask does not have: it differs from position to
-        position. What depends on data is chosen with nl.where.
+        A mask compares index tensors, variables of loops and program ids, and joins comparisons with &.
+        It has the axes of the access that it is given to, and holds for boxes of it. Python asks for the
+        truth of what stands in `and`, `or`, `not` and in chains of comparisons, which a mask does not
+        have: it differs from position to position. What depends on data is chosen with nl.where.
         """
     wrong = _kernel("nl.store(out[i_p, i_f], nl.load(x[i_p, i_f]), mask=1 <= i_f < 3)")
     right = wrong.replace("1 <= i_f < 3", "(1 <= i_f) & (i_f < 3)")
@@ -61,8 +62,9 @@ class BadIndexing(ViewError):
 
     code = "NKI142"
     page = """
-        A tensor is indexed with integers and slices, or with index tensors and integers between them. On the chip
-        axis 0 is the partition axis: an access takes adjacent partitions, at the same place of each.
+        A tensor is indexed with integers and slices, or with index tensors and integers between them. On
+        the chip axis 0 is the partition axis: an access takes adjacent partitions, at the same place of
+        each.
         """
     wrong = _kernel("nl.store(out, nl.load(x[i_p, :]))")
     right = wrong.replace("i_p, :", "i_p, i_f")
@@ -73,9 +75,9 @@ class IndirectIndex(BadIndexing):
 
     code = "NKI143"
     page = """
-        Rows of a tensor in HBM are loaded and stored by a tile of indices in SBUF with one index for each partition;
-        it stands for the first axis, or for one after integers. A tile with one element moves an access along any
-        axis of a tensor in HBM, and along a free axis of a tile.
+        Rows of a tensor in HBM are loaded and stored by a tile of indices in SBUF with one index for each
+        partition; it stands for the first axis, or for one after integers. A tile with one element moves
+        an access along any axis of a tensor in HBM, and along a free axis of a tile.
         """
     wrong = _kernel(
         "rows = nl.load(x[i_p, 0], dtype=nl.int32)", "nl.store(out, nl.load(x[i_p, rows]))"
@@ -88,9 +90,9 @@ class OutsideTensor(OutOfBounds):
 
     code = "NKI144"
     page = """
-        The positions of an access, where its mask holds, are compared with the size of each axis while the kernel
-        is traced. Where the last tile is smaller than the others, mask what lies outside, in every call that works
-        on it: nl.load, nl.store and the functions between them.
+        The positions of an access, where its mask holds, are compared with the size of each axis while
+        the kernel is traced. Where the last tile is smaller than the others, mask what lies outside, in
+        every call that works on it: nl.load, nl.store and the functions between them.
         """
     wrong = _kernel("nl.store(out[i_p, i_f + 1], nl.load(x[i_p, i_f]))")
     right = wrong.replace("i_f]))", "i_f]), mask=i_f + 1 < 4)")
@@ -101,8 +103,9 @@ class OutputDependency(LanguageError):
 
     code = "NKI145"
     page = """
-        The trips of nl.affine_range do not depend on each other: none may write what another one writes. Products may
-        be added to one place in PSUM with `+=`. In nl.sequential_range trips follow each other.
+        The trips of nl.affine_range do not depend on each other: none may write what another one writes.
+        Products may be added to one place in PSUM with `+=`. In nl.sequential_range trips follow each
+        other.
         """
     wrong = """
         import neuronxcc.nki as nki
@@ -127,9 +130,9 @@ class TileTruth(LanguageError, ValueError):
 
     code = "NKI146"
     page = """
-        What is in a tile is only known when the kernel runs, and a kernel is traced before: `if`, `while`, `and`, `or`
-        and `not` cannot ask it. Compare with `is not None` to see whether there is a tensor at all; combine tiles with
-        &, | and ~; choose elements with nl.where.
+        What is in a tile is only known when the kernel runs, and a kernel is traced before: `if`,
+        `while`, `and`, `or` and `not` cannot ask it. Compare with `is not None` to see whether there is a
+        tensor at all; combine tiles with &, | and ~; choose elements with nl.where.
         """
     wrong = _kernel("t = nl.load(x)", "if t > 0:", "    t = t * 2", "nl.store(out, t)")
     right = _kernel("t = nl.load(x)", "t = nl.where(t > 0, t * 2, t)", "nl.store(out, t)")

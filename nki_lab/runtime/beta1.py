@@ -251,7 +251,7 @@ def _check_directory(asked: Mapping[str, Any]) -> None:
         raise KernelArgument(
             "nki.profile needs working_directory=, an absolute path"
             + f"; {str(folder)!r} is relative" * (folder is not None),
-            help="write @nki.profile(working_directory='/home/user/profiles')",
+            help="write @nki.profile(working_directory='/tmp/profiles')",
         )
 
 

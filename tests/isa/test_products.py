@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 from math import fsum
@@ -199,24 +200,26 @@ def digests():
 
 
 def of_cpu(core):
-    """Return the digests where OpenBLAS takes this machine for another."""
+    """Return the digests where OpenBLAS takes this machine for another; none where it lacks its instructions."""
     code = "from tests.isa.test_products import digests; print(*digests())"
     environment = {**os.environ, "OPENBLAS_CORETYPE": core}
     run = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120
     )
+    if run.returncode == -signal.SIGILL:
+        return []
     assert run.returncode == 0, run.stderr
     return run.stdout.split()[-2:]
 
 
 def test_bits_do_not_depend_on_the_cpu():
     exact, any_float32 = digests()
-    others = {
-        c: of_cpu(c) for c in ("Prescott", "Nehalem", "Sandybridge", "Haswell", "Zen", "SkylakeX")
-    }
+    cores = ("Prescott", "Nehalem", "Sandybridge", "Haswell", "Zen", "SkylakeX")
+    others = {c: found for c in cores if (found := of_cpu(c))}
+    assert "Prescott" in others  # every CPU of 64 bits runs its loops
     assert {c: d[0] for c, d in others.items()} == dict.fromkeys(others, exact)
     # OpenBLAS chooses no loop with a fused multiply-add where the CPU has none.
-    assert len({others[c][1] for c in ("Haswell", "Zen", "SkylakeX")}) == 1
+    assert len({d[1] for c, d in others.items() if c in ("Haswell", "Zen", "SkylakeX")}) <= 1
     assert any_float32 in {d[1] for d in others.values()}
 
 
