@@ -72,6 +72,7 @@ ACTS: dict[str, tuple[str, Callable[[Seen], bool]]] = {
     "strict": ("--strict", lambda s: s.result.options.strict),
     "allow": ("--allow NKI206", lambda s: s.result.options.allow == ("NKI206",)),
     "nki": ("--nki 0.4", lambda s: s.result.options.nki == "0.4"),
+    "dialect": ("--dialect nki", lambda s: s.result.options.dialect == "nki"),
     "max_trips": ("--max-trips 1000", lambda s: s.result.options.max_trips == 1000),
     "backend": ("--backend simulator", lambda s: s.result.options.backend == "simulator"),
     "debug": ("--debug", lambda s: s.result.options.debug),
