@@ -44,6 +44,7 @@ OPTIONS = [
     ("capacity", "--capacity none", e.UnknownOption, "`none` is not one of error, finding"),
     ("skip_passes", "--skip trace", e.UnknownOption, "there is no such pass"),
     ("nki", "--nki 0.9", e.UnknownOption, "`0.9` is not one of 0.1, 0.2"),
+    ("dialect", "--dialect beta2", e.UnknownOption, "`beta2` is not one of nki, beta1"),
     ("allow", "--allow NKI999", e.UnknownOption, "`NKI999` cannot be allowed"),
     ("max_trips", "--max-trips many", e.UnknownOption, "`many` is not a whole number"),
     ("strict", "--strict=yes", e.UnknownOption, "--strict is a switch"),
