@@ -13,6 +13,7 @@ import pytest
 
 import nki_lab
 import nki_lab.language as nl
+import nki_lab.session.questions
 from nki_lab.choices import (
     CELL,
     CHOICES,
@@ -156,7 +157,7 @@ def test_use_holds_from_now_on_or_in_a_block(monkeypatch):
             "show",
             "--show is an option of cells and commands; in Python, call .show() of the result",
         ),
-        ("colour", "choices: target, nki, lnc, "),
+        ("colour", "choices: target, nki, dialect, lnc, "),
     ],
 )
 def test_a_wrong_keyword_names_the_right_one(keyword, help):
@@ -179,6 +180,7 @@ def test_a_misspelt_parameter_is_named():
 
 
 def test_every_question_of_a_cell_names_what_python_has_for_it():
+    assert nki_lab.session.questions  # declares what cells ask
     asked = {c.name for c in CHOICES if c.acts == SHOW and CELL in c.commands}
     assert asked - IN_PYTHON.keys() == {"run", "rtol", "atol", "name", "quiet", "expect"}
     assert IN_PYTHON.keys() <= asked

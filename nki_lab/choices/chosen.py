@@ -270,6 +270,7 @@ IN_PYTHON = {
     "compare": "call .show(compare=other) of the result",
     "save": "call .show().save_html(path) or .profile.save(path) of the result",
     "json": "read .profile.summary of the result",
+    "migrate": "call nki_lab.migrate",
 }
 
 
