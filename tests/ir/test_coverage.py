@@ -125,7 +125,7 @@ def test_blocks_that_overlap_may_leave_some_out():
 
 
 def test_an_assignment_writes_some_elements_and_takes_back_others():
-    t = tensor((4, 6), float32)
+    t = tensor((4, 6))
     coverage = Coverage(t.storage)
     coverage.write(t)
     assert coverage.written(t) is Written.ALL
