@@ -63,6 +63,8 @@ export interface ICatalog {
   /** A cell with a small kernel that is called. */
   example: string;
   ready: Record<string, string>;
+  /** The other dialects: what `--dialect` calls them -> their package, and the names that are ready in their cells. */
+  dialects: Record<string, { root: string; ready: Record<string, string> }>;
   homes: Record<string, string>;
   tiles: string[];
   modules: Record<string, string[]>;
@@ -107,6 +109,13 @@ export class Catalog {
       known += 1;
     }
     return { full, known };
+  }
+
+  /** The names that are ready in a cell of the dialect that `full` is a name of. */
+  readyBeside(full: string): Record<string, string> {
+    const root = full.split('.', 1)[0];
+    const others = Object.values(this.data.dialects);
+    return others.find(dialect => dialect.root === root)?.ready ?? this.data.ready;
   }
 
   /** The values a parameter takes, as kernels usually write them: `nl.add`, `True`. */

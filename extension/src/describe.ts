@@ -5,7 +5,7 @@
 import { Catalog, IEntry } from './catalog.js';
 import { hasVersion, magicLines, versionAt, wordsOf } from './magics.js';
 import { Aliases, callAt, CHAIN, codeOf, importsOf } from './python.js';
-import { calledEntry, parameterName } from './suggest.js';
+import { calledEntry, ICalled, parameterName } from './suggest.js';
 import { aliasesOf } from './tokens.js';
 
 /** A part of a card: a heading and rows of it. */
@@ -60,7 +60,7 @@ export function describe(
   }
   const body = cell.slice(top);
   const aliases = isKernel
-    ? aliasesOf(body, catalog, elsewhere)
+    ? aliasesOf(cell, lines[0], catalog, elsewhere)
     : new Map([...elsewhere, ...importsOf(body, catalog.data)]);
   const card = inCode(codeOf(body), offset - top, catalog, aliases);
   if (!card) {
@@ -111,6 +111,9 @@ function wordCard(
 
 /** What `%nki_explain nc_matmul` is about, as far as the catalog knows it. */
 function topicCard(word: string, from: number, to: number, catalog: Catalog): ICard | undefined {
+  if (catalog.entry(word)) {
+    return entryCard(word, word, from, to, catalog);
+  }
   for (const module of ['nki.isa', 'nki.language', 'nki.collectives', 'nki']) {
     if (catalog.has(module, word)) {
       return entryCard(`${module}.${word}`, word, from, to, catalog);
@@ -140,8 +143,8 @@ function inCode(code: string, offset: number, catalog: Catalog, aliases: Aliases
     const keyword = names.length === 1 && /^\s*=(?!=)/.test(code.slice(index + chain.length));
     if (keyword) {
       const call = callAt(code, index);
-      const entry = call && calledEntry(call.callee, catalog, aliases);
-      return entry && parameterCard(chain, entry, call.callee, index, end, catalog);
+      const called = call && calledEntry(call.callee, catalog, aliases);
+      return called && parameterCard(chain, called, call.callee, index, end, catalog);
     }
     if (!start) {
       return undefined;
@@ -154,7 +157,7 @@ function inCode(code: string, offset: number, catalog: Catalog, aliases: Aliases
 
 function parameterCard(
   name: string,
-  entry: IEntry,
+  { full, entry }: ICalled,
   callee: string,
   from: number,
   to: number,
@@ -175,7 +178,7 @@ function parameterCard(
   }
   const operand = entry.operands?.[name];
   const doc = operand ? `${memories(operand)}.` : '';
-  const topic = callee.slice(callee.lastIndexOf('.') + 1);
+  const topic = topicOf(full, catalog);
   return { from, to, title: `${written} of ${callee}`, doc, sections, topic };
 }
 
@@ -191,9 +194,14 @@ function entryCard(
     return undefined;
   }
   const title = entry.call ? `${written}(${entry.call.join(', ')})` : written;
-  const topic = catalog.canonical(full).replace(/^nki\.(isa|language)\./, '');
+  const topic = topicOf(full, catalog);
   const sections = sectionsOf(entry, full, catalog);
   return { from, to, title, doc: entry.doc ?? '', since: entry.since, sections, topic };
+}
+
+/** Names of the older dialect are asked for as a whole: most of them are names of today's, too. */
+function topicOf(full: string, catalog: Catalog): string {
+  return catalog.canonical(full).replace(/^nki\.(isa|language)\./, '');
 }
 
 function sectionsOf(entry: IEntry, full: string, catalog: Catalog): ISection[] {

@@ -65,7 +65,7 @@ export function suggest(
     return NONE;
   }
   const aliases = isKernel
-    ? aliasesOf(body, catalog, elsewhere)
+    ? aliasesOf(cell, lines[0], catalog, elsewhere)
     : new Map([...elsewhere, ...importsOf(body, catalog.data)]);
   const found = inCode(codeOf(body), offset - top, catalog, aliases);
   const version = versionAt(cell, offset, catalog);
@@ -117,8 +117,9 @@ function inCode(code: string, offset: number, catalog: Catalog, aliases: Aliases
     return NONE; // part of an expression: an attribute of something, a number
   }
   const call = callAt(code, offset);
-  const entry = call && calledEntry(call.callee, catalog, aliases);
-  const values = call && entry ? valuesAt(call, entry, code, from, catalog, aliases) : [];
+  const called = call && calledEntry(call.callee, catalog, aliases);
+  const entry = called?.entry;
+  const values = call && called ? valuesAt(call, called, code, from, catalog, aliases) : [];
   if (dot > 0) {
     const base = word.slice(0, dot - 1).split('.');
     const first = aliases.get(base[0]);
@@ -157,12 +158,18 @@ function inCode(code: string, offset: number, catalog: Catalog, aliases: Aliases
   };
 }
 
+/** What is called: its full name, and what is known of it. */
+export interface ICalled {
+  full: string;
+  entry: IEntry;
+}
+
 /** Returns what is known of a callee as it is written. */
 export function calledEntry(
   callee: string,
   catalog: Catalog,
   aliases: Aliases
-): IEntry | undefined {
+): ICalled | undefined {
   const [first, ...names] = callee.split('.');
   const start = aliases.get(first);
   if (!start) {
@@ -170,7 +177,7 @@ export function calledEntry(
   }
   const { full, known } = catalog.follow(start, names);
   const entry = known === names.length ? catalog.entry(full) : undefined;
-  return entry?.call ? entry : undefined;
+  return entry?.call ? { full, entry } : undefined;
 }
 
 /** Name of a parameter as `call` lists it: without default and stars. */
@@ -199,7 +206,7 @@ function defaultOf(entry: IEntry, name: string): string {
 /** Returns the values of the argument the cursor is in, by the names this notebook gives them. */
 function valuesAt(
   call: ICall,
-  entry: IEntry,
+  { full: callee, entry }: ICalled,
   code: string,
   from: number,
   catalog: Catalog,
@@ -211,7 +218,7 @@ function valuesAt(
   const parameter = call.keyword ?? parameterName(entry.call![call.position] ?? '');
   return catalog.taken(entry, parameter).map(value => {
     const [ready, ...names] = value.split('.');
-    const module = catalog.data.ready[ready];
+    const module = catalog.readyBeside(callee)[ready];
     if (!module || names.length === 0) {
       return { text: value, kind: 'value', doc: '' };
     }

@@ -2,8 +2,8 @@
  * Which pieces of a cell are NKI's?  Text in, ranges out: no editor and no document.
  */
 
-import { Catalog, ICatalog } from './catalog.js';
-import { magicLines, wordsOf } from './magics.js';
+import { Catalog, get, ICatalog } from './catalog.js';
+import { IMagicLine, magicLines, wordsOf } from './magics.js';
 import { Aliases, CHAIN, codeOf, importsOf } from './python.js';
 
 /** `isa` and `language` are names of those modules, `api` those of the other modules of nki. */
@@ -63,7 +63,7 @@ export function tokenizer(data: ICatalog | Catalog): Tokenizer {
     if (lines[0]?.name.startsWith('%%')) {
       const below = lines[0].to;
       const body = cell.slice(below);
-      const aliases = aliasesOf(body, catalog, elsewhere);
+      const aliases = aliasesOf(cell, lines[0], catalog, elsewhere);
       for (const { 0: chain, index } of codeOf(body).matchAll(CHAIN)) {
         const token = nameIn(chain, below + index, aliases);
         if (token) {
@@ -75,13 +75,47 @@ export function tokenizer(data: ICatalog | Catalog): Tokenizer {
   };
 }
 
-/** What names mean in an NKI cell: its own imports, else those of others, else what is ready there. */
-export function aliasesOf(cell: string, catalog: Catalog, elsewhere?: Aliases): Aliases {
-  const ready = Object.entries(catalog.data.ready);
-  return new Map([...ready, ...(elsewhere ?? []), ...importsOf(cell, catalog.data)]);
+/**
+ * What names mean in an NKI cell: its own imports, else those of others, else what is ready there.
+ *
+ * A cell that says its dialect, by its imports or by an option, has the ready names of this one where others import
+ * those of another.
+ */
+export function aliasesOf(
+  cell: string,
+  line: IMagicLine,
+  catalog: Catalog,
+  elsewhere: Aliases = new Map()
+): Aliases {
+  const own = importsOf(cell.slice(line.to), catalog.data);
+  const said = readyNames(cell, line, catalog, own);
+  const others = [...elsewhere].filter(
+    ([alias, full]) => !said || !full || !(alias in said) || catalog.readyBeside(full) === said
+  );
+  return new Map([...Object.entries(said ?? catalog.data.ready), ...others, ...own]);
+}
+
+function readyNames(
+  cell: string,
+  line: IMagicLine,
+  catalog: Catalog,
+  own: Aliases
+): Record<string, string> | undefined {
+  for (const full of own.values()) {
+    if (full) {
+      return catalog.readyBeside(full);
+    }
+  }
+  for (const { flag, text } of wordsOf(cell, line, catalog)) {
+    const dialect = flag === '--dialect' || flag === '--nki' ? get(catalog.data.dialects, text) : undefined;
+    if (dialect) {
+      return dialect.ready;
+    }
+  }
+  return undefined;
 }
 
 function kindOf(name: string): Kind {
-  const [, module] = name.split('.');
-  return module === 'isa' || module === 'language' ? module : 'api';
+  const module = /(?:^|\.)nki\.(isa|language)(?!\w)/.exec(name)?.[1];
+  return (module as Kind | undefined) ?? 'api';
 }

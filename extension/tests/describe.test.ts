@@ -56,6 +56,23 @@ group('what is pointed at', () => {
   });
 });
 
+group('the older dialect', () => {
+  const old = '%%nki\nfrom oldnki import nki\n';
+  test('its own signature, and its whole name for the page', () =>
+    expect(at(`${old}nl.lo|ad(x)`)).toMatchObject({
+      title: 'nl.load(src, mask=None, dtype=None)',
+      doc: 'A new tile.',
+      topic: 'oldnki.nki.language.load'
+    }));
+  test('an argument', () =>
+    expect(at(`${old}nl.load(x, ma|sk=m)`)).toMatchObject({
+      title: 'mask=None of nl.load',
+      topic: 'oldnki.nki.language.load'
+    }));
+  test('a word of %nki_explain', () =>
+    expect(at('%nki_explain neuronxcc.nki.isa.nc_ma|tmul', undefined, CATALOG)?.title).toContain('(stationary, moving'));
+});
+
 test('an instruction: operands with memories, engines, chips, cost, limits', () => {
   expect(at('%%nki\nnisa.nc_m|atmul')?.sections).toEqual([
     { title: 'Operands', rows: [['dst', 'written, in PSUM'], ['stationary', 'read, in SBUF'], ['moving', 'read, in SBUF']] },
@@ -88,7 +105,7 @@ test('what stands in a cell stays text', () => {
 test('the catalog of nki_lab explains each of its names', () => {
   for (const [module, names] of Object.entries(CATALOG.data.modules)) {
     for (const name of names) {
-      const card = at(`import nki\n${module}.${name}|`, undefined, CATALOG);
+      const card = at(`import nki, neuronxcc\n${module}.${name}|`, undefined, CATALOG);
       const kind = CATALOG.entry(`${module}.${name}`)?.kind;
       expect([module, name, card?.doc !== undefined && card.doc !== '']).toEqual([module, name, kind !== 'module']);
     }

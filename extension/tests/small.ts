@@ -22,6 +22,7 @@ export const SMALL: ICatalog = {
   targets: ['trn1', 'trn2'],
   example: '%%nki\ndef f(a): ...',
   ready: { nki: 'nki', nl: 'nki.language', nisa: 'nki.isa' },
+  dialects: { old: { root: 'oldnki', ready: { nki: 'oldnki.nki', nl: 'oldnki.nki.language' } } },
   homes: { 'nki_lab.language': 'nki.language' },
   tiles: ['a tile must have at most 128 partitions'],
   modules: {
@@ -29,6 +30,9 @@ export const SMALL: ICatalog = {
     'nki.isa': ['constants', 'engine', 'nc_matmul', 'tensor_tensor'],
     'nki.isa.constants': ['engine'],
     'nki.isa.engine': ['gpsimd', 'vector'],
+    oldnki: ['nki'],
+    'oldnki.nki': ['language'],
+    'oldnki.nki.language': ['arange', 'float32', 'load'],
     'nki.language': ['add', 'float32', 'load', 'multiply', 'tile_size']
   },
   entries: {
@@ -66,6 +70,11 @@ export const SMALL: ICatalog = {
     'nki.language.multiply': { kind: 'function', call: ['x', 'y', 'dtype=None'], doc: 'Multiply two tiles.' },
     'nki.language.load': { kind: 'function', call: ['src', 'dtype=None'], doc: 'Copy a tile.', takes: { dtype: 'dtypes' } },
     'nki.language.float32': { kind: 'dtype', doc: '4 bytes' },
+    'oldnki.nki': { kind: 'module' },
+    'oldnki.nki.language': { kind: 'module' },
+    'oldnki.nki.language.arange': { kind: 'function', call: ['*args'], doc: 'An index.' },
+    'oldnki.nki.language.float32': { see: 'nki.language.float32' },
+    'oldnki.nki.language.load': { kind: 'function', call: ['src', 'mask=None', 'dtype=None'], doc: 'A new tile.', takes: { dtype: 'dtypes' } },
     'nki.language.tile_size': { kind: 'value', doc: 'Limits.' }
   },
   sets: {

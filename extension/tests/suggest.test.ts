@@ -117,6 +117,32 @@ describe('arguments', () => {
   });
 });
 
+describe('dialects', () => {
+  const old = 'import oldnki.nki.language as nl\n';
+  const today = new Map([['nl', 'nki.language']]);
+  const older = new Map([['nl', 'oldnki.nki.language']]);
+  for (const [text, elsewhere, expected] of [
+    [`${old}nl.a|`, today, ['a', 'arange']],
+    [`${old}nl.load(|`, today, ['', 'src=', 'mask=', 'dtype=']],
+    [`${old}nl.load(x, dtype=|`, undefined, ['', 'nl.float32']],
+    ['from oldnki import nki\nnl.a|', today, ['a', 'arange']],
+    ['import oldnki.nki as nki\nnki.language.a|', undefined, ['a', 'arange']],
+    ['import nki\nnl.a|', older, ['a', 'add']],
+    ['nl.a|', older, ['a', 'arange']],
+    ['nl.a|', undefined, ['a', 'add']]
+  ] as [string, Map<string, string> | undefined, string[]][]) {
+    test(JSON.stringify([text, [...(elsewhere ?? [])]]), () => expect(body(text, elsewhere)).toEqual(expected));
+  }
+  test('by an option', () => {
+    const at = (text: string) => offered(text, today, CATALOG);
+    expect(at('%%nki --dialect beta1\nnl.mg|')).toEqual(['mg', 'mgrid']);
+    expect(at('%%nki --nki beta1\nnisa.nc_matmul(s|')).toEqual(['s', 'stationary=']);
+    expect(at('%%nki --nki beta1\nnisa.nc_matmul(d|')).toEqual(['']);
+    expect(at('%%nki --nki beta1\nncc.sbuf.m|')).toEqual(['m', 'mod_alloc']);
+    expect(at('%%nki\nnl.mg|')).toEqual(['']);
+  });
+});
+
 test('the catalog of nki_lab', () => {
   const at = (text: string) => offered(`%%nki\n${text}`, undefined, CATALOG);
   expect(at('nisa.nc_matmul(dst=acc, s|')).toEqual(['s', 'stationary=']);

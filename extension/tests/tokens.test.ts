@@ -114,6 +114,7 @@ describe('names that imports give', () => {
   test('in another cell', () => {
     const elsewhere = new Map([['ni', 'nki.isa']]);
     expect(body('ni.nc_matmul', elsewhere)).toBe('«isa ni.nc_matmul»');
+    expect(body('import oldnki.nki.language as nl\nnl.arange')).toContain('«language nl.arange»');
   });
 
   test('of something else hide what is ready', () => {

@@ -130,7 +130,7 @@ class Memory:
 
 
 class Sbuf(Memory):
-    """`nki.compiler.sbuf`."""
+    """`nki.compiler.sbuf`: SBUF as `buffer=`, with its ways to place tensors."""
 
     def mod_alloc(
         self, *, base_addr: int, base_partition: int = 0,
@@ -147,7 +147,7 @@ class Sbuf(Memory):
 
 
 class Psum(Memory):
-    """`nki.compiler.psum`."""
+    """`nki.compiler.psum`: PSUM as `buffer=`, with its ways to place tensors."""
 
     def mod_alloc(
         self, *, base_bank: int, base_addr: int = 0, base_partition: int = 0, num_bank_tiles: tuple[int, ...] = (),

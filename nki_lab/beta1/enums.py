@@ -15,7 +15,14 @@ from nki_lab.targets import ALL_TARGETS
 from nki_lab.targets.engines import Engine
 
 
-class dge_mode(IntEnum):
+class _Choice(IntEnum):
+    """A choice that a number stands for as well."""
+
+    def __repr__(self) -> str:
+        return f"nisa.{type(self).__name__}.{self.name}"
+
+
+class dge_mode(_Choice):
     """Who makes the descriptors of a DMA transfer."""
 
     none = 0
@@ -24,7 +31,7 @@ class dge_mode(IntEnum):
     unknown = 3
 
 
-class engine(IntEnum):
+class engine(_Choice):
     """Engines of a NeuronCore."""
 
     tensor = 1
@@ -35,14 +42,14 @@ class engine(IntEnum):
     unknown = 0
 
 
-class oob_mode(IntEnum):
+class oob_mode(_Choice):
     """What an access outside its tensor does at run time."""
 
     error = 0
     skip = 1
 
 
-class reduce_cmd(IntEnum):
+class reduce_cmd(_Choice):
     """What an instruction does with the accumulator registers of its engine."""
 
     idle = 0
@@ -53,7 +60,8 @@ class reduce_cmd(IntEnum):
 
 
 #: Generation of a NeuronCore; those that came after the dialect are members, too.
-nc_version: Any = IntEnum("nc_version", {f"gen{t.generation}": t.generation for t in ALL_TARGETS})  # type: ignore[misc]
+nc_version: Any = _Choice("nc_version", {f"gen{t.generation}": t.generation for t in ALL_TARGETS})
+nc_version.__doc__ = "Generations of the NeuronCore."
 
 #: Matmul modes that no page of the dialect lists; its examples name the first.
 _PERF_MODES = {

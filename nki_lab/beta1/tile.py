@@ -258,9 +258,9 @@ class Tile:
         return by._replace(axis=along[0])
 
     def view(self, dtype: Any = None) -> Any:
-        """Return what instructions read: all of the tile, or a box of it; an error where that is outside its tensor.
+        """Return a tile of another dtype with the same bytes.
 
-        Authors give a dtype: the result is a tile of that dtype with the same bytes.
+        With a box, or nothing, it is what instructions read, and an error where that is outside its tensor.
         """
         if dtype is not None and type(dtype) is not tuple:
             return Tile(self.target().view(dtype_named(dtype)))

@@ -241,6 +241,8 @@ def _public(name: str, target: Target, written: str) -> str | None:
     offered = find(written)
     if offered is None:
         return None
+    if isinstance(offered.value, DType):
+        return _dtype(str(offered.value), target)
     word = offered.value.name if isinstance(offered.value, (Engine, MemoryRegion)) else ""
     return _term(word.removeprefix("shared_").removeprefix("private_"), target) or page_of(offered)
 

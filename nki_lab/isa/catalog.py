@@ -79,12 +79,25 @@ def page(definition: Definition, target: Target) -> str:
 
 def call_text(name: str, signature: inspect.Signature) -> list[str]:
     """Return a call with every parameter and default, in lines short enough to print."""
-    parameters = [
-        f"{STARS.get(p.kind, '')}{p.name}" + ("" if p.default is p.empty else f"={p.default!r}")
+    text = f"{name}({', '.join(parameters_of(signature))})"
+    return textwrap.wrap(text, _WIDTH, subsequent_indent="    ", break_on_hyphens=False)
+
+
+def parameters_of(signature: inspect.Signature) -> list[str]:
+    """Return the parameters of a signature as kernels write them: with stars, and with defaults."""
+    return [
+        f"{STARS.get(p.kind, '')}{p.name}"
+        + ("" if p.default is p.empty else f"={_shown(p.default)}")
         for p in signature.parameters.values()
     ]
-    text = f"{name}({', '.join(parameters)})"
-    return textwrap.wrap(text, _WIDTH, subsequent_indent="    ", break_on_hyphens=False)
+
+
+def _shown(default: Any) -> str:
+    """Return a default as one writes it; the older dialect has classes and functions of NumPy among them."""
+    if isinstance(default, type):
+        return default.__name__
+    is_numpy = getattr(default, "__module__", None) == "numpy" and callable(default)
+    return f"np.{default.__name__}" if is_numpy else repr(default)
 
 
 def targets_of(definition: Definition) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import textwrap
 from typing import Any
 
 from nki_lab.choices import BadValue, Choice
-from nki_lab.dialects import NKI
+from nki_lab.dialects import DIALECTS, NKI
 from nki_lab.errors import error_classes
 from nki_lab.explain.pages import topics
 from nki_lab.isa.catalog import common_rules
@@ -32,6 +32,7 @@ def catalog() -> dict[str, Any]:
         targets: names of the chips.
         example: a cell with a small kernel that is called.
         ready: names a cell may use without importing them, and the module each stands for.
+        dialects: the other dialects, as `--dialect` calls them, each with its package and its ready names.
         homes: modules of nki_lab, and the official one each of them is.
         tiles: limits that most instructions have for their operands.
         modules, entries, sets: NKI's names; see `catalog_names.Names`.
@@ -44,7 +45,10 @@ def catalog() -> dict[str, Any]:
         "targets": [target.name for target in ALL_TARGETS],
         "example": textwrap.dedent(EXAMPLE),
         "ready": dict(NKI.ready),
-        "homes": {home: name for name, home in NKI.modules.items()},
+        "dialects": {
+            d.option: {"root": d.root, "ready": dict(d.ready)} for d in DIALECTS if d is not NKI
+        },
+        "homes": {home: name for dialect in DIALECTS for name, home in dialect.modules.items()},
         "modules": names.modules,
         "entries": names.entries,
         "sets": names.sets,

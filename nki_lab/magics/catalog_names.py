@@ -15,18 +15,20 @@ from enum import Enum, EnumMeta
 from importlib import import_module
 from typing import Any
 
+from nki_lab.beta1.operators import OPERATORS
 from nki_lab.choices import inside
-from nki_lab.dialects import NKI
+from nki_lab.dialects import BETA1, DIALECTS, NKI, Dialect
 from nki_lab.dtypes import DTYPES, DType
 from nki_lab.explain.glossary import TERMS
 from nki_lab.explain.pages import explain
+from nki_lab.explain.public_names import older_members, older_owners
 from nki_lab.ir.definition.instruction import Definition
 from nki_lab.isa import registry
 from nki_lab.isa.accepted import accepted_values, alternatives
 from nki_lab.isa.catalog import (
-    STARS,
     common_rules,
     operand_facts,
+    parameters_of,
     rule_texts,
     targets_of,
     usual_cost,
@@ -63,27 +65,29 @@ class Names:
 
     @classmethod
     def collect(cls) -> Names:
-        """Go through the modules of the official package; the second name of a thing refers to the first."""
+        """Go through the modules of all dialects; the second name of a thing refers to the first."""
         names = cls()
         first: dict[int, str] = {}
-        modules = sorted(NKI.modules, key=lambda name: (name.count("."), _ORDER.get(name, 9), name))
-        for module in modules:
-            submodules = {
-                n.rpartition(".")[2] for n in NKI.modules if n.rpartition(".")[0] == module
-            }
-            public = import_module(NKI.modules[module])
-            names.modules[module] = sorted({*public.__all__, *submodules})
-            for name in names.modules[module]:
+        for dialect in DIALECTS:
+            names._collect(dialect, first)
+        return names
+
+    def _collect(self, dialect: Dialect, first: dict[int, str]) -> None:
+        homes = dialect.modules
+        for module in sorted(homes, key=lambda n: (n.count("."), _ORDER.get(n, 9), n)):
+            submodules = {n.rpartition(".")[2] for n in homes if n.rpartition(".")[0] == module}
+            public = import_module(homes[module])
+            self.modules[module] = sorted({*getattr(public, "__all__", ()), *submodules})
+            for name in self.modules[module]:
                 full = f"{module}.{name}"
                 value = getattr(public, name, None)
                 if name in submodules or isinstance(value, types.ModuleType):
-                    names.entries[full] = {"kind": "module"}
+                    self.entries[full] = {"kind": "module"}
                 elif id(value) in first:
-                    names.entries[full] = {"see": first[id(value)]}
+                    self.entries[full] = {"see": first[id(value)]}
                 else:
                     first[id(value)] = full
-                    names._add(full, value)
-        return names
+                    self._add(full, value)
 
     def _add(self, full: str, value: Any) -> None:
         entry = self.entries[full] = self._entry(full, value)
@@ -96,6 +100,9 @@ class Names:
             members = {member.name: _choice(member) for member in value}
         elif isinstance(value, TileSize):
             members = {name: _limit(value, name) for name in _limits()}
+        elif f"{full}." in _OWNERS:
+            owner = _OWNERS[f"{full}."]
+            members = {n: self._member(owner, n) for n in older_members(owner)}
         if members:
             self.modules[full] = list(members)
             self.entries |= {f"{full}.{name}": entry for name, entry in members.items()}
@@ -121,7 +128,7 @@ class Names:
         signature = definition.__signature__
         entry = {
             "kind": "instruction",
-            "call": _call(signature),
+            "call": parameters_of(signature),
             "doc": _first_line(definition),
             "operands": {
                 name: ", ".join(operand_facts(o)) for name, o in definition.operands.items()
@@ -134,12 +141,20 @@ class Names:
         taken = {name: [*map(_written, v)] for name, v in accepted_values(definition).items()}
         return entry | self._takes(full, taken)
 
+    def _member(self, owner: type, name: str) -> dict[str, Any]:
+        value = inspect.getattr_static(owner, name)
+        if not inspect.isfunction(value):
+            return {"kind": "value", "doc": _first_line(value)}
+        _, *call = parameters_of(inspect.signature(value))
+        return {"kind": "function", "call": call, "doc": _first_line(value)}
+
     def _function(self, full: str, value: Any) -> dict[str, Any]:
         signature = inspect.signature(value)
-        entry = {"kind": "function", "call": _call(signature), "doc": _first_line(value)}
+        entry = {"kind": "function", "call": parameters_of(signature), "doc": _first_line(value)}
         if isinstance(value, Op):
             entry |= _operator(value)
-        taken = {name: _annotated(p) for name, p in signature.parameters.items()}
+        values = _older_values if full.startswith(f"{BETA1.root}.") else _annotated
+        taken = {name: values(p) for name, p in signature.parameters.items()}
         return entry | self._takes(full, taken)
 
     def _takes(self, full: str, taken: dict[str, list[str]]) -> dict[str, Any]:
@@ -155,13 +170,8 @@ class Names:
 
 # Where a thing has several names, the one of these modules is its first.
 _ORDER = {"nki": 0, "nki.language": 1, "nki.isa": 2}
-
-
-def _call(signature: inspect.Signature) -> list[str]:
-    return [
-        f"{STARS.get(p.kind, '')}{p.name}" + ("" if p.default is p.empty else f"={p.default!r}")
-        for p in signature.parameters.values()
-    ]
+_OWNERS = older_owners()
+_OPERATOR = re.compile(r"(\w+_)?op\d?")
 
 
 def _first_line(value: Any) -> str:
@@ -183,8 +193,22 @@ def _annotated(parameter: inspect.Parameter) -> list[str]:
     return [*map(_written, alternatives(parameter.default))]
 
 
-def _regions() -> Iterator[str]:
-    language = import_module(NKI.modules["nki.language"])
+def _older_values(parameter: inspect.Parameter) -> list[str]:
+    """Return the values a parameter of a function of the older dialect takes, as far as its name or default tells."""
+    language = import_module(BETA1.modules["neuronxcc.nki.language"])
+    if _OPERATOR.fullmatch(parameter.name):
+        names = [name for name in language.__all__ if name in OPERATORS]
+    elif parameter.name == "dtype":
+        names = [n for n in language.__all__ if isinstance(getattr(language, n), DType)]
+    elif parameter.name == "buffer":
+        names = [*_regions(language)]
+    else:
+        return [*map(_written, alternatives(parameter.default))]
+    return [f"nl.{name}" for name in names]
+
+
+def _regions(language: Any = None) -> Iterator[str]:
+    language = language or import_module(NKI.modules["nki.language"])
     return (n for n in language.__all__ if isinstance(getattr(language, n), MemoryRegion))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from nki_lab import errors
-from nki_lab.api.official import API
+from nki_lab.api.official import API, BETA1_API
 from nki_lab.errors import UnknownTopic, error_classes
 from nki_lab.explain.glossary import TERMS, Term
 from nki_lab.explain.pages import explain, topics
@@ -232,3 +232,24 @@ def test_a_word_without_a_page_leads_to_what_has_to_do_with_it():
     assert text.startswith("There is no page about `gather`")
     assert {"nc_n_gather", "local_gather", "nl.gather_flattened"} <= set(text.split())
     assert "logical core" in explain("race", TRN2)
+
+
+def test_names_of_the_older_dialect_have_pages_with_their_own_signatures():
+    page = explain("neuronxcc.nki.isa.nc_matmul", TRN2)
+    assert page.startswith("neuronxcc.nki.isa.nc_matmul(stationary, moving, ")
+    assert "Today's is `nisa.nc_matmul`" in page
+    assert explain("nisa.nc_matmul", TRN2).startswith("nisa.nc_matmul(dst, ")
+    for written in ("mgrid", "nl.mgrid", "neuronxcc.nki.language.mgrid"):
+        assert explain(written, TRN2).startswith("neuronxcc.nki.language.mgrid\n")
+    assert explain("t.assert_shape", TRN2).startswith("neuronxcc.nki.tensor.assert_shape(shape)")
+    assert explain("neuronxcc.nki.language.bfloat16", TRN2) == explain("nl.bfloat16", TRN2)
+    assert explain("ncc.sbuf.mod_alloc", TRN2).startswith(
+        "neuronxcc.nki.compiler.sbuf.mod_alloc(base_addr, "
+    )
+    assert "reduce_op=np.amax" in explain("neuronxcc.nki.isa.range_select", TRN2)
+
+
+@pytest.mark.parametrize("module", [*BETA1_API["names"]])
+def test_every_official_name_of_the_older_dialect_has_a_page(module: str):
+    for name in BETA1_API["names"][module]:
+        assert explain(f"{module}.{name}", TRN2)
