@@ -6,6 +6,7 @@ tensors that are in use at the same time share bytes is checked by the compiler,
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -62,7 +63,7 @@ class Allocation:
     def _address(
         self, at: tuple[int, ...], partitions: int, row_bytes: int, target: Target
     ) -> tuple[int, int]:
-        place = self.function(at, partitions, row_bytes)
+        place = _called(self.function, at, partitions, row_bytes)
         names = (
             "(bank, start partition, byte)" if self.memory is PSUM else "(start partition, byte)"
         )
@@ -104,6 +105,16 @@ class Allocation:
                 f"{self}: block {at} is in bank {bank}; PSUM has the banks 0 to {banks - 1}",
                 help="choose another base_bank, or fewer banks in num_bank_tiles",
             )
+
+
+def _called(function: Placement, at: tuple[int, ...], partitions: int, row_bytes: int) -> Place:
+    """Call a function with the documented names of its parameters; by position where it has others."""
+    named = {"idx": at, "pdim_size": partitions, "fdim_size": row_bytes}
+    try:
+        inspect.signature(function).bind(**named)
+    except (TypeError, ValueError):
+        return function(at, partitions, row_bytes)
+    return function(**named)  # type: ignore[call-arg]
 
 
 class Memory:
@@ -171,8 +182,12 @@ SBUF_MEMORY, PSUM_MEMORY = Sbuf(SBUF), Psum(PSUM)
 
 
 def _modulo(at: tuple[int, ...], shape: tuple[int, ...], name: str) -> int:
-    """Return the number of a block among `shape` places, counted row by row: its index modulo the shape."""
-    shape = shape or (1,) * len(at)
+    """Return the number of a block among `shape` places, counted row by row: its index modulo the shape.
+
+    A tensor without block axes is one block: published kernels write `(1,)` for it.
+    """
+    if prod(shape) == 1 and (not shape or not at):
+        shape = (1,) * len(at)
     if len(shape) != len(at):
         raise AddressConflict(
             f"{name}={tuple(shape)} has {len(shape)} numbers, and the tensor {len(at)} block axes",

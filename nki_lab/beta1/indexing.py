@@ -286,7 +286,10 @@ def _advanced(tile: Indexed, entries: tuple[Any, ...]) -> Positions:
                 by = _by_scalar(tile, axis, k)
             else:
                 by = _by_rows(tile, axis, k, entries)
-                grids.append(k.shape)
+                rank = max(
+                    [len(other.shape) for other in entries if type(other) is Index], default=2
+                )
+                grids.append((k.shape[0],) + (1,) * (rank - 1))
     if slices and (not by or by.kind == "vector" or any(type(k) is Index for k in entries)):
         raise _mixed(tile, entries)
     if slices:  # one value of a tile stands for an integer

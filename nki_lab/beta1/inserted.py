@@ -7,7 +7,8 @@ begin with "inserted". What a copy cannot mend stays an error.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 from nki_lab.dtypes import DType, float32
@@ -38,6 +39,10 @@ def mend(i: Instruction) -> Instruction | None:
         and i.src.buffer is SBUF is i.dst.buffer
     ):
         return dma_copy(dst=i.dst, src=i.src)  # type: ignore[return-value]
+    if rule.copy == "axes" and i.definition in (dma_copy, tensor_copy):
+        both = _with_fewer_axes(i.dst, i.src)
+        if both is not None:
+            return current().emit(i.definition, i.with_args(dst=both[0], src=both[1]).args)
     before: dict[str, NkiTensor] = {}
     after: list[tuple[Copy, NkiTensor, NkiTensor]] = []
     for name in _to_copy(i, rule):
@@ -108,22 +113,55 @@ def _less(view: NkiTensor) -> NkiTensor:
 
 def _merged(view: NkiTensor) -> NkiTensor:
     """Return a view with as few free axes as its elements allow; itself where none is saved."""
-    shape, strides = [view.shape[0]], [view.strides[0]]
-    for n, step in zip(view.shape[1:], view.strides[1:], strict=True):
+    free = _fewest(view.shape[1:], view.strides[1:])
+    if len(free) == view.ndim - 1 or len(free) > current().target.access_pattern_free_dims_max:
+        return view
+    return _of_axes(view, free)
+
+
+def _with_fewer_axes(dst: NkiTensor, src: NkiTensor) -> tuple[NkiTensor, NkiTensor] | None:
+    """Return what is copied with as many free axes as an instruction takes; None where it needs more."""
+    if dst.shape != src.shape:
+        return None
+    free = _fewest(dst.shape[1:], dst.strides[1:], src.strides[1:])
+    if len(free) > current().target.access_pattern_free_dims_max:
+        return None
+    return _of_axes(dst, free), _of_axes(src, free, 2)
+
+
+def _fewest(shape: Sequence[int], *strides: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return size and strides of as few axes as hold these elements in this order, in each of several tensors."""
+    axes: list[tuple[int, ...]] = []
+    for n, *steps in zip(shape, *strides, strict=True):
         if n == 1:
             continue
-        if len(shape) > 1 and strides[-1] == step * n:
-            shape[-1] *= n
-            strides[-1] = step
+        if axes and all(outer == n * step for outer, step in zip(axes[-1][1:], steps, strict=True)):
+            axes[-1] = axes[-1][0] * n, *steps
         else:
-            shape.append(n)
-            strides.append(step)
-    if len(shape) == 1:
-        shape.append(1)
-        strides.append(1)
-    if len(shape) == view.ndim or len(shape) - 1 > current().target.access_pattern_free_dims_max:
-        return view
-    return _view(view, tuple(shape), tuple(strides))
+            axes.append((n, *steps))
+    return axes or [(1,) * (1 + len(strides))]
+
+
+def _of_axes(view: NkiTensor, free: Sequence[tuple[int, ...]], k: int = 1) -> NkiTensor:
+    """Return a view with other free axes, each a size and strides of which the k-th are those of the view."""
+    shape = view.shape[0], *[axis[0] for axis in free]
+    return _view(view, shape, (view.strides[0], *[axis[k] for axis in free]))
+
+
+def in_two_groups(view: NkiTensor, first: int) -> tuple[NkiTensor, int]:
+    """Return the elements with as many free axes as instructions take, and how many of them hold axes 1 to `first` - 1.
+
+    Axes are merged where the elements allow it. Where they do not, the elements are copied, and each group is one axis.
+    """
+    outer, inner = (
+        _fewest(view.shape[a:b], view.strides[a:b]) for a, b in ((1, first), (first, view.ndim))
+    )
+    if len(outer) + len(inner) > current().target.access_pattern_free_dims_max:
+        fresh = _new(view, view.dtype)
+        _by_slices(fresh, view)
+        view, count = fresh, prod(view.shape[first:])
+        outer, inner = [(prod(view.shape[1:first]), count)], [(count, 1)]
+    return _of_axes(view, outer + inner), len(outer)
 
 
 def _view(view: NkiTensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> NkiTensor:

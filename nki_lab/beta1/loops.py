@@ -124,9 +124,9 @@ class _Range:
                     self._put_back(frame, before, text)
                 trips.begin()
                 yield trip
-                trips.end(f"nl.{type(self).__name__}")
+                trips.end()
         finally:
-            trips.close()
+            trips.close(f"nl.{type(self).__name__}")
 
     def _put_back(self, frame: FrameType, before: dict[str, Any], text: _Text) -> None:
         """Give the numbers that a trip has carried on the values that they had before the loop."""

@@ -75,7 +75,7 @@ def _in_shape(value: Tile, shape: tuple[int, ...]) -> Tile:
 def _store_line(dst: Tile, value: Tile, mask: Any) -> None:
     """Store one value per partition, or one row, into a tensor with one axis."""
     (n,) = dst.shape
-    by_rows = value.shape[0] == n
+    by_rows = value.shape[0] == n and not _in_a_partition(value)
     value = _in_shape(value, (n, 1) if by_rows else (1, n))
     for box in boxes(mask, dst.shape):
         target = dst.target(box)
@@ -84,6 +84,15 @@ def _store_line(dst: Tile, value: Tile, mask: Any) -> None:
         else:
             row = target._view((1, *target.shape), (1, *target.strides), target.offset)
             dma_copy(dst=row, src=value.view(((0, 1), *box)))
+
+
+def _in_a_partition(value: Tile) -> bool:
+    """Tell whether a tile with one axis, such as t.reshape((n,)), is a row: all of it is in one partition."""
+    view = value.view()
+    return (
+        view.ndim == 1
+        and view.shape[0] * view.strides[0] * view.dtype.itemsize <= view.storage.row_bytes
+    )
 
 
 def _store_number(dst: Tile, value: Any, mask: Any) -> None:

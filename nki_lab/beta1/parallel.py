@@ -38,7 +38,9 @@ class Trips:
         self._older = len(builder.storages)
         self._earlier: Writes = {}
         self._now: Writes = {}
-        self._told = False
+        #: Places that several trips have written: how many, and the latest instruction.
+        self._again: dict[Place, tuple[int, Instruction]] = {}
+        self._count = 0
         self._mark = 0
 
     def begin(self) -> None:
@@ -51,23 +53,32 @@ class Trips:
             self._open.append(self)
         self._mark = len(self._builder.body)
 
-    def end(self, loop: str) -> None:
-        """End a trip: a place outside the loop that an earlier trip has written, too, is an error."""
+    def end(self) -> None:
+        """End a trip, and note which places outside the loop an earlier trip has written, too."""
         if not self._open or self._open[-1] is not self:
             return
         self._look()
-        if self._parallel and not self._told:
-            again = next((p for p in self._now if p in self._earlier), None)
-            if again is not None:
-                self._told = True
-                self._builder.errors.append(_error(loop, self._now[again], self._earlier[again]))
+        self._count += 1
+        if self._parallel:
+            for place, i in self._now.items():
+                if place in self._earlier:
+                    self._again[place] = self._again.get(place, (1, i))[0] + 1, i
         self._earlier.update(self._now)
         self._now = {}
 
-    def close(self) -> None:
-        """Give what the loop has written to the one around it."""
+    def close(self, loop: str) -> None:
+        """Tell what several trips have written, and give what the loop has written to the one around it.
+
+        Where every trip writes a place, its index leaves out the loop variable: an error. Where some trips do, as with
+        t[i % 2], program order decides its value, which the old compiler did not promise: a finding.
+        """
         if self not in self._open:
             return
+        every = [i for trips, i in self._again.values() if trips == self._count]
+        if every:
+            self._builder.errors.append(_error(loop, every[0]))
+        elif self._again:
+            _tell(self._builder, loop, *next(iter(self._again.values())), self._count)
         while self._open.pop() is not self:  # a loop inside that was left
             pass
         if self._open:
@@ -94,13 +105,24 @@ def _adds(i: Instruction, view: NkiTensor) -> bool:
     return any(read.storage is view.storage and Place.of(read) == place for read in i.read())
 
 
-def _error(loop: str, now: Instruction, earlier: Instruction) -> OutputDependency:
-    (view,) = now.written()[:1]
+def _error(loop: str, i: Instruction) -> OutputDependency:
+    (view,) = i.written()[:1]
     return OutputDependency(
         f"trips of {loop} write the same elements of {view.describe()}, and do not depend on each other",
-        stack=now.stack,
+        stack=i.stack,
         notes=[older("err_unexpected_output_dependencies")],
         help="index the tensor with the loop variable, make it inside the loop, or use nl.sequential_range",
+    )
+
+
+def _tell(builder: Builder, loop: str, trips: int, i: Instruction, count: int) -> None:
+    (view,) = i.written()[:1]
+    builder.find(
+        "hazard",
+        f"{trips} of the {count} trips of {loop} write the same elements of {view.describe()}: here one trip follows"
+        " the other, but the old compiler could run them in any order",
+        "use nl.sequential_range, or give each trip its own elements",
+        stack=i.stack,
     )
 
 

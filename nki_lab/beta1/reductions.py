@@ -10,6 +10,7 @@ from typing import Any
 
 from nki_lab.beta1.broadcasting import across
 from nki_lab.beta1.elementwise import binary, unary
+from nki_lab.beta1.inserted import in_two_groups
 from nki_lab.beta1.instructions import FUNCTIONS
 from nki_lab.beta1.masks import boxes
 from nki_lab.beta1.operators import OPERATORS
@@ -20,6 +21,7 @@ from nki_lab.beta1.returning import TODAY, Row, function_of, note
 from nki_lab.beta1.tile import Tile
 from nki_lab.dtypes import float32, int32
 from nki_lab.errors import NotModelled, WrongOperand
+from nki_lab.ir.building.builder import current
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.language import random as drawn
 
@@ -46,6 +48,12 @@ def tensor_reduce(
     axes = sorted({int(n) % rank for n in (axis if isinstance(axis, (tuple, list)) else (axis,))})
     kept = [n for n in range(rank) if n not in axes]
     order = kept + axes
+    if mask is None and 0 not in axes and rank > 1 + current().target.access_pattern_free_dims_max:
+        view, count = in_two_groups(_permuted(data, order).view(), len(kept))
+        last = list(range(1 + count, view.ndim))
+        sizes = [1 if n in axes else data.shape[n] for n in (range(rank) if keepdims else kept)]
+        result = _reduce(op, Tile(view), last, **keywords)
+        return result.reshape(sizes if len(sizes) > 1 else [*sizes, 1])  # type: ignore[no-any-return]
     if order == list(range(rank)) or 0 in axes:
         return _reduce(op, data, axes, mask=mask, keepdims=keepdims, **keywords)  # type: ignore[no-any-return]
     if mask is not None:

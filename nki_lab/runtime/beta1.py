@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from nki_lab.beta1.promotion import dtype_named
 from nki_lab.choices import Choices
 from nki_lab.dialects.beta1 import BETA1
 from nki_lab.errors import KernelArgument, NotModelled, close_matches
@@ -137,7 +140,17 @@ class BaremetalKernel(_Runner):
 
 
 class BenchmarkKernel(_Runner):
-    """A kernel of nki.benchmark: after a call, `benchmark_result.nc_latency` is its modelled latency."""
+    """A kernel of nki.benchmark: after a call, `benchmark_result.nc_latency` is its modelled latency.
+
+    `nki.typing.tensor[shape, dtype]` among its arguments is an array of zeros.
+    """
+
+    def launch_with(
+        self, choices: Choices, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Result:
+        """Run under these choices and return the Result."""
+        arrays = tuple(_zeros(value) for value in args)
+        return super().launch_with(choices, arrays, {k: _zeros(v) for k, v in kwargs.items()})
 
     def _report(self, result: Result, paths: list[Path]) -> None:
         if result.missing_times:
@@ -158,6 +171,21 @@ class BenchmarkKernel(_Runner):
             )
         gave: BenchmarkResult = self._gave["benchmark"]
         return gave
+
+
+def _zeros(value: Any) -> Any:
+    """Return zeros for the description of a tensor, which is a class with its shape and element type.
+
+    Other values are returned as they are.
+    """
+    if isinstance(value, type) and hasattr(value, "shape") and hasattr(value, "dtype"):
+        if value.shape is None or value.dtype is None:
+            raise KernelArgument(
+                f"an argument of nki.benchmark is the class {value.__name__!r}, without a shape and an element type",
+                help="write nki.typing.tensor[[250, 512], nl.float32], or pass an array",
+            )
+        return np.zeros(value.shape, dtype_named(value.dtype).host)
+    return value
 
 
 class ProfileKernel(_Runner):

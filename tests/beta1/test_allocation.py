@@ -1,5 +1,7 @@
 """Tests of where kernels of the older dialect place their tensors (nki_direct_allocation_guide.rst)."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -81,6 +83,18 @@ def test_a_function_gets_index_partitions_and_bytes_of_every_block():
     assert calls == [((a, b), 128, 256) for a in range(4) for b in range(8)]
 
 
+def test_a_function_whose_other_parameters_are_given_gets_the_rest_by_name():
+    """(allocated_attention.py: functools.partial(psum_addr, bank_map={(0,): 1, (1,): 5}))"""
+
+    def place(starts, idx, pdim_size, fdim_size):
+        return 0, starts[idx]
+
+    placed = functools.partial(place, starts={(k,): 512 * (3 - k) for k in range(4)})
+    result = run(nki.jit(doubled(ncc.sbuf.alloc(placed))), X)
+    assert places(result) == [(0, 512 * (3 - k)) for k in range(4)]
+    np.testing.assert_array_equal(result.value, X * 2)
+
+
 def test_small_tiles_lie_side_by_side_in_the_partitions():
     @nki.jit
     def kernel(x):
@@ -156,6 +170,8 @@ def one_tile(shape, buffer, **options):
         ((128, 513), ncc.psum.mod_alloc(base_bank=0), r"2052 bytes per partition, and a bank of PSUM holds 2048"),
         ((2, nl.par_dim(128), 32), ncc.sbuf.mod_alloc(base_addr=0, num_free_tiles=(2, 2)),
          r"num_free_tiles=\(2, 2\) has 2 numbers, and the tensor 1 block axes"),
+        ((128, 32), ncc.sbuf.mod_alloc(base_addr=0, num_free_tiles=(2,)),
+         r"num_free_tiles=\(2,\) has 1 numbers, and the tensor 0 block axes"),
     ],
     ids=str,
 )  # fmt: skip

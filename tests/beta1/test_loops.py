@@ -88,6 +88,29 @@ def test_trips_of_a_parallel_loop_write_apart(place):
     np.testing.assert_array_equal(got[used], expected[used])
 
 
+def test_a_place_that_some_trips_write_has_the_value_of_program_order_and_a_finding():
+    @nki.jit
+    def kernel(x, ranges):
+        out = nl.ndarray((2, *x.shape), x.dtype, buffer=nl.shared_hbm)
+        pair = nl.ndarray((x.shape[0], 1, x.shape[1]), x.dtype)
+        t = nl.load(x)
+        for i in ranges(4):
+            if i % 2 == 0:
+                pair[:, i % 2, :] = t * float(1 + i)
+            else:
+                nl.store(out[i // 2], nl.subtract(pair[:, 0, :], float(i)))
+        return out
+
+    result = nki_lab.run(kernel, X, nl.affine_range)
+    np.testing.assert_array_equal(result.value, np.stack([X - 1, 3 * X - 3]))
+    (finding,) = [f for f in result.findings if f.kind == "hazard"]
+    assert finding.message.startswith(
+        "2 of the 4 trips of nl.affine_range write the same elements of `pair`"
+    )
+    in_order = nki_lab.run(kernel, X, nl.sequential_range)
+    assert not [f for f in in_order.findings if f.kind == "hazard"]
+
+
 def test_places_that_differ_sums_and_tensors_of_a_trip_are_no_dependency():
     @nki.jit
     def kernel(x):

@@ -4,6 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from nki_lab.api.beta1 import isa as nisa
 from nki_lab.api.beta1 import language as nl
 from nki_lab.api.beta1 import nki
 from nki_lab.api.official import BETA1_API, same_signature
@@ -48,6 +49,37 @@ def test_keepdims_leaves_axes_of_size_one(x, name, axis):
     expected = REDUCTIONS[name](x, axis=axis, keepdims=True)
     assert value.shape == expected.shape and value.dtype == ml_dtypes.bfloat16
     np.testing.assert_allclose(value.astype(float), expected, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "copies"),
+    [
+        ((3, 2, 2, 3, 4), [3, 5], 0),
+        ((3, 2, 2, 3, 4), [2, 3, 4, 5], 0),
+        ((3, 2, 2, 3, 4), [1], 0),
+        ((2, 3, 2, 1, 2, 2), (2, 5), 2),
+        ((2, 3, 2, 2, 2, 3), [2, 4, 6], 4),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_a_reduction_of_more_axes_than_an_instruction_takes(rng, shape, axis, keepdims, copies):
+    x = rng.uniform(-3, 3, (P, *shape)).astype(np.float32)
+    expected = x.sum(axis=tuple(axis), keepdims=keepdims)
+    shapes = []
+
+    @nki.jit
+    def kernel(tensor):
+        result = nisa.tensor_reduce(np.add, nl.load(tensor), axis=axis, keepdims=keepdims)
+        shapes.append(result.shape)
+        return result
+
+    result = run(kernel, x)
+    np.testing.assert_allclose(result.value, expected, rtol=1e-5, atol=1e-5)
+    assert shapes == [expected.shape]
+    body = result.compiled.kernel.body
+    names = [i.dst.storage.name for i in body if i.definition.name == "tensor_copy"]
+    assert len(names) == copies and all(name.startswith("inserted") for name in names)
 
 
 def test_a_mask_leaves_elements_out(x):

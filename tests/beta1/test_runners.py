@@ -76,6 +76,20 @@ def test_simulate_kernel_takes_functions_kernels_and_grids_and_writes_outputs_by
     np.testing.assert_array_equal(out, A + B)
 
 
+def test_a_benchmark_takes_the_description_of_a_tensor():
+    @nki.benchmark
+    def kernel(a, b):
+        assert a.shape == (128, 24) and a.dtype is nl.bfloat16
+        return add(a, b)
+
+    spec = nki.typing.tensor[[128, 24], nl.bfloat16]
+    out = kernel(spec, b=nki.typing.mutable_tensor[(128, 24), "float32"])
+    np.testing.assert_array_equal(out, np.zeros((128, 24)))
+    assert kernel.benchmark_result.nc_latency.microseconds > 0
+    with pytest.raises(KernelArgument, match="class 'tensor', without a shape and an element type"):
+        kernel(nki.typing.tensor[128, 24], B)
+
+
 def test_tensors_of_torch_go_in_and_come_out():
     torch = pytest.importorskip("torch")
     a, b = torch.from_numpy(A), torch.from_numpy(B)
