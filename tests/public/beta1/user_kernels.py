@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.errors import NkiError
 from tests.public.beta1 import references as r
 from tests.public.beta1.kernels import Case, Placed, placed
 from tests.public.beta1.trees import KERNELS_VARIABLE, Tree
@@ -42,6 +43,8 @@ SOLUTIONS = {
 }
 #: Those that are the assignment as it was given out, without a solution.
 _EMPTY = ("stanford-cs149", "tianyeeT")
+#: What a solution asserts of its matrix, where others take any of whole tiles.
+_TRANSPOSED = {"a-argy+asst4-trainium2": "2048x2048"}
 _F32 = {"rtol": 1e-4, "atol": 1e-3}
 _BF16 = {"rtol": 1e-2, "atol": 1e-2}
 
@@ -54,6 +57,7 @@ def _convolution(channels: int, filters: int, pool: int, bias: bool) -> Case:
         "fused_conv2d_maxpool",
         (*shapes, offset, pool),
         r.convolution,
+        absent=("tqdm",),  # imported by one solution, used by none
         tolerance=_F32,
         label=f"{channels} to {filters}, pool {pool}",
     )
@@ -71,7 +75,26 @@ PART_1 = (
     Case("part1/kernels.py", "vector_add_tiled", ("float32 1280", "float32 1280"), _sum),
     Case("part1/kernels.py", "vector_add_stream", ("float32 256000", "float32 256000"), _sum),
 )
-TRANSPOSE = (Case("part1/kernels.py", "matrix_transpose", ("float32 256x384",), np.transpose),)
+#: The first year's assignment places its tiles; a second kernel shows what comes of tiles in one place.
+_VECTORS = ("float32 256000", "float32 256000")
+ALLOCATED = (
+    Case(
+        "part1/kernels.py",
+        "vector_add_direct_allocation",
+        _VECTORS,
+        lambda a, b: (a + b)[:, None],
+    ),
+    Case(
+        "part1/kernels.py",
+        "vector_add_direct_allocation_bad",
+        _VECTORS,
+        raises=(NkiError, "overlaps `a_tile`"),
+    ),
+)
+
+
+def _transpose(shape: str) -> Case:
+    return Case("part1/kernels.py", "matrix_transpose", (f"float32 {shape}",), np.transpose)
 
 
 def _gelu(x: np.ndarray) -> np.ndarray:
@@ -246,7 +269,12 @@ def cases() -> list[Placed]:
     for clone, commit in SOLUTIONS.items():
         tree = Tree(clone, KERNELS_VARIABLE, commit, clone=clone)
         solved = not clone.startswith(_EMPTY)
-        found += placed(tree, ".", PART_1 + (TRANSPOSE + CONVOLUTIONS) * solved)
+        listed = PART_1 + CONVOLUTIONS * solved
+        if not clone.endswith("2"):
+            listed += ALLOCATED
+        elif solved:
+            listed += (_transpose(_TRANSPOSED.get(clone, "256x384")),)
+        found += placed(tree, ".", listed)
     for clone, (commit, listed) in OTHERS.items():
         found += placed(Tree(clone, KERNELS_VARIABLE, commit, clone=clone), ".", listed)
     return found
