@@ -14,6 +14,8 @@ from math import prod
 from operator import index
 from typing import Any
 
+from nki_lab.beta1.keywords import refusing
+from nki_lab.beta1.promotion import integer, integers
 from nki_lab.errors import AddressConflict, KernelArgument, MixedAllocation, NotModelled
 from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.definition.instruction import Instruction
@@ -27,6 +29,9 @@ from nki_lab.targets.spec import Target
 Place = tuple[int, ...]
 #: `(index of the block, partitions, bytes per partition) -> place`.
 Placement = Callable[[tuple[int, ...], int, int], Place]
+
+#: How functions of places name their arguments, where they take them by name.
+_NAMES = ("idx", "pdim_size", "fdim_size")
 
 _FORCED, _SKIPPED, _STACKED = "_nki_forced", "_nki_skips_middle_end", "_nki_stack_allocator"
 
@@ -109,12 +114,27 @@ class Allocation:
 
 def _called(function: Placement, at: tuple[int, ...], partitions: int, row_bytes: int) -> Place:
     """Call a function with the documented names of its parameters; by position where it has others."""
-    named = {"idx": at, "pdim_size": partitions, "fdim_size": row_bytes}
+    named = dict(zip(_NAMES, (at, partitions, row_bytes), strict=True))
     try:
         inspect.signature(function).bind(**named)
     except (TypeError, ValueError):
         return function(at, partitions, row_bytes)
     return function(**named)  # type: ignore[call-arg]
+
+
+def _takes_a_block(func: Placement) -> bool:
+    """Tell whether a function takes the three arguments, by place or by name; one of C does not say."""
+    try:
+        taken = inspect.signature(func)
+    except ValueError:
+        return True
+    for args, names in (((), _NAMES), (_NAMES, ())):
+        try:
+            taken.bind(*args, **dict.fromkeys(names))
+            return True
+        except TypeError:
+            pass
+    return False
 
 
 class Memory:
@@ -133,7 +153,13 @@ class Memory:
                 f"{self}.alloc: `func` must be a function, found {type(func).__name__}",
                 help="write a function of (index of the block, partitions, bytes per partition)",
             )
-        return Allocation(self.region, func, f"alloc({getattr(func, '__name__', 'func')})")
+        name = getattr(func, "__name__", "func")
+        if not _takes_a_block(func):
+            raise KernelArgument(
+                f"{self}.alloc: `{name}` does not take three arguments",
+                help="write a function of (index of the block, partitions, bytes per partition)",
+            )
+        return Allocation(self.region, func, f"alloc({name})")
 
     def auto_alloc(self) -> MemoryRegion:
         """Return the buffer whose tensors the compiler places, like `nl.sbuf` and `nl.psum`."""
@@ -143,12 +169,15 @@ class Memory:
 class Sbuf(Memory):
     """`nki.compiler.sbuf`: SBUF as `buffer=`, with its ways to place tensors."""
 
+    @refusing("nki.compiler.sbuf.mod_alloc")
     def mod_alloc(
         self, *, base_addr: int, base_partition: int = 0,
         num_par_tiles: tuple[int, ...] = (), num_free_tiles: tuple[int, ...] = (),
     ) -> Allocation:  # fmt: skip
         """Return a buffer whose blocks share `num_free_tiles` times `num_par_tiles` places, by index modulo these."""
         tiles = {"num_par_tiles": num_par_tiles, "num_free_tiles": num_free_tiles}
+        integer(base_addr, "sbuf.mod_alloc: `base_addr`")
+        integer(base_partition, "sbuf.mod_alloc: `base_partition`")
 
         def place(at: tuple[int, ...], partitions: int, row_bytes: int) -> Place:
             row, column = (_modulo(at, shape, name) for name, shape in tiles.items())
@@ -160,6 +189,7 @@ class Sbuf(Memory):
 class Psum(Memory):
     """`nki.compiler.psum`: PSUM as `buffer=`, with its ways to place tensors."""
 
+    @refusing("nki.compiler.psum.mod_alloc")
     def mod_alloc(
         self, *, base_bank: int, base_addr: int = 0, base_partition: int = 0, num_bank_tiles: tuple[int, ...] = (),
         num_par_tiles: tuple[int, ...] = (), num_free_tiles: tuple[int, ...] = (),
@@ -170,6 +200,9 @@ class Psum(Memory):
             "num_par_tiles": num_par_tiles,
             "num_free_tiles": num_free_tiles,
         }
+        integer(base_bank, "psum.mod_alloc: `base_bank`")
+        integer(base_addr, "psum.mod_alloc: `base_addr`")
+        integer(base_partition, "psum.mod_alloc: `base_partition`")
 
         def place(at: tuple[int, ...], partitions: int, row_bytes: int) -> Place:
             bank, row, column = (_modulo(at, shape, name) for name, shape in tiles.items())
@@ -186,6 +219,12 @@ def _modulo(at: tuple[int, ...], shape: tuple[int, ...], name: str) -> int:
 
     A tensor without block axes is one block: published kernels write `(1,)` for it.
     """
+    shape = integers(shape, name, f"write {name}=(2,), one number for each block axis")
+    if min(shape, default=1) < 1:
+        raise AddressConflict(
+            f"{name}={shape}: a number of places must be 1 or more",
+            help=f"leave {name} out for one place",
+        )
     if prod(shape) == 1 and (not shape or not at):
         shape = (1,) * len(at)
     if len(shape) != len(at):

@@ -10,6 +10,7 @@ from nki_lab.beta1.results import copied, in_sbuf, loaded, new, spread
 from nki_lab.beta1.tile import Tile, means
 from nki_lab.dtypes import float32
 from nki_lab.errors import ViewError
+from nki_lab.errors.beta1 import older
 from nki_lab.isa.copies import memset, tensor_copy
 from nki_lab.isa.matmul import nc_matmul
 from nki_lab.targets.spaces import PSUM
@@ -38,12 +39,23 @@ def together(x: Tile, y: Tile, partitions: bool = True) -> tuple[Tile, Tile, tup
         x, y: the tiles.
         partitions: one row is repeated, as in functions of nki.language; operators do not.
     """
-    x, y = aligned(x, y)
+    if x.ndim != y.ndim:
+        x, y = aligned(x, y)
+    if x.shape != y.shape and any(
+        a != b and 1 not in (a, b) for a, b in zip(x.shape, y.shape, strict=True)
+    ):
+        partitions_differ = x.shape[0] != y.shape[0] and 1 not in (x.shape[0], y.shape[0])
+        raise ViewError(
+            f"{x.describe()} and {y.describe()} do not have one shape, and cannot be repeated to have one",
+            notes=[older("err_num_partition_mismatch")] if partitions_differ else (),
+            help="axes of size 1 are repeated; take parts of one shape, such as t[0:64, 0:32]",
+        )
     shape = common_shape(x.shape, y.shape) if x.shape != y.shape else x.shape
     if x.shape[0] != y.shape[0]:
         if not partitions:
             raise ViewError(
                 f"operators repeat no partitions: {x.describe()} and {y.describe()}",
+                notes=[older("err_num_partition_mismatch")],
                 help="write nl.add(x, y) and so on, or repeat the row: x.broadcast_to(shape)",
             )
         x, y = across(x, shape[0]), across(y, shape[0])
@@ -60,7 +72,7 @@ def across(x: Tile, partitions: int) -> Tile:
     count = prod(row.shape[1:])
     out = new((partitions, *row.shape[1:]), x.dtype)
     ones = new((1, partitions), row.dtype, name="ones")
-    memset(dst=ones.view(), value=1.0)
+    memset(dst=ones.read(), value=1.0)
     try:
         flat = row.reshape((1, count))
     except ViewError:
@@ -70,12 +82,12 @@ def across(x: Tile, partitions: int) -> Tile:
         last = min(first + _PRODUCT, count)
         product = new((partitions, last - first), float32, PSUM, "repeated")
         nc_matmul(
-            dst=product.view(),
-            stationary=ones.view(),
-            moving=flat.view(((0, 1), (first, last))),
+            dst=product.read(),
+            stationary=ones.read(),
+            moving=flat.read(((0, 1), (first, last))),
             is_stationary_onezero=True,
         )
-        tensor_copy(dst=rows.view(((0, partitions), (first, last))), src=product.view())
+        tensor_copy(dst=rows.read(((0, partitions), (first, last))), src=product.read())
     return out
 
 
@@ -91,4 +103,4 @@ def broadcast_to(src: Any, shape: Any) -> Tile:
         x = x.reshape((x.shape[0], *(1,) * more, *x.shape[1:]) if keeps else (1,) * more + x.shape)
     if x.shape[0] == 1:
         x = across(x, shape[0])
-    return Tile(spread(x.view(), shape))
+    return Tile(spread(x.read(), shape))

@@ -10,7 +10,7 @@ import numpy as np
 
 from nki_lab.beta1.allocation import Allocation, Memory
 from nki_lab.beta1.program import running
-from nki_lab.beta1.promotion import dtype_named, number
+from nki_lab.beta1.promotion import dtype_named, integer, integers, number
 from nki_lab.beta1.results import filler
 from nki_lab.beta1.tile import Blocks, Tile
 from nki_lab.beta1.zeros import Zeros
@@ -30,6 +30,10 @@ _MEMORIES = {
 
 class par_dim(int):  # the name that kernels write
     """The size of the partition axis; axes before it are block axes."""
+
+    def __new__(cls, size: Any) -> par_dim:
+        """Return the size; an error where it is no integer."""
+        return super().__new__(cls, integer(size, "nl.par_dim: the size of the partition axis"))
 
 
 def ndarray(shape: Any, dtype: Any, *, buffer: Any = None, name: str = "", **kwargs: Any) -> Tile:
@@ -95,8 +99,14 @@ def created(
         buffer = placed.memory
     sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     element, memory = dtype_named(dtype), _memory(buffer)
-    partition = next((n for n, size in enumerate(sizes) if isinstance(size, par_dim)), 0)
-    sizes = tuple(int(n) for n in sizes)
+    marked = [n for n, size in enumerate(sizes) if isinstance(size, par_dim)]
+    if len(marked) > 1:
+        raise TensorArgument(
+            f"shape {sizes} has {len(marked)} partition axes",
+            help="write nl.par_dim for one axis: those before it are block axes, those after it free axes",
+        )
+    partition = marked[0] if marked else 0
+    sizes = integers(sizes, "a size of a tensor", "write a shape of integers, such as (128, 512)")
     fill = None if fill is None else number(fill)
     if not memory.on_chip:
         # Nobody but the kernel sees a tensor of one program; the result of a kernel may be one.

@@ -47,7 +47,19 @@ def result_dtype(name: str, x: Any, y: Any, dtype: Any) -> DType:
         return bool_
     a, b = (v.dtype if isinstance(v, Tile) else number_dtype(v) for v in (x, y))
     both = promoted(a, b)
+    if not both.is_float:
+        check_integers(name, x, y)
     return both if both.is_float or name != "divide" else float32
+
+
+def check_integers(name: str, *operands: Any) -> None:
+    """Raise where a number beside a tile of integers is none of 32 bits, which is what numbers count as."""
+    for value in operands:
+        if not isinstance(value, Tile) and not -(2**31) <= value < 2**32:
+            raise WrongOperand(
+                f"nl.{name}: the number {value} beside a tile of integers has more than 32 bits",
+                help="write a float, or cast the tile to float32 first",
+            )
 
 
 def binary(
@@ -64,8 +76,8 @@ def binary(
     if isinstance(x, Tile) and isinstance(y, Tile):
         return _of_tiles(name, op, x, y, dtype, mask, partitions)
     data, value = (x, y) if isinstance(x, Tile) else (y, x)
-    kind = result_dtype(name, x, y, dtype)
     value = number(value)
+    kind = result_dtype(name, x, y, dtype)
     if op.is_bitvec:
         kind = data.dtype if dtype is None else kind
     else:
@@ -76,7 +88,7 @@ def binary(
         out,
         mask,
         lambda box: tensor_scalar(
-            dst=out.target(box), data=data.view(box), op0=op, operand0=value, reverse0=reverse
+            dst=out.target(box), data=data.read(box), op0=op, operand0=value, reverse0=reverse
         ),
     )
 
@@ -111,7 +123,7 @@ def _with_column(op: Any, data: Tile, one: Tile, reverse: bool, kind: DType, mas
         out,
         mask,
         lambda box: tensor_scalar(
-            dst=out.target(box), data=data.view(box), op0=op, operand0=column(one, box), reverse0=reverse
+            dst=out.target(box), data=data.read(box), op0=op, operand0=column(one, box), reverse0=reverse
         ),
     )  # fmt: skip
 
@@ -130,7 +142,7 @@ def unary(name: str, x: Any, dtype: Any = None, mask: Any = None) -> Tile:
     kind = x.dtype if dtype is None else dtype_named(dtype)
     if name in _COMPOSED:
         source = in_sbuf(x)
-        return Tile(_COMPOSED[name](source.view(), dtype=kind))
+        return Tile(_COMPOSED[name](source.read(), dtype=kind))
     out = new(x.shape, kind)
     if name == "reciprocal":
         return each(
@@ -162,13 +174,13 @@ def where(condition: Any, x: Any, y: Any, *, dtype: Any = None, mask: Any = None
     if chosen.dtype.kind not in ("uint", "bool") or chosen.itemsize != 1:
         chosen = binary("not_equal", chosen, 0.0, uint8)
     elif chosen.dtype is bool_:  # which is stored as uint8
-        chosen = Tile(chosen.view().view(uint8))
+        chosen = Tile(chosen.read().view(uint8))
     out, other = _spread_value(y, shape, kind), _spread_value(x, shape, kind)
     return each(
         out,
         mask,
         lambda box: tensor_copy_predicated(
-            dst=out.target(box), src=other.view(box), predicate=chosen.view(box)
+            dst=out.target(box), src=other.read(box), predicate=chosen.read(box)
         ),
     )
 
@@ -178,7 +190,7 @@ def _spread_value(value: Any, shape: tuple[int, ...], kind: DType) -> Tile:
     if isinstance(value, Tile):
         source = broadcast_to(value, shape)
         out = new(shape, kind)
-        tensor_copy(dst=out.target(), src=source.view())
+        tensor_copy(dst=out.target(), src=source.read())
         return out
     out = new(shape, kind)
     filled(out.target(), value)

@@ -296,11 +296,13 @@ def _advanced(tile: Indexed, entries: tuple[Any, ...]) -> Positions:
         places = tuple(0 if type(k) is Moved or hasattr(k, "on_chip") else k for k in entries)
         return _basic(tile, places)._replace(by=by)
     shape = grids[0] if grids else (1, 1)
+    one_axis = False
     for grid in grids:
-        if grid != shape:
+        one_axis = one_axis or len(grid) == 1
+        if grid != shape and not one_axis:
             shape = common_shape(shape, grid)
     rank = len(shape)
-    if rank == 1:
+    if one_axis:
         raise BadIndexing(
             f"{tile.describe()} is indexed with a nl.arange of one axis",
             notes=[older("err_1d_arange_not_supported")],
@@ -565,7 +567,7 @@ def accessed(
     if by is not None and by.kind == "scalar":
         low, high = indices[by.axis].range(box)
         limit = view.shape[by.axis] - high if low >= 0 and high < view.shape[by.axis] else 0
-        dynamic = view._by_scalar(by.axis, by.tile.view(), view.strides[by.axis], limit, "an index")
+        dynamic = view._by_scalar(by.axis, by.tile.read(), view.strides[by.axis], limit, "an index")
     elif by is not None:
         if any(index.coef[0] for axis, index in enumerate(indices) if axis != by.axis):
             raise IndirectIndex(
@@ -579,7 +581,7 @@ def accessed(
                 f"rows of {view.describe()} that {by.tile.describe()} names are taken in steps",
                 help="take the steps in the tile of indices",
             )
-        rows = by.tile.view(((first, last + 1), *[(0, n) for n in by.tile.shape[1:]]))
+        rows = by.tile.read(((first, last + 1), *[(0, n) for n in by.tile.shape[1:]]))
         chosen = view
         for index in indices[: by.axis]:
             chosen = chosen[index.const]

@@ -139,7 +139,7 @@ def affine_select(
         made.append(
             TODAY["affine_select"](
                 dst=out.target(box),
-                on_true_tile=tile.view(box),
+                on_true_tile=tile.read(box),
                 on_false_value=value,
                 cmp_op=_COMPARED[kind],
                 **_affine(term, cut),
@@ -223,7 +223,7 @@ def _predicate(a: Arguments) -> None:
     # Any tile of truth values may choose there; the instruction takes unsigned integers.
     predicate = a["predicate"]
     if predicate.dtype is bool_:
-        view = predicate.view()
+        view = predicate.read()
         a["predicate"] = Tile(view.view(uint8))
     elif predicate.dtype.kind != "uint":
         a["predicate"] = binary("not_equal", predicate, 0.0, "uint8")
@@ -271,11 +271,11 @@ def dma_copy(
     operator = operator_or_none(dst_rmw_op, "dma_copy", "dst_rmw_op")
     if source.shape != target.shape and source.size == target.size:
         if source.on_chip and target.ndim == 1:  # one value per partition
-            target = target.reshape(source.shape)
+            target = target.reshaped(source.shape)
         else:
-            source = source.reshape(target.shape)
+            source = source.reshaped(target.shape)
     for box in [None] if mask is None else boxes(mask, target.shape):
-        view, value = target.view(box), part(source, box, target.shape)
+        view, value = target.read(box), part(source, box, target.shape)
         if operator is None:
             TODAY["dma_copy"](dst=view, src=value, oob_mode=bounds, dge_mode=descriptors)
         else:

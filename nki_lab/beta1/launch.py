@@ -66,7 +66,7 @@ def _results(value: Any, builder: Builder) -> Any:
             result = Tile(builder.allocate(value.shape, value.dtype, SHARED_HBM, "result"))
             store(result, value)
             value = result
-        return value.view()
+        return value.read()
     if type(value) in (list, tuple):
         return type(value)(_results(item, builder) for item in value)
     if isinstance(value, tuple):

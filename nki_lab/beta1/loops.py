@@ -21,8 +21,10 @@ from nki_lab.beta1.allocation import around
 from nki_lab.beta1.keywords import refuse_keywords
 from nki_lab.beta1.parallel import Trips
 from nki_lab.beta1.program import running
+from nki_lab.beta1.promotion import integer
 from nki_lab.beta1.tile import Tile
 from nki_lab.errors import LoopControl
+from nki_lab.errors.beta1 import ReturnInLoop
 from nki_lab.ir.building.builder import current
 from nki_lab.ir.building.device_loops import find_loop, position_of
 from nki_lab.ir.building.loop_state import carried_names
@@ -66,6 +68,12 @@ class _Text:
         tests = (n.test for n in inside if isinstance(n, (ast.If, ast.IfExp, ast.While)))
         return next((test for test in tests if _mentions(test, names)), None)
 
+    def return_at(self, line: int) -> ast.Return | None:
+        """Return the `return` of the loop that stands at a line."""
+        inside = ast.walk(self.loop) if self.loop is not None else ()
+        returns = (node for node in inside if isinstance(node, ast.Return))
+        return next((n for n in returns if n.lineno <= line <= (n.end_lineno or line)), None)
+
 
 def _mentions(node: ast.AST, names: set[str], plain: bool = False) -> bool:
     """Tell whether an expression reads one of these names; with `plain`, without calling anything or indexing."""
@@ -92,7 +100,16 @@ class _Range:
                     f"nl.{type(self).__name__}: the bound {bound!r} is only known at run time",
                     help="pass the number of trips to the kernel as an int",
                 )
-        self._values = range(*map(int, args))
+        name = f"nl.{type(self).__name__}"
+        if not 1 <= len(args) <= 3:
+            raise LoopControl(
+                f"{name} takes 1 to 3 integers; found {len(args)}",
+                help=f"write {name}(n), or {name}(start, stop, step)",
+            )
+        bounds = [integer(bound, f"{name}: a bound") for bound in args]
+        if bounds[2:] == [0]:
+            raise LoopControl(f"{name}: the step is 0", help="write a step of 1 or more")
+        self._values = range(*bounds)
 
     def __len__(self) -> int:
         return len(self._values)
@@ -103,10 +120,30 @@ class _Range:
             yield from self._run(frame)
 
     def _run(self, frame: FrameType) -> Iterator[Trip]:
-        if not self.traced_once or len(self._values) < 2:
+        rest = len(self._values)
+        if rest < 2:
             yield from _trips(self._values)
             return
         text = _text_of(frame)
+        try:
+            for trip in self._unrolled(frame, text):
+                rest -= 1
+                yield trip
+        finally:
+            if rest and (left := text.return_at(frame.f_lineno)) is not None:
+                current().errors.append(self._left(left, rest, text))
+
+    def _left(self, left: ast.Return, rest: int, text: _Text) -> ReturnInLoop:
+        return ReturnInLoop(
+            f"`return` stands inside nl.{type(self).__name__}, and ends it: {rest} of {len(self)} trips are never run",
+            stack=(Span.of_node(left, text.code), *current().stack()[1:]),
+            help="write `return` after the loop, with the indentation of its `for`",
+        )
+
+    def _unrolled(self, frame: FrameType, text: _Text) -> Iterator[Trip]:
+        if not self.traced_once:
+            yield from _trips(self._values)
+            return
         if text.decides is not None:
             self._tell(
                 text.decides,

@@ -140,11 +140,10 @@ def _opposite(mask: Mask) -> Mask:
 
 
 def _no_mask(value: Any) -> BadMask:
-    found = (
-        "a tile, whose values are only known at run time"
-        if hasattr(value, "on_chip")
-        else repr(value)
-    )
+    if hasattr(value, "on_chip"):
+        found = "a tile, whose values are only known at run time"
+    else:
+        found = repr(value) if isinstance(value, (int, float, str)) else type(value).__name__
     return BadMask(
         f"a mask joins comparisons of index tensors; found {found}",
         notes=[older("err_unsupported_expression_in_mask")],

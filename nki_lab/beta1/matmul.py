@@ -70,7 +70,7 @@ def nc_matmul(
     }
     if not masked:
         i = isa_matmul.nc_matmul(
-            dst=out.target(), stationary=stationary.view(), moving=moving.view(), **facts
+            dst=out.target(), stationary=stationary.read(), moving=moving.read(), **facts
         )
         out.made = (i,)
         return out
@@ -87,8 +87,8 @@ def nc_matmul(
     out.made = tuple(
         isa_matmul.nc_matmul(
             dst=out.target(box),
-            stationary=stationary.view((*depth, box[0])),
-            moving=moving.view((*depth, *box[1:])),
+            stationary=stationary.read((*depth, box[0])),
+            moving=moving.read((*depth, *box[1:])),
             **facts,
         )
         for box in covered
@@ -121,7 +121,7 @@ def nc_transpose(
     covered: list[Box | None] = [None] if mask is None else [*boxes(mask, x.shape)]
     made, places = [], []
     for box in covered:
-        source = x.view(box)
+        source = x.read(box)
         to = None
         if box is not None:
             if x.ndim != 2:

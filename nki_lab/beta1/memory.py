@@ -66,9 +66,9 @@ def _in_shape(value: Tile, shape: tuple[int, ...]) -> Tile:
         return value
     if value.size == prod(shape):
         try:
-            return value.reshape(shape)
+            return value.reshaped(shape)
         except ViewError:
-            return copied(value).reshape(shape)
+            return copied(value).reshaped(shape)
     return value.broadcast_to(shape)
 
 
@@ -80,15 +80,15 @@ def _store_line(dst: Tile, value: Tile, mask: Any) -> None:
     for box in boxes(mask, dst.shape):
         target = dst.target(box)
         if by_rows:
-            dma_copy(dst=as_column(target), src=value.view((*box, (0, 1))))
+            dma_copy(dst=as_column(target), src=value.read((*box, (0, 1))))
         else:
             row = target._view((1, *target.shape), (1, *target.strides), target.offset)
-            dma_copy(dst=row, src=value.view(((0, 1), *box)))
+            dma_copy(dst=row, src=value.read(((0, 1), *box)))
 
 
 def _in_a_partition(value: Tile) -> bool:
     """Tell whether a tile with one axis, such as t.reshape((n,)), is a row: all of it is in one partition."""
-    view = value.view()
+    view = value.read()
     return (
         view.ndim == 1
         and view.shape[0] * view.strides[0] * view.dtype.itemsize <= view.storage.row_bytes
@@ -105,8 +105,8 @@ def _store_number(dst: Tile, value: Any, mask: Any) -> None:
             if target.ndim == 1:
                 target = as_column(target)
             source = new(target.shape, dst.dtype, name="filler")
-            filled(source.view(), value)
-            dma_copy(dst=target, src=source.view())
+            filled(source.read(), value)
+            dma_copy(dst=target, src=source.read())
 
 
 def atomic_rmw(dst: Tile, value: Any, op: Any, *, mask: Any = None, **kwargs: Any) -> None:
@@ -128,7 +128,7 @@ def atomic_rmw(dst: Tile, value: Any, op: Any, *, mask: Any = None, **kwargs: An
         if isinstance(value, Tile):
             added = part(value, box, dst.shape)
         else:
-            added = new(rows.shape, dst.dtype, name="filler").view()
+            added = new(rows.shape, dst.dtype, name="filler").read()
             filled(added, value)
         dma_compute(dst=rows, srcs=[rows, added], reduce_op=reduce_op, unique_indices=True)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+from nki_lab.beta1.promotion import integer
 from nki_lab.beta1.tile import Tile
 from nki_lab.errors import OutOfBounds, OutsideKernel
 
@@ -94,8 +95,10 @@ def num_programs(axes: Any = None) -> int:
 
 def axis_of(axis: Any, program: Program) -> int:
     """Return an axis of the launch grid; an error where it has none such."""
-    if not 0 <= int(axis) < len(program.grid):
+    number = integer(axis, "an axis of the launch grid")
+    if not 0 <= number < len(program.grid):
         raise OutOfBounds(
-            f"axis {axis} of a launch grid with {len(program.grid)} axes: {list(program.grid)}"
+            f"axis {number} of a launch grid with {len(program.grid)} axes: {list(program.grid)}",
+            help=f"axes are 0 to {len(program.grid) - 1}; launch with more: kernel[2, 4](...)",
         )
-    return int(axis)
+    return number

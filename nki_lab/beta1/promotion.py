@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from numbers import Integral, Real
 from typing import Any
 
@@ -76,10 +77,58 @@ def number(value: Any) -> int | float:
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
     if isinstance(value, (bool, np.bool_, Integral)):
+        if abs(int(value)) >> 64:
+            raise WrongOperand(
+                f"the number {value} has more than 64 bits", help="write a float, such as 1e30"
+            )
         return int(value)
     if isinstance(value, Real):
         return float(value)
-    raise WrongOperand(
-        f"expected a tile or a number, found {type(value).__name__} {value!r}",
-        help="load tensors of HBM with nl.load",
+    help = "load tensors of HBM with nl.load"
+    if hasattr(value, "coef"):
+        help = "make a tile of the index tensor: nisa.iota(index, dtype=nl.int32)"
+    elif isinstance(value, np.ndarray):
+        help = "pass the array to the kernel and load it with nl.load, or write nl.shared_constant"
+    raise WrongOperand(f"expected a tile or a number, found {found(value)}", help=help)
+
+
+def found(value: Any) -> str:
+    """Return what an error says about a value that is no tile and no number."""
+    if hasattr(value, "coef"):
+        return f"an index tensor of shape {list(value.shape)}"
+    if hasattr(value, "on_chip"):
+        return f"{value.describe()}, whose values are only known at run time"
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {list(value.shape)}"
+    return f"{type(value).__name__} {value!r}"
+
+
+def integer(value: Any, what: str, help: str = "write an integer") -> int:
+    """Return a value as an integer; an error that says `what` it is where it is none."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        pass
+    if isinstance(value, Real) and float(value).is_integer():
+        return int(float(value))
+    raise WrongOperand(f"{what} must be an integer, found {found(value)}", help=help)
+
+
+def integers(value: Any, what: str, help: str = "write integers") -> tuple[int, ...]:
+    """Return an integer, or a tuple or list of integers, as a tuple."""
+    values = value if isinstance(value, (tuple, list)) else (value,)
+    return tuple([integer(n, what, help) for n in values])
+
+
+def free_axes(axis: Any, rank: int, function: str) -> list[int]:
+    """Return the axes of a tile that a function names, in order; an error where the tile has none such."""
+    axes = integers(
+        axis, f"{function}: `axis`", "write the free axes, such as axis=1 or axis=[1, 2]"
     )
+    for n in axes:
+        if not -rank <= n < rank:
+            raise WrongOperand(
+                f"{function}: axis {n} of a tile with {rank} axes",
+                help=f"free axes are 1 to {rank - 1}",
+            )
+    return sorted({n % rank for n in axes})

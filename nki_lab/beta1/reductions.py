@@ -14,7 +14,7 @@ from nki_lab.beta1.inserted import in_two_groups
 from nki_lab.beta1.instructions import FUNCTIONS
 from nki_lab.beta1.masks import boxes
 from nki_lab.beta1.operators import OPERATORS
-from nki_lab.beta1.promotion import dtype_named, number
+from nki_lab.beta1.promotion import dtype_named, free_axes, number
 from nki_lab.beta1.reducing import all_reduce, loop_reduce
 from nki_lab.beta1.results import loaded, new
 from nki_lab.beta1.returning import TODAY, Row, function_of, note
@@ -45,11 +45,11 @@ def tensor_reduce(
     if not isinstance(data, Tile):
         raise WrongOperand(f"a reduction takes a tile, found {type(data).__name__} {data!r}")
     rank, keywords = data.ndim, {"dtype": dtype, "negate": negate, **kwargs}
-    axes = sorted({int(n) % rank for n in (axis if isinstance(axis, (tuple, list)) else (axis,))})
+    axes = free_axes(axis, rank, "a reduction")
     kept = [n for n in range(rank) if n not in axes]
     order = kept + axes
     if mask is None and 0 not in axes and rank > 1 + current().target.access_pattern_free_dims_max:
-        view, count = in_two_groups(_permuted(data, order).view(), len(kept))
+        view, count = in_two_groups(_permuted(data, order).read(), len(kept))
         last = list(range(1 + count, view.ndim))
         sizes = [1 if n in axes else data.shape[n] for n in (range(rank) if keepdims else kept)]
         result = _reduce(op, Tile(view), last, **keywords)
@@ -71,7 +71,7 @@ def tensor_reduce(
 
 
 def _permuted(x: Tile, order: list[int]) -> Tile:
-    view = x.view()
+    view = x.read()
     shape, strides = (tuple(values[n] for n in order) for values in (view.shape, view.strides))
     return Tile(
         NkiTensor._make(view.storage, shape, strides, view.offset, view.dtype, view.dynamic)
@@ -113,7 +113,7 @@ def all(x: Any, axis: Any, *, dtype: Any = bool, mask: Any = None, **kwargs: Any
 
 def _count(x: Tile, axis: Any, mask: Any) -> int:
     """Return how many elements are reduced into one."""
-    axes = {int(n) % x.ndim for n in (axis if isinstance(axis, (tuple, list)) else (axis,))}
+    axes = free_axes(axis, x.ndim, "a reduction")
     covered = boxes(mask, x.shape)
     box = covered[0] if covered else tuple((0, n) for n in x.shape)
     return product_of(end - first for d, (first, end) in enumerate(box) if d in axes)
@@ -131,7 +131,7 @@ def mean(
     count = float(_count(x, axis, mask))
     made = [
         TODAY["tensor_scalar"](
-            dst=out.target(box), data=total.view(box), op0=OPERATORS["divide"], operand0=count
+            dst=out.target(box), data=total.read(box), op0=OPERATORS["divide"], operand0=count
         )
         for box in covered
     ]
@@ -192,7 +192,7 @@ def random_seed(seed: Any, *, mask: Any = None, **kwargs: Any) -> None:
         return
     if not isinstance(seed, Tile):
         seed = FUNCTIONS["memset"]((1, 1), int(number(seed)), int32)
-    drawn.random_seed(loaded(seed).view())
+    drawn.random_seed(loaded(seed).read())
 
 
 def dropout(x: Any, rate: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tile:

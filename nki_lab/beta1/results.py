@@ -12,6 +12,7 @@ A function of tiles does this:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from math import isfinite
 from typing import Any
 
 from nki_lab.beta1.index import Box
@@ -81,11 +82,11 @@ def part(operand: Any, box: Box | None, shape: tuple[int, ...]) -> Any:
     if not isinstance(operand, Tile):
         return operand
     if box is None:
-        return spread(operand.view(), shape)
+        return spread(operand.read(), shape)
     cut = tuple(
         (0, 1) if n == 1 else ab for n, ab in zip(operand.shape, box[-operand.ndim :], strict=True)
     )
-    return spread(operand.view(cut), tuple(b - a for a, b in box))
+    return spread(operand.read(cut), tuple(b - a for a, b in box))
 
 
 def spread(view: NkiTensor, shape: tuple[int, ...]) -> NkiTensor:
@@ -114,7 +115,7 @@ def column(operand: Any, box: Box | None) -> Any:
     rows = None
     if box is not None and operand.shape[0] > 1:
         rows = (box[0], *[(0, n) for n in operand.shape[1:]])
-    view = operand.view(rows)
+    view = operand.read(rows)
     if view.ndim == 2:
         return view
     return view._view((view.shape[0], 1), (view.strides[0], 1), view.offset)
@@ -133,7 +134,7 @@ def fetched(src: Tile, dtype: DType, mask: Any) -> Tile:
     one_axis = src.ndim == 1
 
     def emit(box: Box | None) -> Any:
-        source = src.view(box)
+        source = src.read(box)
         to = box if box is None or not one_axis else (*box, (0, 1))
         return dma_copy(dst=out.target(to), src=as_column(source) if one_axis else source)
 
@@ -152,13 +153,20 @@ def filled(view: NkiTensor, value: Any) -> None:
 
 def filler(value: Any, dtype: DType) -> int | float:
     """Return a number as a tensor of a dtype is filled with it."""
-    return float(number(value)) if dtype.is_float else int(number(value))
+    plain = number(value)
+    if dtype.is_float:
+        return float(plain)
+    if not isfinite(plain):
+        raise WrongOperand(
+            f"a tile of {dtype} cannot be filled with {plain}", help="choose a dtype of floats"
+        )
+    return int(plain)
 
 
 def copied(x: Tile, dtype: DType | None = None, name: str = "") -> Tile:
     """Return a copy of a tile in SBUF."""
     out = new(x.shape, dtype or x.dtype, name=name)
-    tensor_copy(dst=out.target(), src=spread(x.view(), out.shape))
+    tensor_copy(dst=out.target(), src=spread(x.read(), out.shape))
     return out
 
 

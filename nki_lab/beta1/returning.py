@@ -100,8 +100,8 @@ def _choice(kind: Any) -> Kind:
 
 def _rows(value: Any, box: Box | None, shape: tuple[int, ...]) -> Any:
     if value is None or box is None:
-        return None if value is None else value.view()
-    return value.view((box[0], *[(0, n) for n in value.shape[1:]]))
+        return None if value is None else value.read()
+    return value.read((box[0], *[(0, n) for n in value.shape[1:]]))
 
 
 KINDS = {
@@ -109,8 +109,8 @@ KINDS = {
     "tile_or_number": Kind(_tile_or_number, part),
     "column": Kind(_column, lambda value, box, shape: column(value, box)),
     "rows": Kind(_optional_tile, _rows),
-    "part": Kind(anywhere, lambda value, box, shape: value.view(box)),
-    "whole": Kind(tile_of, lambda value, box, shape: value.view()),
+    "part": Kind(anywhere, lambda value, box, shape: value.read(box)),
+    "whole": Kind(tile_of, lambda value, box, shape: value.read()),
     "operator": Kind(operator_or_none),
     "flag": Kind(lambda value, function, parameter: bool(value)),
     "command": _choice(enums.reduce_cmd),
@@ -214,7 +214,7 @@ def call(row: Row, given: tuple[Any, ...], mask: Any, dtype: Any, others: Argume
             for parameter, _, cut in operands
         }
         if row.into:
-            values[row.into] = out.view(to)
+            values[row.into] = out.read(to)
         else:
             values["dst"] = out.target(to)
         made.append(row.definition(**values))
@@ -244,7 +244,7 @@ def cast(x: Tile, dtype: DType) -> Tile:
         return x
     out = new(x.shape, dtype)
     covered: list[Any] = [None] if x.covers is None else list(x.covers)
-    note(out, [tensor_copy(dst=out.target(b), src=x.view(b)) for b in covered], covered)
+    note(out, [tensor_copy(dst=out.target(b), src=x.read(b)) for b in covered], covered)
     return out
 
 

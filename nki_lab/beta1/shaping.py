@@ -33,4 +33,4 @@ def device_print(prefix: str, x: Any, *, mask: Any = None, **kwargs: Any) -> Non
     """Print a prefix and the values of a tile, or of what a mask leaves of it, when the kernel gets there."""
     tile = _tile(x, "device_print")
     for box in [None] if mask is None else boxes(mask, tile.shape):
-        printed(prefix, tile.view(box))
+        printed(prefix, tile.read(box))

@@ -22,10 +22,11 @@ from nki_lab.beta1.indexing import (
     part_of,
     positions,
 )
+from nki_lab.beta1.keywords import refusing
 from nki_lab.beta1.masks import Mask, boxes, whole
-from nki_lab.beta1.promotion import dtype_named
+from nki_lab.beta1.promotion import dtype_named, integer, integers
 from nki_lab.dtypes import DType
-from nki_lab.errors import NotModelled, RuleBroken, ViewError
+from nki_lab.errors import NotModelled, RuleBroken, UnknownName, ViewError, WrongCall, WrongOperand
 from nki_lab.errors.beta1 import BadIndexing, BadMask, OutsideTensor, TileTruth, older
 from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.tensor.layout import reshape_strides
@@ -82,7 +83,6 @@ class Tile:
     """
 
     __slots__ = ("base", "axes", "shape", "by", "zeros", "made", "covers", "only", "__weakref__")
-    __array_ufunc__ = None
 
     def __init__(
         self,
@@ -175,6 +175,44 @@ class Tile:
 
     __hash__ = object.__hash__
 
+    def _number(self) -> NoReturn:
+        raise TileTruth(
+            f"Python's int, float and range need the value of {self.describe()}, which is only known at run time",
+            notes=[older("err_dynamic_control_flow_not_supported")],
+            help="compute with tiles: t * other; give numbers that decide something to the kernel as arguments",
+        )
+
+    __int__ = __index__ = __float__ = _number  # type: ignore[assignment]
+
+    def __matmul__(self, other: Any) -> NoReturn:
+        raise WrongCall(
+            f"`@` with {self.describe()}: tiles have no such operator",
+            help="write nl.matmul(x, y, transpose_x=...)",
+        )
+
+    __rmatmul__ = __matmul__
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise UnknownName(
+            f"a tile has no `{name}`",
+            help=_FUNCTIONS_FOR.get(name)
+            or f"tiles have {', '.join(_OFFERED)}; functions of nki.language take them: nl.{name}(t) if it is there",
+        )
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **_: Any) -> Any:
+        """Refuse NumPy's functions of tiles; operators between a scalar of NumPy and a tile are those of tiles."""
+        name = _OF_UFUNCS.get(ufunc.__name__, ufunc.__name__)
+        scalars = len(inputs) == 2 and any(type(x).__module__ == "numpy" for x in inputs)
+        if method == "__call__" and scalars and name in _OPERATOR_NAMES:
+            return _MEANING["operator"](name, *inputs)
+        raise WrongCall(
+            f"np.{ufunc.__name__} of a tile: NumPy does not know its values while the kernel is traced",
+            help=f"write the function of nki.language, such as nl.{name}",
+        )
+
+    @refusing("t.assert_shape")
     def assert_shape(self, shape: Sequence[int]) -> Tile:
         """Return the tile; raise unless it has this shape."""
         if self.shape != tuple(shape):
@@ -257,21 +295,20 @@ class Tile:
             raise NotModelled(f"a tile of indices on a derived axis of {self.describe()}")
         return by._replace(axis=along[0])
 
-    def view(self, dtype: Any = None) -> Any:
-        """Return a tile of another dtype with the same bytes.
+    @refusing("t.view")
+    def view(self, dtype: Any) -> Tile:
+        """Return a tile of another dtype with the same bytes."""
+        return Tile(self.target().view(dtype_named(dtype)))
 
-        With a box, or nothing, it is what instructions read, and an error where that is outside its tensor.
-        """
-        if dtype is not None and type(dtype) is not tuple:
-            return Tile(self.target().view(dtype_named(dtype)))
-        box: Box | None = dtype
+    def read(self, box: Box | None = None) -> NkiTensor:
+        """Return what instructions read: all of the tile, or a box of it; an error where that is outside its tensor."""
         view = self.target(box)
         if self.zeros is not None:
             self.zeros.settle(view)
         return view
 
     def target(self, box: Box | None = None) -> NkiTensor:
-        """Return what instructions write, like `view`; zeros of PSUM need not be there."""
+        """Return what instructions write, like `read`; zeros of PSUM need not be there."""
         base, axes, by = self.base, self.axes, self.by
         if self.only is not None:
             raise self._no_product()
@@ -285,26 +322,50 @@ class Tile:
 
     # -- shapes --------------------------------------------------------------------------------------------------
 
+    @refusing("t.reshape")
     def reshape(self, shape: Any) -> Tile:
-        """Return the same elements in another shape."""
-        sizes = [int(n) for n in (shape if isinstance(shape, (tuple, list)) else (shape,))]
-        if -1 in sizes:
+        """Return the same elements in another shape; on the chip elements stay in their partitions."""
+        sizes = list(integers(shape, "a size of a shape"))
+        if sizes.count(-1) == 1 and 0 not in sizes:
             sizes[sizes.index(-1)] = self.size // -prod(sizes)
-        view = self.view()
+        if prod(sizes) != self.size or min(sizes, default=1) < 1:
+            raise ViewError(
+                f"{self.describe()} has {self.size} elements, and the shape {list(integers(shape, 'a size'))} has not",
+                help="give a shape with as many elements; one size may be -1",
+            )
+        if self.on_chip and len(sizes) > 1 and sizes[0] != self.shape[0]:
+            raise ViewError(
+                f"reshape of {self.describe()} to {sizes}: elements would move to other partitions",
+                help=f"keep the partition axis, {self.shape[0]}; nl.transpose and nl.store move elements across",
+            )
+        return self.reshaped(sizes)
+
+    def reshaped(self, sizes: Sequence[int]) -> Tile:
+        """Return the same elements in another shape with as many, in whatever partitions they then are."""
+        view = self.read()
         strides = reshape_strides(view.shape, view.strides, sizes)
         if strides is None:
             raise ViewError(f"reshape of {self.describe()} to {sizes} needs a copy")
         return Tile(view._view(sizes, strides, view.offset))
 
+    @refusing("t.expand_dims")
     def expand_dims(self, axis: int) -> Tile:
         """Return the tile with an axis of size 1 before `axis`."""
+        axis = integer(axis, "expand_dims: `axis`")
+        if not -self.ndim <= axis + 1 <= self.ndim + 1:
+            raise WrongOperand(
+                f"expand_dims: axis {axis} of {self.describe()}",
+                help=f"a new axis can stand at 1 to {self.ndim}",
+            )
         axis = axis + self.ndim + 1 if axis < 0 else axis
         return self[(*[slice(None)] * axis, None)]
 
+    @refusing("t.broadcast_to")
     def broadcast_to(self, shape: Any) -> Tile:
         """Return the tile with axes of size 1 repeated."""
-        return _MEANING["broadcast_to"](self, tuple(int(n) for n in shape))
+        return _MEANING["broadcast_to"](self, integers(shape, "a size of a shape"))
 
+    @refusing("t.astype")
     def astype(self, dtype: Any) -> Tile:
         """Return a copy in another dtype."""
         return _MEANING["astype"](self, dtype)
@@ -347,6 +408,22 @@ _OPERATORS = {
 }  # fmt: skip
 _COMPARISONS = {
     "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal", "ne": "not_equal",
+}  # fmt: skip
+#: Functions of NumPy that its operators call, where nki.language names them otherwise.
+_OF_UFUNCS = {
+    "true_divide": "divide", "remainder": "mod", "greater_equal": "greater_equal", "absolute": "abs",
+}  # fmt: skip
+_OPERATOR_NAMES = {*_OPERATORS.values(), *_COMPARISONS.values()}
+#: What authors may ask of a tile.
+_OFFERED = (
+    "shape", "dtype", "ndim", "itemsize", "assert_shape", "astype", "broadcast_to", "expand_dims", "reshape", "view",
+)  # fmt: skip
+#: What arrays of NumPy have under names that tiles do not have -> what to write.
+_FUNCTIONS_FOR = {
+    "T": "write nl.transpose(t), or load it transposed with nl.load_transpose2d",
+    "sum": "write nl.sum(t, axis=1)", "mean": "write nl.mean(t, axis=1)", "max": "write nl.max(t, axis=1)",
+    "min": "write nl.min(t, axis=1)", "transpose": "write nl.transpose(t)", "copy": "write nl.copy(t)",
+    "dot": "write nl.matmul(x, y)", "flatten": "write t.reshape(shape)", "squeeze": "write t.reshape(shape)",
 }  # fmt: skip
 for _name, _function in _OPERATORS.items():
     setattr(Tile, f"__{_name}__", _operator(_function))
@@ -413,7 +490,7 @@ class Blocks:
                 notes=[older("err_failed_to_infer_tile_from_local_tensor")],
                 help="loop over the block axes, which stand before par_dim, and work on t[i]",
             )
-        return self.block(tuple(low for low, _ in ranges)).view(), axes[self.count :]
+        return self.block(tuple(low for low, _ in ranges)).read(), axes[self.count :]
 
 
 def identity(shape: tuple[int, ...]) -> tuple[Index, ...]:

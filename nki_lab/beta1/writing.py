@@ -46,7 +46,7 @@ def assign(t: Tile, value: Any, temporary: bool = False) -> None:
         if value.on_chip:
             store(t, value)
         else:
-            dma_copy(dst=t.target(), src=value.view())
+            dma_copy(dst=t.target(), src=value.read())
         return
     if value.covers is not None and value.shape == t.shape:
         _assign_boxes(t, value, temporary)
@@ -58,7 +58,7 @@ def assign(t: Tile, value: Any, temporary: bool = False) -> None:
     if source.shape[0] != t.shape[0] == prod(t.shape[:1]) and source.shape[0] == 1:
         source = across(source, t.shape[0])
     target = _written(t)
-    tensor_copy(dst=target, src=spread(source.view(), target.shape))
+    tensor_copy(dst=target, src=spread(source.read(), target.shape))
 
 
 def _over_trips(t: Tile, value: OverTrips) -> Tile:
@@ -79,7 +79,7 @@ def _assign_boxes(t: Tile, value: Tile, temporary: bool) -> None:
         target.storage.masked = True
         if not (known and _fits(target, value) and _retargets(value.made[at], target)):
             value.base.storage.owner = current()  # the other boxes of the value are still there
-            tensor_copy(dst=target, src=value.view(box))
+            tensor_copy(dst=target, src=value.read(box))
 
 
 def _written(t: Tile, box: Box | None = None) -> NkiTensor:

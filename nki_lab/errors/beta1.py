@@ -125,14 +125,41 @@ class OutputDependency(LanguageError):
     right = wrong.replace("affine_range", "sequential_range")
 
 
-class TileTruth(LanguageError, ValueError):
+class TileTruth(LanguageError, ValueError, TypeError):
     """Control flow of the older dialect depends on the values of a tile."""
 
     code = "NKI146"
     page = """
         What is in a tile is only known when the kernel runs, and a kernel is traced before: `if`,
-        `while`, `and`, `or` and `not` cannot ask it. Compare with `is not None` to see whether there is a
-        tensor at all; combine tiles with &, | and ~; choose elements with nl.where.
+        `while`, `and`, `or`, `not`, int(), float() and range() cannot ask it. Compare with `is not None` to
+        see whether there is a tensor at all; combine tiles with &, | and ~; choose elements with nl.where.
         """
     wrong = _kernel("t = nl.load(x)", "if t > 0:", "    t = t * 2", "nl.store(out, t)")
     right = _kernel("t = nl.load(x)", "t = nl.where(t > 0, t * 2, t)", "nl.store(out, t)")
+
+
+class ReturnInLoop(LanguageError):
+    """`return` stands inside a loop of the older dialect."""
+
+    code = "NKI148"
+    page = """
+        `return` ends a function, and so every loop around it: of a loop of nl.affine_range,
+        nl.sequential_range or nl.static_range only the trips before it are run. The old compiler traced
+        the body of a loop once, and no page says what it made of a `return` in it. Write it after the
+        loop, with the indentation of its `for`.
+        """
+    wrong = """
+        import neuronxcc.nki as nki
+        import neuronxcc.nki.language as nl
+        import numpy as np
+
+        @nki.jit
+        def kernel(x):
+            out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+            for i in nl.affine_range(2):
+                nl.store(out[i], nl.load(x[i]))
+                return out
+
+        kernel(np.ones((2, 128, 4), dtype=np.float32))
+        """
+    right = wrong.replace("        return out", "    return out")

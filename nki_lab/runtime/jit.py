@@ -36,6 +36,7 @@ from nki_lab.errors import (
     NotModelled,
     ToolchainError,
 )
+from nki_lab.errors.beta1 import older
 from nki_lab.ir.building.builder import Watch
 from nki_lab.ir.tensor.trace import active
 from nki_lab.progress import phase
@@ -202,6 +203,12 @@ class KernelFunction(KernelObject):
         """Run and return what the kernel returns; inside a kernel, just run it there."""
         if active.builder is not None:
             self._check_version(active.builder)
+            if self.launched_on and self.source.dialect.option == BETA1:
+                raise KernelArgument(
+                    f"`{self.__name__}` is called with the launch grid {list(self.launched_on)} inside another kernel",
+                    notes=[older("err_nested_kernel_with_spmd_grid")],
+                    help=f"write {self.__name__}(...); the grid is that of the kernel that is launched",
+                )
             if self.configuration is not None:
                 self.configuration.check_nested(self.__name__, active.builder)
             return self.func(*args, **kwargs)
