@@ -60,7 +60,7 @@ class reduce_cmd(_Choice):
 
 
 #: Generation of a NeuronCore; those that came after the dialect are members, too.
-nc_version: Any = _Choice("nc_version", {f"gen{t.generation}": t.generation for t in ALL_TARGETS})
+nc_version: Any = _Choice("nc_version", {f"gen{t.generation}": t.generation for t in ALL_TARGETS})  # type: ignore[call-arg, arg-type]
 nc_version.__doc__ = "Generations of the NeuronCore."
 
 #: Matmul modes that no page of the dialect lists; its examples name the first.

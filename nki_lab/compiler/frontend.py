@@ -14,14 +14,14 @@ import linecache
 import textwrap
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import CodeType
 from typing import Any
 
 from nki_lab.compiler.function_text import FunctionText
 from nki_lab.compiler.version_comments import version_said
-from nki_lab.dialects import NKI, Dialect, dialects_of
+from nki_lab.dialects import NKI, Dialect, dialects_of, owners_of
 from nki_lab.dialects.dialect import codes_of
 from nki_lab.errors import NkiError, UnknownName, close_matches
 from nki_lab.rewrite import import_of
@@ -41,6 +41,7 @@ class SourceKernel:
         nki: version of NKI that a comment above or in the function, or at the head of its cell or file, names; or "".
         configuration: what the decorator asks of the compiler, or None.
         decorated_in: the dialect of the decorator, or None.
+        modules: what the names of its dialect among its globals stood for when it was defined.
     """
 
     function: Callable[..., Any]
@@ -51,6 +52,7 @@ class SourceKernel:
     nki: str = ""
     configuration: Any = None
     decorated_in: Dialect | None = None
+    modules: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> SourceKernel:
@@ -64,7 +66,11 @@ class SourceKernel:
         removed = len(lines[0]) - len(lines_of(text)[0]) if text else 0
         indent = lines[0][:removed] if lines else ""
         nki = version_said(code.co_filename, first or 1, len(lines))
-        return cls(function, text, code.co_filename, first or 1, indent, nki)
+        source = cls(function, text, code.co_filename, first or 1, indent, nki)
+        space = function.__globals__
+        own = {d for d, name in source.dialects.items() if name}
+        modules = {n: space[n] for n, o in owners_of(space).items() if not own or own & {*o}}
+        return replace(source, modules=modules)
 
     @property
     def name(self) -> str:
@@ -80,10 +86,25 @@ class SourceKernel:
     def scope(self) -> Mapping[str, Any]:
         """What the names that the function does not bind stand for: its globals, and what its closure holds."""
         names: Mapping[str, Any] = self.function.__globals__
+        if displaced := self.displaced:
+            names = ChainMap(displaced, names)  # type: ignore[arg-type]
         if self.function.__closure__:
             cells = zip(self.code.co_freevars, self.function.__closure__, strict=True)
             return ChainMap(dict(_contents(cells)), names)  # type: ignore[arg-type]
         return names
+
+    @property
+    def displaced(self) -> dict[str, Any]:
+        """Names that have come to mean another dialect since the function was defined, with what they meant then.
+
+        Cells of a notebook share their globals: one that imports another dialect's `nl` binds it for all.
+        """
+        space = self.function.__globals__
+        changed = {n: v for n, v in self.modules.items() if n in space and space[n] is not v}
+        if not changed:
+            return {}
+        before, now = owners_of(changed), owners_of({name: space[name] for name in changed})
+        return {n: changed[n] for n in now if not {*now[n]} & {*before.get(n, now[n])}}
 
     @property
     def dialects(self) -> dict[Dialect, str]:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from nki_lab.choices import Choices
+from nki_lab.compiler.changed_globals import as_defined
 from nki_lab.compiler.check_arguments import find_arguments
 from nki_lab.compiler.check_language import check_called, errors_of, meet
 from nki_lab.compiler.findings import refusals
@@ -83,6 +84,7 @@ def trace(
         watch: runs what is traced, at once.
         builder_of: makes the builder.
     """
+    source = as_defined(source)
     text_errors = errors_of(source, options.version)
     if text_errors and _never_runs(source):
         raise joined(text_errors)

@@ -125,6 +125,15 @@ def dialects_in(
     return dialects_named
 
 
+def names_of_dialects(
+    dialects: Iterable[Dialect], scope: Mapping[str, Any]
+) -> dict[str, list[Dialect]]:
+    """Return the names in a scope that stand for something of dialects, each with those that offer it."""
+    members = [(dialect, dialect.members()) for dialect in dialects]
+    owners = {n: [d for d, ids in members if id(value) in ids] for n, value in scope.items()}
+    return {name: offering for name, offering in owners.items() if offering}
+
+
 @lru_cache(maxsize=1024)
 def _names_in(code: CodeType) -> tuple[tuple[str, bool], ...]:
     """Return the names that a function takes from outside, in order, and whether it imports a module of that name."""

@@ -26,7 +26,7 @@ from nki_lab.dialects import DIALECTS
 from nki_lab.errors import KernelErrors, NkiError, UnknownName
 from nki_lab.ir.program.nodes import Finding
 from nki_lab.magics.cells import Cell
-from nki_lab.magics.define import no_only_function, parsed, ready_names
+from nki_lab.magics.define import dialect_said, no_only_function, parsed, ready_modules
 from nki_lab.magics.safe_statements import defines, is_safe_call, written_names
 from nki_lab.runtime import KernelFunction, as_kernel
 from nki_lab.session.reading import parse_line
@@ -129,8 +129,8 @@ class Draft:
         asked = {name: getattr(self._options, name, None) for name in ("nki", "dialect")}
         return Choices.current().replace(**asked)
 
-    def _ready(self, tree: ast.Module) -> Mapping[str, str]:
-        return ready_names(tree, self._choices())
+    def _ready(self, tree: ast.Module) -> Mapping[str, ModuleType]:
+        return ready_modules(dialect_said(tree, self._choices()), self.scope)
 
     def _scope_of_text(
         self, code: CodeType, tree: ast.Module
@@ -138,8 +138,7 @@ class Draft:
         """Return the names that the cell's functions will see, and the functions, without running anything."""
         scope = dict(self.scope)
         with aliases():
-            for name, module in self._ready(tree).items():
-                scope.setdefault(name, import_module(module))
+            scope |= self._ready(tree)
             scope |= dict.fromkeys(written_names(tree))
             scope |= _modules(tree)
         functions = {}
@@ -193,8 +192,7 @@ class Draft:
         self._options.timeout = None  # the copy has its own limit
         try:
             with session(self._options):
-                for name, module in self._ready(self._tree).items():
-                    scope.setdefault(name, import_module(module))
+                scope |= self._ready(self._tree)
                 if not self._define(scope):
                     return
                 names = {n.id for n in ast.walk(self._call.func) if isinstance(n, ast.Name)}

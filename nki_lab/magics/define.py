@@ -6,14 +6,15 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from inspect import isfunction
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from IPython.core.interactiveshell import InteractiveShell
 
 from nki_lab.choices import Choices
 from nki_lab.compiler.check_language import check_text
-from nki_lab.dialects import DIALECTS, NKI
+from nki_lab.dialects import DIALECTS, NKI, Dialect
 from nki_lab.errors import MixedDialects, NkiError, NoKernel
 from nki_lab.magics.cells import Cell
 from nki_lab.runtime import KernelFunction, as_kernel
@@ -49,8 +50,11 @@ def define_kernels(
     """
     tree = parsed(cell)
     code = cell.compile(tree, shell)
-    _bind_ready_names(shell, code, ready_names(tree, Choices.current()))
+    cells = _cells.setdefault(shell, _Cells())
+    dialect = cells.dialect(cell, dialect_said(tree, Choices.current()), shell.user_ns)
+    bound = _bind_ready_names(shell, code, dialect)
     _execute(shell, code)
+    cells.note(cell, bound | _imported(tree), {*_names(code)}, shell.user_ns)
     kernels = _marked(tree, shell.user_ns, cell) or [_only_function(tree, shell, cell)]
     _check_one_dialect(kernels)
     for kernel in kernels:
@@ -95,25 +99,86 @@ def _show_from_cell(shell: InteractiveShell, code: CodeType, error: Exception) -
         error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
 
 
-def ready_names(tree: ast.Module, choices: Choices) -> Mapping[str, str]:
-    """Return the names that a cell may use without importing them, each with its module.
+class _Cells:
+    """The `%%nki` cells of a shell, as far as they tell which dialect a name is of.
 
-    They are of the dialect that the cell imports or asks for, otherwise of today's.
+    Attributes:
+        bound: name -> the module that such a cell has bound to it last.
+        of_texts: text of a cell -> the dialect of the ready names that it was run with.
     """
+
+    def __init__(self) -> None:
+        self.bound: dict[str, Any] = {}
+        self.of_texts: dict[str, Dialect] = {}
+
+    def dialect(self, cell: Cell, said: Dialect | None, scope: Mapping[str, Any]) -> Dialect | None:
+        """Return the dialect of a cell; None where neither it nor its last run says one.
+
+        A cell that is run again has the modules it had, unless plain Python has imported others since.
+        """
+        former = self.of_texts.get(cell.text)
+        if said is not None or former is None:
+            return said
+        others = [n for n in former.ready if n in scope and _is_another(scope[n], former)]
+        by_cells = all(self.bound.get(n) is scope[n] for n in others)
+        return former if others and by_cells else None
+
+    def note(self, cell: Cell, bound: set[str], read: set[str], scope: Mapping[str, Any]) -> None:
+        """Take down the names that a cell that has run has bound, and the dialect of the ready ones that it reads."""
+        names = {name for dialect in DIALECTS for name in dialect.ready} & scope.keys()
+        self.bound |= {name: scope[name] for name in bound & names}
+        dialects = [d for d in DIALECTS if any(_is_module_of(scope[n], d) for n in read & names)]
+        if len(dialects) == 1:
+            self.of_texts[cell.text] = dialects[0]
+
+
+_cells: WeakKeyDictionary[InteractiveShell, _Cells] = WeakKeyDictionary()
+
+
+def _imported(tree: ast.Module) -> set[str]:
+    imports = (n for n in ast.walk(tree) if isinstance(n, (ast.Import, ast.ImportFrom)))
+    return {a.asname or a.name.partition(".")[0] for node in imports for a in node.names}
+
+
+def dialect_said(tree: ast.Module, choices: Choices) -> Dialect | None:
+    """Return the dialect that a cell imports or asks for; the older one where it imports both; None for neither."""
     imports = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
     modules = {a.name for n in imports if isinstance(n, ast.Import) for a in n.names}
     modules |= {n.module or "" for n in imports if isinstance(n, ast.ImportFrom)}
     roots = {module.partition(".")[0] for module in modules}
     asked = choices.asked_dialect
-    others = (d for d in DIALECTS if d is not NKI and (d.root in roots or d.option == asked != ""))
-    return next(others, NKI).ready
+    said = [d for d in DIALECTS if d.root in roots or d.option == asked != ""]
+    return said[-1] if said else None
 
 
-def _bind_ready_names(shell: InteractiveShell, code: CodeType, ready: Mapping[str, str]) -> None:
-    """Bind the names a cell reads and may use without importing them; they stay, since the kernel needs them later."""
+def ready_modules(said: Dialect | None, scope: Mapping[str, Any]) -> dict[str, ModuleType]:
+    """Return the names that a cell may use without importing them, with their modules, as far as they are to be bound.
+
+    They are those that a scope does not have, or that it has of another dialect than the one that the cell says.
+    """
+    ready = (said or NKI).ready
+    unbound = (
+        name
+        for name in ready
+        if name not in scope or (said is not None and _is_another(scope[name], said))
+    )
+    return {name: import_module(ready[name]) for name in unbound}
+
+
+def _is_module_of(value: Any, dialect: Dialect) -> bool:
+    return any(value is module for module in dialect.namespaces())
+
+
+def _is_another(value: Any, dialect: Dialect) -> bool:
+    return any(_is_module_of(value, other) for other in DIALECTS if other is not dialect)
+
+
+def _bind_ready_names(shell: InteractiveShell, code: CodeType, said: Dialect | None) -> set[str]:
+    """Bind the names that a cell reads and may use without importing them, and return them; they stay bound."""
     read = set(_names(code))
-    missing = [name for name in ready if name in read and name not in shell.user_ns]
-    shell.push({name: import_module(ready[name]) for name in missing}, interactive=False)
+    modules = {n: m for n, m in ready_modules(said, shell.user_ns).items() if n in read}
+    shell.push(modules, interactive=False)
+    return {*modules}
 
 
 def _check_one_dialect(kernels: Sequence[KernelFunction]) -> None:

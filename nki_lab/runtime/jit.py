@@ -20,6 +20,7 @@ from nki_lab.backends import refuse_others
 from nki_lab.backends.simulated import SimulatedRun
 from nki_lab.choices import BETA1, Choices, names
 from nki_lab.choices import NKI as NKI_VERSION
+from nki_lab.compiler.changed_globals import as_defined
 from nki_lab.compiler.frontend import KernelObject, SourceKernel
 from nki_lab.compiler.passes.author_order import Edges, edges_of
 from nki_lab.compiler.pipeline import compile_kernel
@@ -146,6 +147,7 @@ class KernelFunction(KernelObject):
             return self
         method = self._with(_bound=(owner, kind))
         method._take(self.func)
+        method.source = replace(method.source, modules=self.source.modules)
         return method
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -211,7 +213,7 @@ class KernelFunction(KernelObject):
                 )
             if self.configuration is not None:
                 self.configuration.check_nested(self.__name__, active.builder)
-            return self.func(*args, **kwargs)
+            return as_defined(self.source).function(*args, **kwargs)
         refuse_compiler()
         result = self.launch(*args, **kwargs)
         warn_of(result)
@@ -414,7 +416,7 @@ def pickled(kernel: KernelFunction) -> tuple[Any, ...]:
     if by_cloudpickle and (not there or module == "__main__"):
         source = kernel.source
         texts = source.text, source.filename, source.first_line, source.indent, source.nki
-        return _by_value, (kernel.func, texts, choices)
+        return _by_value, (as_defined(source).function, texts, choices)
     if not there:
         raise PicklingError(
             f"the kernel {name} cannot go to another process by its name: {_why_not(module, name, named)}."

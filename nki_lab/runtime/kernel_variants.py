@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from nki_lab.compiler.changed_globals import with_globals
 from nki_lab.compiler.retrace import Retrace
 from nki_lab.compiler.trace import bind_arguments
 from nki_lab.errors import NkiError
 from nki_lab.profiler.text_table import ANSWER_LINES
-from nki_lab.runtime.changed_globals import with_globals
 from nki_lab.runtime.timing_only import MOST_INSTRUCTIONS, TimedCall, time_call
 from nki_lab.runtime.vary_parameters import CORES, TARGET, Changeable, changed_arguments
 from nki_lab.targets import get_target

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from nki_lab.choices import LNC, keywords_of, unknown_choice
+from nki_lab.compiler.changed_globals import globals_read
 from nki_lab.compiler.trace import TensorSpec, is_container, map_arguments
 from nki_lab.dtypes import DType, bfloat16, dtype_of, float32
 from nki_lab.errors import KernelArgument, UnknownOption, close_matches
-from nki_lab.runtime.changed_globals import globals_read
 from nki_lab.runtime.timing_only import TimedCall
 from nki_lab.targets import get_target, target_names
 from nki_lab.targets.spec import Target

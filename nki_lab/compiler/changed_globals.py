@@ -1,5 +1,8 @@
 """Runs a kernel with other values of the globals it reads, which nobody else sees.
 
+That is how a kernel is varied, and how it keeps the modules of its dialect when another cell has imported those of
+another one under the same names.
+
 The functions that read a global are copied, with their own dictionary of globals. The author's dictionary stays as
 it is, also for a cell that runs meanwhile in another thread. A global that something reads which cannot be copied (a
 method, a closure, an object) is not changed at all: half of a kernel with another tile size would be wrong.
@@ -20,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from nki_lab.compiler.frontend import KernelObject, SourceKernel
+from nki_lab.errors import MixedDialects
 
 _MOST = 2000  # objects that are looked at
 _PLAIN = (int, float, str)
@@ -54,6 +58,30 @@ def with_globals(source: SourceKernel, changes: Mapping[str, Any]) -> SourceKern
     return replace(source, function=_Copies(changes).function(source.function))
 
 
+def as_defined(source: SourceKernel) -> SourceKernel:
+    """Return a kernel that reads the modules of its dialect, whatever other cells have imported under their names."""
+    changes = source.displaced
+    if not changes:
+        return source
+    function: Any = source.function
+    plain = getattr(function, "__func__", function)
+    elsewhere = sorted(changes.keys() & _Readers(plain, plain.__globals__).elsewhere)
+    if elsewhere:
+        raise MixedDialects(
+            f"`{source.name}` is written in {source.dialect.title}, but another cell has imported another dialect as"
+            f" `{elsewhere[0]}`, which something that the kernel calls reads, too",
+            stack=(source.place,),
+            notes=(
+                "functions keep the modules that they were written with; methods and what decorators return do not",
+            ),
+            help=f"import the other dialect under another name than `{elsewhere[0]}`, and run its cell again",
+        )
+    changed: Any = _Copies(changes, plain.__globals__).function(plain)
+    if plain is not function:
+        changed = MethodType(changed, function.__self__)
+    return replace(source, function=changed)
+
+
 @lru_cache(maxsize=1024)
 def _names(code: CodeType) -> tuple[frozenset[str], frozenset[str]]:
     """Return the globals that a function reads, functions inside it included, and all its names with attributes."""
@@ -72,10 +100,12 @@ class _Readers:
 
     Attributes:
         functions: plain functions, which can be copied; the kernel's own first.
-        elsewhere: names that something else reads as globals, or as attributes of modules.
+        elsewhere: names that something else reads as globals, or as attributes of modules; where there is a `home`,
+            only as globals of that.
     """
 
-    def __init__(self, function: FunctionType) -> None:
+    def __init__(self, function: FunctionType, home: Mapping[str, Any] | None = None) -> None:
+        self._home = home
         self.functions: list[FunctionType] = []
         self.elsewhere: set[str] = set()
         self._seen: set[int] = set()
@@ -113,7 +143,7 @@ class _Readers:
         copied = copied and not _holds_functions(function)
         if copied:
             self.functions.append(function)
-        else:
+        elif self._home is None or self._home is function.__globals__:
             self.elsewhere |= read
         for cell in function.__closure__ or ():
             self._look(_contents(cell))
@@ -121,7 +151,7 @@ class _Readers:
             value = function.__globals__[name]
             if isinstance(value, ModuleType) and not _is_library_name(value.__name__):
                 used = named & vars(value).keys()
-                self.elsewhere |= used
+                self.elsewhere |= used if self._home is None else set()
                 self._look([vars(value)[name] for name in used])
             elif not isinstance(value, ModuleType):
                 self._look(value, copied)
@@ -151,10 +181,11 @@ def _is_library_name(module: str) -> bool:
 
 
 class _Copies:
-    """Copies functions with changed globals, each once."""
+    """Copies functions with changed globals, each once; where there is a `home`, only this has the changes."""
 
-    def __init__(self, changes: Mapping[str, Any]) -> None:
+    def __init__(self, changes: Mapping[str, Any], home: Mapping[str, Any] | None = None) -> None:
         self._changes = changes
+        self._home = home
         self._functions: dict[int, FunctionType] = {}
         self._scopes: dict[int, dict[str, Any]] = {}
 
@@ -166,7 +197,8 @@ class _Copies:
         if scope is None:
             scope = dict(function.__globals__)
             self._scopes[id(function.__globals__)] = scope
-            scope |= {name: v for name, v in self._changes.items() if name in scope}
+            if self._home is None or self._home is function.__globals__:
+                scope |= {name: v for name, v in self._changes.items() if name in scope}
         changed = FunctionType(
             function.__code__, scope, function.__name__, function.__defaults__, function.__closure__
         )
@@ -182,6 +214,7 @@ class _Copies:
         if isinstance(value, KernelObject) and isinstance(value.func, FunctionType):
             changed = copy.copy(value)
             changed.func = self._value(value.func)
+            changed.source = replace(value.source, function=changed.func)
             return changed
         if isinstance(value, FunctionType) and not _is_library(value):
             return value if _holds_functions(value) else self.function(value)
