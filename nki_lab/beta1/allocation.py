@@ -14,6 +14,7 @@ from math import prod
 from operator import index
 from typing import Any
 
+from nki_lab.beta1.inserted import INSERTED
 from nki_lab.beta1.keywords import refusing
 from nki_lab.beta1.promotion import integer, integers
 from nki_lab.errors import AddressConflict, KernelArgument, MixedAllocation, NotModelled
@@ -340,7 +341,11 @@ def check_all_placed(builder: Builder, result: Any) -> None:
     if not any(storage.address is not None for storage in builder.storages):
         return
     used = {id(s): (s, i) for i in _instructions(builder) for s in _storages(i)}
-    automatic = [(s, i) for s, i in used.values() if s.on_chip and s.address is None]
+    automatic = [
+        (s, i)
+        for s, i in used.values()
+        if s.on_chip and s.address is None and not s.name.startswith(INSERTED)
+    ]
     if automatic:
         storage, i = automatic[0]
         raise MixedAllocation(

@@ -11,6 +11,7 @@ from typing import Any
 
 from nki_lab.beta1.broadcasting import across
 from nki_lab.beta1.index import Box
+from nki_lab.beta1.inserted import INSERTED
 from nki_lab.beta1.memory import store
 from nki_lab.beta1.reducing import OverTrips
 from nki_lab.beta1.results import copied, filled, loaded, spread
@@ -58,6 +59,8 @@ def assign(t: Tile, value: Any, temporary: bool = False) -> None:
     if source.shape[0] != t.shape[0] == prod(t.shape[:1]) and source.shape[0] == 1:
         source = across(source, t.shape[0])
     target = _written(t)
+    if temporary:
+        _name_rounded(value, target)
     tensor_copy(dst=target, src=spread(source.read(), target.shape))
 
 
@@ -79,7 +82,25 @@ def _assign_boxes(t: Tile, value: Tile, temporary: bool) -> None:
         target.storage.masked = True
         if not (known and _fits(target, value) and _retargets(value.made[at], target)):
             value.base.storage.owner = current()  # the other boxes of the value are still there
+            if temporary:
+                _name_rounded(value, target)
             tensor_copy(dst=target, src=value.read(box))
+
+
+def _name_rounded(value: Tile, target: NkiTensor) -> None:
+    """Name the result of a call that is rounded, and assigned at once to a wider tensor which the kernel places.
+
+    The author cannot place it, as the old compiler did not ask for it: it counts as inserted.
+    """
+    base = value.base
+    if (
+        target.storage.address is not None
+        and isinstance(base, NkiTensor)
+        and base.dtype is not target.dtype
+        and base.storage.address is None
+        and not base.storage.name.startswith(INSERTED)
+    ):
+        base.storage.name = f"{INSERTED}_{base.storage.name}"
 
 
 def _written(t: Tile, box: Box | None = None) -> NkiTensor:
@@ -123,8 +144,8 @@ def _with_made(tile: Tile, value: Tile) -> Tile:
 
 
 def _fits(target: NkiTensor, value: Tile) -> bool:
-    """Tell whether rounding stays the same, and the instruction reaches the memory of the target."""
-    if value.dtype is not target.dtype or not value.made:
+    """Tell whether the instruction that made a value reaches the memory of the target."""
+    if not value.made:
         return False
     definition = value.made[0].definition
     operand = definition.operands.get("dst")
@@ -143,7 +164,8 @@ def _retargets(i: Any, target: NkiTensor, **changes: Any) -> bool:
     if i.dst.shape != target.shape:
         return False
     try:
-        current().retarget(i, target, **changes)
+        moves = i.definition in (tensor_copy, dma_copy) and i.src.dtype is i.dst.dtype
+        current().retarget(i, target, moves, **changes)
     except InstructionError:
         return False
     return True

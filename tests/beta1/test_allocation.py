@@ -2,6 +2,7 @@
 
 import functools
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -93,6 +94,43 @@ def test_a_function_whose_other_parameters_are_given_gets_the_rest_by_name():
     result = run(nki.jit(doubled(ncc.sbuf.alloc(placed))), X)
     assert places(result) == [(0, 512 * (3 - k)) for k in range(4)]
     np.testing.assert_array_equal(result.value, X * 2)
+
+
+def test_results_go_straight_into_placed_tensors_of_another_dtype():
+    """What is moved, or computed in float32, is cast once on the way; a rounded result needs a copy (inserted)."""
+
+    def placed(byte, dtype):
+        buffer = ncc.sbuf.mod_alloc(base_addr=byte, num_free_tiles=(1,))
+        return nl.ndarray((nl.par_dim(128), 32), dtype=dtype, buffer=buffer)
+
+    @nki.jit
+    def kernel(x, y, rounded):
+        out = nl.ndarray((3, 128, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+        wide, narrow, third = (
+            placed(0, nl.float32),
+            placed(128, nl.bfloat16),
+            placed(192, nl.float32),
+        )
+        wide[...] = nl.load(y)
+        narrow[...] = nl.multiply(wide, 1.1)
+        if rounded:
+            third[...] = nl.multiply(narrow, narrow)
+        else:
+            third[...] = nl.copy(narrow)
+        for k, t in enumerate((wide, narrow, third)):
+            nl.store(out[k], t)
+        return out
+
+    y = X[:128].astype(ml_dtypes.bfloat16)
+    wide = y.astype(np.float32)
+    narrow = (wide * np.float32(1.1)).astype(ml_dtypes.bfloat16)
+    for rounded, names in ((False, []), (True, ["inserted_tile"])):
+        result = run(nki.jit(kernel), X, y, rounded)
+        third = (narrow.astype(np.float32) ** 2).astype(ml_dtypes.bfloat16) if rounded else narrow
+        np.testing.assert_array_equal(result.value, [wide, narrow.astype(np.float32), third])
+        held = [s for s in result.compiled.kernel.storages if s.on_chip and s.address is None]
+        used = {t.storage for i in result.compiled.kernel.body for t in i.written()}
+        assert [s.name.split(".")[0] for s in held if s in used] == names
 
 
 def test_small_tiles_lie_side_by_side_in_the_partitions():

@@ -414,10 +414,10 @@ class Builder(Findings):
         i.form = form
         return i
 
-    def retarget(self, i: Instruction, dst: NkiTensor, **changes: Any) -> None:
+    def retarget(self, i: Instruction, dst: NkiTensor, moves: bool = False, **changes: Any) -> None:
         """Let an instruction write into `dst` instead of the tensor it was emitted for; see `retarget.retarget`."""
         fresh = self.storages[-1] if self._allocated == i.ident else None
-        retarget(self, i, dst, changes, fresh)
+        retarget(self, i, dst, changes, fresh, moves)
         self._looked_at = 0  # for comparisons: the instruction may have been looked at
 
     def note_edges(self, later: Instruction, producers: Iterable[Instruction]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nki_lab.dtypes import float32
 from nki_lab.errors import InstructionError
 from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.definition.operands import Order
@@ -17,7 +18,12 @@ from nki_lab.source import Span
 
 
 def retarget(
-    builder: Any, i: Instruction, dst: NkiTensor, changes: Mapping[str, Any], fresh: Storage | None
+    builder: Any,
+    i: Instruction,
+    dst: NkiTensor,
+    changes: Mapping[str, Any],
+    fresh: Storage | None,
+    moves: bool = False,
 ) -> None:
     """Let an instruction write into `dst` instead of the tensor it was emitted for.
 
@@ -28,9 +34,11 @@ def retarget(
     Args:
         builder: of the trace.
         i: an instruction of the innermost scope that is open.
-        dst: a tensor with the shape and dtype of the result, in a memory that the instruction writes to.
+        dst: a tensor with the shape of the result, in a memory that the instruction writes to. Its dtype is that of the
+            result; or the result is a float32, as it was computed, and is rounded once in either case.
         changes: other arguments that change, such as `accumulate=None`.
         fresh: the tensor that nothing but the instruction can have used.
+        moves: the instruction moves values of one dtype: it may cast them to another.
 
     Raises:
         InstructionError: this would compute something else, or break a rule of the instruction. Nothing has
@@ -39,7 +47,7 @@ def retarget(
     obstacle = (
         "it has run, as a debug run does at once"
         if builder.watch is not None
-        else obstacle_of(builder.body, i, dst, fresh)
+        else obstacle_of(builder.body, i, dst, fresh, moves or (not changes and _computed(i)))
     )
     formed = i
     if not obstacle and (changes or not _of_one_form(i, dst)):
@@ -47,7 +55,7 @@ def retarget(
         if formed.form.broken:
             raise rule_error(formed.form.broken[0], formed)
         numerics = i.definition.numerics
-        if numerics is not None and numerics(i) != numerics(formed):
+        if not moves and numerics is not None and numerics(i) != numerics(formed):
             obstacle = "it would compute in other types"
     elif not obstacle:
         formed = i.with_args(dst=dst)
@@ -64,7 +72,11 @@ def retarget(
 
 
 def obstacle_of(
-    body: Sequence[Instruction | Loop], i: Instruction, dst: NkiTensor, fresh: Storage | None
+    body: Sequence[Instruction | Loop],
+    i: Instruction,
+    dst: NkiTensor,
+    fresh: Storage | None,
+    casts: bool = False,
 ) -> str:
     """Say why an instruction cannot write into another tensor; empty where it can.
 
@@ -73,6 +85,7 @@ def obstacle_of(
         i: the instruction.
         dst: the tensor.
         fresh: what nothing but `i` can have used.
+        casts: the tensor may have another dtype than the result.
     """
     definition = i.definition
     following: list[Instruction | Loop] = []
@@ -89,7 +102,7 @@ def obstacle_of(
         return f"it also reads {before.describe()}"
     if before.storage.origin != "temporary" or before.storage is dst.storage:
         return f"it was emitted for {before.describe()}"
-    if (before.shape, before.dtype) != (dst.shape, dst.dtype):
+    if before.shape != dst.shape or not (casts or before.dtype is dst.dtype):
         return f"its result is {before.describe()}"
     for view in i.read():
         if may_meet(view, dst) and not (
@@ -107,12 +120,20 @@ def obstacle_of(
     return ""
 
 
+def _computed(i: Instruction) -> bool:
+    """Tell whether a result is what an instruction has computed in float32, without being rounded."""
+    numerics = i.definition.numerics
+    compute = {} if numerics is None else numerics(i)
+    return i.dst.dtype is float32 and compute.get("dst", float32.np) == float32.np
+
+
 def _of_one_form(i: Instruction, dst: NkiTensor) -> bool:
     """Tell whether an instruction has the form that it has now with another `dst`: what forms are told apart by."""
     before, definition = i.dst, i.definition
     a, b = before.storage, dst.storage
     return (
         before.offset == dst.offset == 0
+        and before.dtype is dst.dtype
         and before.strides == dst.strides
         and before.dynamic is dst.dynamic is None
         and a.buffer is b.buffer
