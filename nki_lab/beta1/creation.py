@@ -130,7 +130,11 @@ def created(
     if not partition:
         return _block(block, element, memory, name, fill, addresses.get(()))
 
+    builder = current()
+    declared = program.clock
+
     def make(place: tuple[int, ...]) -> Tile:
+        program.declared[len(builder.storages)] = declared
         return _block(block, element, memory, name, fill, addresses.get(place))
 
     name = name or variable_of(current().stack()) or "blocks"

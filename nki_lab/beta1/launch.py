@@ -12,6 +12,7 @@ from nki_lab.beta1.inserted import mend
 from nki_lab.beta1.memory import store
 from nki_lab.beta1.parallel import Programs
 from nki_lab.beta1.program import Program, taken
+from nki_lab.beta1.scope import check_scopes
 from nki_lab.beta1.tile import Tile
 from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.tensor.view import NkiTensor
@@ -33,10 +34,12 @@ def run(
     results: list[Any] = []
     programs = Programs(builder) if prod(builder.grid) > 1 else None
     for place in itertools.product(*map(range, builder.grid)):
-        with taken(Program(builder.grid, place, shared, forced=forced)):
+        program = Program(builder.grid, place, shared, forced=forced)
+        with taken(program):
             result = function(*args, **kwargs)
             if not results:
                 results.append(_results(result, builder))
+        check_scopes(builder, program)
         if builder.errors:
             break  # the other programs make the same mistakes
         if programs is not None:

@@ -22,6 +22,7 @@ from nki_lab.beta1.keywords import refuse_keywords
 from nki_lab.beta1.parallel import Trips
 from nki_lab.beta1.program import running
 from nki_lab.beta1.promotion import integer
+from nki_lab.beta1.scope import Scope
 from nki_lab.beta1.tile import Tile
 from nki_lab.errors import LoopControl
 from nki_lab.errors.beta1 import ReturnInLoop
@@ -153,7 +154,10 @@ class _Range:
                 " traced the body once, its documentation leaves open",
                 "use nl.static_range, or masks",
             )
-        trips = Trips(running(), current(), self.parallel)
+        builder, program = current(), running()
+        trips, first = Trips(program, builder, self.parallel), len(builder.storages)
+        program.clock += 1
+        began = program.clock
         before = {k: v for k, v in frame.f_locals.items() if k in text.carried and type(v) in _NUMBERS}  # fmt: skip
         try:
             for trip in _trips(self._values):
@@ -163,7 +167,11 @@ class _Range:
                 yield trip
                 trips.end()
         finally:
-            trips.close(f"nl.{type(self).__name__}")
+            name = f"nl.{type(self).__name__}"
+            trips.close(name)
+            program.clock += 1
+            made, emitted = len(builder.storages), len(builder.body)
+            program.scopes.append(Scope(name, first, made, began, program.clock, emitted))
 
     def _put_back(self, frame: FrameType, before: dict[str, Any], text: _Text) -> None:
         """Give the numbers that a trip has carried on the values that they had before the loop."""

@@ -29,6 +29,9 @@ class Program:
         count: how many of them this program has made.
         texts: what the text of each loop says, by its place.
         open: the loops that are open, as far as their writes are looked at.
+        scopes: the loops that have ended (scope.py).
+        clock: how often a loop has begun or ended.
+        declared: what the clock said when the tensor of a block was declared, by the number of the block.
         forced: tensors are where the compiler puts them, whatever the kernel says.
     """
 
@@ -38,6 +41,9 @@ class Program:
     count: int = 0
     texts: dict[Any, Any] = field(default_factory=dict)
     open: list[Any] = field(default_factory=list)
+    scopes: list[Any] = field(default_factory=list)
+    clock: int = 0
+    declared: dict[int, int] = field(default_factory=dict)
     forced: bool = False
 
 

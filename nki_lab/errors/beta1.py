@@ -138,6 +138,35 @@ class TileTruth(LanguageError, ValueError, TypeError):
     right = _kernel("t = nl.load(x)", "t = nl.where(t > 0, t * 2, t)", "nl.store(out, t)")
 
 
+class OutOfScope(LanguageError):
+    """A tensor that the body of a loop makes is used after the loop."""
+
+    code = "NKI147"
+    page = """
+        In the older dialect a tensor on the chip that the body of nl.affine_range or nl.sequential_range
+        makes belongs to that body: the old compiler traced it once. A tensor that is used after the loop,
+        or carried from trip to trip, is made before it with nl.ndarray or nl.zeros, and assigned to in the
+        loop, `t[...] = value`; `t = value` would only name another tensor.
+        """
+    wrong = """
+        import neuronxcc.nki as nki
+        import neuronxcc.nki.language as nl
+        import numpy as np
+
+        @nki.jit
+        def kernel(x):
+            out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+            total = nl.zeros(x.shape, dtype=x.dtype)
+            for i in nl.sequential_range(4):
+                total = total + nl.load(x)
+            nl.store(out, total)
+            return out
+
+        kernel(np.ones((128, 4), dtype=np.float32))
+        """
+    right = wrong.replace("total = total +", "total[...] = total +")
+
+
 class ReturnInLoop(LanguageError):
     """`return` stands inside a loop of the older dialect."""
 
