@@ -33,14 +33,14 @@ from nki_lab.ir.definition.author_text import (
     value,
     values_in,
 )
-from nki_lab.ir.definition.instruction import Definition, registry
+from nki_lab.ir.definition.instruction import BINDING, Definition, Instruction, registry
 from nki_lab.ir.tensor.trace import active
 from nki_lab.ir.tensor.view import NkiTensor
-from nki_lab.isa.former import bound_by_version, instead_of
+from nki_lab.isa.former import instead_of
 from nki_lab.isa.operators import Op
 from nki_lab.rewrite import Hint, Rewrite
 from nki_lab.source import Blame, Span, Stack, headline, is_hidden, stack_of_traceback
-from nki_lab.versions import version_with
+from nki_lab.versions import former_signature, version_since, version_with
 
 _CONTEXTS = inspect.getfile(ContextDecorator)
 # What arrays of NumPy and PyTorch have under a name that NKI does not use.
@@ -60,8 +60,7 @@ _ELSEWHERE = {
 }
 # Function of Python and of nki.language along an axis -> function of nki.language of two tensors.
 _PAIRS = {"max": "maximum", "min": "minimum", "sum": ""}
-# What only hands its arguments on.
-_HANDING_ON = (Op.__call__.__code__, bound_by_version.__code__)
+BINDING.add(Op.__call__.__code__)  # it only hands its arguments on
 _CONDITION = re.compile(r"(if|elif|while|assert)\b|.*\sif\s")
 
 
@@ -147,6 +146,8 @@ def _wrong_call(error: TypeError, stack: Stack) -> WrongCall | None:
         return None
     call = call_at(stack)
     called = registry.get(said[1]) if call is None else value(call.func, frame)
+    if called is None and isinstance(getattr(call, "func", None), ast.Attribute):
+        called = getattr(Instruction, said[1], None)  # of the call of an instruction
     parameters = _parameters(called)
     # An operator that is also a function, such as nl.copy, has an inner function of its name.
     if parameters is None or parameters[0].split(".")[-1] != said[1].removeprefix("_"):
@@ -168,10 +169,8 @@ def _wrong_call(error: TypeError, stack: Stack) -> WrongCall | None:
             "instructions write into `dst`, the first argument: make a tile with nl.ndarray first"
         )
     notes = [f"parameters: {', '.join(params)}" if params else "it has no parameters"]
-    if unknown and (earlier := _version_with(called, name, unknown[1])):
-        notes.append(f"NKI {earlier} was the last version that had `{unknown[1]}`")
-        if active.builder is not None:
-            active.builder.meet_former(f"{name}({unknown[1]}=...)", earlier, stack)
+    if unknown:
+        notes += _other_version(called, name, unknown[1], stack)
     return WrongCall(
         f"{name}: {what}",
         stack=stack,
@@ -181,13 +180,44 @@ def _wrong_call(error: TypeError, stack: Stack) -> WrongCall | None:
     )
 
 
-def _version_with(called: Any, name: str, parameter: str) -> str:
-    """Return the last version in which a function had a parameter that it has no longer, or ""."""
-    official = (
-        f"{called.module}.{name}" if isinstance(called, Definition) else f"nki.language.{name[3:]}"
-    )
-    version = version_with(official, parameter)
-    return "" if version is None else version.name
+def _official(called: Any, name: str) -> str:
+    """Return the official name of what NKI lets a kernel call."""
+    if isinstance(called, Definition):
+        return f"{called.module}.{name}"
+    return f"{_owner(called) or 'nki.language'}.{name.removeprefix('nl.')}"
+
+
+def _owner(called: Any) -> str:
+    """Return the official name of the class that a method is of, or ""."""
+    name = getattr(called, "__name__", "")
+    for owner, official in _METHODS:
+        if (
+            isinstance(getattr(called, "__self__", None), owner)
+            or getattr(owner, name, None) is called
+        ):
+            return official
+    return ""
+
+
+_METHODS = ((NkiTensor, "nki.language.NkiTensor"), (Instruction, "nki.isa.NkiInstruction"))
+
+
+def _other_version(called: Any, name: str, parameter: str, stack: Stack) -> list[str]:
+    """Return a note about the version of NKI that has a parameter, where the kernel's does not."""
+    official, builder = _official(called, name), active.builder
+    newest = " ".join(inspect.signature(called).parameters)
+    if builder is not None and (
+        later := version_since(official, parameter, builder.version, newest)
+    ):
+        return [
+            f"`{parameter}` is new in NKI {later.name}, and the kernel is written for NKI {builder.version.name}"
+        ]
+    earlier = version_with(official, parameter)
+    if earlier is None:
+        return []
+    if builder is not None:
+        builder.meet_former(f"{name}({parameter}=...)", earlier.name, stack)
+    return [f"NKI {earlier.name} was the last version that had `{parameter}`"]
 
 
 def _assigned_to(stack: Stack) -> str:
@@ -212,16 +242,21 @@ def _assigned_to(stack: Stack) -> str:
 
 def _parameters(called: Any) -> tuple[str, Sequence[str], bool] | None:
     """Return name and parameters of what NKI lets a kernel call, and whether Python counts one more."""
-    if isinstance(called, Definition):
-        return called.name, tuple(called.__signature__.parameters), True
-    if isinstance(getattr(called, "__self__", None), NkiTensor):
-        return called.__name__, tuple(inspect.signature(called).parameters), True
-    name = getattr(called, "__name__", None)
-    if name not in nl.__all__ or getattr(nl, name) is not called:
-        return None
-    if not (isinstance(called, Op) or inspect.isfunction(called)):
-        return None
-    return f"nl.{name}", tuple(inspect.signature(called).parameters), False
+    name: str = getattr(called, "name" if isinstance(called, Definition) else "__name__", "")
+    is_method = bool(_owner(called))
+    if not (isinstance(called, Definition) or is_method):
+        if name not in nl.__all__ or getattr(nl, name) is not called:
+            return None
+        if not (isinstance(called, Op) or inspect.isfunction(called)):
+            return None
+        name = f"nl.{name}"
+    params = tuple(p for p in inspect.signature(called).parameters if p != "self")
+    version = None if active.builder is None else active.builder.version
+    former = None if version is None else former_signature(_official(called, name), version)
+    if former is not None:
+        params = tuple(w.partition("=")[0] for w in former.split() if w != "self")
+    # A call by the signature of an earlier version goes through a function that has one parameter more.
+    return name, params, isinstance(called, Definition) or is_method or former is not None
 
 
 # -- tensors used like arrays or numbers -------------------------------------------------------------------------
@@ -283,7 +318,7 @@ def _author_frame(tb: TracebackType | None) -> tuple[FrameType | None, bool]:
         code = tb.tb_frame.f_code
         if not is_hidden(code):
             frame, is_last = tb.tb_frame, True
-        elif code not in _HANDING_ON and code.co_filename != _CONTEXTS:
+        elif code not in BINDING and code.co_filename != _CONTEXTS:
             is_last = False  # the others only hand their arguments on
         tb = tb.tb_next
     return frame, is_last

@@ -44,6 +44,7 @@ from nki_lab.ir.program.nodes import Finding, FindingsByPlace, Kernel, OutputRef
 from nki_lab.ir.program.verify import not_shared, result_error
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.former import bind_as_before
+from nki_lab.language.former import date_methods
 from nki_lab.language.nkiobject import NKIObject
 from nki_lab.progress import phase
 from nki_lab.source import authors_traceback
@@ -89,8 +90,11 @@ def trace(
     if text_errors and _never_runs(source):
         raise joined(text_errors)
     bound = bind_arguments(source, args, kwargs)
+    if source.configuration is not None:
+        source.configuration.check_version(source.name, options.version)
     if options.version is not NEWEST:
         bind_as_before(options.version)
+        date_methods()
     builder = builder_of(
         target,
         root=source.code,

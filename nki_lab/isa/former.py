@@ -11,6 +11,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
+from nki_lab.errors import NotOnTarget
 from nki_lab.ir.definition.instruction import BINDER, BINDING, Definition, registry
 from nki_lab.ir.tensor.trace import active
 from nki_lab.isa.copies import tensor_copy
@@ -131,26 +132,38 @@ BINDING.add(bound_by_version.__code__)
 def _binder_of(
     definition: Definition, former: str | None, takes_any: bool
 ) -> Callable[..., dict[str, Any]]:
-    """Make a function with the signature of an earlier version; it returns the arguments that were given, by name."""
     words = former.split() if former is not None else None
     if words is None:
         asked = definition.__signature__.parameters.values()
         words = [p.name + ("" if p.default is p.empty else "=") for p in asked]
+    return binder_before(definition.name, words, takes_any)
+
+
+def binder_before(
+    name: str, words: list[str], takes_any: bool = False
+) -> Callable[..., dict[str, Any]]:
+    """Make a function with the signature of an earlier version; it returns the arguments that were given, by name.
+
+    Args:
+        name: of the function, for the error of a wrong call.
+        words: its parameters as `versions/history.py` has them. What it is called of comes before them.
+        takes_any: whether it takes every keyword.
+    """
     names = [word.partition("=")[0] for word in words]
-    head = ", ".join(
-        f"{n}=_absent" if "=" in word else n for n, word in zip(names, words, strict=True)
+    head = "".join(
+        f", {n}=_absent" if "=" in word else f", {n}" for n, word in zip(names, words, strict=True)
     )
     rest = ", **_others" if takes_any else ""
-    given = ", ".join(f"{n!r}: {n}" for n in names)
+    given = ", ".join(f"{n!r}: {n}" for n in names if not n.startswith("*"))
     text = (
-        f"def {definition.name}(self, {head}{rest}):\n"
+        f"def {name}(self{head}{rest}):\n"
         f"    given = {{{given}}}\n"
         f"    given = {{n: v for n, v in given.items() if v is not _absent}}\n"
         f"    return {'given | _others' if takes_any else 'given'}\n"
     )
     scope: dict[str, Any] = {"_absent": object()}
-    exec(compile(text, f"{BINDER} of {definition.name} as before>", "exec"), scope)
-    return scope[definition.name]
+    exec(compile(text, f"{BINDER} of {name} as before>", "exec"), scope)
+    return scope[name]
 
 
 def _as_dma_copy(builder: Any, arguments: dict[str, Any]) -> Definition | None:
@@ -217,6 +230,16 @@ def _as_rank_id(builder: Any, arguments: dict[str, Any]) -> None:
     arguments.pop("num_channels", None)
 
 
+def _as_all_to_all_v(builder: Any, arguments: dict[str, Any]) -> None:
+    if not builder.target.supports("neuron_switch"):
+        raise NotOnTarget(
+            f"nki.collectives.all_to_all_v: without a NeuronSwitch, as on {builder.target.name}, it was for groups"
+            f" across nodes only until NKI 0.7, and the kernel is written for NKI {builder.version.name}",
+            stack=builder.stack(),
+            help="write `# nki: 0.7` above the kernel, use all_to_all, or choose the target trn3",
+        )
+
+
 # Instructions whose arguments were others before a version (nki/migration/index.rst): the version, and what makes
 # the arguments those of the newest version, or returns the instruction that has their meaning now.
 CONVERTED: dict[str, tuple[tuple[int, ...], Callable[[Any, dict[str, Any]], Definition | None]]] = {
@@ -228,6 +251,7 @@ CONVERTED: dict[str, tuple[tuple[int, ...], Callable[[Any, dict[str, Any]], Defi
     "tensor_reduce": ((0, 3), _as_tensor_reduce),
     "dma_transpose": ((0, 4), _as_dma_transpose),
     "collective_permute_implicit_current_processing_rank_id": ((0, 3), _as_rank_id),
+    "all_to_all_v": ((0, 7), _as_all_to_all_v),
 }
 # Arguments that these had and their instruction has no longer.
 _PARTS = {"dst_rmw_op", "unique_indices", "imm", "use_gpsimd_dma", "num_channels"}

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 from nki_lab.errors import KernelArgument, NestedConfiguration
+from nki_lab.versions import Version, version_since
 
 
 class AddressRotation(Enum):
@@ -98,12 +99,29 @@ class Configuration:
                 )
         return cls(compile_config, specialization_config)
 
+    def check_version(self, name: str, version: Version) -> None:
+        """Refuse configurations of a kernel that is written for a version before NKI 0.7."""
+        for keyword, value in (
+            ("compile_config", self.compile),
+            ("specialization_config", self.specialization),
+        ):
+            since = version_since(
+                "nki.jit", keyword, version, "compile_config specialization_config"
+            )
+            if value is not None and since is not None:
+                raise KernelArgument(
+                    f"nki.jit: `{keyword}` is new in NKI {since.name}, and kernel `{name}` is written for"
+                    f" NKI {version.name}",
+                    help=f"write `# nki: {since.name}` above the kernel, or leave {keyword} out",
+                )
+
     def check_nested(self, name: str, builder: Any) -> None:
         """Compare this configuration with that of the kernel that is traced and calls `name`.
 
         A kernel without a configuration takes that of its caller; no page says so, and an error on every kernel of a
         library would leave no use for configurations.
         """
+        self.check_version(name, builder.version)
         top = builder.configuration
         outer = top.compile if isinstance(top, Configuration) else None
         if self.compile is None or self.compile == (outer or CompileConfig()):

@@ -15,6 +15,7 @@ from nki_lab.versions.history import (
     removed_in,
     taken_until,
     version_named,
+    version_since,
     version_with,
 )
 from nki_lab.versions.version import ACCEPTED, DEPRECATED, ERROR, PORTABILITY, Form, Version
@@ -36,5 +37,6 @@ __all__ = [
     "removed_in",
     "taken_until",
     "version_named",
+    "version_since",
     "version_with",
 ]

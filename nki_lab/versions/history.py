@@ -313,6 +313,23 @@ def version_with(name: str, parameter: str) -> Version | None:
     return None
 
 
+def version_since(name: str, parameter: str, version: Version, newest: str) -> Version | None:
+    """Return the first version after `version` in which an official function has a parameter.
+
+    Args:
+        name: of the function.
+        parameter: one of its parameters.
+        version: where to begin.
+        newest: the signature that the newest version has.
+    """
+    for later in VERSIONS[VERSIONS.index(version_named(version.name)) + 1 :]:
+        former = former_signature(name, later)
+        words = (newest if former is None else former).split()
+        if any(word.partition("=")[0] == parameter for word in words):
+            return later
+    return None
+
+
 def taken_until(form: Form) -> str:
     """Return the last version that takes a form, or "" where the newest one does."""
     names = [version.name for version in VERSIONS]

@@ -97,6 +97,20 @@ def test_refused(make, message):
         make()
 
 
+@pytest.mark.parametrize(
+    ("configuration", "keyword"),
+    [
+        ({"compile_config": PREFETCH}, "compile_config"),
+        ({"specialization_config": SpecializationConfig()}, "specialization_config"),
+    ],
+)
+def test_kernels_for_0_6_have_no_configurations(configuration, keyword):
+    words = f"`{keyword}` is new in NKI 0.7, and kernel `{{}}` is written for NKI 0.6"
+    for kernel, name in ((pair({}, configuration), "kernel"), (pair(configuration, {}), "double")):
+        with pytest.raises(KernelArgument, match=words.format(name)):
+            nki_lab.run(kernel, X, nki="0.6")
+
+
 def test_prefetching_excludes_a_ring_of_ones_own(monkeypatch):
     monkeypatch.setenv("NKI_PREFETCH_RING_SIZE", "4")
     with pytest.raises(KernelArgument, match="excludes NKI_PREFETCH_RING_SIZE"):

@@ -13,6 +13,7 @@ from nki_lab.errors import (
     InstructionError,
     NkiError,
     NotModelled,
+    NotOnTarget,
     RanksDiffer,
     WrongOperand,
 )
@@ -101,6 +102,16 @@ def test_both_parts_give_what_the_whole_gives():
     for a, b in zip(launched(whole), launched(parts), strict=True):
         for one, other in zip(a.outputs, b.outputs, strict=True):
             assert np.array_equal(one, other)
+
+
+def test_before_0_7_the_whole_was_between_nodes_without_a_switch():
+    def whole(src, dst, meta, fill):
+        fill()
+        ncc.all_to_all_v([src], [dst], GROUP, meta)
+
+    words = r"as on trn2, .*until NKI 0\.7, .* written for NKI 0\.6"
+    with nki_lab.use(nki="0.6"), pytest.raises(NotOnTarget, match=words):
+        launched(whole)
 
 
 def prepare(src, dst, meta, name="all_gather_v"):
