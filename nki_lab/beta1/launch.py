@@ -45,6 +45,8 @@ def run(
         if programs is not None:
             programs.share(shared)
             programs.end(place)
+    if programs is not None:
+        programs.close()
     check_all_placed(builder, results[0])
     return results[0]
 

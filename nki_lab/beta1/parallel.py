@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
+from nki_lab.beta1.overlap import Place, overlaps
 from nki_lab.errors.beta1 import OutputDependency, older
 from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.source import Span
-
-
-class Place(NamedTuple):
-    """The elements of a tensor that an instruction writes."""
-
-    storage: int
-    offset: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-
-    @classmethod
-    def of(cls, view: NkiTensor) -> Place:
-        """Return the place of a view."""
-        return cls(view.storage.id, view.offset, view.shape, view.strides)
-
 
 Writes = dict[Place, Instruction]
 
@@ -40,6 +26,8 @@ class Trips:
         self._now: Writes = {}
         #: Places that several trips have written: how many, and the latest instruction.
         self._again: dict[Place, tuple[int, Instruction]] = {}
+        #: The places of all trips, each with the first trip that writes it.
+        self._owned: dict[Place, int] = {}
         self._count = 0
         self._mark = 0
 
@@ -61,6 +49,8 @@ class Trips:
         self._count += 1
         if self._parallel:
             for place, i in self._now.items():
+                if not i.form.dynamic:
+                    self._owned.setdefault(place, self._count)
                 if place in self._earlier:
                     self._again[place] = self._again.get(place, (1, i))[0] + 1, i
         self._earlier.update(self._now)
@@ -79,6 +69,9 @@ class Trips:
             self._builder.errors.append(_error(loop, every[0]))
         elif self._again:
             _tell(self._builder, loop, *next(iter(self._again.values())), self._count)
+        else:
+            for (place, trip), (_, other) in overlaps(self._owned.items()):
+                _tell_overlap(self._builder, loop, self._earlier[place], (other - 1, trip - 1))
         while self._open.pop() is not self:  # a loop inside that was left
             pass
         if self._open:
@@ -126,12 +119,26 @@ def _tell(builder: Builder, loop: str, trips: int, i: Instruction, count: int) -
     )
 
 
+def _tell_overlap(builder: Builder, loop: str, i: Instruction, trips: tuple[int, int]) -> None:
+    (view,) = i.written()[:1]
+    builder.find(
+        "hazard",
+        f"trips {trips[0]} and {trips[1]} of {loop} write parts of {view.describe()} that overlap: here one trip"
+        " follows the other, but the old compiler could run them in any order",
+        "use nl.sequential_range, or give each trip its own elements",
+        stack=i.stack,
+    )
+
+
+_APART = "give each program its own part, or compute what several need in another kernel"
+
+
 class Programs:
     """What the programs of a launch read and write of tensors in HBM that were there before them.
 
     The old compiler ran programs in any order, also at the same time. Here one follows the other, so what one reads
-    and another writes depends on the order: that is told once for each pair of lines. A part of a tensor is compared
-    with the same part; parts that overlap without being the same are not.
+    and another writes depends on the order: that is told once for each pair of lines, and of parts that overlap without
+    being the same once for each tensor.
     """
 
     def __init__(self, builder: Builder) -> None:
@@ -140,6 +147,10 @@ class Programs:
         self._read: dict[Place, tuple[Instruction, tuple[int, ...]]] = {}
         self._told: set[tuple[int, int, str, str]] = set()
         self._shared = {s.id for s in builder.storages}
+        #: The programs so far; what each writes and reads, by place and number of the program.
+        self._programs: list[tuple[int, ...]] = []
+        self._writes: dict[tuple[Place, int], Instruction] = {}
+        self._reads: dict[tuple[Place, int], Instruction] = {}
         self._mark = 0
 
     def share(self, tensors: Iterable[Any]) -> None:
@@ -148,20 +159,42 @@ class Programs:
 
     def end(self, program: tuple[int, ...]) -> None:
         """Compare what a program has emitted with the programs before it."""
-        body = self._builder.body
+        body, number = self._builder.body, len(self._programs)
+        self._programs.append(program)
         for i in body[self._mark :]:
             if type(i) is not Instruction or i.form.broken:
                 continue
             for view in i.read():
                 if view.storage.id in self._shared:
+                    if view.dynamic is None:
+                        self._reads[Place.of(view), number] = i
                     self._compare(i, view, program, self._written, "writes", "reads")
                     self._read.setdefault(Place.of(view), (i, program))
             for view in i.written():
                 if view.storage.id in self._shared:
+                    if view.dynamic is None:
+                        self._writes[Place.of(view), number] = i
                     self._compare(i, view, program, self._written, "writes", "writes")
                     self._compare(i, view, program, self._read, "reads", "writes")
                     self._written[Place.of(view)] = (i, program)
         self._mark = len(body)
+
+    def close(self) -> None:
+        """Compare parts that overlap without being the same, when all programs have ended."""
+        for later, earlier in overlaps(self._writes, self._reads):
+            verb = "writes" if later in self._writes else "reads"
+            i, other = (self._writes | self._reads)[later], self._writes[earlier]
+            name = next(
+                v.name for v in (*i.written(), *i.read()) if v.storage.id == later[0].storage
+            )
+            self._builder.find(
+                "hazard",
+                f"program {list(self._programs[later[1]])} {verb} a part of `{name}` that overlaps the one that program"
+                f" {list(self._programs[earlier[1]])} writes at {Span.of(other.stack[0])}: the programs of a grid run"
+                " in any order",
+                _APART,
+                stack=i.stack,
+            )
 
     def _compare(
         self,
@@ -180,6 +213,6 @@ class Programs:
                 "hazard",
                 f"program {list(program)} {later} the part of `{view.name}` that program {list(at)} {earlier} at"
                 f" {Span.of(other.stack[0])}: the programs of a grid run in any order",
-                "give each program its own part, or compute what several need in another kernel",
+                _APART,
                 stack=i.stack,
             )
