@@ -33,7 +33,7 @@ class Trips:
 
     def begin(self) -> None:
         """Begin a trip."""
-        if not any(loop._parallel for loop in (*self._open, self)):
+        if not (self._parallel or any(loop._parallel for loop in self._open)):
             return
         if not self._open or self._open[-1] is not self:
             if self._open:
@@ -94,8 +94,8 @@ class Trips:
 
 def _adds(i: Instruction, view: NkiTensor) -> bool:
     """Tell whether an instruction reads the place that it writes, as sums do."""
-    place = Place.of(view)
-    return any(read.storage is view.storage and Place.of(read) == place for read in i.read())
+    reads = [read for read in i.read() if read.storage is view.storage]
+    return bool(reads) and Place.of(view) in map(Place.of, reads)
 
 
 def _error(loop: str, i: Instruction) -> OutputDependency:

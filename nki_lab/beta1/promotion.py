@@ -64,6 +64,8 @@ def promoted(a: DType, b: DType) -> DType:
 
 def number_dtype(value: Any) -> DType:
     """Return the dtype that a number counts as: that of a NumPy scalar, and the widest one for a number of Python."""
+    if type(value) is float:
+        return float32
     if isinstance(value, (bool, np.bool_)):
         return uint8
     given = dtype_of(value.dtype) if isinstance(value, np.generic) else None
@@ -74,6 +76,8 @@ def number_dtype(value: Any) -> DType:
 
 def number(value: Any) -> int | float:
     """Return a number of Python or NumPy as Python's."""
+    if type(value) is float or type(value) is int:
+        return value  # type: ignore[no-any-return]
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
     if isinstance(value, (bool, np.bool_, Integral)):

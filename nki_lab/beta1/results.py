@@ -32,7 +32,7 @@ from nki_lab.targets.spaces import SBUF, MemoryRegion
 
 def new(shape: Sequence[int], dtype: DType, buffer: MemoryRegion = SBUF, name: str = "") -> Tile:
     """Return a tile of a new tensor on the chip."""
-    sizes = tuple(int(n) for n in shape)
+    sizes = tuple(map(int, shape))
     return Tile(current().allocate(sizes if len(sizes) > 1 else (*sizes, 1), dtype, buffer, name))
 
 
@@ -51,6 +51,7 @@ def each(
         shape: what the mask is about; by default the result.
     """
     if mask is None:
+        current().result = out.base.storage
         i = emit(None)
         if type(i) is Instruction:
             out.made = (i,)

@@ -147,8 +147,7 @@ def _fits(target: NkiTensor, value: Tile) -> bool:
     """Tell whether the instruction that made a value reaches the memory of the target."""
     if not value.made:
         return False
-    definition = value.made[0].definition
-    operand = definition.operands.get("dst")
+    operand = value.made[0].definition.operands.get("dst")
     return operand is not None and target.storage.buffer in operand.spaces
 
 
@@ -161,7 +160,7 @@ def _retargeted(target: NkiTensor, value: Tile, **changes: Any) -> bool:
 
 def _retargets(i: Any, target: NkiTensor, **changes: Any) -> bool:
     """Let an instruction write into a target instead; return whether it does."""
-    if i.dst.shape != target.shape:
+    if i.args[i.definition.position["dst"]].shape != target.shape:
         return False
     try:
         moves = i.definition in (tensor_copy, dma_copy) and i.src.dtype is i.dst.dtype

@@ -160,6 +160,9 @@ class Builder(Findings):
         self._allocated = 0  # how many instructions there were when the last tensor was made
         self.body: list[Instruction | Loop] = []
         self.forms: dict[Any, Form] = {}
+        self.retargeted: dict[Any, Form] = {}  # what retargeting made of forms
+        #: A new tensor that the next instruction writes for the same call: both have its place.
+        self.result: Storage | None = None
         self.errors: list[NkiError] = []
         self._names: dict[str, int] = {}
         self._given: set[str] = set()  # names that the author gave to tensors
@@ -341,6 +344,8 @@ class Builder(Findings):
         key: list[Any] = [definition]
         changed: dict[int, Any] | None = None
         foreign: NkiTensor | None = None
+        result, self.result = self.result, None
+        stack: Stack | None = None
         for value, keyed, default in zip(args, definition.keyed, definition.defaults, strict=True):
             if value is default:
                 key.append(DEFAULT)
@@ -352,6 +357,8 @@ class Builder(Findings):
                 key.append(None)
             elif kind is NkiTensor:
                 storage = value.storage
+                if storage is result:
+                    stack = storage.stack
                 if storage.owner is not self or (
                     storage.loop and storage.loop not in self._open_loops
                 ):
@@ -396,7 +403,8 @@ class Builder(Findings):
             args = tuple(changed.get(n, v) for n, v in enumerate(args))
         if definition.identities:
             key.append(alike(args))
-        stack = self.stack(depth)
+        if stack is None:
+            stack = self.stack(depth)
         i = Instruction(definition, args, stack)
         alone = definition.alone_since and self.version.number >= number_of(definition.alone_since)
         if "lnc2" in definition.requires and self.program[1] == 1 and not alone:

@@ -44,31 +44,38 @@ def retarget(
         InstructionError: this would compute something else, or break a rule of the instruction. Nothing has
             changed then, and a copy does what was meant.
     """
+    # Only where dtypes differ it matters whether the result may be cast.
+    casts = i.dst.dtype is not dst.dtype and (moves or (not changes and _computed(i)))
     obstacle = (
         "it has run, as a debug run does at once"
         if builder.watch is not None
-        else obstacle_of(builder.body, i, dst, fresh, moves or (not changes and _computed(i)))
+        else obstacle_of(builder.body, i, dst, fresh, casts)
     )
-    formed = i
-    if not obstacle and (changes or not _of_one_form(i, dst)):
-        formed = builder.formed(i.definition, i.with_args(dst=dst, **changes).args, 4)
+    form, key, args = None, None, i.args
+    if not obstacle:
+        args = i.with_args(dst=dst, **changes).args
+        key = _key(i, dst, moves, changes)
+        form = builder.retargeted.get(key)
+    if form is None and not obstacle:
+        formed = builder.formed(i.definition, args, 4)
         if formed.form.broken:
             raise rule_error(formed.form.broken[0], formed)
         numerics = i.definition.numerics
         if not moves and numerics is not None and numerics(i) != numerics(formed):
             obstacle = "it would compute in other types"
-    elif not obstacle:
-        formed = i.with_args(dst=dst)
-        formed.form = i.form
+        args, form = formed.args, formed.form
     if obstacle:
         raise InstructionError(
             f"{i.definition.name} cannot write into {dst.describe()} instead: {obstacle}",
             stack=builder.stack(3),
             help="copy its result with nisa.tensor_copy, or nisa.dma_copy where HBM takes part",
         )
+    if key is not None:
+        builder.retargeted[key] = form
     i.dst.storage.owner = i
-    i.args, i.form = formed.args, formed.form
-    builder.remark(i.form.remarks, i)
+    i.args, i.form = args, form
+    if i.form.remarks:
+        builder.remark(i.form.remarks, i)
 
 
 def obstacle_of(
@@ -95,10 +102,11 @@ def obstacle_of(
         following.append(node)
     else:
         return "it is not in the scope that is open"
-    if "dst" not in definition.operands or i.form.broken:
+    position = definition.position.get("dst")
+    if position is None or i.form.broken:
         return "it writes no `dst`"
-    before = i.dst
-    if definition.position["dst"] in i.form.reads and before.storage is not fresh:
+    before = i.args[position]
+    if position in i.form.reads and before.storage is not fresh:
         return f"it also reads {before.describe()}"
     if before.storage.origin != "temporary" or before.storage is dst.storage:
         return f"it was emitted for {before.describe()}"
@@ -127,21 +135,22 @@ def _computed(i: Instruction) -> bool:
     return i.dst.dtype is float32 and compute.get("dst", float32.np) == float32.np
 
 
-def _of_one_form(i: Instruction, dst: NkiTensor) -> bool:
-    """Tell whether an instruction has the form that it has now with another `dst`: what forms are told apart by."""
-    before, definition = i.dst, i.definition
-    a, b = before.storage, dst.storage
-    return (
-        before.offset == dst.offset == 0
-        and before.dtype is dst.dtype
-        and before.strides == dst.strides
-        and before.dynamic is dst.dynamic is None
-        and a.buffer is b.buffer
-        and a.address is b.address is None
-        and a.owner is b.owner
-        and not b.loop
-        and not definition.identities
-    )
+def _key(i: Instruction, dst: NkiTensor, moves: bool, changes: Mapping[str, Any]) -> Any:
+    """Return what tells the form that an instruction has with another `dst` and other arguments; None: form it.
+
+    Equal keys have one form: forms are told apart by nothing else.
+    """
+    storage = dst.storage
+    if (
+        dst.dynamic is not None
+        or storage.address is not None
+        or storage.loop
+        or storage.owner is not i.dst.storage.owner
+        or i.definition.identities
+    ):
+        return None
+    first = dst.offset * dst.dtype.itemsize // storage.form_bytes
+    return i.form, storage.buffer, dst.dtype, dst.strides, first, moves, *changes.items()
 
 
 def _same_place(a: NkiTensor, b: NkiTensor) -> bool:
