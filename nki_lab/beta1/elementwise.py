@@ -72,7 +72,7 @@ def binary(
             f"nl.{name}: one of the operands must be a tile, found {x!r} and {y!r}",
             help="compute with Python's operators on numbers",
         )
-    op = operator_of(_FUNCTIONS[name], f"nl.{name}")
+    op = operator_of(_FUNCTIONS[name], name)
     if isinstance(x, Tile) and isinstance(y, Tile):
         return _of_tiles(name, op, x, y, dtype, mask, partitions)
     data, value = (x, y) if isinstance(x, Tile) else (y, x)
@@ -98,8 +98,7 @@ def _of_tiles(
 ) -> Tile:
     kind = result_dtype(name, x, y, dtype)
     x, y, shape = together(x, y, partitions)
-    wide = prod(shape[1:]) > 1
-    if wide and not op.is_bitvec:
+    if x.shape != y.shape and prod(shape[1:]) > 1 and not op.is_bitvec:
         for data, one, reverse in ((x, y, False), (y, x, True)):
             if prod(one.shape[1:]) == 1 and data.shape == shape:
                 return _with_column(op, data, one, reverse, kind, mask)

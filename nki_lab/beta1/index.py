@@ -76,7 +76,7 @@ class Index(Term):
         return Index(self.shape, self.coef, self.const + sign * step)
 
     def __add__(self, other: Any) -> Any:
-        if type(other) is int:
+        if isinstance(other, int):  # variables of loops, too
             return Index(self.shape, self.coef, self.const + other)
         return self._plus(other, 1, "+")
 

@@ -432,12 +432,13 @@ class _Plan(NamedTuple):
     Attributes:
         shape: of the result.
         strides: of the result.
-        reach: for each axis of the view, the lowest and the highest position from its start on.
+        places: for each axis of the view, the first start that lies inside, the first one after it that does not, and
+            the stride.
     """
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    reach: tuple[tuple[int, int], ...]
+    places: tuple[tuple[int, int, int], ...]
 
 
 #: (layout of the view, pattern of the key) -> plan; None where `positions` has more to say.
@@ -502,13 +503,14 @@ def part_of(tile: Indexed, view: NkiTensor, key: Any) -> NkiTensor | None:
         plan = _plans[layout] = _plan_of(tile, view, key)
     if plan is None:
         return None
-    shape, strides, reach = plan
+    shape, strides, places = plan
+    if len(starts) < rank:
+        starts += [0] * (rank - len(starts))
     offset = view.offset
-    for axis, (low, high) in enumerate(reach):
-        start = starts[axis] if axis < len(starts) else 0
-        if start + low < 0 or start + high >= sizes[axis]:
+    for start, (first, end, stride) in zip(starts, places, strict=True):
+        if not first <= start < end:
             return None
-        offset += start * view.strides[axis]
+        offset += start * stride
     return NkiTensor._make(view.storage, shape, strides, offset, view.dtype, view.dynamic)
 
 
@@ -521,13 +523,12 @@ def _plan_of(tile: Indexed, view: NkiTensor, key: Any) -> _Plan | None:
     except NkiError:
         return None  # the slow way tells, if the access is one
     everywhere = whole(shape)
-    reach = tuple(
-        (low - index.const, high - index.const)
-        for index in indices
-        for low, high in [index.range(everywhere)]
-    )
+    places = []
+    for index, size, stride in zip(indices, view.shape, view.strides, strict=True):
+        low, high = index.range(everywhere)
+        places.append((index.const - low, size - high + index.const, stride))
     shape, strides = _two_axes(view, shape, strides)
-    return _Plan(shape, strides, reach)
+    return _Plan(shape, strides, tuple(places))
 
 
 def check_fixed(view: NkiTensor) -> None:

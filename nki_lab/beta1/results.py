@@ -32,8 +32,9 @@ from nki_lab.targets.spaces import SBUF, MemoryRegion
 
 def new(shape: Sequence[int], dtype: DType, buffer: MemoryRegion = SBUF, name: str = "") -> Tile:
     """Return a tile of a new tensor on the chip."""
-    sizes = tuple(map(int, shape))
-    return Tile(current().allocate(sizes if len(sizes) > 1 else (*sizes, 1), dtype, buffer, name))
+    if type(shape) is not tuple or len(shape) < 2:
+        shape = (*map(int, shape), *(1,) * (len(shape) == 1))
+    return Tile(current().allocate(shape, dtype, buffer, name))
 
 
 def each(
