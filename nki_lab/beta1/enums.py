@@ -10,7 +10,6 @@ from typing import Any
 
 from nki_lab.errors import WrongOperand
 from nki_lab.isa import enums as today
-from nki_lab.language.sizes import active_target
 from nki_lab.targets import ALL_TARGETS
 from nki_lab.targets.engines import Engine
 
@@ -115,8 +114,3 @@ def perf_mode_of(value: Any) -> Any:
             help="write perf_mode='double_row_gen3', or leave it out",
         )
     return _PERF_MODES[name]
-
-
-def get_nc_version() -> Any:
-    """Return the generation of the NeuronCore that the kernel is compiled for."""
-    return nc_version(active_target().generation)

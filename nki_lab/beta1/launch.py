@@ -34,6 +34,7 @@ def run(
     results: list[Any] = []
     programs = Programs(builder) if prod(builder.grid) > 1 else None
     for place in itertools.product(*map(range, builder.grid)):
+        builder.place = place if programs is not None else ()
         program = Program(builder.grid, place, shared, forced=forced)
         with taken(program):
             result = function(*args, **kwargs)

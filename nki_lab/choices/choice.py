@@ -33,6 +33,10 @@ COMPILE, RUN, SHOW = "compile", "run", "show"
 CHOICES: list[Choice] = []
 
 
+class Standard(str):
+    """The value of a choice while nobody has chosen: a dialect may have another one for its kernels."""
+
+
 @dataclass(eq=False)
 class Choice:
     """One choice. Constructing it declares it.
@@ -112,7 +116,7 @@ class Choice:
             value: what was given.
             said: how it was given, for the error.
         """
-        if self.read is None or value is self.default or isinstance(value, Target):
+        if self.read is None or value is self.default or isinstance(value, (Target, Standard)):
             return value
         texts = value if isinstance(value, (tuple, list, set, frozenset)) else (value,)
         text = ",".join(map(str, texts))

@@ -10,7 +10,7 @@ from contextvars import ContextVar, Token
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nki_lab.choices.choice import CHOICES, COMPILE, Choice, acting
+from nki_lab.choices.choice import CHOICES, COMPILE, Choice, Standard, acting
 from nki_lab.choices.declared import BETA1, NKI, TARGET
 from nki_lab.errors import KernelArgument, NkiError, UnknownOption, close_matches
 from nki_lab.targets import get_target
@@ -66,6 +66,11 @@ class Choices:
             if value is not None:
                 vars(changed)[choice.name] = choice.take(value)
         return changed
+
+    def with_standard(self, standard: Mapping[str, str]) -> Choices:
+        """Return the choices with a dialect's values of those that nobody has made."""
+        unmade = (n for n in standard if isinstance(getattr(self, n), Standard))
+        return self.replace(**{name: standard[name] for name in unmade})
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call a function under these choices, in any thread or process: `pool.submit(choices.call, kernel, x)`."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nki_lab.choices.choice import COMPILE, RUN, BadValue, Choice, names, one_of
+from nki_lab.choices.choice import COMPILE, RUN, BadValue, Choice, Standard, names, one_of
 from nki_lab.errors import UnknownOption, close_matches
 from nki_lab.targets import get_target, target_names
 from nki_lab.versions import FORMS, FRONTENDS, NEWEST, VERSIONS, Form
@@ -94,11 +94,11 @@ def check_allowed(codes: Iterable[str]) -> None:
 TARGET = Choice(
     "target",
     "NAME",
-    "Chip to compile for: {values}.",
+    "Chip to compile for: {values}. Where nobody chooses, kernels of neuronxcc.nki are compiled for trn2.",
     (*COMPILES, "migrate", "explain"),
     _target,
     target_names(),
-    default="trn3",
+    default=Standard("trn3"),
     env="NEURON_PLATFORM_TARGET_OVERRIDE",
     acts=COMPILE,
     check=get_target,
@@ -167,11 +167,12 @@ SEED = Choice(
 CAPACITY = Choice(
     "capacity",
     "WHAT",
-    "When SBUF or PSUM overflows: stop with an error, or report a finding and run anyway.",
+    "When SBUF or PSUM overflows: stop with an error, or report a finding and run anyway, as kernels of neuronxcc.nki"
+    " do where nobody chooses.",
     COMPILES,
     one_of,
     ("error", "finding"),
-    default="error",
+    default=Standard("error"),
     env="NKI_LAB_CAPACITY",
     acts=COMPILE,
 )

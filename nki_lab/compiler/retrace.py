@@ -2,7 +2,8 @@
 
 Reading them costs more than tracing, so a kernel is traced once more, without a sound, when somebody asks. The
 variables are those of every `for` and comprehension around an instruction, in each function of its call stack,
-and the induction variables of device loops, whose values only the device knows.
+and the induction variables of device loops, whose values only the device knows. Around all of them are the numbers of
+the program, where one core runs the programs of a launch grid one after the other.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from nki_lab.ir.definition.instruction import Definition, Instruction
 from nki_lab.ir.program.execution import Iteration, Iterations
 from nki_lab.ir.program.nodes import Kernel
 from nki_lab.language.loops import fori_loop
+from nki_lab.profiler.analyses.loops import PROGRAM
 from nki_lab.progress import doing
 from nki_lab.source import Place, Span, is_internal
 from nki_lab.targets.spec import Target
@@ -119,6 +121,10 @@ class _LoopReader(Builder):
                 break
             frame = frame.f_back
         entry = -1
+        for axis, number in enumerate(self.place):
+            line = self.root.co_firstlineno
+            name = f"{PROGRAM}{axis})"
+            entry = self._entry(entry, (), name, number, self.root.co_filename, line)
         calls: tuple[
             Any, ...
         ] = ()  # where the functions around were called: a loop runs anew in each call

@@ -41,8 +41,7 @@ class Dialect:
         modules: official module -> the module that offers its names. It is not imported before a kernel's file does.
         refusing: the same for modules whose names cannot be used; no list of modules names them.
         ready: name that a notebook cell may use without importing it -> official module.
-        overflows: its compiler moved tiles that do not fit out of the way by itself: a kernel that needs more memory
-            than the chip has runs all the same, with a finding.
+        standard: name of a choice -> its value for the dialect's kernels where nobody has chosen.
         timed: what is assumed of its kernels' times, besides what the timing model assumes of all.
         option: what `--dialect` calls it.
         beside: the official package holds more than kernels' names, so that nothing ever hides one that is installed.
@@ -65,7 +64,7 @@ class Dialect:
     run: Callable[[Callable[..., Any], Sequence[Any], Mapping[str, Any], Builder], Any] = _called
     refusing: Mapping[str, str] = field(default_factory=dict)
     ready: Mapping[str, str] = field(default_factory=dict)
-    overflows: bool = False
+    standard: Mapping[str, str] = field(default_factory=dict)
     timed: str = ""
     option: str = ""
     beside: bool = False

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from nki_lab.choices import Choices
 from nki_lab.ir.tensor.trace import active
 from nki_lab.targets import Target
 
 _FP32_BYTES = 4
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-def active_target() -> Target:
-    """Return the target of the kernel being traced, else the environment's."""
+def active_target(standard: Mapping[str, str] = _NOTHING) -> Target:
+    """Return the target of the kernel being traced, else the chosen one, or the `standard` of a dialect."""
     builder = active.builder
-    return builder.target if builder is not None else Choices.current().chip
+    if builder is not None:
+        return builder.target
+    return Choices.current().with_standard(standard).chip
 
 
 class TileSize:
@@ -22,10 +28,17 @@ class TileSize:
     of the target that the environment names at that moment.
     """
 
+    def __init__(self, standard: Mapping[str, str] = _NOTHING) -> None:
+        self._standard = standard
+
+    @property
+    def _target(self) -> Target:
+        return active_target(self._standard)
+
     @property
     def pmax(self) -> int:
         """Most partitions a tile can have."""
-        return active_target().partitions
+        return self._target.partitions
 
     @property
     def psum_fmax(self) -> int:
@@ -40,17 +53,17 @@ class TileSize:
     @property
     def psum_bank_fmax_bytes(self) -> int:
         """Bytes in one partition of a PSUM bank."""
-        return active_target().psum_bank_bytes
+        return self._target.psum_bank_bytes
 
     @property
     def psum_num_banks(self) -> int:
         """PSUM banks of one partition."""
-        return active_target().psum_banks
+        return self._target.psum_banks
 
     @property
     def gemm_stationary_fmax(self) -> int:
         """Most columns of the stationary operand of a matmul."""
-        return active_target().matmul_stationary_free_max
+        return self._target.matmul_stationary_free_max
 
     @property
     def gemm_moving_fmax(self) -> int:
@@ -63,22 +76,22 @@ class TileSize:
     @property
     def bn_stats_fmax(self) -> int:
         """Most elements per partition that bn_stats reads."""
-        return active_target().bn_stats_free_max
+        return self._target.bn_stats_free_max
 
     @property
     def psum_min_align(self) -> int:
         """Alignment in bytes of an address within a PSUM partition."""
-        return active_target().psum_min_align_bytes
+        return self._target.psum_min_align_bytes
 
     @property
     def sbuf_min_align(self) -> int:
         """Alignment in bytes of an address within an SBUF partition."""
-        return active_target().sbuf_min_align_bytes
+        return self._target.sbuf_min_align_bytes
 
     @property
     def sbuf_size_bytes(self) -> int:
         """Bytes of the whole SBUF, over all partitions."""
-        return active_target().sbuf_bytes
+        return self._target.sbuf_bytes
 
     @property
     def sbuf_fmax(self) -> int:
@@ -88,7 +101,7 @@ class TileSize:
     @property
     def sbuf_fmax_bytes(self) -> int:
         """Bytes that a kernel can use in one SBUF partition."""
-        return active_target().sbuf_usable_bytes_per_partition
+        return self._target.sbuf_usable_bytes_per_partition
 
     @property
     def total_available_sbuf_size(self) -> int:
@@ -96,7 +109,7 @@ class TileSize:
         return self.sbuf_fmax_bytes
 
     def __repr__(self) -> str:
-        return f"nl.tile_size of {active_target().name}"
+        return f"nl.tile_size of {self._target.name}"
 
 
 tile_size = TileSize()

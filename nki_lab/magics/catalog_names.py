@@ -83,10 +83,10 @@ class Names:
                 value = getattr(public, name, None)
                 if name in submodules or isinstance(value, types.ModuleType):
                     self.entries[full] = {"kind": "module"}
-                elif id(value) in first:
-                    self.entries[full] = {"see": first[id(value)]}
+                elif (key := _identity(value)) in first:
+                    self.entries[full] = {"see": first[key]}
                 else:
-                    first[id(value)] = full
+                    first[key] = full
                     self._add(full, value)
 
     def _add(self, full: str, value: Any) -> None:
@@ -172,6 +172,11 @@ class Names:
 _ORDER = {"nki": 0, "nki.language": 1, "nki.isa": 2}
 _OWNERS = older_owners()
 _OPERATOR = re.compile(r"(\w+_)?op\d?")
+
+
+def _identity(value: Any) -> int:
+    """Return what tells a thing from others; the limits of tiles are one, whatever the dialect."""
+    return id(TileSize if isinstance(value, TileSize) else value)
 
 
 def _first_line(value: Any) -> str:
@@ -266,7 +271,8 @@ def _choice(member: Enum) -> dict[str, Any]:
 
 
 def _limits() -> Iterator[str]:
-    return (name for name, member in vars(TileSize).items() if isinstance(member, property))
+    members = vars(TileSize).items()
+    return (n for n, member in members if isinstance(member, property) and not n.startswith("_"))
 
 
 def _limit(sizes: TileSize, name: str) -> dict[str, Any]:

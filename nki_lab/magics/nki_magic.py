@@ -9,7 +9,7 @@ from typing import Any
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
-from nki_lab.choices import CELL, LINE, Choices
+from nki_lab.choices import CELL, LINE
 from nki_lab.dialects import NKI
 from nki_lab.errors import NkiError, NoKernel, UnknownOption, show_place, without_our_frames
 from nki_lab.magics.breakpoints import breakpoints
@@ -97,12 +97,12 @@ class NkiMagics(Magics):
                 kernels = define_kernels(self.ip, cell, options.nki)
                 name = kernels[0].__name__ if kernels else "kernel"
                 request = Request(CELL, options, self.ip.user_ns, cell.option_stack, kernel=name)
-                target = Choices.current().chip.name
                 self._answer(request, runs)
+                chips = [kernel.chip.name for kernel in kernels]
             if not runs and not options.quiet:
-                for kernel in kernels:
+                for kernel, chip in zip(kernels, chips, strict=True):
                     parameters = ", ".join(kernel.__signature__.parameters)
-                    print(text_of([f"kernel {kernel.__name__}({parameters}) for {target}"]))
+                    print(text_of([f"kernel {kernel.__name__}({parameters}) for {chip}"]))
         if editor is not None:
             editor.expected(printed)
 

@@ -302,10 +302,9 @@ class KernelFunction(KernelObject):
     def choices(self, choices: Choices) -> Choices:
         """Return the choices with those that this kernel makes."""
         cores = choices.lnc or choices.logical_core
-        choices = choices.replace(
+        choices = choices.with_standard(self.source.dialect.standard).replace(
             nki=self._nki(choices),
             schedule=self.schedule,
-            capacity="finding" if self.source.dialect.overflows else None,
             allow=(*choices.allow, *self.allow),
             grid=self.launched_on or (() if cores is None else (cores,)),
             backend="simulator" if self.simulated else None,
@@ -348,9 +347,17 @@ class KernelFunction(KernelObject):
                 "NKI_SIMULATOR=0 asks for the device, and running on a device is not supported yet",
                 help="unset NKI_SIMULATOR to run on the simulator",
             )
-        target = get_target(self.platform_target) if self.platform_target else choices.chip
+        target = self._chip(choices)
         check_cores(self.__name__, self._cores(choices), target)
         return target
+
+    def _chip(self, choices: Choices) -> Target:
+        return get_target(self.platform_target) if self.platform_target else choices.chip
+
+    @property
+    def chip(self) -> Target:
+        """The chip that a call here is compiled for."""
+        return self._chip(self.choices(Choices.current()))
 
     def _debug(self, choices: Choices, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Result:
         """Run while tracing."""

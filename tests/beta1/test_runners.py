@@ -110,7 +110,7 @@ def test_a_benchmark_has_the_modelled_latency_in_microseconds(capsys):
     latency = kernel.benchmark_result.nc_latency
     assert {latency.get_latency_percentile(p) for p in (0, 1, 10, 25, 50, 90, 99, 100)} == {modelled_us()}  # fmt: skip
     assert "nki.benchmark add: " in (printed := capsys.readouterr().out)
-    assert "modelled for trn3 by nki_lab; nothing was measured" in printed
+    assert "modelled for trn2 by nki_lab; nothing was measured" in printed
     with pytest.raises(KernelArgument, match=r"get_latency_percentile\(95\)"):
         latency.get_latency_percentile(95)
 

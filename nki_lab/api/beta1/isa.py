@@ -7,7 +7,6 @@ from typing import Any
 from nki_lab.beta1.enums import (
     dge_mode,
     engine,
-    get_nc_version,
     nc_version,
     oob_mode,
     reduce_cmd,
@@ -16,11 +15,19 @@ from nki_lab.beta1.instructions import FUNCTIONS
 from nki_lab.beta1.matmul import nc_matmul, nc_transpose
 from nki_lab.beta1.reductions import tensor_reduce
 from nki_lab.beta1.returning import fp32
+from nki_lab.dialects.beta1 import BETA1
 from nki_lab.errors import UnknownName, close_matches
+from nki_lab.language.sizes import active_target
 from nki_lab.targets.engines import DMA
 
 # The import system asks a module with submodules for this; they are found by name, not in a folder.
 __path__: list[str] = []
+
+
+def get_nc_version() -> Any:
+    """Return the generation of the NeuronCore that the kernel is compiled for."""
+    return nc_version(active_target(BETA1.standard).generation)
+
 
 tensor_engine = engine.tensor
 vector_engine = engine.vector

@@ -35,6 +35,7 @@ from nki_lab.beta1.memory import atomic_rmw, copy, load, store
 from nki_lab.beta1.program import num_programs, program_id, program_ndim
 from nki_lab.beta1.reductions import LANGUAGE
 from nki_lab.beta1.shaping import broadcast_to, device_print, expand_dims
+from nki_lab.dialects.beta1 import BETA1
 from nki_lab.dtypes import (
     bfloat16,
     bool_,
@@ -52,9 +53,10 @@ from nki_lab.dtypes import (
 )
 from nki_lab.errors import UnknownName, close_matches
 from nki_lab.language.indexing import ds
-from nki_lab.language.sizes import tile_size
+from nki_lab.language.sizes import TileSize
 from nki_lab.targets.spaces import PRIVATE_HBM, PSUM, SBUF, SHARED_HBM
 
+tile_size = TileSize(BETA1.standard)
 sbuf, psum, hbm, private_hbm, shared_hbm = SBUF, PSUM, PRIVATE_HBM, PRIVATE_HBM, SHARED_HBM
 
 _OTHERS = (

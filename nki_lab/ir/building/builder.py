@@ -146,6 +146,7 @@ class Builder(Findings):
         self.root = root
         self.program = program
         self.grid = grid
+        self.place: tuple[int, ...] = ()  # of the program in the grid, where one core runs several
         self.strict = strict
         self.storages: list[Storage] = []
         self.registers: list[Register] = []

@@ -21,6 +21,8 @@ from nki_lab.profiler.text_table import ANSWER_LINES, cut
 from nki_lab.source import text_of
 
 _SHOWN = 24
+#: What the variables are called that number the programs of a launch grid, which one core runs one after the other.
+PROGRAM = "program_id("
 _HEAD = "{:<27}{:>8}{:>14}{:>14}{:>13}{:>13}"
 
 
@@ -203,6 +205,12 @@ class _IterationSums:
             tuple(reversed(outer)),
             *sums,
         )
+
+
+def program_in(values: str | None) -> str | None:
+    """Return the part of `loop_values` that numbers a program of a launch grid; None where there is none."""
+    parts = (values or "").split(", ")
+    return ", ".join(part for part in parts if part.startswith(PROGRAM)) or None
 
 
 def loop_values(profile: ProfileData, depth: int | None = None) -> Strings:

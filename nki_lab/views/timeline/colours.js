@@ -8,9 +8,10 @@ const KEYS_SHOWN = 16;
 const STALLS_PATIENCE_MS = 60000; // the first answer of a large run looks at all of its events
 const COLOURINGS = [
   ["line", "source line"], ["tensor", "tensor"], ["engine", "engine"], ["opcode", "opcode"], ["stall", "what was waited for"],
+  ["program", "program of the launch grid"],
 ];
 /** Colouring -> the part of the kernel that has a code for each event; code 0 is none. */
-const CODED = { tensor: "timeline/tensors", stall: "timeline/stalls" };
+const CODED = { tensor: "timeline/tensors", stall: "timeline/stalls", program: "timeline/programs" };
 
 /** The colours of the events of a timeline, and the list that explains them. */
 export class Colours {

@@ -4,6 +4,7 @@ event_detail       facts of one event: its row, operation, loops, stall, and dep
 critical_events    the events that took the whole time
 stalls             per event, what it waited for
 tensors            per event, the tensor it moves or writes
+programs           per event, the program of the launch grid that it belongs to
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from nki_lab.profiler.analyses.drawing import Drawing
-from nki_lab.profiler.analyses.loops import loop_values
+from nki_lab.profiler.analyses.loops import loop_values, program_in
 from nki_lab.profiler.analyses.source_lines import issuers, positions
 from nki_lab.profiler.analyses.waits import REASONS
 from nki_lab.profiler.profile import Profile
@@ -167,6 +168,13 @@ class Relations:
             row = int(self._issuers[row - self._instructions])
         return self.loops[row] if row >= 0 else None
 
+    def programs(self) -> list[str | None]:
+        """Return per row the program of the launch grid that it belongs to, None where one core runs one program."""
+        loops = self.loops
+        of_code = [program_in(text) for text in loops.values]
+        own = [of_code[code] if code >= 0 else None for code in loops.codes.tolist()]
+        return own + [own[k] if k >= 0 else None for k in self._issuers.tolist()]
+
     def tensors(self) -> list[str | None]:
         """Return per row the tensor that it moves or writes, None where unknown.
 
@@ -270,12 +278,18 @@ class TimelineRelations:
 
     def tensors(self) -> bytes:
         """Return per event the tensor it moves or writes, packed."""
+        return self._named("no tensor known", [name for run in self.runs for name in run.tensors()])
+
+    def programs(self) -> bytes:
+        """Return per event the program of the launch grid that it belongs to, packed."""
+        return self._named("no launch grid", [name for run in self.runs for name in run.programs()])
+
+    def _named(self, none: str, rows: list[str | None]) -> bytes:
+        """Pack a name per row, `none` where there is none."""
         names: dict[str | None, int] = {None: 0}
-        rows = [
-            names.setdefault(name, len(names)) for run in self.runs for name in run.tensors()
-        ]  # fmt: skip
-        texts = ["no tensor known", *(str(name) for name in names if name is not None)]
-        return self._column(texts, np.array(rows, dtype=np.int64))
+        codes = [names.setdefault(name, len(names)) for name in rows]
+        texts = [none, *(str(name) for name in names if name is not None)]
+        return self._column(texts, np.array(codes, dtype=np.int64))
 
     def _column(self, names: list[str], codes: np.ndarray) -> bytes:
         """Pack a code per row, in the order of events."""

@@ -111,6 +111,10 @@ def _stalls(parts: Parts) -> bytes:
 
 
 @of_parts
+def _programs(parts: Parts) -> bytes:
+    return parts.kept(_relations).programs()
+
+
 def _tensors(parts: Parts) -> bytes:
     return parts.kept(_relations).tensors()
 
@@ -144,6 +148,7 @@ VIEW = View(
         "timeline/path": _path,
         "timeline/stalls": _stalls,
         "timeline/tensors": _tensors,
+        "timeline/programs": _programs,
     },
     numbers={
         "event": Number(lambda parts: parts.kept(timeline_of).count),
@@ -156,6 +161,7 @@ VIEW = View(
         "timeline/curves",
         "timeline/stalls",
         "timeline/tensors",
+        "timeline/programs",
         "timeline/path",
         _each_event,
     ),
