@@ -12,11 +12,12 @@ from nki_lab.dtypes import float32
 from nki_lab.errors import ViewError
 from nki_lab.errors.beta1 import older
 from nki_lab.isa.copies import memset, tensor_copy
+from nki_lab.isa.gather import nc_stream_shuffle
 from nki_lab.isa.matmul import nc_matmul
 from nki_lab.targets.spaces import PSUM
 
-# The most elements a partition that one product gives.
-_PRODUCT = 512
+# The most elements a partition that one product gives, and the partitions of a shuffle.
+_PRODUCT, _SHUFFLED = 512, 32
 
 
 def aligned(x: Tile, y: Tile) -> tuple[Tile, Tile]:
@@ -63,21 +64,30 @@ def together(x: Tile, y: Tile, partitions: bool = True) -> tuple[Tile, Tile, tup
 
 
 def across(x: Tile, partitions: int) -> Tile:
-    """Return a tile with its one row on so many partitions: a product with ones, as the old compiler did it."""
+    """Return a tile with its one row on so many partitions: a product with ones, as the old compiler did it.
+
+    Integers of 32 bits, which float32 does not hold, are shuffled to 32 partitions at a time.
+    """
     if x.shape[0] == partitions:
         return x
     row = in_sbuf(x)
-    if not row.dtype.is_float:
+    wide = not row.dtype.is_float and row.dtype.itemsize == 4
+    if not row.dtype.is_float and not wide:
         row = copied(row, float32)
     count = prod(row.shape[1:])
     out = new((partitions, *row.shape[1:]), x.dtype)
-    ones = new((1, partitions), row.dtype, name="ones")
-    memset(dst=ones.read(), value=1.0)
     try:
         flat = row.reshape((1, count))
     except ViewError:
         flat = copied(row).reshape((1, count))
     rows = out.reshape((partitions, count))
+    if wide:
+        for first in range(0, partitions, _SHUFFLED):
+            group = (first, min(first + _SHUFFLED, partitions)), (0, count)
+            nc_stream_shuffle(dst=rows.target(group), src=flat.read(), shuffle_mask=[0] * _SHUFFLED)
+        return out
+    ones = new((1, partitions), row.dtype, name="ones")
+    memset(dst=ones.read(), value=1.0)
     for first in range(0, count, _PRODUCT):
         last = min(first + _PRODUCT, count)
         product = new((partitions, last - first), float32, PSUM, "repeated")

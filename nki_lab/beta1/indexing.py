@@ -264,6 +264,9 @@ def _shown(k: Any) -> str:
 
 
 def _advanced(tile: Indexed, entries: tuple[Any, ...]) -> Positions:
+    left_out = tile.shape[len(entries) :]
+    if left_out and all(n == 1 for n in left_out):  # there is one place only
+        entries = (*entries, *[0] * len(left_out))
     by: By | None = None
     grids: list[tuple[int, ...]] = []
     slices = len(entries) < len(tile.shape)

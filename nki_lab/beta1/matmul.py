@@ -14,11 +14,13 @@ from nki_lab.beta1.returning import cast, note, refuse_others, tile_of
 from nki_lab.beta1.tile import Tile
 from nki_lab.dtypes import float32
 from nki_lab.errors import NotModelled
+from nki_lab.ir.building.builder import current
 from nki_lab.isa import matmul as isa_matmul
 from nki_lab.isa import transpose as isa_transpose
 from nki_lab.isa.enums import matmul_perf_mode
+from nki_lab.isa.systolic import TRANSPOSE_MODE
 from nki_lab.targets.engines import TENSOR, VECTOR, Engine
-from nki_lab.targets.spaces import PSUM, SBUF
+from nki_lab.targets.spaces import PSUM
 
 # The largest tile that Vector transposes at once.
 _SMALL = 32
@@ -117,7 +119,12 @@ def nc_transpose(
     rows, columns = x.shape[0], prod(x.shape[1:])
     if unit is Engine.unknown:
         unit = VECTOR if rows <= _SMALL and columns <= _SMALL else TENSOR
-    out = new((columns, rows), x.dtype, SBUF if unit is VECTOR else PSUM)
+    if unit is VECTOR:
+        out = new((columns, rows), x.dtype)
+    elif x.dtype.itemsize == 1 and current().target.supports(TRANSPOSE_MODE):
+        out = new((columns, rows, 2), x.dtype, PSUM)[:, :, 0]  # written as 16-bit elements
+    else:
+        out = new((columns, rows), x.dtype, PSUM)
     covered: list[Box | None] = [None] if mask is None else [*boxes(mask, x.shape)]
     made, places = [], []
     for box in covered:

@@ -49,8 +49,7 @@ class Trips:
         self._count += 1
         if self._parallel:
             for place, i in self._now.items():
-                if not i.form.dynamic:
-                    self._owned.setdefault(place, self._count)
+                self._owned.setdefault(place, self._count)
                 if place in self._earlier:
                     self._again[place] = self._again.get(place, (1, i))[0] + 1, i
         self._earlier.update(self._now)
@@ -81,13 +80,13 @@ class Trips:
             outer._now.update((p, i) for p, i in self._earlier.items() if p.storage < older)
 
     def _look(self) -> None:
-        """Take what was emitted since the last look."""
+        """Take what was emitted since the last look; what a tile of indices chooses is only known at run time."""
         older, body = self._older, self._builder.body
         for i in body[self._mark :]:
             if type(i) is not Instruction or i.form.broken:
                 continue
             for view in i.written():
-                if view.storage.id < older and not _adds(i, view):
+                if view.storage.id < older and view.dynamic is None and not _adds(i, view):
                     self._now[Place.of(view)] = i
         self._mark = len(body)
 
@@ -138,7 +137,7 @@ class Programs:
 
     The old compiler ran programs in any order, also at the same time. Here one follows the other, so what one reads
     and another writes depends on the order: that is told once for each pair of lines, and of parts that overlap without
-    being the same once for each tensor.
+    being the same once for each tensor. What a tile of indices chooses is only known at run time, and not compared.
     """
 
     def __init__(self, builder: Builder) -> None:
@@ -165,15 +164,13 @@ class Programs:
             if type(i) is not Instruction or i.form.broken:
                 continue
             for view in i.read():
-                if view.storage.id in self._shared:
-                    if view.dynamic is None:
-                        self._reads[Place.of(view), number] = i
+                if view.storage.id in self._shared and view.dynamic is None:
+                    self._reads[Place.of(view), number] = i
                     self._compare(i, view, program, self._written, "writes", "reads")
                     self._read.setdefault(Place.of(view), (i, program))
             for view in i.written():
-                if view.storage.id in self._shared:
-                    if view.dynamic is None:
-                        self._writes[Place.of(view), number] = i
+                if view.storage.id in self._shared and view.dynamic is None:
+                    self._writes[Place.of(view), number] = i
                     self._compare(i, view, program, self._written, "writes", "writes")
                     self._compare(i, view, program, self._read, "reads", "writes")
                     self._written[Place.of(view)] = (i, program)

@@ -366,6 +366,10 @@ class Tile:
         return _MEANING["broadcast_to"](self, integers(shape, "a size of a shape"))
 
     @refusing("t.astype")
+    def as_tile(self) -> Tile:
+        """Return the tile; published kernels ask so for the part that an index selects."""
+        return self
+
     def astype(self, dtype: Any) -> Tile:
         """Return a copy in another dtype."""
         return _MEANING["astype"](self, dtype)
@@ -416,7 +420,8 @@ _OF_UFUNCS = {
 _OPERATOR_NAMES = {*_OPERATORS.values(), *_COMPARISONS.values()}
 #: What authors may ask of a tile.
 _OFFERED = (
-    "shape", "dtype", "ndim", "itemsize", "assert_shape", "astype", "broadcast_to", "expand_dims", "reshape", "view",
+    "shape", "dtype", "ndim", "itemsize", "as_tile", "assert_shape", "astype", "broadcast_to", "expand_dims", "reshape",
+    "view",
 )  # fmt: skip
 #: What arrays of NumPy have under names that tiles do not have -> what to write.
 _FUNCTIONS_FOR = {

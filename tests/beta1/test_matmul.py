@@ -138,6 +138,33 @@ def test_a_transpose_moves_bits(rng, shape, dtype):
     assert value.dtype == dtype and narrow.dtype == ml_dtypes.bfloat16
 
 
+@pytest.mark.parametrize("dtype", [ml_dtypes.float8_e5m2, np.int8, np.uint8])
+def test_a_transpose_of_8_bits_by_the_tensor_engine_steps_over_every_second_element(rng, dtype):
+    x = rng.integers(0, 120, (40, 24)).astype(dtype)
+
+    @nki.jit(platform_target="trn2")
+    def kernel(a):
+        t = nl.load(a)
+        part = nl.full((24, 40), 1, t.dtype)
+        i_p, i_f = nl.mgrid[0:40, 0:24]
+        part[...] = nisa.nc_transpose(t[i_p, i_f], mask=(i_p < 33) & (i_f < 7))
+        return nisa.nc_transpose(t), nl.transpose(t[:, 3:9], dtype=nl.float32), part
+
+    result = run(kernel, x)
+    whole, columns, part = result.value
+    np.testing.assert_array_equal(whole, x.T)
+    np.testing.assert_array_equal(columns, x.T[3:9].astype(np.float32))
+    expected = np.ones((24, 40))
+    expected[:7, :33] = x.T[:7, :33]
+    np.testing.assert_array_equal(part.astype(float), expected)
+    steps = [
+        i.dst.strides[-1]
+        for i in result.compiled.kernel.body
+        if i.definition.name == "nc_transpose"
+    ]
+    assert steps == [2, 2, 2]
+
+
 def test_the_engine_of_a_transpose_is_that_of_the_call(rng):
     x = rng.uniform(-2, 2, (32, 20)).astype(np.float32)
 

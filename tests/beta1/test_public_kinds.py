@@ -230,6 +230,56 @@ def test_rows_of_a_tensor_with_three_axes_are_chosen_and_transposed(rng):
     np.testing.assert_array_equal(turned, x[rows[:, 0]].transpose(2, 1, 0))
 
 
+def test_integers_of_32_bits_are_repeated_over_partitions_with_every_bit(rng):
+    """A product with ones would round those that float32 does not hold."""
+    row = rng.integers(0, 2**32, (1, 20), dtype=np.uint32)
+    signed = row.view(np.int32)
+    x = rng.integers(0, 2**32, (70, 20), dtype=np.uint32)
+
+    @nki.jit
+    def kernel(x, row, signed):
+        mask = nl.invert(nl.load(row))
+        return nl.bitwise_and(nl.load(x), mask), nl.load(signed).broadcast_to((70, 20))
+
+    kept, repeated = kernel(x, row, signed)
+    np.testing.assert_array_equal(kept, x & ~row)
+    np.testing.assert_array_equal(repeated, np.broadcast_to(signed, (70, 20)))
+
+
+def test_parts_are_chosen_and_written_by_computed_indices_in_a_parallel_loop(rng):
+    """Bits of a position are permuted; what a tile of indices chooses is no place that trips share."""
+    rows, columns = 8, 4
+    state = drawn(rng, 2, rows * columns, 1)
+    moves = np.array([[0, 3], [3, 4], [1, 0], [4, 1], [2, 2]], np.uint32)
+    pairs = np.concatenate([moves, 1 << moves], axis=1).astype(np.uint32)
+    base = np.arange(rows * columns, dtype=np.uint32).reshape(columns, rows).T.copy()
+
+    @nki.jit
+    def kernel(state, base, pairs):
+        out = nl.ndarray(state.shape, dtype=state.dtype, buffer=nl.shared_hbm)
+        positions = nl.load(base)
+        y = nl.copy(positions)
+        for i in nl.sequential_range(pairs.shape[0]):
+            a, b, bit, other = [nl.load(pairs[i][k]) for k in range(4)]
+            y[:] = nl.bitwise_and(y, nl.invert(other))
+            chosen = nl.bitwise_and(positions, bit)
+            y[:] = nl.bitwise_or(y, nl.left_shift(chosen, b - a))
+            y[:] = nl.bitwise_or(y, nl.right_shift(chosen, a - b))
+        for k in nl.affine_range(2):
+            tile = nl.ndarray((rows, columns), dtype=state.dtype, buffer=nl.sbuf)
+            for i in nl.affine_range(columns):
+                tile[:, i] = nl.load(state[k, y[:, i].as_tile()])
+            for i in nl.affine_range(columns):
+                nl.store(out[k, y[:, i].as_tile()], value=nl.multiply(tile[:, i], 2.0))
+        return out
+
+    result = nki_lab.run(kernel, state, base, pairs)
+    np.testing.assert_array_equal(result.value, 2 * state)
+    gathered = [i for i in result.compiled.kernel.body if any(t.dynamic for t in i.read())]
+    assert len(gathered) == 2 * columns
+    assert not [f for f in result.findings if f.kind == "hazard"]
+
+
 def test_a_grid_of_programs_normalizes_rows_with_a_tail(rng):
     x, weights = drawn(rng, 300, 48), drawn(rng, 48)
 

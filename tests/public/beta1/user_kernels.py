@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -211,6 +212,41 @@ QUANTUM = (
 )
 
 
+def _circuit(module: ModuleType) -> bool:
+    """Apply three random gates of 3 of 6 qubits to a state, and do the same with their product on permuted places."""
+    nki, rng = import_module("neuronxcc.nki"), np.random.default_rng(1)
+    qubits, size, tiles = 6, 8, 8
+    gates = [[4, 1, 5], [0, 2, 3], [5, 0, 1]]
+    moves = [module.QuantumCircuit.get_perm(qubits, gate) for gate in gates]
+    complex_ones = rng.standard_normal((2, 3, size, size))
+    unitaries = np.linalg.qr(complex_ones[0] + 1j * complex_ones[1])[0]
+    base = np.arange(size * tiles, dtype=np.uint32).reshape(tiles, size).T.copy()
+    parts = np.stack([unitaries.real, unitaries.imag], axis=1).astype(np.float32)
+    kernel = module.QuantumCircuit.kernel
+    found = nki.simulate_kernel(kernel, parts, np.stack(moves), 64, size, tiles, tiles, base)
+    state = np.zeros(64, complex)
+    state[0] = 1
+    for unitary, pairs in zip(unitaries, moves, strict=True):
+        places = sum(((base.astype(int) >> int(a)) & 1) << int(b) for a, b, _, _ in pairs)
+        state[places] = unitary @ state[places]
+    return np.allclose(found[0, :, 0] + 1j * found[1, :, 0], state, atol=1e-6)
+
+
+CIRCUITS = (
+    Case(
+        "src/circuit.py",
+        check=_circuit,
+        needs=("torch",),
+        absent=(
+            "torch_circuit",
+            "torch_xla.core.xla_model",
+            "qiskit.circuit.library",
+            "qiskit.quantum_info",
+        ),
+    ),
+)
+
+
 def _whole(*shape: int) -> Callable[[np.random.Generator], list[np.ndarray]]:
     """Return what makes an array of whole numbers."""
     return lambda rng: [rng.integers(-9, 9, shape).astype(np.float32)]
@@ -259,6 +295,7 @@ OTHERS: dict[str, tuple[str, tuple[Case, ...]]] = {
     "allenkchau+trainium-kernel-fusion": ("d709ddf", FUSION),
     "Willy-Chan+trainium-linear-attention": ("acd2573", LINEAR_ATTENTION),
     "RichardYin21+Trainium-Quantum-Simulator": ("08f427b", QUANTUM),
+    "biquando+trainium-quantum-sim": ("750a5a7", CIRCUITS),
     "Deep-Learning-Profiling-Tools+triton-viz": ("203b0c7", VISUALIZED),
 }
 
