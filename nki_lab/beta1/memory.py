@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from nki_lab.beta1.enums import meant, oob_mode
 from nki_lab.beta1.masks import boxes
 from nki_lab.beta1.operators import operator_of
 from nki_lab.beta1.promotion import dtype_named
@@ -34,7 +35,15 @@ def load(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Til
         raise WrongOperand(f"nl.load: `src` must be a tensor, found {type(src).__name__}")
     if src.on_chip:
         return copy(src, mask=mask, dtype=dtype)
-    return fetched(src, src.dtype if dtype is None else dtype_named(dtype), mask)
+    element = src.dtype if dtype is None else dtype_named(dtype)
+    return fetched(src, element, mask, **_bounds("load", kwargs))
+
+
+def _bounds(function: str, keywords: dict[str, Any]) -> dict[str, Any]:
+    """Return what an undocumented `mode=`, which public kernels give, says of indices outside a tensor."""
+    if keywords.get("mode") is None:
+        return {}
+    return {"oob_mode": meant(keywords["mode"], oob_mode, f"nl.{function}", "mode")}
 
 
 def store(dst: Tile, value: Any, *, mask: Any = None, **kwargs: Any) -> None:
@@ -52,13 +61,13 @@ def store(dst: Tile, value: Any, *, mask: Any = None, **kwargs: Any) -> None:
         raise WrongOperand(
             f"nl.store: `value` is {value.describe()}", help="load it first, with nl.load"
         )
-    value = in_sbuf(value)
+    value, bounds = in_sbuf(value), _bounds("store", kwargs)
     if dst.ndim == 1:
         _store_line(dst, value, mask)
         return
     value = _in_shape(value, dst.shape)
     for box in [None] if mask is None else boxes(mask, dst.shape):
-        dma_copy(dst=dst.target(box), src=part(value, box, dst.shape))
+        dma_copy(dst=dst.target(box), src=part(value, box, dst.shape), **bounds)
 
 
 def _in_shape(value: Tile, shape: tuple[int, ...]) -> Tile:

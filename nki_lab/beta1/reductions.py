@@ -21,6 +21,7 @@ from nki_lab.beta1.returning import TODAY, Row, function_of, note
 from nki_lab.beta1.tile import Tile
 from nki_lab.dtypes import float32, int32
 from nki_lab.errors import NotModelled, WrongOperand
+from nki_lab.errors.beta1 import IndirectIndex, older
 from nki_lab.ir.building.builder import current
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.language import random as drawn
@@ -177,6 +178,12 @@ def rms_norm(
 
 def load_transpose2d(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tile:
     """Return a tile with a matrix of HBM, transposed while it is moved."""
+    if isinstance(src, Tile) and src.by is not None:
+        raise IndirectIndex(
+            f"nl.load_transpose2d takes no rows that a tile of indices names, as of {src.describe()}",
+            notes=[older("err_indirect_indices_are_not_supported_with_nki_api")],
+            help="load the rows with nl.load, and transpose them with nl.transpose",
+        )
     return FUNCTIONS["dma_transpose"](src, mask=mask, dtype=dtype)  # type: ignore[no-any-return]
 
 

@@ -130,15 +130,21 @@ def loaded(operand: Any) -> Any:
     return operand
 
 
-def fetched(src: Tile, dtype: DType, mask: Any) -> Tile:
-    """Return a new SBUF tile with the values of a tensor in HBM; one axis becomes one value per partition."""
+def fetched(src: Tile, dtype: DType, mask: Any, **bounds: Any) -> Tile:
+    """Return a new SBUF tile with the values of a tensor in HBM; one axis becomes one value per partition.
+
+    Args:
+        src, dtype, mask: as nl.load takes them.
+        bounds: `oob_mode`, where the author says what indices outside the tensor do.
+    """
     out = new(src.shape, dtype)
     one_axis = src.ndim == 1
 
     def emit(box: Box | None) -> Any:
         source = src.read(box)
         to = box if box is None or not one_axis else (*box, (0, 1))
-        return dma_copy(dst=out.target(to), src=as_column(source) if one_axis else source)
+        source = as_column(source) if one_axis else source
+        return dma_copy(dst=out.target(to), src=source, **bounds)
 
     return each(out, mask, emit, src.shape if one_axis else None)
 

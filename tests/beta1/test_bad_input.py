@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from nki_lab.api.beta1 import compiler as ncc
+from nki_lab.api.beta1 import isa as nisa
 from nki_lab.api.beta1 import language as nl
 from nki_lab.api.beta1 import nki
 from nki_lab.errors import (
     AddressConflict,
     KernelArgument,
     LoopControl,
+    NkiError,
     OutOfBounds,
     TensorArgument,
     UnknownName,
@@ -19,7 +21,7 @@ from nki_lab.errors import (
     WrongCall,
     WrongOperand,
 )
-from nki_lab.errors.beta1 import BadIndexing, BadMask, ReturnInLoop, TileTruth
+from nki_lab.errors.beta1 import BadIndexing, BadMask, IndirectIndex, ReturnInLoop, TileTruth
 
 X = np.random.default_rng(4).standard_normal((128, 64)).astype(np.float32)
 
@@ -185,3 +187,46 @@ def test_scalars_of_numpy_are_operands():
 
     expected = np.stack([1.5 - X, 1 / X, np.maximum(X, 0)])
     np.testing.assert_allclose(kernel(X), expected, rtol=1e-6)
+
+
+@nki.jit
+def gathered(x, rows, mode):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    back = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    index = nl.load(rows)
+    i_p, i_f = nl.arange(128)[:, None], nl.arange(64)[None, :]
+    t = nl.zeros(x.shape, x.dtype)
+    t[i_p, i_f] = nl.load(x[index[i_p, 0], i_f], mode=mode)
+    nl.store(out, t)
+    nl.store(back, 0.0)
+    nl.store(back[index[i_p, 0], i_f], t * -1.0, mode=mode)
+    return out, back
+
+
+def test_rows_outside_a_tensor_are_skipped_where_mode_says_so():
+    rows = np.random.default_rng(6).permutation(128).astype(np.int32)[:, None]
+    rows[::5] = 128 + rows[::5]
+    inside = rows[:, 0] < 128
+    out, back = gathered(X, rows, nisa.oob_mode.skip)
+    expected = np.zeros_like(X)
+    expected[rows[inside, 0]] = -X[rows[inside, 0]]
+    np.testing.assert_array_equal(out[inside], X[rows[inside, 0]])
+    np.testing.assert_array_equal(back, expected)
+    for mode in (None, nisa.oob_mode.error):
+        with pytest.raises(NkiError, match="128"):
+            gathered(X, rows, mode)
+    with pytest.raises(
+        WrongOperand, match=r"nl\.load: mode='skip' is not a member of nisa\.oob_mode"
+    ):
+        gathered(X, rows, "skip")
+
+
+def test_rows_that_a_tile_names_are_not_transposed_while_they_are_loaded():
+    @nki.jit
+    def kernel(x, rows):
+        index = nl.load(rows)
+        return nl.load_transpose2d(x[index[nl.arange(128)[:, None], 0], nl.arange(64)[None, :]])
+
+    with pytest.raises(IndirectIndex) as caught:
+        kernel(X, np.arange(128, dtype=np.int32)[:, None])
+    assert "err_indirect_indices_are_not_supported_with_nki_api" in caught.value.notes[0]

@@ -64,3 +64,8 @@ def test_a_default_that_the_stub_names_is_compared_with_what_the_name_stands_for
 
     names = {"fp32": SimpleNamespace(min=-3.5)}
     assert same_signature(function, f"x * op={text}", names) is same
+
+
+def test_every_name_of_the_stubs_is_there_with_its_signature():
+    absent = [s.name for s in beta1_states() if s.state != "complete"]
+    assert all(name.startswith("neuronxcc.nki.kernels.") for name in absent), absent
