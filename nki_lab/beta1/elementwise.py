@@ -28,6 +28,10 @@ _BINARY = (
     "add", "subtract", "multiply", "divide", "power", "maximum", "minimum", "mod", "fmod", "bitwise_and", "bitwise_or",
     "bitwise_xor", "left_shift", "right_shift", *COMPARISONS[:-1],
 )  # fmt: skip
+#: Functions of bits -> those of truth values.
+_OF_TRUTH = {
+    "bitwise_and": "logical_and", "bitwise_or": "logical_or", "bitwise_xor": "logical_xor",
+}  # fmt: skip
 _ACTIVATIONS = (
     "abs", "arctan", "erf", "erf_dx", "exp", "gelu", "gelu_apprx_sigmoid", "gelu_apprx_sigmoid_dx",
     "gelu_apprx_tanh", "gelu_dx", "log", "mish", "relu", "rsqrt", "sigmoid", "sign", "silu", "silu_dx", "softplus",
@@ -72,6 +76,13 @@ def binary(
             f"nl.{name}: one of the operands must be a tile, found {x!r} and {y!r}",
             help="compute with Python's operators on numbers",
         )
+    if name == "floor_divide":
+        quotient = binary("divide", x, y, float32, mask, partitions)
+        return unary("floor", quotient, result_dtype(name, x, y, dtype), mask)
+    if name in _OF_TRUTH:
+        name = _of_truth_values(name, x, y)
+        if name == "logical_not":
+            return unary(name, x, dtype, mask)
     op = operator_of(_FUNCTIONS[name], name)
     if isinstance(x, Tile) and isinstance(y, Tile):
         return _of_tiles(name, op, x, y, dtype, mask, partitions)
@@ -91,6 +102,16 @@ def binary(
             dst=out.target(box), data=data.read(box), op0=op, operand0=value, reverse0=reverse
         ),
     )
+
+
+def _of_truth_values(name: str, x: Any, y: Any) -> str:
+    """Return the function that stands for `&`, `|`, `^` or `~` of truth values; the same of other tiles."""
+    tiles = [v for v in (x, y) if isinstance(v, Tile)]
+    if any(tile.dtype is not bool_ for tile in tiles):
+        return name
+    if len(tiles) == 2:
+        return _OF_TRUTH[name]
+    return "logical_not" if name == "bitwise_xor" and y == -1 else name
 
 
 def _of_tiles(
@@ -134,14 +155,21 @@ def unary(name: str, x: Any, dtype: Any = None, mask: Any = None) -> Tile:
         raise WrongOperand(f"nl.{name}: `x` must be a tile, found {type(x).__name__} {x!r}")
     if name == "negative":
         return binary("multiply", x, -1.0, dtype or x.dtype, mask)
-    if name == "invert":
+    if name == "invert" and x.dtype is not bool_:
         return binary("bitwise_xor", x, -1, dtype, mask)
-    if name == "logical_not":
+    if name in ("logical_not", "invert"):
         return binary("equal", x, 0.0, dtype or bool_, mask)
     kind = x.dtype if dtype is None else dtype_named(dtype)
     if name in _COMPOSED:
-        source = in_sbuf(x)
-        return Tile(_COMPOSED[name](source.read(), dtype=kind))
+        source, compute = in_sbuf(x), _COMPOSED[name]
+        if mask is None:
+            return Tile(compute(source.read(), dtype=kind))
+        out = new(x.shape, kind)
+        return each(
+            out,
+            mask,
+            lambda box: tensor_copy(dst=out.target(box), src=compute(source.read(box), dtype=kind)),
+        )
     out = new(x.shape, kind)
     if name == "reciprocal":
         return each(
