@@ -340,7 +340,8 @@ def _(i, hw):
 def rank_id(register, name=None) -> None:
     """Return the number of the rank that runs, in a register.
 
-    It is only known at run time: all ranks run one program. A kernel that is called runs as rank 0;
+    It is only known at run time: all ranks run one program. It is a VirtualRegister; a later NKI will return an
+    NkiScalar (nki/api/generated/nki.collectives.rank_id.html). A kernel that is called runs as rank 0;
     nki_lab.launch(kernel, ranks=4, ...) runs it as ranks 0 to 3.
 
     Source: nki/api/nki/collectives/__init__.py, rank_id.

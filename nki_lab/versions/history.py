@@ -221,38 +221,83 @@ VERSIONS: tuple[Version, ...] = (
                 "reduce_res=None reduce_cmd=reduce_cmd.idle name=None"
             ),
         },
+        # What a page does not say, or what stands behind the part of it that was seen; then what is done about it.
         unseen={
-            "nki.jit": "what other keywords stay valid, and whether kernel[lnc] stays",
-            "nki.compiler.CompileConfig": "the defaults of non_ssa_legalization, dead_code_elim and barrier_check",
-            "nki.compiler.SpecializationConfig": "its default",
-            "nki.compiler.AddressRotation": "the values of its members",
-            "nki.language.NkiGrid": "how indices that are neither integers nor slices are refused",
-            "nki.language.NkiTileGrid": "the text behind its example",
-            "nki.language.NkiBlockGrid": "the text behind its example",
-            "nki.language.tiles": "the text behind its example",
-            "nki.language.blocks": "the text behind its example",
-            "nki.language.alloc_tiles": "when the native allocation refuses (AssertionError)",
-            "nki.language.alloc_blocks": "the text behind its example",
-            "nki.language.empty_like": "its errors",
-            "nki.language.NkiTensor": "whether methods were added",
-            "nki.language.int64": "its page: what besides scalars takes it",
-            "nki.language.fori_loop": "the text behind its parameters",
-            "nki.language.while_loop": "its page: whether an NkiScalar may be the condition",
-            "nki.language.dynamic_range": "whether the name is still there, and what it raises",
-            "nki.isa.NkiScalar": "operators besides + - * and comparisons",
-            "nki.isa.scalar_load": "its example",
-            "nki.isa.sendrecv_compute": "dtypes and shapes",
-            "nki.isa.activation": "rules behind its parameters",
-            "nki.isa.activate2": "rules behind its parameters",
-            "nki.isa.core_barrier": "rules behind its parameters",
-            "nki.isa.activation_reduce": "rules behind its parameters",
-            "nki.isa.nc_matmul_mx": "rules behind its parameters",
-            "nki.isa.tensor_scalar_reduce": "rules behind its parameters",
-            "nki.collectives.all_reduce": "rules behind its parameters",
-            "nki.collectives.all_gather": "rules behind its parameters",
-            "nki.collectives.all_to_all_v": "rules behind its parameters",
-            "nki.collectives.all_to_all_v_prepare": "the last of its restrictions",
-            "nki.collectives.all_gather_v_trigger": "its page: its parameters",
+            "nki.jit": (
+                "which keywords besides the two configurations stay valid; `mode` is ignored, others are errors"
+            ),
+            "nki.compiler.CompileConfig": (
+                "the defaults of non_ssa_legalization, dead_code_elim and barrier_check (the page writes "
+                "`...`); None stands for them"
+            ),
+            "nki.compiler.SpecializationConfig": (
+                "its default (the page writes `...`); False is assumed, since the page says that another "
+                "configuration raises"
+            ),
+            "nki.compiler.AddressRotation": "the values of its members; they have their names in small letters",
+            "nki.language.NkiGrid": (
+                "which indices are refused; only integers and slices with a step of 1 or more are taken, "
+                "others are errors"
+            ),
+            "nki.language.NkiTileGrid": "what stands behind its example; attributes are those that NkiGrid lists",
+            "nki.language.NkiBlockGrid": (
+                "what stands behind its example; attributes are those that NkiGrid lists"
+            ),
+            "nki.language.tiles": (
+                "what stands behind its example: its errors; a source or shape of another type is an error"
+            ),
+            "nki.language.blocks": (
+                "what stands behind its example: its errors; a block that does not fit the ranks is an error"
+            ),
+            "nki.language.alloc_tiles": (
+                "when the native allocation refuses (AssertionError); axes in front of the tiles are an error on chip"
+            ),
+            "nki.language.alloc_blocks": "what stands behind its example; its errors are those of alloc_tiles",
+            "nki.language.empty_like": "its errors, and transpose_axes of axes without tiles; both are errors",
+            "nki.language.NkiTensor": (
+                "the methods that its list has after is_contiguous; they are those of 0.6, with `data`"
+            ),
+            "nki.language.int64": (
+                "its page: what besides scalars, their tiles and copies takes it; other instructions refuse it"
+            ),
+            "nki.language.fori_loop": (
+                "what stands behind its parameters: its errors; bounds of other types or of 64 bits are errors"
+            ),
+            "nki.language.while_loop": (
+                "its page in 0.7: whether an NkiScalar may be the condition; it is an error, registers are taken"
+            ),
+            "nki.language.dynamic_range": (
+                "whether the name is still there, and what it raises; a loop over it is error NKI120"
+            ),
+            "nki.isa.NkiScalar": (
+                "operators besides + - * and comparisons; each is an error that lists those three"
+            ),
+            "nki.isa.sendrecv_compute": (
+                "dtypes and shapes; `src` and `dst` must be alike, and packed or scale dtypes are errors"
+            ),
+            "nki.isa.activation": (
+                "rules behind its parameters, and its time on GpSimd; rules are those of 0.6, the time is assumed"
+            ),
+            "nki.isa.activate2": (
+                "rules behind its parameters, and its time on GpSimd; rules are those of 0.6, the time is assumed"
+            ),
+            "nki.isa.core_barrier": "rules behind its parameters; they are those of 0.6",
+            "nki.isa.activation_reduce": "rules behind reading out the registers; they are those of 0.6",
+            "nki.isa.nc_matmul_mx": "rules behind `tile_size`; they are those of 0.6",
+            "nki.isa.tensor_scalar_reduce": "rules behind the number of axes; they are those of 0.6",
+            "nki.collectives.all_reduce": "what `op` and `priority` may be; they are what they were in 0.6",
+            "nki.collectives.all_gather": (
+                "what `collective_dim` and `priority` may be; they are what they were in 0.6"
+            ),
+            "nki.collectives.all_to_all_v": (
+                "the last of its restrictions; that it needs two cores without a NeuronSwitch is assumed"
+            ),
+            "nki.collectives.all_to_all_v_prepare": (
+                "what follows the restriction on a NeuronSwitch, where it is an error"
+            ),
+            "nki.collectives.all_gather_v_trigger": (
+                "its page, which that of all_gather_v_prepare names; parameters are those of all_to_all_v_trigger"
+            ),
         },
         plain_python=True,
     ),
