@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nki_lab.dialects import DIALECTS, NKI
+from nki_lab.dialects import DIALECTS
 from nki_lab.dtypes import dtype_of
 from nki_lab.errors import NkiError
 from nki_lab.ir.definition.instruction import Definition
 from nki_lab.isa.catalog import STARS
-from nki_lab.versions import VERSIONS, Version, added_in, former_signature
+from nki_lab.versions import VERSIONS, Version, added_in
 
 
 def _read(file: str) -> dict[str, Any]:
@@ -140,15 +140,22 @@ class NameState(NamedTuple):
 def states(version: Version) -> list[NameState]:
     """Return the state of every official name of a version.
 
-    "complete": what its pages say is there. "seen in part": a page was seen only in part, or its signature in the
-    version is another one that calls are not bound by; the note says what is missing. "absent": it cannot be used.
+    "complete": what its pages say is there. "seen in part": its page was seen only in part; the note says what is
+    missing. "absent": it cannot be used.
     """
     found: dict[str, NameState] = {}
+    homes = _homes()
     for official, is_missing in _official(API):
         found[official] = _state(official, is_missing, version)
     for other in VERSIONS:
         for official in sorted(other.added - found.keys()):
-            found[official] = NameState(official, ABSENT, "not modelled")
+            owner, _, name = official.rpartition(".")
+            room = _room(owner, homes)
+            found[official] = (
+                NameState(official, ABSENT, "not modelled")
+                if room is None or not _there(room, name)
+                else _state(official, False, version)
+            )
         for official, (_, instead) in other.removes.items():
             if version.number < other.number:
                 found[official] = NameState(official, ABSENT, f"not modelled; write {instead}")
@@ -191,19 +198,11 @@ def _state(official: str, is_missing: bool, version: Version) -> NameState:
         return NameState(official, ABSENT, "absent, or with another signature")
     if official in version.unseen:
         return NameState(official, IN_PART, f"not seen: {version.unseen[official]}")
-    module, _, name = official.rpartition(".")
-    former = former_signature(official, version)
-    value = _get(import_module(NKI.modules[module]), name) if module in NKI.modules else None
-    if former is None or value is None or isinstance(value, Definition):
-        return NameState(official, COMPLETE)
-    words = [word.partition("=")[0] for word in former.split() if not word.startswith("*")]
-    if words == [*inspect.signature(value).parameters][: len(words)] and "dtype=bool" not in former:
-        return NameState(official, COMPLETE)
-    return NameState(official, IN_PART, f"calls are bound as today; the version has ({former})")
+    return NameState(official, COMPLETE)
 
 
 def _counted(api: Mapping[str, Any]) -> Iterator[NameCount]:
-    homes = {name: home for dialect in DIALECTS for name, home in dialect.modules.items()}
+    homes = _homes()
     names = dict.fromkeys([*api["functions"], *api["drop_in"]])
     rooms = {name: _room(name, homes) for name in names}
     root = next(iter(names))
@@ -227,6 +226,10 @@ def _counted(api: Mapping[str, Any]) -> Iterator[NameCount]:
             yield _count(module, f"{owner_name} attributes", usable)
     for module, drop_in in api["drop_in"].items():
         yield _count(module, "drop-in names", {n: _there(rooms[module], n) for n in drop_in})
+
+
+def _homes() -> dict[str, str]:
+    return {name: home for dialect in DIALECTS for name, home in dialect.modules.items()}
 
 
 def _room(name: str, homes: Mapping[str, str]) -> Any:

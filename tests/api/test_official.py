@@ -85,6 +85,12 @@ def test_everything_of_the_versions_with_complete_stubs_can_be_used(version):
     assert {state for state, _ in names_of(version).values()} == {"complete"}
 
 
+@pytest.mark.parametrize("version", ["0.1", "0.2", "0.3"])
+def test_of_the_others_only_names_that_went_cannot_be_used(version):
+    others = {name for name, (state, _) in names_of(version).items() if state != "complete"}
+    assert others == {f"nki.isa.tensor_copy_dynamic_{end}" for end in ("dst", "src")}
+
+
 def test_each_version_has_the_names_of_its_stubs():
     """The counts are those of the stubs and pages (nki/api/nki of each release)."""
     assert names_of("0.6").keys() - names_of("0.5").keys() == {
@@ -113,6 +119,7 @@ def test_what_was_not_seen_of_0_7_is_said_by_name():
         assert (
             state != "seen in part" or "; " in note or " is assumed" in note or " an error" in note
         ), name
+    assert not [name for name, (state, _) in names.items() if state == "absent"]
     assert {
         "nki.language.tiles",
         "nki.isa.sendrecv_compute",
