@@ -105,5 +105,5 @@ def dtype_of(value: Any) -> DType | None:
         return DTYPES.get("bool_" if value == "bool" else value)
     try:
         return _FROM_NUMPY.get(np.dtype(value))
-    except TypeError:
+    except (TypeError, ValueError):  # NumPy looks at the attribute `dtype` of what it does not know
         return None

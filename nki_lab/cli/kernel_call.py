@@ -61,7 +61,13 @@ def answered(
     refuse_idle(place, options)
     with session(options) as runs:
         prepared = prepare_call(
-            place, inputs or [], args or [], options.seed or 0, options.target, options.lnc
+            place,
+            inputs or [],
+            args or [],
+            options.seed or 0,
+            options.target,
+            options.lnc,
+            is_called=options.run is None,
         )
 
         def call() -> Any:

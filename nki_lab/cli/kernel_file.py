@@ -50,6 +50,7 @@ def prepare_call(
     seed: int,
     target: str | None = None,
     cores: int | None = None,
+    is_called: bool = True,
 ) -> KernelCall:
     """Load a kernel and make its arguments.
 
@@ -60,18 +61,21 @@ def prepare_call(
         seed: of the random inputs.
         target: the chip asked for; a saved kernel must have been compiled for it.
         cores: the cores asked for, likewise.
+        is_called: the kernel is called with these arguments; otherwise they are names for an expression that calls it.
     """
     if is_artifact(Path(place)):
         saved = load(place, target)
         _check_cores(place, saved, cores)
         arguments = read_arguments(inputs, args, seed)
-        _check_names(saved, arguments)
+        if is_called:
+            _check_names(saved, arguments)
         return KernelCall(saved, arguments, {"np": np, saved.__name__: saved, **arguments})
     file, colon, name = _split(place)
     module = load_file(Path(file))
     kernel = find_kernel(module, name, file) if colon else _only_kernel(module, file)
     arguments = read_arguments(inputs, args, seed)
-    _check_names(kernel, arguments)
+    if is_called:
+        _check_names(kernel, arguments)
     scope = {**vars(module), "np": np, kernel.__name__: kernel, **arguments}
     return KernelCall(kernel, arguments, scope)
 

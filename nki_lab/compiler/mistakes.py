@@ -21,6 +21,7 @@ from nki_lab.errors import (
     TensorOperator,
     UnknownName,
     WrongCall,
+    WrongOperand,
     close_matches,
 )
 from nki_lab.ir.definition.author_text import (
@@ -61,6 +62,8 @@ _ELSEWHERE = {
 # Function of Python and of nki.language along an axis -> function of nki.language of two tensors.
 _PAIRS = {"max": "maximum", "min": "minimum", "sum": ""}
 BINDING.add(Op.__call__.__code__)  # it only hands its arguments on
+# What Python and NumPy raise for a value of a type, or with a form, that a function does not expect.
+_OF_WRONG_TYPES = (TypeError, ValueError, AttributeError, OSError)
 _CONDITION = re.compile(r"(if|elif|while|assert)\b|.*\sif\s")
 
 
@@ -91,6 +94,9 @@ def what_was_meant(error: Exception, root: CodeType) -> NkiError:
         wrong = _wrong_call(error, stack)
         if wrong is not None:
             return wrong
+    misused = _misused(error, stack)
+    if misused is not None:
+        return misused
     told = own_error(error, stack, _author_frame(error.__traceback__)[0])
     notes = ("raised by the kernel's own Python while it was traced", *told.notes)
     help = _shape_beside_list(stack) if isinstance(error, AssertionError) else told.help
@@ -168,6 +174,11 @@ def _wrong_call(error: TypeError, stack: Stack) -> WrongCall | None:
         help = _assigned_to(stack) or (
             "instructions write into `dst`, the first argument: make a tile with nl.ndarray first"
         )
+    if not help and params:
+        plain = [
+            p.replace(annotation=p.empty) for p in inspect.signature(called).parameters.values()
+        ]
+        help = f"the call is {name}{inspect.Signature(plain)}"
     notes = [f"parameters: {', '.join(params)}" if params else "it has no parameters"]
     if unknown:
         notes += _other_version(called, name, unknown[1], stack)
@@ -177,6 +188,24 @@ def _wrong_call(error: TypeError, stack: Stack) -> WrongCall | None:
         notes=notes,
         help=help,
         blame=Blame.of(unknown[1]) if unknown else None,
+    )
+
+
+def _misused(error: Exception, stack: Stack) -> WrongOperand | None:
+    """Return the error of an argument that a function of NKI cannot use at all; None where the author raised it."""
+    frame, is_last = _author_frame(error.__traceback__)
+    call = call_at(stack)
+    if frame is None or is_last or call is None or not isinstance(error, _OF_WRONG_TYPES):
+        return None
+    parameters = _parameters(value(call.func, frame))
+    if parameters is None:
+        return None
+    name, params, _ = parameters
+    return WrongOperand(
+        f"{name} cannot use one of its arguments: {type(error).__name__}: {error}",
+        stack=stack,
+        notes=(f"parameters: {', '.join(params)}",),
+        help=f"`nki-lab explain {name}` says what each of them takes",
     )
 
 

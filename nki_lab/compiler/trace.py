@@ -327,7 +327,8 @@ def _symbolic(builder: Builder, name: str, value: Any) -> Any:
             raise no_such_dtype(path, array.dtype)
         if 0 in array.shape:
             raise KernelArgument(
-                f"argument `{path}` has shape {list(array.shape)}: a tensor holds at least one element"
+                f"argument `{path}` has shape {list(array.shape)}: a tensor holds at least one element",
+                help="do not call the kernel where there is nothing to compute",
             )
         return builder.allocate(array.shape, dtype, SHARED_HBM, path, origin="input")
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nki_lab.dtypes import DType, dtype_of, uint8
-from nki_lab.errors import TensorArgument
+from nki_lab.errors import TensorArgument, WrongOperand
 from nki_lab.ir.building.builder import current
 from nki_lab.ir.tensor.arguments import portable_address
 from nki_lab.ir.tensor.view import NkiTensor
@@ -93,7 +93,17 @@ def zeros_like(
     Without `buffer` it is in SBUF wherever `x` is, as the page says; nl.empty_like takes the memory of `x`.
     (nki/api/nki/language/__init__.py, zeros_like)
     """
+    like_tensor("zeros_like", x)
     return zeros(x.shape, dtype or x.dtype, buffer or SBUF, name)
+
+
+def like_tensor(function: str, x: Any, parameter: str = "x") -> None:
+    """Refuse what is not a tensor where another one like it is to be made."""
+    if not isinstance(x, NkiTensor):
+        raise WrongOperand(
+            f"nl.{function}: `{parameter}` must be a tensor, found {type(x).__name__} {x!r}",
+            help="give a tensor of the kernel, or write nl.ndarray(shape, dtype, buffer)",
+        )
 
 
 def shared_constant(constant: Any) -> NkiTensor:
@@ -121,13 +131,19 @@ def shared_identity_matrix(n: int, dtype: DType = uint8, dst: NkiTensor | None =
 
     The matrix lies in shared HBM once per size and dtype, and is copied to a new tile, or to `dst`.
     """
+    if dst is not None:
+        like_tensor("shared_identity_matrix", dst, "dst")
     tile = dst if dst is not None else current().allocate((n, n), dtype, SBUF)
     if tile.shape != (n, n):
         raise TensorArgument(
-            f"nl.shared_identity_matrix: dst is {tile.describe()}, expected the shape [{n}, {n}]"
+            f"nl.shared_identity_matrix: dst is {tile.describe()}, expected the shape [{n}, {n}]",
+            help=f"make it with nl.ndarray(({n}, {n}), dtype), or leave `dst` out",
         )
     if tile.dtype.kind == "packed":
-        raise TensorArgument(f"nl.shared_identity_matrix: 1 cannot be written in {tile.dtype}")
+        raise TensorArgument(
+            f"nl.shared_identity_matrix: 1 cannot be written in {tile.dtype}",
+            help="make it in float32 or bfloat16, and pack it with nisa.quantize_mx",
+        )
     matrices = current().identities
     matrix = matrices.get((n, tile.dtype))
     if matrix is None:

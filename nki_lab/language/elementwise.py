@@ -122,7 +122,8 @@ def apply_binary(op: Op, x: Any, y: Any, dtype: DType | None) -> NkiTensor:
         )
     if not isinstance(number, Real):
         raise WrongOperand(
-            f"nl.{name}: operands are tiles and numbers, found {type(number).__name__} {number!r}"
+            f"nl.{name}: operands are tiles and numbers, found {type(number).__name__} {number!r}",
+            help="load a tensor with nl.load; give the tensor of a grid, `.data`",
         )
     result = result_like(data, dtype)
     tensor_scalar(dst=result, data=data, op0=op, operand0=number, reverse0=not tiles[0])

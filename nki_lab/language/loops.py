@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -66,6 +67,7 @@ def _device_range(
 ) -> Iterator[VirtualRegister]:
     register = builder.register("i", frozen=True)
     builder.open_loop("for", bounds, register)
+    register.loop = builder.loop
     yield register
     builder.close_loop()
     if state is not None:
@@ -86,6 +88,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], Any], step: int 
         step: positive integer.
     """
     _check_bounds("fori_loop", lower, upper, step)
+    _check_takes_one("fori_loop", body_fun, "i")
     builder = current()
     # Scalars came with 0.7 (nki/api/generated/nki.language.fori_loop.html).
     registers = added_in("nki.isa.NkiScalar").number > builder.version.number
@@ -94,6 +97,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], Any], step: int 
     register.by_value = True
     state = state_of_body(body_fun)
     builder.open_loop("for", (lower, upper, step), register)
+    register.loop = builder.loop
     result = body_fun(register)
     if result is not None and not isinstance(result, Instruction):  # a lambda returns its call
         raise LoopControl(
@@ -121,6 +125,7 @@ def while_loop(
             f"nl.while_loop: the condition must be a register, found {type(init).__name__}",
             help="load it with nisa.register_load into a register from nisa.register_alloc()",
         )
+    _check_takes_one("while_loop", body_fun, "register")
     builder = current()
     condition = builder.register(f"{init.name}_condition")
     register_move(condition, init)
@@ -161,8 +166,30 @@ def _check_bounds(name: str, lower: Any, upper: Any, step: Any) -> None:
     if type(step) is not int or step < 1:
         raise LoopControl(
             f"nl.{name}: the step must be a positive integer known while the kernel is traced; found {step!r}",
+            help="leave it out for 1; to count down, compute upper - 1 - i in the body",
             blame=Blame(name, (("step", 3 if name == "fori_loop" else 2),)),
         )
+
+
+def _check_takes_one(name: str, body_fun: Any, parameter: str) -> None:
+    """Refuse a body that cannot be called with the counter or the condition of its loop."""
+    if callable(body_fun):
+        try:
+            signature = inspect.signature(body_fun)
+            signature.bind(None)
+        except ValueError:  # one of Python's own, without a signature
+            return
+        except TypeError:
+            given = f"{getattr(body_fun, '__name__', 'a function')}{signature}"
+        else:
+            return
+    else:
+        given = f"{type(body_fun).__name__} {body_fun!r}"
+    raise LoopControl(
+        f"nl.{name}: the body must be a function that takes one argument, found {given}",
+        help=f"write def body({parameter}): ... above the loop, and give `body`",
+        blame=Blame(name, (("body_fun", 2 if name == "fori_loop" else 1),)),
+    )
 
 
 def _unrolled(name: str, start: Any, stop: Any, step: Any) -> range:
@@ -173,4 +200,15 @@ def _unrolled(name: str, start: Any, stop: Any, step: Any) -> range:
                 help="loop on the device with nl.fori_loop(lower, upper, body), or pass the number of iterations"
                 " to the kernel as an int",
             )
+        if not (hasattr(bound, "__index__") or (bound is stop and stop is None)):
+            whole = " (// divides whole numbers)" if isinstance(bound, float) else ""
+            raise LoopControl(
+                f"nl.{name}: the bounds and the step must be integers, found {type(bound).__name__} {bound!r}",
+                help=f"give integers{whole}, such as nl.{name}(n)",
+            )
+    if type(step) is int and step == 0:
+        raise LoopControl(
+            f"nl.{name}: the step must not be 0",
+            help="leave it out for 1; a negative step counts down",
+        )
     return range(start) if stop is None else range(start, stop, step)

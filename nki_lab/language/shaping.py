@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 from nki_lab.dtypes import DType
 from nki_lab.errors import RuleBroken, WrongOperand
 from nki_lab.ir.building.builder import current
+from nki_lab.ir.tensor.arguments import shape_of
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.copies import memset, tensor_copy, tensor_copy_predicated
 from nki_lab.isa.elementwise import tensor_scalar
@@ -94,7 +96,7 @@ def broadcast_to(x: NkiTensor, shape: Sequence[int], dtype: DType | None = None)
         dtype: of the result; by default that of `x`.
     """
     on_chip("broadcast_to", "x", x)
-    wanted = tuple(shape)
+    wanted = shape_of(shape)
     if len(wanted) != x.ndim or any(a not in (1, b) for a, b in zip(x.shape, wanted, strict=True)):
         raise RuleBroken(
             f"nl.broadcast_to: {x.describe()} cannot be repeated to {list(wanted)}",
@@ -148,6 +150,8 @@ def where(condition: NkiTensor, x: Any, y: Any, dtype: DType | None = None) -> N
         if isinstance(value, NkiTensor):
             on_chip("where", name, value)
             same_shape("where", "condition", condition, name, value)
+        elif not isinstance(value, Real):
+            on_chip("where", name, value)
     first = next((v for v in (x, y) if isinstance(v, NkiTensor)), None)
     element = dtype or (first.dtype if first is not None else condition.dtype)
     result = result_like(condition, element)

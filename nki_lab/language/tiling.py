@@ -20,7 +20,7 @@ from nki_lab.ir.tensor.grid import (
     tile_grid,
 )
 from nki_lab.ir.tensor.view import NkiTensor
-from nki_lab.language.creation import allocate_named, ndarray
+from nki_lab.language.creation import allocate_named, like_tensor, ndarray
 from nki_lab.source import Blame
 from nki_lab.targets.spaces import SBUF, MemoryRegion
 
@@ -177,6 +177,8 @@ def empty_like(
         transpose_axes: (1, 0), (2, 1, 0) or (3, 1, 2, 0), by the number of axes: the result is in SBUF and is what
             nisa.dma_transpose of `x` writes. The axis that comes first has at most 128 elements.
     """
+    if not isinstance(x, NkiGrid):
+        like_tensor("empty_like", x)
     memory = x.buffer if buffer is None else buffer
     if not isinstance(x, NkiGrid):
         order = _order(transpose_axes, x.shape, memory)
@@ -237,7 +239,11 @@ def _sizes(what: str, shape: Any) -> tuple[int, ...]:
             blame=blame,
         )
     if any(n < 1 for n in shape):
-        raise TensorArgument(f"{what} {shape} must be positive", blame=blame)
+        raise TensorArgument(
+            f"{what} {shape} must be positive",
+            help="give 1 or more along each axis; a tensor without elements cannot be made",
+            blame=blame,
+        )
     if len(shape) < 2 and what != "element_shape":
         raise TensorArgument(
             f"{what} {shape} has {len(shape)} axes, need at least two",

@@ -108,6 +108,19 @@ def test_a_call_may_be_written_out(command, write):
         "--check", "x + 1", "--show", "none",
     )  # fmt: skip
     assert "matches: max abs error 0" in done.stdout
+    done = command(
+        "run",
+        "bump.py:bump",
+        "--input",
+        "a=arange:128x4",
+        "--run",
+        "(bump(a), a)[1]",
+        "--check",
+        "a + 1",
+    )
+    assert (
+        "matches: max abs error 0" in done.stdout
+    )  # names of an expression need not be parameters
     done = command("run", "bump.py:bump", "--input", "x=arange:128x4", "--run", "x")
     assert done.exit_code == 1
     assert "--run called no kernel" in done.stderr

@@ -96,11 +96,14 @@ def under_another_name(tile):
 @pytest.mark.parametrize(
     ("use", "message", "known", "help"),
     [
-        (without_a_size, "nl.rms_norm: missing 1 required positional argument: 'n'", "x, w, axis, n, ", ""),
+        (without_a_size, "nl.rms_norm: missing 1 required positional argument: 'n'", "x, w, axis, n, ",
+         "the call is nl.rms_norm(x, w, axis, n, epsilon=1e-06, dtype=None, compute_dtype=None)"),
         (unknown_keyword, "nl.softmax: got an unexpected keyword argument 'axes'", "x, axis, ", "did you mean `axis`?"),
-        (of_an_operator, "nl.add: missing 1 required positional argument: 'y'", "x, y, ", ""),
-        (of_a_view, "reshape: takes 1 positional arguments but 3 were given", "shape", ""),
-        (under_another_name, "nl.zeros: missing 1 required positional argument: 'dtype'", "shape, dtype, ", ""),
+        (of_an_operator, "nl.add: missing 1 required positional argument: 'y'", "x, y, ",
+         "the call is nl.add(x, y, dtype=None)"),
+        (of_a_view, "reshape: takes 1 positional arguments but 3 were given", "shape", "the call is reshape(shape)"),
+        (under_another_name, "nl.zeros: missing 1 required positional argument: 'dtype'", "shape, dtype, ",
+         "the call is nl.zeros(shape, dtype, buffer=nl.sbuf, name='')"),
     ],
 )  # fmt: skip
 def test_wrong_calls_of_functions(use, message, known, help):

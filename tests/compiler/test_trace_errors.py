@@ -209,6 +209,9 @@ def too_many_arguments(x):
     return scaled(x)
 
 
+MEMSET = "the call is memset(dst, value, engine=nisa.engine.unknown, name=None)"
+
+
 def given_twice(x):
     t = nl.load(x)
     nisa.memset(t, 1.0, dst=t)  # given twice
@@ -224,8 +227,8 @@ def given_twice(x):
             "tensor_copy: missing 1 required positional argument: 'src'",
             "instructions write into `dst`, the first argument: make a tile with nl.ndarray first",
         ),
-        (too_many_arguments, "memset: takes from 2 to 4 positional arguments but 5 were given", ""),
-        (given_twice, "memset: got multiple values for argument 'dst'", ""),
+        (too_many_arguments, "memset: takes from 2 to 4 positional arguments but 5 were given", MEMSET),
+        (given_twice, "memset: got multiple values for argument 'dst'", MEMSET),
     ],
 )  # fmt: skip
 def test_wrong_calls_of_instructions(kernel, said, help):

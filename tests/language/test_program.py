@@ -18,7 +18,7 @@ def test_unrolled_loops_are_ranges(loop):
     assert list(loop(2, 5)) == [2, 3, 4]
     assert list(loop(start=9, stop=2, step=-3)) == [9, 6, 3]
     assert list(loop(np.int64(3))) == [0, 1, 2]
-    with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
+    with pytest.raises(LoopControl, match=r"must be integers, found float 2\.0"):
         loop(2.0)
 
 

@@ -19,6 +19,7 @@ from nki_lab.errors import (
     LoopName,
     LoopOrder,
     NkiError,
+    NotModelled,
     OutsideKernel,
     OverCapacity,
     RegisterValue,
@@ -491,8 +492,7 @@ class Builder(Findings):
 
     def _check_register(self, definition: Definition, position: int, register: Register) -> None:
         name = definition.params[position]
-        if register.owner is not self:
-            raise foreign_register(definition, register)
+        self._check_live(definition.name, register)
         if isinstance(register, NkiScalar):
             register._operand()
         if register.frozen and name in definition.sets:
@@ -510,13 +510,24 @@ class Builder(Findings):
                 help="keep your own value in a register from nisa.register_alloc()",
             )
 
+    def _check_live(self, what: str, register: Register) -> None:
+        """Refuse a register of another trace, and one whose loop has ended."""
+        if register.owner is not self:
+            raise foreign_register(what, register)
+        if register.loop and register.loop not in self._open_loops:
+            raise NotModelled(
+                f"{what}: `{register.name}` was set in a device loop that has ended; no page says which value it has"
+                " behind the loop",
+                help="store it in a tensor in the body, with nisa.scalar_store or nisa.register_store, and load it"
+                " behind the loop",
+            )
+
     def _check_index(self, definition: Definition, view: NkiTensor) -> NkiTensor | None:
         """Return the tile of indices of a view when it belongs to another trace or an ended loop."""
         assert view.dynamic is not None
         index = view.dynamic.index
         if isinstance(index, Register):
-            if index.owner is not self:
-                raise foreign_register(definition, index)
+            self._check_live(definition.name, index)
             return None
         assert isinstance(index, NkiTensor)
         storage = index.storage
@@ -553,6 +564,7 @@ class Builder(Findings):
         dtype = next((d for d in dtypes if d is int32 or d is int64), int32)
         called = self._unique(name or variable_of(self.stack()) or "scalar")
         self.registers.append(scalar := NkiScalar._make(len(self.registers), called, self, dtype))
+        scalar.loop = self.loop
         return scalar
 
     def open_loop(self, kind: str, bounds: tuple[Any, ...], register: Register) -> None:
@@ -562,6 +574,9 @@ class Builder(Findings):
                 "a device loop cannot stand inside nl.no_reorder",
                 help="put the no_reorder block inside the loop's body",
             )
+        for bound in bounds:
+            if isinstance(bound, Register):
+                self._check_live("the bound of a device loop", bound)
         self._loops += 1
         loop = Loop(kind, bounds, register, (), self.stack(), self._loops)
         self._outer.append((self.body, loop))

@@ -7,7 +7,7 @@ from typing import Any
 
 from nki_lab.errors import InstructionError, LoopTensor, NkiError
 from nki_lab.ir.definition.author_text import values_of_arguments
-from nki_lab.ir.definition.instruction import Definition, Instruction, Rule
+from nki_lab.ir.definition.instruction import Instruction, Rule
 from nki_lab.ir.tensor.fields import first_partition
 from nki_lab.ir.tensor.register import Register
 from nki_lab.ir.tensor.view import NkiTensor
@@ -81,9 +81,9 @@ def foreign_tensor(i: Instruction, tensor: NkiTensor, builder: Any) -> NkiError:
     )
 
 
-def foreign_register(definition: Definition, register: Register) -> InstructionError:
+def foreign_register(what: str, register: Register) -> InstructionError:
     """Return the error of a register of another trace."""
     return InstructionError(
-        f"{definition.name}: register `{register.name}` was made by another kernel call",
+        f"{what}: register `{register.name}` was made by another kernel call",
         help="allocate it inside the kernel with nisa.register_alloc()",
     )

@@ -59,8 +59,11 @@ def element_of(dtype: Any, error: type[NkiError] = TensorArgument) -> DType:
         )
     try:
         name = "" if dtype is None else np.dtype(dtype).name  # which takes None for float64
-    except TypeError:
-        name = str(dtype)
+    except (
+        TypeError,
+        ValueError,
+    ):  # the latter where it has a `dtype` of NKI: a tensor, a register
+        name = str(getattr(dtype, "dtype", dtype))
     name = name.rpartition(".")[2]  # torch.float16
     if callable(dtype) and not isinstance(
         dtype, type
@@ -100,12 +103,20 @@ def shape_of(shape: Any) -> tuple[int, ...]:
     try:
         plain = tuple(n.__index__() for n in sizes)
     except (AttributeError, TypeError):
-        raise TensorArgument(
-            f"shape {shape!r} must be positive integers", blame=Blame.of("shape", 0)
-        ) from None
+        raise _wrong_shape(shape) from None
     if not plain or min(plain) < 1:
-        raise TensorArgument(f"shape {plain} must be positive integers", blame=Blame.of("shape", 0))
+        raise _wrong_shape(plain)
     return plain
+
+
+def _wrong_shape(shape: Any) -> TensorArgument:
+    sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
+    help = "write a tuple such as (128, 512)"
+    if any(is_runtime(n) for n in sizes):
+        help = "a shape is fixed while the kernel is traced: give the largest size, and use a part of the tensor"
+    return TensorArgument(
+        f"shape {shape!r} must be positive integers", help=help, blame=Blame.of("shape", 0)
+    )
 
 
 def address_of(
@@ -117,23 +128,29 @@ def address_of(
     blame = Blame.of("address")
     if not space.on_chip:
         raise TensorArgument(
-            f"address={address} in {space.name}: only SBUF and PSUM have addresses", blame=blame
+            f"address={address} in {space.name}: only SBUF and PSUM have addresses",
+            help="leave `address` out",
+            blame=blame,
         )
     try:
         partition, byte = (n.__index__() for n in address)
     except (AttributeError, TypeError, ValueError):
         raise TensorArgument(
             f"address must be (start partition, byte within the partition), found {address!r}",
+            help="write address=(0, 1024), for example",
             blame=blame,
         ) from None
     if not 0 <= partition < target.partitions or partition + shape[0] > target.partitions:
         raise TensorArgument(
             f"address {tuple(address)} with {shape[0]} partitions does not fit {target.partitions} partitions",
+            help=f"start at partition 0 to {target.partitions - shape[0]}",
             blame=blame,
         )
     if byte < 0:
         raise TensorArgument(
-            f"address {tuple(address)}: the byte must not be negative", blame=blame
+            f"address {tuple(address)}: the byte must not be negative",
+            help="count bytes from the start of the partition, which is 0",
+            blame=blame,
         )
     if (
         space is MemoryRegion.psum

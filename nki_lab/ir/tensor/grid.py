@@ -17,6 +17,7 @@ from nki_lab.errors import (
     NotModelled,
     OutOfBounds,
     TensorArgument,
+    TensorOperator,
     TileAssignment,
     UnknownName,
     ViewError,
@@ -253,7 +254,8 @@ class NkiGrid:
         index = self._integer(entry, position)
         if not -count <= index < count:
             raise OutOfBounds(
-                f"index {index} on axis {position} of {self!r}: valid are 0 to {count - 1}"
+                f"index {index} on axis {position} of {self!r}: valid are 0 to {count - 1}",
+                help="loop over range(grid.shape[axis])",
             )
         return index + count if index < 0 else index
 
@@ -299,6 +301,16 @@ class NkiGrid:
             f"{self!r} has no `{name}`",
             help="`.data` is the selection as a tensor, for instructions and functions",
         )
+
+    def _refuse_operator(self, *_: Any) -> NoReturn:
+        raise TensorOperator(
+            f"a Python operator on {self!r}: a grid is not a number",
+            help="compute on the tensor of the selection: nl.add(grid[i, j].data, other)",
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __matmul__ = _refuse_operator
+    __truediv__ = __rtruediv__ = __floordiv__ = __mod__ = __pow__ = __neg__ = _refuse_operator
+    __lt__ = __le__ = __gt__ = __ge__ = __float__ = __int__ = __index__ = _refuse_operator
 
     def __repr__(self) -> str:
         kind = "blocks" if isinstance(self, NkiBlockGrid) else "tiles"

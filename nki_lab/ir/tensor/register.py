@@ -29,18 +29,32 @@ class Register:
         frozen: an induction variable, which only its loop changes.
         by_value: an induction variable that the body of its loop gets a copy of in each pass.
         owner: the builder of the trace it belongs to.
+        loop: number of the device loop that ends it: of its counter, and of what its body computes; 0 where none does.
     """
 
-    __slots__ = ("id", "name", "dtype", "frozen", "by_value", "owner")
-    dtype: DType
+    __slots__ = ("id", "name", "_dtype", "frozen", "by_value", "owner", "loop")
+    _dtype: DType
 
     def __init__(self, id: int, name: str, owner: Any = None, frozen: bool = False) -> None:
         self.id = id
         self.name = name
-        self.dtype = int32
+        self._dtype = int32
         self.owner = owner
         self.frozen = frozen
         self.by_value = False
+        self.loop = 0
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the integers it holds."""
+        return self._dtype
+
+    @dtype.setter
+    def dtype(self, value: Any) -> NoReturn:
+        raise RegisterValue(
+            f"the dtype of `{self.name}` is {self.dtype} and cannot be assigned",
+            help="load an integer of another width with nisa.scalar_load from a tile of that dtype",
+        )
 
     @property
     def kept(self) -> range:
@@ -118,7 +132,7 @@ class NkiScalar(Register):
     def _make(cls, id: int, name: str, owner: Any, dtype: DType) -> NkiScalar:
         scalar = cls.__new__(cls)
         Register.__init__(scalar, id, name, owner)
-        scalar.dtype, scalar.is_comparison = dtype, False
+        scalar._dtype, scalar.is_comparison = dtype, False
         return scalar
 
     def __repr__(self) -> str:

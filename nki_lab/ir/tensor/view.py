@@ -203,7 +203,8 @@ class NkiTensor(Fixed, TensorOperators):
         count = static_index(entry, "nl.ds")
         if not 1 <= count <= size:
             raise OutOfBounds(
-                f"nl.ds of {count} elements on axis {axis} of {self.describe()}: need 1 to {size}"
+                f"nl.ds of {count} elements on axis {axis} of {self.describe()}: need 1 to {size}",
+                help="clip the count to the tensor, e.g. with min(count, tensor.shape[axis] - start)",
             )
         return count
 
@@ -212,6 +213,7 @@ class NkiTensor(Fixed, TensorOperators):
         if not -size <= index < size:
             raise OutOfBounds(
                 f"index {index} on axis {axis} of {self.describe()}: valid are 0 to {size - 1}",
+                help="loop over range(tensor.shape[axis]), or clip the index",
             )
         return index + size if index < 0 else index
 
