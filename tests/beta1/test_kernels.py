@@ -8,6 +8,7 @@ from nki_lab.api.beta1 import language as nl
 from nki_lab.api.beta1 import nki
 from nki_lab.dialects.beta1 import BETA1
 from nki_lab.errors import KernelArgument, OutOfBounds
+from nki_lab.ir.definition.instruction import Form
 from nki_lab.ir.text.printer import print_kernel
 
 
@@ -188,3 +189,46 @@ def test_blocks_are_tensors_of_their_own(rng):
 
     a = rng.integers(-9, 9, (4, 128, 8)).astype(np.float32)
     np.testing.assert_array_equal(kernel(a), a[::-1])
+
+
+@nki.jit
+def assigned_to_many_places(a, b):
+    """Assign results of one form to whole tiles, parts, columns, PSUM and other dtypes, each place twice."""
+    wide = nl.zeros((128, 2, 8), dtype=nl.float32)
+    whole = nl.ndarray((128, 8), dtype=nl.float32)
+    narrow = nl.ndarray((128, 8), dtype=nl.bfloat16)
+    summed = nl.ndarray((128, 8), dtype=nl.float32, buffer=nl.psum)
+    steps = nl.zeros((128, 16), dtype=nl.float32)
+    x, y = nl.load(a), [nl.load(b[n]) for n in range(2)]
+    for n in nl.static_range(2):
+        wide[:, n, :] = nl.add(x, y[n])
+        steps[nl.arange(128)[:, None], n + 2 * nl.arange(8)[None, :]] = nl.add(x, y[n])
+        whole[...] = nl.add(x, y[n])
+        narrow[...] = nl.add(x, y[n])
+        summed[...] = nl.add(x, y[n])
+    out = nl.ndarray((128, 56), dtype=nl.float32, buffer=nl.shared_hbm)
+    nl.store(out[:, 0:8], wide[:, 0, :])
+    nl.store(out[:, 8:16], wide[:, 1, :])
+    nl.store(out[:, 16:32], steps)
+    nl.store(out[:, 32:40], nl.copy(narrow, dtype=nl.float32))
+    nl.store(out[:, 40:48], nl.copy(summed))
+    nl.store(out[:, 48:56], whole)
+    return out
+
+
+def test_results_of_one_form_go_to_places_of_other_forms(rng):
+    a = rng.integers(-9, 9, (128, 8)).astype(np.float32)
+    b = rng.integers(-9, 9, (2, 128, 8)).astype(np.float32)
+    result = nki_lab.run(assigned_to_many_places, a, b)
+    first, second = a + b
+    steps = np.stack([first, second], axis=2).reshape(128, 16)
+    np.testing.assert_array_equal(
+        result.value, np.concatenate([first, second, steps, second, second, second], axis=1)
+    )
+    kernel = result.compiled.kernel
+    for i in kernel.instructions:  # a form that was kept says what one formed anew does
+        anew = Form(i.with_args(), kernel.target)
+        assert (i.form.reads, i.form.writes, anew.broken) == (anew.reads, anew.writes, ())
+        assert i.form.example.dst.strides == i.dst.strides
+        assert i.form.example.dst.dtype is i.dst.dtype
+        assert i.form.example.dst.storage.buffer is i.dst.storage.buffer

@@ -359,7 +359,7 @@ class Builder(Findings):
                 key.append(None)
             elif kind is NkiTensor:
                 storage = value.storage
-                if storage is result:
+                if result is not None and storage is result:
                     stack = storage.stack
                 if storage.owner is not self or (
                     storage.loop and storage.loop not in self._open_loops

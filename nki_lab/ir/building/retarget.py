@@ -51,7 +51,9 @@ def retarget(
         if builder.watch is not None
         else obstacle_of(builder.body, i, dst, fresh, casts)
     )
-    form, key, args = None, None, i.args
+    form: Any = None
+    key: Any = None
+    args = i.args
     if not obstacle:
         args = i.with_args(dst=dst, **changes).args
         key = _key(i, dst, moves, changes)
