@@ -174,7 +174,7 @@ def _wrong_call(error: TypeError, stack: Stack) -> WrongCall | None:
         help = _assigned_to(stack) or (
             "instructions write into `dst`, the first argument: make a tile with nl.ndarray first"
         )
-    if not help and params:
+    if not help and params and callable(called):
         plain = [
             p.replace(annotation=p.empty) for p in inspect.signature(called).parameters.values()
         ]

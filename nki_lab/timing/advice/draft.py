@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from math import prod
 from typing import Any
 
 from nki_lab.dtypes import DType
@@ -133,17 +132,6 @@ class Draft:
         if any(place[a] > place[b] for a, b in conflicts(instructions)):
             raise Refused
         return self.done(instructions[n] for n in order)
-
-
-def is_whole(view: NkiTensor) -> bool:
-    """Tell whether a view is all of its tensor, in its order."""
-    return (
-        view.dynamic is None
-        and view.offset == 0
-        and view.dtype is view.storage.dtype
-        and view.size == prod(view.storage.shape)
-        and view.strides == contiguous_strides(view.shape)
-    )
 
 
 def conflicts(instructions: Sequence[Instruction]) -> set[tuple[int, int]]:

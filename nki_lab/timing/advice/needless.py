@@ -9,10 +9,11 @@ import numpy as np
 
 from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.program.nodes import Kernel
+from nki_lab.ir.tensor.coverage import is_whole
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.targets.engines import DMA
 from nki_lab.targets.spaces import SBUF
-from nki_lab.timing.advice.draft import Draft, Refused, is_whole
+from nki_lab.timing.advice.draft import Draft, Refused
 from nki_lab.timing.advice.evidence import AdviceRule, Evidence, Proposal, counted, duration
 
 #: Opcode of copies on chip.
