@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dis
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import prod
 from typing import Any
 
@@ -39,7 +41,8 @@ def run(
         with taken(program):
             result = function(*args, **kwargs)
             if not results:
-                results.append(_results(result, builder))
+                with _at_its_return(builder):
+                    results.append(_results(result, builder))
         check_scopes(builder, program)
         if builder.errors:
             break  # the other programs make the same mistakes
@@ -50,6 +53,18 @@ def run(
         programs.close()
     check_all_placed(builder, results[0])
     return results[0]
+
+
+@contextmanager
+def _at_its_return(builder: Builder) -> Iterator[None]:
+    """Let what stores a result stand where a kernel returns: it has ended, and its caller is no part of it."""
+    code = builder.root
+    *_, last = (i.offset for i in dis.get_instructions(code) if i.opname.startswith("RETURN"))
+    builder.stack = lambda depth=2: ((code, last),)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del builder.stack  # the method is there again
 
 
 def held(value: Any) -> Any:

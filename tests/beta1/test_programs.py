@@ -1,5 +1,7 @@
 """Programs of a launch grid: what they share, races between them, and reductions over trips and programs."""
 
+import asyncio
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from nki_lab.api.beta1 import language as nl
 from nki_lab.api.beta1 import nki
 from nki_lab.api.beta1.language import all_reduce, loop_reduce
 from nki_lab.errors import NotModelled, RuleBroken, WrongOperand
+from nki_lab.source import Span
 
 X = np.random.default_rng(8).integers(-9, 9, (128, 24)).astype(np.float32)
 
@@ -116,3 +119,21 @@ def test_a_kernel_that_does_not_fit_runs_and_says_that_its_times_mean_nothing():
     told = [row["message"] for row in result.profile.records("Warning")]
     assert any("its times mean nothing" in message for message in told)
     assert any("is timed as it is written" in message for message in told)
+
+
+def test_a_tile_that_is_returned_is_stored_at_the_return_whatever_calls_the_kernel():
+    """In a notebook the frames of callers are coroutines, which no kernel may be."""
+
+    @nki.jit
+    def kernel(x):
+        return nl.load(x) * 2.0
+
+    async def cell():
+        return nki_lab.run(kernel, X)
+
+    result = asyncio.run(cell())
+    np.testing.assert_array_equal(result.value, 2 * X)
+    stored = result.compiled.kernel.body[-1]
+    assert [Span.of(place).line for place in stored.stack] == [
+        kernel.func.__code__.co_firstlineno + 2
+    ]
