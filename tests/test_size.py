@@ -44,7 +44,7 @@ BUDGETS = {
     "isa": 11_100,
     "language": 2_550,
     "magics": 3_000,
-    "migration": 2_150,
+    "migration": 4_350,
     "profiler": 6_850,
     "runtime": 4_450,
     "server": 450,

@@ -36,17 +36,21 @@ class Module:
         """Whether it does more when it is run by itself."""
         return self.path is not None and "__main__" in self.text
 
-    def run(self, text: str, filename: str, name: str) -> Scope:
+    def run(self, text: str, filename: str, name: str, observed: Any = None) -> Scope:
         """Run a text in place of the module's own, and return its names.
 
         Args:
             text: what to run.
             filename: its name; the lines of the module's own are known already.
             name: the `__name__` it sees.
+            observed: is told what the expressions of its functions are (`Observed`).
         """
         if filename != self.filename or self.path is None:
             keep_lines(filename, text)
-        code = compile(text, filename, "exec", dont_inherit=True)
+        if observed is None:
+            code = compile(text, filename, "exec", dont_inherit=True)
+        else:
+            code = observed.compiled(text, filename)
         module = ModuleType(name)
         if self.path is not None:
             module.__file__ = str(self.path)
@@ -55,6 +59,8 @@ class Module:
         scope.update(self.around or {})
         if self.around is not None:
             scope["__name__"] = name
+        if observed is not None:
+            observed.listen(scope)
         before = sys.modules.get(name), sys.argv
         sys.modules[name] = module  # dataclasses look their module up
         if name == "__main__":

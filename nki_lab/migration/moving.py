@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import ast
 import difflib
+import itertools
 import textwrap
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from nki_lab.api.install import aliases
-from nki_lab.dialects import NKI
+from nki_lab.dialects import BETA1
 from nki_lab.errors import (
     BadFile,
     BadSyntax,
@@ -25,7 +30,10 @@ from nki_lab.errors import (
 )
 from nki_lab.migration.facts import facts_of
 from nki_lab.migration.modules import Module, Scope
+from nki_lab.migration.observed import Observed
+from nki_lab.migration.older import moved_from_older
 from nki_lab.migration.proof import (
+    SECONDS,
     Call,
     Compared,
     as_before,
@@ -53,6 +61,7 @@ class Migration:
         changes: what was changed.
         undecided: what is left with a comment `# migrate: ...`.
         proof: both versions of every call, on every set of inputs.
+        is_older: it was of the older dialect.
     """
 
     module: Module
@@ -62,6 +71,7 @@ class Migration:
     changes: list[Note]
     undecided: list[Note]
     proof: list[Compared] = field(default_factory=list)
+    is_older: bool = False
 
     @property
     def is_moved(self) -> bool:
@@ -81,6 +91,8 @@ class Migration:
     @property
     def before(self) -> str:
         """What the text was written for."""
+        if self.is_older:
+            return "NKI Beta 1"
         return "forms of earlier versions" if self.since is self.to else f"NKI {self.since.name}"
 
     def diff(self) -> str:
@@ -122,7 +134,12 @@ class Migration:
                     f"{row.kernel} computes other values as a kernel for NKI {self.to.name}, on {row.inputs}:"
                     f" {row.difference}",
                     notes=("nothing was written",),
-                    help="nki-lab migrate --diff shows what would have been; report it with the kernel",
+                    help="nki-lab migrate --diff shows what would have been; "
+                    + (
+                        "decide what its comments say"
+                        if self.undecided
+                        else "report it with the kernel"
+                    ),
                 )
 
     def write(self, path: Path | None = None) -> Path:
@@ -159,8 +176,16 @@ def migrated(
         )
     with aliases():
         is_given = since is not None
-        since, results = _first_run(module, caller, since, to)
-        moved = _rewritten(module, results, since, to)
+        is_older = _of_older_dialect(module.text)
+        observed = Observed() if is_older else None
+        since, results = _first_run(module, caller, to if is_older else since, to, observed)
+        if observed is not None:
+            _observe_others(module, results, observed, seed)
+            grids = {r.name: tuple(r.options.grid) for r in results if r.options.grid}
+            moved = moved_from_older(module.text, observed, grids)
+        else:
+            moved = _rewritten(module, results, since, to)
+        is_given |= is_older
         for earlier in () if is_given else reversed(VERSIONS[: VERSIONS.index(since)]):
             # Where other functions of a file are older, the calls alone do not tell.
             if not moved.undecided:
@@ -172,7 +197,9 @@ def migrated(
             other = _rewritten(module, again, older, to)
             if len(other.undecided) < len(moved.undecided):
                 since, results, moved = older, again, other
-        migration = Migration(module, since, to, moved.text, moved.changes, moved.undecided)
+        migration = Migration(
+            module, since, to, moved.text, moved.changes, moved.undecided, is_older=is_older
+        )
         if not migration.is_moved:
             return migration
         calls = [call for call in map(Call.of, results) if call is not None]
@@ -183,7 +210,7 @@ def migrated(
             return module.run(text, name, _NAME), name
 
         try:
-            for row in prove(calls, define, since, to, seed):
+            for row in prove(calls, define, since, to, seed, is_older):
                 migration.proof.append(row)
         except NkiError as error:
             migration.proof.clear()
@@ -200,7 +227,11 @@ def _rewritten(module: Module, results: list[Result], since: Version, to: Versio
 
 
 def _first_run(
-    module: Module, caller: Caller | None, since: Version | None, to: Version
+    module: Module,
+    caller: Caller | None,
+    since: Version | None,
+    to: Version,
+    observed: Observed | None = None,
 ) -> tuple[Version, list[Result]]:
     """Return the version that a module is written for, and the runs of its kernels in it."""
     earlier = [v for v in reversed(VERSIONS) if v.number <= to.number]
@@ -209,7 +240,7 @@ def _first_run(
         try:
             with as_before(version), record_runs() as runs:
                 name = "__main__" if caller is None and module.is_script else _NAME
-                scope = module.run(module.text, module.filename, name)
+                scope = module.run(module.text, module.filename, name, observed)
                 if caller is not None:
                     caller(scope)
         except (BadSyntax, UnknownOption, NoKernel, MixedDialects):
@@ -225,8 +256,8 @@ def _first_run(
                 f"{Path(module.filename).name}: nothing calls its kernels, so there is nothing to compare by",
                 help="give a call, --call 'kernel(a, b)', or inputs, --input a=randn:128x512",
             )
-        for run in runs:
-            _refuse_older_dialect(run)
+        for run in runs if observed is None else ():
+            _refuse_unseen(run)
         written = min((run.options.version for run in runs), key=lambda v: v.number)
         if since is not None and written.number != since.number:
             raise UnknownOption(
@@ -237,13 +268,38 @@ def _first_run(
     raise AssertionError("there is no version")
 
 
-def _refuse_older_dialect(run: Result) -> None:
-    if run.retrace is not None and run.retrace.source.dialect is not NKI:
+def _observe_others(
+    module: Module, results: Sequence[Result], observed: Observed, seed: int
+) -> None:
+    """Run kernels on the other shapes and dtypes of the proof, so that those of one call are not taken for all."""
+    scope = module.run(module.text, module.filename, _NAME, observed)
+    started = time.monotonic()
+    for call in filter(None, map(Call.of, results)):
+        for _, arrays in itertools.islice(call.sets(np.random.default_rng(seed)), 1, None):
+            if time.monotonic() - started > SECONDS:
+                return
+            with suppress(Exception), observed.trial():
+                call.run(scope, arrays, module.filename)
+
+
+def _refuse_unseen(run: Result) -> None:
+    if run.retrace is not None and run.retrace.source.dialect is BETA1:
         raise NotModelled(
-            f"`{run.name}` is a kernel of {run.retrace.source.dialect.title}, which is not moved by rules yet",
+            f"`{run.name}` is a kernel of {BETA1.title}, and its text does not import neuronxcc.nki",
             stack=(run.retrace.source.place,),
-            help="write it for today's NKI by hand; nki/migration/index.rst lists what changed",
+            help="write the imports into the same file or cell, which are moved with it",
         )
+
+
+def _of_older_dialect(text: str) -> bool:
+    """Tell whether a text imports modules of the older dialect."""
+    names: list[str] = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names.append(node.module or "")
+    return any(name.partition(".")[0] == BETA1.root for name in names)
 
 
 def _mark(migration: Migration, error: NkiError, filename: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ml_dtypes
@@ -17,7 +17,7 @@ from nki_lab.migration.modules import Scope, kernel_in
 from nki_lab.runtime import Result
 from nki_lab.versions import Version
 
-_SECONDS = 20.0  # after which no other shapes and dtypes are tried
+SECONDS = 20.0  # after which no other shapes and dtypes are tried
 _SIZES = 3  # sizes of axes that are tried in other lengths
 _OTHER = {
     np.dtype(np.float32): np.dtype(ml_dtypes.bfloat16),
@@ -166,6 +166,7 @@ def prove(
     since: Version,
     to: Version,
     seed: int = 0,
+    is_older: bool = False,
 ) -> Iterator[Compared]:
     """Yield every call on every set of inputs that the kernel takes, run under both versions.
 
@@ -174,6 +175,7 @@ def prove(
         define: runs the module, the moved one where its argument is True; returns its names and filename.
         since, to: the two versions.
         seed: of the inputs that are drawn.
+        is_older: the module is of the older dialect, whose grids became loops.
     """
     with as_before(since):
         old, old_name = define(False)
@@ -182,7 +184,7 @@ def prove(
     started = time.monotonic()
     for call in calls:
         for number, (name, arrays) in enumerate(call.sets(np.random.default_rng(seed))):
-            if number > 1 and time.monotonic() - started > _SECONDS:
+            if number > 1 and time.monotonic() - started > SECONDS:
                 break
             try:
                 with as_before(since):
@@ -192,7 +194,8 @@ def prove(
                     raise
                 continue  # the kernel is not for such inputs
             with inside(nki=to.name, allow=()):
-                after = call.run(new, arrays, new_name)
+                again = replace(call, grid=()) if is_older else call
+                after = again.run(new, arrays, new_name)
             yield Compared(call.kernel, name, compared(before, after), before, after)
 
 

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 import nki_lab
 import nki_lab.migration.moving as moving
+from nki_lab.api.install import aliases
 from nki_lab.cli.main import app
 from nki_lab.errors import (
     BadSyntax,
@@ -19,6 +20,7 @@ from nki_lab.errors import (
     UnknownOption,
 )
 from nki_lab.migration.facts import Facts
+from nki_lab.migration.modules import Module
 from nki_lab.migration.proof import Call, compared
 from nki_lab.migration.rewriter import Moved, rewritten
 from nki_lab.versions import NEWEST, version_named
@@ -220,13 +222,17 @@ def test_two_dialects_are_not_mixed_and_the_older_one_is_named(module, a):
     mixed = module(older + OLD.replace("nl.multiply", "old.multiply"))
     with pytest.raises(MixedDialects, match="two dialects"):
         nki_lab.migrate(f"{mixed}::scale", a)
+    scope: dict[str, object] = {}
     path = module(
         "@nki.jit\ndef copied(a):\n    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)\n"
         "    nl.store(out, nl.load(a))\n    return out\n",
-        head="import neuronxcc.nki as nki\nimport neuronxcc.nki.language as nl\n",
+        head="",
     )
+    with aliases():
+        exec("import neuronxcc.nki as nki\nimport neuronxcc.nki.language as nl", scope)
+    without = Module(path.read_text(), str(path), None, scope)
     with pytest.raises(NotModelled, match=r"`copied` is a kernel of the older dialect"):
-        nki_lab.migrate(f"{path}::copied", a)
+        moving.migrated(without, lambda names: names["copied"](a))
 
 
 def test_a_file_with_an_older_kernel_beside_is_moved_by_the_older_rules(module, a):

@@ -1,0 +1,212 @@
+"""Rules for calls of the older dialect, and for those of nki.isa: the tile that each writes is made before it."""
+
+from __future__ import annotations
+
+import libcst as cst
+import libcst.matchers as m
+
+from nki_lab import isa, language
+from nki_lab.migration.names import code_of
+from nki_lab.migration.observed import TILE
+from nki_lab.migration.older_access import Accesses
+from nki_lab.migration.older_language import composite, launched, method_call
+from nki_lab.migration.older_sites import (
+    COLUMNS,
+    OPERATIONS,
+    RULES,
+    Former,
+    dtype_argument,
+    expression_of,
+    operator_text,
+    part_given,
+    part_of,
+    rule_for,
+    short,
+    written,
+)
+from nki_lab.migration.positions import Positions
+
+
+def moved_call(r: Accesses, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
+    """Return a call as it is written for today's NKI."""
+    name = r.official(original.func)
+    if name.startswith("numpy."):
+        return updated
+    if not name:
+        if isinstance(original.func, cst.Attribute) and r.kind(original.func.value) == TILE:
+            return method_call(r, original, updated)
+        return launched(r, original, updated)
+    site = Former(r, name, original, updated)
+    if site.is_starred:
+        return site.refuse("write out what `*` and `**` hand on")
+    rule = RULES.get(name)
+    if rule is not None:
+        return rule(site)
+    if name.startswith("nki.isa.") and site.member in isa.instructions_of("nki.isa"):
+        return _instruction(site)
+    if name.startswith("nki.language.") and site.member in language.__all__:
+        return composite(site)
+    if name.startswith("nki.compiler.") and site.member in ("alloc", "mod_alloc", "auto_alloc"):
+        return updated  # the tensor that is made with it tells its memory
+    return site.refuse("today's NKI has no such function")
+
+
+# -- functions of nki.isa --------------------------------------------------------------------------------------------
+
+
+def _instruction(site: Former) -> cst.BaseExpression:
+    """Move a function of nki.isa: its result is a tile that is passed as dst."""
+    r, bounds = site.rewriter, site.bounds
+    if bounds is None:
+        return site.refuse("write the mask as bounds of slices")
+    definition = isa.instructions_of("nki.isa")[site.member]
+    now = list(definition.__signature__.parameters)
+    given: dict[str, str] = {}
+    for parameter, (old, _) in site.arguments.items():
+        if parameter in ("mask", "dtype") or parameter not in now:
+            continue
+        if m.matches(old, m.Name("None")):
+            continue
+        if parameter in OPERATIONS:
+            operator = operator_text(site, parameter)
+            if operator is None:
+                return site.refuse(
+                    f"{parameter}={code_of(old)} is no operator of today's instructions"
+                )
+            given[parameter] = operator
+        else:
+            text = part_given(site, parameter, bounds)
+            if (
+                parameter in COLUMNS
+                and r.kind(old) == TILE
+                and {s.dtype for s in r.seen(old)} != {"float32"}
+            ):
+                text = f"{r.nl}.copy({text}, dtype={r.nl}.float32)"
+            given[parameter] = text
+    if "dst" in now and "dst" not in site.arguments:
+
+        def emit(dst: str) -> str:
+            words = [f"dst={dst}", *(f"{k}={v}" for k, v in given.items())]
+            return f"{r.nisa}.{site.member}({', '.join(words)})"
+
+        return written(r, site.original, site.tiles, emit, dtype_argument(site), bounds)
+    words = ", ".join(f"{k}={v}" for k, v in given.items())
+    r.change(site.original, f"{short(site.name)} takes its arguments by name")
+    r.before(f"{r.nisa}.{site.member}({words})")
+    target = r.targets.get(site.original)
+    if isinstance(target, cst.Subscript) and "dst" in given:
+        r.drop()
+    return expression_of(given.get("dst", "None")) if target is not None else cst.Name("_")
+
+
+@rule_for("isa.nc_matmul", "language.matmul")
+def _product(site: Former) -> cst.BaseExpression:
+    r, bounds = site.rewriter, site.bounds
+    if bounds is None:
+        return site.refuse("write the mask as bounds of slices")
+    first, second = ("stationary", "moving") if site.member == "nc_matmul" else ("x", "y")
+    if first not in site.arguments or second not in site.arguments:
+        return site.refuse("give both operands")
+    is_turned = site.member == "matmul" and site.text("transpose_x", "False") != "True"
+    if bounds:
+        return site.refuse("write the mask as bounds of the operands")
+    texts = []
+    for parameter in (first, second):
+        old = site.old(parameter)
+        assert old is not None
+        text = part_of(r, old, site.arguments[parameter][1], {})
+        text = f"{r.nl}.copy({text})" if all(s.memory == "psum" for s in r.seen(old)) else text
+        texts.append(text)
+    dtypes = [{s.dtype for s in r.seen(site.arguments[p][0])} for p in (first, second)]
+    if ({"float32"} in dtypes) and dtypes[0] != dtypes[1]:
+        at = 1 if dtypes[0] == {"float32"} else 0
+        texts[at] = f"{r.nl}.copy({texts[at]}, dtype={r.nl}.float32)"
+    if is_turned:
+        texts[0] = f"{r.nl}.copy({r.nl}.transpose({texts[0]}))"
+    more = "".join(
+        f", {name}={site.text(name)}"
+        for name in (
+            "is_stationary_onezero",
+            "is_moving_onezero",
+            "is_transpose",
+            "tile_position",
+            "tile_size",
+        )
+        if name in site.arguments
+    )
+
+    def emit(dst: str) -> str:
+        return f"{r.nisa}.nc_matmul(dst={dst}, stationary={texts[0]}, moving={texts[1]}{more})"
+
+    target = r.targets.get(site.original)
+    if isinstance(target, cst.AugAssign):
+        place = code_of(target.target)
+        if isinstance(target.target, cst.Subscript):
+            part = r.part(target.target, target.target)
+            if part is None:
+                return site.updated
+            place = part
+        r.before(emit(place))
+        r.change(
+            site.original, "a product that is added is nisa.nc_matmul(dst=), which accumulates"
+        )
+        r.drop()
+        return cst.Name("_")
+    is_moved = site.text("is_transpose", "False") != "False"
+    return written(r, site.original, site.tiles, emit, "" if is_moved else f"{r.nl}.float32")
+
+
+@rule_for("isa.memset")
+def _memset(site: Former) -> cst.BaseExpression:
+    r = site.rewriter
+    target = r.targets.get(site.original)
+    dst = target.value if isinstance(target, cst.Name) else r.fresh("tile")
+    r.before(
+        f"{dst} = {r.nl}.ndarray({site.text('shape')}, dtype={dtype_argument(site)}, buffer={r.nl}.sbuf)"
+    )
+    r.before(f"{r.nisa}.memset(dst={dst}, value={site.text('value')})")
+    r.change(site.original, "what a call writes is made with nl.ndarray and given as dst=")
+    if isinstance(target, cst.Name):
+        r.drop()
+    return cst.Name(dst)
+
+
+def _pattern(position: Positions) -> str | None:
+    """Return the arguments by which today's instructions take an index tensor."""
+    rank = -min(position.terms, default=-2)
+    free = [position.terms.get(axis, ("0", "1")) for axis in range(-max(rank, 2), 0)]
+    steps = ", ".join(f"[{step}, {size}]" for step, size in free[1:])
+    return f"pattern=[{steps}], offset={position.start}, channel_multiplier={free[0][0]}"
+
+
+@rule_for("isa.iota")
+def _iota(site: Former) -> cst.BaseExpression:
+    r = site.rewriter
+    node = site.old("expr")
+    position = r.linear(node) if node is not None else None
+    words = _pattern(position) if position is not None else None
+    if words is None:
+        return site.refuse("write the index tensor as pattern, offset and channel_multiplier")
+    emit = lambda dst: f"{r.nisa}.iota(dst={dst}, {words})"  # noqa: E731
+    return written(r, site.original, [], emit, dtype_argument(site))
+
+
+@rule_for("isa.affine_select")
+def _affine_select(site: Former) -> cst.BaseExpression:
+    r, node = site.rewriter, site.old("pred")
+    if isinstance(node, cst.Name):
+        node = r.masks.get(node.value)
+    words = None
+    if isinstance(node, cst.Comparison) and len(node.comparisons) == 1:
+        left, right = r.linear(node.left), r.linear(node.comparisons[0].comparator)
+        names = {"LessThan": "less", "LessThanEqual": "less_equal", "GreaterThan": "greater",
+                 "GreaterThanEqual": "greater_equal", "Equal": "equal"}  # fmt: skip
+        operator = names.get(type(node.comparisons[0].operator).__name__)
+        if left is not None and right is not None and operator:
+            words = f"{_pattern(left.plus(right, -1))}, cmp_op={r.nl}.{operator}"
+    if words is None:
+        return site.refuse("write the comparison as pattern, offset, channel_multiplier and cmp_op")
+    data, other = part_given(site, "on_true_tile", {}), site.text("on_false_value")
+    words = f"on_true_tile={data}, on_false_value={other}, {words}"
+    emit = lambda dst: f"{r.nisa}.affine_select(dst={dst}, {words})"  # noqa: E731
+    return written(r, site.original, site.tiles, emit, dtype_argument(site))

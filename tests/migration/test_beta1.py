@@ -1,0 +1,156 @@
+"""Tests that kernels of the older dialect become today's: what each rule writes, and that every bit stays equal."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import nki_lab
+from nki_lab.errors import CheckFailed
+
+HEAD = """\
+import numpy as np
+
+import neuronxcc.nki as nki
+import neuronxcc.nki.isa as nisa
+import neuronxcc.nki.language as nl
+
+"""
+OUT = "out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)"
+#: What is tested: the body of a kernel of `a`, a part of what it becomes, and the shape of `a`.
+RULES = {
+    "slices": (
+        ["ip = nl.arange(24)[:, None]", "jf = 8 + nl.arange(16)[None, :]", "t = nl.load(a[ip, jf])",
+         "nl.store(out[ip, jf], t)", "nl.store(out[ip, nl.arange(8)[None, :]], t[ip, nl.arange(8)[None, :]])"],
+        "t = nl.load(a[0:24, 8:24])", (24, 24),
+    ),
+    "strides": (
+        ["ip, jf = nl.mgrid[0:24, 0:16]", "t = nl.load(a[ip, 2 * jf + 1])", "nl.store(out[ip, jf], t)",
+         "nl.store(out[ip, jf + 16], t)"],
+        "a[0:24, 1:32:2]", (24, 32),
+    ),
+    "mask": (
+        ["ip = nl.arange(16)[:, None]", "jf = nl.arange(a.shape[1])[None, :]",
+         "for i in nl.affine_range(2):",
+         "    t = nl.load(a[i * 16 + ip, jf], mask=i * 16 + ip < a.shape[0])",
+         "    nl.store(out[i * 16 + ip, jf], nl.exp(t), mask=i * 16 + ip < a.shape[0])"],
+        "a[i * 16:min(i * 16 + 16, a.shape[0]), 0:a.shape[1]]", (27, 24),
+    ),
+    "operators": (
+        ["t = nl.load(a)", "nl.store(out, (t + 1.5) * t - 0.5 * t)"],
+        "nl.multiply(0.5, t, dtype=nl.float32)", (24, 24),
+    ),
+    "column": (
+        ["t = nl.load(a)", "nl.store(out, nl.multiply(t, nl.max(t, axis=1)))"],
+        "operand0=nl.copy(nl.max(t, axis=1), dtype=nl.float32)", (24, 20),
+    ),
+    "row": (
+        ["t = nl.load(a)", "r = nl.load(a[0:1, :])", "nl.store(out, nl.add(t, r))"],
+        "nl.add(t, repeat_row(r, t.shape[0]))", (24, 20),
+    ),
+    "blocks": (
+        ["t = nl.ndarray((2, nl.par_dim(16), a.shape[1]), dtype=a.dtype, buffer=nl.sbuf)",
+         "for i in nl.affine_range(2):", "    t[i] = nl.load(a[i * 16:(i + 1) * 16, :])",
+         "for i in nl.affine_range(2):", "    nl.store(out[i * 16:(i + 1) * 16, :], t[1 - i])"],
+        "[nl.ndarray((16, a.shape[1]), dtype=a.dtype, buffer=nl.sbuf) for _ in range(2)]", (32, 20),
+    ),
+    "in place": (
+        ["t = nl.load(a)", "t += 2.0", "t[...] = nl.exp(t)", "t[0:8, :] = 3.0", "nl.store(out, t)"],
+        "nisa.memset(dst=t[0:8, :], value=3.0)", (24, 20),
+    ),
+    "dst": (
+        ["t = nl.load(a)", "s = nisa.tensor_reduce(np.add, t, axis=(1,), keepdims=True)",
+         "e = nisa.activation(np.exp, t, scale=0.5)",
+         "nl.store(out, nisa.tensor_scalar(e, np.subtract, s, op1=nl.multiply, operand1=2.0))"],
+        "op0=nl.subtract, operand0=nl.copy(s, dtype=nl.float32), op1=nl.multiply, operand1=2.0", (24, 20),
+    ),
+    "product": (
+        ["t = nl.load(a)", "acc = nl.zeros((20, 20), dtype=nl.float32, buffer=nl.psum)",
+         "for i in nl.affine_range(3):", "    acc += nl.matmul(t, t, transpose_x=True)",
+         "nl.store(out[0:20, :], nl.copy(acc, dtype=a.dtype))", "nl.store(out[20:24, :], t[20:24, :])"],
+        "nisa.nc_matmul(dst=acc, stationary=t, moving=t)", (24, 20),
+    ),
+    "positions": (
+        ["ip = nl.arange(24)[:, None]", "jf = nl.arange(20)[None, :]",
+         "k = nisa.iota(2 * ip + 3 * jf + 1, dtype=nl.float32)", "nl.store(out, k)"],
+        "pattern=[[3, 20]], offset=1, channel_multiplier=2", (24, 20),
+    ),
+    "select": (
+        ["t = nl.load(a)", "ip = nl.arange(a.shape[0])[:, None]", "jf = nl.arange(a.shape[1])[None, :]",
+         "nl.store(out, nisa.affine_select(jf <= ip, t, -7.0))"],
+        "pattern=[[1, a.shape[1]]], offset=0, channel_multiplier=-1, cmp_op=nl.less_equal", (24, 20),
+    ),
+    "inverse": (
+        ["t = nl.load(a)", "nl.store(out, 1.0 / nl.exp(t))"],
+        "nl.reciprocal(nl.exp(t), dtype=nl.float32)", (24, 20),
+    ),
+    "promotion": (
+        ["t = nl.load(a)", "u = nl.copy(t, dtype=nl.bfloat16)", "nl.store(out, nl.multiply(u, 1.7))"],
+        "dtype=nl.float32", (24, 20),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_rule(name, module, rng):
+    body, written, shape = RULES[name]
+    lines = "".join(f"    {line}\n" for line in [OUT, *body, "return out"])
+    file = module(f"@nki.jit\ndef kernel(a):\n    # what comes out\n{lines}", HEAD)
+    moved = nki_lab.migrate(f"{file}::kernel", rng.standard_normal(shape).astype(np.float32))
+    assert moved.undecided == []
+    assert written in moved.text
+    assert "    # what comes out\n    out = nl.ndarray" in moved.text
+    assert "neuronxcc" not in moved.text
+    assert moved.is_equal and len(moved.proof) >= 2, moved.report()
+    assert moved.before == "NKI Beta 1"
+
+
+def test_grid_becomes_loops(module, rng):
+    file = module(
+        "@nki.jit\ndef add(a, b):\n"
+        f"    {OUT}\n"
+        "    ix = nl.program_id(0) * 16 + nl.arange(16)[:, None]\n"
+        "    iy = nl.program_id(1) * 8 + nl.arange(8)[None, :]\n"
+        "    nl.store(out[ix, iy], nl.load(a[ix, iy]) + nl.load(b[ix, iy]))\n"
+        "    return out\n\n\n"
+        'if __name__ == "__main__":\n'
+        "    a = np.arange(32 * 24, dtype=np.float32).reshape(32, 24)\n"
+        "    print(add[2, 3](a, -0.5 * a)[0, 1])\n",
+        HEAD,
+    )
+    moved = nki_lab.migrate(str(file))
+    assert "def add(a, b, grid=(2, 3)):" in moved.text
+    assert "for program_1 in range(grid[1]):" in moved.text
+    assert "add(a, -0.5 * a, grid=(2, 3))[0, 1]" in moved.text
+    assert moved.is_equal and not moved.undecided
+
+
+def test_quotient_is_left_with_what_to_decide(module, rng):
+    file = module(
+        f"@nki.jit\ndef kernel(a):\n    {OUT}\n    t = nl.load(a)\n    nl.store(out, t / 3.0)\n    return out\n",
+        HEAD,
+    )
+    moved = nki_lab.migrate(f"{file}::kernel", rng.standard_normal((64, 48)).astype(np.float32))
+    assert "    # migrate: the division by 3.0 was rounded once" in moved.text
+    assert not moved.is_equal
+    with pytest.raises(CheckFailed, match="computes other values") as caught:
+        moved.write()
+    assert caught.value.help.endswith("decide what its comments say")
+    assert file.read_text().startswith(HEAD)
+
+
+def test_gather_is_left_with_what_to_decide(module, rng):
+    file = module(
+        "@nki.jit\ndef kernel(a, rows):\n"
+        f"    {OUT}\n"
+        "    index = nl.load(rows)\n"
+        "    ip = nl.arange(24)[:, None]\n"
+        "    jf = nl.arange(20)[None, :]\n"
+        "    nl.store(out, nl.load(a[index[ip, 0], jf]))\n"
+        "    return out\n",
+        HEAD,
+    )
+    a, rows = rng.standard_normal((24, 20)).astype(np.float32), np.arange(24, dtype=np.int32)[::-1]
+    moved = nki_lab.migrate(f"{file}::kernel", a, rows.reshape(24, 1))
+    assert "# migrate: a[index[ip, 0], jf]: write the part that is meant as slices" in moved.text
+    assert not moved.is_equal
