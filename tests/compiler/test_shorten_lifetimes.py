@@ -1,5 +1,7 @@
 """Tests that other orders of instructions make a program fit, and that nothing moves that must stay."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
@@ -186,3 +188,39 @@ def test_a_new_order_keeps_who_had_an_explicit_address_first(rng):
     np.testing.assert_array_equal(copies[0:128], lhs[0:128, 0:128])
     np.testing.assert_array_equal(copies[128:256], 3.0)
     np.testing.assert_array_equal(copies[256:], lhs[0:128, 0:128])
+
+
+def products_around_loops(a, b, kept=False):
+    """33 products stand in PSUM before the first of them is read, before a loop of the device and behind it."""
+    out = nl.ndarray((2, 33, 64, 512), dtype=nl.float32, buffer=nl.shared_hbm)
+    left, right = nl.load(a), nl.load(b)
+    total = nl.zeros((64, 512), dtype=nl.float32)
+
+    def product(k):
+        p = nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(p, left[:, k : k + 64], right)
+        return p
+
+    def add(_):
+        nisa.tensor_scalar(dst=total, data=total, op0=nl.add, operand0=0.5)
+
+    for half in range(2):
+        nl.fori_loop(0, 2 + half, add)
+        with nl.no_reorder() if kept else nullcontext():
+            for k, p in enumerate([product(k) for k in range(33)]):
+                s = nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.sbuf)
+                nisa.tensor_tensor(dst=s, data1=p, data2=total, op=nl.add)
+                nl.store(out[half, k], s)
+    return out
+
+
+def test_33_products_around_loops_of_the_device_share_8_banks(rng):
+    a, b = integers(rng, (16, 96)), integers(rng, (16, 512))
+    found = compiled(products_around_loops, a, b)
+    assert check_schedule(found.stages[0][1], found.kernel) == []
+    check_placement(found.kernel)
+    (value,) = simulated(found.kernel, [a, b], shared_bytes=True)
+    products = np.stack([a[:, k : k + 64].T.astype(float) @ b for k in range(33)])
+    np.testing.assert_array_equal(value, [products + 1, products + 2.5])
+    with pytest.raises(OverCapacity, match=r"psum .* the 33 tiles in use"):
+        compiled(products_around_loops, a, b, True)
