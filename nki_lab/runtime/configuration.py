@@ -29,17 +29,19 @@ class AddressRotation(Enum):
 class CompileConfig:
     """Options of the compiler for one kernel: `nki.jit(compile_config=...)`.
 
-    Kernels are the same here whatever they are: races of cores are always looked for, as `barrier_check` asks for, a
-    tensor that does not fit is always an error, as with `nki_alloc_fallback=False`, and the other options choose
-    between programs that compute the same. They are kept, and compared where a kernel calls another one.
+    They are kept, and compared where a kernel calls another one. No option changes the program or its times here: no
+    page says how addresses rotate, how loads are classified, or how long the ring and the slack are.
 
     Attributes:
-        address_rotation: whether tensors may be moved.
-        non_ssa_legalization: whether the back end legalizes what is written several times.
-        dead_code_elim: whether the back end may remove what is not used.
-        barrier_check: whether barriers of the cores are checked.
-        prefetch_auto: whether a part of SBUF is reserved to load ahead; not together with NKI_PREFETCH_RING_SIZE.
-        nki_alloc_fallback: whether another allocator is tried where one finds no place.
+        address_rotation: whether tensors may be moved. No effect: every tensor has one address.
+        non_ssa_legalization: whether the back end legalizes what is written several times. No effect.
+        dead_code_elim: whether the back end may remove what is not used. No effect.
+        barrier_check: whether barriers of the cores are checked. No effect: cores that do not meet are always an error,
+            since they cannot be simulated, and races of cores are always looked for.
+        prefetch_auto: whether a part of SBUF is reserved to load ahead; not together with NKI_PREFETCH_RING_SIZE. No
+            other effect.
+        nki_alloc_fallback: whether another allocator is tried where one finds no place. No effect: a tensor that does
+            not fit is always an error, as with False.
     """
 
     address_rotation: AddressRotation = AddressRotation.AUTO
