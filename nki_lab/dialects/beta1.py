@@ -77,6 +77,7 @@ BETA1 = Dialect(
         "neuronxcc.nki.isa": "nki_lab.api.beta1.isa",
         "neuronxcc.nki.isa.constants": "nki_lab.api.beta1.isa_constants",
         "neuronxcc.nki.language": "nki_lab.api.beta1.language",
+        "neuronxcc.nki.language.constants": "nki_lab.api.beta1.language_constants",
         "neuronxcc.nki.typing": "nki_lab.api.beta1.typing",
     },
     refusing=dict.fromkeys(

@@ -1,5 +1,6 @@
 """Tests that cells, files and checks find out which dialect they are written in."""
 
+import numpy as np
 import pytest
 
 from nki_lab.api.install import aliases
@@ -101,8 +102,11 @@ def test_the_modules_are_there_only_where_they_are_asked_for():
         import neuronxcc.nki.isa.constants as constants
         import neuronxcc.nki.typing as nt
         from neuronxcc import nki
+        from neuronxcc.nki.language.constants import sizeinbytes
 
         assert nki.compiler is ncc and nki.typing is nt
+        types = (np.float32, nki.language.bfloat16, nki.language.float8_e4m3, "int16")
+        assert [sizeinbytes(dtype) for dtype in types] == [4, 2, 1, 2]
         assert constants.oob_mode is nki.isa.oob_mode
         with pytest.raises(NotModelled, match="prebuilt kernel `flash_fwd` is not there yet"):
             from neuronxcc.nki.kernels.attention import flash_fwd  # noqa: F401

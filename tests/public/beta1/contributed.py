@@ -7,6 +7,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from tests.public.beta1.kernels import Case, Placed, placed
@@ -39,7 +40,47 @@ def _double_row(module: ModuleType) -> None:
     tests.test_double_row_matmul_numerical(True, 512, 16384, 1024, module.nl.bfloat16, 2, 2, 16)
 
 
+def _quantized(normalized: bool, programs: int | None) -> Case:
+    """Normalize rows and quantize them to fp8, each with its scale in the 4 bytes that follow it."""
+
+    def check(module: ModuleType) -> bool:
+        rng = np.random.default_rng(3)
+        x = rng.standard_normal((2, 90, 1024)).astype(ml_dtypes.bfloat16)
+        weights = rng.uniform(0.5, 1.5, (1, 1024)).astype(ml_dtypes.bfloat16)
+        kind = module.NormType.RMS_NORM if normalized else module.NormType.NO_NORM
+        kernel = module.rmsnorm_quant_kernel
+        kernel = kernel if programs is None else kernel[programs]
+        nki = import_module("neuronxcc.nki")
+        out = nki.simulate_kernel(kernel, x, weights, module.RmsNormQuantKernelArgs(0.0, kind))
+        scale = np.ascontiguousarray(out[..., 1024:]).view(np.float32)
+        wide = x.astype(np.float64)
+        if normalized:
+            mean = (wide**2).mean(axis=-1, keepdims=True)
+            wide = wide / np.sqrt(mean + 1e-6) * weights.astype(np.float64)
+        largest = np.abs(wide).max(axis=-1, keepdims=True)
+        found = out[..., :1024].astype(np.float64) * scale
+        # fp8_e4m3 has 3 bits after the point: it is wrong by a sixteenth at most.
+        return np.allclose(scale, largest / 240, rtol=1e-2) and bool(
+            (np.abs(found - wide) <= np.abs(wide) / 14 + largest / 240).all()
+        )
+
+    return Case(
+        "src/nki_samples/reference/rmsnorm_quant/rmsnorm_quant.py",
+        check=check,
+        label=("normalized" if normalized else "quantized") + f", {programs or 'no'} programs",
+        path="src",
+        name="nki_samples.reference.rmsnorm_quant.rmsnorm_quant",
+        absent=(
+            "neuronxcc.nki.compiler.backends.neuron.tensor",
+            "neuronxcc.nki.compiler.backends.neuron.indexing",
+        ),
+    )
+
+
 CASES: tuple[Case, ...] = (
+    _quantized(True, None),
+    _quantized(True, 2),
+    _quantized(False, None),
     Case(
         "src/nki_samples/reference/tutorial.py",
         "add_kernel_nx8x128x512",

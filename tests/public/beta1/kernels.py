@@ -45,6 +45,7 @@ class Case:
         made: returns the kernel, from the module, or a function that launches it.
         host: `kernel` is a function that launches kernels.
         path: another folder of the tree from which the file imports.
+        name: of the module, below `path`, for a file that imports its neighbours by their package.
     """
 
     file: str
@@ -62,6 +63,7 @@ class Case:
     tolerance: Mapping[str, float] = field(default_factory=dict)
     label: str = ""
     path: str = ""
+    name: str = ""
     host: bool = False
 
     def __str__(self) -> str:
@@ -114,7 +116,7 @@ def _run(case: Case, path: Path, rng: np.random.Generator) -> None:
             runpy.run_path(str(path), run_name="__main__")
         return
     np.random.seed(int(rng.integers(2**31)))
-    module = load(path)
+    module = _packaged(case.name) if case.name else load(path)
     if case.check is not None:
         told = case.check(module)
         assert told is None or bool(told), told
@@ -137,6 +139,14 @@ def _run(case: Case, path: Path, rng: np.random.Generator) -> None:
     for one, reference in zip(found, references, strict=True):
         comparison = compare(np.asarray(one), reference, **case.tolerance)
         assert comparison.ok, comparison.summary()
+
+
+def _packaged(name: str) -> ModuleType:
+    """Import a module and its packages anew: another tree may have some of the same name."""
+    root = name.partition(".")[0]
+    for known in [module for module in sys.modules if module.partition(".")[0] == root]:
+        del sys.modules[known]
+    return importlib.import_module(name)
 
 
 def _called(kernel: Any, case: Case, given: list[Any]) -> Any:
@@ -184,6 +194,14 @@ class _Nothing(ModuleType):
         return args[0] if len(args) == 1 and callable(args[0]) else self
 
 
+def _is_there(name: str) -> bool:
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        return False
+    return True
+
+
 @contextlib.contextmanager
 def _empty(names: tuple[str, ...]) -> Iterator[None]:
     """Let packages for a device be imported: what they define is not used by a kernel."""
@@ -192,7 +210,7 @@ def _empty(names: tuple[str, ...]) -> Iterator[None]:
         parts = name.split(".")
         for i in range(1, len(parts) + 1):
             full = ".".join(parts[:i])
-            if full not in sys.modules:
+            if full not in sys.modules and not _is_there(full):
                 modules[full] = _Nothing(full)
     sys.modules.update(modules)
     try:
