@@ -103,7 +103,8 @@ export class Colours {
     }
     const coded = this.coded[this.by];
     if (!coded) return [];
-    return [...coded.names.keys()].map((code) => ({
+    const none = coded.codes.includes(0);
+    return [...coded.names.keys()].filter((code) => code || none).map((code) => ({
       colour: code ? theme.series(code - 1) : theme.now.faint, name: coded.names[code], fits: (i) => coded.codes[i] === code,
     })).sort((a, b) => Number(a.name === coded.names[0]) - Number(b.name === coded.names[0]));
   }
