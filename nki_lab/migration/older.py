@@ -91,8 +91,14 @@ class Older(Accesses):
         result = cst.FlattenSentinel(statements) if len(statements) > 1 else statements[0]
         return _under_comments(result, comments)
 
-    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
-        """Note what the function adds products to, and what it returns."""
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:
+        """Note what the function adds products to, and what it returns; leave one that no run reached as it is."""
+        where = self.place(node)
+        if not any(where.line <= place.line <= where.end_line for place in self.observed.seen):
+            self.decide(
+                node, f"no run reached `{node.name.value}`, so it stays as it was: call it, too"
+            )
+            return False
         for found in m.findall(node, m.AugAssign(operator=m.AddAssign(), value=m.Call())):
             assert isinstance(found, cst.AugAssign) and isinstance(found.value, cst.Call)
             if self._is_product(found.value):
@@ -103,6 +109,7 @@ class Older(Accesses):
         for found in m.findall(node, m.Return()):
             names = m.findall(found, m.Name())
             self.returned |= {n.value for n in names if isinstance(n, cst.Name)}
+        return True
 
     def _is_product(self, call: cst.Call) -> bool:
         return self.official(call.func) in ("nki.language.matmul", "nki.isa.nc_matmul")

@@ -154,3 +154,15 @@ def test_gather_is_left_with_what_to_decide(module, rng):
     moved = nki_lab.migrate(f"{file}::kernel", a, rows.reshape(24, 1))
     assert "# migrate: a[index[ip, 0], jf]: write the part that is meant as slices" in moved.text
     assert not moved.is_equal
+
+
+def test_what_no_run_reached_stays_as_it_was(module, rng):
+    body = f"(a):\n    {OUT}\n    nl.store(out, nl.load(a) + 1.0)\n    return out\n"
+    file = module(f"@nki.jit\ndef first{body}\n\n@nki.jit\ndef other{body}", HEAD)
+    moved = nki_lab.migrate(f"{file}::first", rng.standard_normal((24, 20)).astype(np.float32))
+    assert [note.text for note in moved.undecided] == [
+        "no run reached `other`, so it stays as it was: call it, too"
+    ]
+    first, other = moved.text.split("def other")
+    assert "nl.add(nl.load(a), 1.0" in first and "nl.load(a) + 1.0" in other
+    assert moved.is_equal
