@@ -71,7 +71,7 @@ def _first(written: list[Owned], read: list[Owned]) -> tuple[Owned, Owned] | Non
     marks = np.zeros(1 + max(place.ends[1] for place, _ in (*written, *read)), np.int32)
     for count, (place, owner) in enumerate((*written, *read)):
         region = place.of_marks(marks)
-        others = region[(region != 0) & (region != owner + 1)]
+        others = region[(region != 0) & (region != owner + 1)] if region.any() else region[:0]
         for other in np.unique(others):
             earlier = _sharing(place, [p for p, who in written if who == other - 1])
             if earlier is not None:

@@ -41,26 +41,29 @@ def check_scopes(builder: Builder, program: Program) -> None:
         return
     ended: dict[int, Scope] = {}
     for scope in program.scopes:  # those inside others end first
-        for storage in range(scope.first, scope.end):
-            ended.setdefault(storage, scope)
+        for number in range(scope.first, scope.end):
+            ended.setdefault(number, scope)
     # Blocks belong to where their tensor was declared.
-    for storage, tick in program.declared.items():
-        ended.pop(storage, None)
+    for number, tick in program.declared.items():
+        ended.pop(number, None)
         around = [s for s in program.scopes if s.began <= tick < s.ended]
         if around:
-            ended[storage] = around[0]
+            ended[number] = around[0]
     told: set[tuple[Span, str]] = set()
     first = min(scope.at for scope in program.scopes)
     for at, i in enumerate(builder.body[first:], first):
         if type(i) is not Instruction:
             continue
         for value in i.args:
-            if type(value) is NkiTensor and value.storage.id in ended:
-                storage_, scope = value.storage, ended[value.storage.id]
-                place = Span.of(i.stack[0]), storage_.name.partition(".")[0]
-                if at >= scope.at and storage_.on_chip and place not in told:
-                    told.add(place)
-                    builder.errors.append(_error(i, storage_, scope))
+            if type(value) is not NkiTensor or value.storage.id not in ended:
+                continue
+            storage, scope = value.storage, ended[value.storage.id]
+            if at < scope.at or not storage.on_chip:
+                continue
+            place = Span.of(i.stack[0]), storage.name.partition(".")[0]
+            if place not in told:
+                told.add(place)
+                builder.errors.append(_error(i, storage, scope))
 
 
 def _error(i: Instruction, storage: Storage, scope: Scope) -> OutOfScope:
