@@ -218,7 +218,7 @@ SBUF_MEMORY, PSUM_MEMORY = Sbuf(SBUF), Psum(PSUM)
 def _modulo(at: tuple[int, ...], shape: tuple[int, ...], name: str) -> int:
     """Return the number of a block among `shape` places, counted row by row: its index modulo the shape.
 
-    A tensor without block axes is one block: published kernels write `(1,)` for it.
+    A tensor without block axes is one block, the first; published kernels give numbers for it, too: (1,) or (32,).
     """
     shape = integers(shape, name, f"write {name}=(2,), one number for each block axis")
     if min(shape, default=1) < 1:
@@ -226,8 +226,8 @@ def _modulo(at: tuple[int, ...], shape: tuple[int, ...], name: str) -> int:
             f"{name}={shape}: a number of places must be 1 or more",
             help=f"leave {name} out for one place",
         )
-    if prod(shape) == 1 and (not shape or not at):
-        shape = (1,) * len(at)
+    if not shape or not at:
+        return 0
     if len(shape) != len(at):
         raise AddressConflict(
             f"{name}={tuple(shape)} has {len(shape)} numbers, and the tensor {len(at)} block axes",

@@ -208,8 +208,6 @@ def one_tile(shape, buffer, **options):
         ((128, 513), ncc.psum.mod_alloc(base_bank=0), r"2052 bytes per partition, and a bank of PSUM holds 2048"),
         ((2, nl.par_dim(128), 32), ncc.sbuf.mod_alloc(base_addr=0, num_free_tiles=(2, 2)),
          r"num_free_tiles=\(2, 2\) has 2 numbers, and the tensor 1 block axes"),
-        ((128, 32), ncc.sbuf.mod_alloc(base_addr=0, num_free_tiles=(2,)),
-         r"num_free_tiles=\(2,\) has 1 numbers, and the tensor 0 block axes"),
     ],
     ids=str,
 )  # fmt: skip
