@@ -111,6 +111,7 @@ def is_complete(stored: Any) -> bool:
         arguments=_table(_text, _maybe(_text)),
         cores=_row_of_cores(_record(program=_text, places=places)),
         findings=_list(finding),
+        timed=_text,
         stacks=_list(_list(frame)),
         source=_maybe(
             _record(file=_below(max(1, len(stored["files"]))), first_line=_line, text=_text)

@@ -198,6 +198,7 @@ def to_json(compiled: CompiledKernel, source: bool = True) -> str:
         "arguments": _arguments(compiled.kernel),
         "cores": cores,
         "findings": findings,
+        "timed": compiled.kernel.timed,
         "files": places.files(),
         "stacks": places.stacks,
         "source": described,
@@ -384,6 +385,7 @@ def _read(stored: dict[str, Any], source: str) -> CompiledKernel:
     names = [stored["name"], *files, *(name for name, _ in stored["parameters"])]
     _check_lengths(names, "name", MAX_NAME, source)
     texts = [text for f in stored["findings"] for text in (f["message"], f["help"])]
+    texts.append(stored["timed"])
     texts += [text for lines in (stored["lines"] or {}).values() for text in lines.values()]
     _check_lengths(texts, "text", MAX_TEXT, source)
     with collector_paused():
@@ -392,6 +394,7 @@ def _read(stored: dict[str, Any], source: str) -> CompiledKernel:
         Finding(f["kind"], f["message"], stacks[f["place"]], f["help"], f["code"])
         for f in stored["findings"]
     )
+    kernels = [kernel.with_(timed=stored["timed"]) for kernel in kernels]
     kernel = kernels[0].with_(findings=findings)
     main = stored["source"] or {"file": 0, "first_line": 1, "text": ""}
     described = StoredSource(

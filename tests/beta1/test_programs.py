@@ -9,8 +9,10 @@ import nki_lab
 from nki_lab.api.beta1 import language as nl
 from nki_lab.api.beta1 import nki
 from nki_lab.api.beta1.language import all_reduce, loop_reduce
+from nki_lab.dialects.beta1 import BETA1
 from nki_lab.errors import NotModelled, RuleBroken, WrongOperand
 from nki_lab.source import Span
+from tests.beta1.test_kernels import scaled_sum
 
 X = np.random.default_rng(8).integers(-9, 9, (128, 24)).astype(np.float32)
 
@@ -137,3 +139,10 @@ def test_a_tile_that_is_returned_is_stored_at_the_return_whatever_calls_the_kern
     assert [Span.of(place).line for place in stored.stack] == [
         kernel.func.__code__.co_firstlineno + 2
     ]
+
+
+def test_a_program_that_was_saved_still_says_how_it_is_timed(tmp_path, rng):
+    compiled = nki_lab.run(scaled_sum, *rng.random((2, 128, 64), np.float32)).compiled
+    compiled.save(tmp_path / "program.nkic")
+    loaded = nki_lab.load(tmp_path / "program.nkic").compiled.kernel
+    assert loaded.timed == compiled.kernel.timed == BETA1.timed != ""
