@@ -49,7 +49,7 @@ from nki_lab.targets import get_target
 from nki_lab.targets.spec import Target
 
 #: Raised when a file of an older version would be read wrongly.
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 #: The ending of such files.
 SUFFIX = ".nkic"
 
