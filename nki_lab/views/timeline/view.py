@@ -115,6 +115,7 @@ def _programs(parts: Parts) -> bytes:
     return parts.kept(_relations).programs()
 
 
+@of_parts
 def _tensors(parts: Parts) -> bytes:
     return parts.kept(_relations).tensors()
 
