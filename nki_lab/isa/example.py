@@ -49,6 +49,8 @@ _VALUES: dict[str, tuple[Any, ...]] = {
 
 def example_call(definition: Definition, target: Target) -> Instruction | None:
     """Return a call of `definition` that `target` accepts, or None when none was found."""
+    if not target.features >= set(definition.requires):
+        return None
     for dtype in _DTYPES:
         builder = Builder(target, program=(0, target.lnc_max))
         choices = _choices(definition, builder, dtype)

@@ -8,6 +8,7 @@ import importlib.machinery
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -69,13 +70,15 @@ def test_its_outputs_are_static_and_without_errors(path: Path):
 
 @pytest.mark.notebook
 @pytest.mark.slow
-def test_solved_notebooks_come_out_the_same_on_another_cpu():
-    """Run them with the loops of NumPy and OpenBLAS for a CPU without AVX2 and fused multiply-add."""
+def test_solved_notebooks_come_out_the_same_on_another_cpu(tmp_path):
+    """Run three that show arithmetic with the loops of NumPy and OpenBLAS for a CPU without AVX2 and FMA."""
     from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
 
     features = [name for name in __cpu_dispatch__ if __cpu_features__[name]]
     older = {"OPENBLAS_CORETYPE": "Sandybridge", "NPY_DISABLE_CPU_FEATURES": " ".join(features)}
-    command = [sys.executable, "-m", "nki_lab", "validate", str(ROOT / "workshop" / "solutions")]
+    for name in ("01_first_kernel", "13_reductions", "31_dynamic_loops"):
+        shutil.copy(ROOT / "workshop" / "solutions" / f"{name}.ipynb", tmp_path)
+    command = [sys.executable, "-m", "nki_lab", "validate", str(tmp_path)]
     done = subprocess.run(command, env={**os.environ, **older}, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
