@@ -76,8 +76,8 @@ def number_dtype(value: Any) -> DType:
 
 def number(value: Any) -> int | float:
     """Return a number of Python or NumPy as Python's."""
-    if type(value) is float or type(value) is int:
-        return value  # type: ignore[no-any-return]
+    if type(value) is float:
+        return value
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
     if isinstance(value, (bool, np.bool_, Integral)):

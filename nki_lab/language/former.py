@@ -10,6 +10,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,10 @@ def date_methods() -> None:
 
 _dated: dict[str, Any] = {}
 
+#: Stubs list the methods of tensors from 0.5 on, but pages of 0.3 already slice a tensor by one (nki-aps.rst of 2.29):
+#: kernels of 0.3 may call them.
+_LATE_STUBS = "0.5"
+
 
 def operator_by_version(self: Op, *args: Any, **kwargs: Any) -> Any:
     """Call the composite of an operator with what the signature of the kernel's version says."""
@@ -75,7 +80,10 @@ BINDING.add(operator_by_version.__code__)
 
 def _dated_member(official: str, member: Any) -> Any:
     """Return a method or property that is an error in kernels for versions that do not have it."""
-    since = max(added_in(official), added_in(official.rpartition(".")[0]), key=lambda v: v.number)
+    owner = added_in(official.rpartition(".")[0])
+    since = max(added_in(official), owner, key=lambda v: v.number)
+    if since.name == _LATE_STUBS and isinstance(member, FunctionType):
+        since = owner
     what = official.rpartition("nki.")[2].partition(".")[2]
 
     def method_by_version(self: Any, *args: Any, **kwargs: Any) -> Any:
