@@ -179,8 +179,13 @@ def address(files: Files, page: str, name: str) -> str:
     return f"{files.lab.url}/{PAGES[page].format(name, name)}"
 
 
-@pytest.mark.parametrize(("kernel", "trusted"), NAMES)
-@pytest.mark.parametrize("front_end", PAGES)
+@pytest.mark.parametrize(
+    ("front_end", "kernel", "trusted"),
+    [
+        *(("jupyterlab", *name) for name in NAMES),
+        *(("notebook7", k, t) for k, t in NAMES if t == (k != "no")),
+    ],
+)
 def test_opened_and_reloaded(
     front_end: str, kernel: str, trusted: bool, files: Files, page: Page
 ) -> None:

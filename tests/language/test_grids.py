@@ -30,7 +30,7 @@ from nki_lab.errors import (
 from nki_lab.ir.building.builder import Builder
 from nki_lab.targets import get_target
 
-CASES = int(os.environ.get("GRID_CASES", "10000"))
+CASES = int(os.environ.get("GRID_CASES", "3000"))
 SEED = int(os.environ.get("GRID_SEED", "17"))
 
 
