@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from math import prod
 from operator import index
 from typing import Any
@@ -69,7 +69,7 @@ class Allocation:
     def _address(
         self, at: tuple[int, ...], partitions: int, row_bytes: int, target: Target
     ) -> tuple[int, int]:
-        place = _called(self.function, at, partitions, row_bytes)
+        place = self.function(at, partitions, row_bytes)
         names = (
             "(bank, start partition, byte)" if self.memory is PSUM else "(start partition, byte)"
         )
@@ -113,29 +113,22 @@ class Allocation:
             )
 
 
-def _called(function: Placement, at: tuple[int, ...], partitions: int, row_bytes: int) -> Place:
-    """Call a function with the documented names of its parameters; by position where it has others."""
-    named = dict(zip(_NAMES, (at, partitions, row_bytes), strict=True))
-    try:
-        inspect.signature(function).bind(**named)
-    except (TypeError, ValueError):
-        return function(at, partitions, row_bytes)
-    return function(**named)  # type: ignore[call-arg]
+def _by_position(func: Callable[..., Place]) -> Placement | None:
+    """Return what calls a function by the documented names, or by position where it has others; None where it cannot.
 
-
-def _takes_a_block(func: Placement) -> bool:
-    """Tell whether a function takes the three arguments, by place or by name; one of C does not say."""
+    A function of C may not say what it takes: it is called by position.
+    """
     try:
         taken = inspect.signature(func)
     except ValueError:
-        return True
-    for args, names in (((), _NAMES), (_NAMES, ())):
-        try:
-            taken.bind(*args, **dict.fromkeys(names))
-            return True
-        except TypeError:
-            pass
-    return False
+        return func
+    with suppress(TypeError):
+        taken.bind(**dict.fromkeys(_NAMES))
+        return lambda *args: func(**dict(zip(_NAMES, args, strict=True)))
+    with suppress(TypeError):
+        taken.bind(*_NAMES)
+        return func
+    return None
 
 
 class Memory:
@@ -147,7 +140,7 @@ class Memory:
     def __repr__(self) -> str:
         return f"nki.compiler.{self.region.name}"
 
-    def alloc(self, func: Placement) -> Allocation:
+    def alloc(self, func: Callable[..., Place]) -> Allocation:
         """Return a buffer whose blocks are where `func(index, partitions, bytes per partition)` says."""
         if not callable(func):
             raise KernelArgument(
@@ -155,12 +148,13 @@ class Memory:
                 help="write a function of (index of the block, partitions, bytes per partition)",
             )
         name = getattr(func, "__name__", "func")
-        if not _takes_a_block(func):
+        placement = _by_position(func)
+        if placement is None:
             raise KernelArgument(
                 f"{self}.alloc: `{name}` does not take three arguments",
                 help="write a function of (index of the block, partitions, bytes per partition)",
             )
-        return Allocation(self.region, func, f"alloc({name})")
+        return Allocation(self.region, placement, f"alloc({name})")
 
     def auto_alloc(self) -> MemoryRegion:
         """Return the buffer whose tensors the compiler places, like `nl.sbuf` and `nl.psum`."""

@@ -67,10 +67,17 @@ class Trips:
         if every:
             self._builder.errors.append(_error(loop, every[0]))
         elif self._again:
-            _tell(self._builder, loop, *next(iter(self._again.values())), self._count)
+            trips, i = next(iter(self._again.values()))
+            _tell(
+                self._builder,
+                i,
+                f"{trips} of the {self._count} trips of {loop}",
+                "the same elements",
+            )
         else:
             for (place, trip), (_, other) in overlaps(self._owned.items()):
-                _tell_overlap(self._builder, loop, self._earlier[place], (other - 1, trip - 1))
+                pair = f"trips {other - 1} and {trip - 1} of {loop}"
+                _tell(self._builder, self._earlier[place], pair, "parts", " that overlap")
         while self._open.pop() is not self:  # a loop inside that was left
             pass
         if self._open:
@@ -107,23 +114,13 @@ def _error(loop: str, i: Instruction) -> OutputDependency:
     )
 
 
-def _tell(builder: Builder, loop: str, trips: int, i: Instruction, count: int) -> None:
+def _tell(builder: Builder, i: Instruction, trips: str, what: str, overlap: str = "") -> None:
+    """Tell that trips write into a tensor what program order decides."""
     (view,) = i.written()[:1]
     builder.find(
         "hazard",
-        f"{trips} of the {count} trips of {loop} write the same elements of {view.describe()}: here one trip follows"
-        " the other, but the old compiler could run them in any order",
-        "use nl.sequential_range, or give each trip its own elements",
-        stack=i.stack,
-    )
-
-
-def _tell_overlap(builder: Builder, loop: str, i: Instruction, trips: tuple[int, int]) -> None:
-    (view,) = i.written()[:1]
-    builder.find(
-        "hazard",
-        f"trips {trips[0]} and {trips[1]} of {loop} write parts of {view.describe()} that overlap: here one trip"
-        " follows the other, but the old compiler could run them in any order",
+        f"{trips} write {what} of {view.describe()}{overlap}: here one trip follows the other, but the old compiler"
+        " could run them in any order",
         "use nl.sequential_range, or give each trip its own elements",
         stack=i.stack,
     )
