@@ -40,7 +40,7 @@ from nki_lab.source import (
     is_of_package,
     stack_of_traceback,
 )
-from nki_lab.versions import VERSIONS, Version, added_in
+from nki_lab.versions import VERSIONS, Version, added_in, is_newer
 
 Scope = Mapping[str, Any]
 _DECORATORS = 8  # looked through, one in another
@@ -398,7 +398,7 @@ def _newer(dated: list[_Dated], version: Version) -> Iterator[UnknownName]:
     for since, name, stack in dated:
         if since.number > version.number:
             yield UnknownName(
-                f"`{name}` is new in NKI {since.name}, and the kernel is written for NKI {version.name}",
+                is_newer(name, since, version),
                 stack=stack,
                 help=f"write `# nki: {since.name}` above the kernel, or do without it",
             )

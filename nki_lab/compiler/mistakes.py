@@ -41,7 +41,7 @@ from nki_lab.isa.former import instead_of
 from nki_lab.isa.operators import Op
 from nki_lab.rewrite import Hint, Rewrite
 from nki_lab.source import Blame, Span, Stack, headline, is_hidden, stack_of_traceback
-from nki_lab.versions import former_signature, version_since, version_with
+from nki_lab.versions import former_signature, is_newer, version_since, version_with
 
 _CONTEXTS = inspect.getfile(ContextDecorator)
 # What arrays of NumPy and PyTorch have under a name that NKI does not use.
@@ -238,9 +238,7 @@ def _other_version(called: Any, name: str, parameter: str, stack: Stack) -> list
     if builder is not None and (
         later := version_since(official, parameter, builder.version, newest)
     ):
-        return [
-            f"`{parameter}` is new in NKI {later.name}, and the kernel is written for NKI {builder.version.name}"
-        ]
+        return [is_newer(parameter, later, builder.version)]
     earlier = version_with(official, parameter)
     if earlier is None:
         return []

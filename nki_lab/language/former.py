@@ -10,7 +10,6 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
-from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.former import binder_before
 from nki_lab.isa.operators import OPS, Op
 from nki_lab.source import is_internal
-from nki_lab.versions import NEWEST, VERSIONS, Version, added_in, former_signature
+from nki_lab.versions import NEWEST, VERSIONS, Version, added_in, former_signature, is_newer
 
 #: The classes whose methods kernels call, by their official names.
 _CLASSES = {"nki.language.NkiTensor": NkiTensor, "nki.isa.NkiInstruction": Instruction}
@@ -61,10 +60,6 @@ def date_methods() -> None:
 
 _dated: dict[str, Any] = {}
 
-#: Stubs list the methods of tensors from 0.5 on, but pages of 0.3 already slice a tensor by one (nki-aps.rst of 2.29):
-#: kernels of 0.3 may call them.
-_LATE_STUBS = "0.5"
-
 
 def operator_by_version(self: Op, *args: Any, **kwargs: Any) -> Any:
     """Call the composite of an operator with what the signature of the kernel's version says."""
@@ -80,10 +75,7 @@ BINDING.add(operator_by_version.__code__)
 
 def _dated_member(official: str, member: Any) -> Any:
     """Return a method or property that is an error in kernels for versions that do not have it."""
-    owner = added_in(official.rpartition(".")[0])
-    since = max(added_in(official), owner, key=lambda v: v.number)
-    if since.name == _LATE_STUBS and isinstance(member, FunctionType):
-        since = owner
+    since = max(added_in(official), added_in(official.rpartition(".")[0]), key=lambda v: v.number)
     what = official.rpartition("nki.")[2].partition(".")[2]
 
     def method_by_version(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -115,7 +107,7 @@ def _version() -> Version:
 def _check(what: str, since: Version, version: Version) -> None:
     if version.number < since.number:
         raise UnknownName(
-            f"`{what}` is new in NKI {since.name}, and the kernel is written for NKI {version.name}",
+            is_newer(what, since, version),
             stack=active.builder.stack(),
             help=f"write `# nki: {since.name}` above the kernel, or do without it",
         )

@@ -46,6 +46,11 @@ VERSIONS: tuple[Version, ...] = (
                 "relu rms_norm sigmoid sign silu silu_dx sin softmax softplus sqrt square store sum tan tanh "
                 "transpose trunc var where zeros_like"
             ),
+            # Stubs list these methods from 0.5 on; a page of 2.29 already slices a tensor by one (nki-aps.rst).
+            "nki.language.NkiTensor": (
+                "broadcast expand_dim flatten_dims indirect is_contiguous is_indirect permute rearrange "
+                "reinterpret_cast reshape_dim select slice squeeze_dim vector_select"
+            ),
             "nki.isa": "NkiValidationError VirtualRegister",
             "nki.collectives": "all_to_all_v",
         },
@@ -150,10 +155,6 @@ VERSIONS: tuple[Version, ...] = (
             "nki.language": "average float8_e8m0fnu",
             "nki.isa": "get_nc_sub_version",
             "nki.language.tile_size": "psum_num_banks",
-            "nki.language.NkiTensor": (
-                "broadcast expand_dim flatten_dims indirect is_contiguous is_indirect permute rearrange "
-                "reinterpret_cast reshape_dim select slice squeeze_dim vector_select"
-            ),
         },
         before={
             "nki.isa.rand_get_state": "dst engine=engine.unknown name=None",
@@ -324,6 +325,11 @@ def version_named(name: str, frontend: str = "") -> Version:
 def added_in(name: str) -> Version:
     """Return the version that an official name, such as "nki.language.fori_loop", is new in."""
     return next((v for v in VERSIONS if name in v.added), VERSIONS[0])
+
+
+def is_newer(name: str, since: Version, version: Version) -> str:
+    """Return what an error says of a name or parameter that the version of a kernel does not have yet."""
+    return f"`{name}` is new in NKI {since.name}, and the kernel is written for NKI {version.name}"
 
 
 def removed_in(name: str) -> Version | None:
