@@ -10,26 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.dtypes import dtype_of
 from nki_lab.errors import WrongOperand
-from nki_lab.isa.numerics import FLOAT32, store_cast
-from nki_lab.isa.operators import OPS, AluOperator, Op, OpClass
+from nki_lab.isa.operators import OPS, SIMULATED, AluOperator, Op, OpClass
 
 HOME = "beta1"
-
-
-def _divide(a: Any, b: Any, out: np.ndarray) -> None:
-    if out.dtype.kind == "f":
-        np.divide(a, b, out=out)
-        return
-    # Integers: the quotient is a float32 there, too; it is rounded as any result that becomes an integer.
-    quotient = np.divide(a, b, dtype=np.float32, casting="unsafe")
-    dtype = dtype_of(out.dtype)
-    assert dtype is not None
-    if dtype.itemsize == 4 and (store := store_cast(FLOAT32, dtype)):
-        store(quotient, out)
-    else:  # of both signs: 64 bits, of which the machine keeps the low 32
-        np.copyto(out, np.rint(quotient), casting="unsafe")
 
 
 def _power(a: Any, b: Any, out: np.ndarray) -> None:
@@ -41,16 +25,9 @@ def _power(a: Any, b: Any, out: np.ndarray) -> None:
         OPS["power"].apply(a, b, out)
 
 
-def _arithmetic(apply: Any) -> AluOperator:
-    return AluOperator(OpClass.ARITHMETIC, apply)
-
-
-_ROWS = {
-    "divide": _arithmetic(_divide),
-    "fmod": _arithmetic(np.fmod),
+_ROWS = SIMULATED | {
     "logical_not": AluOperator(OpClass.UNARY, np.logical_not, operands=1),
-    "mod": _arithmetic(np.mod),
-    "power": _arithmetic(_power),
+    "power": AluOperator(OpClass.ARITHMETIC, _power),
 }
 
 #: Every operator of the dialect by its name in nki.language. Division, remainders and powers are rounded exactly, and

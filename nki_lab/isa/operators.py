@@ -16,8 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.dtypes import dtype_of
 from nki_lab.errors import OutsideKernel, SimulationError
 from nki_lab.isa.arrays import scratch
+from nki_lab.isa.numerics import FLOAT32, store_cast
 from nki_lab.targets.engines import GPSIMD, VECTOR, Engine
 
 
@@ -112,7 +114,7 @@ class Op:
         name: name in nki.language.
         alu: its row in the table of ALU operators, or None.
         activation: its row in the table of activation functions, or None.
-        refusal: for operators no instruction takes: the reason, as a sentence.
+        refusal: for operators no engine has: the reason, as a sentence. Those with a row run on NKI's simulator.
         home: what stands before the name in the text of a program; a dialect's operator has another row than `nl.name`.
     """
 
@@ -130,7 +132,7 @@ class Op:
     def facts(self) -> list[str]:
         """Return what it is as a value of `op=`, one phrase for each of its rows."""
         facts = []
-        if self.alu is not None:
+        if self.alu is not None and not self.refusal:
             engines = " and ".join(engine.name for engine in self.alu.engines)
             count = "one operand" if self.alu.operands == 1 else "two operands"
             facts.append(f"{self.alu.kind.value} operator with {count}, on {engines}")
@@ -413,9 +415,29 @@ ALU: dict[str, AluOperator] = {
     "reciprocal": _unary_row(reciprocal),
 }
 
+
+def _divide(a: Any, b: Any, out: np.ndarray) -> None:
+    if out.dtype.kind == "f":
+        np.divide(a, b, out=out)
+        return
+    # Integers: the quotient is a float32 there, too; it is rounded as any result that becomes an integer.
+    quotient = np.divide(a, b, dtype=np.float32, casting="unsafe")
+    dtype = dtype_of(out.dtype)
+    assert dtype is not None
+    if dtype.itemsize == 4 and (store := store_cast(FLOAT32, dtype)):
+        store(quotient, out)
+    else:  # of both signs: 64 bits, of which the machine keeps the low 32
+        np.copyto(out, np.rint(quotient), casting="unsafe")
+
+
+#: Rows of operators that no engine has, each rounded once: simulators compute them.
+SIMULATED = {
+    name: AluOperator(OpClass.ARITHMETIC, apply)
+    for name, apply in {"divide": _divide, "fmod": np.fmod, "mod": np.mod}.items()
+}
+
 _NO_DIVISION = (
-    "division is not a hardware instruction; multiply by nl.reciprocal of the divisor"
-    " (release-notes/components/nki.rst)"
+    "no engine divides; multiply by nl.reciprocal of the divisor (release-notes/components/nki.rst)"
 )
 _NO_REMAINDER = "the remainder exists only as a function of the official CPU simulator"
 
@@ -428,7 +450,7 @@ OPS |= {
     # Values whose meaning the instructions that take them define.
     "bypass": Op("bypass"),
     "average": Op("average"),
-    "divide": Op("divide", refusal=_NO_DIVISION),
+    "divide": Op("divide", SIMULATED["divide"], refusal=_NO_DIVISION),
     "mod": Op("mod", refusal=_NO_REMAINDER),
     "fmod": Op("fmod", refusal=_NO_REMAINDER),
 }

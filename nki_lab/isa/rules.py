@@ -196,7 +196,11 @@ def operator_help(name: str, fits: Any = None) -> Any:
 
 
 def legal_operator(
-    name: str, *classes: OpClass, operands: int | None = None, optional: bool = False
+    name: str,
+    *classes: OpClass,
+    operands: int | None = None,
+    optional: bool = False,
+    simulated: bool = False,
 ) -> Rule:
     """Require that parameter `name` is an operator of one of `classes`, on a target that has it.
 
@@ -205,6 +209,7 @@ def legal_operator(
         classes: accepted classes.
         operands: 1 or 2 to accept only operators with this number of operands.
         optional: accept None.
+        simulated: accept those that only NKI's simulator computes.
     """
 
     def fits(row: Any) -> bool:
@@ -214,7 +219,8 @@ def legal_operator(
         value = getattr(i, name)
         if value is None:
             return optional
-        return isinstance(value, Op) and value.alu is not None and fits(value.alu)
+        has_row = isinstance(value, Op) and value.alu is not None
+        return has_row and fits(value.alu) and (simulated or not value.refusal)
 
     kinds = [_CLASS_WORDS[c] for c in classes]
     count = {None: "", 1: " with one operand", 2: " with two operands"}[operands]
@@ -256,6 +262,22 @@ _ON_EVERY_TARGET = {
     "square": "use nisa.activation(op=nl.square), or multiply the tile by itself with nisa.tensor_tensor",
     "relu": "use op0=nl.maximum with operand0=0.0",
 }
+
+
+def operator_of_an_engine(*names: str) -> Rule:
+    """Find operators that NKI's simulator computes and no engine has."""
+
+    def missing(i: Instruction) -> list[Op]:
+        ops = (getattr(i, n) for n in names)
+        return [op for op in ops if isinstance(op, Op) and op.alu is not None and op.refusal]
+
+    return rule(
+        f"{named(names)} must be an operator that an engine has; NKI's simulator runs it, NKI's compiler refuses it",
+        *names,
+        help=lambda i: missing(i)[0].refusal,
+        source=f"{SHARED_API} (nki-aluop)",
+        finding="portability",
+    )(lambda i, hw: not missing(i))
 
 
 def operator_on_target(*names: str) -> Rule:

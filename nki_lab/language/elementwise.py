@@ -8,17 +8,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from numbers import Real
-from typing import Any, NoReturn
-
-import numpy as np
+from typing import Any
 
 from nki_lab.dtypes import DType
-from nki_lab.errors import NotOnTarget, WrongOperand
+from nki_lab.errors import WrongOperand
 from nki_lab.ir.building.builder import current
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.activation import activation
 from nki_lab.isa.elementwise import reciprocal, tensor_scalar, tensor_tensor
-from nki_lab.isa.operators import OPS, AluOperator, Op, OpClass
+from nki_lab.isa.operators import OPS, SIMULATED, Op
 from nki_lab.language.operands import (
     broadcast_together,
     new_tile,
@@ -86,6 +84,11 @@ _ACTIVATIONS = {
     "square": "Return the square of each element.",
     "tanh": "Return the hyperbolic tangent of each element.",
 }
+_SIMULATED_REST = """
+
+    NKI's simulator computes it; its compiler refuses it, since no engine has it. The model of time takes it for one
+    arithmetic instruction of its operands; what has to be written for a chip costs more.
+"""
 _UNARY_REST = """
 
     The result is a new SBUF tile of the same shape, with the dtype of `x` unless `dtype` says otherwise.
@@ -206,24 +209,15 @@ def logical_not(x: NkiTensor, dtype: DType | None = None) -> NkiTensor:
     return result
 
 
-def _remainder(name: str, ufunc: Callable[..., Any], sign: str) -> None:
-    """Make a remainder, which only NKI's simulator has: an operator of its name that no chip has."""
-    row = AluOperator(OpClass.ARITHMETIC, np.errstate(all="ignore")(ufunc))
-    simulated = Op(name, row, home="simulator")
+def _simulated(name: str, summary: str) -> None:
+    """Make a function that only NKI's simulator computes, with an operator of its name that no chip has."""
+    op = Op(name, SIMULATED[name], home="simulator")
 
     def composite(x: Any, y: Any, dtype: DType | None = None) -> NkiTensor:
-        current().meet_form("remainder", f"nl.{name}")
-        return apply_binary(simulated, x, y, dtype)
+        current().meet_form("quotient" if name == "divide" else "remainder", f"nl.{name}")
+        return apply_binary(op, x, y, dtype)
 
-    summary = f"Return the remainder of x / y with the sign of `{sign}`, as NKI's simulator does."
-    _register(OPS[name], composite, f"{summary}\n\n    NKI's compiler refuses it.{_BINARY_REST}")
-
-
-def _refused(name: str, summary: str, instead: str) -> None:
-    def composite(x: Any, y: Any, dtype: DType | None = None) -> NoReturn:
-        raise NotOnTarget(f"nl.{name}: no engine divides", help=f"write {instead}")
-
-    _register(OPS[name], composite, summary)
+    _register(OPS[name], composite, summary + _SIMULATED_REST + _BINARY_REST)
 
 
 for _name, _summary in _BINARY.items():
@@ -234,10 +228,8 @@ OPS["reciprocal"].expand = _reciprocal
 OPS["rsqrt"].expand = _rsqrt
 OPS["invert"].expand = _invert
 
-# These exist in the official simulator and do not compile for a device
-# (release-notes/components/nki.rst, NKI Language: known limitations).
-_refused(
-    "divide", "Refuse to divide: there is no such instruction.", "nl.multiply(x, nl.reciprocal(y))"
-)
-for _name, _ufunc, _sign in (("mod", np.mod, "y"), ("fmod", np.fmod, "x")):
-    _remainder(_name, _ufunc, _sign)
+# These work in the official simulator and do not compile for a device (release-notes/components/nki.rst, NKI Language:
+# known limitations). Of division the page says the latter only; published kernels that divide ran on that simulator.
+_simulated("divide", "Return x / y, rounded once.")
+_simulated("mod", "Return the remainder of x / y with the sign of `y`.")
+_simulated("fmod", "Return the remainder of x / y with the sign of `x`.")

@@ -416,11 +416,12 @@ def _repeats(site: Site) -> None:
 
 
 @_form
-def _remainder(site: Site) -> None:
-    if site.met("remainder"):
-        site.decide(
-            f"NKI's compiler refuses it, and the same value is had in no other way; {FORMS['remainder'].instead}"
-        )
+def _simulated(site: Site) -> None:
+    for form in ("quotient", "remainder"):
+        if site.met(form):
+            site.decide(
+                f"NKI's compiler refuses it, and the same value is had in no other way; {FORMS[form].instead}"
+            )
 
 
 # -- rules of one instruction ----------------------------------------------------------------------------------------

@@ -103,6 +103,12 @@ FORMS: dict[str, Form] = {
         "nki/api/generated/nki.isa.NkiInstruction.html",
         {"0.7": DEPRECATED},
     ),
+    "quotient": Form(
+        "nl.divide of tiles",
+        "write nl.multiply(x, nl.reciprocal(y)), which is rounded twice: no engine divides",
+        _LIMITS,
+        {"0.3": PORTABILITY},
+    ),
     "remainder": Form(
         "nl.mod or nl.fmod of tiles",
         "compute the quotient with nl.reciprocal, and round it with nl.floor or nl.trunc",

@@ -6,7 +6,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import nki_lab
 import nki_lab.language as nl
+from nki_lab.api import isa as nisa
+from nki_lab.api import nki
 from nki_lab.errors import NotOnTarget, RuleBroken, StrictFinding, WrongOperand
 from tests.language.evaluate import error_against, evaluate, run_kernel, stored
 
@@ -225,7 +228,6 @@ def test_abs_max_is_of_the_newest_chip_only():
         (lambda a, b: nl.add(1, 2), WrongOperand, "one of the operands must be a tile"),
         (lambda a, b: nl.add(nl.load(a), "1"), WrongOperand, "tiles and numbers, found str"),
         (lambda a, b: nl.power(nl.load(a), 2), WrongOperand, r"nl\.square\(x\) for 2"),
-        (lambda a, b: nl.divide(nl.load(a), 2), NotOnTarget, r"nl\.reciprocal\(y\)"),
     ],
 )
 def test_refused_operands_say_what_to_write(function, error, message):
@@ -242,7 +244,7 @@ def test_an_operator_is_a_value_and_a_function():
 def finding_of(body, *arguments):
     outputs, compiled = run_kernel(lambda *a: stored(body(*a)), *arguments)
     (finding,) = [f for f in compiled.findings if f.kind == "portability"]
-    with pytest.raises(StrictFinding, match="portability"):
+    with pytest.raises((StrictFinding, RuleBroken), match="portability"):
         run_kernel(lambda *a: stored(body(*a)), *arguments, strict=True)
     return outputs[0], finding
 
@@ -272,8 +274,10 @@ def test_free_axes_of_size_1_are_repeated_and_others_refused():
         run_kernel(lambda a, b: stored(nl.subtract(nl.load(a)[0:1], nl.load(b))), X, Y)
 
 
-@pytest.mark.parametrize(("name", "model"), [("mod", np.mod), ("fmod", np.fmod)])
-def test_remainders_run_as_in_the_official_simulator_and_are_found(name, model):
+@pytest.mark.parametrize(
+    ("name", "model"), [("divide", np.divide), ("mod", np.mod), ("fmod", np.fmod)]
+)
+def test_what_no_engine_has_runs_as_in_the_official_simulator_and_is_found(name, model):
     function = getattr(nl, name)
     divisor = np.where(np.abs(Y) < 0.25, 0.75, Y).astype(np.float32)
     got, finding = finding_of(lambda a, b: function(nl.load(a), nl.load(b)), X, divisor)
@@ -283,3 +287,46 @@ def test_remainders_run_as_in_the_official_simulator_and_are_found(name, model):
     np.testing.assert_array_equal(got, model(X, np.float32(0.75)))
     got, _ = finding_of(lambda a, b: function(2.5, nl.load(b)), X, divisor)
     np.testing.assert_array_equal(got, model(np.float32(2.5), divisor))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32"])
+def test_a_quotient_is_rounded_once(dtype):
+    x, y = ((40 * v).astype(np.int32).astype(dtype) for v in (X, Y[::-1]))
+    got, finding = finding_of(lambda a, b: nl.divide(nl.load(a), nl.load(b)), x, y)
+    assert finding.help.startswith("write nl.multiply(x, nl.reciprocal(y))")
+    with np.errstate(all="ignore"):
+        exact = x.astype(float) / y.astype(float)  # has the bits that one more rounding needs
+        if dtype == "int32":  # infinite where y is 0, which becomes the largest integer
+            exact = np.nan_to_num(np.rint(exact), posinf=2**31 - 1, neginf=-(2**31))
+        np.testing.assert_array_equal(got, exact.astype(dtype))
+        if dtype == "float32":
+            assert (got != x * (1 / y)).sum() > 100, (
+                "the product with a reciprocal is another value"
+            )
+
+
+@pytest.mark.parametrize("op1", [None, nl.divide, nl.add])
+def test_an_instruction_divides_on_the_official_simulator_and_that_is_found(op1):
+    def scaled(a):
+        data = nl.load(a)
+        result = nl.ndarray(data.shape, nl.float32)
+        column = data[:, 3:4]
+        more = {} if op1 is None else {"op1": op1, "operand1": -0.7, "reverse1": True}
+        nisa.tensor_scalar(result, data, op0=nl.divide, operand0=column, **more)
+        return result
+
+    got, finding = finding_of(scaled, X)
+    quotient, number = X / X[:, 3:4], np.float32(-0.7)
+    second = {None: quotient, nl.divide: number / quotient, nl.add: number + quotient}[op1]
+    np.testing.assert_array_equal(got, second)
+    assert "must be an operator that an engine has" in finding.message
+    assert finding.help.startswith("no engine divides; multiply by nl.reciprocal")
+
+
+def test_division_costs_what_another_operator_costs():
+    @nki.jit
+    def applied(a, b, function):
+        return stored(function(nl.load(a), nl.load(b)))
+
+    divided, subtracted = (nki_lab.run(applied, X, Y, f).profile for f in (nl.divide, nl.subtract))
+    assert divided.total_ns == subtracted.total_ns

@@ -169,7 +169,13 @@ def test_without_a_version_the_newest_that_takes_it_is_taken(case: Case, module)
 
 
 def test_every_form_and_every_changed_argument_has_a_case():
-    loops = {"dynamic_range", "while register", "loop state", "remainder"}  # in the other files
+    loops = {
+        "dynamic_range",
+        "while register",
+        "loop state",
+        "quotient",
+        "remainder",
+    }  # in the other files
     assert set(FORMS) - loops <= {case.rule for case in CASES}
     text = "".join(case.old for case in CASES)
     by_two = {"sendrecv", "collective_permute_implicit_current_processing_rank_id"}  # below
@@ -258,6 +264,7 @@ def kernel(a):
     more = {"src": a}
     nisa.dma_copy(t, **more)  # handed on
     t = nl.mod(t, 3.0)
+    t = nl.divide(t, 0.7)
     nl.store(out, t)
     return out
 """
@@ -266,8 +273,9 @@ def kernel(a):
 def test_what_no_rule_moves_is_left_with_a_comment(module):
     path = module(STARRED)
     moved = nki_lab.migrate(f"{path}::kernel", A, nki="0.6")
-    assert [note.line for note in moved.undecided] == [13]
-    assert "    # migrate: nl.mod: NKI's compiler refuses it" in moved.text
+    assert [note.line for note in moved.undecided] == [13, 14]
+    for name in ("mod", "divide"):
+        assert f"    # migrate: nl.{name}: NKI's compiler refuses it" in moved.text
     assert moved.is_equal, "it still runs on the simulator"
     again = nki_lab.migrate
     path.write_text(moved.text)
