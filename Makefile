@@ -25,6 +25,8 @@ SPREAD := --numprocesses $(WORKERS) --maxprocesses 8 --dist loadfile
 UNIT   := not slow and not browser and not notebook
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Where it is set, every kernel that a test starts compiles all of nki_lab and of its libraries anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help venv lab demo check quick room test fuzz workshop docs catalog extension
 

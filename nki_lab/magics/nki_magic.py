@@ -17,8 +17,6 @@ from nki_lab.magics.cells import Cell, typed_stack
 from nki_lab.magics.define import EXAMPLE, define_kernels, parsed
 from nki_lab.magics.editor import editor_of
 from nki_lab.magics.show import show
-from nki_lab.migration.modules import Module
-from nki_lab.migration.moving import migrated
 from nki_lab.runtime import Result
 from nki_lab.session.evaluate import evaluate
 from nki_lab.session.expect import expected
@@ -108,6 +106,10 @@ class NkiMagics(Magics):
 
     def _migrate(self, cell: Cell, options: Any) -> None:
         """Insert the cell below, as it is written for today's NKI."""
+        # LibCST alone takes as long to load as half of the rest.
+        from nki_lab.migration.modules import Module
+        from nki_lab.migration.moving import migrated
+
         if options.run is None:
             raise UnknownOption(
                 "--migrate compares both versions of the cell by what --run computes, but --run is not given",

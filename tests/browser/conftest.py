@@ -7,7 +7,14 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.lab import Lab, browser
+from tests.browser.lab import Lab, browser, one_chromium
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_chromium() -> Iterator[None]:
+    """Keep one Chromium for the tests of a module."""
+    with one_chromium():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -75,7 +75,7 @@ def still_pictures(page: Page, name: str, views: tuple[str, ...], folder: Path) 
 def write_all(folder: Path, kernels: tuple[str, ...], views: tuple[str, ...]) -> Iterator[Path]:
     """Write the pictures of some views of some kernels into a folder and yield each."""
     folder.mkdir(parents=True, exist_ok=True)
-    with browser(installed(), width=1250, height=1100) as page:
+    with browser(installed(), width=1250, height=1100, anew=True) as page:
         for name in kernels:
             yield from live_pictures(page, name, views, folder)
             yield from still_pictures(page, name, views, folder)

@@ -53,6 +53,8 @@ _CHROMIUM_ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
+# Else every page has Node.js look whether JupyterLab ought to be built anew.
+_PAGE_CONFIG: dict[str, object] = {"buildCheck": False}
 _NOTIFICATIONS = {"checkForUpdates": False, "doNotDisturbMode": True}
 
 # The status dot says "idle" also before there is a session; a run asked for then may be lost.
@@ -65,6 +67,20 @@ _KERNEL_IS_READY = """() => {
 
 # Resolves to true when the last cell has finished, to false when one has raised.
 _RUN_ALL = "() => window.jupyterapp.commands.execute('notebook:run-all-cells')"
+
+# Closes what JupyterLab shows without asking; tells whether the page is one.
+_CLOSE_ALL = """() => {
+  if (!window.jupyterapp?.shell) return false;
+  for (const widget of [...window.jupyterapp.shell.widgets('main')]) widget.dispose();
+  return true;
+}"""
+# What a closed notebook had begun comes to its end meanwhile, or is logged as an error that nobody asks for.
+_CLOSED_MS = 500
+
+_OPEN = """(path) => {
+  const { commands } = window.jupyterapp;
+  return commands.execute('docmanager:open', { path, factory: 'Notebook' }).then(() => null);
+}"""
 
 _OUTPUTS = """() => {
   const cells = window.jupyterapp.shell.currentWidget.content.model.cells;
@@ -112,6 +128,7 @@ class Lab:
         self.environment = environment or {}
         self.application = application
         self.port = _free_port()
+        self._changed = False  # what a page reads when it is loaded
 
     @property
     def url(self) -> str:
@@ -137,6 +154,7 @@ class Lab:
         settings = self._private / "settings" / "@jupyterlab" / "apputils-extension"
         settings.mkdir(parents=True)
         (settings / "notification.jupyterlab-settings").write_text(json.dumps(_NOTIFICATIONS))
+        self._page_config(_PAGE_CONFIG)
         self._log = (self._private / "log").open("w")
         watch_log(self._private / "log")
         self._process = subprocess.Popen(
@@ -177,27 +195,37 @@ class Lab:
         body = json.dumps({"raw": json.dumps(values)}).encode()
         request = urllib.request.Request(address, body, method="PUT")
         urllib.request.urlopen(request, timeout=STILL_SECONDS).read()
+        self._changed = True
 
     @contextmanager
     def without_extension(self) -> Iterator[None]:
         """Switch our extension off for pages that are opened meanwhile."""
-        folder = self._private / "config" / "labconfig"
-        folder.mkdir(parents=True, exist_ok=True)
-        file = folder / "page_config.json"
-        file.write_text(json.dumps({"disabledExtensions": {"nki-lab": True}}))
+        self._page_config({**_PAGE_CONFIG, "disabledExtensions": {"nki-lab": True}})
         try:
             yield
         finally:
-            file.unlink()
+            self._page_config(_PAGE_CONFIG)
 
     def open(self, page: Page, name: str) -> Notebook:
-        """Open a notebook of the folder in a fresh workspace and wait for its kernel."""
-        workspace = Path(name).stem.replace("_", "-")
-        page.goto(f"{self.url}/lab/workspaces/{workspace}/tree/{name}?reset")
+        """Open a notebook of the folder, and no other, and wait for its kernel."""
+        if page.url.startswith(f"{self.url}/lab") and not self._changed:
+            page.evaluate(_CLOSE_ALL)
+            page.evaluate(_OPEN, name)
+        else:
+            workspace = Path(name).stem.replace("_", "-")
+            page.goto(f"{self.url}/lab/workspaces/{workspace}/tree/{name}?reset")
+            self._changed = False
         page.wait_for_selector(".jp-Notebook .jp-Cell")
         notebook = Notebook(page)
         notebook.wait_for_kernel()
         return notebook
+
+    def _page_config(self, values: dict[str, object]) -> None:
+        """Tell pages that are opened later what they are to do."""
+        folder = self._private / "config" / "labconfig"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "page_config.json").write_text(json.dumps(values))
+        self._changed = True
 
     def _command(self) -> list[str]:
         return [
@@ -306,43 +334,104 @@ class Console:
 
 
 @contextmanager
+def one_chromium() -> Iterator[None]:
+    """Let every `browser` inside of it give a page of one Chromium, and the same page as long as it shows JupyterLab.
+
+    A person keeps JupyterLab open, too; loading it takes longer than what most tests do with it.
+    """
+    _kept.append(None)
+    try:
+        yield
+    finally:
+        if chromium := _kept.pop():
+            chromium.stop()
+
+
+@contextmanager
 def browser(
     chromium: str,
     width: int = 1400,
     height: int = 1000,
-    scale: float = 1,
     still: float = STILL_SECONDS,
+    anew: bool = False,
 ) -> Iterator[Page]:
-    """Start a headless Chromium and give an empty page, whose waits end when nothing moves any more.
+    """Give a page of a headless Chromium, whose waits end when nothing moves any more.
 
     Args:
         chromium: path of the executable, from the fixture of that name.
         width, height: size of the window, in pixels of CSS.
-        scale: pixels of a screenshot for one of them.
         still: seconds without a move after which a wait fails.
+        anew: whether it must be an empty page, also inside of `one_chromium`.
     """
-    token = f"--nki-lab-tests={uuid.uuid4()}"
-    expect.set_options(timeout=ENDLESS_MS)
-    with sync_playwright() as playwright:
-        chrome = playwright.chromium.launch(
+    running = _kept[-1] if _kept else None
+    if running is None or running.ended or running.still != still:
+        if running is not None:
+            running.stop()
+        running = _Chromium(chromium, still)
+        if _kept:
+            _kept[-1] = running
+    page = running.open(width, height, anew)
+    try:
+        yield page
+        running.idle(page)
+    except Exception as error:
+        if running.ended:
+            raise TimeoutError(f"nothing has moved for {still:g} seconds") from error
+        raise
+    finally:
+        if not _kept:
+            running.stop()
+
+
+class _Chromium:
+    """A running Chromium, whose pages share what they have loaded."""
+
+    def __init__(self, chromium: str, still: float) -> None:
+        self.still = still
+        token = f"--nki-lab-tests={uuid.uuid4()}"
+        expect.set_options(timeout=ENDLESS_MS)
+        self._playwright = sync_playwright().start()
+        self._chrome = self._playwright.chromium.launch(
             executable_path=chromium,
             headless=True,
             args=[*_CHROMIUM_ARGUMENTS, token],
             timeout=ENDLESS_MS,
         )
-        context = chrome.new_context(
-            viewport={"width": width, "height": height}, device_scale_factor=scale
-        )
-        watchdog = Watchdog(context, token, still)
-        try:
-            yield context.new_page()
-        except Exception as error:
-            if watchdog.ended:
-                raise TimeoutError(f"nothing has moved for {still:g} seconds") from error
-            raise
-        finally:
-            watchdog.stop()
-            chrome.close()
+        self._context = self._chrome.new_context()
+        self._idle: Page | None = None
+        self._watchdog = Watchdog(self._context, token, still)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the watchdog has ended it."""
+        return self._watchdog.ended
+
+    def open(self, width: int, height: int, anew: bool) -> Page:
+        """Give a page of this size: the one that was used last if it can be used again."""
+        page = None
+        if not anew:
+            page, self._idle = self._idle, None
+        page = page or self._context.new_page()
+        page.set_viewport_size({"width": width, "height": height})
+        return page
+
+    def idle(self, page: Page) -> None:
+        """Take back a page."""
+        if self._idle is None and page.evaluate(_CLOSE_ALL):
+            page.wait_for_timeout(_CLOSED_MS)
+            self._idle = page
+        else:
+            page.close()
+
+    def stop(self) -> None:
+        """End it."""
+        self._watchdog.stop()
+        self._chrome.close()
+        self._playwright.stop()
+
+
+# What `one_chromium` keeps; None until its first page is opened.
+_kept: list[_Chromium | None] = []
 
 
 def _free_port() -> int:

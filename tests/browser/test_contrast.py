@@ -56,7 +56,7 @@ _TEXTS = """(panel) => {
 def test_text_of_every_view_can_be_read(theme: str, chromium: str, tmp_path: Path) -> None:
     page_of_run = KERNELS["matmul"]().show(*view_names()).save_html(tmp_path / "run.html")
     pale, read = {}, 0
-    with browser(chromium, width=1250, height=1100) as page:
+    with browser(chromium, width=1250, height=1100, anew=True) as page:
         page.emulate_media(color_scheme=theme)
         page.goto(page_of_run.as_uri())
         for view in view_names():
@@ -107,7 +107,7 @@ def test_what_is_drawn_has_the_colours_of_its_legend(
     )
     series = [getattr(colour, theme) for colour in SERIES]
     lines = {f"rgb{rgb(colour)}" for colour in series}
-    with browser(chromium, width=1250, height=1100) as page:
+    with browser(chromium, width=1250, height=1100, anew=True) as page:
         page.emulate_media(color_scheme=theme)
         page.add_init_script(f"({NOTE_TEXT})()")
         page.goto(page_of_run.as_uri())

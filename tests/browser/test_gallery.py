@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 @pytest.mark.parametrize("kernel", ["add", "attention"])
 def test_every_view_fits_its_frame_in_both_themes(kernel: str, chromium: str) -> None:
     OUT.mkdir(parents=True, exist_ok=True)
-    with browser(chromium, width=1250, height=1100) as page:
+    with browser(chromium, width=1250, height=1100, anew=True) as page:
         console = Console().listen(page)
         seen = []
         for path in live_pictures(page, kernel, view_names(), OUT):
@@ -40,7 +40,7 @@ def ink(pixels: np.ndarray) -> np.ndarray:
 
 
 def test_still_pictures_show_the_same_as_png_and_as_svg(chromium: str, tmp_path: Path) -> None:
-    with browser(chromium, width=1250, height=1100) as page:
+    with browser(chromium, width=1250, height=1100, anew=True) as page:
         console = Console().listen(page)
         paths = list(still_pictures(page, "attention", view_names(), tmp_path))
         assert console.errors == []

@@ -80,7 +80,7 @@ def test_a_bar_is_shown_and_its_button_stops_the_cell(lab: Lab, page: Page) -> N
 
 
 def test_work_that_ends_leaves_nothing(lab: Lab, page: Page) -> None:
-    body = "_ = long(a, 300_000)"
+    body = "_ = long(a, 20_000)"
     notebook = lab.open(page, write(lab, "ended.ipynb", SETUP, body, NEXT))
     start_all(page)
     page.locator(".nki-progress").wait_for()
@@ -91,7 +91,7 @@ def test_work_that_ends_leaves_nothing(lab: Lab, page: Page) -> None:
 
 
 def test_without_the_extension_an_output_is_updated(bare_lab: Lab, page: Page) -> None:
-    body = "print('first')\n_ = long(a, 300_000)\nprint('last')"
+    body = "print('first')\n_ = long(a, 20_000)\nprint('last')"
     notebook = bare_lab.open(page, write(bare_lab, "bare.ipynb", SETUP, body))
     start_all(page)
     page.locator(".jp-OutputArea progress").wait_for()

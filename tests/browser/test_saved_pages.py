@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 def page_of(data: ViewData, chromium: str, folder: Path, dark: bool = False) -> Iterator[Page]:
     """Open the saved page of a run; nothing may go wrong, and nothing be asked for."""
     file = display(data, view_names()).save_html(folder / "run.html")
-    with browser(chromium, width=1200, height=900) as page:
+    with browser(chromium, width=1200, height=900, anew=True) as page:
         console = Console().listen(page)
         page.emulate_media(color_scheme="dark" if dark else "light")
         page.goto(file.as_uri())

@@ -44,7 +44,7 @@ def saved(
     """Open the saved page of a run; nothing may go wrong on it."""
     file = result.show(*views).save_html(folder / "run.html")
     OUT.mkdir(parents=True, exist_ok=True)
-    with browser(chromium, width=1200, height=1300) as page:
+    with browser(chromium, width=1200, height=1300, anew=True) as page:
         console = Console().listen(page)
         page.emulate_media(color_scheme="dark" if dark else "light")
         page.goto(file.as_uri())

@@ -195,7 +195,7 @@ def test_two_runs_are_compared(lab: Lab, chromium: str) -> None:
 
 def test_a_saved_page_has_every_event_of_a_large_run(lab: Lab, chromium: str) -> None:
     display(ViewData("many", many_events(300_000)), ("timeline",)).save_html(lab.root / "many.html")
-    with browser(chromium) as page:
+    with browser(chromium, anew=True) as page:
         console = Console().listen(page)
         page.goto((lab.root / "many.html").as_uri())
         panel = page.locator("[role=tabpanel]")

@@ -503,7 +503,7 @@ def test_an_exported_page_shows_picture_and_text_without_kernel_and_network(
         assert len(str(form)) < 100_000
         del form[LIVE_TYPE], form[WIDGET_TYPE]  # as `nki-lab execute --write` stores it
     exported, _ = nbconvert.HTMLExporter(template_name="basic").from_notebook_node(stored)
-    with browser(chromium) as page:
+    with browser(chromium, anew=True) as page:
         console = Console().listen(page)
         page.set_content(exported)
         pictures = page.locator("img[src^='data:image/'][alt*='us modelled']")

@@ -105,7 +105,7 @@ def problems(page: Page, view: Locator, name: str) -> list[str]:
 def test_every_view_is_complete_at_every_width(kernel: str, chromium: str, tmp_path: Path) -> None:
     file = KERNELS[kernel]().show(*view_names()).save_html(tmp_path / "run.html")
     wrong = []
-    with browser(chromium, height=1000) as page:
+    with browser(chromium, height=1000, anew=True) as page:
         console = Console().listen(page)
         page.add_init_script(f"({NOTE_TEXT})()")
         page.goto(file.as_uri())
