@@ -230,11 +230,15 @@ def _kernels(module: ModuleType) -> list[str]:
 
 def _only_kernel(module: ModuleType, file: str) -> KernelFunction:
     names = _kernels(module)
-    if len(names) != 1:
-        listed = ", ".join(names) or "none"
+    if not names:
         raise NoKernel(
-            f"{file} holds {len(names)} kernels: {listed}",
-            help=f"name one: {file}:{names[0] if names else 'KERNEL'}",
+            f"{file} holds no kernel at its outermost level",
+            help=f"write @nki.jit above the function, or name the function: {file}:FUNCTION",
+        )
+    if len(names) > 1:
+        raise NoKernel(
+            f"{file} holds {len(names)} kernels: {', '.join(names)}",
+            help=f"name one: {file}:{names[0]}",
         )
     return getattr(module, names[0])
 

@@ -81,9 +81,14 @@ def _check_results(first: Kernel, second: Kernel, pairs: list[tuple[Storage, Sto
         if place(a, a.storage.id) != place(b, same.get(b.storage.id)):
             raise CoresDiffer(
                 f"core 0 returns {a.describe()}, core 1 returns {b.describe()}"
-                + (", another part of it" if same.get(b.storage.id) == a.storage.id else ""),
+                + (
+                    ", another part of it"
+                    if same.get(b.storage.id) == a.storage.id
+                    else ", another tensor"
+                ),
                 stack=b.storage.stack,
-                help="return the same shared_hbm tensors on both cores; what each core writes to them may differ",
+                help="return the same shared_hbm tensors on both cores; they pair in the order in which each core"
+                " makes them, or by the name that you give them",
             )
 
 
@@ -97,11 +102,23 @@ def check_loops(first: Kernel, second: Kernel) -> None:
         min(len(a), len(b)),
     )
     longer = first if len(a) > at else second
+    both = at < min(len(a), len(b))
     raise LoopsDiffer(
-        f"core 0 has {len(a)} device loops and core 1 has {len(b)}, or they have other bounds or are of another kind",
+        f"device loop {at + 1} runs {_told(a[at])} on core 0, and {_told(b[at])} on core 1"
+        if both
+        else f"core 0 has {len(a)} device loops, core 1 has {len(b)}",
         stack=longer.loops[at].loop.stack,
         help="let both cores run the same device loops; what they do in them may differ",
     )
+
+
+def _told(control: tuple[Any, ...]) -> str:
+    """Return how a loop runs, in words, from what _control gives."""
+    kind, *bounds = control
+    if kind == "while":
+        return "while a register is not 0"
+    start, stop, step = (b if type(b) is int else f"a {b}" for b in bounds)
+    return f"from {start} to {stop} in steps of {step}"
 
 
 def _control(loop: Loop) -> tuple[Any, ...]:

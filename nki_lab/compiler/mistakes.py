@@ -67,7 +67,7 @@ _OF_WRONG_TYPES = (TypeError, ValueError, AttributeError, OSError)
 _CONDITION = re.compile(r"(if|elif|while|assert)\b|.*\sif\s")
 
 
-def what_was_meant(error: Exception, root: CodeType) -> NkiError:
+def what_was_meant(error: Exception | SystemExit, root: CodeType) -> NkiError:
     """Return an exception that left a kernel as one of our errors, at the author's line.
 
     Args:
@@ -129,8 +129,8 @@ def _shape_beside_list(stack: Stack) -> str:
 def _raised(kind: Any) -> type[KernelRaised]:
     """Return KernelRaised as a class that is also `kind`, so that who expects a ValueError catches one."""
     kind_class: type[KernelRaised]
-    if issubclass(kind, (StopIteration, StopAsyncIteration)):
-        return KernelRaised  # as what it is, it would end a generator on its way to the caller
+    if issubclass(kind, (StopIteration, StopAsyncIteration, SystemExit)):
+        return KernelRaised  # as what it is, it would end a generator or the program on its way to the caller
     try:
         kind_class = type(
             "KernelRaised", (KernelRaised, kind), {"__module__": KernelRaised.__module__}

@@ -135,7 +135,7 @@ def _traced(
     with traced, builder.active(), _marked_output(program):
         try:
             result = source.dialect.run(source.function, positional, keywords, builder)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             told = what_was_meant(error, source.code)
             meet(builder, source, error.__traceback__)
             called = check_called(source, builder, bound, failed=True)

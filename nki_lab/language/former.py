@@ -21,11 +21,16 @@ from nki_lab.ir.tensor.trace import active
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.former import binder_before
 from nki_lab.isa.operators import OPS, Op
-from nki_lab.source import is_internal
+from nki_lab.language.sizes import TileSize
+from nki_lab.source import Span, is_internal
 from nki_lab.versions import NEWEST, VERSIONS, Version, added_in, former_signature, is_newer
 
 #: The classes whose methods kernels call, by their official names.
-_CLASSES = {"nki.language.NkiTensor": NkiTensor, "nki.isa.NkiInstruction": Instruction}
+_CLASSES = {
+    "nki.language.NkiTensor": NkiTensor,
+    "nki.language.tile_size": TileSize,
+    "nki.isa.NkiInstruction": Instruction,
+}
 
 
 def dated(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -106,9 +111,11 @@ def _version() -> Version:
 
 def _check(what: str, since: Version, version: Version) -> None:
     if version.number < since.number:
-        raise UnknownName(
-            is_newer(what, since, version),
-            stack=active.builder.stack(),
+        stack = active.builder.stack()
+        written = (Span.of(stack[0]).covered or "") if stack else ""
+        raise UnknownName(  # as the check of the text says it, where that sees the name, too
+            is_newer(written if written.endswith(f".{what}") else what, since, version),
+            stack=stack,
             help=f"write `# nki: {since.name}` above the kernel, or do without it",
         )
 

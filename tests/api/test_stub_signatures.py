@@ -192,6 +192,11 @@ def repeated(x):
     return loaded(x)[0].expand_dim(1).broadcast(1, 2)
 
 
+def limits(x):
+    of_chip = nl.tile_size
+    assert of_chip.psum_num_banks == 8
+
+
 @pytest.mark.parametrize(
     ("kernel", "kind", "until", "since", "what"),
     [
@@ -203,6 +208,7 @@ def repeated(x):
         (waits_for_a_reason, NkiError, "0.6", "0.7", "kind"),
         (itself, UnknownName, "0.6", "0.7", "NkiTensor.data"),
         (repeated, UnknownName, "0.2", "0.3", "NkiTensor.expand_dim"),
+        (limits, UnknownName, "0.4", "0.5", "tile_size.psum_num_banks"),
     ],
 )
 def test_what_is_newer_names_the_version_that_has_it(kernel, kind, until, since, what):

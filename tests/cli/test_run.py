@@ -297,7 +297,7 @@ WRONG_FILES = [
     ("import sys\nsys.exit(3)\n", "k.py:k", "SystemExit: 3", "k.py, line 2"),
     ("import not_there\n", "k.py:k", "ModuleNotFoundError: No module named 'not_there'", "line 1"),
     ("k = 3\n", "k.py:k", "is not a kernel (its type is int)", "help"),
-    (HEAD, "k.py", "k.py holds 0 kernels", "help"),
+    (HEAD, "k.py", "k.py holds no kernel at its outermost level", "write @nki.jit above"),
     (
         ADD + ADD.replace("def add", "def plus"),
         "k.py",

@@ -340,8 +340,8 @@ def test_what_the_target_does_not_have_is_said():
     assert error.message == "shape (129, 4) in sbuf: 129 partitions, but the memory has 128"
 
 
-@pytest.mark.parametrize("raised", [StopIteration, StopAsyncIteration])
-def test_an_exhausted_iterator_is_an_error_of_the_kernel(raised):
+@pytest.mark.parametrize("raised", [StopIteration, StopAsyncIteration, SystemExit])
+def test_what_ends_generators_and_programs_is_an_error_of_the_kernel(raised):
     def kernel(x):
         raise raised("nothing left")
 

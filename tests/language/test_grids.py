@@ -428,6 +428,12 @@ def test_a_grid_as_an_operand_is_answered():
         kernel(np.zeros((4, 4), np.float32))
 
 
+@pytest.mark.parametrize("kind", [nl.NkiTileGrid, nl.NkiBlockGrid])
+def test_classes_of_grids_are_not_called(kind):
+    with pytest.raises(ViewError, match=rf"{kind.__name__} is not made by calling it"):
+        kind(np.zeros((4, 4), np.float32), (2, 2))
+
+
 def test_blocks_larger_than_the_grid_are_one_clamped_block():
     with Builder(get_target("trn2")).active() as builder:
         grid = nl.blocks(source(builder), tile_shape=(128, 256), block_shape=(9, 9))

@@ -45,6 +45,18 @@ def test_python_state_that_a_body_changes_is_an_error_since_0_7():
     np.testing.assert_array_equal(run(kernel_of(counting), X, allow="NKI124").value, X + 3)
 
 
+def test_a_default_of_the_body_is_state_as_other_names_are():
+    def counting(t):
+        def body(k, count=[0], step=1.0):  # noqa: B006
+            count[0] += step
+            nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=count[0])
+
+        nl.fori_loop(0, 3, body)
+
+    with pytest.raises(LoopState, match="`count` changes in the body"):
+        run(kernel_of(counting), X)
+
+
 def test_what_is_only_collected_is_no_state():
     made = []
 
@@ -99,6 +111,19 @@ def test_both_cores_make_as_many_passes_where_values_decide():
     with pytest.raises(LoopsDiffer, match=r"core 0 makes 3 passes .* core 1 makes 2") as caught:
         run(passes[2], X, np.array([[3], [2]], np.int32))
     assert caught.value.span.covered == "nl.fori_loop(0, count, body)"
+
+
+@nki.jit
+def one_core_loops(x):
+    t = nl.load(x)
+    if nl.program_id(0):
+        nl.fori_loop(0, 2, lambda k: nisa.memset(dst=t, value=1.0))
+    return x
+
+
+def test_a_loop_of_one_core_is_counted():
+    with pytest.raises(LoopsDiffer, match="core 0 has 0 device loops, core 1 has 1"):
+        run(one_core_loops[2], X)
 
 
 def a_condition(t, r):

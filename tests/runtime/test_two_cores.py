@@ -315,7 +315,11 @@ def test_cores_that_wait_in_different_places_are_named():
     [
         (lambda x: _shared_of(x, (64, 40), (32, 40)), CoresDiffer, "is .* on core 1"),
         (lambda x: _loops(x), CoresDiffer, "device loops"),
-        (lambda x: _trips(x), CoresDiffer, "other bounds"),
+        (
+            lambda x: _trips(x),
+            CoresDiffer,
+            "device loop 1 runs from 0 to .* on core 0, and from 0 to .* on core 1",
+        ),
         (lambda x: _results(x), CoresDiffer, "different results"),
         (lambda x: _one_of(x, 0, 64), CoresDiffer, "another part of it"),
         (

@@ -309,6 +309,12 @@ def state_of_body(body: Any) -> LoopState | None:
     node = None if function is None else _node_of(function.__code__)
     if function is None or node is None:
         return None
+    defaults = {
+        p.name: p.default
+        for p in inspect.signature(function).parameters.values()
+        if p.default is not p.empty
+    }
+    given = {**defaults, **given}
     value_of = functools.partial(_around, function, given)
     renamed = {name: (name,) for name in given}
     reader = _read(function, node, renamed)

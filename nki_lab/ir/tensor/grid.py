@@ -106,7 +106,7 @@ class NkiGrid:
     # The tensor has the tiles along axis 0 behind each other on its axis 1, as alloc_tiles lays them out on chip.
     _folded: bool
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, *_: Any, **kwargs: Any) -> None:
         raise ViewError(
             f"{type(self).__name__} is not made by calling it",
             help="write nl.tiles(tensor, tile_shape=...) or nl.blocks(tensor, tile_shape=..., block_shape=...)",
