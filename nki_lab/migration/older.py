@@ -75,6 +75,8 @@ class Older(Accesses):
         frame = self.frames.pop()
         if isinstance(original, cst.FunctionDef):
             self.positions, self.masks = {}, {}
+            if original in self.unreached:  # its decorators are those of a module that is moved
+                result = result.with_changes(decorators=self._decorators(original))
         lines = [line for line in original.leading_lines if line.comment]
         if frame.is_dropped and not frame.before:
             self._kept += [line.comment.value for line in lines if line.comment]
@@ -95,9 +97,12 @@ class Older(Accesses):
         """Note what the function adds products to, and what it returns; leave one that no run reached as it is."""
         where = self.place(node)
         if not any(where.line <= place.line <= where.end_line for place in self.observed.seen):
-            self.decide(
-                node, f"no run reached `{node.name.value}`, so it stays as it was: call it, too"
-            )
+            parts = m.findall(node.body, m.Name() | m.Attribute())
+            if any(self.official(part).startswith("nki") for part in parts):
+                self.decide(
+                    node, f"no run reached `{node.name.value}`, so it stays as it was: call it, too"
+                )
+            self.unreached.add(node)
             return False
         for found in m.findall(node, m.AugAssign(operator=m.AddAssign(), value=m.Call())):
             assert isinstance(found, cst.AugAssign) and isinstance(found.value, cst.Call)
@@ -127,6 +132,9 @@ class Older(Accesses):
             else:
                 self.positions.update({f"{code_of(target)}[{k}]": p for k, p in enumerate(grid)})
         elif isinstance(target, cst.Name):
+            directive = self.official(node.value)
+            if directive.startswith("nki.compiler."):
+                self.names.bound[target.value] = ROOT + directive
             kind = self.kind(node.value)
             if kind == INDEX:
                 found = self.linear(node.value)
@@ -146,6 +154,9 @@ class Older(Accesses):
             self.change(
                 original, "index tensors and masks are slices and bounds where they are used"
             )
+            self.drop()
+        elif self.official(original.value).startswith("nki.compiler."):
+            self.change(original, "where the older compiler put a tile is left to today's")
             self.drop()
         elif isinstance(target, cst.Subscript) and not self.frames[-1].is_dropped:
             self._assigned(original, target, updated)
@@ -278,10 +289,17 @@ class Older(Accesses):
 
     # -- decorators, imports -----------------------------------------------------------------------------------------
 
+    def _decorators(self, function: cst.FunctionDef) -> list[cst.Decorator]:
+        moved = [self.leave_Decorator(one, one) for one in function.decorators]
+        return [one for one in moved if isinstance(one, cst.Decorator)]
+
     def leave_Decorator(self, original: cst.Decorator, updated: cst.Decorator) -> Any:  # type: ignore[override]
         """Write `@nki.jit`, which is all there is."""
         node = original.decorator
         name = self.official(node.func if isinstance(node, cst.Call) else node)
+        if name.startswith("nki.compiler."):
+            self.change(original, f"@{name} is left out: it directs the older compiler")
+            return cst.RemoveFromParent()
         if (name.startswith("nki.") and name != "nki.jit") or (name and isinstance(node, cst.Call)):
             self.change(original, f"@{name} is @nki.jit")
             return updated.with_changes(decorator=cst.parse_expression(f"{self.alias('nki')}.jit"))

@@ -68,6 +68,7 @@ class Accesses(cst.CSTTransformer):
         self.targets: dict[cst.CSTNode, cst.BaseExpression | cst.AugAssign] = {}
         self.products: set[str] = set()
         self.returned: set[str] = set()
+        self.unreached: set[cst.CSTNode] = set()
         self.temporaries = 0
         self.frames: list[Frame] = []
         self._kept: list[str] = []

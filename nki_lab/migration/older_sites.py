@@ -21,7 +21,7 @@ from nki_lab.migration.positions import Bounds
 
 OPERATIONS = ("op", "op0", "op1", "reduce_op", "comp_op0", "comp_op1")
 # Parameters of instructions that take one float32 for each partition.
-COLUMNS = ("operand0", "operand1", "imm0", "imm1", "initial")
+COLUMNS = ("operand0", "operand1", "imm0", "imm1", "initial", "scale")
 TWICE = "was rounded once; a product with nl.reciprocal is rounded twice, so the last bits differ"
 
 #: Functions that a text may need.
@@ -59,7 +59,8 @@ class Former:
         self.member = name.rpartition(".")[2]
         home = former_isa if name.startswith("nki.isa") else former_language
         function = getattr(home, self.member, None)
-        parameters = list(inspect.signature(function).parameters) if callable(function) else []
+        is_function = callable(function) and not isinstance(function, type)
+        parameters = list(inspect.signature(function).parameters) if is_function else []
         self.arguments: dict[str, tuple[cst.BaseExpression, cst.BaseExpression]] = {}
         self.is_starred = any(arg.star for arg in original.args)
         for k, (old, new) in enumerate(zip(original.args, updated.args, strict=True)):
