@@ -6,6 +6,9 @@ Its instructions take functions of its nki.language and of NumPy as operators: `
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -14,6 +17,26 @@ from nki_lab.errors import WrongOperand
 from nki_lab.isa.operators import OPS, SIMULATED, AluOperator, Op, OpClass
 
 HOME = "beta1"
+
+
+_TWICE: ContextVar[bool] = ContextVar("_TWICE", default=False)
+
+
+@contextmanager
+def divided_by_products() -> Iterator[None]:
+    """Compute `a / b` as `a * (1 / b)` in a block: rounded twice, as today's instructions can."""
+    before = _TWICE.set(True)
+    try:
+        yield
+    finally:
+        _TWICE.reset(before)
+
+
+def _divide(a: Any, b: Any, out: np.ndarray) -> None:
+    if out.dtype.kind == "f" and _TWICE.get():
+        np.multiply(a, np.divide(np.float32(1), b, dtype=np.float32), out=out)
+    else:
+        SIMULATED["divide"].apply(a, b, out)
 
 
 def _power(a: Any, b: Any, out: np.ndarray) -> None:
@@ -26,6 +49,7 @@ def _power(a: Any, b: Any, out: np.ndarray) -> None:
 
 
 _ROWS = SIMULATED | {
+    "divide": AluOperator(OpClass.ARITHMETIC, _divide),
     "logical_not": AluOperator(OpClass.UNARY, np.logical_not, operands=1),
     "power": AluOperator(OpClass.ARITHMETIC, _power),
 }

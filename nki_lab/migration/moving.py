@@ -33,6 +33,7 @@ from nki_lab.migration.modules import Module, Scope
 from nki_lab.migration.observed import Observed
 from nki_lab.migration.older import moved_from_older
 from nki_lab.migration.proof import (
+    DIVISION,
     SECONDS,
     Call,
     Compared,
@@ -122,6 +123,11 @@ class Migration:
         ]
         if self.is_equal:
             lines.append("every bit of every result is equal")
+        elif self.proof and all(row.cause == DIVISION for row in self.proof if row.difference):
+            lines.append(
+                f"the division alone is the cause: `x / y` was rounded once, `x * (1 / y)` is rounded twice;"
+                f" computed so in {self.before}, too, every bit is equal"
+            )
         elif not self.proof:
             lines.append("not proved: the new text does not run before that is decided")
         return text_of(lines)

@@ -131,6 +131,12 @@ class Older(Accesses):
                     self.positions[code_of(element.value)] = one
             else:
                 self.positions.update({f"{code_of(target)}[{k}]": p for k, p in enumerate(grid)})
+        elif isinstance(target, cst.Tuple) and self._are_positions(node):
+            assert isinstance(node.value, cst.Tuple)
+            for name, value in zip(target.elements, node.value.elements, strict=True):
+                found = self.linear(value.value)
+                if found is not None:
+                    self.positions[code_of(name.value)] = found
         elif isinstance(target, cst.Name):
             directive = self.official(node.value)
             if directive.startswith("nki.compiler."):
@@ -147,10 +153,23 @@ class Older(Accesses):
         elif isinstance(target, cst.Subscript) and isinstance(node.value, cst.Call):
             self.targets[node.value] = target
 
+    def _are_positions(self, node: cst.Assign) -> bool:
+        target, value = node.targets[0].target, node.value
+        return (
+            isinstance(target, cst.Tuple)
+            and isinstance(value, cst.Tuple)
+            and len(target.elements) == len(value.elements)
+            and all(self.kind(element.value) == INDEX for element in value.elements)
+        )
+
     def leave_Assign(self, original: cst.Assign, updated: cst.Assign) -> cst.Assign:  # type: ignore[override]
         """Leave index tensors and masks out, and write what is assigned to a part of a tile."""
         target = original.targets[0].target
-        if self._grid(original.value) is not None or self.kind(original.value) in (INDEX, MASK):
+        if (
+            self._grid(original.value) is not None
+            or self._are_positions(original)
+            or self.kind(original.value) in (INDEX, MASK)
+        ):
             self.change(
                 original, "index tensors and masks are slices and bounds where they are used"
             )
@@ -169,6 +188,10 @@ class Older(Accesses):
         if part is None:
             return
         value, kind = code_of(updated.value), self.kind(original.value)
+        if m.matches(original.value, m.Call(args=[m.Arg(keyword=None)])):  # a copy of a copy is one
+            assert isinstance(original.value, cst.Call) and isinstance(updated.value, cst.Call)
+            if self.official(original.value.func) == "nki.language.copy":
+                value = code_of(updated.value.args[0].value)
         if kind == TILE:
             memories = {s.memory for n in (target.value, original.value) for s in self.seen(n)}
             copy = "dma_copy" if "hbm" in memories else "tensor_copy"
@@ -245,10 +268,10 @@ class Older(Accesses):
             )
             return updated
         if access.sizes:
-            self.sizes[original] = access.sizes
-        self.change(
-            original, "an access by index tensors is one by slices"
-        ) if access.sizes else None
+            self.sizes[original], self.bases[original] = access.sizes, code_of(updated.value)
+            is_pattern = ".ap(pattern=" in access.text
+            words = "one by slices" if not is_pattern else "an access pattern over the whole tensor"
+            self.change(original, f"an access by index tensors is {words}")
         return cst.parse_expression(access.text)
 
     def leave_BinaryOperation(self, original: Any, updated: Any) -> cst.BaseExpression:
@@ -311,6 +334,13 @@ class Older(Accesses):
         if annotation and self.official(annotation.annotation).startswith("nki.typing"):
             return updated.with_changes(annotation=None)
         return updated
+
+    def leave_AnnAssign(self, original: cst.AnnAssign, updated: cst.AnnAssign) -> Any:  # type: ignore[override]
+        """Leave out types of the older dialect."""
+        names = m.findall(original.annotation, m.Name())
+        value = updated.value
+        types = [n for n in names if self.official(n).startswith("nki.typing")]
+        return cst.Assign([cst.AssignTarget(updated.target)], value) if value and types else updated
 
     def leave_Import(self, original: cst.Import, updated: cst.Import) -> Any:  # type: ignore[override]
         """Import today's modules."""

@@ -20,6 +20,7 @@ from nki_lab.migration.positions import (
     minus,
     plus,
     slice_of,
+    times,
 )
 from nki_lab.migration.rewriter import MARK, Note
 
@@ -65,6 +66,7 @@ class Accesses(cst.CSTTransformer):
         self.positions: dict[str, Positions] = {}
         self.masks: dict[str, cst.BaseExpression] = {}
         self.sizes: dict[cst.CSTNode, list[str]] = {}
+        self.bases: dict[cst.CSTNode, str] = {}
         self.targets: dict[cst.CSTNode, cst.BaseExpression | cst.AugAssign] = {}
         self.products: set[str] = set()
         self.returned: set[str] = set()
@@ -312,13 +314,11 @@ class Accesses(cst.CSTTransformer):
     ) -> Access | None:
         ranks = {len(s.shape) for p in self._indices(node) for s in self.seen(p) if s.kind == INDEX}
         rank = max(ranks)
-        used: list[int] = []
-        for position in linear:
-            if len(position.terms) > 1:
-                return None
-            used += position.terms
-        if len(set(used)) != len(used) or any(a not in range(-rank, 0) for a in used):
+        used = [axis for position in linear for axis in position.terms]
+        if any(a not in range(-rank, 0) for a in used):
             return None
+        if len(set(used)) != len(used) or any(len(p.terms) > 1 for p in linear):
+            return self._pattern(node, value, linear, rank, bounds)
         is_ordered = used == sorted(used)
         missing = [axis for axis in range(-rank, 0) if axis not in used]
         parts, sizes, axes = [], [], []
@@ -352,6 +352,34 @@ class Accesses(cst.CSTTransformer):
             text += f".permute(({', '.join(map(str, order))}))"
             sizes = [sizes[k] for k in order]
         return Access(text, sizes)
+
+    def _pattern(
+        self, node: cst.Subscript, value: str, linear: list[Positions], rank: int, bounds: Bounds
+    ) -> Access | None:
+        """Return a part whose indices have several axes, or share one, as an access pattern over the whole tensor."""
+        shapes = {len(s.shape) - s.blocks for s in self.seen(node.value)}
+        whole = isinstance(node.value, (cst.Name, cst.Subscript))
+        if shapes != {len(linear)} or not whole or any(-rank in p.terms for p in linear[1:]):
+            return None
+        strides = ["1"]
+        for k in range(len(linear) - 1, 0, -1):
+            strides.insert(0, times(f"{value}.shape[{k}]", strides[0]))
+        pairs, sizes, offset = [], [], "0"
+        for axis in range(-rank, 0):
+            steps = [
+                (p.terms[axis], s) for p, s in zip(linear, strides, strict=True) if axis in p.terms
+            ]
+            step = strides[0] if axis == -rank else "0"
+            if steps:
+                step = "0"
+                for (one, _), stride in steps:
+                    step = plus(step, times(one, stride))
+            sizes.append(length(steps[0][0][1], bounds.get(axis, [])) if steps else "1")
+            pairs.append(f"[{step}, {sizes[-1]}]")
+        for position, stride in zip(linear, strides, strict=True):
+            offset = plus(offset, times(position.start, stride))
+        more = f", offset={offset}" if offset != "0" else ""
+        return Access(f"{value}.ap(pattern=[{', '.join(pairs)}]{more})", sizes)
 
     def _indices(self, node: cst.Subscript) -> list[cst.BaseExpression]:
         return [e.slice.value for e in node.slice if isinstance(e.slice, cst.Index)]

@@ -9,7 +9,7 @@ from nki_lab import isa, language
 from nki_lab.migration.names import code_of
 from nki_lab.migration.observed import TILE
 from nki_lab.migration.older_access import Accesses
-from nki_lab.migration.older_language import composite, launched, method_call
+from nki_lab.migration.older_language import axes_last, composite, launched, method_call
 from nki_lab.migration.older_sites import (
     COLUMNS,
     OPERATIONS,
@@ -83,6 +83,8 @@ def _instruction(site: Former) -> cst.BaseExpression:
             ):
                 text = f"{r.nl}.copy({text}, dtype={r.nl}.float32)"
             given[parameter] = text
+    if site.member == "tensor_reduce" and {"data", "axis"} <= set(given):
+        given["data"], given["axis"] = axes_last(site, "data", given["data"])
     if "dst" in now and "dst" not in site.arguments:
 
         def emit(dst: str) -> str:

@@ -6,6 +6,7 @@ A function stays where today's nki.language has the same meaning, with `dtype=` 
 from __future__ import annotations
 
 import inspect
+from ast import literal_eval
 from math import prod
 from typing import Any
 
@@ -50,12 +51,15 @@ def composite(site: Former) -> cst.BaseExpression:
             r, site.original, site.member, site.arguments["x"], site.arguments["y"], dtype, bounds
         )
     first = next(iter(site.arguments))  # which the older dialect calls by other names
-    words = [part_given(site, first, bounds)]
-    words += [
-        f"{p}={site.text(p)}"
+    more = {
+        p: site.text(p)
         for p in site.arguments
         if p in now[1:] and p not in ("dtype", "mask", first)
-    ]
+    }
+    words = [part_given(site, first, bounds)]
+    if "axis" in more:
+        words[0], more["axis"] = axes_last(site, first, words[0])
+    words += [f"{p}={text}" for p, text in more.items()]
     before = site.old(first)
     seen = r.seen(site.original)
     if (
@@ -75,6 +79,28 @@ def composite(site: Former) -> cst.BaseExpression:
     if bounds:
         return _within(r, site.original, site.tiles, text, dtype, bounds)
     return expression_of(text)
+
+
+def axes_last(site: Former, parameter: str, data: str) -> tuple[str, str]:
+    """Return the data and the axes of a reduction, which are to be the last ones: others are put there."""
+    node, axis = site.old(parameter), site.text("axis")
+    ranks = {len(s.shape) for s in site.rewriter.seen(node)} if node is not None else set()
+    try:
+        numbers = literal_eval(axis)
+    except ValueError:
+        return data, axis
+    rank = ranks.pop() if len(ranks) == 1 else 0
+    axes = (
+        sorted(k % rank for k in ((numbers,) if isinstance(numbers, int) else numbers))
+        if rank
+        else []
+    )
+    is_kept = "keepdims" in site.arguments and site.text("keepdims") != "False"
+    if is_kept or not axes or axes == list(range(rank - len(axes), rank)) or 0 in axes:
+        return data, axis
+    order = [k for k in range(rank) if k not in axes] + axes
+    site.rewriter.change(site.original, "axes that a reduction leaves out come last")
+    return f"{data}.permute({tuple(order)})", str(list(range(rank - len(axes), rank)))
 
 
 def _within(
@@ -252,11 +278,8 @@ def part_of_hbm(
 ) -> str:
     """Return a tensor in HBM, or what a mask leaves of the part that is meant."""
     access = None
-    if isinstance(old, cst.Subscript) and r.sizes.get(old):
-        base = new
-        while isinstance(base, cst.Call):  # .permute(...)
-            base = base.func.value  # type: ignore[attr-defined]
-        access = r.access(old, code_of(base.value), bounds)  # type: ignore[attr-defined]
+    if isinstance(old, cst.Subscript) and old in r.bases:
+        access = r.access(old, r.bases[old], bounds)
     else:
         access = r.cut(old, code_of(new), bounds)
     return access.text if access is not None else code_of(new)

@@ -59,8 +59,8 @@ class Former:
         self.member = name.rpartition(".")[2]
         home = former_isa if name.startswith("nki.isa") else former_language
         function = getattr(home, self.member, None)
-        is_function = callable(function) and not isinstance(function, type)
-        parameters = list(inspect.signature(function).parameters) if is_function else []
+        has_signature = callable(function) and not isinstance(function, type)
+        parameters = list(inspect.signature(function).parameters) if has_signature else []  # type: ignore[arg-type]
         self.arguments: dict[str, tuple[cst.BaseExpression, cst.BaseExpression]] = {}
         self.is_starred = any(arg.star for arg in original.args)
         for k, (old, new) in enumerate(zip(original.args, updated.args, strict=True)):
@@ -283,9 +283,8 @@ def part_of(r: Accesses, old: cst.BaseExpression, new: cst.BaseExpression, bound
             if all(-axis <= len(s) and s[axis] > 1 for s in shapes)
         }
         access = None
-        if isinstance(old, cst.Subscript) and r.sizes.get(old) and isinstance(new, cst.Subscript):
-            base = new.value
-            access = r.access(old, code_of(base), kept)
+        if isinstance(old, cst.Subscript) and old in r.bases:
+            access = r.access(old, r.bases[old], kept)
         elif kept:
             access = r.cut(old, text, kept)
         text = access.text if access is not None else text
