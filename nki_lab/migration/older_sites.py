@@ -192,7 +192,11 @@ def operator_text(site: Former, parameter: str) -> str | None:
         name = operator_of(getattr(home, member), site.name).name
     except (NkiError, AttributeError):
         return None
-    return f"{r.nl}.{name}" if name in OPS else None
+    if name not in OPS:
+        return None
+    if OPS[name].refusal:
+        r.decide(site.original, f"{parameter}=nl.{name}: {OPS[name].refusal}")
+    return f"{r.nl}.{name}"
 
 
 def short(name: str) -> str:
