@@ -70,8 +70,6 @@ BETA1 = "beta1"
 
 
 def _version(text: str, choice: Choice) -> str:
-    if text == BETA1:
-        return text
     return one_of(".".join(text.strip().split(".")[:2]), choice)
 
 

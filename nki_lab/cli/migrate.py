@@ -57,7 +57,7 @@ def migrate(
     from nki_lab.api.install import aliases
     from nki_lab.choices import inside
     from nki_lab.migration.api import split_place
-    from nki_lab.migration.moving import migrated, module_of
+    from nki_lab.migration.moving import migrated, module_of, since_named
     from nki_lab.runtime.time_limit import time_limit
     from nki_lab.versions import NEWEST, version_named
 
@@ -65,7 +65,7 @@ def migrate(
     module = module_of(file)
     caller = _caller(module.filename, name, call, inputs or [], args or [], options.seed or 0)
     given = vars(options)
-    since = version_named(given["from"]) if given["from"] else None
+    since = since_named(given["from"], module)
     to = version_named(given["to"]) if given["to"] else NEWEST
     with aliases(), inside(target=options.target, lnc=options.lnc), time_limit(options.timeout):
         migration = migrated(module, caller, since, to, options.seed or 0)

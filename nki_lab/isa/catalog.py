@@ -79,7 +79,12 @@ def page(definition: Definition, target: Target) -> str:
 
 def call_text(name: str, signature: inspect.Signature) -> list[str]:
     """Return a call with every parameter and default, in lines short enough to print."""
-    text = f"{name}({', '.join(parameters_of(signature))})"
+    parameters = parameters_of(signature)
+    kinds = [p.kind for p in signature.parameters.values()]
+    by_name = inspect.Parameter.KEYWORD_ONLY
+    if by_name in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds:
+        parameters.insert(kinds.index(by_name), "*")
+    text = f"{name}({', '.join(parameters)})"
     return textwrap.wrap(text, _WIDTH, subsequent_indent="    ", break_on_hyphens=False)
 
 

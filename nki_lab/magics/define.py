@@ -55,12 +55,21 @@ def define_kernels(
     bound = _bind_ready_names(shell, code, dialect)
     _execute(shell, code)
     cells.note(cell, bound | _imported(tree), {*_names(code)}, shell.user_ns)
-    kernels = _marked(tree, shell.user_ns, cell) or [_only_function(tree, shell, cell)]
+    kernels = kernels_in(tree, shell.user_ns, cell)
     _check_one_dialect(kernels)
     for kernel in kernels:
         if nki:
             kernel.write_for(nki)
         check_text(kernel.source, kernel.version)
+    return kernels
+
+
+def kernels_in(tree: ast.Module, scope: dict[str, Any], cell: Cell) -> list[KernelFunction]:
+    """Return the kernels of a cell that has run in a scope, where its only function becomes one."""
+    kernels = _marked(tree, scope, cell)
+    if not kernels:
+        kernels = [_only_function(tree, scope, cell)]
+        scope[kernels[0].func.__name__] = kernels[0]
     return kernels
 
 
@@ -217,15 +226,12 @@ def _bound(tree: ast.Module) -> Iterator[str]:
             yield from (target.id for target in node.targets if isinstance(target, ast.Name))
 
 
-def _only_function(tree: ast.Module, shell: InteractiveShell, cell: Cell) -> KernelFunction:
+def _only_function(tree: ast.Module, scope: Mapping[str, Any], cell: Cell) -> KernelFunction:
     nodes = [node for node in tree.body if isinstance(node, _FUNCTION)]
-    functions = {n.name: n for n in nodes if isfunction(shell.user_ns.get(n.name))}
+    functions = {n.name: n for n in nodes if isfunction(scope.get(n.name))}
     if len(functions) != 1:
         raise no_only_function(cell, tree, functions)
-    (name,) = functions
-    kernel = as_kernel(shell.user_ns[name])
-    shell.push({name: kernel})
-    return kernel
+    return as_kernel(scope[next(iter(functions))])
 
 
 def no_only_function(cell: Cell, tree: ast.Module, functions: Mapping[str, ast.stmt]) -> NoKernel:

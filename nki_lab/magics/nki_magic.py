@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import re
-from importlib import import_module
 from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
-from nki_lab.choices import CELL, LINE
-from nki_lab.dialects import NKI
+from nki_lab.choices import CELL, LINE, Choices
+from nki_lab.dialects import BETA1, NKI
 from nki_lab.errors import NkiError, NoKernel, UnknownOption, show_place, without_our_frames
 from nki_lab.magics.breakpoints import breakpoints
 from nki_lab.magics.cells import Cell, typed_stack
-from nki_lab.magics.define import EXAMPLE, define_kernels, parsed
+from nki_lab.magics.define import (
+    EXAMPLE,
+    define_kernels,
+    dialect_said,
+    kernels_in,
+    parsed,
+    ready_modules,
+)
 from nki_lab.magics.editor import editor_of
 from nki_lab.magics.show import show
 from nki_lab.runtime import Result
@@ -23,7 +29,6 @@ from nki_lab.session.expect import expected
 from nki_lab.session.reading import option_help, parse_line
 from nki_lab.session.request import Request, session
 from nki_lab.source import text_of
-from nki_lab.versions import version_named
 from nki_lab.views.difference import show_difference
 
 _DOCUMENTATION = f"""\
@@ -42,7 +47,7 @@ last one. `%nki --run "double(a)"` runs a kernel of an earlier cell.
 {option_help(CELL)}"""
 
 # What the line of a cell that was moved does not say any more.
-_MOVES = re.compile(r"\s+--(?:migrate\b|nki(?:=|\s+)\S+)")
+_MOVES = re.compile(r"\s+--(?:migrate\b|(?:nki|dialect)(?:=|\s+)\S+)")
 
 
 @magics_class
@@ -108,7 +113,7 @@ class NkiMagics(Magics):
         """Insert the cell below, as it is written for today's NKI."""
         # LibCST alone takes as long to load as half of the rest.
         from nki_lab.migration.modules import Module
-        from nki_lab.migration.moving import migrated
+        from nki_lab.migration.moving import migrated, since_named
 
         if options.run is None:
             raise UnknownOption(
@@ -116,13 +121,17 @@ class NkiMagics(Magics):
                 stack=cell.option_stack("--migrate"),
                 help="add --run 'kernel(a, b)'",
             )
-        parsed(cell)
-        ready = {name: import_module(module) for name, module in NKI.ready.items()}
-        module = Module(cell.text, cell.filename, None, ready | self.ip.user_ns)
+        tree = parsed(cell)
+        said = dialect_said(tree, Choices.current()) or (NKI if options.nki else None)
+        ready = ready_modules(said, self.ip.user_ns)
+        module = Module(cell.text, cell.filename, None, self.ip.user_ns | ready)
+
+        def call(names: dict[str, Any]) -> None:
+            kernels_in(tree, names, cell)
+            evaluate(options.run, names, cell.option_stack)
+
         migration = migrated(
-            module,
-            lambda names: evaluate(options.run, names, cell.option_stack),
-            version_named(options.nki) if options.nki else None,
+            module, call, since_named(BETA1.option if said is BETA1 else options.nki, module)
         )
         print(migration.report())
         if not migration.is_moved:

@@ -11,11 +11,11 @@ import numpy as np
 from nki_lab.choices import NKI, BadValue
 from nki_lab.errors import NoKernel, UnknownOption
 from nki_lab.migration.modules import Module, Scope, kernel_in, kernels_of
-from nki_lab.migration.moving import Caller, Migration, migrated, module_of
+from nki_lab.migration.moving import Caller, Migration, migrated, module_of, since_named
 from nki_lab.runtime import KernelFunction, jit
 from nki_lab.session.evaluate import evaluate
-from nki_lab.session.questions import expression
-from nki_lab.versions import NEWEST, Version, version_named
+from nki_lab.session.questions import TO, expression
+from nki_lab.versions import NEWEST, version_named
 
 
 def migrate(
@@ -36,13 +36,14 @@ def migrate(
         to: the version to write it for; by default the newest one.
     """
     module, name = _module(kernel)
-    since = _version(nki, "nki") if nki is not None else None
+    since = since_named(NKI.take(nki, "nki=") if nki is not None else None, module)
     caller = (
         None
         if not name and not args and not kwargs
         else calling(name, args, kwargs, module.filename)
     )
-    return migrated(module, caller, since, _version(to, "to") if to is not None else NEWEST)
+    written = version_named(TO.take(to, "to=")) if to is not None else NEWEST
+    return migrated(module, caller, since, written)
 
 
 def calling(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], filename: str) -> Caller:
@@ -96,7 +97,3 @@ def _module(kernel: Any) -> tuple[Module, str]:
         )
     around = dict(function.func.__globals__)
     return Module(text, source.filename, None, around), function.func.__qualname__
-
-
-def _version(text: str, name: str) -> Version:
-    return version_named(NKI.take(text, f"{name}="))

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from nki_lab.errors import NkiError, NoKernel, UsageError, close_matches
-from nki_lab.runtime import KernelFunction, jit
+from nki_lab.runtime import KernelFunction, as_kernel
 from nki_lab.source import Span, headline, keep_lines, stack_of_traceback
 
 Scope = dict[str, Any]
@@ -113,7 +113,7 @@ def kernel_in(scope: Scope, name: str, filename: str) -> KernelFunction:
     if isinstance(value, KernelFunction):
         return value
     if callable(value) and hasattr(value, "__code__"):
-        return jit(value)
+        return as_kernel(value)
     for other in scope.values():
         if isinstance(other, KernelFunction) and other.func.__qualname__ == name:
             return other

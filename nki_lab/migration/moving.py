@@ -45,7 +45,7 @@ from nki_lab.migration.rewriter import MARK, Moved, Note, rewritten
 from nki_lab.runtime import Result
 from nki_lab.runtime.recording import record_runs
 from nki_lab.source import Span, text_of
-from nki_lab.versions import NEWEST, VERSIONS, Version
+from nki_lab.versions import NEWEST, VERSIONS, Version, version_named
 
 #: Calls kernels of a module, given its names.
 Caller = Callable[[Scope], Any]
@@ -183,6 +183,11 @@ def migrated(
     with aliases():
         is_given = since is not None
         is_older = _of_older_dialect(module.text)
+        if is_older and to is not NEWEST:
+            raise UnknownOption(
+                f"to NKI {to.name}: kernels of {BETA1.title} are moved to NKI {NEWEST.name} only",
+                help="leave --to out",
+            )
         observed = Observed() if is_older else None
         since, results = _first_run(module, caller, to if is_older else since, to, observed)
         if observed is not None:
@@ -225,6 +230,7 @@ def migrated(
 
 
 _NAME = "nki_lab_migrated"
+_IMPORTS = "write the imports into the same file or cell, which are moved with it"
 
 
 def _rewritten(module: Module, results: list[Result], since: Version, to: Version) -> Moved:
@@ -293,8 +299,18 @@ def _refuse_unseen(run: Result) -> None:
         raise NotModelled(
             f"`{run.name}` is a kernel of {BETA1.title}, and its text does not import neuronxcc.nki",
             stack=(run.retrace.source.place,),
-            help="write the imports into the same file or cell, which are moved with it",
+            help=_IMPORTS,
         )
+
+
+def since_named(name: str | None, module: Module) -> Version | None:
+    """Return the version that a module is said to be written for; None where it, or its imports, are to tell."""
+    if name == BETA1.option and not _of_older_dialect(module.text):
+        text = module.path.name if module.path is not None else "the cell"
+        raise UnknownOption(
+            f"`{name}` is neuronxcc.nki, which is not imported in {text}", help=_IMPORTS
+        )
+    return None if name in (None, BETA1.option) else version_named(name)
 
 
 def _of_older_dialect(text: str) -> bool:

@@ -31,6 +31,7 @@ from nki_lab.errors import NkiError, close_matches, error_classes
 from nki_lab.profiler.answers import ANALYSES
 from nki_lab.session.saving import ENDINGS
 from nki_lab.timing.what_if import CHANGES, check_changes
+from nki_lab.versions import VERSIONS
 from nki_lab.views.registry import view_names
 
 
@@ -278,18 +279,23 @@ for _name, _when in (("from", "from this time on"), ("to", "before this time")):
         (*SPANNED, "profile"),
         _nanoseconds,
     )
-for _name, _which in (
-    ("from", "that kernels are written for; by default the newest that takes them as they are"),
-    ("to", "to write them for; by default the newest"),
-):
-    Choice(
-        _name,
-        "VERSION",
-        f"Version of NKI {_which}: {{values}}.",
-        ("migrate",),
-        NKI.read,
-        NKI.values,
-    )
+Choice(
+    "from",
+    "VERSION",
+    "Version of NKI that kernels are written for; by default the newest that takes them as they are: {values}. Imports"
+    " of neuronxcc.nki say `beta1`.",
+    ("migrate",),
+    NKI.read,
+    NKI.values,
+)
+TO = Choice(
+    "to",
+    "VERSION",
+    "Version of NKI to write them for; by default the newest: {values}.",
+    ("migrate",),
+    NKI.read,
+    tuple(version.name for version in VERSIONS),
+)
 Choice(
     "migrate",
     "",

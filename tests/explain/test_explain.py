@@ -191,7 +191,11 @@ def test_an_unknown_topic_gets_close_matches(topic: str, help: str):
         ("dge_mode", "nisa.dge_mode.hwdge"),
         ("nki_lab.load", "path: the file"),
         ("load", "nl.load(src, dtype=None)"),
-        ("nki.jit", "nki.jit(fn=None, compile_config=None, specialization_config=None, **kwargs)"),
+        ("nl.blocks", "nl.blocks(source, *, tile_shape=None, block_shape)"),
+        (
+            "nki.jit",
+            "nki.jit(fn=None, *, compile_config=None, specialization_config=None, **kwargs)",
+        ),
         ("nl.shared_hbm", "hbm; also: dram"),
         ("nisa.unknown_engine", "the others are tensor, scalar"),
     ],
@@ -244,7 +248,7 @@ def test_names_of_the_older_dialect_have_pages_with_their_own_signatures():
     assert explain("t.assert_shape", TRN2).startswith("neuronxcc.nki.tensor.assert_shape(shape)")
     assert explain("neuronxcc.nki.language.bfloat16", TRN2) == explain("nl.bfloat16", TRN2)
     assert explain("ncc.sbuf.mod_alloc", TRN2).startswith(
-        "neuronxcc.nki.compiler.sbuf.mod_alloc(base_addr, "
+        "neuronxcc.nki.compiler.sbuf.mod_alloc(*, base_addr, "
     )
     assert "reduce_op=np.amax" in explain("neuronxcc.nki.isa.range_select", TRN2)
 

@@ -71,6 +71,28 @@ def test_a_cell_whose_values_differ_is_not_inserted(notebook: Notebook, inserted
     assert inserted == []
 
 
+def test_a_cell_with_one_function_needs_no_decorator_and_takes_its_own_dialect(
+    notebook: Notebook, inserted
+):
+    body = "\ndef halves(a):\n    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)\n"
+    body += "    nl.store(out, nl.load(a) * FACTOR)\n    return out\n"
+    older = "\nimport neuronxcc.nki.language as nl" + body
+    notebook.good(f"%%nki --run 'halves(a)' --quiet{older}")
+    text = notebook.good(f"%%nki --migrate --run 'halves(a)' --dialect beta1{older}")
+    assert inserted[0][0].startswith("%%nki --run 'halves(a)'\n")
+    assert "every bit of every result is equal" in text
+    assert "nl.multiply(nl.load(a), FACTOR" in inserted[0][0]
+    today = body.replace("nl.load(a) * FACTOR", "nl.multiply(nl.load(a), FACTOR)")
+    today = today.replace(
+        "    return", "    for _ in nl.affine_range(1):\n        pass\n    return"
+    )
+    text = notebook.good(f"%%nki --migrate --run 'halves(a)' --nki 0.3{today}")
+    assert "cell: NKI 0.3 -> NKI 0.7, 1 change" in text and len(inserted) == 2
+    for option in ("--nki", "--dialect"):
+        outcome = notebook.bad(f"%%nki --migrate --run 'halves(a)' {option} beta1{body}")
+        assert "`beta1` is neuronxcc.nki, which is not imported in the cell" in outcome.text
+
+
 @pytest.mark.parametrize(
     ("line", "body", "says"),
     [

@@ -180,6 +180,8 @@ def test_what_the_new_version_refuses_is_left_at_its_line(module, command, monke
     [
         (["--from", "0.9"], 2, "`0.9` is not one of 0.1, 0.2"),
         (["--to", "new"], 2, "`new` is not one of 0.1, 0.2"),
+        (["--to", "beta1"], 2, "`beta1` is not one of 0.1, 0.2"),
+        (["--from", "beta1"], 2, "`beta1` is neuronxcc.nki, which is not imported in kernels.py"),
         (["--from", "0.5", "--to", "0.4"], 2, "kernels are moved to a later version"),
         (["--from", "0.4", "--call", "scale(np.eye(4, dtype=np.float32))"], 2,
          "the text says of its kernels that they are written for NKI 0.2"),
@@ -233,6 +235,18 @@ def test_two_dialects_are_not_mixed_and_the_older_one_is_named(module, a):
     without = Module(path.read_text(), str(path), None, scope)
     with pytest.raises(NotModelled, match=r"`copied` is a kernel of the older dialect"):
         moving.migrated(without, lambda names: names["copied"](a))
+
+
+def test_a_file_may_be_said_to_be_of_the_older_dialect_and_its_kernel_needs_no_decorator(module, a):
+    path = module(
+        "def negative(a):\n    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)\n"
+        "    nl.store(out, -nl.load(a))\n    return out\n",
+        head="import neuronxcc.nki.language as nl\n\n",
+    )
+    moved = nki_lab.migrate(f"{path}::negative", a, nki="beta1")
+    assert moved.is_equal and "nl.multiply(nl.load(a), -1.0)" in moved.text, moved.report()
+    with pytest.raises(UnknownOption, match=r"to NKI 0\.6: .* are moved to NKI 0\.7 only"):
+        nki_lab.migrate(f"{path}::negative", a, to="0.6")
 
 
 def test_a_file_with_an_older_kernel_beside_is_moved_by_the_older_rules(module, a):
