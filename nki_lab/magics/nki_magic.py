@@ -89,6 +89,8 @@ class NkiMagics(Magics):
         options = parse_line(CELL, line, cell.option_stack)
         Request(CELL, options, self.ip.user_ns, cell.option_stack).refuse_alone()
         if options.migrate:
+            if options.dialect == BETA1.option:  # of the cell, not of the new text
+                options.dialect, options.nki = None, BETA1.option
             with (
                 expected(options, cell.option_stack),
                 session(options, cell.option_stack("--timeout")),
