@@ -46,7 +46,7 @@ def named_values() -> tuple[Any, ...]:
     """Return every value that kernels write by a name: operators, dtypes, choices, truth values."""
     choices = [value for value in vars(enums).values() if _is_choice(value)]
     members = [member for choice in (Engine, *choices) for member in choice]
-    return (*OPS.values(), *DTYPES.values(), *members, True, False)
+    return (*(op for op in OPS.values() if not op.refusal), *DTYPES.values(), *members, True, False)
 
 
 def alternatives(default: Any) -> tuple[Any, ...]:

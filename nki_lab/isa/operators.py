@@ -432,8 +432,9 @@ def _divide(a: Any, b: Any, out: np.ndarray) -> None:
 
 #: Rows of operators that no engine has, each rounded once: simulators compute them.
 SIMULATED = {
-    name: AluOperator(OpClass.ARITHMETIC, apply)
-    for name, apply in {"divide": _divide, "fmod": np.fmod, "mod": np.mod}.items()
+    "divide": AluOperator(OpClass.ARITHMETIC, _divide),
+    "fmod": AluOperator(OpClass.ARITHMETIC, np.fmod),
+    "mod": AluOperator(OpClass.ARITHMETIC, np.mod),
 }
 
 _NO_DIVISION = (

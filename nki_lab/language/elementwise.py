@@ -86,8 +86,8 @@ _ACTIVATIONS = {
 }
 _SIMULATED_REST = """
 
-    NKI's simulator computes it; its compiler refuses it, since no engine has it. The model of time takes it for one
-    arithmetic instruction of its operands; what has to be written for a chip costs more.
+    NKI's compiler refuses it, since no engine has it. The model of time takes it for one arithmetic instruction, less
+    than what has to be written for a chip.
 """
 _UNARY_REST = """
 
@@ -230,6 +230,6 @@ OPS["invert"].expand = _invert
 
 # These work in the official simulator and do not compile for a device (release-notes/components/nki.rst, NKI Language:
 # known limitations). Of division the page says the latter only; published kernels that divide ran on that simulator.
-_simulated("divide", "Return x / y, rounded once.")
-_simulated("mod", "Return the remainder of x / y with the sign of `y`.")
-_simulated("fmod", "Return the remainder of x / y with the sign of `x`.")
+_simulated("divide", "Return x / y, rounded once, as NKI's simulator does.")
+_simulated("mod", "Return the remainder of x / y with the sign of `y`, as NKI's simulator does.")
+_simulated("fmod", "Return the remainder of x / y with the sign of `x`, as NKI's simulator does.")
