@@ -94,7 +94,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_there_are_examples_of_every_kind():
-    assert list(FILES) == ["add.py", "total.py"]
+    assert list(FILES) == ["add.py", "twice.py", "total.py"]
     assert len(CELLS) == 2
     assert len(SCRIPTS) == 3
     commands = [c.name or c.callback.__name__ for c in app.registered_commands if c.callback]
