@@ -22,7 +22,7 @@ from nki_lab.errors import (
 )
 from nki_lab.explain.pages import explain
 from nki_lab.magics.catalog import catalog
-from nki_lab.source import register_cell, stack_of_frame
+from nki_lab.source import Span, register_cell, stack_of_frame
 from nki_lab.targets import TRN2
 
 CLASSES = error_classes()
@@ -176,6 +176,11 @@ def test_an_error_is_the_same_wherever_its_file_lies():
     texts = {str(raised(f"{folder}/kernels.py", notes=["n"])) for folder in ("/a", "/b/c", "C:/d")}
     assert len(texts) == 1
     assert not re.search(r"/|0x[0-9a-f]{4,}", texts.pop())
+
+
+def test_a_call_that_stands_in_no_function_names_none():
+    error = NkiError("found 1", stack=(Span("k.py", 2, function="helper"), Span("k.py", 7)))
+    assert str(error).splitlines()[-1] == "  called from k.py, line 7"
 
 
 def test_a_cells_number_is_shown_by_the_notebook_only():

@@ -95,7 +95,10 @@ class NkiError(Exception):
             where = spans[0]
             lines.append(f"  --> {where.heading() if heading else where}")
             lines += [f"   {line}" for line in where.excerpt()]
-            lines += _calls([f"{s.heading() if heading else s} in {s.function}" for s in spans[1:]])
+            calls = [f"{s.heading() if heading else s} in {s.function}" for s in spans[1:]]
+            lines += _calls(
+                [call.removesuffix(" in ") for call in calls]
+            )  # a magic's line is in no function
         lines += [text_of([f"  note: {note}"]) for note in self.notes]
         if self.help:
             lines += [printable(line, "\t") for line in f"  help: {self.help}".split("\n")]

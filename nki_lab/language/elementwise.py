@@ -13,6 +13,7 @@ from typing import Any
 from nki_lab.dtypes import DType
 from nki_lab.errors import WrongOperand
 from nki_lab.ir.building.builder import current
+from nki_lab.ir.definition.operands import instead_of
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.activation import activation
 from nki_lab.isa.elementwise import reciprocal, tensor_scalar, tensor_tensor
@@ -114,7 +115,7 @@ def apply_binary(op: Op, x: Any, y: Any, dtype: DType | None) -> NkiTensor:
     if True not in tiles:
         raise WrongOperand(
             f"nl.{name}: one of the operands must be a tile, found {x!r} and {y!r}",
-            help="compute with Python's operators on numbers",
+            help=instead_of((x, y), "compute with Python's operators on numbers"),
         )
     data, number = (x, y) if tiles[0] else (y, x)
     on_chip(name, "x" if tiles[0] else "y", data)

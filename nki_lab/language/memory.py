@@ -7,6 +7,7 @@ from typing import Any
 from nki_lab.dtypes import DType
 from nki_lab.errors import WrongOperand
 from nki_lab.ir.building.builder import current
+from nki_lab.ir.definition.operands import instead_of
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.copies import tensor_copy
 from nki_lab.isa.dma import dma_copy
@@ -89,7 +90,8 @@ def _in_hbm(function: str, parameter: str, value: Any) -> NkiTensor:
             result = "nl.ndarray(shape, dtype, buffer=nl.shared_hbm)"
             help = f"create a result with {result}, which is in SBUF without buffer=; {help}"
         raise WrongOperand(
-            f"nl.{function}: `{parameter}` must be a tensor in HBM, found {given}", help=help
+            f"nl.{function}: `{parameter}` must be a tensor in HBM, found {given}",
+            help=instead_of((value,), help),
         )
     return value
 

@@ -12,6 +12,7 @@ from typing import Any
 from nki_lab.dtypes import DType
 from nki_lab.errors import NotModelled, RuleBroken, WrongOperand
 from nki_lab.ir.building.builder import current
+from nki_lab.ir.definition.operands import instead_of
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.targets.spaces import SBUF, MemoryRegion
 
@@ -24,7 +25,7 @@ def on_chip(function: str, parameter: str, value: Any) -> NkiTensor:
     if not isinstance(value, NkiTensor):
         raise WrongOperand(
             f"nl.{function}: `{parameter}` must be a tile, found {type(value).__name__} {value!r}",
-            help="make tiles with nl.load, nl.full or nl.ndarray",
+            help=instead_of((value,), "make tiles with nl.load, nl.full or nl.ndarray"),
         )
     if not value.storage.on_chip:
         raise WrongOperand(

@@ -286,16 +286,16 @@ def _kind(name: str, operand: Operand) -> Rule:
         holds,
         help="write [[tensor]], or [[first], [second]]"
         if operand.nested
-        else lambda i: _instead_of(_values(i, name)),
+        else lambda i: instead_of(_values(i, name)),
         error=WrongOperand,
     )
 
 
-def _instead_of(values: tuple[Any, ...]) -> str:
-    """Return how to write a tensor where `values` are given."""
+def instead_of(values: tuple[Any, ...], otherwise: str = "make tensors with nl.ndarray") -> str:
+    """Return how to write a tensor where `values` are given: in another way where one is a grid."""
     if any(isinstance(v, NkiGrid) for v in values):
         return "give the selection of the grid as a tensor: `.data`"
-    return "make tensors with nl.ndarray"
+    return otherwise
 
 
 def _memory(name: str, operand: Operand) -> Rule:
