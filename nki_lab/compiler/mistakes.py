@@ -191,7 +191,7 @@ def _wrong_call(error: TypeError, stack: Stack) -> WrongCall | None:
     )
 
 
-def _misused(error: Exception, stack: Stack) -> WrongOperand | None:
+def _misused(error: BaseException, stack: Stack) -> WrongOperand | None:
     """Return the error of an argument that a function of NKI cannot use at all; None where the author raised it."""
     frame, is_last = _author_frame(error.__traceback__)
     call = call_at(stack)
@@ -369,7 +369,7 @@ class OwnError:
     help: str = ""
 
 
-def own_error(error: Exception, stack: Stack, frame: FrameType | None) -> OwnError:
+def own_error(error: BaseException, stack: Stack, frame: FrameType | None) -> OwnError:
     """Return what an exception says that Python raised at the author's innermost place."""
     told = OwnError(headline(error))
     if isinstance(error, AttributeError):

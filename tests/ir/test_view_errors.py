@@ -109,6 +109,7 @@ def test_what_a_layout_cannot_give_is_refused(make, error, message):
     with pytest.raises(error, match=message) as caught:
         make(tensor((128, 4, 8)))
     assert type(caught.value) is error
+    assert caught.value.help
 
 
 def test_hbm_patterns_may_cross_rows_but_not_the_end():

@@ -272,7 +272,10 @@ class Builder(Findings):
         if name is None:  # published kernels pass on a name that may be missing
             name = ""
         if not isinstance(name, str):
-            raise TensorArgument(f"name must be a string, found {type(name).__name__}")
+            raise TensorArgument(
+                f"name must be a string, found {type(name).__name__}",
+                help="write name='weights', or leave it out",
+            )
         storage = Storage(
             len(self.storages), self._unique(name or self._variable(stack)), sizes, element, space,
             address=place, origin=origin, data=data, stack=stack, owner=self, loop=self.loop,

@@ -209,7 +209,10 @@ def entries(value: Any, what: str) -> tuple[Any, ...]:
     """Return the entries of a tuple, list or range."""
     if isinstance(value, (tuple, list, range)):
         return tuple(value)
-    raise ViewError(f"{what} takes a tuple or list; found {type(value).__name__} {value!r}")
+    raise ViewError(
+        f"{what} takes a tuple or list; found {type(value).__name__} {value!r}",
+        help="put one entry in brackets with a comma: (entry,)",
+    )
 
 
 def integers(value: Any, what: str) -> tuple[int, ...]:
@@ -233,5 +236,6 @@ def static_index(value: Any, what: str) -> int:
     except (AttributeError, TypeError):
         pass
     raise ViewError(
-        f"{what} takes integers, slices, `...` and nl.ds; found {type(value).__name__} {value!r}"
+        f"{what} takes integers, slices, `...` and nl.ds; found {type(value).__name__} {value!r}",
+        help="write an integer" + "; `//` divides into one" * isinstance(value, float),
     )

@@ -85,11 +85,17 @@ def rescale_axes(
     if old == new:
         return tuple(shape), tuple(strides), offset
     if shape[-1] > 1 and strides[-1] != 1:
-        raise ViewError(f"{what}: the last axis must be contiguous")
+        raise ViewError(
+            f"{what}: the last axis must be contiguous",
+            help="copy it into a new tile first, with nisa.tensor_copy",
+        )
     last = shape[-1] * old
     walked = [s * old for s, n in zip(strides[:-1], shape[:-1], strict=True) if n > 1]
     if any(step % new for step in (*walked, last, offset * old)):
-        raise ViewError(f"{what}: strides, last axis and offset must be multiples of {new} bytes")
+        raise ViewError(
+            f"{what}: strides, last axis and offset must be multiples of {new} bytes",
+            help=f"slice so that each row starts at, and holds, a multiple of {max(1, new // old)} elements",
+        )
     return (
         (*shape[:-1], last // new),
         (*(s * old // new for s in strides[:-1]), 1),
@@ -111,26 +117,39 @@ def rearrange_axes(
     """
     before, after = _axis_names(source, what), _axis_names(target, what)
     if len(before) != len(shape):
-        raise ViewError(f"rearrange of {what}: the source pattern names {len(before)} axes")
+        raise ViewError(
+            f"rearrange of {what}: the source pattern names {len(before)} axes",
+            help=f"name {len(shape)}, one for each axis; a tuple of names splits one",
+        )
     if not all(hasattr(n, "__index__") for n in sizes.values()):
-        raise ViewError(f"rearrange of {what}: fixed sizes are integers, found {sizes}")
+        raise ViewError(
+            f"rearrange of {what}: fixed sizes are integers, found {sizes}",
+            help="write for example {'a': 4}",
+        )
     names: list[str] = []
     split: list[tuple[int, ...]] = []
     for group, size in zip(before, shape, strict=True):
         given = [sizes.get(n, -1) if len(group) > 1 else sizes.get(n, size) for n in group]
         if given.count(-1) > 1:
-            raise ViewError(f"rearrange of {what}: give the sizes of all but one of {group}")
+            raise ViewError(
+                f"rearrange of {what}: give the sizes of all but one of {group}",
+                help=f"pass them as the third argument, such as {{{group[0]!r}: 4}}",
+            )
         if -1 in given:
             rest = -prod(given)
             given[given.index(-1)] = size // rest if rest else 0
         if prod(given) != size or min(given, default=1) < 1:
-            raise ViewError(f"rearrange of {what}: {group} = {given} does not multiply to {size}")
+            raise ViewError(
+                f"rearrange of {what}: {group} = {given} does not multiply to {size}",
+                help="give sizes that divide it, and leave one out: it follows",
+            )
         names += group
         split.append(tuple(given))
     flat = [name for group in after for name in group]
     if sorted(flat) != sorted(names) or len(set(names)) != len(names):
         raise ViewError(
-            f"rearrange of {what}: both patterns must hold the same names once, found {names} and {flat}"
+            f"rearrange of {what}: both patterns must hold the same names once, found {names} and {flat}",
+            help="name every axis once in each pattern",
         )
     return split, tuple(names.index(n) for n in flat), [len(group) for group in after]
 
@@ -142,5 +161,6 @@ def _axis_names(pattern: Any, what: str) -> list[list[str]]:
         if all(isinstance(g, (tuple, list)) and all(isinstance(n, str) for n in g) for g in groups):
             return [list(group) for group in groups]
     raise ViewError(
-        f"rearrange of {what}: a pattern is a tuple of names and tuples of names, found {pattern!r}"
+        f"rearrange of {what}: a pattern is a tuple of names and tuples of names, found {pattern!r}",
+        help="write for example ('p', ('a', 'b'))",
     )

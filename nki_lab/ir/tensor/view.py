@@ -235,7 +235,10 @@ class NkiTensor(Fixed, TensorOperators):
     def _axis(self, dim: int, what: str, partition_ok: bool = False) -> int:
         dim = static_index(dim, what)
         if not -self.ndim <= dim < self.ndim:
-            raise ViewError(f"{what}: axis {dim} of {self.describe()}, which has {self.ndim} axes")
+            raise ViewError(
+                f"{what}: axis {dim} of {self.describe()}, which has {self.ndim} axes",
+                help=f"count axes from 0 to {self.ndim - 1}, or from the end with -1",
+            )
         dim = dim + self.ndim if dim < 0 else dim
         if dim == 0 and self.first_axis_stays and not partition_ok:
             raise ViewError(
@@ -251,7 +254,9 @@ class NkiTensor(Fixed, TensorOperators):
         start, end, step = integers((start, end, step), "slice")
         if not (0 <= start < end <= size and step >= 1):
             raise OutOfBounds(
-                f"slice({dim}, {start}, {end}, {step}) of {self.describe()}: need 0 <= start < end <= {size}, step >= 1"
+                f"slice({dim}, {start}, {end}, {step}) of {self.describe()}: need 0 <= start < end <= {size}"
+                ", step >= 1",
+                help=f"clip the end to {size}, and step forward",
             )
         return self[(np.s_[:],) * dim + (np.s_[start:end:step],)]
 
@@ -266,7 +271,8 @@ class NkiTensor(Fixed, TensorOperators):
         index = static_index(index, "select")
         if not 0 <= index < self.shape[dim]:
             raise OutOfBounds(
-                f"select({dim}, {index}) of {self.describe()}: valid are 0 to {self.shape[dim] - 1}"
+                f"select({dim}, {index}) of {self.describe()}: valid are 0 to {self.shape[dim] - 1}",
+                help="count from 0; negative numbers are for slices, such as t[:, -1:]",
             )
         return self[(np.s_[:],) * dim + (index,)]
 
@@ -275,7 +281,8 @@ class NkiTensor(Fixed, TensorOperators):
         dims = integers(dims, "permute")
         if sorted(dims) != list(range(self.ndim)):
             raise ViewError(
-                f"permute{dims} of {self.describe()}: need each of 0 to {self.ndim - 1} once"
+                f"permute{dims} of {self.describe()}: need each of 0 to {self.ndim - 1} once",
+                help=f"give all axes, such as {(0, *reversed(range(1, self.ndim)))}",
             )
         if self.first_axis_stays and dims[0] != 0:
             raise ViewError(
@@ -291,7 +298,8 @@ class NkiTensor(Fixed, TensorOperators):
         dim, size = self._axis(dim, "broadcast"), static_index(size, "broadcast")
         if self.shape[dim] != 1 or size < 1:
             raise ViewError(
-                f"broadcast({dim}, {size}) of {self.describe()}: axis {dim} must have size 1, and get 1 or more"
+                f"broadcast({dim}, {size}) of {self.describe()}: axis {dim} must have size 1, and get 1 or more",
+                help="insert an axis with t.expand_dim(dim), and repeat that",
             )
         shape, strides = list(self.shape), list(self.strides)
         shape[dim], strides[dim] = size, 0
@@ -303,7 +311,10 @@ class NkiTensor(Fixed, TensorOperators):
         dim = dim + self.ndim + 1 if dim < 0 else dim
         least = 1 if self.first_axis_stays else 0
         if not least <= dim <= self.ndim:
-            raise ViewError(f"expand_dim({dim}) of {self.describe()}: need {least} to {self.ndim}")
+            raise ViewError(
+                f"expand_dim({dim}) of {self.describe()}: need {least} to {self.ndim}",
+                help=f"give the place of the new axis; {self.ndim} is behind all others",
+            )
         shape, strides = list(self.shape), list(self.strides)
         strides.insert(dim, shape[dim] * strides[dim] if dim < self.ndim else 1)
         shape.insert(dim, 1)
@@ -314,7 +325,8 @@ class NkiTensor(Fixed, TensorOperators):
         dim = self._axis(dim, "squeeze_dim")
         if self.shape[dim] != 1:
             raise ViewError(
-                f"squeeze_dim({dim}) of {self.describe()}: axis {dim} has size {self.shape[dim]}, need 1"
+                f"squeeze_dim({dim}) of {self.describe()}: axis {dim} has size {self.shape[dim]}, need 1",
+                help=f"take one element of it: t.select({dim}, index)",
             )
         shape, strides = list(self.shape), list(self.strides)
         del shape[dim], strides[dim]
@@ -330,7 +342,8 @@ class NkiTensor(Fixed, TensorOperators):
             sizes[sizes.index(-1)] = size // product
         if prod(sizes) != size or min(sizes, default=0) < 1:
             raise ViewError(
-                f"reshape_dim({dim}, {tuple(shape)}) of {self.describe()}: the sizes must multiply to {size}"
+                f"reshape_dim({dim}, {tuple(shape)}) of {self.describe()}: the sizes must multiply to {size}",
+                help="write -1 for the one that follows from the others",
             )
         strides = [s * self.strides[dim] for s in layout.contiguous_strides(tuple(sizes))]
         return self._view(
@@ -344,7 +357,10 @@ class NkiTensor(Fixed, TensorOperators):
         start = self._axis(start_dim, "flatten_dims")
         end = self._axis(end_dim, "flatten_dims")
         if start > end:
-            raise ViewError(f"flatten_dims({start_dim}, {end_dim}): start is after end")
+            raise ViewError(
+                f"flatten_dims({start_dim}, {end_dim}): start is after end",
+                help=f"write flatten_dims({end_dim}, {start_dim})",
+            )
         merged = layout.merge_axes(self.shape[start : end + 1], self.strides[start : end + 1])
         if merged is None:
             raise self._not_contiguous(f"flatten_dims({start_dim}, {end_dim})")
@@ -360,11 +376,15 @@ class NkiTensor(Fixed, TensorOperators):
         sizes = integers(shape if isinstance(shape, (tuple, list)) else (shape,), "reshape")
         if prod(sizes) != self.size or min(sizes, default=0) < 1:
             raise ViewError(
-                f"reshape{sizes} of {self.describe()}: {prod(sizes)} elements, need {self.size}"
+                f"reshape{sizes} of {self.describe()}: {prod(sizes)} elements, need {self.size}",
+                help="write the size in place of -1; t.reshape_dim(dim, shape) takes one -1"
+                if -1 in sizes
+                else f"give sizes that multiply to {self.size}, or slice the tensor first",
             )
         if self.first_axis_stays and sizes[0] != self.shape[0]:
             raise ViewError(
-                f"reshape{sizes} of {self.describe()}: axis 0 is the partition axis and must stay {self.shape[0]}"
+                f"reshape{sizes} of {self.describe()}: axis 0 is the partition axis and must stay {self.shape[0]}",
+                help="reshape the free axes only, or transpose with nisa.nc_transpose or nisa.dma_transpose",
             )
         strides = layout.reshape_strides(self.shape, self.strides, sizes)
         if strides is None:
@@ -442,15 +462,22 @@ class NkiTensor(Fixed, TensorOperators):
             f"ap(pattern={[list(pair) for pair in pairs]}, offset={offset}) of {self.describe()}"
         )
         if not pairs or any(len(pair) != 2 or pair[1] < 1 for pair in pairs):
-            raise ViewError(f"{shown}: need [[stride, count], ...] with counts of 1 or more")
+            raise ViewError(
+                f"{shown}: need [[stride, count], ...] with counts of 1 or more",
+                help="write for example [[t.shape[1], t.shape[0]], [1, t.shape[1]]] for a whole tensor of two axes",
+            )
         if scalar_offset is not None and vector_offset is not None:
-            raise ViewError(f"{shown}: give scalar_offset or vector_offset, not both")
+            raise ViewError(
+                f"{shown}: give scalar_offset or vector_offset, not both",
+                help="add the scalar to the tile of the vector first, with nisa.tensor_scalar",
+            )
         strides = tuple(pair[0] for pair in pairs)
         shape = tuple(pair[1] for pair in pairs)
         start_bytes = self.offset * self.dtype.itemsize
         if start_bytes % element.itemsize:
             raise ViewError(
-                f"{shown}: its start is not a multiple of the {element.itemsize} bytes of {element}"
+                f"{shown}: its start is not a multiple of the {element.itemsize} bytes of {element}",
+                help="let the pattern start at another element, or leave `dtype` out",
             )
         start = start_bytes // element.itemsize + (
             0 if offset is None else static_index(offset, "ap")
@@ -459,12 +486,14 @@ class NkiTensor(Fixed, TensorOperators):
         if storage.on_chip:
             if len(shape) < 2:
                 raise ViewError(
-                    f"{shown}: on chip a pattern has a partition axis and at least one free axis"
+                    f"{shown}: on chip a pattern has a partition axis and at least one free axis",
+                    help="write [[row, partitions], [1, count]]; row is the free size of the tensor",
                 )
             row = storage.row_bytes // element.itemsize
             if shape[0] > 1 and strides[0] != row:
                 raise ViewError(
-                    f"{shown}: the partition stride is {strides[0]}, need {row}, the free size of the storage"
+                    f"{shown}: the partition stride is {strides[0]}, need {row}, the free size of the storage",
+                    help=f"write [{row}, {shape[0]}] first; a free axis takes any stride",
                 )
         dynamic = None
         static_shape = shape
@@ -472,7 +501,10 @@ class NkiTensor(Fixed, TensorOperators):
             dim = self._axis(indirect_dim, "ap", partition_ok=True)
             step = self.strides[dim] * self.dtype.itemsize
             if step % element.itemsize:
-                raise ViewError(f"{shown}: axis {dim} does not step in whole elements of {element}")
+                raise ViewError(
+                    f"{shown}: axis {dim} does not step in whole elements of {element}",
+                    help="leave `dtype` out, or give one whose size divides the step",
+                )
             step //= element.itemsize
             if scalar_offset is not None:
                 dynamic = self._by_scalar(dim, scalar_offset, step, 0, "ap")
@@ -483,7 +515,11 @@ class NkiTensor(Fixed, TensorOperators):
                 static_shape = (1, *shape[1:])
         outside = leaves_storage(storage, static_shape, strides, start, element.itemsize)
         if outside:
-            raise OutOfBounds(f"{shown} {outside}")
+            raise OutOfBounds(
+                f"{shown} {outside}",
+                help="lower the offset, a stride or a count: the last element is"
+                " offset + the sum of stride * (count - 1)",
+            )
         return self._make(storage, shape, strides, start, element, dynamic)
 
     def vector_select(self, dim: int, vector_offset: NkiTensor) -> NkiTensor:
@@ -510,11 +546,13 @@ class NkiTensor(Fixed, TensorOperators):
         self._only_dynamic("indirect", index)
         if not hasattr(index, "storage") or index.buffer is not SBUF or index.ndim != 2:
             raise ViewError(
-                f"indirect of {self.describe()}: the index must be an SBUF tile [P, K]; found {index!r}"
+                f"indirect of {self.describe()}: the index must be an SBUF tile [P, K]; found {index!r}",
+                help="load it with nisa.dma_copy into a tile of two axes",
             )
         if not self.storage.on_chip or index.shape[0] != self.shape[0]:
             raise ViewError(
-                f"indirect of {self.describe()} by {index.describe()}: both need the same partitions, on chip"
+                f"indirect of {self.describe()} by {index.describe()}: both need the same partitions, on chip",
+                help="load the tensor into SBUF, or slice one of them: index[0:n]",
             )
         row = self.storage.row_bytes // self.dtype.itemsize
         if not self.is_contiguous() or (self.shape[0] > 1 and self.strides[0] != row):
@@ -524,13 +562,17 @@ class NkiTensor(Fixed, TensorOperators):
                 help="copy it into a new tile with nisa.tensor_copy, or compute the offsets for the whole tile",
             )
         if not index.dtype.is_integer:
-            raise ViewError(f"indirect by {index.describe()}: the index must hold integers")
+            raise ViewError(
+                f"indirect by {index.describe()}: the index must hold integers",
+                help="cast it with nisa.tensor_copy into a tile of nl.uint32",
+            )
         offsets = min(index.shape[0], _GROUP) * index.shape[1]
         count = offsets if num_elem is None else static_index(num_elem, "indirect")
         most = min(index.shape[0], _GROUP_TENSOR) * index.shape[1]
         if not 1 <= count <= most:
             raise ViewError(
-                f"indirect: num_elem={count}, the index holds {most} offsets for each group"
+                f"indirect: num_elem={count}, the index holds {most} offsets for each group",
+                help=f"give 1 to {most}, or load more columns of offsets",
             )
         return self._make(
             self.storage, (self.shape[0], count), (row, 1), self.offset, self.dtype,
@@ -615,13 +657,16 @@ class NkiTensor(Fixed, TensorOperators):
         self._only_dynamic(what, index)
         if self.storage.on_chip or dim != 0:
             raise ViewError(
-                f"{what} of {self.describe()} along axis {dim}: rows are chosen along axis 0 of an HBM tensor"
+                f"{what} of {self.describe()} along axis {dim}: rows are chosen along axis 0 of an HBM tensor",
+                help="keep the rows in HBM on axis 0; on chip nisa.nc_n_gather chooses elements",
             )
         good = hasattr(index, "storage") and index.buffer is SBUF and index.dtype.is_integer
         one_per_row = good and index.shape[0] == rows and index.free_size == 1
         if not one_per_row and not (good and index.ndim == 2 and index.size >= rows):
             raise ViewError(
-                f"{what} of {self.describe()} by {_shown(index)}: the index must be integers in SBUF, shape [{rows}, 1]"
+                f"{what} of {self.describe()} by {_shown(index)}: the index must be integers in SBUF,"
+                f" shape [{rows}, 1]",
+                help="load it with nisa.dma_copy, one integer per partition: index[:, 0:1]",
             )
         return Dynamic(Addressing.VECTOR, index, step, self.shape[0])
 
