@@ -25,6 +25,7 @@ from nki_lab.language.operands import (
     result_like,
     settle_dtype,
 )
+from nki_lab.language.shaping import broadcast_to
 from nki_lab.targets.spaces import PSUM
 from nki_lab.versions import ACCEPTED, FORMS
 
@@ -108,6 +109,10 @@ def apply_binary(op: Op, x: Any, y: Any, dtype: DType | None) -> NkiTensor:
             tensor_scalar(dst=result, data=x, op0=op, operand0=y)
             return result
         x, y = broadcast_together(name, x, y)
+        if x.shape[0] < y.shape[0]:
+            x = broadcast_to(x, y.shape)
+        elif y.shape[0] < x.shape[0]:
+            y = broadcast_to(y, x.shape)
         if result.shape != x.shape:
             result = new_tile(x.shape, result.dtype)
         tensor_tensor(dst=result, data1=x, data2=y, op=op)

@@ -62,25 +62,28 @@ def same_shape(function: str, first: str, x: NkiTensor, second: str, y: NkiTenso
 
 
 def broadcast_together(function: str, x: NkiTensor, y: NkiTensor) -> tuple[NkiTensor, NkiTensor]:
-    """Return two tiles in one shape: where free axes have size 1 they are repeated, as NKI's simulator does.
+    """Return two tiles whose free axes are the same: those of size 1 are repeated, as NKI's simulator does.
 
-    Its compiler does not: that is a finding (release-notes/components/nki.rst, known issues: broadcasting).
+    Its compiler does not: that is a finding (release-notes/components/nki.rst, known issues: broadcasting). Where one
+    has a single partition, the other may have several; the caller repeats it.
     """
-    repeats = x.ndim == y.ndim and x.shape[0] == y.shape[0]
     if x.shape == y.shape or not (
-        repeats and all(a == b or 1 in (a, b) for a, b in zip(x.shape, y.shape, strict=True))
+        x.ndim == y.ndim
+        and all(a == b or 1 in (a, b) for a, b in zip(x.shape, y.shape, strict=True))
     ):
         same_shape(function, "x", x, "y", y)
         return x, y
     what = f"nl.{function} of {list(x.shape)} and {list(y.shape)}, which repeats elements,"
     current().meet_form("broadcast", what, _repeated(x, "x", y, "y"))
-    for dim, (a, b) in enumerate(zip(x.shape, y.shape, strict=True)):
+    for dim, (a, b) in enumerate(zip(x.shape[1:], y.shape[1:], strict=True), 1):
         x, y = (x.broadcast(dim, b), y) if a < b else (x, y.broadcast(dim, a)) if b < a else (x, y)
     return x, y
 
 
 def _repeated(x: NkiTensor, first: str, y: NkiTensor, second: str) -> str:
     """Return what to write instead of a function of tiles of which one has to be repeated."""
+    if x.shape[0] != y.shape[0]:
+        return "repeat both first to the shape of the result: nl.broadcast_to(tile, shape)"
     if 1 not in (x.free_size, y.free_size):
         return "slice the larger tile, or repeat axes of size 1 with nl.broadcast_to"
     whole, column = (first, second) if y.free_size == 1 else (second, first)

@@ -271,7 +271,19 @@ def test_free_axes_of_size_1_are_repeated_and_others_refused():
     got, _ = finding_of(outer, X, Y)
     np.testing.assert_array_equal(got, X[:, 0:6, None] - Y[:, None, 0:4])
     with pytest.raises(RuleBroken, match="do not broadcast"):
-        run_kernel(lambda a, b: stored(nl.subtract(nl.load(a)[0:1], nl.load(b))), X, Y)
+        run_kernel(lambda a, b: stored(nl.subtract(nl.load(a)[:, 0:2], nl.load(b))), X, Y)
+
+
+def test_the_only_partition_of_a_tile_is_repeated_as_by_the_official_simulator():
+    def outer(a, b):
+        return nl.subtract(nl.load(a)[:, 5:6], nl.load(b)[32:33])
+
+    got, finding = finding_of(outer, X, Y)
+    np.testing.assert_array_equal(got, X[:, 5:6] - Y[32:33])
+    assert "[40, 1] and [1, 56], which repeats elements, runs on NKI's simulator" in finding.message
+    assert "nl.broadcast_to(tile, shape)" in finding.help
+    got, _ = finding_of(lambda a, b: nl.power(nl.load(b)[0:1], nl.load(a)), X, np.abs(Y))
+    np.testing.assert_allclose(got, np.abs(Y[0:1]) ** X, rtol=2e-6)
 
 
 @pytest.mark.parametrize(
