@@ -21,7 +21,7 @@ NOTEBOOKS := $(filter-out $(patsubst workshop/solutions/%,workshop/%,$(SOLVED)),
 # One BLAS thread: the workers already share the cores. One file stays on one worker: the cells of a
 # notebook share a kernel.
 ALONE  := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
-SPREAD := --numprocesses $(WORKERS) --maxprocesses 8 --dist loadfile
+SPREAD := --numprocesses $(WORKERS) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 UNIT   := not slow and not browser and not notebook
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -49,11 +49,14 @@ venv: $(STAMP)
 # venv without ensurepip (Debian: python3-venv missing) leaves a folder without pip behind, so a
 # folder counts as made only when its pip answers. JupyterLab is given a copy of the extension's
 # built files, hence the second prerequisite; they are committed, so pip need not build them.
+# rfc3987-syntax is taken away: it makes 39 grammars whenever it is loaded, seconds in every process that
+# reads a notebook, and jsonschema, which nothing here asks for IRIs, does without.
 $(STAMP): pyproject.toml $(wildcard nki_lab/labextension/package.json)
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "nki_lab needs Python 3.11 or newer; name one with: make PYTHON=python3.12")'
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@echo 'Installing nki_lab with $(EXTRAS) into $(VENV); the first time takes a minute.'
 	@SKIP_JUPYTER_BUILDER=1 $(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]'
+	@$(BIN)/python -m pip uninstall --quiet --yes rfc3987-syntax
 	@touch $@
 
 lab: $(STAMP)

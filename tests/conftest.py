@@ -38,10 +38,17 @@ def nki_0_6(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the cells that nbval collects, so that `-m "not notebook"` leaves them out."""
+    """Mark the cells that nbval collects, so that `-m "not notebook"` leaves them out; put files with long tests first.
+
+    The last files are short then, and no worker waits minutes for another.
+    """
+    long = set()
     for item in items:
         if item.path.suffix == ".ipynb":
             item.add_marker("notebook")
+        if item.get_closest_marker("slow") or item.get_closest_marker("browser"):
+            long.add(item.path)
+    items.sort(key=lambda item: item.path not in long)
 
 
 @pytest.fixture(autouse=True)

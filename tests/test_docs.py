@@ -60,6 +60,12 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
+def written() -> dict[str, str]:
+    """Return the pages that are written from the code."""
+    return pages()
+
+
+@pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Page]:
     """Build the site as `make docs` does, and return its pages by path."""
     pytest.importorskip("sphinx", reason="the extra `docs` is not installed")
@@ -99,8 +105,10 @@ def test_pages_fetch_nothing_from_elsewhere(site: dict[str, Page]):
 
 
 @pytest.mark.slow
-def test_every_page_that_is_written_from_code_is_in_the_site(site: dict[str, Page]):
-    for name in pages():
+def test_every_page_that_is_written_from_code_is_in_the_site(
+    site: dict[str, Page], written: dict[str, str]
+):
+    for name in written:
         assert f"generated/{name.removesuffix('.md')}.html" in site
 
 
@@ -108,8 +116,7 @@ def rows(text: str) -> Iterator[str]:
     return (line for line in text.splitlines() if line.startswith("| `"))
 
 
-def test_nothing_of_the_tables_is_left_out():
-    written = pages()
+def test_nothing_of_the_tables_is_left_out(written: dict[str, str]):
     assert {f"instructions/{name}.md" for name in registry} <= set(written)
     for kind in error_classes():
         assert f"\n## {kind.code} {kind.__name__}\n" in written["errors.md"]
@@ -131,8 +138,8 @@ def test_nothing_of_the_tables_is_left_out():
     assert nl.bfloat16.itemsize == 2
 
 
-def test_an_instruction_page_has_rules_costs_and_chips():
-    written = pages()["instructions/nc_matmul.md"]
+def test_an_instruction_page_has_rules_costs_and_chips(written: dict[str, str]):
+    page = written["instructions/nc_matmul.md"]
     for words in (
         "# `nisa.nc_matmul`\n",
         "nisa.nc_matmul(dst, stationary, moving,",
@@ -144,8 +151,8 @@ def test_an_instruction_page_has_rules_costs_and_chips():
         "modelled cost of one call on trn1",
         "  -> MATMUL",
     ):
-        assert words in written
-    assert "| `trn1` | NeuronCore-v2 | no |" in pages()["instructions/nc_matmul_mx.md"]
+        assert words in page
+    assert "| `trn1` | NeuronCore-v2 | no |" in written["instructions/nc_matmul_mx.md"]
 
 
 def test_pages_are_written_once_and_old_ones_go(tmp_path: Path):
@@ -185,8 +192,8 @@ def test_the_developer_page_names_files_that_exist():
     assert [file for file in files if not (ROOT / file).exists()] == []
 
 
-def test_every_room_is_on_the_map_with_a_sentence():
-    rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", pages()["rooms.md"], re.MULTILINE)
+def test_every_room_is_on_the_map_with_a_sentence(written: dict[str, str]):
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", written["rooms.md"], re.MULTILINE)
     package = ROOT / "nki_lab"
     rooms = {p.parent.name for p in package.glob("*/__init__.py")} | {
         p.stem for p in package.glob("*.py") if not p.stem.startswith("__")
