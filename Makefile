@@ -87,10 +87,7 @@ extension/node_modules/.package-lock.json: extension/package-lock.json
 	@touch $@
 
 check: $(STAMP)
-	$(BIN)/python -m ruff check .
-	$(BIN)/python -m ruff format --check .
-	$(BIN)/python -m mypy
-	$(BIN)/lint-imports --no-logo
+	@$(BIN)/python -m pytest --quiet tests/test_static.py
 
 # The suite has a few of them; this looks for faults in many. A failure names the recipe of its kernel.
 fuzz: $(STAMP)
@@ -106,8 +103,8 @@ quick: $(STAMP)
 room: $(STAMP)
 	@$(ALONE) $(BIN)/python -m pytest --quiet $(SPREAD) $(ARGS) $(wildcard tests/$(ROOM) tests/test_$(ROOM).py)
 
-# Last and alone, so that pytest's summary is the last line.
-test: check
+# The static checks are among the tests, so that a core is not idle while they run.
+test: $(STAMP)
 	@$(ALONE) $(BIN)/python -m pytest -r fEs --durations 10 $(SPREAD) \
 	  $(if $(NOTEBOOKS),--nbval --nbval-current-env --nbval-cell-timeout=60 --nki-notebooks) \
 	  $(ARGS) tests $(NOTEBOOKS)
