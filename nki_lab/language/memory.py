@@ -85,7 +85,11 @@ def _in_hbm(function: str, parameter: str, value: Any) -> NkiTensor:
     current()  # outside a kernel nothing else would help
     if not isinstance(value, NkiTensor) or value.storage.on_chip:
         given = value.describe() if isinstance(value, NkiTensor) else type(value).__name__
-        help = "copy between tiles with nl.copy or nisa.tensor_copy"
+        help = (
+            "copy between tiles with nl.copy or nisa.tensor_copy"
+            if isinstance(value, NkiTensor)
+            else "give an array to the kernel as an argument: there it is a tensor"
+        )
         if parameter == "dst":
             result = "nl.ndarray(shape, dtype, buffer=nl.shared_hbm)"
             help = f"create a result with {result}, which is in SBUF without buffer=; {help}"

@@ -196,6 +196,7 @@ def test_store_writes_a_part_and_casts():
     [
         (lambda x, t: nl.load(t), WrongOperand, "nl.load: `src` must be a tensor in HBM"),
         (lambda x, t: nl.load(3), WrongOperand, "found 3"),
+        (lambda x, t: nl.load(np.ones((2, 2))), WrongOperand, "give an array to the kernel"),
         (lambda x, t: nl.store(t, t), WrongOperand, "nl.store: `dst` must be a tensor in HBM"),
         (
             lambda x, t: nl.store(nl.ndarray((128, 4), nl.float32), t),

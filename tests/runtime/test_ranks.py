@@ -109,6 +109,7 @@ def test_the_register_of_a_rank_is_an_offset_and_a_loop_bound():
         out = result((rows, columns), table.dtype)
         counted = result((1,), nl.int32)
         rank = ncc.rank_id()
+        assert type(rank) is nisa.VirtualRegister
         part = table.ap([[columns, rows], [1, columns]], scalar_offset=rank, indirect_dim=0)
         nisa.dma_copy(out, part)
         nisa.register_store(counted, rank)

@@ -9,7 +9,7 @@ from nki_lab.errors import InstructionError, LoopTensor, NkiError
 from nki_lab.ir.definition.author_text import values_of_arguments
 from nki_lab.ir.definition.instruction import Instruction, Rule
 from nki_lab.ir.tensor.fields import first_partition
-from nki_lab.ir.tensor.register import Register
+from nki_lab.ir.tensor.register import NkiScalar, Register
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.source import Blame
 
@@ -83,7 +83,10 @@ def foreign_tensor(i: Instruction, tensor: NkiTensor, builder: Any) -> NkiError:
 
 def foreign_register(what: str, register: Register) -> InstructionError:
     """Return the error of a register of another trace."""
+    is_scalar = isinstance(register, NkiScalar)
     return InstructionError(
-        f"{what}: register `{register.name}` was made by another kernel call",
-        help="allocate it inside the kernel with nisa.register_alloc()",
+        f"{what}: {'scalar' if is_scalar else 'register'} `{register.name}` was made by another kernel call",
+        help="load it inside the kernel with nisa.scalar_load(tile)"
+        if is_scalar
+        else "allocate it inside the kernel with nisa.register_alloc()",
     )
