@@ -433,8 +433,10 @@ def _in_two_parts(plain: Any, meaning: Any, rules: Any, table: Any) -> dict[str,
                 stack=builder.stack(),
                 help="prepare and trigger once each, in one loop",
             )
-        _check_table(builder, prepare_instr)
         builder.prepared = None
+        if any(error.stack == prepare_instr.stack for error in builder.errors):
+            return prepare_instr  # which was refused: its trigger would be, for the same arguments
+        _check_table(builder, prepare_instr)
         i = builder.emit(second, (*prepare_instr.args[:-1], name))
         i.after += (prepare_instr,)
         return i

@@ -154,6 +154,10 @@ def _table_changes(src, dst, meta, fill):
     ncc.all_gather_v_trigger(prepared)
 
 
+def _no_table(src, dst, meta, fill):
+    ncc.all_gather_v_trigger(prepare(src, dst, None))
+
+
 MISUSES = [
     (_twice, InstructionError, r"all_to_all_v_prepare while all_gather_v_prepare at .*line \d+.* waits for its"),
     (_triggered_twice, InstructionError, "which was triggered before"),
@@ -161,6 +165,7 @@ MISUSES = [
     (_other_kind, WrongOperand, "all_to_all_v_trigger takes what all_to_all_v_prepare returned"),
     (_nothing, WrongOperand, "found None"),
     (_in_a_loop, InstructionError, "stands in another loop"),
+    (_no_table, WrongOperand, "all_gather_v_prepare: `metadata_tensor` must be a tensor"),
     (_table_changes, NotModelled, "is written by dma_copy at .* no page says which values"),
 ]  # fmt: skip
 
