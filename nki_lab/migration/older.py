@@ -13,7 +13,7 @@ import libcst.matchers as m
 from libcst.metadata import MetadataWrapper
 
 from nki_lab.migration.names import code_of, dotted_name
-from nki_lab.migration.observed import INDEX, MASK, TILE, Observed, Seen
+from nki_lab.migration.observed import INDEX, MASK, NUMBER, TILE, Observed, Seen
 from nki_lab.migration.older_access import ROOT, Accesses, Frame
 from nki_lab.migration.older_calls import moved_call
 from nki_lab.migration.older_grids import with_grids
@@ -83,6 +83,11 @@ class Older(Accesses):
             self._kept += [c.value for c in _trailing(original)]
             return cst.RemoveFromParent()
         statements = [*frame.before, *([] if frame.is_dropped else [result])]
+        if frame.condition:
+            block = cst.IndentedBlock(statements)
+            statements = [cst.If(cst.parse_expression(frame.condition), block)]
+            if frame.before:
+                frame.before = statements
         if frame.before:
             leading = result.leading_lines
             statements = [s.with_changes(leading_lines=[]) for s in statements]
@@ -110,7 +115,8 @@ class Older(Accesses):
                 target: Any = found.target
                 while isinstance(target, cst.Subscript):
                     target = target.value
-                self.products.add(code_of(target))
+                if not m.findall(found.value, m.Arg(keyword=m.Name("mask"))):
+                    self.products.add(code_of(target))
         for found in m.findall(node, m.Return()):
             names = m.findall(found, m.Name())
             self.returned |= {n.value for n in names if isinstance(n, cst.Name)}
@@ -200,6 +206,48 @@ class Older(Accesses):
             self.before(f"{self.nisa}.memset(dst={part}, value={value})")
         self.change(original, "`t[...] = value` is an instruction with dst=t")
         self.drop()
+
+    def visit_For(self, node: cst.For) -> None:
+        """Note where the variable of a loop starts."""
+        if isinstance(node.iter, cst.Call) and isinstance(node.target, cst.Name):
+            words = [code_of(arg.value) for arg in node.iter.args if arg.keyword is None]
+            self.starts[node.target.value] = words[0] if len(words) > 1 else "0"
+
+    def leave_For(self, original: cst.For, updated: cst.For) -> cst.For:  # type: ignore[override]
+        """Begin each trip with the numbers of the first one, as a body that was traced once did."""
+        call = original.iter
+        traced_once = ("nki.language.affine_range", "nki.language.sequential_range")
+        if not isinstance(call, cst.Call) or self.official(call.func) not in traced_once:
+            return updated
+        carried = [
+            found.target.value
+            for found in m.findall(original.body, m.AugAssign(target=m.Name()))
+            if isinstance(found, cst.AugAssign)
+            and isinstance(found.target, cst.Name)
+            and self.kind(found.target) == NUMBER
+        ]
+        carried += [
+            target.value
+            for found in m.findall(original.body, m.Assign(targets=[m.AssignTarget(m.Name())]))
+            if isinstance(found, cst.Assign)
+            and isinstance(target := found.targets[0].target, cst.Name)
+            and self.kind(found.value) == NUMBER
+            and m.findall(found.value, m.Name(target.value))
+        ]
+        body = []
+        for name in dict.fromkeys(carried):
+            first = self.fresh(f"{name}_before")
+            self.before(f"{first} = {name}")
+            body.append(cst.parse_statement(f"{name} = {first}"))
+            self.change(
+                original,
+                f"`{name}` is the same in each trip: the older dialect traced the body once",
+            )
+        if not body or not isinstance(updated.body, cst.IndentedBlock):
+            return updated
+        return updated.with_changes(
+            body=updated.body.with_changes(body=[*body, *updated.body.body])
+        )
 
     def visit_AugAssign(self, node: cst.AugAssign) -> None:
         """Note where a product is added."""

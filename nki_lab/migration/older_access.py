@@ -19,6 +19,7 @@ from nki_lab.migration.positions import (
     length,
     minus,
     plus,
+    skipped,
     slice_of,
     times,
 )
@@ -31,11 +32,16 @@ _FIELDS = {"p": 0, "x": 1, "y": 2, "z": 3}
 
 @dataclass
 class Frame:
-    """A statement that is visited: what stands before it, comments above it, and whether that replaces it."""
+    """A statement that is visited: what stands before it, comments above it, and whether that replaces it.
+
+    Attributes:
+        condition: on which all of it is run; "" where it always is.
+    """
 
     before: list[cst.BaseStatement] = field(default_factory=list)
     comments: list[str] = field(default_factory=list)
     is_dropped: bool = False
+    condition: str = ""
 
 
 @dataclass
@@ -70,6 +76,7 @@ class Accesses(cst.CSTTransformer):
         self.targets: dict[cst.CSTNode, cst.BaseExpression | cst.AugAssign] = {}
         self.products: set[str] = set()
         self.returned: set[str] = set()
+        self.starts: dict[str, str] = {}
         self.unreached: set[cst.CSTNode] = set()
         self.temporaries = 0
         self.frames: list[Frame] = []
@@ -233,17 +240,18 @@ class Accesses(cst.CSTTransformer):
         (one,) = mask.comparisons
         left, right = self.linear(mask.left), self.linear(one.comparator)
         operator = type(one.operator).__name__
-        if operator in ("GreaterThan", "GreaterThanEqual"):
-            left, right = right, left
-        elif operator not in ("LessThan", "LessThanEqual"):
+        if left is None or right is None or not operator.startswith(("Less", "Greater")):
             return None
-        if left is None or right is None or right.terms or len(left.terms) != 1:
+        is_below, is_equal = operator.startswith("Less"), operator.endswith("Equal")
+        if right.terms and not left.terms:
+            left, right, is_below = right, left, not is_below
+        if right.terms or len(left.terms) != 1:
             return None
         ((axis, (step, _)),) = left.terms.items()
-        if step != "1":
+        if step.startswith("-"):
             return None
-        stop = plus(right.start, "1") if operator.endswith("Equal") else right.start
-        return {axis: [Bound(left.start, stop)]}
+        stop = right.start if is_below != is_equal else plus(right.start, "1")
+        return {axis: [Bound(left.start, stop, step, is_lower=not is_below)]}
 
     # -- accesses ----------------------------------------------------------------------------------------------------
 
@@ -286,7 +294,10 @@ class Accesses(cst.CSTTransformer):
         rank = len(next(iter(shapes)))
         sizes = self.sizes_of(node, value) or [f"{value}.shape[{k}]" for k in range(rank)]
         parts = [length(sizes[k], bounds.get(k - rank, [])) for k in range(rank)]
-        cuts = [f"0:{part}" if k - rank in bounds else ":" for k, part in enumerate(parts)]
+        cuts = [
+            slice_of("0", "1", sizes[k], bounds[k - rank]) if k - rank in bounds else ":"
+            for k in range(rank)
+        ]
         return Access(f"{value}[{', '.join(cuts)}]", parts)
 
     def sizes_of(self, node: cst.CSTNode, value: str) -> list[str] | None:
@@ -326,7 +337,7 @@ class Accesses(cst.CSTTransformer):
             if position.terms:
                 ((axis, (step, size)),) = position.terms.items()
                 if step.startswith("-"):
-                    return None
+                    return self._pattern(node, value, linear, rank, bounds)
                 parts.append(slice_of(position.start, step, size, bounds.get(axis, [])))
                 sizes.append(length(size, bounds.get(axis, [])))
                 axes.append(axis)
@@ -377,7 +388,10 @@ class Accesses(cst.CSTTransformer):
             sizes.append(length(steps[0][0][1], bounds.get(axis, [])) if steps else "1")
             pairs.append(f"[{step}, {sizes[-1]}]")
         for position, stride in zip(linear, strides, strict=True):
-            offset = plus(offset, times(position.start, stride))
+            start = position.start
+            for axis, (step, _) in position.terms.items():
+                start = plus(start, times(step, skipped(bounds.get(axis, []))))
+            offset = plus(offset, times(start, stride))
         more = f", offset={offset}" if offset != "0" else ""
         return Access(f"{value}.ap(pattern=[{', '.join(pairs)}]{more})", sizes)
 

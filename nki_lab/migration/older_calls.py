@@ -110,13 +110,14 @@ def _product(site: Former) -> cst.BaseExpression:
     if first not in site.arguments or second not in site.arguments:
         return site.refuse("give both operands")
     is_turned = site.member == "matmul" and site.text("transpose_x", "False") != "True"
-    if bounds:
-        return site.refuse("write the mask as bounds of the operands")
     texts = []
+    # A mask cuts the rows of the result, which are an axis of the first operand, and its columns.
+    cuts = {first: {-2 if is_turned else -1: bounds.get(-2)}, second: {-1: bounds.get(-1)}}
     for parameter in (first, second):
         old = site.old(parameter)
         assert old is not None
-        text = part_of(r, old, site.arguments[parameter][1], {})
+        kept = {axis: part for axis, part in cuts[parameter].items() if part}
+        text = part_of(r, old, site.arguments[parameter][1], kept)
         text = f"{r.nl}.copy({text})" if all(s.memory == "psum" for s in r.seen(old)) else text
         texts.append(text)
     dtypes = [{s.dtype for s in r.seen(site.arguments[p][0])} for p in (first, second)]
@@ -144,10 +145,13 @@ def _product(site: Former) -> cst.BaseExpression:
     if isinstance(target, cst.AugAssign):
         place = code_of(target.target)
         if isinstance(target.target, cst.Subscript):
-            part = r.part(target.target, target.target)
+            part = r.part(target.target, target.target, bounds)
             if part is None:
                 return site.updated
             place = part
+        elif bounds:
+            access = r.cut(target.target, place, bounds)
+            place = access.text if access is not None else place
         r.before(emit(place))
         r.change(
             site.original, "a product that is added is nisa.nc_matmul(dst=), which accumulates"
@@ -155,7 +159,9 @@ def _product(site: Former) -> cst.BaseExpression:
         r.drop()
         return cst.Name("_")
     is_moved = site.text("is_transpose", "False") != "False"
-    return written(r, site.original, site.tiles, emit, "" if is_moved else f"{r.nl}.float32")
+    return written(
+        r, site.original, site.tiles, emit, "" if is_moved else f"{r.nl}.float32", bounds
+    )
 
 
 @rule_for("isa.memset")

@@ -24,6 +24,7 @@ from nki_lab.migration.older_sites import (
     dtype_argument,
     dtype_text,
     expression_of,
+    operator_text,
     part_given,
     part_of,
     rule_for,
@@ -199,10 +200,9 @@ def _rounded(
                 f"the division by {texts[1]} was rounded once; a product with 1 / {texts[1]} is rounded twice, so the"
                 " last bits differ",
             )
-        return "multiply", [
-            texts[0],
-            f"1.0 / ({texts[1]})" if not texts[1].isalnum() else f"1.0 / {texts[1]}",
-        ]
+        divisor = expression_of(texts[1])
+        is_one = divisor.lpar or not isinstance(divisor, (cst.BinaryOperation, cst.UnaryOperation))
+        return "multiply", [texts[0], f"1.0 / {texts[1]}" if is_one else f"1.0 / ({texts[1]})"]
     turned = f"{r.nl}.reciprocal({texts[1]}, dtype={r.nl}.float32)"
     if texts[0] not in ("1", "1.0"):
         r.decide(node, f"the division {TWICE}")
@@ -416,15 +416,40 @@ def _broadcast_to(site: Former) -> cst.BaseExpression:
     return spread(site.rewriter, site.original, value[0], code_of(value[1]), shape[1])
 
 
+@rule_for("language.loop_reduce")
+def _loop_reduce(site: Former) -> cst.BaseExpression:
+    r, target, indices = (
+        site.rewriter,
+        site.rewriter.targets.get(site.original),
+        site.old("loop_indices"),
+    )
+    operator = operator_text(site, "op") if "op" in site.arguments else None
+    part = r.part(target, target) if isinstance(target, cst.Subscript) else None
+    if operator is None or part is None or indices is None or "mask" in site.arguments:
+        return site.refuse("copy in the first trip, and combine in the others")
+    many = isinstance(indices, (cst.List, cst.Tuple))
+    names = [code_of(e.value) for e in indices.elements] if many else [code_of(indices)]  # type: ignore[attr-defined]
+    first = " and ".join(f"{name} == {r.starts.get(name, '0')}" for name in names)
+    value, dtype = site.text("x"), dtype_argument(site)
+    value = f"{r.nl}.copy({value}, dtype={dtype})" if dtype else value
+    r.before(
+        f"if {first}:\n    {r.nisa}.tensor_copy(dst={part}, src={value})\n"
+        f"else:\n    {r.nisa}.tensor_tensor(dst={part}, data1={part}, data2={value}, op={operator})"
+    )
+    r.drop()
+    r.change(
+        site.original,
+        "nl.loop_reduce is a copy in the first trip, and an instruction in the others",
+    )
+    return cst.Name("_")
+
+
 @rule_for("simulate_kernel")
 def _simulate(site: Former) -> cst.BaseExpression:
     kernel, *rest = site.updated.args
     site.rewriter.change(site.original, "nki.simulate_kernel(kernel, ...) is kernel(...)")
-    return launched(
-        site.rewriter,
-        site.original.with_changes(func=site.original.args[0].value),
-        site.updated.with_changes(func=kernel.value, args=rest),
-    )
+    now = site.updated.with_changes(func=kernel.value, args=rest)
+    return launched(site.rewriter, site.original, now, site.original.args[0].value)
 
 
 @rule_for("jit", "trace", "baremetal", "benchmark", "profile")
@@ -440,9 +465,11 @@ def _jit(site: Former) -> cst.BaseExpression:
     )
 
 
-def launched(r: Accesses, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
+def launched(
+    r: Accesses, original: cst.Call, updated: cst.Call, kernel: cst.BaseExpression | None = None
+) -> cst.BaseExpression:
     """Write a launch on a grid as a call with the grid as an argument."""
-    function = original.func
+    function = kernel or original.func
     if not isinstance(function, cst.Subscript) or dotted_name(function.value) not in kernels(
         r.module
     ):
@@ -484,12 +511,7 @@ def method_call(r: Accesses, original: cst.Call, updated: cst.Call) -> cst.BaseE
             shape = expression_of(tuple_text(arguments))
         return spread(r, original, old, value, shape)
     if name == "expand_dims":
-        axis = arguments[0]
-        return expression_of(
-            f"{value}.expand_dim({axis} + 1)"
-            if not axis.isdigit()
-            else f"{value}.expand_dim({int(axis) + 1})"
-        )
+        return expression_of(f"{value}.expand_dim({arguments[0]})")
     if name == "assert_shape":
         return updated.func.value
     return updated

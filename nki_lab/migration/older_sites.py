@@ -15,8 +15,8 @@ from nki_lab.beta1.operators import operator_of
 from nki_lab.errors import NkiError
 from nki_lab.isa.operators import OPS
 from nki_lab.migration.names import code_of
-from nki_lab.migration.observed import TILE, Seen
-from nki_lab.migration.older_access import Accesses
+from nki_lab.migration.observed import NUMBER, TILE, Seen
+from nki_lab.migration.older_access import Accesses, bare
 from nki_lab.migration.positions import Bounds
 
 OPERATIONS = ("op", "op0", "op1", "reduce_op", "comp_op0", "comp_op1")
@@ -91,7 +91,14 @@ class Former:
         mask = self.old("mask")
         if mask is None or m.matches(mask, m.Name("None")):
             return {}
-        return self.rewriter.bounds(mask)
+        r = self.rewriter
+        if r.kind(mask) == NUMBER:  # of loop variables: all of the statement, or nothing
+            into = r.targets.get(self.original)
+            if self.member != "store" and not isinstance(into, (cst.Subscript, cst.AugAssign)):
+                return None
+            r.frames[-1].condition = bare(mask)
+            return {}
+        return r.bounds(mask)
 
     def refuse(self, text: str) -> cst.BaseExpression:
         """Leave the call as it is, and say what is to be decided."""
@@ -149,7 +156,7 @@ def dtype_text(
     """Return the dtype of a result in words of its operands, or as a name; None where neither tells it."""
     one = set(dtypes)
     for text, node in tiles:
-        name = text.partition("[")[0]
+        name = text.partition(".ap(")[0].partition("[")[0]
         if (
             name.replace(".", "").replace("_", "").isalnum()
             and [s.dtype for s in r.seen(node)] == dtypes

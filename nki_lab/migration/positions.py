@@ -35,10 +35,21 @@ class Positions:
 
 @dataclass(frozen=True)
 class Bound:
-    """What a comparison leaves along an axis: positions for which `start + position < stop`."""
+    """What a comparison leaves along an axis: positions for which `start + step * position < stop`.
+
+    Attributes:
+        is_lower: it leaves those that are not below `stop` instead.
+    """
 
     start: str
     stop: str
+    step: str = "1"
+    is_lower: bool = False
+
+    @property
+    def position(self) -> str:
+        """The first position that it does not leave, or with `is_lower` the first that it does."""
+        return rounded_up(minus(self.stop, self.start), self.step)
 
 
 #: The bounds of a mask along each axis of its grid, counted from the last one.
@@ -47,19 +58,44 @@ Bounds = dict[int, list[Bound]]
 
 def length(size: str, bounds: list[Bound]) -> str:
     """Return how many positions bounds leave of an axis."""
-    if not bounds:
-        return size
-    return f"min({', '.join([size, *(minus(b.stop, b.start) for b in bounds)])})"
+    return minus(end_of(size, bounds), skipped(bounds))
+
+
+def end_of(size: str, bounds: list[Bound]) -> str:
+    """Return the position behind the last one that bounds leave of an axis."""
+    return _extreme("min", [size, *(b.position for b in bounds if not b.is_lower)])
+
+
+def skipped(bounds: list[Bound]) -> str:
+    """Return the first position that bounds leave."""
+    return _extreme("max", ["0", *(b.position for b in bounds if b.is_lower)])
 
 
 def slice_of(start: str, step: str, size: str, bounds: list[Bound]) -> str:
     """Return the slice of an axis that a term covers, within bounds."""
     if step != "1":
-        count = length(size, bounds)
-        return f"{start}:{plus(plus(start, times(step, minus(count, '1'))), '1')}:{step}"
-    if bounds and all(b.start == start for b in bounds):
-        return f"{start}:min({', '.join([plus(start, size), *(b.stop for b in bounds)])})"
-    return f"{start}:{plus(start, length(size, bounds))}"
+        last = minus(end_of(size, bounds), "1")
+        first = plus(start, times(step, skipped(bounds)))
+        return f"{first}:{plus(plus(start, times(step, last)), '1')}:{step}"
+    if bounds and all(b.start == start and b.step == "1" for b in bounds):
+        first = _extreme("max", [start, *(b.stop for b in bounds if b.is_lower)])
+        return f"{first}:{_extreme('min', [plus(start, size), *(b.stop for b in bounds if not b.is_lower)])}"
+    return f"{plus(start, skipped(bounds))}:{plus(start, end_of(size, bounds))}"
+
+
+def rounded_up(text: str, step: str) -> str:
+    """Return the text of a number divided by a step, rounded up."""
+    return text if step == "1" else _folded(f"-(-{_factor(text)} // {_factor(step)})")
+
+
+def _extreme(name: str, texts: list[str]) -> str:
+    """Return the smallest or the largest of numbers: one text where nothing but numbers are in it."""
+    texts = list(dict.fromkeys(texts))
+    if len(texts) == 1:
+        return texts[0]
+    if all(text.lstrip("-").isdigit() for text in texts):
+        return str((min if name == "min" else max)(map(int, texts)))
+    return f"{name}({', '.join(texts)})"
 
 
 def plus(a: str, b: str) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import nki_lab
+from nki_lab.cli.main import app
 from nki_lab.errors import CheckFailed
 
 HEAD = """\
@@ -88,6 +90,39 @@ RULES = {
          "nl.store(out, nisa.activation(np.exp, t, scale=s))"],
         "scale=nl.copy(s, dtype=nl.float32)", (24, 20),
     ),
+    "bounds": (
+        ["ip, jf = nl.arange(16)[:, None], nl.arange(24)[None, :]", "kf = nl.arange(12)[None, :]",
+         "nl.store(out, nl.load(a))",
+         "for i in nl.affine_range(2):", "    m = (i * 16 + ip < a.shape[0]) & (jf >= 3) & (20 > jf)",
+         "    u = nl.load(a[i * 16 + ip, jf], mask=m)", "    v = nl.exp(u[ip, 23 - jf], mask=(jf > 3) & (jf <= 17))",
+         "    nl.store(out[i * 16 + ip, jf], u, mask=m)",
+         "    m = (i * 16 + ip < a.shape[0]) & (2 * kf < 17) & (2 * kf > 3)",
+         "    nl.store(out[i * 16 + ip, 2 * kf], v[ip, 2 * kf], mask=m)"],
+        "out[i * 16:min(i * 16 + 16, a.shape[0]), 4:17:2]", (27, 24),
+    ),
+    "masked product": (
+        ["t = nl.load(a)", "ip, jf = nl.mgrid[0:20, 0:20]", "p = nl.zeros((20, 20), dtype=nl.float32, buffer=nl.psum)",
+         "for i in nl.affine_range(2):",
+         "    p[ip, jf] += nisa.nc_matmul(t, t, mask=(ip < 19) & (jf >= 2))",
+         "nl.store(out[0:20, :], nl.copy(p, dtype=a.dtype))", "nl.store(out[20:24, :], t[20:24, :])"],
+        "nisa.nc_matmul(dst=p[0:19, 2:20], stationary=t[:, 0:min(t.shape[1], 19)],", (24, 20),
+    ),
+    "carried": (
+        ["n = 1", "s = nl.ndarray((16, 24), dtype=nl.float32, buffer=nl.sbuf)", "for i in nl.affine_range(1, 3):",
+         "    n += i", "    t = nl.load(a[(i - 1) * 16:i * 16, :])",
+         "    s[...] = nl.loop_reduce(t, op=np.subtract, loop_indices=[i])",
+         "    u = nl.multiply(t, n * 1.5)", "    u[...] = nl.add(u, t, mask=i > 1)",
+         "    nl.store(out[(i - 1) * 16:i * 16, :], u)",
+         "nl.store(out[3:19, :], nl.multiply(s, n * 1.0))"],
+        "n = n_before_1", (32, 24),
+    ),
+    "shapes": (
+        ["t = nl.load(a)", "ip, j, k = nl.mgrid[0:24, 0:4, 0:6]", "u = nl.static_cast(t[ip, 6 * j + k], nl.bfloat16)",
+         "p, x, y = nl.arange(24)[:, None, None], nl.arange(4)[None, None, :], nl.arange(6)[None, :, None]",
+         "v = nl.where(u > 0.25, u, 0.5)", "w = nl.add(t.expand_dims(1), nl.expand_dims(t, 1))",
+         "nl.store(out[p, 4 * y + x], v[p, x, y])", "nl.store(out[:, 0:12], w[:, 0, 12:24])"],
+        "v[0:24, 0:4, 0:6].permute((0, 2, 1))", (24, 24),
+    ),
     "positions": (
         ["ip = nl.arange(24)[:, None]", "jf = nl.arange(20)[None, :]",
          "k = nisa.iota(2 * ip + 3 * jf + 1, dtype=nl.float32)", "nl.store(out, k)"],
@@ -136,11 +171,38 @@ def test_grid_becomes_loops(module, rng):
         "    print(add[2, 3](a, -0.5 * a)[0, 1])\n",
         HEAD,
     )
+    done = CliRunner().invoke(app, ["migrate", str(file), "--write"])
+    assert done.exit_code == 0, done.output
+    assert "kernels.py: NKI Beta 1 -> NKI 0.7" in done.output and "to decide" not in done.output
+    assert "every bit of every result is equal" in done.output
+    text = file.read_text()
+    assert "def add(a, b, grid=(2, 3)):" in text
+    assert "for program_1 in range(grid[1]):" in text
+    assert "add(a, -0.5 * a, grid=(2, 3))[0, 1]" in text
+
+
+def test_runners_and_decorators(module, rng):
+    body = "\n    nl.store(out, nl.add(nl.load(a), 1.0))\n\n\n"
+    file = module(
+        f"place = nki.compiler.sbuf.mod_alloc\n\n\ndef plain(a, out):{body}"
+        f'@nki.compiler.skip_middle_end_transformations\n@nki.jit(mode="simulation")\n'
+        f"def add(a, out: nt.mutable_tensor):{body}"
+        f"@nki.baremetal(save_neff_name='add.neff')\ndef first(a, grid=1):\n    {OUT}{body[:-3]}\n    return out\n\n\n"
+        f"@nki.compiler.enable_stack_allocator\n@nki.benchmark(warmup=1)\ndef other(a):\n    {OUT}\n"
+        "    t = nl.ndarray(a.shape, dtype=a.dtype, buffer=place(base_addr=0))\n    nl.store(out, t)\n\n\n"
+        "a = np.arange(48, dtype=np.float32).reshape(8, 6)\nb, c = np.zeros_like(a), np.zeros_like(a)\n"
+        "nki.simulate_kernel(add[1], a, b)\nnki.jit(plain)(a, c)\nassert (b == a + 1).all() and (c == a + 1).all()\n",
+        HEAD + "import neuronxcc.nki.typing as nt\n\n",
+    )
     moved = nki_lab.migrate(str(file))
-    assert "def add(a, b, grid=(2, 3)):" in moved.text
-    assert "for program_1 in range(grid[1]):" in moved.text
-    assert "add(a, -0.5 * a, grid=(2, 3))[0, 1]" in moved.text
-    assert moved.is_equal and not moved.undecided
+    assert moved.is_equal, moved.report()
+    assert [note.text.partition(",")[0] for note in moved.undecided] == [
+        f"no run reached `{name}`" for name in ("first", "other")
+    ]
+    assert "neuronxcc" not in moved.text and "mod_alloc" not in moved.text
+    assert moved.text.count("@") == moved.text.count("@nki.jit\ndef") == 3
+    assert "@nki.jit\ndef add(a, out, grid=(1,)):" in moved.text
+    assert "add(a, b, grid=(1,))\nnki.jit(plain)(a, c)" in moved.text
 
 
 def test_quotient_is_left_with_what_to_decide(module, rng):

@@ -53,6 +53,37 @@ def test_the_new_cell_is_inserted_below(notebook: Notebook, inserted, option):
     np.testing.assert_array_equal(notebook["halves_result"].value, notebook["a"] * -0.5)
 
 
+OLDER = """
+import neuronxcc.nki as nki
+import neuronxcc.nki.language as nl
+
+
+@nki.jit
+def thirds(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    ip, jf = nl.mgrid[0:4, 0:3]
+    nl.store(out[ip, 2 * jf], nl.load(a[ip, 2 * jf + 1]) DIVIDED)  # every other one
+    nl.store(out[ip, 2 * jf + 1], nl.load(a[ip, 2 * jf]))
+    return out
+"""
+
+
+def test_a_cell_of_the_older_dialect_is_moved(notebook: Notebook, inserted):
+    run = "--run 'thirds(a)' --target trn2"
+    text = notebook.good(f"%%nki --migrate {run}{OLDER.replace('DIVIDED', '/ 4.0')}")
+    assert "cell: NKI Beta 1 -> NKI 0.7" in text and "every bit of every result is equal" in text
+    ((new, replaces),) = inserted
+    assert not replaces and new.startswith(f"%%nki {run}\nimport nki\n") and "neuronxcc" not in new
+    assert "out[0:4, 0:5:2], nl.multiply(nl.load(a[0:4, 1:6:2]), 1.0 / 4.0," in new
+    notebook.good(new.replace("--target", "--show none --target"))
+    a, result = notebook["a"], notebook["thirds_result"].value
+    np.testing.assert_array_equal(result[:, ::2], a[:, 1::2] / 4)
+    np.testing.assert_array_equal(result[:, 1::2], a[:, ::2])
+    outcome = notebook.bad(f"%%nki --migrate {run}{OLDER.replace('DIVIDED', '/ 3.0')}")
+    assert "thirds computes other values as a kernel for NKI 0.7" in outcome.text
+    assert len(inserted) == 1
+
+
 def test_a_cell_of_today_stays(notebook: Notebook, inserted):
     body = BODY.replace("nl.hbm", "nl.shared_hbm").replace(", dge_mode=2", "")
     assert "cell: nothing to move" in notebook.good(f"%%nki --migrate --run 'halves(a)'{body}")
