@@ -220,9 +220,8 @@ def _owner(called: Any) -> str:
     """Return the official name of the class that a method is of, or ""."""
     name = getattr(called, "__name__", "")
     for owner, official in _METHODS:
-        if (
-            isinstance(getattr(called, "__self__", None), owner)
-            or getattr(owner, name, None) is called
+        if isinstance(getattr(called, "__self__", None), owner) or (
+            name and getattr(owner, name, None) is called
         ):
             return official
     return ""

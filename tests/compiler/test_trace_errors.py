@@ -340,6 +340,18 @@ def test_what_the_target_does_not_have_is_said():
     assert error.message == "shape (129, 4) in sbuf: 129 partitions, but the memory has 128"
 
 
+@pytest.mark.parametrize(
+    "call",
+    [lambda x: getattr(x, "reshape")(1, 2, 3), lambda x: {"f": nl.load}["f"]()],  # noqa: B009
+)
+def test_a_wrong_call_of_what_has_no_name_in_the_text_is_an_error_of_the_kernel(call):
+    def kernel(x):
+        return call(x)
+
+    error = failing(kernel, X, error=KernelRaised)
+    assert "TypeError: " in str(error) and "argument" in str(error)
+
+
 @pytest.mark.parametrize("raised", [StopIteration, StopAsyncIteration, SystemExit])
 def test_what_ends_generators_and_programs_is_an_error_of_the_kernel(raised):
     def kernel(x):
