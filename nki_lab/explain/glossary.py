@@ -231,6 +231,13 @@ warnings (nki_lab.NkiWarning) at their lines, each once. --strict makes findings
 a finding of what only later versions of NKI refuse.""",
     ),
     Term(
+        ("older dialect", "beta1", "beta 1", "neuronxcc", "neuronxcc.nki"),
+        """\
+The NKI of Beta 1, `import neuronxcc.nki`: instructions return tiles, and index tensors, masks and
+operators on tiles are allowed. Its kernels run as they are; imports tell the dialect, and --nki beta1
+says it for a cell without them. `nki-lab migrate` moves a kernel to today's NKI.""",
+    ),
+    Term(
         ("%%nki",),
         """\
 The magic of a cell that holds a kernel. Its first line takes these options; the cell below it is

@@ -243,6 +243,7 @@ def test_names_of_the_older_dialect_have_pages_with_their_own_signatures():
     assert page.startswith("neuronxcc.nki.isa.nc_matmul(stationary, moving, ")
     assert "Today's is `nisa.nc_matmul`" in page
     assert explain("nisa.nc_matmul", TRN2).startswith("nisa.nc_matmul(dst, ")
+    assert "`nki-lab migrate` moves" in explain("beta1", TRN2) == explain("neuronxcc", TRN2)
     for written in ("mgrid", "nl.mgrid", "neuronxcc.nki.language.mgrid"):
         assert explain(written, TRN2).startswith("neuronxcc.nki.language.mgrid\n")
     assert explain("t.assert_shape", TRN2).startswith("neuronxcc.nki.tensor.assert_shape(shape)")
