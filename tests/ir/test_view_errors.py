@@ -77,6 +77,7 @@ REFUSED = [
     (lambda t: t.rearrange(("a", "b", "c"), ("a", "b", "d")), ViewError, "same names once"),
     (lambda t: t.rearrange(("a", "b", "b"), ("a", "b", "b")), ViewError, "same names once"),
     (lambda t: t.rearrange(("a", "b", "c"), ("a", "b", "c"), {"b": "4"}), ViewError, "fixed sizes are integers"),
+    (lambda t: t.rearrange(("a", "b", "c"), ("a", "b", "c"), np.ones(2)), ViewError, "fixed sizes are integers"),
     (lambda t: t.rearrange(("a", "b", "c"), ("b", "a", "c")), ViewError, "must stay first"),
     (lambda t: t.view("float33"), ViewError, "not an NKI dtype"),
     (lambda t: t.permute((0, 2, 1)).view(uint8), ViewError, "the last axis must be contiguous"),

@@ -121,7 +121,7 @@ def rearrange_axes(
             f"rearrange of {what}: the source pattern names {len(before)} axes",
             help=f"name {len(shape)}, one for each axis; a tuple of names splits one",
         )
-    if not all(hasattr(n, "__index__") for n in sizes.values()):
+    if not (isinstance(sizes, dict) and all(hasattr(n, "__index__") for n in sizes.values())):
         raise ViewError(
             f"rearrange of {what}: fixed sizes are integers, found {sizes}",
             help="write for example {'a': 4}",

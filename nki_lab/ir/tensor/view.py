@@ -405,7 +405,11 @@ class NkiTensor(Fixed, TensorOperators):
     ) -> NkiTensor:
         """Split, reorder and merge axes by name: `t.rearrange(("b", ("h", "w")), ("b", "w", "h"), {"h": 4})`."""
         split, order, groups = layout.rearrange_axes(
-            self.shape, src_pattern, dst_pattern, fixed_sizes or {}, self.describe()
+            self.shape,
+            src_pattern,
+            dst_pattern,
+            {} if fixed_sizes is None else fixed_sizes,
+            self.describe(),
         )
         view = self
         for axis in reversed(range(len(split))):
@@ -585,7 +589,7 @@ class NkiTensor(Fixed, TensorOperators):
                 f"{what} of {self.describe()}: its address is already computed at run time",
                 help="a tensor can be addressed dynamically once; copy the part into a tile first",
             )
-        if getattr(index, "dynamic", None) is not None:
+        if isinstance(index, NkiTensor) and index.dynamic is not None:
             raise NotModelled(
                 f"{what} of {self.describe()} by {index.describe()}: the position of the index itself is only"
                 " known at run time",
