@@ -20,6 +20,7 @@ from nki_lab.errors import (
     NkiError,
     TensorOperator,
     UnknownName,
+    ViewError,
     WrongCall,
     WrongOperand,
     close_matches,
@@ -64,6 +65,7 @@ _PAIRS = {"max": "maximum", "min": "minimum", "sum": ""}
 BINDING.add(Op.__call__.__code__)  # it only hands its arguments on
 # What Python and NumPy raise for a value of a type, or with a form, that a function does not expect.
 _OF_WRONG_TYPES = (TypeError, ValueError, AttributeError, OSError)
+_WRITTEN = "an instruction writes into tensors that it is given, such as `dst`: use those"
 _CONDITION = re.compile(r"(if|elif|while|assert)\b|.*\sif\s")
 
 
@@ -86,11 +88,16 @@ def what_was_meant(error: Exception | SystemExit, root: CodeType) -> NkiError:
         holder: Any = error.obj
         if is_a(holder, NkiTensor):
             return _no_attribute(holder, error.name or "", stack)
+        if is_a(holder, Instruction):
+            said = f"an instruction has no attribute `{error.name}`"
+            return UnknownName(said, stack=stack, help=_WRITTEN)
     if isinstance(error, NameError) and not isinstance(error, UnboundLocalError):
         frame, _ = _author_frame(error.__traceback__)
         names = {**frame.f_globals, **frame.f_locals} if frame is not None else {}
         return unknown_name(error.name or "", {*names, *dir(builtins)}, stack)
     if isinstance(error, TypeError):
+        if str(error) == "'Instruction' object is not subscriptable":
+            return ViewError("an instruction has no elements to index", stack=stack, help=_WRITTEN)
         wrong = _wrong_call(error, stack)
         if wrong is not None:
             return wrong

@@ -352,6 +352,20 @@ def test_a_wrong_call_of_what_has_no_name_in_the_text_is_an_error_of_the_kernel(
     assert "TypeError: " in str(error) and "argument" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("use", "said"),
+    [(lambda i: i.shape, "has no attribute `shape`"), (lambda i: i[0:1], "has no elements")],
+)
+def test_an_instruction_is_no_tensor(use, said):
+    def kernel(x):
+        tile = nl.load(x)
+        use(nisa.tensor_copy(dst=tile, src=tile))
+        return x
+
+    error = failing(kernel, X)
+    assert f"an instruction {said}" in error.message and "`dst`" in error.help
+
+
 @pytest.mark.parametrize("raised", [StopIteration, StopAsyncIteration, SystemExit])
 def test_what_ends_generators_and_programs_is_an_error_of_the_kernel(raised):
     def kernel(x):

@@ -144,7 +144,9 @@ class Instruction:
         try:
             return self.args[self.definition.position[name]]
         except KeyError:
-            raise AttributeError(f"{self.definition.name} has no argument `{name}`") from None
+            raise AttributeError(
+                f"{self.definition.name} has no argument `{name}`", name=name, obj=self
+            ) from None
 
     def read(self) -> list[NkiTensor]:
         """Return the tensors it reads: operands, those inside lists, and tiles of indices."""
