@@ -74,7 +74,7 @@ class Older(Accesses):
             return result
         frame = self.frames.pop()
         if isinstance(original, cst.FunctionDef):
-            self.positions, self.masks = {}, {}
+            self.positions, self.masks, self.blocks = {}, {}, {}
             if original in self.unreached:  # its decorators are those of a module that is moved
                 result = result.with_changes(decorators=self._decorators(original))
         lines = [line for line in original.leading_lines if line.comment]
@@ -194,10 +194,11 @@ class Older(Accesses):
         if part is None:
             return
         value, kind = code_of(updated.value), self.kind(original.value)
-        if m.matches(original.value, m.Call(args=[m.Arg(keyword=None)])):  # a copy of a copy is one
-            assert isinstance(original.value, cst.Call) and isinstance(updated.value, cst.Call)
+        alone, now = m.Call(args=[m.Arg(keyword=None)]), updated.value
+        if m.matches(original.value, alone) and isinstance(now, cst.Call):
+            assert isinstance(original.value, cst.Call)
             if self.official(original.value.func) == "nki.language.copy":
-                value = code_of(updated.value.args[0].value)
+                value = code_of(now.args[0].value)  # a copy of a copy is one
         if kind == TILE:
             memories = {s.memory for n in (target.value, original.value) for s in self.seen(n)}
             copy = "dma_copy" if "hbm" in memories else "tensor_copy"
@@ -301,6 +302,18 @@ class Older(Accesses):
         return updated
 
     # -- expressions -------------------------------------------------------------------------------------------------
+
+    def leave_Attribute(
+        self, original: cst.Attribute, updated: cst.Attribute
+    ) -> cst.BaseExpression:  # type: ignore[override]
+        """Ask the first tile of a list for what all of them have."""
+        count = self.blocks.get(code_of(original.value), 0)
+        if not count or original.attr.value not in ("dtype", "shape"):
+            return updated
+        if original.attr.value == "shape":
+            self.decide(original, f"{code_of(original)}: write the numbers of tiles in a list")
+        first = cst.parse_expression(code_of(updated.value) + "[0]" * count)
+        return updated.with_changes(value=first)
 
     def leave_Subscript(
         self, original: cst.Subscript, updated: cst.Subscript

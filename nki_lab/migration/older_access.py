@@ -77,6 +77,7 @@ class Accesses(cst.CSTTransformer):
         self.products: set[str] = set()
         self.returned: set[str] = set()
         self.starts: dict[str, str] = {}
+        self.blocks: dict[str, int] = {}
         self.unreached: set[cst.CSTNode] = set()
         self.temporaries = 0
         self.frames: list[Frame] = []

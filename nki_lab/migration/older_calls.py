@@ -215,6 +215,8 @@ def _affine_select(site: Former) -> cst.BaseExpression:
     if words is None:
         return site.refuse("write the comparison as pattern, offset, channel_multiplier and cmp_op")
     data, other = part_given(site, "on_true_tile", {}), site.text("on_false_value")
+    if all(s.memory == "psum" for s in r.seen(site.arguments["on_true_tile"][0])):
+        data = f"{r.nl}.copy({data})"
     words = f"on_true_tile={data}, on_false_value={other}, {words}"
     emit = lambda dst: f"{r.nisa}.affine_select(dst={dst}, {words})"  # noqa: E731
     return written(r, site.original, site.tiles, emit, dtype_argument(site))

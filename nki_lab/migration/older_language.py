@@ -32,7 +32,7 @@ from nki_lab.migration.older_sites import (
     tuple_text,
     written,
 )
-from nki_lab.migration.positions import Bounds
+from nki_lab.migration.positions import Bounds, times
 
 # -- functions of nki.language ---------------------------------------------------------------------------------------
 
@@ -57,7 +57,8 @@ def composite(site: Former) -> cst.BaseExpression:
         for p in site.arguments
         if p in now[1:] and p not in ("dtype", "mask", first)
     }
-    words = [part_given(site, first, bounds)]
+    is_load = site.member == "load_transpose2d" and not bounds
+    words = [site.text(first) if is_load else part_given(site, first, bounds)]
     if "axis" in more:
         words[0], more["axis"] = axes_last(site, first, words[0])
     words += [f"{p}={text}" for p, text in more.items()]
@@ -359,6 +360,7 @@ def _created(site: Former) -> cst.BaseExpression:
     for size in reversed(elements[:count]):
         text = f"[{text} for _ in range({size})]"
     r.change(site.original, "block axes are lists of tiles")
+    r.blocks[name] = len(elements) - len(elements[count:])
     return expression_of(text)
 
 
@@ -379,6 +381,19 @@ def _memory(site: Former, buffer: cst.BaseExpression | None, name: str) -> str:
 @rule_for("language.par_dim")
 def _par_dim(site: Former) -> cst.BaseExpression:
     return site.updated.args[0].value
+
+
+@rule_for("language.nc")
+def _cores(site: Former) -> cst.BaseExpression:
+    return site.updated.args[0].value
+
+
+@rule_for("language.spmd_dim")
+def _programs(site: Former) -> cst.BaseExpression:
+    product = "1"
+    for arg in site.updated.args:
+        product = times(product, code_of(arg.value))
+    return expression_of(product)
 
 
 @rule_for("language.affine_range", "language.sequential_range", "language.static_range")

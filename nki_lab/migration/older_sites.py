@@ -250,8 +250,10 @@ def written(
         )  # fmt: skip
         return node  # type: ignore[return-value]
     if isinstance(target, cst.Subscript):
-        into = [one.dtype for one in r.seen(target.value)]
-        if len(set(into)) == 1 and set(into) == set(dtypes) and not bounds:
+        into = {one.dtype for one in r.seen(target.value)}
+        # What the Tensor engine writes is in PSUM, and copied from there.
+        leaves = memories == {"psum"} != {one.memory for one in r.seen(target.value)}
+        if len(into) == 1 and into == set(dtypes) and not bounds and not leaves:
             part = r.part(target, target)
             if part is not None:
                 r.before(emit(part))

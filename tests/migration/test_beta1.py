@@ -52,6 +52,7 @@ RULES = {
     ),
     "blocks": (
         ["t = nl.ndarray((2, nl.par_dim(16), a.shape[1]), dtype=a.dtype, buffer=nl.sbuf)",
+         "u = nl.load_transpose2d(a[0:16, 0:8], dtype=t.dtype)", "nl.store(out[0:8, 0:16], u)",
          "for i in nl.affine_range(2):", "    t[i] = nl.load(a[i * 16:(i + 1) * 16, :])",
          "for i in nl.affine_range(2):", "    nl.store(out[i * 16:(i + 1) * 16, :], t[1 - i])"],
         "[nl.ndarray((16, a.shape[1]), dtype=a.dtype, buffer=nl.sbuf) for _ in range(2)]", (32, 20),
@@ -133,6 +134,13 @@ RULES = {
          "nl.store(out, nisa.affine_select(jf <= ip, t, -7.0))"],
         "pattern=[[1, a.shape[1]]], offset=0, channel_multiplier=-1, cmp_op=nl.less_equal", (24, 20),
     ),
+    "select in psum": (
+        ["t = nl.load(a)", "ip, jf = nl.mgrid[0:40, 0:40]",
+         "u = nl.ndarray((40, 40), dtype=nl.float32, buffer=nl.sbuf)", "u[ip, jf] = nisa.nc_transpose(t)",
+         "p = nisa.nc_transpose(u)",
+         "nl.store(out, nisa.affine_select(2 * ip - 3 > jf, p[ip, jf], 0.25))"],
+        "on_true_tile=nl.copy(p[0:40, 0:40])", (40, 40),
+    ),
     "inverse": (
         ["t = nl.load(a)", "nl.store(out, 1.0 / nl.exp(t))"],
         "nl.reciprocal(nl.exp(t), dtype=nl.float32)", (24, 20),
@@ -191,7 +199,8 @@ def test_runners_and_decorators(module, rng):
         f"@nki.compiler.enable_stack_allocator\n@nki.benchmark(warmup=1)\ndef other(a):\n    {OUT}\n"
         "    t = nl.ndarray(a.shape, dtype=a.dtype, buffer=place(base_addr=0))\n    nl.store(out, t)\n\n\n"
         "a = np.arange(48, dtype=np.float32).reshape(8, 6)\nb, c = np.zeros_like(a), np.zeros_like(a)\n"
-        "nki.simulate_kernel(add[1], a, b)\nnki.jit(plain)(a, c)\nassert (b == a + 1).all() and (c == a + 1).all()\n",
+        "nki.simulate_kernel(add[nl.spmd_dim(nl.nc(1), 1)], a, b)\nnki.jit(plain)(a, c)\n"
+        "assert (b == a + 1).all() and (c == a + 1).all()\n",
         HEAD + "import neuronxcc.nki.typing as nt\n\n",
     )
     moved = nki_lab.migrate(str(file))
