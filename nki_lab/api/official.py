@@ -73,9 +73,14 @@ def signature_of(function: Callable[..., Any]) -> str:
 
 
 def _parameters(function: Callable[..., Any]) -> Iterator[tuple[str, inspect.Parameter]]:
-    """Yield the parameters as the data file names them: `*rest`, and a `*` before those given by name alone."""
+    """Yield the parameters as the data file names them: `*rest`, and a `*` before those given by name alone.
+
+    `*_` takes only what an error of ours refuses, and is none of them.
+    """
     before = ""
     for p in inspect.signature(function).parameters.values():
+        if p.name == "_" and p.kind is p.VAR_POSITIONAL:
+            continue
         if p.kind is p.KEYWORD_ONLY and not before:
             yield "*", inspect.Parameter("_", p.VAR_POSITIONAL)
         before = before or STARS.get(p.kind, "") or ("*" if p.kind is p.KEYWORD_ONLY else "")
