@@ -141,6 +141,7 @@ TENSOR_TENSOR = [
             tile([[2]] * 32, "int32"), empty((32, 1), "int32"), [[2**24 + 2]] * 32, engine=VECTOR),
     combine("floats on GpSimd", nl.add, tile(A), tile(B), empty(A.shape), rounded(A64 + B64, "float32"),
             engine=GPSIMD),
+    combine("quotient, of no engine", nl.divide, tile(A), tile(B), empty(A.shape), rounded(A64 / B64, "float32")),
     # What it refuses.
     combine("partitions", nl.add, tile(A), tile(B[:64]), empty(A.shape), breaks="number of partitions"),
     combine("free size", nl.add, tile(A), tile(B[:, :10]), empty(A.shape), breaks="elements per partition"),

@@ -53,6 +53,8 @@ CASES = [
     scale("vector and number", tile(X), OUT, X64 * V + 2.5, nl.multiply, tile(V), nl.add, 2.5, **NEAR),
     scale("two vectors, reversed", tile(X), OUT, W - (V - X64), nl.subtract, tile(V), nl.subtract, tile(W, space=PSUM),
           reverse0=True, reverse1=True, **NEAR),
+    scale("quotient, of no engine", tile(X), OUT, rounded(rounded(V / X64, "float32") - W.astype(float), "float32"),
+          nl.divide, tile(V), nl.subtract, tile(W), reverse0=True),
     scale("three free axes", tile(X.reshape(128, 2, 2, 5)), empty((128, 4, 5)), (X64 * V).reshape(128, 4, 5),
           nl.multiply, tile(V), **NEAR),
     scale("maximum and minimum", tile(X), OUT, np.clip(X64, -0.5, 0.75), nl.maximum, -0.5, nl.minimum, 0.75),
