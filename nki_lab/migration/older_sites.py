@@ -278,13 +278,20 @@ def written(
 
 
 def part_given(site: Former, parameter: str, bounds: Bounds) -> str:
-    """Return an operand, or what a mask leaves of it."""
+    """Return an operand, or what a mask leaves of it; one in HBM is loaded where the instruction is not a transfer."""
     old, new = site.arguments[parameter]
-    return part_of(site.rewriter, old, new, bounds)
+    is_transfer = site.member.startswith("dma_")
+    return part_of(site.rewriter, old, new, bounds, is_loaded=not is_transfer)
 
 
-def part_of(r: Accesses, old: cst.BaseExpression, new: cst.BaseExpression, bounds: Bounds) -> str:
-    """Return a tile, or what a mask leaves of it; a tensor in HBM is loaded."""
+def part_of(
+    r: Accesses,
+    old: cst.BaseExpression,
+    new: cst.BaseExpression,
+    bounds: Bounds,
+    is_loaded: bool = True,
+) -> str:
+    """Return a tile, or what a mask leaves of it; a tensor in HBM is loaded unless `is_loaded` is False."""
     text = code_of(new)
     if r.kind(old) != TILE:
         return text
@@ -301,6 +308,6 @@ def part_of(r: Accesses, old: cst.BaseExpression, new: cst.BaseExpression, bound
         elif kept:
             access = r.cut(old, text, kept)
         text = access.text if access is not None else text
-    if all(one.memory == "hbm" for one in r.seen(old)):
+    if is_loaded and all(one.memory == "hbm" for one in r.seen(old)):
         text = f"{r.nl}.load({text})"
     return text

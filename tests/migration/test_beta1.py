@@ -141,6 +141,13 @@ RULES = {
          "nl.store(out, nisa.affine_select(2 * ip - 3 > jf, p[ip, jf], 0.25))"],
         "on_true_tile=nl.copy(p[0:40, 0:40])", (40, 40),
     ),
+    "transfers": (
+        ["ip, jf = nl.mgrid[0:16, 0:20]", "for i in nl.affine_range(2):",
+         "    t = nl.ndarray((16, 20), dtype=a.dtype, buffer=nl.sbuf)",
+         "    nisa.dma_copy(src=a[16 * i:16 * i + 16, :], dst=t)",
+         "    nisa.dma_copy(dst=out[16 * i + ip, jf], src=t[ip, jf])"],
+        "nisa.dma_copy(dst=out[16 * i:16 * i + 16, 0:20], src=t[0:16, 0:20])", (32, 20),
+    ),
     "inverse": (
         ["t = nl.load(a)", "nl.store(out, 1.0 / nl.exp(t))"],
         "nl.reciprocal(nl.exp(t), dtype=nl.float32)", (24, 20),
