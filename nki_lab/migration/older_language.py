@@ -485,9 +485,13 @@ def launched(
 ) -> cst.BaseExpression:
     """Write a launch on a grid as a call with the grid as an argument."""
     function = kernel or original.func
-    if not isinstance(function, cst.Subscript) or dotted_name(function.value) not in kernels(
-        r.module
-    ):
+    name = dotted_name(function.value) if isinstance(function, cst.Subscript) else ""
+    if name not in kernels(r.module):
+        if name in r.names.bound:
+            r.decide(
+                original,
+                f"`{name}` is a kernel of another file: move that one, then give it grid= here",
+            )
         return updated
     now = updated.func
     assert isinstance(now, cst.Subscript)

@@ -221,6 +221,14 @@ def test_runners_and_decorators(module, rng):
     assert "add(a, b, grid=(1,))\nnki.jit(plain)(a, c)" in moved.text
 
 
+def test_kernel_of_another_file_is_left_with_what_to_decide(module):
+    body = f"    {OUT}\n    nl.store(out, nl.load(a))\n    return out\n"
+    module(f"@nki.jit\ndef imported(a):\n{body}", HEAD, "imported_kernels.py")
+    text = "from imported_kernels import imported\n\nimported[1](np.ones((4, 3), np.float32))\n"
+    moved = nki_lab.migrate(str(module(text, HEAD)))
+    assert "# migrate: `imported` is a kernel of another file: move that one" in moved.text
+
+
 def test_quotient_is_left_with_what_to_decide(module, rng):
     file = module(
         f"@nki.jit\ndef kernel(a):\n    {OUT}\n    t = nl.load(a)\n    nl.store(out, t / 3.0)\n    return out\n",
