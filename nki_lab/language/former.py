@@ -66,13 +66,13 @@ def date_methods() -> None:
 _dated: dict[str, Any] = {}
 
 
-def operator_by_version(self: Op, *args: Any, **kwargs: Any) -> Any:
+def operator_by_version(self: Op, *args: Any, **options: Any) -> Any:
     """Call the composite of an operator with what the signature of the kernel's version says."""
     version = _version()
     bind = None if version is NEWEST else binder_of(f"nki.language.{self.name}", version)
     if bind is not None and not is_internal(sys._getframe(1).f_code):
-        args, kwargs = (), _converted(self.name, bind(None, *args, **kwargs))
-    return _dated["nki.language"](self, *args, **kwargs)
+        args, options = (), _converted(self.name, bind(None, *args, **options))
+    return _dated["nki.language"](self, *args, **options)
 
 
 BINDING.add(operator_by_version.__code__)
