@@ -41,7 +41,7 @@ from tests.browser.patience import (
 )
 
 ROOT = Path(__file__).parents[2]
-#: Where screenshots are left; not tracked.
+#: Where pictures are left; not tracked.
 OUT = ROOT / ".ci" / "out"
 
 _CHROMIUM_ARGUMENTS = (
@@ -275,7 +275,7 @@ class Notebook:
 
     def wait_for_kernel(self) -> None:
         """Wait until the kernel takes cells."""
-        self.page.wait_for_function(_KERNEL_IS_READY)
+        self.page.wait_for_function(_KERNEL_IS_READY, polling=100)
 
     def run_all(self) -> bool:
         """Run every cell; tell whether all of them succeeded."""
@@ -296,12 +296,16 @@ class Notebook:
         for cell in self.page.locator(".jp-Notebook .jp-Cell").all():
             cell.scroll_into_view_if_needed()
 
-    def screenshot(self, name: str, part: Locator | None = None) -> Path:
-        """Save a picture of the page, or of a part of it, and return its path."""
+    def screenshot(self, name: str, part: Locator | None = None) -> None:
+        """Leave a picture of the page, or of a part of it."""
+        picture(part or self.page, name)
+
+
+def picture(shown: Page | Locator, name: str) -> None:
+    """Leave a picture in OUT for a person to look at, where NKI_LAB_PICTURES is set: each takes up to a second."""
+    if os.environ.get("NKI_LAB_PICTURES"):
         OUT.mkdir(parents=True, exist_ok=True)
-        path = OUT / f"{name}.png"
-        (part or self.page).screenshot(path=path)
-        return path
+        shown.screenshot(path=OUT / f"{name}.png")
 
 
 @dataclass

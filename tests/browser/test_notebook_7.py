@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.lab import OUT, Console, Lab, Notebook, browser
+from tests.browser.lab import Console, Lab, Notebook, browser, picture
 from tests.browser.test_extension import IMPORTS, KERNEL, MAGIC, SETUP, marked
 from tests.browser.test_extension_hover import point_at
 from tests.browser.test_marks import DOUBLE, WRONG
@@ -15,7 +15,6 @@ from tests.browser.test_renderers import (
     KERNEL_TABS,
     PROFILE_TABS,
     item,
-    screenshot,
     tabs,
     views,
     write_runs,
@@ -111,8 +110,7 @@ def test_a_file_opens_in_views(name: str, expected: list[str], notebook_7: Lab, 
     shown.set_viewport_size({"width": 1400, "height": 1000})
     frame = views(shown)
     assert tabs(frame) == expected
-    screenshot(shown, f"notebook7-{name}")
-    assert OUT.is_dir()
+    picture(shown, f"renderer-notebook7-{name}")
 
 
 def test_a_corrupt_file_is_one_message(notebook_7: Lab, page: Page) -> None:

@@ -11,7 +11,7 @@ from playwright.sync_api import FrameLocator, Locator, Page
 
 from nki_lab.profiler.formats.chrome import save_chrome_trace
 from nki_lab.profiler.formats.files import save
-from tests.browser.lab import OUT, Lab
+from tests.browser.lab import Lab, picture
 from tests.views.runs import added
 
 pytestmark = pytest.mark.browser
@@ -40,6 +40,10 @@ def lab(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab
 
 
 def start(lab: Lab, page: Page, workspace: str) -> None:
+    if page.url.startswith(lab.url):  # the test before has left it
+        command = "filebrowser:go-to-path"
+        page.evaluate(f"window.jupyterapp.commands.execute('{command}', {{ path: '' }})")
+        return
     page.goto(f"{lab.url}/lab/workspaces/{workspace}?reset")
     page.wait_for_selector(".jp-DirListing-item")
     page.wait_for_selector("#jupyterlab-splash", state="detached")
@@ -59,11 +63,6 @@ def views(page: Page) -> FrameLocator:
 
 def tabs(frame: FrameLocator) -> list[str]:
     return frame.get_by_role("tab").all_inner_texts()
-
-
-def screenshot(page: Page, name: str) -> None:
-    OUT.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=OUT / f"renderer-{name}.png")
 
 
 def change_theme(page: Page, theme: str) -> None:
@@ -104,7 +103,7 @@ def test_a_file_opens_in_views(name: str, expected: list[str], lab: Lab, page: P
             panel = frame.locator(".nki-panel:not([hidden])")
             panel.and_(frame.locator("[data-ready=true]")).wait_for()
             assert panel.locator(".error").count() == 0
-            screenshot(page, f"{name}-{tab}-{'dark' if dark else 'light'}")
+            picture(page, f"renderer-{name}-{tab}-{'dark' if dark else 'light'}")
 
 
 @pytest.mark.parametrize("member", ["Instruction.parquet", "Summary.parquet"])
@@ -143,7 +142,7 @@ def test_a_corrupt_file_is_one_message_until_it_is_whole(lab: Lab, page: Page) -
     alert.wait_for()
     for theme in ("JupyterLab Light", "JupyterLab Dark"):
         change_theme(page, theme)
-        screenshot(page, f"corrupt-{'dark' if theme.endswith('Dark') else 'light'}")
+        picture(page, f"renderer-corrupt-{'dark' if theme.endswith('Dark') else 'light'}")
     said = "cut.profile.json is not a readable profile: the JSON is damaged or cut off"
     assert alert.inner_text().strip() == said
     assert page.locator(".jp-Dialog").count() == 0
@@ -156,7 +155,7 @@ def test_a_corrupt_file_is_one_message_until_it_is_whole(lab: Lab, page: Page) -
 
 
 def test_a_view_comes_back_with_the_workspace(lab: Lab, page: Page) -> None:
-    start(lab, page, "kept")
+    page.goto(f"{lab.url}/lab/workspaces/kept?reset")
     # The workspace is stored a moment after it has changed.
     with page.expect_response(
         lambda r: (

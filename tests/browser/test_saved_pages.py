@@ -13,7 +13,7 @@ from nki_lab.views.display import display
 from nki_lab.views.registry import view_names
 from nki_lab.views.run import ViewData
 from nki_lab.widgets.theme import SERIES
-from tests.browser.lab import OUT, Console, browser
+from tests.browser.lab import Console, browser, picture
 from tests.browser.test_views import colours, settle, tab
 from tests.views.runs import added
 from tests.views.test_display import HOSTILE, hostile_run
@@ -36,14 +36,13 @@ def page_of(data: ViewData, chromium: str, folder: Path, dark: bool = False) -> 
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_every_view_of_a_saved_page_is_shown(dark: bool, chromium: str, tmp_path: Path) -> None:
-    OUT.mkdir(parents=True, exist_ok=True)
     with page_of(added().view_data, chromium, tmp_path, dark) as page:
         view = page.locator(".nki-view")
         assert ("nki-dark" in view.get_attribute("class")) == dark
         for name in view_names():
             panel = tab(view, name)
             settle(page)
-            page.screenshot(path=OUT / f"saved_{name}_{'dark' if dark else 'light'}.png")
+            picture(page, f"saved_{name}_{'dark' if dark else 'light'}")
             assert panel.locator(".error").count() == 0
         series = {False: SERIES[0].light[1:], True: SERIES[0].dark[1:]}
         assert series[dark] in colours(tab(view, "timeline").locator("canvas"))

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Locator, Page
 
 from nki_lab.runtime import Result, run
-from tests.browser.lab import OUT, Console, Lab, browser
+from tests.browser.lab import Console, Lab, browser, picture
 from tests.browser.test_views import (
     DATA,
     DOUBLE,
@@ -43,7 +43,6 @@ def saved(
 ) -> Iterator[tuple[Page, Locator]]:
     """Open the saved page of a run; nothing may go wrong on it."""
     file = result.show(*views).save_html(folder / "run.html")
-    OUT.mkdir(parents=True, exist_ok=True)
     with browser(chromium, width=1200, height=1300, anew=True) as page:
         console = Console().listen(page)
         page.emulate_media(color_scheme="dark" if dark else "light")
@@ -80,7 +79,7 @@ def test_a_loop_is_gone_through_by_keyboard(dark: bool, chromium: str, tmp_path:
         assert "pass 2 of 3" in panel.locator(".nki-detail").first.inner_text()
         page.keyboard.press("ArrowLeft")
         at_step(panel, inside[3])
-        page.screenshot(path=OUT / f"stepper_loop_{'dark' if dark else 'light'}.png")
+        picture(page, f"stepper_loop_{'dark' if dark else 'light'}")
         page.keyboard.press("End")
         at_step(panel, count - 1)
         page.keyboard.press("n")
@@ -105,7 +104,7 @@ def test_one_runs_to_a_line_a_write_and_a_value_that_is_no_number(
         assert "1 Inf" in after.inner_text()
         cells = after.locator(".nki-cells td").all_inner_texts()
         assert cells == ["-0.5", "-1", "Inf", "1", "0.5", "0.333333"]
-        page.screenshot(path=OUT / "stepper_inf.png")
+        picture(page, "stepper_inf")
         panel.locator("select").nth(1).select_option(label="tile  2 x 3 float32  SBUF")
         panel.get_by_text("◀ write").click()
         at_step(panel, 1)
@@ -147,7 +146,7 @@ def test_the_memory_view_names_owners_readers_and_writers(chromium: str, tmp_pat
         panel.locator("select").nth(2).select_option("lifetime")
         panel.get_by_text("Tiles in use at that instruction").click()
         settle(page)
-        page.screenshot(path=OUT / "memory_lifetime.png")
+        picture(page, "memory_lifetime")
         # The moment's map answers to the pointer with the owner.
         moment = panel.locator("canvas").nth(2)
         box = moment.bounding_box()

@@ -1,6 +1,6 @@
 """Tests what the timeline answers: what waited for what, where the time went, what changed.
 
-The pictures are left in .ci/out/ for a person to look at.
+With NKI_LAB_PICTURES=1 pictures are left in .ci/out/ for a person to look at.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tests that the sliders of a kernel's parameters redraw its timeline in a real JupyterLab.
 
-The pictures are left in .ci/out/ for a person to look at.
+With NKI_LAB_PICTURES=1 pictures are left in .ci/out/ for a person to look at.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tests the views of a run in a real JupyterLab: every tab, by mouse and keyboard, light and dark.
 
-The pictures are left in .ci/out/ for a person to look at.
+With NKI_LAB_PICTURES=1 pictures are left in .ci/out/ for a person to look at.
 """
 
 from __future__ import annotations
