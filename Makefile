@@ -33,7 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo 'make lab        open your copy of the workshop, nki-workshop, in JupyterLab on 127.0.0.1   (ARGS=--no-browser prints the address)'
 	@echo 'make demo       run the first notebook without a browser and print what its kernel costs'
-	@echo 'make test       run every check that CI runs   (ARGS=-x stops at the first failure)'
+	@echo 'make test       run every check that CI runs   (ARGS=-x stops at the first failure; NKI_LAB_THOROUGH=1 runs more)'
 	@echo 'make quick      run the unit tests of the rooms that differ from main'
 	@echo 'make room       run all tests of one room   (ROOM=isa)'
 	@echo 'make check      run only the static checks: ruff, mypy, import contracts'

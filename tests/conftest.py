@@ -46,6 +46,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.suffix == ".ipynb":
             item.add_marker("notebook")
+        if item.get_closest_marker("thorough") and not os.environ.get("NKI_LAB_THOROUGH"):
+            item.add_marker(pytest.mark.skip("it varies another test; NKI_LAB_THOROUGH=1 runs it"))
         if item.get_closest_marker("slow") or item.get_closest_marker("browser"):
             long.add(item.path)
     items.sort(key=lambda item: item.path not in long)

@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Page
 
 from tests.browser.lab import Lab
+from tests.thorough import first
 
 pytestmark = pytest.mark.browser
 
@@ -50,7 +51,7 @@ def test_names_and_options_are_coloured(lab: Lab, page: Page) -> None:
         assert page.locator(".jp-CodeCell").nth(cell).locator("[class*='nki-']").count() == 0
 
 
-@pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
+@pytest.mark.parametrize("theme", first(["JupyterLab Light", "JupyterLab Dark"]))
 def test_our_colour_wins_over_that_of_python(lab: Lab, page: Page, theme: str) -> None:
     name = theme.lower().replace(" ", "-")
     notebook = lab.open(page, lab.write(f"{name}.ipynb", f"{MAGIC}\n{KERNEL}"))

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.notebook, pytest.mark.slow]
 
 HELPER = """
 def doubled(tile):
-    return nl.add(tile, tile[0:1])
+    return nl.add(tile, tile[0:2])
 """
 CALLER = """
 @nki.jit

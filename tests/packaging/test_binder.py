@@ -25,6 +25,7 @@ def test_the_requirements_are_those_of_the_package() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_binder_builds_it_and_runs_the_workshop() -> None:
     if not (ROOT / ".git").exists():
         pytest.skip("not a git clone, and Binder builds from one")

@@ -1,0 +1,20 @@
+"""Names the parameters of a test that a plain run leaves out: they vary what the first has shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+
+def first(values: Iterable[Any], count: int = 1) -> list[Any]:
+    """Mark all `values` but the first `count` as thorough: only a run with NKI_LAB_THOROUGH=1 takes them."""
+    return [
+        value
+        if at < count
+        else pytest.param(
+            *(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.thorough
+        )
+        for at, value in enumerate(values)
+    ]
