@@ -40,6 +40,7 @@ def ink(pixels: np.ndarray) -> np.ndarray:
     return (pixels != pixels[3, 3]).any(-1).mean(axis=1)
 
 
+@pytest.mark.thorough
 def test_still_pictures_show_the_same_as_png_and_as_svg(chromium: str, tmp_path: Path) -> None:
     with browser(chromium, width=1250, height=1100, anew=True) as page:
         console = Console().listen(page)

@@ -187,6 +187,7 @@ def test_the_frame_reaches_nothing_and_gives_what_is_asked_for(lab: Lab, page: P
     assert inner.evaluate(reach, f"{lab.url}/api/contents") == ["refused"] * 3
 
 
+@pytest.mark.thorough
 def test_a_lab_whose_server_makes_no_pages_offers_none(
     chromium: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, page: Page
 ) -> None:

@@ -62,6 +62,7 @@ def test_the_built_files_are_small() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_the_committed_files_are_what_the_sources_give(npm: str, copy: Path) -> None:
     run(npm, "ci", folder=copy)
     run(npm, "test", folder=copy)

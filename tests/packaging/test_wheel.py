@@ -87,6 +87,7 @@ def alone(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     return lambda tool, *words: run(bin / tool, *words, cwd=folder, **here)
 
 
+@pytest.mark.thorough
 def test_pip_alone_enables_the_extension(alone: Installed) -> None:
     listed = alone("jupyter", "labextension", "list")
     (line,) = [line for line in listed.splitlines() if "nki-lab" in line]
@@ -106,6 +107,7 @@ def test_pip_alone_enables_the_extension(alone: Installed) -> None:
     assert str(ROOT) not in doctor
 
 
+@pytest.mark.thorough
 def test_the_workshop_is_copied_fit_for_a_class_and_valid(alone: Installed) -> None:
     copied = alone("nki-lab", "workshop", "lessons", "--copy-only")
     assert "files copied to lessons" in copied
