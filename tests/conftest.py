@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.suffix == ".ipynb":
             item.add_marker("notebook")
         if item.get_closest_marker("thorough") and not os.environ.get("NKI_LAB_THOROUGH"):
-            item.add_marker(pytest.mark.skip("it varies another test; NKI_LAB_THOROUGH=1 runs it"))
+            item.add_marker(pytest.mark.skip("left to thorough runs: NKI_LAB_THOROUGH=1"))
         if item.get_closest_marker("slow") or item.get_closest_marker("browser"):
             long.add(item.path)
     items.sort(key=lambda item: item.path not in long)
