@@ -83,6 +83,7 @@ def test_a_mistake_is_marked_at_its_place(notebook_7: Lab, page: Page) -> None:
     assert "ad" in "".join(mark.all_inner_texts())
 
 
+@pytest.mark.thorough
 def test_names_are_explained_and_completed(notebook_7: Lab, page: Page) -> None:
     notebook = open_notebook(
         notebook_7, page, notebook_7.write("names.ipynb", f"{MAGIC}\n{KERNEL}")

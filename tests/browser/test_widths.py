@@ -103,6 +103,7 @@ def problems(page: Page, view: Locator, name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kernel", first(["attention", "add"]))
+@pytest.mark.thorough
 def test_every_view_is_complete_at_every_width(kernel: str, chromium: str, tmp_path: Path) -> None:
     file = KERNELS[kernel]().show(*view_names()).save_html(tmp_path / "run.html")
     wrong = []

@@ -69,6 +69,7 @@ def alive(arrays: list[weakref.ref[np.ndarray]]) -> int:
     return sum(array() is not None for array in arrays)
 
 
+@pytest.mark.thorough
 def test_a_cell_that_runs_again_replaces_its_run(started, arrays):
     notebook, before = started
     text = cell("--run 'double(a)' --check 'a * 2' --show none", DOUBLE.format(factor=2.0))
@@ -81,6 +82,7 @@ def test_a_cell_that_runs_again_replaces_its_run(started, arrays):
     assert not alive(arrays)
 
 
+@pytest.mark.thorough
 def test_different_cells_leave_what_their_names_hold(started, arrays):
     notebook, before = started
     for n in range(50):
@@ -143,6 +145,7 @@ def test_cells_that_are_stopped_leave_nothing(started, arrays):
     assert not alive(arrays)
 
 
+@pytest.mark.thorough
 def test_checks_of_exercises_leave_nothing(started, arrays):
     notebook, before = started
     solutions = lesson_folders()["01_first_kernel"] / "solutions.py"

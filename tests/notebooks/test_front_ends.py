@@ -87,6 +87,7 @@ def test_what_jupyterlab_saves_is_seen_offline(every, chromium, tmp_path):
         assert list(page_faults(page, stored)) == []
 
 
+@pytest.mark.thorough
 def test_it_is_seen_in_jupyterlab_without_a_kernel_and_without_trust(every, chromium, tmp_path):
     notebook = nbformat.from_dict(every)
     notebook.metadata["kernelspec"] = {"name": "nowhere", "display_name": "Nowhere"}
