@@ -12,7 +12,7 @@ from tests.browser.gallery import KERNELS, THEMES
 from tests.browser.lab import NOTE_TEXT, browser
 from tests.thorough import first
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.thorough]
 
 #: Least contrast of text (WCAG 2.2, 1.4.3), and of text that is read on (1.4.6): lists, paragraphs, tables, code.
 TEXT, READING = 4.5, 7.0

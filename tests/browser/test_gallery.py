@@ -14,7 +14,7 @@ from tests.browser.lab import OUT, Console, browser
 from tests.thorough import first
 from tests.widgets.test_picture import decode
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.thorough]
 
 
 @pytest.mark.parametrize("kernel", first(["attention", "add"]))

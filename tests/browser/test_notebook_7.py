@@ -21,7 +21,7 @@ from tests.browser.test_renderers import (
 )
 from tests.thorough import first
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
 
 @pytest.fixture(scope="module")

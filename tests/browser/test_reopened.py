@@ -21,7 +21,7 @@ from tests.browser.lab import Console, Lab, Notebook, browser
 from tests.browser.test_extension import KERNEL, MAGIC, SETUP
 from tests.thorough import first
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
 SHOWN = f"{MAGIC.replace('none', 'report')}\n{KERNEL}"
 HINT = "This is a stored picture. Run the cells up to this one to make it live."

@@ -19,7 +19,7 @@ from tests.thorough import first
 from tests.views.runs import added
 from tests.views.test_display import HOSTILE, hostile_run
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.thorough]
 
 
 @contextmanager
