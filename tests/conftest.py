@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from nki_lab import progress
+from tests.thorough import THOROUGH
 
 pytest_plugins = ("tests.golden", "tests.chromium")
 
@@ -46,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.suffix == ".ipynb":
             item.add_marker("notebook")
-        if item.get_closest_marker("thorough") and not os.environ.get("NKI_LAB_THOROUGH"):
+        if item.get_closest_marker("thorough") and not THOROUGH:
             item.add_marker(pytest.mark.skip("left to thorough runs: NKI_LAB_THOROUGH=1"))
         if item.get_closest_marker("slow") or item.get_closest_marker("browser"):
             long.add(item.path)

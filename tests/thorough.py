@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
+
+#: Whether this run takes everything.
+THOROUGH = bool(os.environ.get("NKI_LAB_THOROUGH"))
 
 
 def first(values: Iterable[Any], count: int = 1) -> list[Any]:

@@ -95,10 +95,12 @@ class NkiError(Exception):
             where = spans[0]
             lines.append(f"  --> {where.heading() if heading else where}")
             lines += [f"   {line}" for line in where.excerpt()]
-            calls = [f"{s.heading() if heading else s} in {s.function}" for s in spans[1:]]
             lines += _calls(
-                [call.removesuffix(" in ") for call in calls]
-            )  # a magic's line is in no function
+                [
+                    f"{s.heading() if heading else s}" + f" in {s.function}" * bool(s.function)
+                    for s in spans[1:]
+                ]
+            )
         lines += [text_of([f"  note: {note}"]) for note in self.notes]
         if self.help:
             lines += [printable(line, "\t") for line in f"  help: {self.help}".split("\n")]

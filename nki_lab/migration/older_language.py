@@ -360,7 +360,7 @@ def _created(site: Former) -> cst.BaseExpression:
     for size in reversed(elements[:count]):
         text = f"[{text} for _ in range({size})]"
     r.change(site.original, "block axes are lists of tiles")
-    r.blocks[name] = len(elements) - len(elements[count:])
+    r.blocks[name] = count
     return expression_of(text)
 
 

@@ -145,9 +145,8 @@ class Compared:
         return f"{units} ({self.cause})" if self.cause else units
 
 
-DIVISION = (
-    "division"  # a cause: the quotient that was rounded once is a product with 1 / y, rounded twice
-)
+#: A cause: the quotient that was rounded once is a product with 1 / y, rounded twice.
+DIVISION = "division"
 
 
 def units_apart(before: Result, after: Result) -> int:

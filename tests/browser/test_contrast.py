@@ -10,7 +10,6 @@ from nki_lab.views.registry import view_names
 from nki_lab.widgets.theme import ON_FILL, SERIES, contrast, rgb
 from tests.browser.gallery import KERNELS, THEMES
 from tests.browser.lab import NOTE_TEXT, browser
-from tests.thorough import first
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.thorough]
 
@@ -53,7 +52,7 @@ _TEXTS = """(panel) => {
 }"""
 
 
-@pytest.mark.parametrize("theme", first(THEMES))
+@pytest.mark.parametrize("theme", THEMES)
 def test_text_of_every_view_can_be_read(theme: str, chromium: str, tmp_path: Path) -> None:
     page_of_run = KERNELS["matmul"]().show(*view_names()).save_html(tmp_path / "run.html")
     pale, read = {}, 0
@@ -99,7 +98,7 @@ _DRAWN = """(canvas, colours) => {
 }"""
 
 
-@pytest.mark.parametrize("theme", first(THEMES))
+@pytest.mark.parametrize("theme", THEMES)
 def test_what_is_drawn_has_the_colours_of_its_legend(
     theme: str, chromium: str, tmp_path: Path
 ) -> None:

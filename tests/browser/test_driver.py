@@ -67,5 +67,5 @@ def test_a_wait_lasts_while_something_moves_and_fails_when_nothing_does(chromium
 def test_an_open_notebook_is_still(chromium, tmp_path):
     """What JupyterLab asks its server for by itself is not taken for a move."""
     write(tmp_path / "idle.ipynb", "1 + 1")
-    with Lab(tmp_path) as lab, pytest.raises(TimeoutError, match="12 seconds"):
-        wait_in_vain(chromium, lambda page: lab.open(page, "idle.ipynb").run_all(), still=12)
+    with Lab(tmp_path) as lab, pytest.raises(TimeoutError, match="15 seconds"):
+        wait_in_vain(chromium, lambda page: lab.open(page, "idle.ipynb").run_all(), still=15)

@@ -11,13 +11,12 @@ import pytest
 from nki_lab.views.registry import view_names
 from tests.browser.gallery import THEMES, live_pictures, still_pictures
 from tests.browser.lab import OUT, Console, browser
-from tests.thorough import first
 from tests.widgets.test_picture import decode
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.thorough]
 
 
-@pytest.mark.parametrize("kernel", first(["attention", "add"]))
+@pytest.mark.parametrize("kernel", ["add", "attention"])
 def test_every_view_fits_its_frame_in_both_themes(kernel: str, chromium: str) -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     with browser(chromium, width=1250, height=1100, anew=True) as page:

@@ -19,7 +19,6 @@ from tests.browser.test_renderers import (
     views,
     write_runs,
 )
-from tests.thorough import first
 
 pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
@@ -83,7 +82,6 @@ def test_a_mistake_is_marked_at_its_place(notebook_7: Lab, page: Page) -> None:
     assert "ad" in "".join(mark.all_inner_texts())
 
 
-@pytest.mark.thorough
 def test_names_are_explained_and_completed(notebook_7: Lab, page: Page) -> None:
     notebook = open_notebook(
         notebook_7, page, notebook_7.write("names.ipynb", f"{MAGIC}\n{KERNEL}")
@@ -101,8 +99,7 @@ def test_names_are_explained_and_completed(notebook_7: Lab, page: Page) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
-    first([("add.nkic", KERNEL_TABS), ("add.profile.json", PROFILE_TABS)]),
+    ("name", "expected"), [("add.nkic", KERNEL_TABS), ("add.profile.json", PROFILE_TABS)]
 )
 def test_a_file_opens_in_views(name: str, expected: list[str], notebook_7: Lab, page: Page) -> None:
     page.goto(f"{notebook_7.url}/tree")

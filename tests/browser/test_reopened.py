@@ -19,7 +19,6 @@ from playwright.sync_api import Locator, Page, expect
 from nki_lab.widgets import LIVE_TYPE, WIDGET_TYPE
 from tests.browser.lab import Console, Lab, Notebook, browser
 from tests.browser.test_extension import KERNEL, MAGIC, SETUP
-from tests.thorough import first
 
 pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
@@ -43,9 +42,8 @@ class Files:
         assert notebook.run_all(), notebook.outputs()
         page.locator(".nki-view .nki-value").first.wait_for()
         command(page, "docmanager:save")
-        page.goto(
-            "about:blank"
-        )  # so that the next one is opened by a page that knows nothing of this one
+        # So that the next one is opened by a page that knows nothing of this one.
+        page.goto("about:blank")
 
     def copy(self, source: str, name: str, trusted: bool, kernel: str = "") -> None:
         """Write a saved notebook anew, signed or as if somebody else had written it."""
@@ -182,24 +180,8 @@ def address(files: Files, page: str, name: str) -> str:
     return f"{files.lab.url}/{PAGES[page].format(name, name)}"
 
 
-@pytest.mark.parametrize(
-    ("front_end", "kernel", "trusted"),
-    first(
-        [
-            ("jupyterlab", *LIVE),
-            ("jupyterlab", "new", False),
-            ("jupyterlab", "no", True),
-            ("notebook7", "new", True),
-            *(
-                ("jupyterlab", k, t)
-                for k, t in NAMES
-                if t == (k == "new") or (k, t) == ("no", False)
-            ),
-            *(("notebook7", k, t) for k, t in (LIVE, ("no", False))),
-        ],
-        4,
-    ),
-)
+@pytest.mark.parametrize(("kernel", "trusted"), NAMES)
+@pytest.mark.parametrize("front_end", PAGES)
 def test_opened_and_reloaded(
     front_end: str, kernel: str, trusted: bool, files: Files, page: Page
 ) -> None:
@@ -208,10 +190,9 @@ def test_opened_and_reloaded(
     page.goto(address(files, front_end, name))
     shows(page, kernel, trusted)
     Notebook(page).screenshot(f"reopened-{front_end}-{name}")
-    if front_end == "jupyterlab":
-        files.shut_down(NAMES["new", trusted])
-        page.reload()
-        shows(page, kernel, trusted)
+    files.shut_down(NAMES["new", trusted])
+    page.reload()
+    shows(page, kernel, trusted)
 
 
 def test_the_kernel_is_replaced(files: Files, page: Page) -> None:

@@ -15,7 +15,6 @@ from nki_lab.views.run import ViewData
 from nki_lab.widgets.theme import SERIES
 from tests.browser.lab import Console, browser, picture
 from tests.browser.test_views import colours, settle, tab
-from tests.thorough import first
 from tests.views.runs import added
 from tests.views.test_display import HOSTILE, hostile_run
 
@@ -35,7 +34,7 @@ def page_of(data: ViewData, chromium: str, folder: Path, dark: bool = False) -> 
         assert console.requests == [file.as_uri()]
 
 
-@pytest.mark.parametrize("dark", first([False, True]))
+@pytest.mark.parametrize("dark", [False, True])
 def test_every_view_of_a_saved_page_is_shown(dark: bool, chromium: str, tmp_path: Path) -> None:
     with page_of(added().view_data, chromium, tmp_path, dark) as page:
         view = page.locator(".nki-view")

@@ -29,8 +29,9 @@ from nki_lab.errors import (
 )
 from nki_lab.ir.building.builder import Builder
 from nki_lab.targets import get_target
+from tests.thorough import THOROUGH
 
-CASES = int(os.environ.get("GRID_CASES", "3000"))
+CASES = int(os.environ.get("GRID_CASES", "10000" if THOROUGH else "3000"))
 SEED = int(os.environ.get("GRID_SEED", "17"))
 
 

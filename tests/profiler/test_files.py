@@ -196,7 +196,9 @@ def test_whatever_number_a_file_holds_it_is_refused_or_shown(table: str) -> None
         if field.type in ("string", "bool"):
             continue
         ends = [field.least, field.most] if field.least is not None else [-(2**31), 2**31 - 1]
-        values = [0, 2**63 - 1, -(2**63), *ends] if field.type != "float" else [-1.0, "NaN", *ends]
+        values = (
+            [-1, 0, 2**63 - 1, -(2**63), *ends] if field.type != "float" else [-1.0, "NaN", *ends]
+        )
         for value in values:
             if value is None:
                 continue
