@@ -19,7 +19,8 @@ import numpy as np
 import pytest
 
 import nki_lab
-from tests.public.sdk.clone import SAMPLES_VARIABLE, SDK_VARIABLE, root
+from tests.public.migration import Listener
+from tests.public.sdk.clone import SAMPLES_VARIABLE, SDK_VARIABLE, load, official_names, root
 from tests.public.sdk.references import signed
 
 LIBRARY_VARIABLE = "NKI_LIBRARY_ROOT"
@@ -137,3 +138,36 @@ def test_a_published_kernel_is_moved_and_computes_the_same(published, tmp_path, 
     moved.write()
     again = nki_lab.migrate(f"{path}::{published.kernel}", *arguments, **dict(published.keywords))
     assert not again.is_moved
+
+
+OLDER = """\
+import neuronxcc.nki as nki
+import neuronxcc.nki.language as nl
+
+
+@nki.jit
+def kernel(a, factor):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.{function}(nl.load(a), factor))
+    return out
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "outcome"), [("multiply", "moved"), ("divide", "moved but for the division")]
+)
+def test_what_comes_of_a_kernel_is_told_by_the_calls_of_it(function, outcome, tmp_path, rng):
+    path = tmp_path / "kernels.py"
+    path.write_text(OLDER.format(function=function))
+    listener, done = Listener(tmp_path), set()
+    with official_names(tmp_path):
+        with listener.listening():
+            kernel = load(path).kernel
+            for rows in (8, 12, 16):
+                kernel(rng.standard_normal((rows, 32)).astype(np.float32), 3.0)
+        (row,) = listener.rows("suite", done)
+        assert list(listener.rows("suite", done)) == []
+    assert (row.file, row.kernel, row.outcome) == ("kernels.py", "kernel", outcome)
+    (calls,) = listener.calls.values()
+    assert [call.arrays[0].shape[0] for call in calls.values()] == [8, 12]
+    assert row.sets >= 4

@@ -95,14 +95,22 @@ def _is_older(path: Path) -> bool:
     return path.exists() and "neuronxcc" in path.read_text("utf-8")
 
 
-def check(where: Placed, rng: np.random.Generator) -> None:
-    """Run a case and compare everything."""
+@contextlib.contextmanager
+def surroundings(where: Placed) -> Iterator[Path]:
+    """Let the file of a case, whose path is given, import what it does."""
     assert where.tree.path is not None
     case, path = where.case, where.tree.path / where.folder / where.case.file
     for package in case.needs:
         pytest.importorskip(package)
     folders = [path.parent] + [where.tree.path / case.path] * bool(case.path)
     with official_names(*folders), _empty(case.absent), _elsewhere():
+        yield path
+
+
+def check(where: Placed, rng: np.random.Generator) -> None:
+    """Run a case and compare everything."""
+    case = where.case
+    with surroundings(where) as path:
         if case.raises is not None:
             with pytest.raises(case.raises[0], match=case.raises[1]):
                 _run(case, path, rng)

@@ -29,14 +29,19 @@ def published() -> Iterator[tuple[Tree, str]]:
                 yield tree, file.name
 
 
-def outcomes(tree: Tree, file: str = "") -> list[Outcome]:
-    """Run the tests of a commit of the documentation, or one file of the unit tests of nki-samples."""
+def outcomes(tree: Tree, file: str = "", before: tuple[str, ...] = ()) -> list[Outcome]:
+    """Run the tests of a commit of the documentation, or one file of the unit tests of nki-samples.
+
+    Args:
+        tree, file: what is run.
+        before: words of Python's command line that stand before the module that runs it.
+    """
     assert tree.path is not None
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report")
         if tree in DOCUMENTATION:
             command = ["-m", "tests.public.beta1.unittests", str(tree.path / "test"), str(report)]
-            _run(command, folder, report)
+            _run([*before, *command], folder, report)
             lines = [json.loads(line) for line in report.read_text("utf-8").splitlines()]
             return [Outcome(x["name"], x["outcome"], x["seconds"], x["message"]) for x in lines]
         command = ["-m", "pytest", str(tree.path / "test/unit" / file), f"--junitxml={report}"]
@@ -44,7 +49,7 @@ def outcomes(tree: Tree, file: str = "") -> list[Outcome]:
         command += ["-p", "tests.public.beta1.plugin", f"--rootdir={tree.path}"]
         if tree is SAMPLES:
             command += ["--simulation-only"]
-        _run(command, folder, report, tree.path / "src")
+        _run([*before, *command], folder, report, tree.path / "src")
         return list(_of_junit(report))
 
 
