@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +39,9 @@ class Place(NamedTuple):
         return np.ndarray(self.shape, marks.dtype, marks, self.offset * size, strides)
 
 
+#: The most boxes of one cell that are compared with each other.
+_MOST = 64
+
 #: A place, and the number of the trip or program that reads or writes it.
 Owned = tuple[Place, int]
 
@@ -55,16 +58,56 @@ def overlaps(writes: Iterable[Owned], reads: Iterable[Owned] = ()) -> Iterator[t
         for place, owner in places:
             groups[place.storage].append((place, owner))
     for storage, owned in written.items():
-        if read[storage] or not _apart(owned):
+        if not _apart(owned, read[storage]):
             pair = _first(owned, read[storage])
             if pair is not None:
                 yield pair
 
 
-def _apart(owned: list[Owned]) -> bool:
-    """Tell whether each place ends before the next one begins."""
-    ends = sorted(place.ends for place, _ in owned)
-    return all(end < start for (_, end), (start, _) in pairwise(ends))
+def _apart(written: list[Owned], read: list[Owned]) -> bool:
+    """Tell whether places are seen to share no elements without marking any, but for places that are the same.
+
+    Counted in the strides of the places, as in digits of a number, each place is a box. Boxes are compared with those
+    in the same cells of a grid, whose cells are as large as the largest of them.
+    """
+    places = dict.fromkeys(place for place, _ in (*written, *read))
+    if len(places) < 2:
+        return True
+    largest: dict[int, int] = {}
+    walked: list[tuple[Place, list[tuple[int, int]]]] = []
+    for place in places:
+        axes = [(s, n) for n, s in zip(place.shape, place.strides, strict=True) if n > 1]
+        if len({s for s, _ in axes}) < len(axes) or place.offset < 0:
+            return False
+        for s, n in axes:
+            if s <= 0:
+                return False
+            largest[s] = max(n, largest.get(s, 1))
+        walked.append((place, axes))
+    steps = sorted(largest, reverse=True)
+    limits = [outer // inner for outer, inner in pairwise(steps)]
+    if any(outer % inner for outer, inner in pairwise(steps)):
+        return False
+    cells: dict[tuple[int, ...], list[list[tuple[int, int]]]] = {}
+    for place, axes in walked:
+        sizes, rest = dict(axes), place.offset
+        box = []
+        for s in steps:
+            first, rest = divmod(rest, s)
+            box.append((first, first + sizes.get(s, 1)))
+        if any(end > limit for (_, end), limit in zip(box[1:], limits, strict=True)):
+            return False
+        box.append((rest, rest + 1))
+        spans = [range(a // largest[s], (b - 1) // largest[s] + 1) for (a, b), s in zip(box, steps)]  # noqa: B905
+        for cell in product(*spans):
+            others = cells.setdefault((*cell, rest), [])
+            if len(others) > _MOST:
+                return False
+            for other in others:
+                if all(a < d and c < b for (a, b), (c, d) in zip(box, other, strict=True)):
+                    return False
+            others.append(box)
+    return True
 
 
 def _first(written: list[Owned], read: list[Owned]) -> tuple[Owned, Owned] | None:
