@@ -40,7 +40,7 @@ BUDGETS = {
     "errors": 1_760,
     "exercises": 2_070,
     "explain": 990,
-    "ir": 9_150,
+    "ir": 9_700,
     "isa": 11_150,
     "language": 2_550,
     "magics": 3_000,

@@ -39,6 +39,7 @@ from nki_lab.errors import (
     joined,
 )
 from nki_lab.ir.building.builder import Builder, Watch
+from nki_lab.ir.building.rehearsal import Rehearsal, rehearse
 from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.program.nodes import Finding, FindingsByPlace, Kernel, OutputRef, Param
 from nki_lab.ir.program.verify import not_shared, result_error
@@ -95,19 +96,20 @@ def trace(
     if options.version is not NEWEST:
         bind_as_before(options.version)
         date_methods()
-    builder = builder_of(
+    new = partial(
+        builder_of,
         target,
         root=source.code,
         program=program,
         grid=options.grid or (program[1],) * (program[1] > 1),
         strict=options.strict,
-        watch=watch,
         version=options.version,
         allow=options.allow,
     )
+    builder = new(watch=watch)
     builder.configuration = source.configuration
     try:
-        return _traced(builder, source, bound, options, text_errors)
+        return _traced(builder, source, bound, options, text_errors, new)
     finally:
         builder.release()
 
@@ -118,6 +120,7 @@ def _traced(
     bound: dict[str, Any],
     options: Choices,
     text_errors: list[NkiError],
+    new: Callable[[], Builder],
 ) -> Kernel:
     target, program, watch = builder.target, builder.program, builder.watch
     try:
@@ -148,6 +151,7 @@ def _traced(
     if explained is not None:
         # Raised here it has no context: IPython shows another traceback where a group of exceptions is one.
         raise explained from None
+    _rehearse(builder, source, bound, new)
     errors = [*text_errors, *check_called(source, builder, bound), *builder.errors]
     errors += refusals(builder.findings.values(), options)
     if errors:
@@ -171,6 +175,24 @@ def _traced(
     )
     _check_result(kernel, result, source)
     return _find_exchanged(order_dependent(kernel, builder.edges))
+
+
+def _rehearse(
+    builder: Builder, source: SourceKernel, bound: dict[str, Any], new: Callable[[], Builder]
+) -> None:
+    """Find out whether what changed around device loops matters; see `ir.building.rehearsal`."""
+
+    def builder_of(rehearsal: Rehearsal) -> Builder:
+        again = new()
+        again.configuration, again.rehearsal = builder.configuration, rehearsal
+        return again
+
+    def run(again: Builder) -> None:
+        values = {name: _symbolic(again, name, value) for name, value in bound.items()}
+        with again.active(), redirect_stdout(io.StringIO()):
+            source.dialect.run(source.function, *_call_form(source, values), again)
+
+    rehearse(builder, builder_of, run)
 
 
 def _told(errors: list[NkiError], builder: Builder) -> list[NkiError]:

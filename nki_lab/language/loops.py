@@ -58,20 +58,19 @@ def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[Virtu
     if loop is not None:
         check_body(loop, frame.f_code)
     builder.meet_form("dynamic_range", "nl.dynamic_range")
-    state = None if loop is None else state_of_block(loop, frame)
-    return _device_range(builder, (lower, upper, step), state)
+    return _device_range(builder, (lower, upper, step), state_of_block(loop, frame))
 
 
 def _device_range(
-    builder: Builder, bounds: tuple[Any, Any, int], state: LoopState | None
+    builder: Builder, bounds: tuple[Any, Any, int], state: LoopState
 ) -> Iterator[VirtualRegister]:
     register = builder.register("i", frozen=True)
     builder.open_loop("for", bounds, register)
     register.loop = builder.loop
-    yield register
+    for _ in builder.passes(bounds):
+        yield register
     builder.close_loop()
-    if state is not None:
-        state.tell(builder)
+    state.tell(builder)
 
 
 def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], Any], step: int = 1) -> None:
@@ -98,15 +97,15 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], Any], step: int 
     state = state_of_body(body_fun)
     builder.open_loop("for", (lower, upper, step), register)
     register.loop = builder.loop
-    result = body_fun(register)
-    if result is not None and not isinstance(result, Instruction):  # a lambda returns its call
-        raise LoopControl(
-            f"nl.fori_loop: the body returned {type(result).__name__}, it must return nothing",
-            help="carry state through tensors made before the loop",
-        )
+    for _ in builder.passes((lower, upper, step)):
+        result = body_fun(register)
+        if result is not None and not isinstance(result, Instruction):  # a lambda returns its call
+            raise LoopControl(
+                f"nl.fori_loop: the body returned {type(result).__name__}, it must return nothing",
+                help="carry state through tensors made before the loop",
+            )
     builder.close_loop()
-    if state is not None:
-        state.tell(builder)
+    state.tell(builder)
 
 
 def while_loop(
@@ -131,7 +130,8 @@ def while_loop(
     register_move(condition, init)
     state = state_of_body(body_fun)
     builder.open_loop("while", (), condition)
-    following = body_fun(condition)
+    for _ in builder.passes():
+        following = body_fun(condition)
     if type(following) is not VirtualRegister:
         raise LoopControl(
             f"nl.while_loop: the body returned {type(following).__name__}, it must return the next condition register",
@@ -140,8 +140,7 @@ def while_loop(
     if following is not condition:
         register_move(condition, following)
     builder.close_loop()
-    if state is not None:
-        state.tell(builder)
+    state.tell(builder)
 
 
 def _check_bounds(name: str, lower: Any, upper: Any, step: Any) -> None:

@@ -189,8 +189,8 @@ def value_of_a_class(x, loops):
 TOLD = [
     (deep_in_a_dict, "d", ""),
     (deep_in_a_list, "d", ""),
-    (deeper, "d[...][...][...]", ""),
-    (new_list_of_a_dict, "d", ""),
+    (deeper, "d['a'][0]['b'][1]", ""),
+    (new_list_of_a_dict, "d['a']", ""),
     (swapped_deep, "bufs", ""),
     (under_another_name, "d", ""),
     (in_an_inner_loop, "d", ""),
@@ -215,7 +215,8 @@ def test_deep_state_that_changes_is_told(kernel, name, value):
     assert not np.allclose(result.value, run(kernel, X, Unrolled).value)
     (message,) = [f.message for f in found]
     assert message.startswith(f"`{name}` ")
-    assert message.endswith(f"before the loop: {value}" if value else "before the loop")
+    ends = f"before the loop: {value}" if value else "before the loop"
+    assert message.partition("; ")[0].endswith(ends)
 
 
 def made_deep_in_the_body(x, loops):

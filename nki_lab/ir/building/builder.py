@@ -153,6 +153,11 @@ class Builder(Findings):
         self.registers: list[Register] = []
         self.open_whiles: list[Any] = []
         self.loop_states: list[LoopState] = []  # of the open `while` loops
+        #: Where loops were opened around whose bodies something changed -> what did; None where that was told at once.
+        self.unsure: dict[Stack, dict[str, Any] | None] = {}
+        self.rehearsal: Any = (
+            None  # calls bodies for several passes, in a trace that is thrown away
+        )
         self.kept_order = KeptOrder()
         self._outer: list[tuple[list[Any], Loop]] = []
         self._loops = 0
@@ -569,6 +574,18 @@ class Builder(Findings):
         self.registers.append(scalar := NkiScalar._make(len(self.registers), called, self, dtype))
         scalar.loop = self.loop
         return scalar
+
+    @property
+    def loop_stack(self) -> Stack:
+        """Where the innermost open device loop was opened."""
+        return self._outer[-1][1].stack
+
+    def passes(self, bounds: tuple[Any, ...] = ()) -> Iterator[None]:
+        """Yield for each pass that is traced of the loop that was opened last: once, but in a rehearsal."""
+        if self.rehearsal is None:
+            yield
+        else:
+            yield from self.rehearsal.passes(self, bounds)
 
     def open_loop(self, kind: str, bounds: tuple[Any, ...], register: Register) -> None:
         """Begin a loop that the device runs; what follows is its body until `close_loop`."""

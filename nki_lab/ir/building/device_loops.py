@@ -30,6 +30,8 @@ def while_test(builder: Any, register: Register, frame: FrameType) -> bool | Non
         return None
     key = (frame, position, register.id)
     if builder.open_whiles and builder.open_whiles[-1] == key:
+        if builder.rehearsal is not None and builder.rehearsal.again(builder):
+            return True
         builder.open_whiles.pop()
         builder.close_loop()
         builder.loop_states.pop().tell(builder)
@@ -39,6 +41,8 @@ def while_test(builder: Any, register: Register, frame: FrameType) -> bool | Non
     builder.loop_states.append(state_of_block(loop, frame))
     builder.open_loop("while", (), register)
     builder.open_whiles.append(key)
+    if builder.rehearsal is not None:
+        builder.rehearsal.begin(builder, ())
     return True
 
 

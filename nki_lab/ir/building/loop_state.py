@@ -11,25 +11,31 @@ import ast
 import functools
 import inspect
 import linecache
-import random
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from itertools import count, islice
+from itertools import islice
 from types import (
     CodeType,
     FrameType,
     FunctionType,
-    GeneratorType,
-    MemberDescriptorType,
     MethodType,
 )
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from nki_lab.ir.tensor.view import NkiTensor
+from nki_lab.ir.building.reach import Reach, reach_of_block, reach_of_body
+from nki_lab.ir.building.values import (
+    MISSING,
+    MOST,
+    PLAIN,
+    attribute,
+    contents,
+    same,
+    same_bytes,
+    state_of_iterator,
+)
 from nki_lab.source import Span, Stack, is_internal, is_of_library
 from nki_lab.versions import FORMS
 
@@ -41,12 +47,7 @@ _CHANGES = frozenset(
     "clear discard difference_update intersection_update pop popitem popleft remove reverse rotate sort"
     " symmetric_difference_update fill itemset partition put resize send __next__".split()
 )
-_CONTAINERS = (list, dict, set, deque)
-_PLAIN = (bool, int, float, str, bytes, type(None), tuple)
-_MISSING = object()
 _DEEPEST = 3  # calls of the author's functions that are looked into
-_MOST = 10_000  # items that are looked at
-_LARGEST = 1 << 24  # bytes of an array that are looked at
 _Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -200,20 +201,19 @@ class _Reader:
 class LoopState:
     """The Python state around a device loop: made before its body is traced, and asked afterwards.
 
+    What the text of the body changes and reads is told at once, with its place. Anything else that has changed is
+    noted: where it matters, `rehearsal` tells it.
+
     Args:
-        events: what the body does.
+        reach: what the body can reach.
+        events: what the text of the body does; nothing where there is no text.
         value_of: returns what a name from outside stands for now.
-        read_after: tells whether what follows the loop reads a name.
     """
 
-    def __init__(
-        self,
-        events: list[_Event],
-        value_of: Callable[[str], Any],
-        read_after: Callable[[str], bool],
-    ) -> None:
+    def __init__(self, reach: Reach, events: list[_Event], value_of: Callable[[str], Any]) -> None:
+        self._reach = reach
         self._value_of = value_of
-        self._suspects = list(_suspects(events, read_after))
+        self._suspects = list(_suspects(events))
         self._suspects += [
             e._replace(path=e.path[:end])
             for e in events
@@ -225,9 +225,9 @@ class LoopState:
         self._before = [self._state(event.path) for event in self._suspects]
 
     def tell(self, builder: Any) -> None:
-        """Record a finding in the builder for each thing that the body has changed."""
+        """Record a finding in the builder for each thing that the body has changed, or note what to rehearse."""
         told: set[str] = set()
-        stack = builder.stack()
+        stack = builder.body[-1].stack
         for event, before in zip(self._suspects, self._before, strict=True):
             name = _name_of(event.path)
             if name in told:
@@ -244,20 +244,18 @@ class LoopState:
             if not changed:
                 continue
             told.add(name)
-            value = before[changed[0]][0] if changed[0] in before else _MISSING
-            what = f": {value!r}" if type(value) in _PLAIN and len(repr(value)) < 40 else ""
-            builder.find(
-                "hazard",
-                f"`{name}` changes in the body of a device loop, which is traced once: every pass sees"
-                f" its value from before the loop{what}",
-                "keep what changes from pass to pass in a tensor in SBUF or HBM, or unroll the loop with range()",
-                # What is only collected, such as instructions for depends_on, need not be meant for the next pass.
-                "" if event.kind == "add" else FORMS["loop state"].code,
-                stack=(Span.of_node(event.node, event.code), *_callers(event.code, stack)),
-            )
+            value = before[changed[0]][0] if changed[0] in before else MISSING
+            place = (Span.of_node(event.node, event.code), *_callers(event.code, stack))
+            tell_change(builder, name, value, place)
+        if told:
+            builder.unsure[stack] = None
+        elif builder.rehearsal is None and stack not in builder.unsure:
+            changes = self._reach.changed()
+            if changes or not self._reach.is_whole:
+                builder.unsure[stack] = changes
 
     def _advances(self, path: Path) -> bool:
-        return any(_state_of_iterator(v) is not None for v in self._values(path).values())
+        return any(state_of_iterator(v) is not None for v in self._values(path).values())
 
     def _values(self, path: Path) -> dict[tuple[Any, ...], Any]:
         """Return what a path stands for now, by the keys of the items on the way."""
@@ -269,12 +267,31 @@ class LoopState:
                     (*at, key): item for at, v in values.items() for key, item in _items(v).items()
                 }
             else:
-                values = {at: _attribute(v, name) for at, v in values.items()}
-        return {at: v for at, v in values.items() if v is not _MISSING}
+                values = {at: attribute(v, name) for at, v in values.items()}
+        return {at: v for at, v in values.items() if v is not MISSING}
 
     def _state(self, path: Path) -> dict[tuple[Any, ...], tuple[Any, Any]]:
         """Return (value, its contents) of each value that a path stands for now."""
-        return {at: (v, _contents(v)) for at, v in self._values(path).items()}
+        return {at: (v, contents(v)) for at, v in self._values(path).items()}
+
+
+def tell_change(
+    builder: Any, name: str, value: Any, place: Stack, seen: str = "", others: str = ""
+) -> None:
+    """Record that a body changes what every pass sees unchanged.
+
+    It is an error where the version makes it one: state that crosses passes lives in memory
+    (nki/api/generated/nki.language.fori_loop.html).
+    """
+    what = f": {value!r}" if type(value) in PLAIN and len(repr(value)) < 40 else ""
+    builder.find(
+        "hazard",
+        f"`{name}`{others} changes in the body of a device loop, which is traced once: every pass sees"
+        f" its value from before the loop{what}{seen}",
+        "keep what changes from pass to pass in a tensor in SBUF or HBM, or unroll the loop with range()",
+        FORMS["loop state"].code,
+        stack=place,
+    )
 
 
 def _name_of(path: Path) -> str:
@@ -291,24 +308,27 @@ def _callers(code: CodeType, stack: Stack) -> Stack:
     return stack[1:] if isinstance(inner, tuple) and inner[0] is code else stack
 
 
-def state_of_block(loop: ast.For | ast.While, frame: FrameType) -> LoopState:
-    """Return the state around a loop whose body stands in the text of the function that runs in `frame`."""
-    target = _targets(loop.target) if isinstance(loop, ast.For) else ()
+def state_of_block(loop: ast.For | ast.While | None, frame: FrameType) -> LoopState:
+    """Return the state around a loop whose body stands in the function that runs in `frame`; None: without a text."""
     # Each look reads the names of the frame again, into a copy: the next look changes what the frame gives.
     value_of = functools.partial(_in_frame, frame)
+    reach = reach_of_block(frame, loop is None)
+    if loop is None:
+        return LoopState(reach, [], value_of)
+    target = _targets(loop.target) if isinstance(loop, ast.For) else ()
     reader = _Reader(frame.f_code, target, {})
     for statement in loop.body:
         reader.visit(statement)
-    events = [*reader.events, *_of_callees(reader, value_of)]
-    return LoopState(events, value_of, functools.partial(_read_after, frame.f_code, loop))
+    return LoopState(reach, [*reader.events, *_of_callees(reader, value_of)], value_of)
 
 
-def state_of_body(body: Any) -> LoopState | None:
-    """Return the state around a loop whose body is a function; None where its text cannot be read."""
+def state_of_body(body: Any) -> LoopState:
+    """Return the state around a loop whose body is a function."""
+    reach = reach_of_body(body)
     function, given = _function_of(body)
-    node = None if function is None else _node_of(function.__code__)
-    if function is None or node is None:
-        return None
+    if function is None:  # one of Python's own, which may hold what cannot be seen
+        reach.is_whole = False
+        return LoopState(reach, [], lambda name: MISSING)
     defaults = {
         p.name: p.default
         for p in inspect.signature(function).parameters.values()
@@ -316,10 +336,11 @@ def state_of_body(body: Any) -> LoopState | None:
     }
     given = {**defaults, **given}
     value_of = functools.partial(_around, function, given)
-    renamed = {name: (name,) for name in given}
-    reader = _read(function, node, renamed)
-    events = [*reader.events, *_of_callees(reader, value_of)]
-    return LoopState(events, value_of, functools.partial(_read_after, function.__code__, node))
+    node = _node_of(function.__code__)
+    if node is None:
+        return LoopState(reach, [], value_of)
+    reader = _read(function, node, {name: (name,) for name in given})
+    return LoopState(reach, [*reader.events, *_of_callees(reader, value_of)], value_of)
 
 
 def carried_names(loop: ast.For, code: CodeType) -> dict[str, ast.AST]:
@@ -329,7 +350,7 @@ def carried_names(loop: ast.For, code: CodeType) -> dict[str, ast.AST]:
         reader.visit(statement)
     stores = [
         event
-        for event in _suspects(reader.events, lambda name: False)
+        for event in _suspects(reader.events)
         if event.kind == "store" and len(event.path) == 1 and isinstance(event.path[0], str)
     ]
     return {event.path[0]: event.node for event in reversed(stores)}
@@ -338,21 +359,19 @@ def carried_names(loop: ast.For, code: CodeType) -> dict[str, ast.AST]:
 # -- what may be state ------------------------------------------------------------------------------------------------
 
 
-def _suspects(events: list[_Event], read_after: Callable[[str], bool]) -> Iterator[_Event]:
-    """Yield what changes something that is read before the change, in the next pass, or after the loop."""
+def _suspects(events: list[_Event]) -> Iterator[_Event]:
+    """Yield what changes something that is read before the change.
+
+    What is only added to a container is left to `rehearsal`: instructions for depends_on need not be meant for the
+    next pass.
+    """
     for at, event in enumerate(events):
         first = next(e for e in events if _reads(e.path, event.path))
         if first.kind == "store" and first is not event and len(first.path) <= len(event.path):
             continue  # made anew in each pass
-        if event.kind == "change":
-            yield event
-        elif event.kind in ("store", "item"):
-            if any(e.kind == "load" and _reads(e.path, event.path) for e in events[:at]):
-                yield event
-        elif event.kind == "add" and (
-            any(e.kind == "load" and _reads(e.path, event.path) for e in events)
-            or len(event.path) > 1
-            or (isinstance(event.path[0], str) and read_after(event.path[0]))
+        if event.kind == "change" or (
+            event.kind in ("store", "item")
+            and any(e.kind == "load" and _reads(e.path, event.path) for e in events[:at])
         ):
             yield event
 
@@ -366,44 +385,14 @@ def _reads(read: Path, changed: Path) -> bool:
 def _changed(before: Any, after: Any, by_items: bool) -> bool:
     (old, old_items), (new, new_items) = before, after
     if old is not new:
-        return not (_same(old, new) or _same_bytes(old, new))
+        return not (same(old, new) or same_bytes(old, new))
     if old_items is None or new_items is None:
         return False
     if isinstance(old_items, dict):
         # A new key is how tiles are kept by name; nothing was there that a pass could miss.
         keys = old_items if by_items else (*old_items, *new_items)
-        return any(not _same(old_items.get(k, _MISSING), new_items.get(k, _MISSING)) for k in keys)
-    return len(old_items) != len(new_items) or not all(map(_same, old_items, new_items))
-
-
-def _same(old: Any, new: Any) -> bool:
-    if old is new:
-        return True
-    if type(old) is not type(new):
-        return False
-    if isinstance(old, (list, tuple, deque)):
-        return len(old) == len(new) and all(map(_same, old, new))
-    return (type(old) in _PLAIN and bool(old == new)) or _same_bytes(old, new)
-
-
-def _same_bytes(old: Any, new: Any) -> bool:
-    """Tell whether two values are views of the same elements, such as a tile and its other shape."""
-    return (
-        type(old) is type(new) is NkiTensor
-        and old.storage is new.storage
-        and (old.offset, old.size, old.dynamic) == (new.offset, new.size, new.dynamic)
-    )
-
-
-def _contents(value: Any) -> Any:
-    """Return what a value holds, copied: a dict, a list, or None where it holds nothing that could change."""
-    if isinstance(value, dict):
-        return dict(value)
-    if isinstance(value, _CONTAINERS):
-        return list(value)
-    if isinstance(value, np.ndarray) and value.nbytes <= _LARGEST:
-        return [value.shape, value.tolist() if value.dtype.hasobject else value.tobytes()]
-    return _state_of_iterator(value)
+        return any(not same(old_items.get(k, MISSING), new_items.get(k, MISSING)) for k in keys)
+    return len(old_items) != len(new_items) or not all(map(same, old_items, new_items))
 
 
 def _items(value: Any) -> dict[Any, Any]:
@@ -411,47 +400,8 @@ def _items(value: Any) -> dict[Any, Any]:
     if isinstance(value, np.ndarray):
         return {0: value}
     if isinstance(value, dict):
-        return dict(islice(value.items(), _MOST))
-    return dict(enumerate(islice(value, _MOST))) if isinstance(value, (list, tuple, deque)) else {}
-
-
-def _state_of_iterator(value: Any, depth: int = 0) -> list[Any] | None:
-    """Return how far an iterator, a generator or a generator of random numbers has come; None for anything else."""
-    if isinstance(value, GeneratorType):
-        frame = value.gi_frame
-        if frame is None:
-            return [None]
-        names = sorted(frame.f_locals.items())
-        return [frame.f_lasti, *((name, _copied(v, depth)) for name, v in names)]
-    if isinstance(value, np.random.Generator):
-        return [repr(value.bit_generator.state)]
-    if isinstance(value, (np.random.RandomState, random.Random)):
-        return [repr(value.get_state() if hasattr(value, "get_state") else value.getstate())]
-    if type(value) is count:
-        return [repr(value)]
-    if isinstance(value, Iterator) and type(value).__module__ in ("builtins", "itertools"):
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore"
-                )  # older Pythons say that newer ones do not copy these
-                state = value.__reduce__()
-        except TypeError:
-            return None
-        return [_copied(part, depth) for part in state[1:]]  # type: ignore[index]
-    return None
-
-
-def _copied(value: Any, depth: int) -> Any:
-    """Return a value, or what is in it where that may change."""
-    if depth >= _DEEPEST:
-        return value
-    inner = _state_of_iterator(value, depth + 1)
-    if inner is not None:
-        return inner
-    if isinstance(value, (list, tuple)):
-        return [_copied(part, depth + 1) for part in islice(value, _MOST)]
-    return value
+        return dict(islice(value.items(), MOST))
+    return dict(enumerate(islice(value, MOST))) if isinstance(value, (list, tuple, deque)) else {}
 
 
 # -- values -----------------------------------------------------------------------------------------------------------
@@ -459,7 +409,7 @@ def _copied(value: Any, depth: int) -> Any:
 
 def _in_frame(frame: FrameType, name: str) -> Any:
     values = frame.f_locals
-    return values[name] if name in values else frame.f_globals.get(name, _MISSING)
+    return values[name] if name in values else frame.f_globals.get(name, MISSING)
 
 
 def _around(function: FunctionType, given: Mapping[str, Any], name: str) -> Any:
@@ -471,22 +421,8 @@ def _around(function: FunctionType, given: Mapping[str, Any], name: str) -> Any:
         try:
             return cell.cell_contents
         except ValueError:  # not assigned yet
-            return _MISSING
-    return function.__globals__.get(name, _MISSING)
-
-
-def _attribute(value: Any, name: str) -> Any:
-    """Return an attribute that is kept in an object or its class, without running code of the class."""
-    kept = getattr(value, "__dict__", None)
-    if isinstance(kept, Mapping) and name in kept:
-        return kept[name]
-    slot = inspect.getattr_static(value if isinstance(value, type) else type(value), name, _MISSING)
-    if isinstance(slot, MemberDescriptorType):
-        try:
-            return slot.__get__(value)
-        except AttributeError:
-            return _MISSING
-    return _MISSING if hasattr(type(slot), "__get__") else slot
+            return MISSING
+    return function.__globals__.get(name, MISSING)
 
 
 def _function_of(body: Any) -> tuple[FunctionType | None, dict[str, Any]]:
@@ -532,7 +468,7 @@ def _of_callees(reader: _Reader, value_of: Callable[[str], Any], depth: int = 0)
     for path, call in reader.calls:
         function = value_of(path[0])
         for name in path[1:]:
-            function = _attribute(function, name)
+            function = attribute(function, name)
         function = getattr(function, "func", function)
         if not isinstance(function, FunctionType) or depth == _DEEPEST:
             continue
@@ -563,7 +499,7 @@ def _of_callees(reader: _Reader, value_of: Callable[[str], Any], depth: int = 0)
             here, there = value_of(name), around(name)
             if here is there:
                 events.append(e)
-            elif there is not _MISSING:  # the name means something else here
+            elif there is not MISSING:  # the name means something else here
                 events.append(e._replace(path=(_Root(function, name), *e.path[1:])))
     return events
 
@@ -599,27 +535,6 @@ def _targets(node: Any) -> Iterator[str]:
             yield part.id
         elif isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield part.name
-
-
-def _read_after(code: CodeType, loop: Any, name: str) -> bool:
-    """Tell whether the function around a loop, or around its body, reads a name behind it."""
-    around = [
-        node
-        for node in ast.walk(_tree(code.co_filename) or ast.Module([], []))
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-        and node is not loop
-        and node.lineno <= loop.lineno <= (node.end_lineno or 0)
-    ]
-    if not around:
-        return True
-    inner = max(around, key=lambda node: node.lineno)
-    return any(
-        isinstance(node, ast.Name)
-        and node.id == name
-        and isinstance(node.ctx, ast.Load)
-        and node.lineno > (loop.end_lineno or 0)
-        for node in ast.walk(inner)
-    )
 
 
 @lru_cache(maxsize=256)
