@@ -108,6 +108,8 @@ def trace(
     )
     builder = new(watch=watch)
     builder.configuration = source.configuration
+    if source.configuration is not None:
+        source.configuration.tell_without_effect(source.name, (source.place,), builder)
     try:
         return _traced(builder, source, bound, options, text_errors, new)
     finally:

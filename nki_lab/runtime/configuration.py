@@ -6,11 +6,13 @@ Source: nki/api/nki.compiler.html. The page hides the defaults of three options 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any
 
 from nki_lab.errors import KernelArgument, NestedConfiguration
+from nki_lab.source import Stack
 from nki_lab.versions import Version, version_since
 
 
@@ -30,18 +32,17 @@ class CompileConfig:
     """Options of the compiler for one kernel: `nki.jit(compile_config=...)`.
 
     They are kept, and compared where a kernel calls another one. No option changes the program or its times here: no
-    page says how addresses rotate, how loads are classified, or how long the ring and the slack are.
+    page says how addresses rotate, how loads are classified, or how long the ring and the slack are. A kernel that
+    chooses one is told so (`without_effect`).
 
     Attributes:
-        address_rotation: whether tensors may be moved. No effect: every tensor has one address.
-        non_ssa_legalization: whether the back end legalizes what is written several times. No effect.
-        dead_code_elim: whether the back end may remove what is not used. No effect.
-        barrier_check: whether barriers of the cores are checked. No effect: cores that do not meet are always an error,
-            since they cannot be simulated, and races of cores are always looked for.
-        prefetch_auto: whether a part of SBUF is reserved to load ahead; not together with NKI_PREFETCH_RING_SIZE. No
-            other effect.
-        nki_alloc_fallback: whether another allocator is tried where one finds no place. No effect: a tensor that does
-            not fit is always an error, as with False.
+        address_rotation: whether tensors may be moved.
+        non_ssa_legalization: whether the back end legalizes what is written several times.
+        dead_code_elim: whether the back end may remove what is not used.
+        barrier_check: whether barriers of the cores are checked.
+        prefetch_auto: whether a part of SBUF is reserved to load ahead; not together with NKI_PREFETCH_RING_SIZE.
+        nki_alloc_fallback: whether another allocator is tried where one finds no place. With False, a tensor that does
+            not fit is an error; so it is here in any case.
     """
 
     address_rotation: AddressRotation = AddressRotation.AUTO
@@ -63,6 +64,22 @@ class CompileConfig:
                 "CompileConfig: prefetch_auto=True excludes NKI_PREFETCH_RING_SIZE, which the environment sets",
                 help="take the variable out of the environment, or leave prefetch_auto out",
             )
+
+    def without_effect(self) -> Iterator[tuple[str, str]]:
+        """Yield (option=value, why nothing changes) for each option that the kernel chooses without effect."""
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if value != f.default and f.name in _WITHOUT_EFFECT:
+                yield f"{f.name}={value!s}", _WITHOUT_EFFECT[f.name]
+
+
+_WITHOUT_EFFECT = {
+    "address_rotation": "each tensor keeps one address",
+    "non_ssa_legalization": "what is written several times runs as it stands",
+    "dead_code_elim": "what is never read is removed in any case",
+    "barrier_check": "barriers of the cores are always checked",
+    "prefetch_auto": "no page says which loads are moved; each starts where it stands in the program",
+}
 
 
 @dataclass(frozen=True)
@@ -116,6 +133,16 @@ class Configuration:
                     f" NKI {version.name}",
                     help=f"write `# nki: {since.name}` above the kernel, or leave {keyword} out",
                 )
+
+    def tell_without_effect(self, name: str, place: Stack, builder: Any) -> None:
+        """Record a finding for each option of the compiler that the kernel chooses and that changes nothing here."""
+        for option, why in () if self.compile is None else self.compile.without_effect():
+            builder.find(
+                "unchecked",
+                f"kernel `{name}`: CompileConfig({option}) changes neither values nor times here: {why}",
+                "measure on the device what it does",
+                stack=place,
+            )
 
     def check_nested(self, name: str, builder: Any) -> None:
         """Compare this configuration with that of the kernel that is traced and calls `name`.

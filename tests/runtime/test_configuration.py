@@ -1,6 +1,7 @@
 """Tests the configurations of kernels, and the kinds of dependencies that came with them (NKI 0.7)."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -80,6 +81,34 @@ def test_the_inner_kernel_alone_has_its_configuration():
     assert kernel[1].configuration.compile == PREFETCH
     assert np.array_equal(nki.simulate(kernel)(X), X)
     assert pickle.loads(pickle.dumps(PREFETCH)) == PREFETCH
+
+
+CHOSEN = [
+    (CompileConfig(), []),
+    (
+        CompileConfig(nki_alloc_fallback=False),
+        [],
+    ),  # a tensor that does not fit is an error, with and without
+    (CompileConfig(address_rotation=AddressRotation.ENABLE), ["address_rotation"]),
+    (CompileConfig(non_ssa_legalization=False), ["non_ssa_legalization"]),
+    (CompileConfig(dead_code_elim=True, prefetch_auto=True), ["dead_code_elim", "prefetch_auto"]),
+    (CompileConfig(barrier_check=True), ["barrier_check"]),
+]
+
+
+@pytest.mark.parametrize(("configuration", "options"), CHOSEN)
+def test_an_option_that_changes_nothing_is_told_once(configuration, options):
+    kernel = pair({}, {"compile_config": configuration})
+    result = nki_lab.run(kernel, X)
+    assert np.array_equal(result.value, 2 * X)
+    told = [f for f in result.findings if "changes neither values nor times here" in f.message]
+    assert [f.message.partition("CompileConfig(")[2].partition("=")[0] for f in told] == options
+    assert {f.kind for f in told} <= {"unchecked"}
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        kernel(X)
+        nki.simulate(kernel)(X)
+    assert len([w for w in warned if "changes neither" in str(w.message)]) == 2 * len(options)
 
 
 WRONG = [

@@ -174,9 +174,8 @@ def _globals_of(code: CodeType, space: dict[str, Any]) -> dict[str, Any]:
             continue
         if module is random or module is np.random or (module is np and "random" in code.co_names):
             # What is drawn from where no generator is named.
-            names[f"{name}'s generator"] = (
-                random.seed if module is random else np.random.standard_normal
-            ).__self__
+            drawn: Any = random.seed if module is random else np.random.standard_normal
+            names[f"{name}'s generator"] = drawn.__self__
         elif not _is_foreign(module.__name__):
             held = vars(module)
             names |= {f"{name}.{n}": held[n] for n in code.co_names if n in held}
