@@ -18,11 +18,15 @@ from nki_lab.beta1.inserted import INSERTED
 from nki_lab.beta1.keywords import refusing
 from nki_lab.beta1.promotion import integer, integers
 from nki_lab.errors import AddressConflict, KernelArgument, MixedAllocation, NotModelled
+from nki_lab.errors.beta1 import older
 from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.tensor.storage import Storage
 from nki_lab.ir.tensor.view import NkiTensor
+from nki_lab.isa.activation import activation
+from nki_lab.isa.transpose import nc_transpose
 from nki_lab.language.program import no_reorder as ordered
+from nki_lab.targets.engines import TENSOR
 from nki_lab.targets.spaces import PSUM, SBUF, MemoryRegion
 from nki_lab.targets.spec import Target
 
@@ -349,6 +353,24 @@ def check_all_placed(builder: Builder, result: Any) -> None:
             help="place it too: make it with nl.ndarray(..., buffer=nki.compiler.sbuf.mod_alloc(base_addr=...)) and"
             " assign to it, t[...] = ...; or place none, or write @nki.compiler.force_auto_alloc above the kernel",
         )
+    for i in _instructions(builder):
+        if i.definition is activation and i.bias is None:
+            raise MixedAllocation(
+                "an activation has no `bias`, for which the compiler would place a tensor of zeros",
+                stack=i.stack,
+                notes=[older("err_bias_tensor_must_be_specified_in_allocation")],
+                help="write bias=zeros, with a tensor [P, 1] that the kernel places and fills",
+            )
+        if i.definition is nc_transpose and i.engine is TENSOR:
+            raise MixedAllocation(
+                "a transpose by the Tensor engine needs an identity matrix, which the compiler would place",
+                stack=i.stack,
+                notes=[
+                    older("err_transpose_on_tensor_engine_not_allowed_in_allocated_kernel"),
+                ],
+                help="multiply by one that the kernel places, nisa.nc_matmul(data, identity); transpose small tiles"
+                " with engine=nisa.engine.vector; give transpose_x=True to nl.matmul",
+            )
     given = {id(storage) for storage in _returned(result)}
     own = [s for s, _ in used.values() if not s.on_chip and s.origin == "temporary" and id(s) not in given]  # fmt: skip
     if own:

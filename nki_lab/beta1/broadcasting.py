@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from nki_lab.beta1.index import common_shape
-from nki_lab.beta1.results import copied, in_sbuf, loaded, new, spread
+from nki_lab.beta1.results import copied, in_sbuf, new, on_chip, spread
 from nki_lab.beta1.tile import Tile, means
 from nki_lab.dtypes import float32
 from nki_lab.errors import ViewError
@@ -104,7 +104,7 @@ def across(x: Tile, partitions: int) -> Tile:
 @means("broadcast_to")
 def broadcast_to(src: Any, shape: Any) -> Tile:
     """Return a tile in a larger shape."""
-    x, shape = loaded(src), tuple(int(n) for n in shape)
+    x, shape = on_chip(src, "broadcast_to", "src"), tuple(int(n) for n in shape)
     if x.shape == shape:
         return x
     more = len(shape) - x.ndim

@@ -16,10 +16,10 @@ from nki_lab.beta1.tile import Blocks, Tile
 from nki_lab.beta1.zeros import Zeros
 from nki_lab.dtypes import DType, uint8
 from nki_lab.errors import TensorArgument
+from nki_lab.errors.beta1 import older
 from nki_lab.ir.building.builder import current
 from nki_lab.ir.definition.author_text import variable_of
 from nki_lab.isa.copies import memset
-from nki_lab.language.creation import fill_hbm
 from nki_lab.targets.spaces import PSUM, SBUF, SHARED_HBM, MemoryRegion
 
 _MEMORIES = {
@@ -114,11 +114,15 @@ def created(
             program.count += 1
             if program.count <= len(program.shared):
                 return program.shared[program.count - 1]
+        if fill is not None:
+            raise TensorArgument(
+                f"a tensor in HBM cannot have an initial value; found {fill} for shape {sizes}",
+                notes=[older("err_hbm_tensor_with_init_value_not_supported")],
+                help=f"write nl.ndarray, and nl.store(t[...], value={fill})",
+            )
         tile = Tile(current().allocate(sizes, element, SHARED_HBM, name))
         if memory is SHARED_HBM:
             program.shared.append(tile)
-        if fill is not None:
-            fill_hbm(tile.base, filler(fill, element))
         return tile
     if len(sizes) == 1:
         sizes = (*sizes, 1)

@@ -9,7 +9,7 @@ from typing import Any
 from nki_lab.beta1.broadcasting import broadcast_to, together
 from nki_lab.beta1.operators import operator_of
 from nki_lab.beta1.promotion import dtype_named, number, number_dtype, promoted
-from nki_lab.beta1.results import as_dtype, column, each, filled, in_sbuf, loaded, new, part
+from nki_lab.beta1.results import as_dtype, column, each, filled, in_sbuf, new, on_chip, part
 from nki_lab.beta1.tile import Tile, means
 from nki_lab.dtypes import DType, bool_, float32, uint8
 from nki_lab.errors import WrongOperand
@@ -70,7 +70,7 @@ def binary(
     name: str, x: Any, y: Any, dtype: Any = None, mask: Any = None, partitions: bool = True
 ) -> Tile:
     """Emit the instruction for `name(x, y)`, of two tiles or a tile and a number, and return its new tile."""
-    x, y = loaded(x), loaded(y)
+    x, y = on_chip(x, f"nl.{name}"), on_chip(y, f"nl.{name}", "y")
     if not isinstance(x, Tile) and not isinstance(y, Tile):
         raise WrongOperand(
             f"nl.{name}: one of the operands must be a tile, found {x!r} and {y!r}",
@@ -150,7 +150,7 @@ def _with_column(op: Any, data: Tile, one: Tile, reverse: bool, kind: DType, mas
 
 def unary(name: str, x: Any, dtype: Any = None, mask: Any = None) -> Tile:
     """Emit the instruction for `name(x)` and return its new tile."""
-    x = loaded(x)
+    x = on_chip(x, f"nl.{name}")
     if not isinstance(x, Tile):
         raise WrongOperand(f"nl.{name}: `x` must be a tile, found {type(x).__name__} {x!r}")
     if name == "negative":
@@ -191,7 +191,8 @@ def operator(name: str, x: Any, y: Any) -> Tile:
 
 def where(condition: Any, x: Any, y: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tile:  # fmt: skip
     """Return elements of `x` where the condition is not 0, else of `y`."""
-    condition, x, y = loaded(condition), loaded(x), loaded(y)
+    condition = on_chip(condition, "nl.where", "condition")
+    x, y = on_chip(x, "nl.where"), on_chip(y, "nl.where", "y")
     tiles = [v for v in (x, y) if isinstance(v, Tile)]
     shape = condition.shape
     for tile in tiles:

@@ -28,8 +28,9 @@ from nki_lab.beta1.returning import (
     tile_of,
 )
 from nki_lab.beta1.tile import Tile
-from nki_lab.dtypes import bool_, uint8, uint32
+from nki_lab.dtypes import bfloat16, bool_, float16, float32, uint8, uint32
 from nki_lab.errors import NotModelled, WrongOperand
+from nki_lab.errors.beta1 import older
 from nki_lab.targets.engines import GPSIMD, Engine
 
 # -- shapes, dtypes and places of results --------------------------------------------------------------------------
@@ -254,6 +255,24 @@ def _sequences(a: Arguments) -> Sequence[int]:
     return (ids.shape[0], 2, prod(ids.shape[1:]))
 
 
+def _biased(a: Arguments) -> None:
+    """Check the dtypes of bias and scale, which are one value per partition."""
+    for name, dtypes in (("bias", (float32, float16, bfloat16)), ("scale", (float32,))):
+        value = a[name]
+        if isinstance(value, Tile) and value.dtype not in dtypes:
+            raise WrongOperand(
+                f"nisa.activation: `{name}` must be a vector of {' or '.join(map(str, dtypes))}; found"
+                f" {value.describe()}",
+                notes=[older(f"err_activation_{name}_invalid_type")],
+                help=f"cast it first: {name}=nl.copy({name}, dtype=nl.float32)",
+            )
+
+
+def _activated(a: Arguments) -> None:
+    _biased(a)
+    _accumulated(a)
+
+
 def _accumulated(a: Arguments) -> None:
     """Reduce where a result is asked for and `reduce_cmd` says nothing: a register that nothing reset has no value."""
     if a["reduce_res"] is not None and a["reduce_cmd"] is enums.meant(0, enums.reduce_cmd, "", ""):
@@ -318,13 +337,14 @@ _ROWS = (
         "op: operator, data: tile, *, bias: column = None, scale: column = 1.0, reduce_op: operator = None,"
         " reduce_res: column = None, reduce_cmd: command = reduce_cmd.idle, mask=None, dtype=None, **kwargs",
         "Return `op(data * scale + bias)`, and reduce it along the free axes. Scalar.",
-        adjust=_accumulated,
+        adjust=_activated,
     ),
     Row(
         TODAY["activation_reduce"],
         "op: operator, data: tile, *, reduce_op: operator, reduce_res: column, bias: column = None,"
         " scale: column = 1.0, mask=None, dtype=None, **kwargs",
         "Return `op(data * scale + bias)` and write its sum along the free axes into `reduce_res`. Scalar.",
+        adjust=_biased,
     ),
     Row(
         TODAY["bn_aggr"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from nki_lab.beta1.memory import store
 from nki_lab.beta1.parallel import Programs
 from nki_lab.beta1.program import Program, taken
 from nki_lab.beta1.scope import check_scopes
+from nki_lab.beta1.text_rules import check_parameters, check_text
 from nki_lab.beta1.tile import Tile
 from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.tensor.view import NkiTensor
@@ -32,6 +34,7 @@ def run(
     check_decorators(function)
     forced = is_forced(function)
     args, kwargs = held(list(positional)), held(dict(keywords))
+    bound = inspect.signature(function).bind(*args, **kwargs).arguments
     shared: list[Tile] = []
     results: list[Any] = []
     programs = Programs(builder) if prod(builder.grid) > 1 else None
@@ -44,6 +47,10 @@ def run(
                 with _at_its_return(builder):
                     results.append(_results(result, builder))
         check_scopes(builder, program)
+        if place == (0,) * len(place):
+            check_text(builder)
+            given = {name: _numbers(value) for name, value in bound.items()}
+            check_parameters(function, given, _numbers(results[0]), builder)
         if builder.errors:
             break  # the other programs make the same mistakes
         if programs is not None:
@@ -78,6 +85,18 @@ def held(value: Any) -> Any:
     if type(value) is dict:
         return {key: held(item) for key, item in value.items()}
     return value
+
+
+def _numbers(value: Any) -> set[int]:
+    """Return the numbers of the tensors in a value."""
+    if isinstance(value, Tile):
+        value = value.base
+    if isinstance(value, NkiTensor):
+        return {value.storage.id}
+    items = (
+        value.values() if type(value) is dict else value if isinstance(value, (list, tuple)) else ()
+    )
+    return {number for item in items for number in _numbers(item)}
 
 
 def _results(value: Any, builder: Builder) -> Any:

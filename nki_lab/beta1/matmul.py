@@ -13,7 +13,8 @@ from nki_lab.beta1.results import as_dtype, copied, in_sbuf, new
 from nki_lab.beta1.returning import cast, note, refuse_others, tile_of
 from nki_lab.beta1.tile import Tile
 from nki_lab.dtypes import float32
-from nki_lab.errors import NotModelled
+from nki_lab.errors import NotModelled, WrongOperand
+from nki_lab.errors.beta1 import older
 from nki_lab.ir.building.builder import current
 from nki_lab.isa import matmul as isa_matmul
 from nki_lab.isa import transpose as isa_transpose
@@ -106,6 +107,12 @@ def cut(box: Box, other: Box) -> Box:
 
 def transpose(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tile:
     """Return the transpose of a tile with two axes."""
+    if isinstance(x, Tile) and x.ndim > 2:
+        raise WrongOperand(
+            f"nl.transpose: `x` must have two axes; found {x.describe()}",
+            notes=[older("err_exceed_max_supported_dimension")],
+            help="join the free axes first, x.reshape((partitions, -1)), or use nisa.nc_transpose",
+        )
     return nc_transpose(x, dtype=dtype, mask=mask)
 
 

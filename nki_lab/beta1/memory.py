@@ -16,13 +16,13 @@ from nki_lab.beta1.results import (
     fetched,
     filled,
     in_sbuf,
-    loaded,
     new,
+    on_chip,
     part,
 )
 from nki_lab.beta1.tile import Tile, means
 from nki_lab.errors import ViewError, WrongOperand
-from nki_lab.errors.beta1 import IndirectIndex
+from nki_lab.errors.beta1 import IndirectIndex, WrongMemory, older
 from nki_lab.ir.building.builder import current
 from nki_lab.isa.copies import tensor_copy
 from nki_lab.isa.dma import dma_copy
@@ -34,7 +34,11 @@ def load(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Til
     if not isinstance(src, Tile):
         raise WrongOperand(f"nl.load: `src` must be a tensor, found {type(src).__name__}")
     if src.on_chip:
-        return copy(src, mask=mask, dtype=dtype)
+        raise WrongMemory(
+            f"nl.load: `src` must be in HBM; found {src.describe()}",
+            notes=[older("err_unsupported_memory")],
+            help="it is in SBUF or PSUM already: work on it, or copy it with nl.copy",
+        )
     element = src.dtype if dtype is None else dtype_named(dtype)
     return fetched(src, element, mask, **_bounds("load", kwargs))
 
@@ -50,18 +54,15 @@ def store(dst: Tile, value: Any, *, mask: Any = None, **kwargs: Any) -> None:
     """Write a tile, or a number, to a tensor in HBM, cast to its dtype."""
     if not isinstance(dst, Tile) or dst.on_chip:
         found = dst.describe() if isinstance(dst, Tile) else type(dst).__name__
-        raise WrongOperand(
-            f"nl.store: `dst` must be a tensor in HBM, found {found}",
+        raise WrongMemory(
+            f"nl.store: `dst` must be a tensor in HBM; found {found}",
+            notes=[older("err_unsupported_memory")],
             help="assign to a tile on the chip: t[...] = value",
         )
     if not isinstance(value, Tile):
         _store_number(dst, value, mask)
         return
-    if not value.on_chip:
-        raise WrongOperand(
-            f"nl.store: `value` is {value.describe()}", help="load it first, with nl.load"
-        )
-    value, bounds = in_sbuf(value), _bounds("store", kwargs)
+    value, bounds = in_sbuf(on_chip(value, "nl.store", "value")), _bounds("store", kwargs)
     if dst.ndim == 1:
         _store_line(dst, value, mask)
         return
@@ -131,7 +132,7 @@ def atomic_rmw(dst: Tile, value: Any, op: Any, *, mask: Any = None, **kwargs: An
             f"nl.atomic_rmw: `op` can only be np.add, found {op!r}", help="write op=np.add"
         )
     if isinstance(value, Tile):
-        value = _in_shape(in_sbuf(loaded(value)), dst.shape)
+        value = _in_shape(in_sbuf(on_chip(value, "nl.atomic_rmw", "value")), dst.shape)
     for box in boxes(mask, dst.shape):
         rows = dst.target(box)
         if isinstance(value, Tile):
@@ -146,8 +147,7 @@ def copy(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Til
     """Return a copy of a tile in SBUF."""
     if not isinstance(src, Tile):
         raise WrongOperand(f"nl.copy: `src` must be a tile, found {type(src).__name__}")
-    if not src.on_chip:
-        return load(src, mask=mask, dtype=dtype)
+    on_chip(src, "nl.copy", "src")
     out = new(src.shape, src.dtype if dtype is None else dtype_named(dtype))
     return each(
         out, mask, lambda box: tensor_copy(dst=out.target(box), src=part(src, box, out.shape))

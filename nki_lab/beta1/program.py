@@ -16,6 +16,7 @@ from typing import Any
 from nki_lab.beta1.promotion import integer
 from nki_lab.beta1.tile import Tile
 from nki_lab.errors import OutOfBounds, OutsideKernel
+from nki_lab.errors.beta1 import older
 
 
 @dataclass
@@ -70,6 +71,7 @@ def running() -> Program:
     if _running.program is None:
         raise OutsideKernel(
             "a function of neuronxcc.nki.language was called outside a kernel",
+            notes=[older("err_nki_api_outside_of_nki_kernel")],
             help="call it in a function decorated with @nki.jit, and call that function with arrays",
         )
     return _running.program

@@ -16,7 +16,7 @@ from nki_lab.beta1.masks import boxes
 from nki_lab.beta1.operators import OPERATORS
 from nki_lab.beta1.promotion import dtype_named, free_axes, number
 from nki_lab.beta1.reducing import all_reduce, loop_reduce
-from nki_lab.beta1.results import loaded, new
+from nki_lab.beta1.results import new, on_chip
 from nki_lab.beta1.returning import TODAY, Row, function_of, note
 from nki_lab.beta1.tile import Tile
 from nki_lab.dtypes import float32, int32
@@ -27,6 +27,9 @@ from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.language import random as drawn
 
 _reduce = FUNCTIONS["tensor_reduce"]
+_TITLES = {
+    "add": "nl.sum", "multiply": "nl.prod", "maximum": "nl.max", "minimum": "nl.min", "logical_and": "nl.all",
+}  # fmt: skip
 
 
 def _reduced(
@@ -34,7 +37,13 @@ def _reduced(
 ) -> Tile:
     """Return a tile reduced with an operator; axes before the last are brought to the end first."""
     return tensor_reduce(
-        OPERATORS[name], loaded(x), axis, mask=mask, dtype=dtype, negate=negate, keepdims=keepdims
+        OPERATORS[name],
+        on_chip(x, _TITLES[name]),
+        axis,
+        mask=mask,
+        dtype=dtype,
+        negate=negate,
+        keepdims=keepdims,
     )
 
 
@@ -124,7 +133,7 @@ def mean(
     x: Any, axis: Any, *, dtype: Any = None, mask: Any = None, keepdims: bool = False, **kwargs: Any
 ) -> Tile:
     """Return the means along free axes; those of integers are float32."""
-    x = loaded(x)
+    x = on_chip(x, "nl.mean")
     kind = dtype if dtype is not None else x.dtype if x.dtype.is_float else float32
     total = _reduced("add", x, axis, float32, mask, keepdims)
     out = new(total.shape, dtype_named(kind))
@@ -142,7 +151,7 @@ def mean(
 
 def var(x: Any, axis: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tile:
     """Return the variances along free axes: the means of squared distances from the mean."""
-    x = loaded(x)
+    x = on_chip(x, "nl.var")
     kind = dtype if dtype is not None else x.dtype if x.dtype.is_float else float32
     center = mean(x, axis, dtype=float32, mask=mask, keepdims=True)
     distance = binary("subtract", x, center, float32, mask)
@@ -154,7 +163,7 @@ def softmax(
     x: Any, axis: Any, *, dtype: Any = None, compute_dtype: Any = None, mask: Any = None, **kwargs: Any
 ) -> Tile:  # fmt: skip
     """Return exp(x) divided by its sum along free axes; computed in float32."""
-    x = loaded(x)
+    x = on_chip(x, "nl.softmax")
     kind = dtype_named(dtype or compute_dtype or x.dtype)
     largest = _reduced("maximum", x, axis, float32, mask, True)
     powers = unary("exp", binary("subtract", x, largest, float32, mask), float32, mask)
@@ -166,7 +175,7 @@ def rms_norm(
     mask: Any = None, **kwargs: Any,
 ) -> Tile:  # fmt: skip
     """Return x / sqrt(sum(x * x) / n + epsilon) * w; computed in float32."""
-    x = loaded(x)
+    x = on_chip(x, "nl.rms_norm")
     kind = dtype_named(dtype or compute_dtype or x.dtype)
     total = _reduced("add", unary("square", x, float32, mask), axis, float32, mask, True)
     scale = FUNCTIONS["tensor_scalar"](
@@ -199,14 +208,14 @@ def random_seed(seed: Any, *, mask: Any = None, **kwargs: Any) -> None:
         return
     if not isinstance(seed, Tile):
         seed = FUNCTIONS["memset"]((1, 1), int(number(seed)), int32)
-    drawn.random_seed(loaded(seed).read())
+    drawn.random_seed(on_chip(seed, "nl.random_seed", "seed").read())
 
 
 def dropout(x: Any, rate: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tile:
     """Return a tile with elements replaced by zero at random."""
-    x = loaded(x)
+    x = on_chip(x, "nl.dropout")
     if isinstance(rate, Tile) and rate.size == 1:
-        rate = across(loaded(rate).reshape((1, 1)), x.shape[0])
+        rate = across(on_chip(rate, "nl.dropout", "rate").reshape((1, 1)), x.shape[0])
     return FUNCTIONS["dropout"](x, rate, dtype=dtype, mask=mask)  # type: ignore[no-any-return]
 
 

@@ -2,7 +2,7 @@
 
 A function of tiles does this:
 
-    x = loaded(x)                                   # a tensor of HBM is loaded first, as the old compiler did
+    x = on_chip(x, "nl.exp")                        # an error for a tensor of HBM
     out = new(x.shape, dtype)
     return each(out, mask, lambda box: activation(dst=out.target(box), op=op, data=part(x, box, out.shape)))
 
@@ -22,6 +22,7 @@ from nki_lab.beta1.promotion import number
 from nki_lab.beta1.tile import Tile
 from nki_lab.dtypes import DType
 from nki_lab.errors import WrongOperand
+from nki_lab.errors.beta1 import WrongMemory, older
 from nki_lab.ir.building.builder import current
 from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.tensor.view import NkiTensor
@@ -123,10 +124,14 @@ def column(operand: Any, box: Box | None) -> Any:
     return view._view((view.shape[0], 1), (view.strides[0], 1), view.offset)
 
 
-def loaded(operand: Any) -> Any:
-    """Return a tile that engines can read: a tensor of HBM is loaded."""
+def on_chip(operand: Any, function: str, parameter: str = "x") -> Any:
+    """Return an operand that engines can read; raise for a tensor of HBM."""
     if isinstance(operand, Tile) and not operand.on_chip:
-        return fetched(operand, operand.dtype, None)
+        raise WrongMemory(
+            f"{function}: `{parameter}` must be in SBUF or PSUM; found {operand.describe()}",
+            notes=[older("err_unsupported_memory")],
+            help="load it first: t = nl.load(x)",
+        )
     return operand
 
 

@@ -30,7 +30,7 @@ from nki_lab.beta1.index import Box
 from nki_lab.beta1.masks import boxes
 from nki_lab.beta1.operators import operator_of
 from nki_lab.beta1.promotion import dtype_named, number
-from nki_lab.beta1.results import column, loaded, mark, new, part
+from nki_lab.beta1.results import column, mark, new, on_chip, part
 from nki_lab.beta1.tile import Tile
 from nki_lab.dtypes import DType
 from nki_lab.errors import NotModelled, WrongCall, WrongOperand
@@ -61,13 +61,13 @@ class Kind:
 
 
 def tile_of(value: Any, function: str, parameter: str) -> Tile:
-    """Return a tile on the chip: a tensor of HBM is loaded."""
+    """Return a tile on the chip; raise for a tensor of HBM."""
     if not isinstance(value, Tile):
         raise WrongOperand(
             f"nisa.{function}: `{parameter}` must be a tile, found {type(value).__name__} {value!r}",
             help="load tensors of HBM with nl.load, or make a tile with nl.ndarray",
         )
-    return loaded(value)
+    return on_chip(value, f"nisa.{function}", parameter)
 
 
 def anywhere(value: Any, function: str, parameter: str) -> Tile:
@@ -78,11 +78,15 @@ def anywhere(value: Any, function: str, parameter: str) -> Tile:
 def _column(value: Any, function: str, parameter: str) -> Any:
     if value is None:
         return None
-    return loaded(value) if isinstance(value, Tile) else number(value)
+    return (
+        on_chip(value, f"nisa.{function}", parameter) if isinstance(value, Tile) else number(value)
+    )
 
 
 def _tile_or_number(value: Any, function: str, parameter: str) -> Any:
-    return loaded(value) if isinstance(value, Tile) else number(value)
+    return (
+        on_chip(value, f"nisa.{function}", parameter) if isinstance(value, Tile) else number(value)
+    )
 
 
 def operator_or_none(value: Any, function: str, parameter: str) -> Any:

@@ -6,6 +6,8 @@ its tensor (a mask says later what is accessed), several blocks, or rows that a 
 
 from __future__ import annotations
 
+import ast
+import sys
 from collections.abc import Callable, Sequence
 from math import prod
 from sys import getrefcount
@@ -28,6 +30,7 @@ from nki_lab.beta1.promotion import dtype_named, integer, integers
 from nki_lab.dtypes import DType
 from nki_lab.errors import NotModelled, RuleBroken, UnknownName, ViewError, WrongCall, WrongOperand
 from nki_lab.errors.beta1 import BadIndexing, BadMask, OutsideTensor, TileTruth, older
+from nki_lab.ir.building.device_loops import find_loop, position_of
 from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.tensor.layout import reshape_strides
 from nki_lab.ir.tensor.view import NkiTensor
@@ -154,16 +157,17 @@ class Tile:
         if not self.on_chip:  # published kernels ask so whether an optional tensor was given
             return True
         one = self.size == 1
+        frame = sys._getframe(1)
+        if one and find_loop(frame.f_code, position_of(frame), ast.While) is not None:
+            code = "err_while_loop_requires_unconditional_entry"
+        elif one:
+            code = "err_dynamic_control_flow_not_supported"
+        else:
+            code = "err_ambiguous_tensor_truth_value"
         raise TileTruth(
             f"control flow depends on {self.describe()}, "
             + ("a value that is only known at run time" if one else "which has many values"),
-            notes=[
-                older(
-                    "err_dynamic_control_flow_not_supported"
-                    if one
-                    else "err_ambiguous_tensor_truth_value"
-                )
-            ],
+            notes=[older(code)],
             help="ask whether there is a tensor with `is not None`; choose by data with nl.where",
         )
 

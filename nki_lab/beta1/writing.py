@@ -14,7 +14,7 @@ from nki_lab.beta1.index import Box
 from nki_lab.beta1.inserted import INSERTED
 from nki_lab.beta1.memory import store
 from nki_lab.beta1.reducing import OverTrips
-from nki_lab.beta1.results import copied, filled, loaded, spread
+from nki_lab.beta1.results import copied, filled, on_chip, spread
 from nki_lab.beta1.tile import Tile, means
 from nki_lab.errors import InstructionError, NotModelled, ViewError
 from nki_lab.ir.building.builder import current
@@ -55,7 +55,7 @@ def assign(t: Tile, value: Any, temporary: bool = False) -> None:
     value = _fitted(value, t.shape)
     if temporary and value.shape == t.shape and _retargeted(_written(t), value):
         return
-    source = loaded(value)
+    source = on_chip(value, "t[...] = value", "value")
     if source.shape[0] != t.shape[0] == prod(t.shape[:1]) and source.shape[0] == 1:
         source = across(source, t.shape[0])
     target = _written(t)

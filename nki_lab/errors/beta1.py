@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nki_lab.errors.instruction import WrongOperand
 from nki_lab.errors.language import LanguageError, OutOfBounds, ViewError
 
 _INDENT = "\n            "
@@ -20,7 +21,7 @@ def _kernel(*lines: str) -> str:
 
         @nki.jit
         def kernel(x):
-            out = nl.zeros(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+            out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
             i_p, i_f = nl.arange(128)[:, None], nl.arange(4)[None, :]
             {_INDENT.join(lines)}
             return out
@@ -192,3 +193,49 @@ class ReturnInLoop(LanguageError):
         kernel(np.ones((2, 128, 4), dtype=np.float32))
         """
     right = wrong.replace("        return out", "    return out")
+
+
+class WrongMemory(WrongOperand):
+    """An operand of the older dialect is in a memory that its function does not take."""
+
+    code = "NKI149"
+    page = """
+        nl.load takes a tensor in HBM and makes a tile in SBUF; nl.store takes a tile and writes HBM. Every
+        function that computes takes tiles in SBUF or PSUM. The DMA functions of nki.isa take both.
+        """
+    wrong = _kernel("nl.store(out, nl.exp(x))")
+    right = wrong.replace("nl.exp(x)", "nl.exp(nl.load(x))")
+
+
+class ParameterUpdate(LanguageError):
+    """A kernel of the older dialect writes a parameter that it may not write, or does not return it."""
+
+    code = "NKI150"
+    page = """
+        A parameter of a kernel is written only where it is annotated with nt.mutable_tensor, of
+        neuronxcc.nki.typing, and returned. Kernels without a result, as those of 2.20 and 2.21, write what
+        they compute to their parameters.
+        """
+    wrong = _kernel("nl.store(out, nl.load(x))", "nl.store(x, nl.load(out))")
+    right = (
+        wrong.replace("kernel(x):", "kernel(x: nt.mutable_tensor):")
+        .replace("return out", "return out, x")
+        .replace(
+            "import numpy as np\n",
+            "import neuronxcc.nki.typing as nt\n        import numpy as np\n",
+        )
+    )
+
+
+class AnnotatedShape(LanguageError):
+    """A variable of the older dialect is annotated with another shape than its tensor has."""
+
+    code = "NKI151"
+    page = """
+        `t: nt.tensor[128, 512] = ...` says what shape a tensor has, for who reads the kernel. The shape is
+        compared with that of the tensor.
+        """
+    wrong = _kernel("t: nt.tensor[128, 8] = nl.load(x)", "nl.store(out, t)").replace(
+        "import numpy as np\n", "import neuronxcc.nki.typing as nt\n        import numpy as np\n"
+    )
+    right = wrong.replace("[128, 8]", "[128, 4]")

@@ -139,7 +139,7 @@ def test_only_products_take_masked_operands(x):
 def gathered(mask_rows):
     @nki.jit
     def kernel(x, indices):
-        out = nl.zeros((100, 64), dtype=x.dtype, buffer=nl.shared_hbm)
+        out = nl.ndarray((100, 64), dtype=x.dtype, buffer=nl.shared_hbm)
         i_p, i_f = nl.arange(100)[:, None], nl.arange(64)[None, :]
         rows = nl.load(indices[i_p])
         t = nl.load(x[rows[i_p, 0], i_f], mask=i_p < mask_rows)
@@ -155,7 +155,7 @@ def test_a_gather_under_a_mask_reads_no_index_that_is_masked_off(rng, x):
     indices[70:] = 10**6
     expected = np.zeros((100, 64), np.float32)
     expected[:70] = x[indices[:70]]
-    np.testing.assert_array_equal(nki_lab.run(gathered(70), x, indices).value, expected)
+    np.testing.assert_array_equal(nki_lab.run(gathered(70), x, indices).value[:70], expected[:70])
     with pytest.raises(IndexError):
         nki_lab.run(gathered(71), x, indices)
 
@@ -207,7 +207,7 @@ def test_atomic_rmw_takes_add_and_rows_only(x):
 def test_an_access_is_checked_after_its_mask_at_the_line_of_the_author(x):
     @nki.jit
     def kernel(x, limit):
-        out = nl.zeros(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
         i_p, i_f = nl.arange(128)[:, None], nl.arange(64)[None, :]
         nl.store(
             out[i_p, i_f], nl.load(x[i_p, i_f + 1], mask=i_f + 1 < limit), mask=i_f + 1 < limit
@@ -242,7 +242,7 @@ def test_elements_are_chosen_by_a_comparison_of_tiles(x):
         (lambda t: list(t), BadIndexing, "cannot be the range of a loop", ""),
         (lambda t: nl.exp(nl.zeros((4, nl.par_dim(8), 8), nl.float32)), BadIndexing, "the first axis of a tile is",
          "err_failed_to_infer_tile_from_local_tensor"),
-        (lambda t: nl.load(t, mask=nl.load(t) > 2), BadMask, "whose values are only known at run time",
+        (lambda t: nl.copy(t, mask=t > 2), BadMask, "whose values are only known at run time",
          "err_unsupported_expression_in_mask"),
         (lambda t: nl.exp(t, mask=nl.arange(64)[None, :, None] < 3), BadMask, "a grid with 3 axes", ""),
         (lambda t: nl.exp(t[nl.arange(64)[:, None] + nl.arange(4)[None, :], 0]), BadIndexing, "other than its", ""),
@@ -263,7 +263,7 @@ def test_what_a_kernel_may_not_ask_of_tiles(x, body, kind, message, code):
 def test_a_part_of_gathered_rows_is_the_rows_of_a_part_of_the_indices(rng, x):
     @nki.jit
     def kernel(x, indices):
-        out = nl.zeros((40, 64), dtype=x.dtype, buffer=nl.shared_hbm)
+        out = nl.ndarray((40, 64), dtype=x.dtype, buffer=nl.shared_hbm)
         i_p, i_f = nl.arange(100)[:, None], nl.arange(64)[None, :]
         rows = nl.load(indices[i_p])
         nl.store(out, nl.load(x[rows, i_f][30:70, 0:64]))
