@@ -61,7 +61,9 @@ def nc_matmul(
         1 if mode is matmul_perf_mode.none else 2
     )  # two rows at a time stand on an axis of their own
     rows, columns = prod(stationary.shape[free:]), moving.shape[free:]
-    out = new((rows, *columns), stationary.dtype if is_transpose else float32, PSUM)
+    # Before NeuronCore-v3 is_transpose only marks an ordinary product (nki/api/nki/isa/__init__.py@539a73c5:1143-1148).
+    moves_bits = is_transpose and current().target.supports(TRANSPOSE_MODE)
+    out = new((rows, *columns), stationary.dtype if moves_bits else float32, PSUM)
     facts = {
         "is_stationary_onezero": bool(is_stationary_onezero),
         "is_moving_onezero": bool(is_moving_onezero),

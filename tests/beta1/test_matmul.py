@@ -225,3 +225,25 @@ def test_a_view_has_the_same_bytes_and_a_grid_selects_as_its_index_tensors(x):
     np.testing.assert_array_equal(first, x.view(np.uint16)[:, :2])
     np.testing.assert_array_equal(back, x)
     np.testing.assert_array_equal(part, x[:, 3:7])
+
+
+@pytest.mark.parametrize("target", ["trn1", "trn2"])
+def test_is_transpose_changes_the_result_only_where_the_array_moves_bits(target, rng):
+    """Before NeuronCore-v3 it marks an ordinary product, and results are float32: published kernels rely on it.
+
+    (nki/api/nki/isa/__init__.py@539a73c5:1143; ucb-bar/autocomp dd26a565 4_attention_trace.py:670, measured on trn1)
+    """
+
+    @nki.jit
+    def kernel(a, b):
+        product = nisa.nc_matmul(nl.load(a), nl.load(b), is_transpose=True)
+        out = nl.ndarray(product.shape, dtype=product.dtype, buffer=nl.shared_hbm)
+        nl.store(out, product)
+        return out
+
+    a = rng.integers(-9, 9, (64, 32)).astype(ml_dtypes.bfloat16)
+    second = rng.integers(-9, 9, (64, 96)) if target == "trn1" else np.eye(64)
+    b = second.astype(ml_dtypes.bfloat16)
+    value = run(kernel, a, b, target=target).value
+    assert value.dtype == (np.float32 if target == "trn1" else ml_dtypes.bfloat16)
+    np.testing.assert_array_equal(value.astype(np.float32), a.astype(np.float32).T @ second)
